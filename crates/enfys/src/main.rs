@@ -1,0 +1,2 @@
+//! The `enfys` binary: flags and printing only.
+fn main() {}

@@ -1,0 +1,1 @@
+//! A vfs Backend over a directory of the local machine.

@@ -1,0 +1,1 @@
+//! Listeners and connections on tokio, one current-thread runtime a core.

@@ -1,0 +1,1 @@
+//! ONC RPC version 2 (RFC 5531): messages, record marking and authentication flavors, without sockets.

@@ -1,0 +1,1 @@
+//! Derive macros for the `Encode` and `Decode` traits of `xdr`.

@@ -1,0 +1,1 @@
+//! XDR (RFC 4506): bounded reading and writing of bytes as values.
