@@ -1,1 +1,29 @@
-//! What a file system offers to the protocol servers, and one that lives in memory.
+//! What a file system offers to the protocol servers.
+//!
+//! [`Backend`] is the whole contract; it knows no protocol, and says nothing that only a local file system could
+//! do. An operation returns an [`Op`]: usually an answer already, sometimes a future, so that what the page cache
+//! can answer costs neither an allocation nor a task. [`MemFs`] is a complete backend in memory; the `contract`
+//! module (feature `contract`) holds the tests that every backend must pass.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod backend;
+mod context;
+mod error;
+mod handle;
+mod op;
+mod payload;
+
+pub use attributes::{
+    Access, Attributes, Before, Change, Device, FileKind, FsStat, Properties, SetAttributes, SetTime,
+    Timestamp,
+};
+pub use backend::{
+    Authority, Backend, Create, CreateMode, Created, Entry, Found, Linked, OpenAccess, Opened, Pin, Read,
+    ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetXattr, Stability, Verifier, Written,
+};
+pub use context::{Context, Credentials, MAX_GROUPS};
+pub use error::{Error, Result};
+pub use handle::{Handle, MAX_HANDLE};
+pub use op::Op;
+pub use payload::{FileRange, Payload, RangeSource};

@@ -236,10 +236,4 @@ impl Writer {
             self.copy_since(Mark { inline: 0, externals: 0 })
         }
     }
-
-    /// Takes the message apart: the inline buffer, and the external parts with their offsets in it.
-    #[must_use]
-    pub fn into_parts(self) -> (BytesMut, Vec<(usize, Box<dyn External>)>) {
-        (self.buffer, self.externals)
-    }
 }

@@ -1,0 +1,444 @@
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    Access, Attributes, Change, Context, Device, Error, FsStat, Handle, Op, Payload, Properties,
+    SetAttributes, Timestamp,
+};
+
+/// Eight bytes that a client or server compares for equality alone.
+pub type Verifier = [u8; 8];
+
+/// On whose word an operation on a file's content goes ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authority {
+    /// The caller's, judged by permission bits and ACL; the owner may always read and write its own file, because a
+    /// stateless client has checked at its open(2) (RFC 1813 §4.4).
+    Caller,
+    /// An open that was judged before: no further check.
+    Opened,
+}
+
+/// How far data have travelled before WRITE is answered (RFC 1813 §3.3.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stability {
+    /// Accepted; may be lost by a crash until committed.
+    Unstable,
+    /// Data and what is needed to find them are on stable storage.
+    DataSync,
+    /// Data and all attributes are on stable storage.
+    FileSync,
+}
+
+/// What a READ asks.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadRequest {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes at most.
+    pub count: u32,
+    /// Whether the answer may be a [`Payload::Range`].
+    pub may_splice: bool,
+    /// On whose word.
+    pub authority: Authority,
+}
+
+/// Answer to a READ.
+#[derive(Debug)]
+pub struct Read {
+    /// Bytes read; fewer than asked only at the end of the file, or where the backend says so.
+    pub count: u32,
+    /// Whether `offset + count` reaches the end of the file.
+    pub eof: bool,
+    /// Where the bytes are.
+    pub payload: Payload,
+    /// The file afterwards.
+    pub attributes: Attributes,
+}
+
+/// Answer to a WRITE.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Bytes written, at least one unless none was given.
+    pub count: u32,
+    /// How far they have travelled, at least as far as asked.
+    pub stability: Stability,
+    /// The file around it.
+    pub change: Change,
+}
+
+/// Answer to a lookup.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// The object.
+    pub handle: Handle,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// The directory's attributes.
+    pub directory: Attributes,
+}
+
+/// What a new file does with one that is there already (RFC 1813 §3.3.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateMode {
+    /// Takes the file that is there; a size among the attributes is applied, nothing else.
+    Unchecked,
+    /// Fails with [`Error::Exists`].
+    Guarded,
+    /// Fails with [`Error::Exists`] unless that file was created with the same verifier, which is kept on stable
+    /// storage with the file, so that a retransmission succeeds even over a restart. The attributes given are set too.
+    Exclusive(Verifier),
+}
+
+/// What to create.
+#[derive(Debug, Clone)]
+pub enum Create {
+    /// A regular file.
+    File(CreateMode),
+    /// A directory.
+    Directory,
+    /// A symbolic link to this text.
+    Symlink(Bytes),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice(Device),
+    /// A block device.
+    BlockDevice(Device),
+}
+
+/// Answer to a create.
+#[derive(Debug, Clone, Copy)]
+pub struct Created {
+    /// The object.
+    pub handle: Handle,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// The directory around it.
+    pub directory: Change,
+    /// Whether the object is new; false where an unchecked create found it, or an exclusive one was repeated.
+    pub is_new: bool,
+}
+
+/// What may be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Anything but a directory (RFC 1813 REMOVE).
+    File,
+    /// A directory (RMDIR).
+    Directory,
+    /// Either (NFSv4 REMOVE).
+    Any,
+}
+
+/// Answer to a rename.
+#[derive(Debug, Clone, Copy)]
+pub struct Renamed {
+    /// The directory that the entry left.
+    pub from: Change,
+    /// The directory that it came to; the same values where they are one.
+    pub to: Change,
+}
+
+/// Answer to a link.
+#[derive(Debug, Clone, Copy)]
+pub struct Linked {
+    /// The file.
+    pub attributes: Attributes,
+    /// The directory around it.
+    pub directory: Change,
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenAccess {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+}
+
+/// Keeps an open file's content alive after its last name is gone; dropped when it is closed.
+pub trait Pin: Send + Sync + fmt::Debug {}
+
+/// Answer to an open.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// Hold it as long as the file is open.
+    pub pin: Arc<dyn Pin>,
+    /// The file.
+    pub attributes: Attributes,
+}
+
+/// What a directory listing asks.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadDir {
+    /// Cookie of the last entry seen; 0 for the start.
+    pub cookie: u64,
+    /// The verifier that came with it; zeros with cookie 0.
+    pub verifier: Verifier,
+    /// Whether entries carry attributes and handles.
+    pub plus: bool,
+}
+
+/// An entry of a directory. `.` and `..` are never listed: the protocols that have them add them.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// Name.
+    pub name: &'a [u8],
+    /// Inode number.
+    pub fileid: u64,
+    /// Continues behind this entry; at least 3, so that 0, 1 and 2 are free for the protocols (RFC 8881 §18.23.3).
+    pub cookie: u64,
+    /// Attributes and handle, if asked for and to be had.
+    pub object: Option<(Handle, Attributes)>,
+}
+
+/// Answer to a directory listing.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadDirEnd {
+    /// Whether the last entry was visited.
+    pub eof: bool,
+    /// Comes back with a cookie.
+    pub verifier: Verifier,
+    /// The directory.
+    pub directory: Attributes,
+}
+
+/// What to find from an offset on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    /// Data.
+    Data,
+    /// A hole; the end of the file counts as one.
+    Hole,
+}
+
+/// What setting an extended attribute does with one that is there, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Creates or replaces.
+    Either,
+    /// Must not be there.
+    Create,
+    /// Must be there.
+    Replace,
+}
+
+/// A file system that the servers can export.
+///
+/// Durability: a backend that promises it ([`Backend`]s are constructed so) has every change of names and attributes
+/// on stable storage before it answers (RFC 1813 §1.1, §4.8), and data as [`Stability`] says.
+///
+/// Names are bytes without slash and NUL; empty names, `.` and `..` are refused with [`Error::BadName`], longer ones
+/// than [`Properties::max_name`] with [`Error::NameTooLong`]. Handles may come from anywhere: what is not a handle of
+/// this backend is [`Error::BadHandle`], a file that is gone [`Error::Stale`]. Reading content of anything but a regular
+/// file is [`Error::IsDirectory`] for directories, [`Error::WrongKind`] for others.
+pub trait Backend: Send + Sync + fmt::Debug {
+    /// The top of what is exported.
+    fn root(&self) -> Handle;
+
+    /// What is constant.
+    fn properties(&self) -> Properties;
+
+    /// A name for the file system as a whole that stays the same over restarts, moves of the machine and reboots.
+    fn identity(&self) -> [u8; 16];
+
+    /// Changes exactly when unstable data may have been lost: at a start after unclean writes, and when an fsync failed.
+    fn write_verifier(&self) -> Verifier;
+
+    /// All attributes.
+    fn getattr<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, Attributes>;
+
+    /// Sets attributes, all or, on failure, as few as the system allows.
+    ///
+    /// # Errors
+    /// [`Error::NotSync`] where `guard` is not the file's change time (RFC 1813 §3.3.2).
+    fn setattr<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        set: &'a SetAttributes,
+        guard: Option<Timestamp>,
+        authority: Authority,
+    ) -> Op<'a, Change>;
+
+    /// Finds a name in a directory. Does not follow symbolic links and does not leave the export.
+    fn lookup<'a>(&'a self, context: &'a Context, directory: &'a Handle, name: &'a [u8]) -> Op<'a, Found>;
+
+    /// The directory that holds `directory`; [`Error::NotFound`] at the root.
+    fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found>;
+
+    /// Which of `want` the caller has.
+    fn access<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        want: Access,
+    ) -> Op<'a, (Access, Attributes)>;
+
+    /// The text of a symbolic link; [`Error::Invalid`] for anything else.
+    fn readlink<'a>(&'a self, context: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)>;
+
+    /// Reads; may append to `into`, and only there ([`Payload::Appended`]).
+    fn read<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        request: ReadRequest,
+        into: &'a mut BytesMut,
+    ) -> Op<'a, Read>;
+
+    /// Writes all of `data`, or less where that is what could be done.
+    fn write<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        data: &'a Bytes,
+        stability: Stability,
+        authority: Authority,
+    ) -> Op<'a, Written>;
+
+    /// Brings unstable data of the range (`count` 0: to the end) to stable storage; reports every write error since
+    /// the last commit to somebody.
+    fn commit<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        count: u64,
+    ) -> Op<'a, Change>;
+
+    /// Creates an object. Attributes not given are: mode 0 for [`CreateMode::Exclusive`], else 0600 for files and 0700
+    /// for directories; owner the caller; group the caller's, or the directory's where it has set-group-id.
+    fn create<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        name: &'a [u8],
+        what: &'a Create,
+        set: &'a SetAttributes,
+    ) -> Op<'a, Created>;
+
+    /// Removes a name; the object goes with its last name and its last [`Pin`].
+    fn remove<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        name: &'a [u8],
+        removal: Removal,
+    ) -> Op<'a, Change>;
+
+    /// Renames, replacing what is there as POSIX rename(2) does.
+    fn rename<'a>(
+        &'a self,
+        context: &'a Context,
+        from: (&'a Handle, &'a [u8]),
+        to: (&'a Handle, &'a [u8]),
+    ) -> Op<'a, Renamed>;
+
+    /// Gives a file another name.
+    fn link<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        directory: &'a Handle,
+        name: &'a [u8],
+    ) -> Op<'a, Linked>;
+
+    /// Visits entries in the order of their cookies until `visit` breaks; an entry on which it breaks counts as not seen.
+    /// Entries that stay are neither skipped nor repeated while others come and go.
+    fn readdir<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        request: ReadDir,
+        visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
+    ) -> Op<'a, ReadDirEnd>;
+
+    /// Opens a regular file, checking access.
+    fn open<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened>;
+
+    /// Space left.
+    fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)>;
+
+    /// Brings everything accepted to stable storage, before a shutdown.
+    fn sync(&self) -> Op<'_, ()> {
+        Op::ok(())
+    }
+
+    /// Next data or hole at or behind `offset`; `None` where no data follow.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] where `offset` lies behind the end.
+    fn seek<'a>(
+        &'a self,
+        _: &'a Context,
+        _file: &'a Handle,
+        _offset: u64,
+        _what: Seek,
+    ) -> Op<'a, Option<u64>> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Reserves space for a range, extending the file (RFC 7862 §15.1).
+    fn allocate<'a>(
+        &'a self,
+        _: &'a Context,
+        _file: &'a Handle,
+        _offset: u64,
+        _length: u64,
+    ) -> Op<'a, Change> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Frees the space of a range, which reads as zeros afterwards; the size stays (RFC 7862 §15.4).
+    fn deallocate<'a>(
+        &'a self,
+        _: &'a Context,
+        _file: &'a Handle,
+        _offset: u64,
+        _length: u64,
+    ) -> Op<'a, Change> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Value of a user extended attribute; `name` comes without the `user.` prefix (RFC 8276 §8.1).
+    fn get_xattr<'a>(&'a self, _: &'a Context, _file: &'a Handle, _name: &'a [u8]) -> Op<'a, Bytes> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Sets a user extended attribute.
+    fn set_xattr<'a>(
+        &'a self,
+        _: &'a Context,
+        _file: &'a Handle,
+        _name: &'a [u8],
+        _value: &'a Bytes,
+        _how: SetXattr,
+    ) -> Op<'a, Change> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Names of all user extended attributes, sorted, without the prefix.
+    fn list_xattrs<'a>(&'a self, _: &'a Context, _file: &'a Handle) -> Op<'a, Vec<Bytes>> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Removes a user extended attribute.
+    fn remove_xattr<'a>(&'a self, _: &'a Context, _file: &'a Handle, _name: &'a [u8]) -> Op<'a, Change> {
+        Op::err(Error::NotSupported)
+    }
+}

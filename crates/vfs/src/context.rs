@@ -1,0 +1,47 @@
+use std::sync::Arc;
+
+use crate::Timestamp;
+
+/// Supplementary groups a caller may have. AUTH_SYS carries 16 (RFC 5531 Appendix A); a server that looks groups up by
+/// itself may find more, up to what Linux allows a process.
+pub const MAX_GROUPS: usize = 65_536;
+
+/// Who asks, after squashing: what access is judged by, and who owns what is created.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Credentials {
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Supplementary group ids, at most [`MAX_GROUPS`].
+    pub groups: Arc<[u32]>,
+}
+
+impl Credentials {
+    /// The superuser, without supplementary groups.
+    #[must_use]
+    pub fn root() -> Self {
+        Self { uid: 0, gid: 0, groups: Arc::from([]) }
+    }
+
+    /// Whether the caller is in `group`, primary or supplementary.
+    #[must_use]
+    pub fn is_in_group(&self, group: u32) -> bool {
+        self.gid == group || self.groups.contains(&group)
+    }
+
+    /// Whether the caller is the superuser.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+}
+
+/// What every operation is told of its request.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Who asks.
+    pub credentials: Arc<Credentials>,
+    /// The time of day, for backends without a clock of their own.
+    pub now: Timestamp,
+}
