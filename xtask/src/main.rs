@@ -1,2 +1,46 @@
 //! The project's own chores, run as `cargo xtask <chore>`.
-fn main() {}
+//!
+//! `cargo xtask test` is the one door: it installs what is missing, checks, and runs every rung of the test
+//! ladder that this machine can run.
+
+mod check;
+mod door;
+mod report;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own chores", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+/// One line a chore: its name, its options, and below the function that does it.
+#[derive(Subcommand)]
+enum Chore {
+    /// Format, lints, layer rules, tests without network or root
+    Check(check::Options),
+    /// Install the Debian packages that the tests need
+    Setup(setup::Options),
+    /// Everything: setup, check, kernel tests
+    Test(door::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().chore {
+        Chore::Check(options) => check::run(&options),
+        Chore::Setup(options) => setup::run(&options),
+        Chore::Test(options) => door::run(&options),
+    };
+    match outcome {
+        Ok(tally) => tally.exit_code(),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `cargo xtask check`: layer rules, format, lints and the tests that need neither root nor a network.
+
+mod layers;
+mod source;
+mod suite;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::report::{Outcome, Tally, workspace_root};
+
+/// Options of `cargo xtask check`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Layer rules, format and lints only
+    #[arg(long)]
+    no_tests: bool,
+}
+
+/// A step of the check: its name, and what it does in the workspace at this path.
+type Step = (&'static str, fn(&Path) -> Result<(), String>);
+
+/// Quickest first. Every step runs even where an earlier one failed, so that one run shows all there is to mend.
+const STEPS: &[Step] = &[("layers", layers), ("format", format), ("lints", lints)];
+
+/// Runs the steps, then the tests; each step counts as one test.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let root = workspace_root();
+    let mut tally = Tally::default();
+    for (name, step) in STEPS {
+        let started = Instant::now();
+        let result = step(&root);
+        let verdict = if result.is_ok() { "pass" } else { "FAIL" };
+        println!("{verdict}  check  {name}  {:.1} s", started.elapsed().as_secs_f64());
+        if let Err(why) = &result {
+            println!("{why}");
+        }
+        tally.count(result.is_ok());
+    }
+    if !options.no_tests {
+        tally += suite::run(&root)?;
+    }
+    Ok(tally)
+}
+
+fn layers(root: &Path) -> Result<(), String> {
+    let findings = layers::check(root)?;
+    for warning in &findings.warnings {
+        println!("warning: {warning}");
+    }
+    if findings.errors.is_empty() { Ok(()) } else { Err(findings.errors.join("\n")) }
+}
+
+fn format(root: &Path) -> Result<(), String> {
+    cargo(root, &["fmt", "--all", "--", "--check"])
+}
+
+fn lints(root: &Path) -> Result<(), String> {
+    cargo(root, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let status = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root)
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments[0])) }
+}

@@ -1,0 +1,330 @@
+//! Names in a Rust source that a layer may not use, and the length of its functions.
+//!
+//! Works on the compiler's own kind of tokens, so that comments and strings say what they like, and `use`
+//! groups hide nothing. What is only compiled for tests is left out.
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+
+/// A name that may not be used, and why.
+#[derive(Debug)]
+pub(super) struct Forbidden {
+    kind: Kind,
+    name: &'static str,
+    why: &'static str,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    /// The beginning of a path of more than one name, or anything imported.
+    Root,
+    /// Any part of a path.
+    Anywhere,
+    /// The beginning of an identifier.
+    Prefix,
+    /// A whole identifier or keyword.
+    Word,
+    /// An identifier given another name with `as`.
+    Renamed,
+}
+
+impl Forbidden {
+    /// A crate or module: `root("std::fs")` finds `std::fs::File` and `use std::{fs}`.
+    pub(super) const fn root(name: &'static str, why: &'static str) -> Self {
+        Self { kind: Kind::Root, name, why }
+    }
+
+    /// The end of any path: `anywhere("Instant::now")` finds `std::time::Instant::now`.
+    pub(super) const fn anywhere(name: &'static str, why: &'static str) -> Self {
+        Self { kind: Kind::Anywhere, name, why }
+    }
+
+    /// All identifiers that start so.
+    pub(super) const fn prefix(name: &'static str, why: &'static str) -> Self {
+        Self { kind: Kind::Prefix, name, why }
+    }
+
+    /// One identifier or keyword.
+    pub(super) const fn word(name: &'static str, why: &'static str) -> Self {
+        Self { kind: Kind::Word, name, why }
+    }
+
+    /// `use … name as other`.
+    pub(super) const fn renamed(name: &'static str, why: &'static str) -> Self {
+        Self { kind: Kind::Renamed, name, why }
+    }
+
+    fn matches(&self, path: &Path) -> bool {
+        let wanted: Vec<&str> = self.name.split("::").collect();
+        let names: Vec<&str> = path.names.iter().map(String::as_str).collect();
+        match self.kind {
+            Kind::Root => names.starts_with(&wanted) && (path.imported || names.len() > 1),
+            Kind::Anywhere => names.windows(wanted.len()).any(|window| window == wanted),
+            Kind::Prefix => names.iter().any(|name| name.starts_with(self.name)),
+            Kind::Word => names.contains(&self.name),
+            Kind::Renamed => path.renamed && names.last() == Some(&self.name),
+        }
+    }
+
+    fn said_of(&self, path: &Path) -> String {
+        let name = match self.kind {
+            Kind::Prefix => {
+                path.names.iter().find(|name| name.starts_with(self.name)).map_or(self.name, String::as_str)
+            }
+            _ => self.name,
+        };
+        format!("`{name}`: {}", self.why)
+    }
+}
+
+/// Something at a line of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) what: String,
+}
+
+/// What a source file holds.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// Uses of forbidden names, top down.
+    pub(super) forbidden: Vec<Place>,
+    /// Names `m` of `#[cfg(test)] mod m;`: files that are only for tests.
+    pub(super) test_modules: Vec<String>,
+    /// Name, first line and number of lines of each function's body.
+    pub(super) functions: Vec<(String, usize, usize)>,
+}
+
+/// Reads a source file; an error where it is not Rust.
+pub(super) fn scan(text: &str, rules: &[&Forbidden]) -> Result<Scan, String> {
+    let stream: TokenStream = text.parse().map_err(|error| format!("not Rust: {error}"))?;
+    let mut walk = Walk { rules, scan: Scan::default() };
+    walk.stream(stream, &[], false);
+    Ok(walk.scan)
+}
+
+/// A path as written, with the prefix of the `use` groups around it.
+struct Path {
+    names: Vec<String>,
+    imported: bool,
+    renamed: bool,
+}
+
+struct Walk<'a> {
+    rules: &'a [&'a Forbidden],
+    scan: Scan,
+}
+
+impl Walk<'_> {
+    /// Walks tokens that stand below `prefix` of a `use` (empty outside).
+    fn stream(&mut self, stream: TokenStream, prefix: &[String], mut imported: bool) {
+        let tokens: Vec<TokenTree> = stream.into_iter().collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            if let Some(after) = self.skip_test_item(&tokens, at) {
+                at = after;
+                continue;
+            }
+            match &tokens[at] {
+                TokenTree::Ident(word) if word == "use" => {
+                    imported = true;
+                    at += 1;
+                }
+                TokenTree::Ident(_) => {
+                    self.function(&tokens, at);
+                    at = self.path(&tokens, at, prefix, imported);
+                }
+                TokenTree::Group(group) => {
+                    self.stream(group.stream(), prefix, imported);
+                    at += 1;
+                }
+                TokenTree::Punct(punct) => {
+                    imported &= punct.as_char() != ';' || !prefix.is_empty();
+                    at += 1;
+                }
+                TokenTree::Literal(_) => at += 1,
+            }
+        }
+    }
+
+    /// Takes `a::b::c` or `a::b::{…}` from `at` on; says where it ends.
+    fn path(&mut self, tokens: &[TokenTree], mut at: usize, prefix: &[String], imported: bool) -> usize {
+        let mut names = prefix.to_vec();
+        let line = tokens[at].span().start().line;
+        while let Some(TokenTree::Ident(ident)) = tokens.get(at) {
+            names.push(ident.to_string());
+            at += 1;
+            if !(is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':')) {
+                break;
+            }
+            at += 2;
+        }
+        if let (Some(TokenTree::Group(group)), true) = (tokens.get(at), imported)
+            && group.delimiter() == Delimiter::Brace
+        {
+            self.stream(group.stream(), &names, true);
+            return at + 1;
+        }
+        let renamed = matches!(tokens.get(at), Some(TokenTree::Ident(word)) if word == "as");
+        let path = Path { names, imported, renamed };
+        for rule in self.rules.iter().filter(|rule| rule.matches(&path)) {
+            self.scan.forbidden.push(Place { line, what: rule.said_of(&path) });
+        }
+        at
+    }
+
+    /// Notes a function whose `fn` stands at `at`.
+    fn function(&mut self, tokens: &[TokenTree], at: usize) {
+        let (TokenTree::Ident(word), Some(TokenTree::Ident(name))) = (&tokens[at], tokens.get(at + 1)) else {
+            return;
+        };
+        if word != "fn" {
+            return;
+        }
+        for token in &tokens[at + 2..] {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == ';' => return,
+                TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
+                    let (first, last) = (body.span_open().start().line, body.span_close().end().line);
+                    self.scan.functions.push((name.to_string(), first, last - first + 1));
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Where a `#[cfg(test)]` item starts at `at`: where it ends.
+    fn skip_test_item(&mut self, tokens: &[TokenTree], at: usize) -> Option<usize> {
+        if !is_punct(tokens.get(at), '#') || !is_cfg_test(bracket(tokens.get(at + 1))?) {
+            return None;
+        }
+        let mut end = at + 2;
+        while is_punct(tokens.get(end), '#') && bracket(tokens.get(end + 1)).is_some() {
+            end += 2;
+        }
+        let is_item = matches!(tokens.get(end), Some(TokenTree::Ident(word)) if ITEM_WORDS.contains(&&*word.to_string()));
+        while let Some(token) = tokens.get(end) {
+            end += 1;
+            match token {
+                TokenTree::Ident(word) if word == "mod" && is_punct(tokens.get(end + 1), ';') => {
+                    self.scan.test_modules.push(tokens[end].to_string());
+                }
+                TokenTree::Group(group) if is_item && group.delimiter() == Delimiter::Brace => break,
+                TokenTree::Punct(punct) if punct.as_char() == ';' => break,
+                TokenTree::Punct(punct) if punct.as_char() == ',' && !is_item => break,
+                _ => {}
+            }
+        }
+        Some(end)
+    }
+}
+
+/// What an item starts with; anything else below `#[cfg(test)]` is a field or a statement.
+const ITEM_WORDS: &[&str] = &[
+    "pub",
+    "fn",
+    "mod",
+    "use",
+    "struct",
+    "enum",
+    "impl",
+    "const",
+    "static",
+    "trait",
+    "type",
+    "unsafe",
+    "async",
+    "extern",
+    "macro_rules",
+];
+
+fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
+}
+
+fn bracket(token: Option<&TokenTree>) -> Option<&Group> {
+    match token {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket => Some(group),
+        _ => None,
+    }
+}
+
+/// `cfg(test)` and `cfg(all(test, …))`; not `cfg(not(test))`, and not `cfg(any(test, …))`, which ships too.
+fn is_cfg_test(attribute: &Group) -> bool {
+    let words: Vec<String> = attribute
+        .stream()
+        .to_string()
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .map(String::from)
+        .collect();
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    words.first().is_some_and(|word| word == "cfg") && has("test") && !has("not") && !has("any")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: &[Forbidden] = &[
+        Forbidden::root("tokio", "no"),
+        Forbidden::root("std::fs", "no"),
+        Forbidden::anywhere("Instant::now", "no"),
+        Forbidden::renamed("Instant", "no"),
+        Forbidden::root("rand", "no"),
+    ];
+
+    /// Lines of the forbidden names in `text`.
+    fn lines(text: &str) -> Vec<usize> {
+        let rules: Vec<&Forbidden> = RULES.iter().collect();
+        scan(text, &rules).expect("Rust").forbidden.iter().map(|place| place.line).collect()
+    }
+
+    #[test]
+    fn finds_paths_imports_and_groups() {
+        assert_eq!(lines("fn f() { tokio::spawn(g()); }"), [1]);
+        assert_eq!(lines("use tokio;"), [1]);
+        assert_eq!(lines("use std::{\n    io,\n    fs::{self, File},\n};"), [3, 3]);
+        assert_eq!(lines("use std::{io::Read, fs};"), [1]);
+        assert_eq!(lines("fn f() {\n    let t = std::time::Instant::now();\n}"), [2]);
+        assert_eq!(lines("use std::time::Instant as Clock;"), [1]);
+        assert_eq!(lines("fn f() { select! { x = tokio::time::sleep(d) => {} } }"), [1]);
+    }
+
+    #[test]
+    fn leaves_alone_what_only_looks_alike() {
+        assert_eq!(
+            lines("// tokio::spawn\n/* std::fs */ /// Instant::now\nfn f() { \"tokio::spawn\"; }"),
+            [0; 0]
+        );
+        assert_eq!(lines("fn f(rand: u64) -> u64 { rand + 1 }"), [0; 0]);
+        assert_eq!(lines("use crate::tokio_free::thing; use std::time::Instant;"), [0; 0]);
+        assert_eq!(lines("use crate::rand::Rand;"), [0; 0]);
+    }
+
+    #[test]
+    fn leaves_out_tests_only() {
+        assert_eq!(lines("#[cfg(test)]\nmod tests { use std::fs; }\nfn f() { tokio::spawn(g()); }"), [3]);
+        assert_eq!(lines("#[cfg(test)]\nuse std::fs;\nuse tokio::net;"), [3]);
+        assert_eq!(lines("#[cfg(all(test, unix))] fn f() { tokio::spawn(g()); }"), [0; 0]);
+        assert_eq!(lines("#[cfg(not(test))] fn f() { tokio::spawn(g()); }"), [1]);
+        assert_eq!(lines("#[cfg(any(test, feature = \"x\"))] fn f() { tokio::spawn(g()); }"), [1]);
+        assert_eq!(lines("struct S { #[cfg(test)] a: std::fs::File, b: tokio::net::X }"), [1]);
+    }
+
+    #[test]
+    fn names_files_that_are_only_for_tests() {
+        let scan = scan("#[cfg(test)]\npub(crate) mod fixtures;\nmod real;", &[]).expect("Rust");
+        assert_eq!(scan.test_modules, ["fixtures"]);
+    }
+
+    #[test]
+    fn measures_functions() {
+        let scan = scan("trait T { fn none(); }\nfn two()\nwhere\n    u8: Copy,\n{\n}\n", &[]).expect("Rust");
+        assert_eq!(scan.functions, [("two".to_owned(), 5, 2)]);
+    }
+
+    #[test]
+    fn refuses_what_is_not_rust() {
+        assert!(scan("fn f() { \"unclosed", &[]).is_err());
+    }
+}

@@ -1,0 +1,24 @@
+//! `cargo xtask test`: the one door to every rung of the test ladder.
+
+use crate::report::Outcome;
+use crate::{check, setup};
+
+/// Options of `cargo xtask test`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Leave the machine's packages alone
+    #[arg(long)]
+    no_setup: bool,
+}
+
+/// Installs what is missing, checks, runs every rung; the last line is `N passed, N failed`.
+pub(crate) fn run(options: &Options) -> Outcome {
+    if !options.no_setup
+        && let Err(why) = setup::run(&setup::Options::default())
+    {
+        println!("setup: {why}");
+    }
+    let total = check::run(&check::Options::default())?;
+    total.print();
+    Ok(total)
+}
