@@ -1,1 +1,22 @@
 //! The behaviour of NFS, MOUNT and portmap: requests in, replies out; no sockets, clocks, files or randomness.
+//!
+//! One [`Server`] is shared by all cores. A transport gives it each complete RPC record with the [`Connection`] it came
+//! over and the time ([`Now`]), and sends what was written into the reply. Everything here can therefore be run in one
+//! thread and in virtual time, as `sim` does.
+//!
+//! A request's way: [`Server::handle`] → [`caller`] (credentials) → reply cache → program, version, procedure →
+//! `nfs3::<procedure>`, `nfs4::compound` → `nfs4::ops::<op>`, `mount`, `portmap` → [`vfs::Backend`] → encoded reply.
+#![forbid(unsafe_code)]
+
+pub mod caller;
+mod connection;
+mod export;
+mod handle;
+mod metrics;
+mod settings;
+
+pub use connection::{Connection, ConnectionId, Transport};
+pub use export::{Anonymous, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash};
+pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
+pub use metrics::{Metrics, OperationMetrics};
+pub use settings::{Now, Settings};

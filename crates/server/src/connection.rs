@@ -1,0 +1,49 @@
+use core::net::SocketAddr;
+
+use parking_lot::Mutex;
+
+use crate::caller::CallerCache;
+
+/// Number of a connection, never used twice while the server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// What carries the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP, record-marked.
+    Tcp,
+    /// UDP: a datagram is a record; replies are at most a datagram long.
+    Udp,
+}
+
+/// What the server knows of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its number.
+    pub id: ConnectionId,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// Our address on it.
+    pub local: SocketAddr,
+    /// What carries it.
+    pub transport: Transport,
+    /// Whether large READs may be answered with file ranges.
+    pub can_splice: bool,
+    #[expect(dead_code, reason = "used by the dispatcher, which comes next")]
+    pub(crate) callers: Mutex<CallerCache>,
+}
+
+impl Connection {
+    /// A connection that just opened.
+    #[must_use]
+    pub fn new(
+        id: ConnectionId,
+        peer: SocketAddr,
+        local: SocketAddr,
+        transport: Transport,
+        can_splice: bool,
+    ) -> Self {
+        Self { id, peer, local, transport, can_splice, callers: Mutex::new(CallerCache::default()) }
+    }
+}

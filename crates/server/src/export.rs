@@ -1,0 +1,247 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use core::net::IpAddr;
+use vfs::Backend;
+
+/// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExportId(pub u32);
+
+impl ExportId {
+    /// The NFSv4 pseudo file system (RFC 8881 §7.3).
+    pub const PSEUDO: Self = Self(0);
+}
+
+/// Whose requests are taken as somebody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Squash {
+    /// Nobody's: root on a client is root here.
+    None,
+    /// Root's; the default.
+    Root,
+    /// Everybody's.
+    All,
+}
+
+/// Who squashed callers, and callers without credentials, are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anonymous {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Default for Anonymous {
+    /// `nobody` and `nogroup`, as Linux's server has them.
+    fn default() -> Self {
+        Self { uid: 65_534, gid: 65_534 }
+    }
+}
+
+/// Addresses that share a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix_bits: u8,
+}
+
+impl Network {
+    /// Whether `address` is in it; an IPv4 address mapped into IPv6 counts as the IPv4 address.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let shift = 32 - u32::from(self.prefix_bits);
+                network.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let shift = 128 - u32::from(self.prefix_bits);
+                network.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::str::FromStr for Network {
+    type Err = String;
+
+    /// An address, or `ADDRESS/PREFIX-LENGTH`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is not an IP address"))?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let prefix_bits = match prefix {
+            None => width,
+            Some(prefix) => prefix
+                .parse()
+                .ok()
+                .filter(|bits| *bits <= width)
+                .ok_or_else(|| format!("`{prefix}` is not a prefix length of at most {width}"))?,
+        };
+        Ok(Self { address, prefix_bits })
+    }
+}
+
+/// How an export treats its callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// Refuses every change.
+    pub read_only: bool,
+    /// Whom to squash.
+    pub squash: Squash,
+    /// Into whom.
+    pub anonymous: Anonymous,
+    /// Who may come; empty for everybody who can reach a listening address.
+    pub clients: Vec<Network>,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self { read_only: false, squash: Squash::Root, anonymous: Anonymous::default(), clients: Vec::new() }
+    }
+}
+
+impl ExportOptions {
+    /// Whether a client at `address` may come.
+    #[must_use]
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.clients.is_empty() || self.clients.iter().any(|network| network.contains(address))
+    }
+}
+
+/// A file system and the path that clients mount it by.
+#[derive(Debug, Clone)]
+pub struct Export {
+    /// Its number in handles; the same over restarts.
+    pub id: ExportId,
+    /// Path by which it is mounted in every version, `/` and names, without a slash at the end.
+    pub path: String,
+    /// The file system.
+    pub backend: Arc<dyn Backend>,
+    /// How callers are treated.
+    pub options: ExportOptions,
+    /// `fsid` on the wire (major, minor): the same over restarts, and unlike any other export's.
+    pub fsid: (u64, u64),
+}
+
+/// Why exports cannot stand beside each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExportError {
+    /// The path is not absolute, or has empty, `.` or `..` components, or ends in a slash.
+    InvalidPath(String),
+    /// Two exports have this path, or one lies inside the other.
+    OverlappingPaths(String, String),
+    /// Two exports have the same id; one of them needs an explicit one.
+    SameId(String, String),
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidPath(path) => {
+                write!(f, "export path `{path}` must be absolute, without empty, `.` or `..` parts")
+            }
+            Self::OverlappingPaths(a, b) => write!(f, "export paths `{a}` and `{b}` overlap"),
+            Self::SameId(a, b) => {
+                write!(f, "exports `{a}` and `{b}` have the same id: give one of them another")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+/// All exports of a server, replaced as a whole when the configuration is read again.
+#[derive(Debug, Default)]
+pub struct ExportTable {
+    exports: Vec<Arc<Export>>,
+    by_id: HashMap<ExportId, usize>,
+}
+
+impl ExportTable {
+    /// Checks that the exports can stand beside each other.
+    ///
+    /// # Errors
+    /// See [`ExportError`].
+    pub fn new(exports: Vec<Export>) -> Result<Self, ExportError> {
+        let mut table = Self::default();
+        for export in exports {
+            let parts_valid = export.path.strip_prefix('/').is_some_and(|rest| {
+                rest.split('/')
+                    .all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
+            });
+            if !parts_valid {
+                return Err(ExportError::InvalidPath(export.path));
+            }
+            for other in &table.exports {
+                if covers(&export.path, &other.path) || covers(&other.path, &export.path) {
+                    return Err(ExportError::OverlappingPaths(other.path.clone(), export.path));
+                }
+                if export.id == other.id {
+                    return Err(ExportError::SameId(other.path.clone(), export.path));
+                }
+            }
+            table.by_id.insert(export.id, table.exports.len());
+            table.exports.push(Arc::new(export));
+        }
+        Ok(table)
+    }
+
+    /// The export with this number.
+    #[must_use]
+    pub fn by_id(&self, id: ExportId) -> Option<&Arc<Export>> {
+        self.by_id.get(&id).map(|index| &self.exports[*index])
+    }
+
+    /// The export that is mounted by this path; slashes at the end do not count.
+    #[must_use]
+    pub fn by_path(&self, path: &[u8]) -> Option<&Arc<Export>> {
+        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+        self.exports.iter().find(|export| export.path.as_bytes() == &path[..end])
+    }
+
+    /// All exports in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
+        self.exports.iter()
+    }
+}
+
+/// Whether `inner` is `outer` or lies below it.
+fn covers(outer: &str, inner: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn networks_contain_their_addresses() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(network("10.1.0.0/16").contains(address("10.1.255.3")));
+        assert!(!network("10.1.0.0/16").contains(address("10.2.0.0")));
+        assert!(network("10.1.2.3").contains(address("10.1.2.3")));
+        assert!(network("0.0.0.0/0").contains(address("203.0.113.9")));
+        assert!(network("10.1.0.0/16").contains(address("::ffff:10.1.0.1")));
+        assert!(network("fd00::/8").contains(address("fd12::1")));
+        assert!(network("::/0").contains(address("fe80::1")));
+        assert!(!network("::/0").contains(address("10.0.0.1")));
+        for wrong in ["10.0.0.0/33", "::/129", "host", "10.0.0.0/x", ""] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn paths_cover_whole_components_only() {
+        assert!(covers("/a", "/a/b") && covers("/a", "/a"));
+        assert!(!covers("/a", "/ab") && !covers("/a/b", "/a"));
+    }
+}

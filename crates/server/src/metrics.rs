@@ -1,0 +1,67 @@
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counts of one operation.
+#[derive(Debug, Default)]
+pub struct OperationMetrics {
+    /// Calls answered, errors among them.
+    pub calls: AtomicU64,
+    /// Calls answered with an error status.
+    pub errors: AtomicU64,
+}
+
+impl OperationMetrics {
+    /// Counts one call.
+    pub fn count(&self, is_error: bool) {
+        self.calls.fetch_add(1, Relaxed);
+        if is_error {
+            self.errors.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// NFSv4 operation numbers counted by themselves; the last one stands for all unknown ones.
+const NFS4_OPERATIONS: usize = 80;
+
+/// What a server counts; read at any time, without a lock.
+#[derive(Debug)]
+pub struct Metrics {
+    /// NFSv3 procedures by number.
+    pub nfs3: [OperationMetrics; 22],
+    /// NFSv4 operations by number (RFC 7863); numbers beyond the table at its end.
+    pub nfs4: [OperationMetrics; NFS4_OPERATIONS],
+    /// MOUNT procedures by number.
+    pub mount: [OperationMetrics; 6],
+    /// Payload bytes that READs returned.
+    pub read_bytes: AtomicU64,
+    /// Payload bytes that WRITEs accepted.
+    pub write_bytes: AtomicU64,
+    /// Records that were no call, or no valid one.
+    pub malformed: AtomicU64,
+    /// Calls refused for their credentials, address or rejected RPC version.
+    pub refused: AtomicU64,
+    /// Replies that came from a reply cache.
+    pub replayed: AtomicU64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            nfs3: std::array::from_fn(|_| OperationMetrics::default()),
+            nfs4: std::array::from_fn(|_| OperationMetrics::default()),
+            mount: std::array::from_fn(|_| OperationMetrics::default()),
+            read_bytes: AtomicU64::new(0),
+            write_bytes: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            replayed: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counters of an NFSv4 operation; all numbers beyond the table share one.
+    #[must_use]
+    pub fn nfs4_operation(&self, number: u32) -> &OperationMetrics {
+        &self.nfs4[(number as usize).min(NFS4_OPERATIONS - 1)]
+    }
+}

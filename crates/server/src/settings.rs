@@ -1,0 +1,69 @@
+use std::time::Duration;
+
+use vfs::Timestamp;
+
+use crate::HandleKey;
+
+/// What time it is, told with every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Since some fixed moment before the server started; never goes back. Leases run on it.
+    pub monotonic: Duration,
+    /// Time of day, for what is stored in files.
+    pub wall: Timestamp,
+}
+
+/// What a server is told once, at its start. Random values come from outside, so that a run can be repeated.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Authenticates file handles. Must stay the same over restarts, or every handle goes stale.
+    pub handle_key: HandleKey,
+    /// Different at every start: the NFSv4 client ids and stateids of another instance are told apart by it.
+    pub instance: u64,
+    /// Unpredictable at every start: seeds session ids and verifiers.
+    pub secret: [u8; 16],
+    /// `so_major_id` and `eir_server_scope` (RFC 8881 §2.10.4): the same over restarts, unique to this server.
+    pub server_name: Vec<u8>,
+    /// Bytes of a READ or WRITE at most.
+    pub max_io: u32,
+    /// Bytes of an RPC record at most; [`Self::max_io`] and room for the rest of a request.
+    pub max_record: u32,
+    /// NFSv4 lease time.
+    pub lease: Duration,
+    /// Memory for cached NFSv3 replies, bytes.
+    pub reply_cache_bytes: usize,
+    /// Slots granted to a session at most; at least 512 while memory allows.
+    pub max_slots: u32,
+    /// Memory that the replies cached in all NFSv4.1 slots may pin, bytes.
+    pub slot_cache_bytes: usize,
+    /// NFSv4 client records kept at most.
+    pub max_clients: usize,
+    /// NFSv4 opens, locks and the like kept at most, over all clients.
+    pub max_state: usize,
+}
+
+impl Settings {
+    /// Bytes of a READ or WRITE, unless configured otherwise.
+    pub const DEFAULT_MAX_IO: u32 = 1 << 20;
+    /// Room beside the data in a record: headers, credentials, a compound's other operations.
+    pub const RECORD_OVERHEAD: u32 = 64 << 10;
+
+    /// Defaults around the values that have none.
+    #[must_use]
+    pub fn new(handle_key: HandleKey, instance: u64, secret: [u8; 16], server_name: Vec<u8>) -> Self {
+        Self {
+            handle_key,
+            instance,
+            secret,
+            server_name,
+            max_io: Self::DEFAULT_MAX_IO,
+            max_record: Self::DEFAULT_MAX_IO + Self::RECORD_OVERHEAD,
+            lease: Duration::from_secs(90),
+            reply_cache_bytes: 8 << 20,
+            max_slots: 1024,
+            slot_cache_bytes: 64 << 20,
+            max_clients: 16_384,
+            max_state: 1 << 20,
+        }
+    }
+}
