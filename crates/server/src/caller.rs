@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use rpc::auth::{AuthStatus, CredentialCache, OpaqueAuth, authenticate};
 use vfs::Credentials;
 
 use crate::{ExportOptions, Squash};
@@ -20,10 +20,7 @@ impl Identity {
     /// Who the caller is on an export (RFC 1813 §4.4: servers commonly map the superuser to an anonymous user).
     #[must_use]
     pub fn on(&self, export: &ExportOptions) -> Arc<Credentials> {
-        let anonymous = || {
-            let ids = export.anonymous;
-            Arc::new(Credentials { uid: ids.uid, gid: ids.gid, groups: Arc::from([]) })
-        };
+        let anonymous = || Arc::clone(&export.anonymous);
         match self {
             Self::Anonymous => anonymous(),
             Self::System(credentials) => match export.squash {
@@ -51,7 +48,7 @@ impl Identity {
 /// parsing them again would cost two allocations a request.
 #[derive(Debug, Default)]
 pub struct CallerCache {
-    entries: Vec<(Bytes, Identity)>,
+    entries: Vec<CredentialCache<Identity>>,
     next: usize,
 }
 
@@ -59,33 +56,36 @@ impl CallerCache {
     /// Identities remembered a connection; a client multiplexes its users over one.
     const CAPACITY: usize = 8;
 
-    /// The identity for the credential `body`, made by `parse` where it is new.
+    /// Who sends this credential.
     ///
     /// # Errors
-    /// What `parse` returns; nothing is remembered then.
-    pub fn identity<E>(
-        &mut self,
-        body: &[u8],
-        parse: impl FnOnce() -> Result<Identity, E>,
-    ) -> Result<Identity, E> {
-        if let Some((_, identity)) = self.entries.iter().find(|(known, _)| known == body) {
+    /// The status to reject the call with; see [`authenticate`].
+    pub fn identify(&mut self, credential: &OpaqueAuth) -> Result<Identity, AuthStatus> {
+        if let Some(identity) = self.entries.iter().find_map(|entry| entry.get(credential)) {
             return Ok(identity.clone());
         }
-        let identity = parse()?;
-        // A copy: a slice of the receive buffer would keep the whole buffer.
-        let entry = (Bytes::copy_from_slice(body), identity.clone());
+        let identity = match authenticate(credential)? {
+            rpc::auth::Identity::None => Identity::Anonymous,
+            rpc::auth::Identity::Sys(sys) => Identity::System(Arc::new(Credentials {
+                uid: sys.uid,
+                gid: sys.gid,
+                groups: sys.gids.iter().copied().collect(),
+            })),
+        };
         if self.entries.len() < Self::CAPACITY {
-            self.entries.push(entry);
-        } else {
-            self.entries[self.next] = entry;
-            self.next = (self.next + 1) % Self::CAPACITY;
+            self.entries.push(CredentialCache::default());
         }
+        self.entries[self.next].insert(credential, identity.clone());
+        self.next = (self.next + 1) % Self::CAPACITY;
         Ok(identity)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rpc::auth::{AuthFlavor, AuthSys, GroupList};
+    use xdr::Opaque;
+
     use super::*;
 
     fn system(uid: u32, gid: u32, groups: &[u32]) -> Identity {
@@ -108,21 +108,35 @@ mod tests {
         assert_eq!(on(&Identity::Anonymous, Squash::None), (65_534, 65_534, vec![]));
     }
 
+    fn credential(uid: u32) -> OpaqueAuth {
+        OpaqueAuth::sys(&AuthSys {
+            stamp: 0,
+            machine_name: Opaque::from_static(b"client"),
+            uid,
+            gid: 100,
+            gids: GroupList::default(),
+        })
+    }
+
     #[test]
-    fn remembers_a_bounded_number_of_identities() {
+    fn remembers_a_bounded_number_of_callers() {
         let mut cache = CallerCache::default();
         for round in 0..2 {
-            for user in 0..20u8 {
-                let parsed = cache.identity::<()>(&[user], || Ok(system(u32::from(user), 1, &[])));
-                assert!(
-                    matches!(parsed, Ok(Identity::System(c)) if c.uid == u32::from(user)),
-                    "round {round}"
-                );
+            for uid in 0..20 {
+                let Ok(Identity::System(caller)) = cache.identify(&credential(uid)) else {
+                    panic!("round {round}")
+                };
+                assert_eq!((caller.uid, caller.gid), (uid, 100));
             }
         }
         assert_eq!(cache.entries.len(), CallerCache::CAPACITY);
-        let known = cache.identity::<()>(&[19], || Err(()));
-        assert!(known.is_ok(), "a known credential is not parsed again");
-        assert!(cache.identity(&[99], || Err("bad")).is_err());
+    }
+
+    #[test]
+    fn forgets_no_refusal_and_remembers_none() {
+        let mut cache = CallerCache::default();
+        let short = OpaqueAuth { flavor: AuthFlavor::SHORT, body: Opaque::from_static(b"????") };
+        assert_eq!(cache.identify(&short).unwrap_err(), AuthStatus::REJECTEDCRED);
+        assert!(cache.entries.is_empty());
     }
 }

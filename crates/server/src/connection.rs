@@ -30,7 +30,6 @@ pub struct Connection {
     pub transport: Transport,
     /// Whether large READs may be answered with file ranges.
     pub can_splice: bool,
-    #[expect(dead_code, reason = "used by the dispatcher, which comes next")]
     pub(crate) callers: Mutex<CallerCache>,
 }
 

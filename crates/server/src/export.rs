@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use core::net::IpAddr;
-use vfs::Backend;
+use vfs::{Backend, Credentials};
 
 /// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,21 +25,8 @@ pub enum Squash {
     All,
 }
 
-/// Who squashed callers, and callers without credentials, are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Anonymous {
-    /// User id.
-    pub uid: u32,
-    /// Group id.
-    pub gid: u32,
-}
-
-impl Default for Anonymous {
-    /// `nobody` and `nogroup`, as Linux's server has them.
-    fn default() -> Self {
-        Self { uid: 65_534, gid: 65_534 }
-    }
-}
+/// `nobody` and `nogroup`, as Linux's server has them.
+pub const DEFAULT_ANONYMOUS: u32 = 65_534;
 
 /// Addresses that share a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,15 +80,16 @@ pub struct ExportOptions {
     pub read_only: bool,
     /// Whom to squash.
     pub squash: Squash,
-    /// Into whom.
-    pub anonymous: Anonymous,
+    /// Who squashed callers, and callers without credentials, are.
+    pub anonymous: Arc<Credentials>,
     /// Who may come; empty for everybody who can reach a listening address.
     pub clients: Vec<Network>,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
-        Self { read_only: false, squash: Squash::Root, anonymous: Anonymous::default(), clients: Vec::new() }
+        let nobody = Credentials { uid: DEFAULT_ANONYMOUS, gid: DEFAULT_ANONYMOUS, groups: Arc::from([]) };
+        Self { read_only: false, squash: Squash::Root, anonymous: Arc::new(nobody), clients: Vec::new() }
     }
 }
 

@@ -10,13 +10,21 @@
 
 pub mod caller;
 mod connection;
+mod dispatch;
 mod export;
 mod handle;
 mod metrics;
+mod mount;
+mod nfs3;
+mod reply_cache;
+mod request;
 mod settings;
 
 pub use connection::{Connection, ConnectionId, Transport};
-pub use export::{Anonymous, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash};
+pub use dispatch::{Disposition, Operation, Outcome, Server};
+pub use export::{
+    DEFAULT_ANONYMOUS, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash,
+};
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use metrics::{Metrics, OperationMetrics};
 pub use settings::{Now, Settings};

@@ -208,6 +208,12 @@ impl Writer {
         &self.buffer
     }
 
+    /// The bytes in the buffer from `mark` on; external parts are not among them.
+    #[must_use]
+    pub fn inline_since(&self, mark: Mark) -> &[u8] {
+        &self.buffer[mark.inline..]
+    }
+
     /// The bytes from `mark` to the end, external parts copied in.
     #[must_use]
     pub fn copy_since(&self, mark: Mark) -> Bytes {

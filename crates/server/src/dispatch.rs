@@ -1,0 +1,233 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRange, encode_success};
+use tracing::debug;
+use xdr::{Encode, Mark, Reader, Writer};
+
+use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
+use crate::request::{Request, Served};
+use crate::{Connection, ExportTable, Metrics, Now, Settings};
+
+/// The protocol servers over one set of exports, shared by all cores.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) settings: Settings,
+    pub(crate) exports: ArcSwap<ExportTable>,
+    pub(crate) metrics: Metrics,
+    pub(crate) reply_cache: ReplyCache,
+}
+
+/// What the transport does after [`Server::handle`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// Sends what was written.
+    Reply,
+    /// Sends nothing.
+    Drop,
+    /// Closes the connection: what comes over it is not RPC.
+    Close,
+}
+
+/// What a record asked for, as far as metrics tell operations apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Nothing that is served.
+    None,
+    /// An NFSv3 procedure.
+    Nfs3(u32),
+    /// An NFSv4 procedure: NULL or COMPOUND.
+    Nfs4(u32),
+    /// A MOUNT procedure.
+    Mount(u32),
+    /// A portmap or rpcbind procedure.
+    Portmap(u32),
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// What to do now.
+    pub disposition: Disposition,
+    /// What it was.
+    pub operation: Operation,
+    /// Whether the answer, if any, says failure.
+    pub is_error: bool,
+}
+
+/// RPC program numbers (RFC 1813 §2.1, §5; RFC 1833 §2).
+const NFS: u32 = 100_003;
+const MOUNT: u32 = 100_005;
+const PORTMAP: u32 = 100_000;
+
+impl Server {
+    /// A server of `exports`.
+    #[must_use]
+    pub fn new(settings: Settings, exports: ExportTable) -> Self {
+        Self {
+            reply_cache: ReplyCache::new(settings.reply_cache_bytes),
+            settings,
+            exports: ArcSwap::from_pointee(exports),
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// What it was started with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The exports now.
+    #[must_use]
+    pub fn exports(&self) -> Arc<ExportTable> {
+        self.exports.load_full()
+    }
+
+    /// Replaces all exports; calls under way finish with those they began with.
+    pub fn replace_exports(&self, exports: ExportTable) {
+        self.exports.store(Arc::new(exports));
+    }
+
+    /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it as it was.
+    ///
+    /// The future may be dropped at any time; a call that is cut off is then as if its reply were lost.
+    pub async fn handle(
+        &self,
+        connection: &Arc<Connection>,
+        now: Now,
+        record: Bytes,
+        reply: &mut Writer,
+    ) -> Outcome {
+        let start = reply.mark();
+        let mut reader = Reader::new(record);
+        let header = match CallHeader::parse(&mut reader) {
+            Ok(header) => header,
+            Err(CallError::Unanswerable(why)) => {
+                debug!(peer = %connection.peer, "record dropped: {why}");
+                self.metrics.malformed.fetch_add(1, Relaxed);
+                return Outcome {
+                    disposition: Disposition::Close,
+                    operation: Operation::None,
+                    is_error: true,
+                };
+            }
+            Err(CallError::Refused(header)) => return self.refuse(&header, reply),
+        };
+        let (xid, procedure) = (header.xid, header.procedure);
+        let identity = match connection.callers.lock().identify(&header.credential) {
+            Ok(identity) => identity,
+            Err(status) => return self.refuse(&ReplyHeader::auth_error(xid, status), reply),
+        };
+        let operation = match select(&header) {
+            Ok(operation) => operation,
+            Err(status) => return reject(xid, status, start, reply, Operation::None),
+        };
+        let request = Request {
+            server: self,
+            connection,
+            now,
+            identity,
+            exports: self.exports.load(),
+            xid,
+            arguments: reader.clone().rest(),
+        };
+        encode_success(reply, xid);
+        let served = match operation {
+            Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
+            Operation::Nfs4(_) => Served::NoProcedure,
+            Operation::Mount(_) => {
+                crate::mount::procedure(&request, header.version, procedure, reader, reply)
+            }
+            Operation::Portmap(_) => Served::NoProcedure,
+            Operation::None => unreachable!("select names an operation"),
+        };
+        match served {
+            Served::Done { is_error } => Outcome { disposition: Disposition::Reply, operation, is_error },
+            Served::Later => Outcome { disposition: Disposition::Reply, operation, is_error: true },
+            Served::GarbageArguments => {
+                self.metrics.malformed.fetch_add(1, Relaxed);
+                reject(xid, AcceptStatus::GarbageArguments, start, reply, operation)
+            }
+            Served::NoProcedure => reject(xid, AcceptStatus::ProcedureUnavailable, start, reply, operation),
+            Served::Drop => {
+                reply.rewind(start);
+                Outcome { disposition: Disposition::Drop, operation, is_error: false }
+            }
+        }
+    }
+
+    /// NFSv3, with the reply cache around calls that are not idempotent.
+    async fn nfs3(
+        &self,
+        request: &Request<'_>,
+        header: &CallHeader,
+        arguments: Reader,
+        reply: &mut Writer,
+        start: Mark,
+    ) -> Served {
+        if !crate::nfs3::is_non_idempotent(header.procedure) {
+            return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
+        }
+        let call = [header.program, header.version, header.procedure];
+        let key = CallKey::new(
+            &self.settings.secret,
+            request.connection.peer.ip(),
+            header.xid,
+            call,
+            &request.arguments,
+        );
+        let execution: Execution<'_> = match self.reply_cache.begin(key) {
+            Begin::Execute(execution) => execution,
+            Begin::InProgress => return Served::Drop,
+            Begin::Replay(cached) => {
+                self.metrics.replayed.fetch_add(1, Relaxed);
+                reply.rewind(start);
+                reply.raw(&cached);
+                return Served::Done { is_error: false };
+            }
+        };
+        let served = crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
+        if let Served::Done { .. } = served {
+            execution.finish(reply.inline_since(start));
+        }
+        served
+    }
+
+    /// Answers a call whose header is refused.
+    fn refuse(&self, header: &ReplyHeader, reply: &mut Writer) -> Outcome {
+        self.metrics.refused.fetch_add(1, Relaxed);
+        header.encode(reply);
+        Outcome { disposition: Disposition::Reply, operation: Operation::None, is_error: true }
+    }
+}
+
+/// Finds what a call is for, or why nothing here serves it.
+fn select(header: &CallHeader) -> Result<Operation, AcceptStatus> {
+    let mismatch = |low, high| Err(AcceptStatus::ProgramMismatch(VersionRange { low, high }));
+    match (header.program, header.version) {
+        (NFS, 3) => Ok(Operation::Nfs3(header.procedure)),
+        (NFS, 4) => Ok(Operation::Nfs4(header.procedure)),
+        (NFS, _) => mismatch(3, 4),
+        (MOUNT, 1 | 3) => Ok(Operation::Mount(header.procedure)),
+        (MOUNT, _) => mismatch(1, 3),
+        (PORTMAP, 2..=4) => Ok(Operation::Portmap(header.procedure)),
+        (PORTMAP, _) => mismatch(2, 4),
+        _ => Err(AcceptStatus::ProgramUnavailable),
+    }
+}
+
+/// Replaces what was written since `start` by an answer without results.
+fn reject(xid: u32, status: AcceptStatus, start: Mark, reply: &mut Writer, operation: Operation) -> Outcome {
+    reply.rewind(start);
+    ReplyHeader::accepted(xid, status).encode(reply);
+    Outcome { disposition: Disposition::Reply, operation, is_error: true }
+}

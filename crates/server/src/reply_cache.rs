@@ -1,0 +1,222 @@
+//! Replies to non-idempotent calls, kept for retransmissions (Juszczak 1989; RFC 1813 §4.10).
+//!
+//! Criteria, before the mechanism:
+//! - A call that is not idempotent is executed once, however often the client sends it, as long as its reply is kept.
+//! - A call that is still being executed is not executed again: the copy is dropped, the first one's answer serves both.
+//! - A client's transaction numbers start anew when it reboots, so the number alone does not tell a retransmission: what
+//!   was asked must be the same too. A client may come back from another port, so the port is not compared.
+//! - Memory is bounded; the oldest replies go first. Constant time a call; cores do not wait for each other.
+//! - Kept are encoded bytes, not structures.
+//! - WRITE is among the calls kept: a copy executed late would undo a newer write of the same range.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use bytes::Bytes;
+use core::net::IpAddr;
+use parking_lot::Mutex;
+use siphasher::sip::SipHasher24;
+
+/// Shards, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// Bytes that an entry costs beside its reply, about: key, map slot, queue slot, allocation.
+const ENTRY_OVERHEAD: usize = 160;
+
+/// Bytes of the arguments that are compared. Whole for every call but WRITE, whose data may be large; the handle, offset
+/// and length of a WRITE lie within.
+const DIGESTED_BYTES: usize = 1024;
+
+/// What tells a call from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CallKey {
+    client: IpAddr,
+    xid: u32,
+    digest: u64,
+}
+
+impl CallKey {
+    /// `arguments` are the call's XDR, `call` its program, version and procedure.
+    pub(crate) fn new(secret: &[u8; 16], client: IpAddr, xid: u32, call: [u32; 3], arguments: &[u8]) -> Self {
+        let mut hasher = SipHasher24::new_with_key(secret);
+        match client {
+            IpAddr::V4(address) => hasher.write(&address.octets()),
+            IpAddr::V6(address) => hasher.write(&address.octets()),
+        }
+        call.iter().for_each(|number| hasher.write_u32(*number));
+        hasher.write_u32(xid);
+        hasher.write_usize(arguments.len());
+        hasher.write(&arguments[..arguments.len().min(DIGESTED_BYTES)]);
+        Self { client, xid, digest: hasher.finish() }
+    }
+
+    fn shard(&self) -> usize {
+        self.digest as usize % SHARDS
+    }
+}
+
+/// The digest is a keyed hash already; hashing it again would be waste.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only digests are hashed");
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value.rotate_right(8);
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    client: IpAddr,
+    xid: u32,
+    /// `None` while the call is being executed.
+    reply: Option<Bytes>,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<u64, Entry, BuildHasherDefault<Identity>>,
+    /// Digests of finished entries, oldest first.
+    finished: VecDeque<u64>,
+    bytes: usize,
+}
+
+/// See the module's text.
+pub(crate) struct ReplyCache {
+    shards: [Mutex<Shard>; SHARDS],
+    bytes_per_shard: usize,
+}
+
+/// What to do with a call.
+pub(crate) enum Begin<'c> {
+    /// Execute it, then [`Execution::finish`].
+    Execute(Execution<'c>),
+    /// It is being executed: drop the copy.
+    InProgress,
+    /// It was executed: this was the reply.
+    Replay(Bytes),
+}
+
+/// A call being executed. Dropped without [`Self::finish`] it is forgotten, so that a retransmission executes it.
+pub(crate) struct Execution<'c> {
+    cache: &'c ReplyCache,
+    key: CallKey,
+    is_finished: bool,
+}
+
+impl ReplyCache {
+    /// Keeps at most about `bytes` of replies.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), bytes_per_shard: bytes / SHARDS }
+    }
+
+    /// Registers a call that is about to be executed, or finds what became of it.
+    pub(crate) fn begin(&self, key: CallKey) -> Begin<'_> {
+        let mut shard = self.shards[key.shard()].lock();
+        match shard.entries.get(&key.digest) {
+            Some(entry) if entry.client == key.client && entry.xid == key.xid => match &entry.reply {
+                None => Begin::InProgress,
+                Some(reply) => Begin::Replay(reply.clone()),
+            },
+            // Two different calls with one digest: execute, and leave the first one's entry alone.
+            Some(_) => Begin::Execute(Execution { cache: self, key, is_finished: true }),
+            None => {
+                shard.entries.insert(key.digest, Entry { client: key.client, xid: key.xid, reply: None });
+                Begin::Execute(Execution { cache: self, key, is_finished: false })
+            }
+        }
+    }
+
+    /// Replies kept, for metrics and tests.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+    }
+}
+
+impl Execution<'_> {
+    /// Keeps the reply, a whole RPC message.
+    pub(crate) fn finish(mut self, reply: &[u8]) {
+        if self.is_finished {
+            return;
+        }
+        self.is_finished = true;
+        let reply = Bytes::copy_from_slice(reply);
+        let mut shard = self.cache.shards[self.key.shard()].lock();
+        let shard = &mut *shard;
+        shard.bytes += reply.len() + ENTRY_OVERHEAD;
+        if let Some(entry) = shard.entries.get_mut(&self.key.digest) {
+            entry.reply = Some(reply);
+        }
+        shard.finished.push_back(self.key.digest);
+        while shard.bytes > self.cache.bytes_per_shard {
+            let Some(oldest) = shard.finished.pop_front() else { break };
+            if let Some(Entry { reply: Some(reply), .. }) = shard.entries.remove(&oldest) {
+                shard.bytes -= reply.len() + ENTRY_OVERHEAD;
+            }
+        }
+    }
+}
+
+impl Drop for Execution<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.cache.shards[self.key.shard()].lock().entries.remove(&self.key.digest);
+        }
+    }
+}
+
+impl std::fmt::Debug for ReplyCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReplyCache").field("bytes_per_shard", &self.bytes_per_shard).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(client: u8, xid: u32, arguments: &[u8]) -> CallKey {
+        CallKey::new(&[1; 16], IpAddr::from([10, 0, 0, client]), xid, [100_003, 3, 12], arguments)
+    }
+
+    #[test]
+    fn a_retransmission_gets_the_first_reply_and_another_call_does_not() {
+        let cache = ReplyCache::new(1 << 20);
+        let Begin::Execute(execution) = cache.begin(key(1, 7, b"remove a")) else { panic!("new call") };
+        assert!(matches!(cache.begin(key(1, 7, b"remove a")), Begin::InProgress));
+        execution.finish(b"removed");
+        assert!(
+            matches!(cache.begin(key(1, 7, b"remove a")), Begin::Replay(reply) if &reply[..] == b"removed")
+        );
+        for other in [key(1, 7, b"remove b"), key(2, 7, b"remove a"), key(1, 8, b"remove a")] {
+            assert!(matches!(cache.begin(other), Begin::Execute(_)));
+        }
+    }
+
+    #[test]
+    fn an_abandoned_execution_is_forgotten() {
+        let cache = ReplyCache::new(1 << 20);
+        drop(cache.begin(key(1, 1, b"x")));
+        assert!(matches!(cache.begin(key(1, 1, b"x")), Begin::Execute(_)));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_goes_first() {
+        let cache = ReplyCache::new(SHARDS * 10 * (100 + ENTRY_OVERHEAD));
+        for xid in 0..10_000 {
+            let Begin::Execute(execution) = cache.begin(key(1, xid, b"x")) else { panic!("new call") };
+            execution.finish(&[0; 100]);
+        }
+        assert!(cache.bytes() <= SHARDS * 10 * (100 + ENTRY_OVERHEAD));
+        assert!(cache.bytes() >= SHARDS * 9 * (100 + ENTRY_OVERHEAD));
+        assert!(matches!(cache.begin(key(1, 9_999, b"x")), Begin::Replay(_)));
+        assert!(matches!(cache.begin(key(1, 0, b"x")), Begin::Execute(_)));
+    }
+}

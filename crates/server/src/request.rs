@@ -1,0 +1,74 @@
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use bytes::Bytes;
+use vfs::{Context, Handle};
+
+use crate::caller::Identity;
+use crate::{Connection, Export, ExportTable, Now, Server};
+
+/// A call on its way through the server.
+#[derive(Debug)]
+pub(crate) struct Request<'s> {
+    pub(crate) server: &'s Server,
+    pub(crate) connection: &'s Arc<Connection>,
+    pub(crate) now: Now,
+    pub(crate) identity: Identity,
+    /// The exports as they were when the call came.
+    pub(crate) exports: Guard<Arc<ExportTable>>,
+    /// Transaction number.
+    pub(crate) xid: u32,
+    /// The arguments' bytes, for digests.
+    pub(crate) arguments: Bytes,
+}
+
+/// A file handle from the wire, resolved for one caller.
+#[derive(Debug)]
+pub(crate) struct Target<'r> {
+    pub(crate) export: &'r Export,
+    pub(crate) handle: Handle,
+    pub(crate) context: Context,
+}
+
+/// Why a handle from the wire leads nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TargetError {
+    /// This server never made it.
+    BadHandle,
+    /// Its export is gone.
+    Stale,
+    /// The client's address may not use the export.
+    NotAdmitted,
+}
+
+/// What became of a call, when its results were written or instead of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// The results are in the reply; `is_error` where their status says failure.
+    Done { is_error: bool },
+    /// As [`Self::Done`] with an error that tells the client to come again: not to be kept in the reply cache.
+    Later,
+    /// The arguments are no XDR of this procedure.
+    GarbageArguments,
+    /// The version has no such procedure.
+    NoProcedure,
+    /// No answer: the client will ask again, and then there will be one.
+    Drop,
+}
+
+impl Request<'_> {
+    /// Finds the file that a handle from the wire means, and who the caller is there.
+    pub(crate) fn target(&self, wire: &[u8]) -> Result<Target<'_>, TargetError> {
+        let (id, handle) = self.server.settings.handle_key.open(wire).ok_or(TargetError::BadHandle)?;
+        let export = self.exports.by_id(id).ok_or(TargetError::Stale)?;
+        if !export.options.admits(self.connection.peer.ip()) {
+            return Err(TargetError::NotAdmitted);
+        }
+        Ok(Target { export, handle, context: self.context(export) })
+    }
+
+    /// Who the caller is on `export`, and what time it is.
+    pub(crate) fn context(&self, export: &Export) -> Context {
+        Context { credentials: self.identity.on(&export.options), now: self.now.wall }
+    }
+}
