@@ -1,0 +1,36 @@
+//! The tables of procedures agree with the procedure numbers, and with the RFCs where a repetition matters.
+
+use protocol::procedure::{Effect, ProgramVersion};
+use protocol::{mount, nfs3, portmap, rpcbind};
+
+/// Each row stands at its number, under the name that the constant has.
+fn agrees(table: &ProgramVersion, numbers: &[u32], name: impl Fn(u32) -> Option<&'static str>) {
+    let rows: Vec<u32> = table.procedures.iter().map(|row| row.number).collect();
+    assert_eq!(rows, numbers, "{}", table.name);
+    for number in numbers {
+        assert_eq!(table.procedure(*number).map(|row| row.name), name(*number), "{}", table.name);
+    }
+    assert_eq!(table.procedure(numbers.iter().max().unwrap() + 1), None);
+    assert_eq!(table.procedure(u32::MAX), None);
+}
+
+#[test]
+fn tables_agree_with_the_constants() {
+    let to = |last: u32| (0..=last).collect::<Vec<_>>();
+    agrees(&nfs3::TABLE, &to(21), |n| nfs3::Proc(n).name());
+    agrees(&mount::TABLE_1, &to(5), |n| mount::Proc(n).name());
+    agrees(&mount::TABLE_3, &to(5), |n| mount::Proc(n).name());
+    agrees(&portmap::TABLE, &to(5), |n| portmap::Proc(n).name());
+    agrees(&rpcbind::TABLE_3, &to(8), |n| rpcbind::Proc(n).name());
+    agrees(&rpcbind::TABLE_4, &to(12), |n| rpcbind::Proc(n).name());
+}
+
+#[test]
+fn replies_that_a_repetition_would_spoil() {
+    let once: Vec<_> =
+        nfs3::TABLE.procedures.iter().filter(|row| row.effect == Effect::Once).map(|row| row.name).collect();
+    // RFC 1813 §4.5 has the server keep the replies of what cannot be repeated; these are all that change names or are guarded.
+    assert_eq!(once, ["SETATTR", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK"]);
+    assert!(nfs3::TABLE.procedure(nfs3::Proc::WRITE.0).unwrap().is_idempotent());
+    assert!(!nfs3::TABLE.procedure(nfs3::Proc::REMOVE.0).unwrap().is_idempotent());
+}
