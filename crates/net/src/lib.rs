@@ -1,1 +1,50 @@
 //! Listeners and connections on tokio, one current-thread runtime a core.
+//!
+//! A connection stays on the core it was given to. All complete records of a read are parsed, each call is polled once in
+//! place, and the replies of those that were answered leave in one write; only calls that are still pending join the
+//! connection's bounded set of waiting ones. No task is spawned for a call: that alone cost ten times what a GETATTR does.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod connection;
+mod cores;
+mod output;
+mod pool;
+mod slot;
+mod udp;
+
+use std::time::Duration;
+
+pub use clock::Clock;
+pub use cores::{Listeners, Running, serve};
+use server::Operation;
+
+/// Bounds on what peers can make the transport do.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Threads that serve, each with its own runtime.
+    pub cores: usize,
+    /// Connections open at once; further ones are closed as they come.
+    pub max_connections: usize,
+    /// Calls of one connection that may wait at once; beyond, nothing more is read from it.
+    pub max_waiting_calls: usize,
+    /// How long a peer may take none of a reply, or send none of a record it began, before the connection is closed.
+    pub stall_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            max_connections: 10_000,
+            max_waiting_calls: 128,
+            stall_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Told how long each call took; for metrics.
+pub trait Observe: Send + Sync {
+    /// A call was answered, or dropped, `took` after its record was complete.
+    fn observe(&self, operation: Operation, took: Duration, is_error: bool);
+}

@@ -1,5 +1,7 @@
 //! Data of READs on their way into a reply: copied where they are short, left where they are otherwise.
 
+use std::os::fd::BorrowedFd;
+
 use bytes::Bytes;
 use vfs::{FileRange, Payload};
 use xdr::{External, Writer};
@@ -33,7 +35,7 @@ impl External for Shared {
         Some(&self.0)
     }
 
-    fn descriptor(&self) -> Option<(i32, u64)> {
+    fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)> {
         None
     }
 
@@ -55,7 +57,7 @@ impl External for InFile {
         None
     }
 
-    fn descriptor(&self) -> Option<(i32, u64)> {
+    fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)> {
         Some((self.0.source.descriptor(), self.0.offset))
     }
 
@@ -66,6 +68,7 @@ impl External for InFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
     use std::sync::Arc;
 
     use vfs::RangeSource;
@@ -75,11 +78,11 @@ mod tests {
 
     /// A file whose byte at offset `n` is `n` (mod 256).
     #[derive(Debug)]
-    struct Counting;
+    struct Counting(std::io::Stdin);
 
     impl RangeSource for Counting {
-        fn descriptor(&self) -> i32 {
-            42
+        fn descriptor(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
         }
 
         fn read_at(&self, offset: u64, into: &mut [u8]) {
@@ -120,11 +123,11 @@ mod tests {
 
     #[test]
     fn a_range_of_a_file_stays_in_the_file() {
-        let range = FileRange { source: Arc::new(Counting), offset: 250, length: 10 };
+        let range = FileRange { source: Arc::new(Counting(std::io::stdin())), offset: 250, length: 10 };
         let reply = written(Payload::Range(range), 10);
         reply.for_each_part(|part| {
             if let Part::External(external) = part {
-                assert_eq!(external.descriptor(), Some((42, 250)));
+                assert_eq!(external.descriptor().map(|(_, offset)| offset), Some(250));
                 let mut middle = [0; 4];
                 external.copy_to(4, &mut middle);
                 assert_eq!(middle, [254, 255, 0, 1]);

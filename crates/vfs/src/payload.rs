@@ -1,4 +1,5 @@
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,8 +17,8 @@ pub enum Payload {
 
 /// An open file that a range can be sent from.
 pub trait RangeSource: Send + Sync + fmt::Debug {
-    /// The open descriptor, valid as long as `self` lives.
-    fn descriptor(&self) -> i32;
+    /// The open file, for `sendfile`.
+    fn descriptor(&self) -> BorrowedFd<'_>;
     /// Reads from byte `offset` on; what lies behind the end of the file, or cannot be read, becomes zeros.
     fn read_at(&self, offset: u64, into: &mut [u8]);
 }

@@ -14,7 +14,7 @@ mod writer;
 pub use bounded::{Chain, InlineOpaque, List, Opaque};
 pub use error::DecodeError;
 pub use reader::Reader;
-pub use writer::{External, Mark, Part, Writer};
+pub use writer::{External, Mark, Part, PlacedExternals, Writer};
 pub use xdr_derive::{Decode, Encode};
 
 /// A type that can be read from XDR.

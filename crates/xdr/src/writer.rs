@@ -1,3 +1,5 @@
+use std::os::fd::BorrowedFd;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::padding;
@@ -9,7 +11,7 @@ pub trait External: Send + Sync + std::fmt::Debug {
     /// The bytes, where they are in memory.
     fn bytes(&self) -> Option<&Bytes>;
     /// A descriptor and an offset in it that `sendfile` can send [`Self::length`] bytes from, where there is one.
-    fn descriptor(&self) -> Option<(i32, u64)>;
+    fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)>;
     /// Copies bytes from `offset` on into `into`, for transports that cannot splice. What the file no longer has reads as zeros.
     fn copy_to(&self, offset: usize, into: &mut [u8]);
 }
@@ -30,12 +32,15 @@ pub enum Part<'a> {
     External(&'a dyn External),
 }
 
+/// External parts, each with the offset in the inline buffer at which it belongs.
+pub type PlacedExternals = Vec<(usize, Box<dyn External>)>;
+
 /// Builds a message in one contiguous buffer. Payloads that should not be copied are noted with the offset at
 /// which they belong, so that every place in the buffer can still be patched or taken back.
 #[derive(Debug, Default)]
 pub struct Writer {
     buffer: BytesMut,
-    externals: Vec<(usize, Box<dyn External>)>,
+    externals: PlacedExternals,
     externals_length: usize,
 }
 
@@ -241,5 +246,11 @@ impl Writer {
         } else {
             self.copy_since(Mark { inline: 0, externals: 0 })
         }
+    }
+
+    /// Takes the message apart: the inline buffer, and the external parts with the offsets in it at which they belong.
+    #[must_use]
+    pub fn into_parts(self) -> (BytesMut, PlacedExternals) {
+        (self.buffer, self.externals)
     }
 }

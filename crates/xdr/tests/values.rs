@@ -88,7 +88,7 @@ impl xdr::External for Elsewhere {
     fn bytes(&self) -> Option<&Bytes> {
         Some(&self.0)
     }
-    fn descriptor(&self) -> Option<(i32, u64)> {
+    fn descriptor(&self) -> Option<(std::os::fd::BorrowedFd<'_>, u64)> {
         None
     }
     fn copy_to(&self, offset: usize, into: &mut [u8]) {

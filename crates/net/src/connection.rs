@@ -1,0 +1,253 @@
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use futures_util::stream::FuturesUnordered;
+use rpc::record::{self, RecordDecoder, RecordError};
+use server::{Connection, Disposition, Server};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tracing::{debug, warn};
+use xdr::Writer;
+
+use crate::output::Output;
+use crate::slot::Slot;
+use crate::{Clock, Limits, Observe, pool};
+
+/// Bytes read at once where no longer record is awaited.
+const READ_AT_ONCE: usize = pool::RECEIVE_BUFFER;
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) server: Arc<Server>,
+    pub(crate) clock: Clock,
+    pub(crate) limits: Limits,
+    pub(crate) observer: Option<Arc<dyn Observe>>,
+}
+
+/// How the core that owns a connection reaches it; both live on one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    is_stopping: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Control {
+    /// Tells the connection to answer what it has and close.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether it was told so; wakes `context` when it is.
+    fn is_stopping(&self, context: &Context<'_>) -> bool {
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        self.is_stopping.get()
+    }
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The peer closed it between records, or the server shuts down and all is answered.
+    Closed,
+    /// What came is not RPC, or a record is over the limit.
+    Protocol(String),
+    /// The peer neither sends the rest of a record nor takes a reply.
+    Stalled,
+    /// The socket failed.
+    Io(io::Error),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Self::Stalled,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<RecordError> for End {
+    fn from(error: RecordError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+}
+
+/// Serves one TCP connection until it ends.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    control: Rc<Control>,
+) {
+    let peer = connection.peer;
+    match run(&shared, stream, &connection, &control).await {
+        End::Closed => debug!(%peer, "connection closed"),
+        End::Protocol(why) => warn!(%peer, "connection closed: {why}"),
+        End::Stalled => warn!(%peer, "connection closed: the peer stopped in the middle"),
+        End::Io(error) => debug!(%peer, "connection lost: {error}"),
+    }
+}
+
+/// A call that was answered: its reply, a whole record unless there is none.
+struct Answered {
+    reply: Writer,
+    must_close: bool,
+}
+
+impl Answered {
+    /// Puts the reply behind others; `true` where the connection must be closed.
+    fn queue(self, output: &mut Output) -> bool {
+        let Self { mut reply, must_close } = self;
+        output.push(&mut reply);
+        pool::give_reply_buffer(reply);
+        must_close
+    }
+}
+
+/// Serves one call.
+async fn call(shared: Arc<Shared>, connection: Arc<Connection>, now: server::Now, record: Bytes) -> Answered {
+    let began = shared.observer.is_some().then(Instant::now);
+    let mut reply = pool::take_reply_buffer();
+    let start = record::start_record(&mut reply);
+    let outcome = shared.server.handle(&connection, now, record, &mut reply).await;
+    match outcome.disposition {
+        Disposition::Reply => record::finish_record(&mut reply, start),
+        Disposition::Drop | Disposition::Close => reply.clear(),
+    }
+    if let (Some(observer), Some(began)) = (&shared.observer, began) {
+        observer.observe(outcome.operation, began.elapsed(), outcome.is_error);
+    }
+    Answered { reply, must_close: outcome.disposition == Disposition::Close }
+}
+
+async fn run(
+    shared: &Arc<Shared>,
+    mut stream: TcpStream,
+    connection: &Arc<Connection>,
+    control: &Control,
+) -> End {
+    let limits = &shared.limits;
+    let mut decoder = RecordDecoder::new(shared.server.settings().max_record as usize);
+    let mut buffer = BytesMut::new();
+    let mut output = Output::default();
+    let mut waiting = FuturesUnordered::new();
+    let mut spare_slot = None;
+    let mut is_closing = false;
+    loop {
+        let mut now = None;
+        while waiting.len() < limits.max_waiting_calls && !output.is_high() && !is_closing {
+            let record = match decoder.decode(&mut buffer) {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(error) => {
+                    // What was answered before goes out all the same.
+                    let flushed = output.flush(&stream, limits.stall_timeout).await;
+                    return flushed.map_or_else(End::from, |()| error.into());
+                }
+            };
+            // One reading of the clocks serves all records of a read.
+            let now = *now.get_or_insert_with(|| shared.clock.now());
+            let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
+            slot.fill(call(Arc::clone(shared), Arc::clone(connection), now, record));
+            match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
+                Poll::Ready(answered) => {
+                    spare_slot = Some(slot);
+                    is_closing |= answered.queue(&mut output);
+                }
+                Poll::Pending => waiting.push(slot),
+            }
+        }
+        if let Err(error) = output.flush(&stream, limits.stall_timeout).await {
+            return error.into();
+        }
+        if is_closing && waiting.is_empty() {
+            return End::Closed;
+        }
+        let is_in_record = !decoder.is_between_records(&buffer);
+        let may_read = waiting.len() < limits.max_waiting_calls && !is_closing;
+        if waiting.is_empty() && !is_in_record {
+            // The wait may be long: an idle connection holds next to no memory.
+            pool::give_receive_buffer(std::mem::take(&mut buffer));
+            output.release();
+            spare_slot = None;
+        }
+        let wanted = if may_read { Some(decoder.bytes_wanted()) } else { None };
+        let event = next_event(&mut stream, &mut buffer, &mut waiting, wanted, control, is_closing);
+        let event = if is_in_record && may_read {
+            match tokio::time::timeout(limits.stall_timeout, event).await {
+                Ok(event) => event,
+                Err(_) if waiting.is_empty() => return End::Stalled,
+                Err(_) => continue,
+            }
+        } else {
+            event.await
+        };
+        match event {
+            Ok(Event::Received(0)) if is_in_record => {
+                return End::Protocol("the stream ends within a record".into());
+            }
+            Ok(Event::Received(0)) | Ok(Event::Shutdown) => is_closing = true,
+            Ok(Event::Received(_)) => {}
+            Ok(Event::Answered(answered)) => is_closing |= answered.queue(&mut output),
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+/// What woke a connection.
+enum Event {
+    /// So many bytes came; none at the end of the stream.
+    Received(usize),
+    /// A waiting call was answered.
+    Answered(Answered),
+    /// The server is shutting down.
+    Shutdown,
+}
+
+/// Waits for whatever comes first; reads only where `wanted` says how many bytes the next record still misses.
+async fn next_event<F>(
+    stream: &mut TcpStream,
+    buffer: &mut BytesMut,
+    waiting: &mut FuturesUnordered<Slot<F>>,
+    wanted: Option<usize>,
+    control: &Control,
+    is_closing: bool,
+) -> io::Result<Event>
+where
+    F: Future<Output = Answered>,
+{
+    poll_fn(|context| {
+        if !waiting.is_empty()
+            && let Poll::Ready(Some(answered)) = Pin::new(&mut *waiting).poll_next(context)
+        {
+            return Poll::Ready(Ok(Event::Answered(answered)));
+        }
+        if !is_closing && control.is_stopping(context) {
+            return Poll::Ready(Ok(Event::Shutdown));
+        }
+        let Some(wanted) = wanted else { return Poll::Pending };
+        // Memory is taken only when there is something to put into it.
+        ready!(stream.poll_read_ready(context))?;
+        if buffer.capacity() == 0 {
+            *buffer = pool::take_receive_buffer();
+        }
+        // A long record is read to its end and no further, so that no part of the next one has to be moved.
+        buffer.reserve(if wanted > READ_AT_ONCE { wanted } else { READ_AT_ONCE });
+        pin!(stream.read_buf(buffer)).poll(context).map_ok(Event::Received)
+    })
+    .await
+}

@@ -1,0 +1,277 @@
+use std::collections::HashMap;
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use server::{Connection, ConnectionId, Server, Transport};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tracing::{debug, error, warn};
+
+use crate::connection::{self, Control, Shared};
+use crate::{Clock, Limits, Observe, udp};
+
+/// Idle time after which the kernel probes whether a silent peer is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+
+/// Threads a core may use for what blocks: fsyncs, cold reads.
+const BLOCKING_THREADS_PER_CORE: usize = 32;
+
+/// How long a shutdown waits for answers that peers do not take.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pause after the system refused a connection for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bound sockets.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For record-marked streams.
+    pub tcp: Vec<TcpListener>,
+    /// For datagrams.
+    pub udp: Vec<UdpSocket>,
+}
+
+/// A connection handed to a core, or the word to stop.
+enum Message {
+    Connection(TcpStream, Arc<Connection>, Permit),
+    Stop,
+}
+
+/// Counts a connection for as long as it is open.
+struct Permit {
+    total: Arc<AtomicUsize>,
+    core: Arc<AtomicUsize>,
+}
+
+impl Permit {
+    fn new(total: &Arc<AtomicUsize>, core: &Arc<AtomicUsize>) -> Self {
+        total.fetch_add(1, Relaxed);
+        core.fetch_add(1, Relaxed);
+        Self { total: Arc::clone(total), core: Arc::clone(core) }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.total.fetch_sub(1, Relaxed);
+        self.core.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A core as the acceptor sees it.
+#[derive(Clone)]
+struct Core {
+    inbox: mpsc::UnboundedSender<Message>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// A server that runs.
+pub struct Running {
+    cores: Vec<Core>,
+    threads: Vec<JoinHandle<()>>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Connections open now.
+    #[must_use]
+    pub fn connections(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.connections)
+    }
+
+    /// Stops: nothing more is read; what was read is answered; then connections close and threads end.
+    pub fn shut_down(self) {
+        for core in &self.cores {
+            // A core whose thread has died has nothing left to stop.
+            let _ = core.inbox.send(Message::Stop);
+        }
+        for thread in self.threads {
+            if thread.join().is_err() {
+                error!("a serving thread had died");
+            }
+        }
+    }
+}
+
+/// Starts threads that serve `listeners` until [`Running::shut_down`].
+///
+/// # Errors
+/// Where a thread or its event queue cannot be made.
+pub fn serve(
+    server: Arc<Server>,
+    listeners: Listeners,
+    limits: Limits,
+    observer: Option<Arc<dyn Observe>>,
+) -> io::Result<Running> {
+    let count = limits.cores.max(1);
+    let shared = Arc::new(Shared { server, clock: Clock::start(), limits, observer });
+    let connections = Arc::new(AtomicUsize::new(0));
+    let (mut cores, mut inboxes) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (inbox, receiver) = mpsc::unbounded_channel();
+        cores.push(Core { inbox, connections: Arc::default() });
+        inboxes.push(receiver);
+    }
+    // The first core accepts for all; a hand-over costs once a connection, not once a call.
+    let mut acceptor = Some(Acceptor {
+        listeners,
+        cores: cores.clone(),
+        connections: Arc::clone(&connections),
+        next_id: AtomicU64::new(1),
+    });
+    let mut threads = Vec::new();
+    for (index, inbox) in inboxes.into_iter().enumerate() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(BLOCKING_THREADS_PER_CORE)
+            .build()?;
+        let (shared, acceptor) = (Arc::clone(&shared), acceptor.take());
+        let thread = std::thread::Builder::new().name(format!("enfys-{index}"));
+        threads.push(thread.spawn(move || {
+            LocalSet::new().block_on(&runtime, run_core(shared, inbox, acceptor));
+            runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+        })?);
+    }
+    Ok(Running { cores, threads, connections })
+}
+
+/// Serves a core's connections until told to stop.
+async fn run_core(
+    shared: Arc<Shared>,
+    mut inbox: mpsc::UnboundedReceiver<Message>,
+    acceptor: Option<Acceptor>,
+) {
+    let accepting = acceptor.map(|acceptor| acceptor.start(&shared)).unwrap_or_default();
+    let mut controls: HashMap<ConnectionId, Rc<Control>> = HashMap::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            message = inbox.recv() => match message {
+                Some(Message::Connection(stream, connection, permit)) => {
+                    let stream = match tokio::net::TcpStream::from_std(stream) {
+                        Ok(stream) => stream,
+                        Err(error) => {
+                            warn!(peer = %connection.peer, "connection lost: {error}");
+                            continue;
+                        }
+                    };
+                    let (id, control) = (connection.id, Rc::new(Control::default()));
+                    controls.insert(id, Rc::clone(&control));
+                    let shared = Arc::clone(&shared);
+                    tasks.spawn_local(async move {
+                        connection::serve(shared, stream, connection, control).await;
+                        drop(permit);
+                        id
+                    });
+                }
+                Some(Message::Stop) | None => break,
+            },
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
+                Ok(id) => drop(controls.remove(&id)),
+                Err(panic) => {
+                    error!("a connection's task died: {panic}");
+                    controls.retain(|_, control| Rc::strong_count(control) > 1);
+                }
+            },
+        }
+    }
+    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    controls.values().for_each(|control| control.stop());
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(SHUTDOWN_PATIENCE, all).await.is_err() {
+        warn!("connections closed at shutdown although their peers had not taken every reply");
+    }
+}
+
+/// Takes connections and gives each to the core that has the fewest.
+struct Acceptor {
+    listeners: Listeners,
+    cores: Vec<Core>,
+    connections: Arc<AtomicUsize>,
+    next_id: AtomicU64,
+}
+
+impl Acceptor {
+    fn start(self, shared: &Arc<Shared>) -> Vec<tokio::task::JoinHandle<()>> {
+        let Self { listeners, cores, connections, next_id } = self;
+        let accept = Rc::new((cores, connections, next_id));
+        let mut tasks = Vec::new();
+        for listener in listeners.tcp {
+            let (shared, accept) = (Arc::clone(shared), Rc::clone(&accept));
+            tasks.push(tokio::task::spawn_local(async move {
+                let (cores, connections, next_id) = &*accept;
+                accept_all(&shared, listener, cores, connections, next_id).await;
+            }));
+        }
+        for socket in listeners.udp {
+            let id = ConnectionId(accept.2.fetch_add(1, Relaxed));
+            tasks.push(tokio::task::spawn_local(udp::serve(Arc::clone(shared), socket, id)));
+        }
+        tasks
+    }
+}
+
+async fn accept_all(
+    shared: &Shared,
+    listener: TcpListener,
+    cores: &[Core],
+    connections: &Arc<AtomicUsize>,
+    next_id: &AtomicU64,
+) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return error!("cannot listen: {error}"),
+    };
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, or the peer gave up already: neither ends the server.
+                warn!("connection not taken: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        if connections.load(Relaxed) >= shared.limits.max_connections {
+            warn!(%peer, "connection refused: the limit of {} is reached", shared.limits.max_connections);
+            continue;
+        }
+        let id = ConnectionId(next_id.fetch_add(1, Relaxed));
+        let connection = match prepare(&stream) {
+            Ok(local) => Arc::new(Connection::new(id, peer, local, Transport::Tcp, true)),
+            Err(error) => {
+                debug!(%peer, "connection lost: {error}");
+                continue;
+            }
+        };
+        let core = cores.iter().min_by_key(|core| core.connections.load(Relaxed)).expect("there is a core");
+        let permit = Permit::new(connections, &core.connections);
+        match stream.into_std() {
+            Ok(stream) => drop(core.inbox.send(Message::Connection(stream, connection, permit))),
+            Err(error) => debug!(%peer, "connection lost: {error}"),
+        }
+    }
+}
+
+/// Sets a new connection's options; returns our address on it.
+fn prepare(stream: &tokio::net::TcpStream) -> io::Result<std::net::SocketAddr> {
+    // Replies leave whole: waiting for more to send (Nagle) would only delay them.
+    stream.set_nodelay(true)?;
+    // A peer that vanished without a word is noticed some time.
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    stream.local_addr()
+}

@@ -1,0 +1,31 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Memory for the future of one call, used again for the next: a call allocates only where it has to wait.
+pub(crate) struct Slot<F> {
+    future: Pin<Box<Option<F>>>,
+}
+
+impl<F: Future> Slot<F> {
+    pub(crate) fn new() -> Self {
+        Self { future: Box::pin(None) }
+    }
+
+    /// Puts a call in.
+    pub(crate) fn fill(&mut self, future: F) {
+        self.future.set(Some(future));
+    }
+}
+
+/// Ready once the call in it is answered; the slot is empty then.
+impl<F: Future> Future for Slot<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let future = self.future.as_mut().as_pin_mut().expect("a slot is polled while it is filled");
+        let output = std::task::ready!(future.poll(context));
+        self.future.set(None);
+        Poll::Ready(output)
+    }
+}
