@@ -16,7 +16,8 @@ pub type Verifier = [u8; 8];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
     /// The caller's, judged by permission bits and ACL; the owner may always read and write its own file, because a
-    /// stateless client has checked at its open(2) (RFC 1813 §4.4).
+    /// stateless client has checked at its open(2), and who may execute a file may read it, because paging a program in
+    /// looks like reading (both RFC 1813 §4.4).
     Caller,
     /// An open that was judged before: no further check.
     Opened,
@@ -84,7 +85,8 @@ pub struct Found {
 /// What a new file does with one that is there already (RFC 1813 §3.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
-    /// Takes the file that is there; a size among the attributes is applied, nothing else.
+    /// Takes the file that is there; a size among the attributes is applied, nothing else. What is there and no
+    /// regular file is [`Error::IsDirectory`], [`Error::IsSymlink`] or [`Error::WrongKind`].
     Unchecked,
     /// Fails with [`Error::Exists`].
     Guarded,
@@ -343,7 +345,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         to: (&'a Handle, &'a [u8]),
     ) -> Op<'a, Renamed>;
 
-    /// Gives a file another name.
+    /// Gives a file another name; a directory is [`Error::IsDirectory`].
     fn link<'a>(
         &'a self,
         context: &'a Context,
@@ -353,7 +355,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ) -> Op<'a, Linked>;
 
     /// Visits entries in the order of their cookies until `visit` breaks; an entry on which it breaks counts as not seen.
-    /// Entries that stay are neither skipped nor repeated while others come and go.
+    /// Entries that stay are neither skipped nor repeated while others come and go. `visit` must not call the backend,
+    /// which may hold a lock.
     fn readdir<'a>(
         &'a self,
         context: &'a Context,
@@ -362,7 +365,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
         visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
     ) -> Op<'a, ReadDirEnd>;
 
-    /// Opens a regular file, checking access.
+    /// Opens a regular file. With [`Authority::Caller`] this is the open(2) that the owner's exception rests on, so the
+    /// permission bits alone decide; execute permission grants reading too (RFC 8881 §6.2.1.3.2).
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`], [`Error::IsSymlink`], and [`Error::WrongKind`] for other kinds.
     fn open<'a>(
         &'a self,
         context: &'a Context,
@@ -382,7 +389,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Next data or hole at or behind `offset`; `None` where no data follow.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where `offset` lies behind the end.
+    /// [`Error::NoDevice`] where `offset` lies at or behind the end, as lseek(2) has it.
     fn seek<'a>(
         &'a self,
         _: &'a Context,

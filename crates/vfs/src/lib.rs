@@ -11,6 +11,8 @@ mod backend;
 mod context;
 mod error;
 mod handle;
+pub mod memfs;
+mod name;
 mod op;
 mod payload;
 
@@ -25,5 +27,7 @@ pub use backend::{
 pub use context::{Context, Credentials, MAX_GROUPS};
 pub use error::{Error, Result};
 pub use handle::{Handle, MAX_HANDLE};
+pub use memfs::{MemFs, MemOptions};
+pub use name::check_name;
 pub use op::Op;
 pub use payload::{FileRange, Payload, RangeSource};

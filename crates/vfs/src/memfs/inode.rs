@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::directory::Directory;
+use super::pages::{PAGE, Pages};
+use super::space::ENTRY_BYTES;
+use crate::{Attributes, Change, Device, Error, FileKind, Result, Timestamp, Verifier};
+
+pub(super) const SETUID: u32 = 0o4000;
+pub(super) const SETGID: u32 = 0o2000;
+pub(super) const STICKY: u32 = 0o1000;
+
+/// What an object is, and what it holds.
+#[derive(Debug)]
+pub(super) enum Body {
+    File(Pages),
+    Directory(Directory),
+    Symlink(Bytes),
+    Fifo,
+    Socket,
+    CharDevice(Device),
+    BlockDevice(Device),
+}
+
+/// An object of the file system.
+#[derive(Debug)]
+pub(super) struct Inode {
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Names of anything but a directory; a directory's links are counted from its subdirectories.
+    pub(super) names: u32,
+    /// Open files that keep the content alive.
+    pub(super) pins: u32,
+    pub(super) accessed: Timestamp,
+    pub(super) modified: Timestamp,
+    pub(super) changed: Timestamp,
+    pub(super) created: Timestamp,
+    pub(super) change: u64,
+    /// What an exclusive create left.
+    pub(super) verifier: Option<Verifier>,
+    pub(super) xattrs: BTreeMap<Bytes, Bytes>,
+    pub(super) body: Body,
+}
+
+impl Inode {
+    pub(super) fn new(body: Body, mode: u32, (uid, gid): (u32, u32), now: Timestamp) -> Self {
+        Self {
+            mode,
+            uid,
+            gid,
+            names: 1,
+            pins: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+            change: 1,
+            verifier: None,
+            xattrs: BTreeMap::new(),
+            body,
+        }
+    }
+
+    /// Content or entries changed.
+    pub(super) fn content_changed(&mut self, now: Timestamp) {
+        self.modified = now;
+        self.attributes_changed(now);
+    }
+
+    /// Attributes changed. The change attribute moves whatever the clock does.
+    pub(super) fn attributes_changed(&mut self, now: Timestamp) {
+        self.changed = now;
+        self.change += 1;
+    }
+
+    pub(super) fn directory(&self) -> Result<&Directory> {
+        match &self.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    pub(super) fn directory_mut(&mut self) -> Result<&mut Directory> {
+        match &mut self.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self.body, Body::Directory(_))
+    }
+
+    pub(super) fn pages(&self) -> Result<&Pages> {
+        match &self.body {
+            Body::File(pages) => Ok(pages),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            _ => Err(Error::WrongKind),
+        }
+    }
+
+    pub(super) fn pages_mut(&mut self) -> Result<&mut Pages> {
+        match &mut self.body {
+            Body::File(pages) => Ok(pages),
+            Body::Directory(_) => Err(Error::IsDirectory),
+            _ => Err(Error::WrongKind),
+        }
+    }
+
+    pub(super) fn links(&self) -> u32 {
+        match &self.body {
+            Body::Directory(directory) => 2 + directory.subdirectories,
+            _ => self.names,
+        }
+    }
+
+    /// Bytes charged to the owner for what the object holds.
+    pub(super) fn charged(&self) -> u64 {
+        self.stored() + self.xattrs.iter().map(|(name, value)| xattr_bytes(name, value)).sum::<u64>()
+    }
+
+    pub(super) fn attributes(&self, fsid: u64, fileid: u64) -> Attributes {
+        Attributes {
+            kind: self.kind(),
+            mode: self.mode,
+            links: self.links(),
+            uid: self.uid,
+            gid: self.gid,
+            size: match &self.body {
+                Body::File(pages) => pages.size(),
+                _ => self.stored(),
+            },
+            used: self.stored(),
+            device: match self.body {
+                Body::CharDevice(device) | Body::BlockDevice(device) => device,
+                _ => Device::default(),
+            },
+            fsid,
+            fileid,
+            accessed: self.accessed,
+            modified: self.modified,
+            changed: self.changed,
+            created: Some(self.created),
+            change: self.change,
+        }
+    }
+
+    fn kind(&self) -> FileKind {
+        match self.body {
+            Body::File(_) => FileKind::Regular,
+            Body::Directory(_) => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+            Body::Fifo => FileKind::Fifo,
+            Body::Socket => FileKind::Socket,
+            Body::CharDevice(_) => FileKind::CharDevice,
+            Body::BlockDevice(_) => FileKind::BlockDevice,
+        }
+    }
+
+    fn stored(&self) -> u64 {
+        match &self.body {
+            Body::File(pages) => pages.kept() * PAGE,
+            Body::Directory(directory) => directory.len() * ENTRY_BYTES,
+            Body::Symlink(text) => text.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// What an extended attribute is charged in bytes: an entry's price for its place in the index, and itself.
+pub(super) fn xattr_bytes(name: &[u8], value: &[u8]) -> u64 {
+    ENTRY_BYTES + (name.len() + value.len()) as u64
+}
+
+/// What an operation did to an object.
+pub(super) fn change(before: &Attributes, after: Attributes) -> Change {
+    // Nothing comes in between: both were taken under one lock.
+    Change { before: before.before(), after, atomic: true }
+}

@@ -1,0 +1,462 @@
+//! A file system in memory: complete, bounded, and without a clock, a file or a random number of its own.
+//!
+//! It serves three masters: `--memory` exports, the protocol servers' tests, and the simulator, which needs every
+//! answer at once, in virtual time, and a disk that can lose what was not committed ([`MemFs::crash`]).
+//!
+//! * **Locking.** One reader-writer lock around everything, held for one operation and never over an await, so every
+//!   [`Change`] is atomic. GETATTR, LOOKUP, ACCESS, READ and directory listings share it.
+//! * **Space.** A file's content is a map of 4 KiB pages; holes cost nothing. Pages, directory entries, texts of
+//!   symbolic links and extended attributes are charged against [`MemOptions::max_bytes`] and the owner's quota, objects
+//!   against [`MemOptions::max_files`]: memory is bounded whatever clients do.
+//! * **Handles** hold the instance and a file id that is never used twice: stale once the file is gone.
+//! * **Listings.** An entry's cookie is given once and kept; entries that stay are never skipped or repeated.
+//! * **Times** are the context's, to the nanosecond. The change attribute counts changes, so it moves even where the
+//!   clock stands still. Access times follow Linux's `relatime`: they move when they are older than the last change, or a
+//!   day old; an access moves neither the change time nor the change attribute.
+//! * **Stability.** Memory is what there is, so WRITE reports what was asked for and COMMIT has nothing to do, unless
+//!   [`MemOptions::is_volatile`].
+
+mod create;
+mod data;
+mod directory;
+mod inode;
+mod namespace;
+mod pages;
+mod permission;
+mod setattr;
+mod space;
+mod state;
+mod table;
+mod unstable;
+mod xattr;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::RwLock;
+
+use crate::{
+    Access, Attributes, Authority, Backend, Change, Context, Create, Created, Entry, Error, Found, FsStat,
+    Handle, Linked, Op, OpenAccess, Opened, Pin, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal,
+    Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
+};
+use inode::{Body, Inode};
+use space::Space;
+use state::{ROOT, State};
+use table::Table;
+
+/// Longest name in bytes, as everywhere on Linux.
+const NAME_MAX: u32 = 255;
+/// Most names of a file, and most subdirectories of a directory less two: ext4's.
+const LINKS_MAX: u32 = 65_000;
+/// Longest text of a symbolic link in bytes: PATH_MAX without its NUL.
+const SYMLINK_MAX: usize = 4095;
+/// Longest name of an extended attribute in bytes: Linux's 255, less `user.`.
+const XATTR_NAME_MAX: usize = 250;
+/// Longest value of an extended attribute in bytes: Linux's XATTR_SIZE_MAX.
+const XATTR_VALUE_MAX: usize = 65_536;
+
+/// How a [`MemFs`] is made. [`Default`] gives 1 GiB and a million files to anyone whom the root directory's owner,
+/// the superuser, lets in.
+#[derive(Debug, Clone)]
+pub struct MemOptions {
+    /// Name of the file system, for [`Backend::identity`]; its first half is the `fsid`.
+    pub identity: [u8; 16],
+    /// Differs for every start: handles of another instance are stale, and the write verifier is made of it.
+    pub instance: u64,
+    /// Most bytes that content, entries and attributes may take.
+    pub max_bytes: u64,
+    /// Most objects.
+    pub max_files: u32,
+    /// Greatest file size in bytes, at most 2^63 - 1.
+    pub max_file_size: u64,
+    /// Most bytes that one owner other than the superuser may take.
+    pub quota_bytes: Option<u64>,
+    /// Whether changes are refused.
+    pub is_read_only: bool,
+    /// Whether unstable data are lost by [`MemFs::crash`]. Costs a copy of what they replace.
+    pub is_volatile: bool,
+    /// Mode of the root directory.
+    pub root_mode: u32,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// When the root directory was created.
+    pub now: Timestamp,
+}
+
+impl Default for MemOptions {
+    fn default() -> Self {
+        Self {
+            identity: *b"memory\0\0\0\0\0\0\0\0\0\0",
+            instance: 1,
+            max_bytes: 1 << 30,
+            max_files: 1 << 20,
+            max_file_size: i64::MAX as u64,
+            quota_bytes: None,
+            is_read_only: false,
+            is_volatile: false,
+            root_mode: 0o755,
+            root_uid: 0,
+            root_gid: 0,
+            now: Timestamp::default(),
+        }
+    }
+}
+
+/// A file system in memory; see the [module](self).
+#[derive(Debug)]
+pub struct MemFs {
+    shared: Arc<Shared>,
+    root: Handle,
+    identity: [u8; 16],
+    properties: Properties,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: RwLock<State>,
+    verifier: RwLock<Verifier>,
+}
+
+impl MemFs {
+    /// An empty file system.
+    #[must_use]
+    pub fn new(options: &MemOptions) -> Self {
+        let fsid = options.identity.first_chunk().expect("eight of sixteen bytes");
+        let mut table = Table::new(options.instance, options.max_files.max(1));
+        let owner = (options.root_uid, options.root_gid);
+        let body = Body::Directory(directory::Directory::new(ROOT));
+        let root = Inode::new(body, options.root_mode & 0o7777, owner, options.now);
+        let root = table.insert(root).expect("an empty table has room for the root");
+        assert_eq!(root, ROOT, "the first object of a table is the root");
+        let root = table.handle(root);
+        let max_file_size = options.max_file_size.min(i64::MAX as u64);
+        let state = State {
+            table,
+            space: Space::new(options.max_bytes, options.quota_bytes),
+            unstable: options.is_volatile.then(Default::default),
+            fsid: u64::from_be_bytes(*fsid),
+            max_file_size,
+            read_only: options.is_read_only,
+        };
+        let verifier = RwLock::new(options.instance.to_be_bytes());
+        let shared = Arc::new(Shared { state: RwLock::new(state), verifier });
+        let properties = properties(max_file_size, options.is_read_only);
+        Self { shared, root, identity: options.identity, properties }
+    }
+
+    /// Loses unstable data where the file system [is volatile](MemOptions::is_volatile), and changes the write
+    /// verifier to `verifier`. Handles stay good: to clients this is a server that crashed and came back.
+    pub fn crash(&self, verifier: Verifier) {
+        self.shared.state.write().crash();
+        *self.shared.verifier.write() = verifier;
+    }
+
+    /// Answers from what is there.
+    fn ask<T>(&self, file: &Handle, answer: impl FnOnce(&State, u64) -> Result<T>) -> Op<'static, T> {
+        let state = self.shared.state.read();
+        Op::from(state.resolve(file).and_then(|file| answer(&state, file)))
+    }
+
+    /// Changes something.
+    fn act<T>(&self, file: &Handle, act: impl FnOnce(&mut State, u64) -> Result<T>) -> Op<'static, T> {
+        let mut state = self.shared.state.write();
+        Op::from(state.resolve(file).and_then(|file| {
+            if state.read_only {
+                return Err(Error::ReadOnly);
+            }
+            act(&mut state, file)
+        }))
+    }
+
+    /// Changes something that two objects have part in.
+    fn act_on_two<T>(
+        &self,
+        (one, other): (&Handle, &Handle),
+        act: impl FnOnce(&mut State, u64, u64) -> Result<T>,
+    ) -> Op<'static, T> {
+        self.act(one, |state, one| {
+            let other = state.resolve(other)?;
+            act(state, one, other)
+        })
+    }
+
+    /// Answers from an object's content, and moves its access time where that is due: rarely, and then under the
+    /// exclusive lock.
+    fn access_content<T>(
+        &self,
+        file: &Handle,
+        now: Timestamp,
+        answer: impl FnOnce(&State, u64) -> Result<T>,
+        attributes: impl FnOnce(&mut T) -> &mut Attributes,
+    ) -> Op<'static, T> {
+        let state = self.shared.state.read();
+        let answered = state.resolve(file).and_then(|file| {
+            let answer = answer(&state, file)?;
+            Ok((answer, file, state.is_access_time_due(file, now)))
+        });
+        drop(state);
+        Op::from(answered.map(|(mut answer, file, is_due)| {
+            // The object may have gone between the locks; what was read stands.
+            if is_due && let Some(inode) = self.shared.state.write().table.get_mut(file) {
+                inode.accessed = now;
+                attributes(&mut answer).accessed = now;
+            }
+            answer
+        }))
+    }
+}
+
+fn properties(max_file_size: u64, read_only: bool) -> Properties {
+    Properties {
+        max_file_size,
+        max_name: NAME_MAX,
+        max_links: LINKS_MAX,
+        time_delta_ns: 1,
+        chown_restricted: true,
+        case_insensitive: false,
+        case_preserving: true,
+        xattrs: true,
+        read_only,
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<()> {
+    crate::check_name(name, NAME_MAX)
+}
+
+/// An open file.
+struct OpenFile {
+    shared: Arc<Shared>,
+    file: u64,
+}
+
+impl std::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenFile").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Pin for OpenFile {}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.shared.state.write().close(self.file);
+    }
+}
+
+impl Backend for MemFs {
+    fn root(&self) -> Handle {
+        self.root
+    }
+
+    fn properties(&self) -> Properties {
+        self.properties
+    }
+
+    fn identity(&self) -> [u8; 16] {
+        self.identity
+    }
+
+    fn write_verifier(&self) -> Verifier {
+        *self.shared.verifier.read()
+    }
+
+    fn getattr<'a>(&'a self, _: &'a Context, file: &'a Handle) -> Op<'a, Attributes> {
+        self.ask(file, |state, file| Ok(state.attributes(file)))
+    }
+
+    fn setattr<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        set: &'a SetAttributes,
+        guard: Option<Timestamp>,
+        authority: Authority,
+    ) -> Op<'a, Change> {
+        self.act(file, |state, file| state.setattr(context, file, set, guard, authority))
+    }
+
+    fn lookup<'a>(&'a self, context: &'a Context, directory: &'a Handle, name: &'a [u8]) -> Op<'a, Found> {
+        self.ask(directory, |state, directory| state.lookup(context, directory, name))
+    }
+
+    fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found> {
+        self.ask(directory, |state, directory| state.parent(context, directory))
+    }
+
+    fn access<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        want: Access,
+    ) -> Op<'a, (Access, Attributes)> {
+        self.ask(file, |state, file| Ok(state.access(context, file, want)))
+    }
+
+    fn readlink<'a>(&'a self, context: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)> {
+        self.access_content(link, context.now, |state, link| state.readlink(link), |answer| &mut answer.1)
+    }
+
+    fn read<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        request: ReadRequest,
+        into: &'a mut BytesMut,
+    ) -> Op<'a, Read> {
+        let read = |state: &State, file| state.read(context, file, request, into);
+        self.access_content(file, context.now, read, |answer| &mut answer.attributes)
+    }
+
+    fn write<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        data: &'a Bytes,
+        stability: Stability,
+        authority: Authority,
+    ) -> Op<'a, Written> {
+        self.act(file, |state, file| state.write(context, file, offset, data, stability, authority))
+    }
+
+    fn commit<'a>(&'a self, _: &'a Context, file: &'a Handle, offset: u64, count: u64) -> Op<'a, Change> {
+        self.act(file, |state, file| state.commit(file, offset, count))
+    }
+
+    fn create<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        name: &'a [u8],
+        what: &'a Create,
+        set: &'a SetAttributes,
+    ) -> Op<'a, Created> {
+        self.act(directory, |state, directory| state.create(context, directory, name, what, set))
+    }
+
+    fn remove<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        name: &'a [u8],
+        removal: Removal,
+    ) -> Op<'a, Change> {
+        self.act(directory, |state, directory| state.remove(context, directory, name, removal))
+    }
+
+    fn rename<'a>(
+        &'a self,
+        context: &'a Context,
+        from: (&'a Handle, &'a [u8]),
+        to: (&'a Handle, &'a [u8]),
+    ) -> Op<'a, Renamed> {
+        self.act_on_two((from.0, to.0), |state, source, target| {
+            state.rename(context, (source, from.1), (target, to.1))
+        })
+    }
+
+    fn link<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        directory: &'a Handle,
+        name: &'a [u8],
+    ) -> Op<'a, Linked> {
+        self.act_on_two((file, directory), |state, file, directory| {
+            state.link(context, file, directory, name)
+        })
+    }
+
+    fn readdir<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        request: ReadDir,
+        visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
+    ) -> Op<'a, ReadDirEnd> {
+        let list = |state: &State, directory| state.readdir(context, directory, request, visit);
+        self.access_content(directory, context.now, list, |answer| &mut answer.directory)
+    }
+
+    fn open<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened> {
+        let mut state = self.shared.state.write();
+        Op::from(state.resolve(file).and_then(|file| {
+            state.open(context, file, access, authority)?;
+            let pin = Arc::new(OpenFile { shared: self.shared.clone(), file });
+            Ok(Opened { pin, attributes: state.attributes(file) })
+        }))
+    }
+
+    fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {
+        self.ask(file, |state, file| Ok(state.statfs(context, file)))
+    }
+
+    fn sync(&self) -> Op<'_, ()> {
+        self.shared.state.write().made_all_stable();
+        Op::ok(())
+    }
+
+    fn seek<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        what: Seek,
+    ) -> Op<'a, Option<u64>> {
+        self.ask(file, |state, file| state.seek(context, file, offset, what))
+    }
+
+    fn allocate<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        length: u64,
+    ) -> Op<'a, Change> {
+        self.act(file, |state, file| state.allocate(context, file, offset, length))
+    }
+
+    fn deallocate<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        length: u64,
+    ) -> Op<'a, Change> {
+        self.act(file, |state, file| state.deallocate(context, file, offset, length))
+    }
+
+    fn get_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Bytes> {
+        self.ask(file, |state, file| state.get_xattr(context, file, name))
+    }
+
+    fn set_xattr<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        name: &'a [u8],
+        value: &'a Bytes,
+        how: SetXattr,
+    ) -> Op<'a, Change> {
+        self.act(file, |state, file| state.set_xattr(context, file, name, value, how))
+    }
+
+    fn list_xattrs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, Vec<Bytes>> {
+        self.ask(file, |state, file| state.list_xattrs(context, file))
+    }
+
+    fn remove_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Change> {
+        self.act(file, |state, file| state.remove_xattr(context, file, name))
+    }
+}

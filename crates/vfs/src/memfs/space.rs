@@ -1,0 +1,113 @@
+use std::collections::BTreeMap;
+
+use crate::{Error, Result};
+
+/// What an entry of a directory is charged in bytes, name and both indexes included: a bound on memory, since hard
+/// links make entries without files.
+pub(super) const ENTRY_BYTES: u64 = 512;
+
+/// Bytes in use, over all and by owner. Charged are pages, entries, texts of symbolic links and extended attributes.
+#[derive(Debug)]
+pub(super) struct Space {
+    limit: u64,
+    quota: Option<u64>,
+    used: u64,
+    by_owner: BTreeMap<u32, u64>,
+}
+
+impl Space {
+    pub(super) fn new(limit: u64, quota: Option<u64>) -> Self {
+        Self { limit, quota, used: 0, by_owner: BTreeMap::new() }
+    }
+
+    /// Takes `bytes` for an object of `owner`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] above the limit, [`Error::Quota`] above the owner's; the superuser has none.
+    pub(super) fn charge(&mut self, owner: u32, bytes: u64) -> Result<()> {
+        if bytes > self.limit - self.used {
+            return Err(Error::NoSpace);
+        }
+        self.charge_owner(owner, bytes)?;
+        self.used += bytes;
+        Ok(())
+    }
+
+    /// Gives back what was charged.
+    pub(super) fn refund(&mut self, owner: u32, bytes: u64) {
+        self.used -= bytes;
+        self.refund_owner(owner, bytes);
+    }
+
+    /// Moves a charge to another owner.
+    ///
+    /// # Errors
+    /// [`Error::Quota`] above the new owner's.
+    pub(super) fn give(&mut self, from: u32, to: u32, bytes: u64) -> Result<()> {
+        if from != to {
+            self.charge_owner(to, bytes)?;
+            self.refund_owner(from, bytes);
+        }
+        Ok(())
+    }
+
+    /// Bytes that all may use, that are free, and that are free for `uid`.
+    pub(super) fn report(&self, uid: u32) -> (u64, u64, u64) {
+        let free = self.limit - self.used;
+        let available = match self.quota {
+            Some(quota) if uid != 0 => free.min(quota.saturating_sub(self.owned(uid))),
+            _ => free,
+        };
+        (self.limit, free, available)
+    }
+
+    fn owned(&self, uid: u32) -> u64 {
+        self.by_owner.get(&uid).copied().unwrap_or(0)
+    }
+
+    fn charge_owner(&mut self, owner: u32, bytes: u64) -> Result<()> {
+        let owned = self.owned(owner) + bytes;
+        if bytes > 0 && owner != 0 && self.quota.is_some_and(|quota| owned > quota) {
+            return Err(Error::Quota);
+        }
+        if owned > 0 {
+            self.by_owner.insert(owner, owned);
+        }
+        Ok(())
+    }
+
+    fn refund_owner(&mut self, owner: u32, bytes: u64) {
+        let owned = self.owned(owner) - bytes;
+        if owned == 0 {
+            self.by_owner.remove(&owner);
+        } else {
+            self.by_owner.insert(owner, owned);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_charge_takes_nothing() {
+        let mut space = Space::new(100, Some(60));
+        assert_eq!(space.charge(1, 61), Err(Error::Quota));
+        assert_eq!(space.charge(0, 61), Ok(()));
+        assert_eq!(space.charge(1, 40), Err(Error::NoSpace));
+        assert_eq!(space.report(1), (100, 39, 39));
+        space.refund(0, 61);
+        assert_eq!(space.report(1), (100, 100, 60));
+        assert!(space.by_owner.is_empty());
+    }
+
+    #[test]
+    fn a_gift_is_judged_by_the_new_owners_quota() {
+        let mut space = Space::new(100, Some(60));
+        space.charge(0, 80).unwrap();
+        assert_eq!(space.give(0, 1, 61), Err(Error::Quota));
+        assert_eq!(space.give(0, 1, 60), Ok(()));
+        assert_eq!(space.report(1), (100, 20, 0));
+    }
+}

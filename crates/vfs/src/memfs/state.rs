@@ -1,0 +1,168 @@
+use std::ops::ControlFlow;
+
+use super::inode::{Body, Inode, SETGID, SETUID};
+use super::permission::{self, EXECUTE, READ};
+use super::space::Space;
+use super::table::Table;
+use super::unstable::Unstable;
+use crate::{
+    Access, Attributes, Context, Credentials, Entry, Error, Found, FsStat, Handle, ReadDir, ReadDirEnd,
+    Result, Timestamp, Verifier,
+};
+use bytes::Bytes;
+
+/// File id of the top.
+pub(super) const ROOT: u64 = 1;
+
+/// Cookies stay good as long as the directory lives, so one verifier does for all.
+const COOKIE_VERIFIER: Verifier = [0; 8];
+
+/// An access time is brought up to date at latest after this many seconds: as Linux's `relatime` does, so that
+/// reading costs an exclusive lock once a day and not once a READ.
+const ACCESSED_STALE_S: i64 = 24 * 60 * 60;
+
+/// The file system, under one lock. Everything here is synchronous and touches nothing but memory.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) table: Table,
+    pub(super) space: Space,
+    pub(super) unstable: Option<Unstable>,
+    pub(super) fsid: u64,
+    pub(super) max_file_size: u64,
+    pub(super) read_only: bool,
+}
+
+impl State {
+    pub(super) fn resolve(&self, handle: &Handle) -> Result<u64> {
+        self.table.resolve(handle)
+    }
+
+    /// An object that a handle or an entry leads to.
+    pub(super) fn inode(&self, fileid: u64) -> &Inode {
+        self.table.get(fileid).expect("an entry leads to an object that exists")
+    }
+
+    pub(super) fn inode_mut(&mut self, fileid: u64) -> &mut Inode {
+        self.table.get_mut(fileid).expect("an entry leads to an object that exists")
+    }
+
+    pub(super) fn attributes(&self, fileid: u64) -> Attributes {
+        self.inode(fileid).attributes(self.fsid, fileid)
+    }
+
+    /// Where `name` leads in a directory that the caller may search.
+    pub(super) fn search(&self, who: &Credentials, directory: u64, name: &[u8]) -> Result<Option<u64>> {
+        let inode = self.inode(directory);
+        let entries = inode.directory()?;
+        super::check_name(name)?;
+        permission::require(who, inode, EXECUTE)?;
+        Ok(entries.find(name))
+    }
+
+    pub(super) fn lookup(&self, context: &Context, directory: u64, name: &[u8]) -> Result<Found> {
+        let found = self.search(&context.credentials, directory, name)?.ok_or(Error::NotFound)?;
+        Ok(self.found(found, directory))
+    }
+
+    pub(super) fn parent(&self, context: &Context, directory: u64) -> Result<Found> {
+        let inode = self.inode(directory);
+        let parent = inode.directory()?.parent;
+        if directory == ROOT {
+            return Err(Error::NotFound);
+        }
+        permission::require(&context.credentials, inode, EXECUTE)?;
+        Ok(self.found(parent, directory))
+    }
+
+    pub(super) fn access(&self, context: &Context, file: u64, want: Access) -> (Access, Attributes) {
+        let granted = permission::access(&context.credentials, self.inode(file), want, self.read_only);
+        (granted, self.attributes(file))
+    }
+
+    pub(super) fn readlink(&self, link: u64) -> Result<(Bytes, Attributes)> {
+        match &self.inode(link).body {
+            Body::Symlink(text) => Ok((text.clone(), self.attributes(link))),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    pub(super) fn statfs(&self, context: &Context, file: u64) -> (FsStat, Attributes) {
+        let (total_bytes, free_bytes, available_bytes) = self.space.report(context.credentials.uid);
+        let (total_files, free_files) = self.table.report();
+        let available_files = free_files;
+        let space =
+            FsStat { total_bytes, free_bytes, available_bytes, total_files, free_files, available_files };
+        (space, self.attributes(file))
+    }
+
+    pub(super) fn readdir(
+        &self,
+        context: &Context,
+        directory: u64,
+        request: ReadDir,
+        visit: &mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
+    ) -> Result<ReadDirEnd> {
+        let inode = self.inode(directory);
+        let entries = inode.directory()?;
+        permission::require(&context.credentials, inode, READ)?;
+        if !entries.gave(request.cookie) || (request.cookie != 0 && request.verifier != COOKIE_VERIFIER) {
+            return Err(Error::BadCookie);
+        }
+        // Names may be listed with read permission alone, what they lead to needs search permission too.
+        let plus = request.plus && permission::permits(&context.credentials, inode, EXECUTE);
+        let whole = entries.behind(request.cookie).try_for_each(|(cookie, slot)| {
+            let object = plus.then(|| (self.table.handle(slot.fileid), self.attributes(slot.fileid)));
+            visit(Entry { name: &slot.name, fileid: slot.fileid, cookie, object })
+        });
+        let attributes = inode.attributes(self.fsid, directory);
+        Ok(ReadDirEnd { eof: whole.is_continue(), verifier: COOKIE_VERIFIER, directory: attributes })
+    }
+
+    /// Whether a read of the object at `now` moves its access time.
+    pub(super) fn is_access_time_due(&self, fileid: u64, now: Timestamp) -> bool {
+        let inode = self.inode(fileid);
+        let accessed = inode.accessed;
+        !self.read_only
+            && now != accessed
+            && (accessed <= inode.modified
+                || accessed <= inode.changed
+                || now.seconds.saturating_sub(accessed.seconds) >= ACCESSED_STALE_S)
+    }
+
+    /// The object lost a name or a pin: it goes with the last of both.
+    pub(super) fn release(&mut self, fileid: u64) {
+        let inode = self.inode(fileid);
+        if inode.names > 0 || inode.pins > 0 {
+            return;
+        }
+        if let Some(inode) = self.table.remove(fileid) {
+            self.space.refund(inode.uid, inode.charged());
+        }
+        self.made_stable(fileid);
+    }
+
+    fn found(&self, fileid: u64, directory: u64) -> Found {
+        Found {
+            handle: self.table.handle(fileid),
+            attributes: self.attributes(fileid),
+            directory: self.attributes(directory),
+        }
+    }
+}
+
+/// Takes set-user-id, and set-group-id where it means execution in a group, from a file that `who` changed.
+// POSIX.1-2024 write(): "Upon successful completion, where nbyte is greater than 0, write() shall mark for update …
+// and if the file is a regular file, the S_ISUID and S_ISGID bits of the file mode may be cleared." As Linux, the
+// superuser keeps them, and set-group-id without group execution (once mandatory locking) stays.
+pub(super) fn drop_privileges(who: &Credentials, inode: &mut Inode) {
+    if !who.is_root() {
+        clear_set_id(inode);
+    }
+}
+
+pub(super) fn clear_set_id(inode: &mut Inode) {
+    inode.mode &= !SETUID;
+    if inode.mode & 0o010 != 0 {
+        inode.mode &= !SETGID;
+    }
+}

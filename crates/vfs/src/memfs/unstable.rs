@@ -1,0 +1,50 @@
+use std::collections::BTreeMap;
+
+use super::pages::Undo;
+use super::state::State;
+
+/// What a crash would lose: per file, what lay where unstable data were written since it was last stable.
+#[derive(Debug, Default)]
+pub(super) struct Unstable {
+    files: BTreeMap<u64, Undo>,
+}
+
+impl State {
+    /// Remembers what `length` bytes at `offset` are about to replace.
+    pub(super) fn keep_for_undo(&mut self, fileid: u64, offset: u64, length: u64) {
+        let Some(unstable) = &mut self.unstable else { return };
+        let inode = self.table.get(fileid).expect("the file was resolved");
+        if let Ok(pages) = inode.pages() {
+            unstable.files.entry(fileid).or_default().keep(pages, offset, length);
+        }
+    }
+
+    /// The whole file is on stable storage now, or gone. More than a range asked for is allowed: a system may bring
+    /// unstable data to stable storage whenever it likes.
+    pub(super) fn made_stable(&mut self, fileid: u64) {
+        if let Some(unstable) = &mut self.unstable {
+            unstable.files.remove(&fileid);
+        }
+    }
+
+    /// Everything is stable.
+    pub(super) fn made_all_stable(&mut self) {
+        if let Some(unstable) = &mut self.unstable {
+            unstable.files.clear();
+        }
+    }
+
+    /// Loses what was unstable.
+    pub(super) fn crash(&mut self) {
+        let Some(unstable) = &mut self.unstable else { return };
+        for (fileid, undo) in std::mem::take(&mut unstable.files) {
+            let inode = self.table.get_mut(fileid).expect("a removed file is forgotten here");
+            let (owner, charged) = (inode.uid, inode.charged());
+            if let Ok(pages) = inode.pages_mut() {
+                pages.undo(undo);
+            }
+            inode.change += 1;
+            self.space.refund(owner, charged - inode.charged());
+        }
+    }
+}
