@@ -6,6 +6,7 @@
 
 pub mod mount;
 pub mod nfs3;
+pub mod nfs4;
 pub mod portmap;
 pub mod procedure;
 pub mod rpcbind;

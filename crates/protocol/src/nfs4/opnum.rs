@@ -1,0 +1,189 @@
+//! Operation numbers of COMPOUND and CB_COMPOUND.
+
+xdr::constants! {
+    /// `nfs_opnum4` of all minor versions (RFC 7863, RFC 8276).
+    pub struct OpNum: u32 {
+        /// Check access rights.
+        ACCESS = 3,
+        /// Close a file.
+        CLOSE = 4,
+        /// Commit written data to stable storage.
+        COMMIT = 5,
+        /// Create an object that is not a regular file.
+        CREATE = 6,
+        /// Purge delegations awaiting recovery.
+        DELEGPURGE = 7,
+        /// Return a delegation.
+        DELEGRETURN = 8,
+        /// Get attributes.
+        GETATTR = 9,
+        /// Get the current file handle.
+        GETFH = 10,
+        /// Create a hard link.
+        LINK = 11,
+        /// Lock a byte range.
+        LOCK = 12,
+        /// Test for a lock.
+        LOCKT = 13,
+        /// Unlock a byte range.
+        LOCKU = 14,
+        /// Look up a name.
+        LOOKUP = 15,
+        /// Look up the parent directory.
+        LOOKUPP = 16,
+        /// Go on if attributes differ.
+        NVERIFY = 17,
+        /// Open or create a regular file.
+        OPEN = 18,
+        /// Open the named-attribute directory.
+        OPENATTR = 19,
+        /// Confirm an open (v4.0).
+        OPEN_CONFIRM = 20,
+        /// Reduce an open's access.
+        OPEN_DOWNGRADE = 21,
+        /// Set the current file handle.
+        PUTFH = 22,
+        /// Set the public file handle.
+        PUTPUBFH = 23,
+        /// Set the root file handle.
+        PUTROOTFH = 24,
+        /// Read from a file.
+        READ = 25,
+        /// Read a directory.
+        READDIR = 26,
+        /// Read a symbolic link.
+        READLINK = 27,
+        /// Remove an object.
+        REMOVE = 28,
+        /// Rename an object.
+        RENAME = 29,
+        /// Renew a lease (v4.0).
+        RENEW = 30,
+        /// Make the saved file handle current.
+        RESTOREFH = 31,
+        /// Save the current file handle.
+        SAVEFH = 32,
+        /// Ask which security a name needs.
+        SECINFO = 33,
+        /// Set attributes.
+        SETATTR = 34,
+        /// Negotiate a client ID (v4.0).
+        SETCLIENTID = 35,
+        /// Confirm a client ID (v4.0).
+        SETCLIENTID_CONFIRM = 36,
+        /// Go on if attributes are equal.
+        VERIFY = 37,
+        /// Write to a file.
+        WRITE = 38,
+        /// Release a lock owner (v4.0).
+        RELEASE_LOCKOWNER = 39,
+        /// Change the back channel's program and security.
+        BACKCHANNEL_CTL = 40,
+        /// Associate a connection with a session.
+        BIND_CONN_TO_SESSION = 41,
+        /// Negotiate a client ID.
+        EXCHANGE_ID = 42,
+        /// Create a session and confirm the client ID.
+        CREATE_SESSION = 43,
+        /// Destroy a session.
+        DESTROY_SESSION = 44,
+        /// Free a stateid without locks.
+        FREE_STATEID = 45,
+        /// Get a directory delegation.
+        GET_DIR_DELEGATION = 46,
+        /// Get a storage device's address.
+        GETDEVICEINFO = 47,
+        /// Get all devices of a file system (removed by RFC 8881).
+        GETDEVICELIST = 48,
+        /// Commit writes made by a layout.
+        LAYOUTCOMMIT = 49,
+        /// Get a layout.
+        LAYOUTGET = 50,
+        /// Return a layout.
+        LAYOUTRETURN = 51,
+        /// Ask which security an object needs.
+        SECINFO_NO_NAME = 52,
+        /// Name session, slot and sequence.
+        SEQUENCE = 53,
+        /// Set the secret state verifier.
+        SET_SSV = 54,
+        /// Test stateids for validity.
+        TEST_STATEID = 55,
+        /// Ask for a delegation.
+        WANT_DELEGATION = 56,
+        /// Destroy a client ID.
+        DESTROY_CLIENTID = 57,
+        /// Tell that reclaiming is finished.
+        RECLAIM_COMPLETE = 58,
+        /// Reserve space.
+        ALLOCATE = 59,
+        /// Copy between files, also of other servers.
+        COPY = 60,
+        /// Announce a copy to the source server.
+        COPY_NOTIFY = 61,
+        /// Punch a hole.
+        DEALLOCATE = 62,
+        /// Advise on access patterns.
+        IO_ADVISE = 63,
+        /// Report errors of data servers.
+        LAYOUTERROR = 64,
+        /// Report statistics of a layout.
+        LAYOUTSTATS = 65,
+        /// Stop a background operation.
+        OFFLOAD_CANCEL = 66,
+        /// Poll a background operation.
+        OFFLOAD_STATUS = 67,
+        /// Read data and holes.
+        READ_PLUS = 68,
+        /// Find the next data or hole.
+        SEEK = 69,
+        /// Write a pattern repeatedly.
+        WRITE_SAME = 70,
+        /// Share a range copy-on-write.
+        CLONE = 71,
+        /// Read an extended attribute (RFC 8276).
+        GETXATTR = 72,
+        /// Set an extended attribute (RFC 8276).
+        SETXATTR = 73,
+        /// List extended attributes (RFC 8276).
+        LISTXATTRS = 74,
+        /// Remove an extended attribute (RFC 8276).
+        REMOVEXATTR = 75,
+        /// Stands in replies for a number that is not defined.
+        ILLEGAL = 10044,
+    }
+}
+
+xdr::constants! {
+    /// `nfs_cb_opnum4` of all minor versions (RFC 7863).
+    pub struct CallbackOpNum: u32 {
+        /// Ask the holder of a write delegation for attributes.
+        GETATTR = 3,
+        /// Recall a delegation.
+        RECALL = 4,
+        /// Recall layouts.
+        LAYOUTRECALL = 5,
+        /// Tell changes of a directory.
+        NOTIFY = 6,
+        /// Grant a delegation that was wanted.
+        PUSH_DELEG = 7,
+        /// Ask for some recallable objects back.
+        RECALL_ANY = 8,
+        /// Tell that recallable objects can be had.
+        RECALLABLE_OBJ_AVAIL = 9,
+        /// Ask the client to use fewer slots.
+        RECALL_SLOT = 10,
+        /// Name session, slot and sequence.
+        SEQUENCE = 11,
+        /// Tell that wanted delegations will not come.
+        WANTS_CANCELLED = 12,
+        /// Tell that a lock may be had now.
+        NOTIFY_LOCK = 13,
+        /// Tell changes of storage devices.
+        NOTIFY_DEVICEID = 14,
+        /// Tell the end of a background operation (v4.2).
+        OFFLOAD = 15,
+        /// Stands in replies for a number that is not defined.
+        ILLEGAL = 10044,
+    }
+}

@@ -1,0 +1,119 @@
+//! BACKCHANNEL_CTL and BIND_CONN_TO_SESSION (RFC 8881 §18.33, §18.34), and the security of callbacks.
+
+use xdr::{Decode, Encode, List, Opaque};
+
+use super::secinfo::{AUTH_NONE, AUTH_SYS, GssService, RPCSEC_GSS};
+use crate::nfs4::types::{GssHandle, Outcome, SessionId};
+
+/// Greatest length of `machinename`, in bytes (RFC 5531, appendix A).
+pub const MAX_MACHINE_NAME: usize = 255;
+/// Greatest number of groups (RFC 5531, appendix A).
+pub const MAX_GROUPS: usize = 16;
+/// Greatest number of alternatives that a client may offer for callbacks: there are three flavors.
+pub const MAX_SEC_PARMS: usize = 16;
+
+/// `authsys_parms` (RFC 5531, appendix A).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct AuthSysParms {
+    /// Arbitrary.
+    pub stamp: u32,
+    /// The caller's host.
+    pub machine_name: Opaque<MAX_MACHINE_NAME>,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// More groups.
+    pub gids: List<u32, MAX_GROUPS>,
+}
+
+/// `gss_cb_handles4`: contexts for callbacks.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct GssCallbackHandles {
+    /// Service.
+    pub service: GssService,
+    /// Context for the server's calls, as the server calls it.
+    pub handle_from_server: GssHandle,
+    /// The same, as the client calls it.
+    pub handle_from_client: GssHandle,
+}
+
+/// `callback_sec_parms4`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum CallbackSecParms {
+    /// `AUTH_NONE`.
+    #[xdr(case = AUTH_NONE)]
+    None,
+    /// `AUTH_SYS` as this user.
+    #[xdr(case = AUTH_SYS)]
+    Sys(AuthSysParms),
+    /// `RPCSEC_GSS` with these contexts.
+    #[xdr(case = RPCSEC_GSS)]
+    Gss(GssCallbackHandles),
+}
+
+/// What a client accepts for callbacks, its favourite first.
+pub type SecParmsList = List<CallbackSecParms, MAX_SEC_PARMS>;
+
+/// `BACKCHANNEL_CTL4args`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct BackchannelCtlArgs {
+    /// Program number of callbacks from now on.
+    pub program: u32,
+    /// Their security.
+    pub sec_parms: SecParmsList,
+}
+
+/// `BACKCHANNEL_CTL4res`.
+pub type BackchannelCtlResult = Outcome<()>;
+
+xdr::constants! {
+    /// `channel_dir_from_client4`. Unknown values survive, since they are answered INVAL.
+    pub struct DirFromClient: u32 {
+        /// Fore channel only.
+        FORE = 1,
+        /// Back channel only.
+        BACK = 2,
+        /// Fore channel, and both if the server likes.
+        FORE_OR_BOTH = 3,
+        /// Back channel, and both if the server likes.
+        BACK_OR_BOTH = 7,
+    }
+}
+
+xdr::constants! {
+    /// `channel_dir_from_server4`.
+    pub struct DirFromServer: u32 {
+        /// Fore channel.
+        FORE = 1,
+        /// Back channel.
+        BACK = 2,
+        /// Both.
+        BOTH = 3,
+    }
+}
+
+/// `BIND_CONN_TO_SESSION4args`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct BindConnToSessionArgs {
+    /// The session.
+    pub session_id: SessionId,
+    /// Channels wanted.
+    pub direction: DirFromClient,
+    /// Whether to use RDMA.
+    pub use_rdma: bool,
+}
+
+/// `BIND_CONN_TO_SESSION4resok`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct BindConnToSessionOk {
+    /// The session.
+    pub session_id: SessionId,
+    /// Channels granted.
+    pub direction: DirFromServer,
+    /// Whether RDMA is used.
+    pub use_rdma: bool,
+}
+
+/// `BIND_CONN_TO_SESSION4res`.
+pub type BindConnToSessionResult = Outcome<BindConnToSessionOk>;

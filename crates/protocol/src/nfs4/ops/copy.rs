@@ -1,0 +1,171 @@
+//! COPY, COPY_NOTIFY, OFFLOAD_CANCEL and OFFLOAD_STATUS (RFC 7862 §15.2, §15.3, §15.8, §15.9), and what RPCSEC_GSSv3
+//! carries for copies between servers (RFC 7862 §4.9.1.1).
+
+use xdr::{Decode, DecodeError, Encode, List, Opaque, Reader, Writer};
+
+use crate::nfs4::types::{
+    HasStatus, MAX_CONFIGURED, MAX_GSS, NetLocation, Outcome, Stateid, Status, Time, Utf8, WriteResponse,
+};
+
+/// `COPY4args`. Saved handle: the source file; current handle: the destination file.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CopyArgs {
+    /// Right to read the source.
+    pub source_stateid: Stateid,
+    /// Right to write the destination.
+    pub destination_stateid: Stateid,
+    /// First byte in the source.
+    pub source_offset: u64,
+    /// First byte in the destination.
+    pub destination_offset: u64,
+    /// Bytes; 0 means to the end of the source.
+    pub count: u64,
+    /// Whether bytes are to be copied in order.
+    pub consecutive: bool,
+    /// Whether to answer only when all is copied.
+    pub synchronous: bool,
+    /// Where the source is; none for this server.
+    pub source_servers: List<NetLocation, MAX_CONFIGURED>,
+}
+
+/// `copy_requirements4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct CopyRequirements {
+    /// Whether bytes are copied in order.
+    pub consecutive: bool,
+    /// Whether the answer comes only when all is copied.
+    pub synchronous: bool,
+}
+
+/// `COPY4resok`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CopyOk {
+    /// What was written.
+    pub response: WriteResponse,
+    /// How it was done.
+    pub requirements: CopyRequirements,
+}
+
+/// `COPY4res`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyResult {
+    /// Done or begun.
+    Ok(CopyOk),
+    /// `NFS4ERR_OFFLOAD_NO_REQS`: how it could be done.
+    NoRequirements(CopyRequirements),
+    /// Any other status.
+    Error(Status),
+}
+
+impl Decode for CopyResult {
+    fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match Status::decode(reader)? {
+            Status::OK => Self::Ok(CopyOk::decode(reader)?),
+            Status::OFFLOAD_NO_REQS => Self::NoRequirements(CopyRequirements::decode(reader)?),
+            status => Self::Error(status),
+        })
+    }
+}
+
+impl Encode for CopyResult {
+    fn encode(&self, writer: &mut Writer) {
+        self.status().encode(writer);
+        match self {
+            Self::Ok(ok) => ok.encode(writer),
+            Self::NoRequirements(requirements) => requirements.encode(writer),
+            Self::Error(_) => {}
+        }
+    }
+}
+
+impl HasStatus for CopyResult {
+    fn status(&self) -> Status {
+        match self {
+            Self::Ok(_) => Status::OK,
+            Self::NoRequirements(_) => Status::OFFLOAD_NO_REQS,
+            Self::Error(status) => *status,
+        }
+    }
+}
+
+/// `COPY_NOTIFY4args`. Current handle: the source file.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CopyNotifyArgs {
+    /// Right to read the source.
+    pub source_stateid: Stateid,
+    /// Who will come and read.
+    pub destination_server: NetLocation,
+}
+
+/// `COPY_NOTIFY4resok`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CopyNotifyOk {
+    /// How long the destination may wait.
+    pub lease_time: Time,
+    /// What it must show.
+    pub stateid: Stateid,
+    /// Where it must come.
+    pub source_servers: List<NetLocation, MAX_CONFIGURED>,
+}
+
+/// `COPY_NOTIFY4res`.
+pub type CopyNotifyResult = Outcome<CopyNotifyOk>;
+
+/// `OFFLOAD_CANCEL4args` and `OFFLOAD_STATUS4args`. Current handle: the destination file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct OffloadArgs {
+    /// The copy, from [`WriteResponse::callback_id`].
+    pub stateid: Stateid,
+}
+
+/// `OFFLOAD_CANCEL4args`.
+pub type OffloadCancelArgs = OffloadArgs;
+
+/// `OFFLOAD_CANCEL4res`.
+pub type OffloadCancelResult = Outcome<()>;
+
+/// `OFFLOAD_STATUS4args`.
+pub type OffloadStatusArgs = OffloadArgs;
+
+/// `OFFLOAD_STATUS4resok`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct OffloadStatusOk {
+    /// Bytes copied.
+    pub count: u64,
+    /// How it ended, where it has.
+    pub complete: List<Status, 1>,
+}
+
+/// `OFFLOAD_STATUS4res`.
+pub type OffloadStatusResult = Outcome<OffloadStatusOk>;
+
+/// `copy_from_auth_priv`: what the source learns.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CopyFromAuth {
+    /// Secret of the three parties.
+    pub shared_secret: Opaque<MAX_GSS>,
+    /// Who will come and read.
+    pub destination: NetLocation,
+    /// For whom.
+    pub username: Utf8,
+}
+
+/// `copy_to_auth_priv`: what the destination learns.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CopyToAuth {
+    /// Secret of the three parties.
+    pub shared_secret: Opaque<MAX_GSS>,
+    /// Where to read.
+    pub sources: List<NetLocation, MAX_CONFIGURED>,
+    /// For whom.
+    pub username: Utf8,
+}
+
+/// `copy_confirm_auth_priv`: what the destination shows the source.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CopyConfirmAuth {
+    /// Signature of the secret.
+    pub shared_secret_mic: Opaque<MAX_GSS>,
+    /// For whom.
+    pub username: Utf8,
+}

@@ -1,0 +1,98 @@
+//! DELEGPURGE, DELEGRETURN, WANT_DELEGATION and GET_DIR_DELEGATION (RFC 8881 §18.5, §18.6, §18.49, §18.39).
+
+use xdr::{Decode, Encode};
+
+use super::open::{DelegationType, OpenDelegation, ShareAccess};
+use crate::nfs4::types::{Bitmap, ClientId, Outcome, Stateid, Time, Verifier};
+
+/// `DELEGPURGE4args`: the client will reclaim no more delegations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct DelegPurgeArgs {
+    /// v4.0: the client. v4.1: must be 0.
+    pub client_id: ClientId,
+}
+
+/// `DELEGPURGE4res`.
+pub type DelegPurgeResult = Outcome<()>;
+
+/// `DELEGRETURN4args`. Current handle: the file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct DelegReturnArgs {
+    /// The delegation.
+    pub stateid: Stateid,
+}
+
+/// `DELEGRETURN4res`.
+pub type DelegReturnResult = Outcome<()>;
+
+/// `deleg_claim4`: by what right a delegation is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum DelegationClaim {
+    /// `CLAIM_FH`: none; the object is the current one.
+    #[xdr(case = 4)]
+    Fh,
+    /// `CLAIM_DELEG_PREV_FH`: the client had it before its own restart.
+    #[xdr(case = 6)]
+    DelegatePrevFh,
+    /// `CLAIM_PREVIOUS`: the client had it before the server's restart.
+    #[xdr(case = 1)]
+    Previous(DelegationType),
+}
+
+/// `WANT_DELEGATION4args`. Current handle: the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct WantDelegationArgs {
+    /// The wants of OPEN's share access.
+    pub want: ShareAccess,
+    /// By what right.
+    pub claim: DelegationClaim,
+}
+
+/// `WANT_DELEGATION4res`.
+pub type WantDelegationResult = Outcome<OpenDelegation>;
+
+/// `GET_DIR_DELEGATION4args`. Current handle: the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct GetDirDelegationArgs {
+    /// Ask to be called where it can be had later.
+    pub signal_available: bool,
+    /// Wanted notifications, by [`crate::nfs4::callback::notify::notify_type`].
+    pub notification_types: Bitmap,
+    /// How long to gather changes of entries' attributes.
+    pub child_attribute_delay: Time,
+    /// How long to gather changes of the directory's attributes.
+    pub directory_attribute_delay: Time,
+    /// Entries' attributes to tell.
+    pub child_attributes: Bitmap,
+    /// The directory's attributes to tell.
+    pub directory_attributes: Bitmap,
+}
+
+/// `GET_DIR_DELEGATION4resok`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct GetDirDelegationOk {
+    /// READDIR's verifier at this time.
+    pub cookie_verifier: Verifier,
+    /// The delegation.
+    pub stateid: Stateid,
+    /// Notifications that will come.
+    pub notification_types: Bitmap,
+    /// Entries' attributes that will be told.
+    pub child_attributes: Bitmap,
+    /// The directory's attributes that will be told.
+    pub directory_attributes: Bitmap,
+}
+
+/// `GET_DIR_DELEGATION4res_non_fatal`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum DirDelegation {
+    /// `GDD4_OK`: granted.
+    #[xdr(case = 0)]
+    Granted(GetDirDelegationOk),
+    /// `GDD4_UNAVAIL`: not now; whether a callback will tell when.
+    #[xdr(case = 1)]
+    Unavailable(bool),
+}
+
+/// `GET_DIR_DELEGATION4res`.
+pub type GetDirDelegationResult = Outcome<DirDelegation>;

@@ -1,0 +1,16 @@
+//! GETATTR (RFC 8881 §18.7).
+
+use xdr::{Decode, Encode};
+
+use crate::nfs4::attributes::FileAttributes;
+use crate::nfs4::types::{Bitmap, Outcome};
+
+/// `GETATTR4args`. Current handle: the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct GetAttrArgs {
+    /// Attributes wanted.
+    pub attributes: Bitmap,
+}
+
+/// `GETATTR4res`: those wanted that the file system supports.
+pub type GetAttrResult = Outcome<FileAttributes>;

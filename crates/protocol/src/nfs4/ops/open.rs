@@ -1,0 +1,345 @@
+//! OPEN: open or create a regular file (RFC 8881 §18.16, RFC 7530 §16.16, RFC 9754).
+
+use xdr::{Decode, Encode};
+
+use crate::nfs4::attributes::FileAttributes;
+use crate::nfs4::attributes::acl::Ace;
+use crate::nfs4::macros::flags;
+use crate::nfs4::types::{Bitmap, ChangeInfo, Component, Outcome, StateOwner, Stateid, Verifier};
+
+flags! {
+    /// `share_access`: what the opener will do, and since v4.1 which delegation it would like.
+    pub struct ShareAccess {
+        /// `OPEN4_SHARE_ACCESS_READ`.
+        READ = 0x1,
+        /// `OPEN4_SHARE_ACCESS_WRITE`.
+        WRITE = 0x2,
+        /// `OPEN4_SHARE_ACCESS_BOTH`.
+        BOTH = 0x3,
+        /// `OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL`.
+        WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL = 0x1_0000,
+        /// `OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED`.
+        WANT_PUSH_DELEG_WHEN_UNCONTENDED = 0x2_0000,
+        /// `OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS` (RFC 9754).
+        WANT_DELEG_TIMESTAMPS = 0x10_0000,
+        /// `OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION` (RFC 9754).
+        WANT_OPEN_XOR_DELEGATION = 0x20_0000,
+    }
+}
+
+impl ShareAccess {
+    /// `OPEN4_SHARE_ACCESS_WANT_DELEG_MASK`: the bits that hold a [`DelegationWant`].
+    pub const WANT_DELEG_MASK: u32 = 0xff00;
+
+    /// Read and write alone.
+    #[must_use]
+    pub const fn access(self) -> Self {
+        self.intersection(Self::BOTH)
+    }
+
+    /// The wish for a delegation.
+    #[must_use]
+    pub const fn want(self) -> DelegationWant {
+        DelegationWant(self.bits() & Self::WANT_DELEG_MASK)
+    }
+
+    /// The same with another wish for a delegation.
+    #[must_use]
+    pub const fn with_want(self, want: DelegationWant) -> Self {
+        Self::from_bits_retain(self.bits() & !Self::WANT_DELEG_MASK | want.0)
+    }
+}
+
+xdr::constants! {
+    /// The wish for a delegation within [`ShareAccess`], `OPEN4_SHARE_ACCESS_WANT_*` (v4.1).
+    pub struct DelegationWant: u32 {
+        /// As the server likes.
+        NO_PREFERENCE = 0x0000,
+        /// For reading.
+        READ_DELEG = 0x0100,
+        /// For writing.
+        WRITE_DELEG = 0x0200,
+        /// Either.
+        ANY_DELEG = 0x0300,
+        /// None.
+        NO_DELEG = 0x0400,
+        /// None, and forget earlier wishes.
+        CANCEL = 0x0500,
+    }
+}
+
+flags! {
+    /// `share_deny`: what others shall not do. No bit: `OPEN4_SHARE_DENY_NONE`.
+    pub struct ShareDeny {
+        /// `OPEN4_SHARE_DENY_READ`.
+        READ = 1,
+        /// `OPEN4_SHARE_DENY_WRITE`.
+        WRITE = 2,
+        /// `OPEN4_SHARE_DENY_BOTH`.
+        BOTH = 3,
+    }
+}
+
+/// `creatverfattr`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CreateVerifierAttributes {
+    /// Tells a retransmission from another's file.
+    pub verifier: Verifier,
+    /// Attributes of the new file.
+    pub attributes: FileAttributes,
+}
+
+/// `createhow4`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum CreateHow {
+    /// `UNCHECKED4`: an existing file is fine.
+    #[xdr(case = 0)]
+    Unchecked(FileAttributes),
+    /// `GUARDED4`: an existing file is an error.
+    #[xdr(case = 1)]
+    Guarded(FileAttributes),
+    /// `EXCLUSIVE4`: an existing file is an error unless it was made with this verifier.
+    #[xdr(case = 2)]
+    Exclusive(Verifier),
+    /// `EXCLUSIVE4_1`: the same with attributes (v4.1).
+    #[xdr(case = 3)]
+    Exclusive41(CreateVerifierAttributes),
+}
+
+/// `openflag4`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum OpenHow {
+    /// `OPEN4_NOCREATE`.
+    #[xdr(case = 0)]
+    NoCreate,
+    /// `OPEN4_CREATE`.
+    #[xdr(case = 1)]
+    Create(CreateHow),
+}
+
+/// `open_claim_delegate_cur4`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ClaimDelegateCur {
+    /// The delegation.
+    pub delegate_stateid: Stateid,
+    /// Name of the file.
+    pub file: Component,
+}
+
+/// `open_claim4`: by what right, and which file.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum OpenClaim {
+    /// `CLAIM_NULL`: this name in the current directory.
+    #[xdr(case = 0)]
+    Null(Component),
+    /// `CLAIM_PREVIOUS`: the current file was open before the server's restart, with this delegation.
+    #[xdr(case = 1)]
+    Previous(DelegationType),
+    /// `CLAIM_DELEGATE_CUR`: the client holds a delegation of this name.
+    #[xdr(case = 2)]
+    DelegateCur(ClaimDelegateCur),
+    /// `CLAIM_DELEGATE_PREV`: the client held a delegation of this name before its own restart.
+    #[xdr(case = 3)]
+    DelegatePrev(Component),
+    /// `CLAIM_FH`: the current file (v4.1).
+    #[xdr(case = 4)]
+    Fh,
+    /// `CLAIM_DELEG_CUR_FH`: the client holds this delegation of the current file (v4.1).
+    #[xdr(case = 5)]
+    DelegateCurFh(Stateid),
+    /// `CLAIM_DELEG_PREV_FH`: the client held a delegation of the current file before its own restart (v4.1).
+    #[xdr(case = 6)]
+    DelegatePrevFh,
+}
+
+impl OpenClaim {
+    /// Whether this reclaims what was held before the server's restart.
+    #[must_use]
+    pub const fn is_reclaim(&self) -> bool {
+        matches!(self, Self::Previous(_))
+    }
+
+    /// The name, where the file is named.
+    #[must_use]
+    pub const fn name(&self) -> Option<&Component> {
+        match self {
+            Self::Null(file) | Self::DelegatePrev(file) => Some(file),
+            Self::DelegateCur(claim) => Some(&claim.file),
+            Self::Previous(_) | Self::Fh | Self::DelegateCurFh(_) | Self::DelegatePrevFh => None,
+        }
+    }
+}
+
+/// `OPEN4args`. Current handle: directory or file, as the claim says; afterwards the file.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct OpenArgs {
+    /// v4.0: sequence of the open owner. v4.1: ignored.
+    pub seqid: u32,
+    /// What the opener will do.
+    pub share_access: ShareAccess,
+    /// What others shall not do.
+    pub share_deny: ShareDeny,
+    /// Who opens.
+    pub owner: StateOwner,
+    /// Whether to create.
+    pub how: OpenHow,
+    /// By what right.
+    pub claim: OpenClaim,
+}
+
+xdr::constants! {
+    /// `open_delegation_type4`.
+    pub struct DelegationType: u32 {
+        /// None.
+        NONE = 0,
+        /// For reading.
+        READ = 1,
+        /// For writing.
+        WRITE = 2,
+        /// None, and why (v4.1).
+        NONE_EXT = 3,
+        /// For reading, with times kept by the client (RFC 9754).
+        READ_ATTRS_DELEG = 4,
+        /// For writing, with times kept by the client (RFC 9754).
+        WRITE_ATTRS_DELEG = 5,
+    }
+}
+
+/// `nfs_modified_limit4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct ModifiedLimit {
+    /// Blocks.
+    pub blocks: u32,
+    /// Bytes a block.
+    pub bytes_per_block: u32,
+}
+
+/// `nfs_space_limit4`: how much the holder of a write delegation may keep back at CLOSE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum SpaceLimit {
+    /// `NFS_LIMIT_SIZE`: while the file has at most this many bytes.
+    #[xdr(case = 1)]
+    Size(u64),
+    /// `NFS_LIMIT_BLOCKS`: at most this many modified blocks.
+    #[xdr(case = 2)]
+    Blocks(ModifiedLimit),
+}
+
+/// `open_read_delegation4`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ReadDelegation {
+    /// The delegation.
+    pub stateid: Stateid,
+    /// Whether it is recalled already (only where reclaimed).
+    pub recall: bool,
+    /// Users who need no ACCESS to open for reading.
+    pub permissions: Ace,
+}
+
+/// `open_write_delegation4`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct WriteDelegation {
+    /// The delegation.
+    pub stateid: Stateid,
+    /// Whether it is recalled already (only where reclaimed).
+    pub recall: bool,
+    /// How much may be kept back at CLOSE.
+    pub space_limit: SpaceLimit,
+    /// Users who need no ACCESS to open.
+    pub permissions: Ace,
+}
+
+/// `open_none_delegation4`: why there is no delegation (v4.1), `why_no_delegation4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum NoDelegation {
+    /// `WND4_CONTENTION`: others use the file; whether the server will push the delegation later.
+    #[xdr(case = 1)]
+    Contention(bool),
+    /// `WND4_RESOURCE`: no resources; whether the server will tell when there are.
+    #[xdr(case = 2)]
+    Resource(bool),
+    /// Any other reason, one of [`WhyNoDelegation`].
+    #[xdr(default)]
+    Other(u32),
+}
+
+xdr::constants! {
+    /// `why_no_delegation4` (v4.1).
+    pub struct WhyNoDelegation: u32 {
+        /// The client wanted none.
+        NOT_WANTED = 0,
+        /// See [`NoDelegation::Contention`].
+        CONTENTION = 1,
+        /// See [`NoDelegation::Resource`].
+        RESOURCE = 2,
+        /// Not for this type of file.
+        NOT_SUPP_FTYPE = 3,
+        /// Not for writing for this type of file.
+        WRITE_DELEG_NOT_SUPP_FTYPE = 4,
+        /// A delegation cannot be upgraded.
+        NOT_SUPP_UPGRADE = 5,
+        /// A delegation cannot be downgraded.
+        NOT_SUPP_DOWNGRADE = 6,
+        /// The wish was cancelled.
+        CANCELLED = 7,
+        /// The object is a directory.
+        IS_DIR = 8,
+    }
+}
+
+/// `open_delegation4`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum OpenDelegation {
+    /// `OPEN_DELEGATE_NONE`.
+    #[xdr(case = 0)]
+    None,
+    /// `OPEN_DELEGATE_READ`.
+    #[xdr(case = 1)]
+    Read(ReadDelegation),
+    /// `OPEN_DELEGATE_WRITE`.
+    #[xdr(case = 2)]
+    Write(WriteDelegation),
+    /// `OPEN_DELEGATE_NONE_EXT` (v4.1).
+    #[xdr(case = 3)]
+    NoneExt(NoDelegation),
+    /// `OPEN_DELEGATE_READ_ATTRS_DELEG` (RFC 9754).
+    #[xdr(case = 4)]
+    ReadAttributes(ReadDelegation),
+    /// `OPEN_DELEGATE_WRITE_ATTRS_DELEG` (RFC 9754).
+    #[xdr(case = 5)]
+    WriteAttributes(WriteDelegation),
+}
+
+flags! {
+    /// `rflags`, `OPEN4_RESULT_*`.
+    pub struct OpenResultFlags {
+        /// `OPEN4_RESULT_CONFIRM`: OPEN_CONFIRM must follow (v4.0).
+        CONFIRM = 0x02,
+        /// `OPEN4_RESULT_LOCKTYPE_POSIX`: locks behave as POSIX has them.
+        LOCKTYPE_POSIX = 0x04,
+        /// `OPEN4_RESULT_PRESERVE_UNLINKED`: a removed file lives on while open (v4.1).
+        PRESERVE_UNLINKED = 0x08,
+        /// `OPEN4_RESULT_NO_OPEN_STATEID`: a delegation instead of an open (RFC 9754).
+        NO_OPEN_STATEID = 0x10,
+        /// `OPEN4_RESULT_MAY_NOTIFY_LOCK`: CB_NOTIFY_LOCK may come (v4.1).
+        MAY_NOTIFY_LOCK = 0x20,
+    }
+}
+
+/// `OPEN4resok`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct OpenOk {
+    /// The open.
+    pub stateid: Stateid,
+    /// The directory's change.
+    pub change: ChangeInfo,
+    /// About this open.
+    pub flags: OpenResultFlags,
+    /// Attributes that were set on creation.
+    pub attributes_set: Bitmap,
+    /// What was delegated.
+    pub delegation: OpenDelegation,
+}
+
+/// `OPEN4res`.
+pub type OpenResult = Outcome<OpenOk>;
