@@ -16,6 +16,7 @@ mod handle;
 mod metrics;
 mod mount;
 mod nfs3;
+pub mod nfs4;
 #[allow(dead_code, reason = "READ of v3 and v4 come next")]
 mod payload;
 mod reply_cache;
