@@ -28,6 +28,6 @@
 //! Order of locks: client table, then client, then shard, then gauges; a slot's lock is taken alone.
 
 mod skeleton;
-pub mod wire;
+mod wire;
 
 pub use skeleton::*;
