@@ -5,6 +5,7 @@
 
 mod check;
 mod door;
+mod peers;
 mod report;
 mod setup;
 
@@ -26,6 +27,8 @@ enum Chore {
     Check(check::Options),
     /// Install the Debian packages that the tests need
     Setup(setup::Options),
+    /// Enfys, its floor and other servers under the same load
+    Peers(peers::Options),
     /// Everything: setup, check, kernel tests
     Test(door::Options),
 }
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Check(options) => check::run(&options),
         Chore::Setup(options) => setup::run(&options),
+        Chore::Peers(options) => peers::run(&options),
         Chore::Test(options) => door::run(&options),
     };
     match outcome {

@@ -1,1 +1,13 @@
-//! Load generation and measurement.
+//! Load generation and measurement: a closed-loop generator of NFS requests ([`load`]), the floor that servers are
+//! measured against ([`floor`]), and the comparison of servers ([`peers`]).
+//!
+//! A workload runs, its figures are one serialisable value ([`results`]), and a table is a small function of it.
+
+pub mod error;
+pub mod floor;
+pub mod layout;
+pub mod load;
+pub mod operation;
+pub mod peers;
+pub mod process;
+pub mod results;

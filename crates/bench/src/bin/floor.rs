@@ -1,0 +1,33 @@
+//! `enfys-floor`: the floor as a process of its own, so that its CPU time can be told from the generator's.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bench::floor::{self, LargeRead};
+use clap::Parser;
+
+/// The least that a server can do for the measured operations; a yardstick, not a server
+#[derive(Parser)]
+struct Options {
+    /// Directory that `enfys-peers` prepared
+    export: PathBuf,
+    /// Where to listen
+    #[arg(long)]
+    listen: SocketAddr,
+    /// Answer large READs by sendfile
+    #[arg(long)]
+    sendfile: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let large_read = if options.sendfile { LargeRead::Sendfile } else { LargeRead::Pread };
+    match floor::serve(&options.export, options.listen, large_read) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: floor over {} on {}: {error}", options.export.display(), options.listen);
+            ExitCode::FAILURE
+        }
+    }
+}

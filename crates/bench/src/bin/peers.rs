@@ -1,0 +1,173 @@
+//! `enfys-peers`: servers under the same load. `cargo xtask peers` builds what it needs and starts it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bench::layout;
+use bench::load::{CONNECTIONS_MAX, DEPTH_MAX};
+use bench::operation::Operation;
+use bench::peers::{self, Peer, Place, Plan};
+use bench::process;
+use bench::results::Shape;
+use clap::{Args, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Measure Enfys, its floor and other NFS servers under the same load
+#[derive(Parser)]
+#[command(name = "cargo xtask peers")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Chore>,
+    #[command(flatten)]
+    compare: Compare,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Resident memory at rest, and with idle connections
+    Idle {
+        /// How many
+        #[arg(long, default_value_t = 5000)]
+        connections: usize,
+    },
+}
+
+#[derive(Args)]
+struct Compare {
+    /// How often everything is measured; the report shows medians
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Operations, by name
+    #[arg(long, value_delimiter = ',', default_values_t = Operation::ALL.iter().copied())]
+    ops: Vec<Operation>,
+    /// Requests outstanding on each connection
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64], value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX as i64))]
+    depth: Vec<u32>,
+    /// Connections
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16], value_parser = clap::value_parser!(u32).range(1..=i64::from(CONNECTIONS_MAX)))]
+    connections: Vec<u32>,
+    /// Length of each measured window
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Also write every measurement to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Machine {
+    /// Servers: floor, enfys, ganesha, nfs3_server
+    #[arg(long, global = true, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Directory to export (a subdirectory `enfys-bench` is made there); default: a temporary one
+    #[arg(long, global = true)]
+    dir: Option<PathBuf>,
+    /// Core that the servers run on
+    #[arg(long, global = true, default_value_t = 0)]
+    server_core: usize,
+    /// Core that the generator runs on
+    #[arg(long, global = true, default_value_t = 1)]
+    load_core: usize,
+    /// The program around nfs3_server
+    #[arg(long, global = true, default_value = "target/bench-peers/release/nfs3-server-peer", hide = true)]
+    nfs3_server: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), String> {
+    let scratch = tempfile::tempdir().map_err(|error| format!("a temporary directory: {error}"))?;
+    let export = cli.machine.dir.clone().unwrap_or_else(|| scratch.path().join("export"));
+    fs::create_dir_all(&export).map_err(|error| format!("{}: {error}", export.display()))?;
+    layout::prepare(&export).map_err(|error| format!("{}: {error}", export.display()))?;
+    let programs = std::env::current_exe().map_err(|error| error.to_string())?;
+    let place = Place {
+        export: export.canonicalize().map_err(|error| error.to_string())?,
+        scratch: scratch.path().into(),
+        programs: programs.parent().map(PathBuf::from).unwrap_or_default(),
+        nfs3_server: cli.machine.nfs3_server.clone(),
+        core: cli.machine.server_core,
+    };
+    process::pin_to(cli.machine.load_core)
+        .map_err(|error| format!("run on core {}: {error}", cli.machine.load_core))?;
+    let chosen = chosen_peers(&cli.machine.only)?;
+    match cli.command {
+        Some(Chore::Idle { connections }) => idle(&chosen, &place, connections),
+        None => compare(&cli.compare, chosen, &place),
+    }
+}
+
+fn chosen_peers(only: &[String]) -> Result<Vec<Peer>, String> {
+    let named = |peer: &Peer| if *peer == Peer::FloorSendfile { Peer::Floor.name() } else { peer.name() };
+    if let Some(unknown) = only.iter().find(|name| !Peer::ALL.iter().any(|peer| named(peer) == **name)) {
+        return Err(format!("--only {unknown}: there are floor, enfys, ganesha, nfs3_server"));
+    }
+    let wanted = |peer: &&Peer| only.is_empty() || only.iter().any(|name| named(peer) == *name);
+    Ok(Peer::ALL.iter().filter(wanted).copied().collect())
+}
+
+fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), String> {
+    let window =
+        Duration::try_from_secs_f64(options.seconds).map_err(|error| format!("--seconds: {error}"))?;
+    let shapes = options
+        .connections
+        .iter()
+        .flat_map(|connections| {
+            options.depth.iter().map(|depth| Shape { connections: *connections, depth: *depth })
+        })
+        .collect();
+    let plan = Plan {
+        peers,
+        operations: options.ops.clone(),
+        shapes,
+        rounds: options.rounds,
+        warm_up: window / 4,
+        window,
+    };
+    let comparison = peers::compare(&plan, place);
+    println!("{}\n{}", peers::details(&comparison), peers::targets(&comparison));
+    for line in &comparison.missing {
+        println!("missing: {line}");
+    }
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&comparison).map_err(|error| error.to_string())?;
+        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String> {
+    raise_descriptor_limit().map_err(|error| format!("raise the limit of open files: {error}"))?;
+    for peer in peers.iter().filter(|peer| **peer != Peer::FloorSendfile) {
+        match peers::idle(*peer, place, connections) {
+            Ok(idle) => println!(
+                "{}: {:.1} MB at rest, {:.1} MB with {} idle connections ({:.1} kB each)",
+                peer.name(),
+                idle.rest_bytes as f64 / 1e6,
+                idle.connected_bytes as f64 / 1e6,
+                idle.connections,
+                (idle.connected_bytes as f64 - idle.rest_bytes as f64) / 1e3 / idle.connections.max(1) as f64,
+            ),
+            Err(why) => println!("missing: {why}"),
+        }
+    }
+    Ok(())
+}
+
+/// Connections are descriptors here and in the servers, which inherit the limit.
+fn raise_descriptor_limit() -> rustix::io::Result<()> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })
+}

@@ -1,0 +1,60 @@
+//! The replies of one batch, in memory that is initialised once and for all.
+
+use crate::operation::LARGE_BYTES;
+
+/// Replies are sent before the whole batch is done when they have grown to this: large ones leave while still cached.
+const FLUSH_BYTES: usize = 256 << 10;
+/// The head of any reply of the floor fits in here.
+const HEAD_BYTES_MAX: usize = 1 << 10;
+/// One more reply of the largest kind fits behind what does not yet need to be sent.
+const CAPACITY_BYTES: usize = FLUSH_BYTES + HEAD_BYTES_MAX + LARGE_BYTES as usize;
+
+/// A buffer whose bytes are never cleared: a `Vec` would fill the room for each READ with zeros first.
+#[derive(Debug)]
+pub(super) struct Replies {
+    bytes: Box<[u8]>,
+    length: usize,
+}
+
+impl Replies {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; CAPACITY_BYTES].into_boxed_slice(), length: 0 }
+    }
+
+    /// What is to be sent.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    /// Whether any other reply still fits.
+    pub(super) fn have_room(&self) -> bool {
+        self.length < FLUSH_BYTES
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// `count` bytes at the end, to be written over.
+    pub(super) fn room(&mut self, count: usize) -> &mut [u8] {
+        let start = self.length;
+        self.length += count;
+        &mut self.bytes[start..self.length]
+    }
+
+    pub(super) fn patch(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}

@@ -1,0 +1,202 @@
+//! The load generator: one operation, in a closed loop, over a fixed number of connections.
+//!
+//! It runs on one thread and is meant to have a core of its own. Requests are copies of templates, everything that is
+//! ready leaves in one write, everything that has come is taken in one read, and every reply is checked before it
+//! counts: a reply that is not exactly what it must be ends the measurement with an error.
+
+mod caller;
+mod connection;
+mod nfs3;
+mod nfs41;
+mod replies;
+mod template;
+mod workload;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::task::{JoinSet, LocalSet};
+
+use self::caller::Caller;
+pub use self::caller::null_call;
+use self::connection::{Connection, Phase, Tally};
+use self::workload::Workload;
+pub use self::workload::{DEPTH_MAX, Xids};
+use crate::error::LoadError;
+use crate::operation::{Operation, Version};
+use crate::process;
+use crate::results::{Measurement, Shape};
+
+/// How long outstanding requests may take to end after the window.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// The most connections of one measurement.
+pub const CONNECTIONS_MAX: u32 = 99;
+
+/// What to measure, and where.
+#[derive(Clone, Debug)]
+pub struct LoadPlan {
+    /// Where the NFS programs answer.
+    pub server: SocketAddr,
+    /// Where MOUNT answers; often the same.
+    pub mount: SocketAddr,
+    /// Path to mount; below it stand the files that [`crate::layout::prepare`] makes.
+    pub export: String,
+    /// The operation.
+    pub operation: Operation,
+    /// Connections, and requests outstanding on each.
+    pub shape: Shape,
+    /// Time before the window.
+    pub warm_up: Duration,
+    /// The window.
+    pub window: Duration,
+    /// The process whose CPU time is taken, when it runs on this machine.
+    pub server_pid: Option<u32>,
+    /// Where transaction ids come from; one source for a whole program, so that no reply cache takes a request for an
+    /// older one.
+    pub xids: Rc<Xids>,
+}
+
+/// Measures as planned, on the calling thread.
+///
+/// # Errors
+/// When the server cannot be reached, breaks a connection, stays silent, or sends one wrong reply.
+pub fn run(plan: &LoadPlan) -> Result<Measurement, LoadError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| LoadError::Connection("start the runtime".into(), error))?;
+    // A local set, because the connections share their tally without locks.
+    LocalSet::new().block_on(&runtime, measure(plan))
+}
+
+async fn measure(plan: &LoadPlan) -> Result<Measurement, LoadError> {
+    let tally = Rc::new(Tally::new());
+    let prepared = prepare(plan).await?;
+    let depth = prepared.depth;
+    let mut running = JoinSet::new();
+    for (index, (stream, workload)) in prepared.connections.into_iter().enumerate() {
+        let connection = Connection::new(stream, workload, depth, Rc::clone(&tally), Rc::clone(&plan.xids));
+        running.spawn_local(async move { connection.run().await.map(|stream| (index, stream)) });
+    }
+    let window = observe(plan, &tally, &mut running).await?;
+    let streams = drain(&mut running).await?;
+    nfs41::end_all(prepared.sessions, streams, &plan.xids).await?;
+    let shape = Shape { depth: depth as u32, ..plan.shape };
+    Ok(window.into_measurement(plan.operation, shape, &tally))
+}
+
+/// Connections that are ready to be loaded.
+struct Prepared {
+    connections: Vec<(TcpStream, Box<dyn Workload>)>,
+    /// One for each connection, where the version has them.
+    sessions: Vec<nfs41::Session>,
+    /// Slots a connection: what was asked for, or fewer when a session grants no more.
+    depth: usize,
+}
+
+async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
+    let mut connections = Vec::new();
+    let mut depth = plan.shape.depth as usize;
+    let mut sessions = Vec::new();
+    if plan.operation.version() == Version::V3 {
+        let handles = nfs3::Handles::find(plan.server, plan.mount, &plan.export, &plan.xids).await?;
+        for index in 0..plan.shape.connections {
+            let stream = Caller::connect(plan.server).await?.into_stream();
+            connections.push((stream, nfs3::workload(plan.operation, &handles, index, depth)));
+        }
+    } else {
+        for _ in 0..plan.shape.connections {
+            let (caller, session) = nfs41::Session::open(plan, &plan.xids).await?;
+            depth = depth.min(session.slots());
+            connections.push((caller.into_stream(), session.workload(plan.operation)));
+            sessions.push(session);
+        }
+    }
+    Ok(Prepared { connections, sessions, depth })
+}
+
+/// What was seen between the two ends of the window.
+struct Window {
+    length: Duration,
+    server_cpu: Option<Duration>,
+    load_cpu: Duration,
+}
+
+impl Window {
+    fn into_measurement(self, operation: Operation, shape: Shape, tally: &Tally) -> Measurement {
+        let histogram = tally.latency_ns.borrow();
+        let microseconds = |ns: u64| ns as f64 / 1e3;
+        let operations = tally.finished.get();
+        let seconds = self.length.as_secs_f64();
+        Measurement {
+            operation,
+            shape,
+            operations,
+            seconds,
+            rate: operations as f64 / seconds,
+            p50_us: microseconds(histogram.value_at_quantile(0.5)),
+            p99_us: microseconds(histogram.value_at_quantile(0.99)),
+            max_us: microseconds(histogram.max()),
+            server_cpu_us: self.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64),
+            server_busy: self.server_cpu.map(|cpu| cpu.as_secs_f64() / seconds),
+            load_busy: self.load_cpu.as_secs_f64() / seconds,
+        }
+    }
+}
+
+/// The connections' tasks; each ends with its number and its connection.
+type Running = JoinSet<Result<(usize, TcpStream), LoadError>>;
+
+async fn observe(plan: &LoadPlan, tally: &Tally, running: &mut Running) -> Result<Window, LoadError> {
+    let window = async {
+        tokio::time::sleep(plan.warm_up).await;
+        let (started, cpu) = clocks(plan)?;
+        tally.phase.set(Phase::Measure);
+        tokio::time::sleep(plan.window).await;
+        let (ended, cpu_after) = clocks(plan)?;
+        tally.phase.set(Phase::Drain);
+        Ok(Window {
+            length: ended - started,
+            server_cpu: cpu.server.zip(cpu_after.server).map(|(before, after)| after - before),
+            load_cpu: cpu_after.load - cpu.load,
+        })
+    };
+    tokio::select! {
+        window = window => window,
+        // No connection ends before the window does, unless by an error.
+        Some(ended) = running.join_next() => match ended {
+            Ok(Err(error)) => Err(error),
+            other => Err(LoadError::Silent(format!("a connection that ended early: {other:?}"))),
+        },
+    }
+}
+
+struct Cpu {
+    server: Option<Duration>,
+    load: Duration,
+}
+
+fn clocks(plan: &LoadPlan) -> Result<(Instant, Cpu), LoadError> {
+    let failed = |error| LoadError::Connection("read the CPU clock of the server".into(), error);
+    let server = plan.server_pid.map(process::cpu_time).transpose().map_err(failed)?;
+    let load = process::cpu_time(std::process::id()).map_err(failed)?;
+    Ok((Instant::now(), Cpu { server, load }))
+}
+
+async fn drain(running: &mut Running) -> Result<Vec<TcpStream>, LoadError> {
+    let all = async {
+        let mut streams = Vec::new();
+        while let Some(ended) = running.join_next().await {
+            let stream =
+                ended.map_err(|error| LoadError::Connection("a connection's task".into(), error.into()))?;
+            streams.push(stream?);
+        }
+        streams.sort_by_key(|(index, _)| *index);
+        Ok(streams.into_iter().map(|(_, stream)| stream).collect())
+    };
+    tokio::time::timeout(DRAIN_TIMEOUT, all)
+        .await
+        .map_err(|_| LoadError::Silent("requests outstanding at the end".into()))?
+}

@@ -1,0 +1,124 @@
+//! The operations that are measured: one row of properties each, read by the generator, the floor and the report.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Payload of a small READ or WRITE, in bytes.
+pub const SMALL_BYTES: u32 = 4 << 10;
+/// Payload of a large READ or WRITE, in bytes.
+pub const LARGE_BYTES: u32 = 1 << 20;
+
+/// The protocol version an operation belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// RFC 1813.
+    V3,
+    /// RFC 8881: every request runs inside a session of its connection.
+    V41,
+}
+
+/// What the project promises for the server's CPU per operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// At most this many times the floor.
+    OfFloor(f64),
+    /// At most this many times the floor that answers by `sendfile`.
+    OfSendfileFloor(f64),
+    /// At most this many times the same server's own NFSv3 GETATTR.
+    OfOwnGetattr(f64),
+}
+
+macro_rules! operations {
+    ($($variant:ident $name:literal $title:literal $version:ident $payload:expr, $target:expr;)*) => {
+        /// One measured operation. The names are those of `--ops` and of the JSON.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Operation {
+            $(
+                #[doc = $title]
+                #[serde(rename = $name)]
+                $variant,
+            )*
+        }
+
+        impl Operation {
+            /// Every operation, in the order of the report.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name on the command line and in the JSON.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The name in the report.
+            #[must_use]
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title),* }
+            }
+
+            /// The protocol version that carries it.
+            #[must_use]
+            pub fn version(self) -> Version {
+                match self { $(Self::$variant => Version::$version),* }
+            }
+
+            /// Bytes of file data that one request carries or asks for.
+            #[must_use]
+            pub fn payload_bytes(self) -> u32 {
+                match self { $(Self::$variant => $payload),* }
+            }
+
+            /// What the project promises for it.
+            #[must_use]
+            pub fn target(self) -> Target {
+                match self { $(Self::$variant => $target),* }
+            }
+        }
+    };
+}
+
+operations! {
+    Null "null" "NULL" V3 0, Target::OfFloor(3.0);
+    Getattr "getattr" "GETATTR" V3 0, Target::OfFloor(2.3);
+    Lookup "lookup" "LOOKUP" V3 0, Target::OfFloor(3.3);
+    Access "access" "ACCESS" V3 0, Target::OfFloor(2.3);
+    Read4k "read4k" "READ 4 KiB" V3 SMALL_BYTES, Target::OfFloor(1.8);
+    Write4k "write4k" "WRITE 4 KiB UNSTABLE" V3 SMALL_BYTES, Target::OfFloor(1.6);
+    Read1m "read1m" "READ 1 MiB" V3 LARGE_BYTES, Target::OfSendfileFloor(1.2);
+    Write1m "write1m" "WRITE 1 MiB UNSTABLE" V3 LARGE_BYTES, Target::OfFloor(1.4);
+    CreateRemove "create-remove" "CREATE+REMOVE" V3 0, Target::OfFloor(1.8);
+    SequenceGetattr41 "getattr41" "v4.1 SEQUENCE+PUTFH+GETATTR" V41 0, Target::OfOwnGetattr(1.4);
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Operation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.iter().copied().find(|operation| operation.name() == text).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|operation| operation.name()).collect();
+            format!("no operation '{text}'; there are {}", known.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_parsed_back_and_unique() {
+        for (index, operation) in Operation::ALL.iter().enumerate() {
+            assert_eq!(operation.name().parse::<Operation>(), Ok(*operation));
+            assert!(Operation::ALL[..index].iter().all(|earlier| earlier.name() != operation.name()));
+        }
+        assert!("getattr3".parse::<Operation>().unwrap_err().contains("getattr41"));
+    }
+}

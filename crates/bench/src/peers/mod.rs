@@ -1,0 +1,166 @@
+//! Servers side by side: the same load on each, in interleaved rounds.
+//!
+//! All servers run at once and are idle but for the one that is measured, so that every figure of an operation is
+//! taken within seconds of the others' and a change of the machine's mood hits all alike.
+
+mod idle;
+mod server;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::idle::{Idle, idle};
+pub use self::server::{EXPORT, NAMESPACE_VARIABLE, Peer, Place, Running};
+pub use self::table::{details, targets};
+use crate::load::{self, LoadPlan, Xids};
+use crate::operation::{Operation, Target};
+use crate::results::{Measurement, Shape, Summary};
+
+/// What to compare.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Servers to start.
+    pub peers: Vec<Peer>,
+    /// Operations to run on each.
+    pub operations: Vec<Operation>,
+    /// Shapes of load for each.
+    pub shapes: Vec<Shape>,
+    /// How often.
+    pub rounds: usize,
+    /// Time before each window.
+    pub warm_up: Duration,
+    /// Each window.
+    pub window: Duration,
+}
+
+/// One measurement of one server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The server.
+    pub peer: Peer,
+    /// The round, from 0.
+    pub round: usize,
+    /// The figures.
+    pub measurement: Measurement,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Comparison {
+    /// All measurements, in the order in which they were taken.
+    pub runs: Vec<Run>,
+    /// Servers and measurements left out: one line each with the reason.
+    pub missing: Vec<String>,
+}
+
+impl Comparison {
+    /// Operations measured, in the order of the report.
+    #[must_use]
+    pub fn operations(&self) -> Vec<Operation> {
+        let seen: BTreeSet<Operation> = self.runs.iter().map(|run| run.measurement.operation).collect();
+        seen.into_iter().collect()
+    }
+
+    /// Shapes measured.
+    #[must_use]
+    pub fn shapes(&self) -> Vec<Shape> {
+        let seen: BTreeSet<Shape> = self.runs.iter().map(|run| run.measurement.shape).collect();
+        seen.into_iter().collect()
+    }
+
+    /// Medians over the rounds.
+    #[must_use]
+    pub fn summary(&self, peer: Peer, operation: Operation, shape: Shape) -> Option<Summary> {
+        let runs: Vec<&Measurement> = self
+            .runs
+            .iter()
+            .filter(|run| run.peer == peer)
+            .map(|run| &run.measurement)
+            .filter(|measurement| measurement.operation == operation && measurement.shape == shape)
+            .collect();
+        Summary::of(&runs)
+    }
+}
+
+impl Operation {
+    /// The floor that the latency of this operation is held against, if there is one.
+    fn target_peer(self) -> Option<Peer> {
+        match self.target() {
+            Target::OfFloor(_) => Some(Peer::Floor),
+            Target::OfSendfileFloor(_) => Some(Peer::FloorSendfile),
+            Target::OfOwnGetattr(_) => None,
+        }
+    }
+}
+
+/// Starts what can be started and measures it all; progress goes to standard error.
+///
+/// A server that is missing or answers wrongly is left out with the reason in [`Comparison::missing`].
+#[must_use]
+pub fn compare(plan: &Plan, place: &Place) -> Comparison {
+    let mut comparison = Comparison::default();
+    let mut servers = Vec::new();
+    for peer in &plan.peers {
+        match Running::start(*peer, place) {
+            Ok(running) => servers.push(running),
+            Err(why) => comparison.missing.push(why),
+        }
+    }
+    let xids = Rc::new(Xids::starting_at(1));
+    let mut failed = BTreeMap::new();
+    for round in 0..plan.rounds {
+        // Another one begins each round, so that none always runs behind the same other.
+        let turn = round % servers.len().max(1);
+        servers.rotate_left(usize::from(turn > 0));
+        for (operation, shape) in
+            plan.operations.iter().flat_map(|o| plan.shapes.iter().map(move |s| (*o, *s)))
+        {
+            eprint!(
+                "\rround {} of {}: {operation} {}×{}        ",
+                round + 1,
+                plan.rounds,
+                shape.connections,
+                shape.depth
+            );
+            let _ = std::io::stderr().flush();
+            for server in servers.iter().filter(|server| server.peer.serves(operation)) {
+                if failed.contains_key(&(server.peer, operation)) {
+                    continue;
+                }
+                match load::run(&load_plan(plan, server, operation, shape, &xids)) {
+                    Ok(measurement) => comparison.runs.push(Run { peer: server.peer, round, measurement }),
+                    Err(why) => {
+                        failed.insert(
+                            (server.peer, operation),
+                            format!("{}×{}: {why}", shape.connections, shape.depth),
+                        );
+                    }
+                }
+            }
+        }
+    }
+    eprintln!();
+    let failures =
+        failed.into_iter().map(|((peer, operation), why)| format!("{} {operation} {why}", peer.name()));
+    comparison.missing.extend(failures);
+    comparison
+}
+
+fn load_plan(plan: &Plan, server: &Running, operation: Operation, shape: Shape, xids: &Rc<Xids>) -> LoadPlan {
+    LoadPlan {
+        server: server.server,
+        mount: server.mount,
+        export: EXPORT.into(),
+        operation,
+        shape,
+        warm_up: plan.warm_up,
+        window: plan.window,
+        server_pid: Some(server.pid()),
+        xids: Rc::clone(xids),
+    }
+}

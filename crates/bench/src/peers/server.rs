@@ -1,0 +1,287 @@
+//! The servers that are compared: how each is started, and why one is left out.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::operation::{Operation, Version};
+use crate::process;
+
+/// How long a server may take until it accepts connections.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Lines of a server's log that are shown when it does not start.
+const LOG_TAIL_LINES: usize = 8;
+/// Set by whoever made a network and mount namespace for this process, where rpcbind disturbs nobody.
+pub const NAMESPACE_VARIABLE: &str = "ENFYS_PEERS_NAMESPACE";
+/// The path under which every server exports the directory.
+pub const EXPORT: &str = "/export";
+
+/// One of the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Peer {
+    /// The floor, large READs by `pread`.
+    Floor,
+    /// The floor, large READs by `sendfile`.
+    FloorSendfile,
+    /// This project's server.
+    Enfys,
+    /// NFS-Ganesha with its VFS back end.
+    Ganesha,
+    /// The crate `nfs3_server` over a directory.
+    Nfs3Server,
+}
+
+impl Peer {
+    /// All of them, in the order of the report.
+    pub const ALL: &[Self] =
+        &[Self::Floor, Self::FloorSendfile, Self::Enfys, Self::Nfs3Server, Self::Ganesha];
+
+    /// The name in the report and, apart from the second floor, of `--only`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::FloorSendfile => "floor (sendfile)",
+            Self::Enfys => "enfys",
+            Self::Ganesha => "ganesha",
+            Self::Nfs3Server => "nfs3_server",
+        }
+    }
+
+    /// Whether the server knows `operation`, and whether there is anything to learn from it.
+    #[must_use]
+    pub fn serves(self, operation: Operation) -> bool {
+        match self {
+            Self::Floor | Self::Nfs3Server => operation.version() == Version::V3,
+            Self::FloorSendfile => operation == Operation::Read1m,
+            Self::Enfys | Self::Ganesha => true,
+        }
+    }
+}
+
+/// What all servers are started with.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The directory to export.
+    pub export: PathBuf,
+    /// Directory for configuration and logs.
+    pub scratch: PathBuf,
+    /// Directory of this project's own release programs.
+    pub programs: PathBuf,
+    /// The program around `nfs3_server`.
+    pub nfs3_server: PathBuf,
+    /// Core that servers run on.
+    pub core: usize,
+}
+
+/// A server that accepts connections; it is killed when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    /// Which one.
+    pub peer: Peer,
+    /// Where its NFS programs answer.
+    pub server: SocketAddr,
+    /// Where its MOUNT program answers.
+    pub mount: SocketAddr,
+    child: Child,
+    /// Programs that it needs beside it.
+    helpers: Vec<Child>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in std::iter::once(&mut self.child).chain(&mut self.helpers) {
+            // Fails only when it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Running {
+    /// Starts `peer` at `place` and waits until it accepts connections.
+    ///
+    /// # Errors
+    /// One line that says what is missing and how to get it, or what the server said before it ended.
+    pub fn start(peer: Peer, place: &Place) -> Result<Self, String> {
+        let server = free_address()?;
+        let mount = if peer == Peer::Ganesha { free_address()? } else { server };
+        let (command, helpers) = prepare(peer, place, server, mount)?;
+        let log = place.scratch.join(format!("{}.log", peer.name()));
+        let child = spawn(command, &log, place.core).map_err(|error| format!("{}: {error}", peer.name()))?;
+        let mut running = Self { peer, server, mount, child, helpers };
+        running.await_listening(&log)?;
+        Ok(running)
+    }
+
+    /// The server's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn await_listening(&mut self, log: &Path) -> Result<(), String> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while TcpStream::connect(self.mount).is_err() || TcpStream::connect(self.server).is_err() {
+            let ended = self.child.try_wait().map_err(|error| error.to_string())?;
+            if ended.is_some() || Instant::now() > deadline {
+                let state = ended.map_or("does not listen".to_owned(), |status| format!("ended: {status}"));
+                return Err(format!("{} {state}; its log ends:\n{}", self.peer.name(), tail(log)));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+/// An address that nobody listens on now.
+fn free_address() -> Result<SocketAddr, String> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| format!("bind to 127.0.0.1: {error}"))?;
+    listener.local_addr().map_err(|error| error.to_string())
+}
+
+fn spawn(mut command: Command, log: &Path, core: usize) -> io::Result<Child> {
+    let log = File::create(log)?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    process::pinned(core, || command.spawn())
+}
+
+/// The last lines of a log, indented.
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].iter().fold(String::new(), |mut all, line| {
+        let _ = writeln!(all, "    {line}");
+        all
+    })
+}
+
+fn prepare(
+    peer: Peer,
+    place: &Place,
+    server: SocketAddr,
+    mount: SocketAddr,
+) -> Result<(Command, Vec<Child>), String> {
+    let listen = server.to_string();
+    let mut helpers = Vec::new();
+    let command = match peer {
+        Peer::Floor | Peer::FloorSendfile => {
+            let mut command =
+                own_program(&place.programs.join("enfys-floor"), "cargo xtask peers builds it")?;
+            command.arg(&place.export).args(["--listen", &listen]);
+            if peer == Peer::FloorSendfile {
+                command.arg("--sendfile");
+            }
+            command
+        }
+        Peer::Enfys => {
+            let mut command = own_program(&place.programs.join("enfys"), "cargo build --release -p enfys")?;
+            let export = format!("{}:{EXPORT}", place.export.display());
+            command.args(["serve", &export, "--listen", &listen, "--squash", "none"]);
+            command.arg("--state-dir").arg(place.scratch.join("enfys-state"));
+            command
+        }
+        Peer::Nfs3Server => {
+            let mut command = own_program(&place.nfs3_server, "cargo xtask peers builds it")?;
+            command.arg(&place.export).arg(&listen);
+            command
+        }
+        Peer::Ganesha => {
+            helpers.push(start_rpcbind(place)?);
+            ganesha(place, server, mount)?
+        }
+    };
+    Ok((command, helpers))
+}
+
+fn own_program(path: &Path, how: &str) -> Result<Command, String> {
+    if path.exists() { Ok(Command::new(path)) } else { Err(format!("{} is missing: {how}", path.display())) }
+}
+
+fn start_rpcbind(place: &Place) -> Result<Child, String> {
+    if std::env::var_os(NAMESPACE_VARIABLE).is_none() {
+        return Err("ganesha wants rpcbind, and a network namespace so that it disturbs nobody: run \
+                    `cargo xtask peers` as root"
+            .into());
+    }
+    let mut command = Command::new("rpcbind");
+    command.arg("-f");
+    spawn(command, &place.scratch.join("rpcbind.log"), place.core)
+        .map_err(|error| format!("rpcbind: {error}: apt-get install rpcbind"))
+}
+
+fn ganesha(place: &Place, server: SocketAddr, mount: SocketAddr) -> Result<Command, String> {
+    let plugin =
+        ["/usr/lib/x86_64-linux-gnu/ganesha", "/usr/lib/ganesha", "/usr/lib/aarch64-linux-gnu/ganesha"]
+            .iter()
+            .any(|directory| Path::new(directory).join("libfsalvfs.so").exists());
+    if !plugin {
+        return Err("ganesha is missing: apt-get install nfs-ganesha nfs-ganesha-vfs rpcbind".into());
+    }
+    let configuration = place.scratch.join("ganesha.conf");
+    let text = ganesha_configuration(&place.export, server.port(), mount.port());
+    fs::write(&configuration, text).map_err(|error| format!("{}: {error}", configuration.display()))?;
+    let mut command = Command::new("ganesha.nfsd");
+    command.arg("-F").arg("-f").arg(configuration);
+    command.args(["-L", "/dev/stderr", "-p"]).arg(place.scratch.join("ganesha.pid"));
+    Ok(command)
+}
+
+/// Defaults everywhere else: what a user who exports one directory would write.
+fn ganesha_configuration(export: &Path, port: u16, mount_port: u16) -> String {
+    format!(
+        "NFS_CORE_PARAM {{ NFS_Port = {port}; MNT_Port = {mount_port}; Protocols = 3,4;
+    Mount_Path_Pseudo = true; Enable_NLM = false; Enable_RQUOTA = false; }}
+NFSv4 {{ Graceless = true; Minor_Versions = 0,1,2; Delegations = true; }}
+LOG {{ Default_Log_Level = WARN; }}
+EXPORT {{ Export_Id = 1; Path = {}; Pseudo = {EXPORT}; Access_Type = RW; Squash = No_Root_Squash;
+    SecType = sys; Protocols = 3,4; FSAL {{ Name = VFS; }} }}
+",
+        export.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_its_remedy() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let place = Place {
+            export: nowhere.path().into(),
+            scratch: nowhere.path().into(),
+            programs: nowhere.path().into(),
+            nfs3_server: nowhere.path().join("nfs3-server-peer"),
+            core: 0,
+        };
+        let error = Running::start(Peer::Enfys, &place).unwrap_err();
+        assert!(error.contains("enfys is missing: cargo build"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_ends_at_once_is_reported_with_its_words() {
+        let scratch = tempfile::tempdir().unwrap();
+        let program = scratch.path().join("enfys");
+        fs::write(&program, "#!/bin/sh\necho no such luck\nexit 3\n").unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let place = Place {
+            export: scratch.path().into(),
+            scratch: scratch.path().into(),
+            programs: scratch.path().into(),
+            nfs3_server: PathBuf::new(),
+            core: 0,
+        };
+        let error = Running::start(Peer::Enfys, &place).unwrap_err();
+        assert!(error.contains("exit status: 3") && error.contains("no such luck"), "{error}");
+    }
+}

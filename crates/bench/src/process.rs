@@ -1,0 +1,107 @@
+//! What the kernel knows about a process: CPU time to the nanosecond, resident memory; and where a thread may run.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// CPU time that all threads of process `pid` have used so far, user and system together.
+///
+/// # Errors
+/// `ESRCH` when there is no such process.
+pub fn cpu_time(pid: u32) -> io::Result<Duration> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is a valid place for one clockid_t; the function only writes it.
+    let error = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for one timespec; the function only writes it.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// Resident set of process `pid`, in bytes (`VmRSS`).
+///
+/// # Errors
+/// When the process is gone.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<u64>().ok());
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmRSS line"))
+}
+
+/// Lets the calling thread, and what it starts from now on, run on core `core` only.
+///
+/// # Errors
+/// `EINVAL` when there is no such core.
+pub fn pin_to(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Runs `start` with the calling thread on `core`, so that a child started there inherits it; then undoes it.
+///
+/// # Errors
+/// Those of [`pin_to`], and whatever `start` answers.
+pub fn pinned<T>(core: usize, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = sched_getaffinity(None)?;
+    pin_to(core)?;
+    let result = start();
+    sched_setaffinity(None, &before)?;
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_this_process_grows_while_it_works() {
+        let me = std::process::id();
+        let before = cpu_time(me).unwrap();
+        let mut sum = 0u64;
+        while cpu_time(me).unwrap() == before {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(cpu_time(me).unwrap() > before);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(cpu_time(pid).is_err());
+        assert!(resident_bytes(pid).is_err());
+    }
+
+    #[test]
+    fn resident_set_is_that_of_a_real_process() {
+        // A Rust test process has at least some pages and less than this machine's memory.
+        let bytes = resident_bytes(std::process::id()).unwrap();
+        assert!(bytes > 100 << 10 && bytes < 64 << 30, "{bytes}");
+    }
+
+    #[test]
+    fn a_child_inherits_the_core() {
+        let before = sched_getaffinity(None).unwrap();
+        let core = (0..CpuSet::MAX_CPU).find(|core| before.is_set(*core)).unwrap();
+        let output =
+            pinned(core, || std::process::Command::new("cat").arg("/proc/self/status").output()).unwrap();
+        let status = String::from_utf8(output.stdout).unwrap();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        assert_eq!(allowed.trim(), core.to_string());
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+}

@@ -1,0 +1,129 @@
+//! Figures: one measurement, and the medians of many.
+
+use serde::{Deserialize, Serialize};
+
+use crate::operation::Operation;
+
+/// How a load is spread: the same number of outstanding requests on each connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Shape {
+    /// TCP connections.
+    pub connections: u32,
+    /// Requests outstanding on each of them.
+    pub depth: u32,
+}
+
+/// What one run of one operation showed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The operation.
+    pub operation: Operation,
+    /// The load, as it was granted: a session may have fewer slots than were asked for.
+    pub shape: Shape,
+    /// Operations finished inside the window.
+    pub operations: u64,
+    /// Length of the window.
+    pub seconds: f64,
+    /// Operations a second.
+    pub rate: f64,
+    /// Median latency, in microseconds: from the read that made room for the request to the one that held its reply.
+    pub p50_us: f64,
+    /// 99th percentile of the latency.
+    pub p99_us: f64,
+    /// Longest latency.
+    pub max_us: f64,
+    /// CPU time of the server for each operation, in microseconds: user and system, all threads.
+    pub server_cpu_us: Option<f64>,
+    /// Share of the window that the server was on a CPU; 1 means that it could not have done more on one core.
+    pub server_busy: Option<f64>,
+    /// Share of the window that the generator was on its CPU; near 1, the rate is the generator's limit.
+    pub load_busy: f64,
+}
+
+/// Medians of several measurements of the same operation, shape and server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many measurements it stands for.
+    pub rounds: usize,
+    /// Operations a second.
+    pub rate: f64,
+    /// Median of the median latencies, in microseconds.
+    pub p50_us: f64,
+    /// Median of the 99th percentiles, in microseconds.
+    pub p99_us: f64,
+    /// Server CPU for each operation, in microseconds.
+    pub server_cpu_us: Option<f64>,
+    /// Least and greatest server CPU of the rounds: how far to trust the median.
+    pub server_cpu_range_us: Option<(f64, f64)>,
+    /// Share of the window that the generator was busy.
+    pub load_busy: f64,
+}
+
+impl Summary {
+    /// Summarises `runs`; nothing is the summary of nothing.
+    #[must_use]
+    pub fn of(runs: &[&Measurement]) -> Option<Self> {
+        let pick = |field: fn(&Measurement) -> f64| median(runs.iter().map(|run| field(run)).collect());
+        let cpu: Vec<f64> = runs.iter().filter_map(|run| run.server_cpu_us).collect();
+        let range = cpu.iter().copied().fold(None, |range: Option<(f64, f64)>, value| {
+            Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
+        });
+        Some(Self {
+            rounds: runs.len(),
+            rate: pick(|run| run.rate)?,
+            p50_us: pick(|run| run.p50_us)?,
+            p99_us: pick(|run| run.p99_us)?,
+            server_cpu_us: median(cpu),
+            server_cpu_range_us: range,
+            load_busy: pick(|run| run.load_busy)?,
+        })
+    }
+}
+
+/// The middle value, or the mean of the two in the middle.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(rate: f64, cpu: Option<f64>) -> Measurement {
+        Measurement {
+            operation: Operation::Getattr,
+            shape: Shape { connections: 1, depth: 64 },
+            operations: 10,
+            seconds: 1.0,
+            rate,
+            p50_us: 2.0 * rate,
+            p99_us: 3.0 * rate,
+            max_us: 4.0 * rate,
+            server_cpu_us: cpu,
+            server_busy: None,
+            load_busy: 0.5,
+        }
+    }
+
+    #[test]
+    fn summary_takes_each_median_by_itself() {
+        let runs = [measured(3.0, Some(9.0)), measured(1.0, Some(5.0)), measured(2.0, None)];
+        let summary = Summary::of(&runs.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!((summary.rate, summary.p50_us, summary.p99_us), (2.0, 4.0, 6.0));
+        assert_eq!(summary.server_cpu_us, Some(7.0));
+        assert_eq!(summary.server_cpu_range_us, Some((5.0, 9.0)));
+        assert_eq!(Summary::of(&[]), None);
+    }
+
+    #[test]
+    fn one_wild_round_does_not_move_the_median() {
+        assert_eq!(median(vec![1.0, 900.0, 1.2, 1.1, 1.3]), Some(1.2));
+    }
+}
