@@ -93,7 +93,7 @@ xdr::constants! {
         GET_DIR_DELEGATION = 46,
         /// Get a storage device's address.
         GETDEVICEINFO = 47,
-        /// Get all devices of a file system (removed by RFC 8881).
+        /// Get all devices of a file system (v4.1 only).
         GETDEVICELIST = 48,
         /// Commit writes made by a layout.
         LAYOUTCOMMIT = 49,

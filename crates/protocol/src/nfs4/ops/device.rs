@@ -1,4 +1,4 @@
-//! GETDEVICEINFO and GETDEVICELIST (RFC 8881 §18.40; RFC 5661 §18.41).
+//! GETDEVICEINFO and GETDEVICELIST (RFC 8881 §18.40, §18.41; the latter is gone in v4.2).
 
 use xdr::{Decode, DecodeError, Encode, List, Reader, Writer};
 

@@ -31,6 +31,9 @@ pub mod setclientid;
 pub mod space;
 pub mod ssv;
 pub mod stateid;
+mod table;
 pub mod verify;
 pub mod write;
 pub mod xattr;
+
+pub use table::{CurrentStateid, HandleEffect, Needs, Operation, Position, Stateids, TABLE, operation};
