@@ -7,6 +7,7 @@ use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRang
 use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
+use crate::mount::MountTable;
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
 use crate::{Connection, ExportTable, Metrics, Now, Settings};
@@ -18,6 +19,7 @@ pub struct Server {
     pub(crate) exports: ArcSwap<ExportTable>,
     pub(crate) metrics: Metrics,
     pub(crate) reply_cache: ReplyCache,
+    pub(crate) mounts: MountTable,
 }
 
 /// What the transport does after [`Server::handle`].
@@ -71,6 +73,7 @@ impl Server {
             settings,
             exports: ArcSwap::from_pointee(exports),
             metrics: Metrics::default(),
+            mounts: MountTable::default(),
         }
     }
 
@@ -145,7 +148,7 @@ impl Server {
             Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {
-                crate::mount::procedure(&request, header.version, procedure, reader, reply)
+                crate::mount::procedure(&request, procedure, reader, reply).await
             }
             Operation::Portmap(_) => Served::NoProcedure,
             Operation::None => unreachable!("select names an operation"),
@@ -217,8 +220,8 @@ fn select(header: &CallHeader) -> Result<Operation, AcceptStatus> {
         (NFS, 3) => Ok(Operation::Nfs3(header.procedure)),
         (NFS, 4) => Ok(Operation::Nfs4(header.procedure)),
         (NFS, _) => mismatch(3, 4),
-        (MOUNT, 1 | 3) => Ok(Operation::Mount(header.procedure)),
-        (MOUNT, _) => mismatch(1, 3),
+        (MOUNT, 3) => Ok(Operation::Mount(header.procedure)),
+        (MOUNT, _) => mismatch(3, 3),
         (PORTMAP, 2..=4) => Ok(Operation::Portmap(header.procedure)),
         (PORTMAP, _) => mismatch(2, 4),
         _ => Err(AcceptStatus::ProgramUnavailable),

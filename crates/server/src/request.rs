@@ -5,7 +5,10 @@ use bytes::Bytes;
 use vfs::{Context, Handle};
 
 use crate::caller::Identity;
-use crate::{Connection, Export, ExportTable, Now, Server};
+use crate::{Connection, Export, ExportTable, Now, Server, Transport};
+
+/// Bytes of a READ or WRITE over UDP at most.
+const MAX_DATAGRAM_IO: u32 = 32 << 10;
 
 /// A call on its way through the server.
 #[derive(Debug)]
@@ -65,6 +68,14 @@ impl Request<'_> {
             return Err(TargetError::NotAdmitted);
         }
         Ok(Target { export, handle, context: self.context(export) })
+    }
+
+    /// Bytes of a READ or WRITE at most: a datagram's answer must fit a datagram.
+    pub(crate) fn max_io(&self) -> u32 {
+        match self.connection.transport {
+            Transport::Tcp => self.server.settings.max_io,
+            Transport::Udp => self.server.settings.max_io.min(MAX_DATAGRAM_IO),
+        }
     }
 
     /// Who the caller is on `export`, and what time it is.

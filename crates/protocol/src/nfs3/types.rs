@@ -227,9 +227,10 @@ pub struct Fattr {
 /// Bytes of [`Fattr`] on the wire.
 pub const FATTR_LENGTH: usize = 84;
 
-/// Nearly every reply holds one, so it goes to the buffer in one piece.
-impl Encode for Fattr {
-    fn encode(&self, writer: &mut Writer) {
+impl Fattr {
+    /// The wire form. Nearly every reply holds one, so it is made in one piece.
+    #[must_use]
+    pub fn to_wire(&self) -> [u8; FATTR_LENGTH] {
         let halves = |value: u64| [(value >> 32) as u32, value as u32];
         let ([size_h, size_l], [used_h, used_l]) = (halves(self.size), halves(self.used));
         let ([fsid_h, fsid_l], [fileid_h, fileid_l]) = (halves(self.fsid), halves(self.fileid));
@@ -256,7 +257,15 @@ impl Encode for Fattr {
             self.ctime.seconds,
             self.ctime.nseconds,
         ];
-        writer.raw(words.map(u32::to_be_bytes).as_flattened());
+        let mut wire = [0; FATTR_LENGTH];
+        wire.copy_from_slice(words.map(u32::to_be_bytes).as_flattened());
+        wire
+    }
+}
+
+impl Encode for Fattr {
+    fn encode(&self, writer: &mut Writer) {
+        writer.raw(&self.to_wire());
     }
 }
 

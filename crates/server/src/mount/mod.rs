@@ -1,19 +1,49 @@
-//! MOUNT versions 1 and 3 (RFC 1094 Appendix A, RFC 1813 Appendix I).
+//! MOUNT version 3 (RFC 1813 §5): one procedure, one file; the list of mounts is a courtesy without consequence.
 
-use xdr::{Reader, Writer};
+mod export;
+mod list;
+mod mnt;
+
+pub(crate) use list::MountTable;
+use protocol::mount::{DirPath, MountStat, Proc};
+use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::request::{Request, Served};
 
 /// Serves one call; the arguments are read from `arguments`, the results appended to `reply`.
-pub(crate) fn procedure(
-    _request: &Request<'_>,
-    _version: u32,
+pub(crate) async fn procedure(
+    request: &Request<'_>,
     procedure: u32,
-    _arguments: Reader,
-    _reply: &mut Writer,
+    mut arguments: Reader,
+    reply: &mut Writer,
 ) -> Served {
-    match procedure {
-        0 => Served::Done { is_error: false },
-        _ => Served::NoProcedure,
-    }
+    let client = request.connection.peer.ip();
+    let table = &request.server.mounts;
+    let is_error = match Proc(procedure) {
+        Proc::NULL => false,
+        Proc::MNT => {
+            let Ok(path) = DirPath::decode(&mut arguments) else { return Served::GarbageArguments };
+            mnt::serve(request, &path, reply).await != MountStat::OK
+        }
+        Proc::DUMP => {
+            table.list().encode(reply);
+            false
+        }
+        Proc::UMNT => {
+            let Ok(path) = DirPath::decode(&mut arguments) else { return Served::GarbageArguments };
+            table.remove(client, &path);
+            false
+        }
+        Proc::UMNTALL => {
+            table.remove_all(client);
+            false
+        }
+        Proc::EXPORT => {
+            export::list(request).encode(reply);
+            false
+        }
+        _ => return Served::NoProcedure,
+    };
+    request.server.metrics.mount[procedure as usize].count(is_error);
+    Served::Done { is_error }
 }

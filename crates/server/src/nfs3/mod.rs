@@ -1,23 +1,93 @@
 //! NFS version 3 (RFC 1813): one procedure, one file.
+//!
+//! Each procedure finds its file ([`reply::resolve`]), asks the backend, and writes its results; errors become a status
+//! in [`reply::status`] alone.
 
-use xdr::{Reader, Writer};
+mod access;
+mod commit;
+mod create;
+mod filesystem;
+mod getattr;
+mod link;
+mod lookup;
+mod mkdir;
+mod mknod;
+mod read;
+mod readdir;
+mod readlink;
+mod remove;
+mod rename;
+mod reply;
+mod setattr;
+mod symlink;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use protocol::nfs3::{NfsStat, Proc, TABLE};
+use protocol::procedure::Effect;
+use xdr::{Decode, Reader, Writer};
 
 use crate::request::{Request, Served};
 
-/// Whether executing a call of this procedure twice is not the same as once.
-pub(crate) fn is_non_idempotent(_procedure: u32) -> bool {
-    false
+/// Whether a late repetition of a call could change more than the call itself did; see the reply cache's criteria. COMMIT
+/// is left out: it can only bring more to stable storage.
+pub(crate) fn is_non_idempotent(procedure: u32) -> bool {
+    match TABLE.procedure(procedure).map(|row| row.effect) {
+        Some(Effect::Once) => true,
+        Some(Effect::Repeatable) => procedure == Proc::WRITE.0,
+        Some(Effect::None) | None => false,
+    }
 }
 
 /// Serves one call; the arguments are read from `arguments`, the results appended to `reply`.
 pub(crate) async fn procedure(
-    _request: &Request<'_>,
+    request: &Request<'_>,
     procedure: u32,
-    _arguments: Reader,
-    _reply: &mut Writer,
+    arguments: Reader,
+    reply: &mut Writer,
 ) -> Served {
-    match procedure {
-        0 => Served::Done { is_error: false },
-        _ => Served::NoProcedure,
+    macro_rules! serve {
+        ($function:path) => {
+            match whole(arguments) {
+                Some(arguments) => $function(request, arguments, reply).await,
+                None => return Served::GarbageArguments,
+            }
+        };
     }
+    let status = match Proc(procedure) {
+        Proc::NULL => NfsStat::OK,
+        Proc::GETATTR => serve!(getattr::serve),
+        Proc::SETATTR => serve!(setattr::serve),
+        Proc::LOOKUP => serve!(lookup::serve),
+        Proc::ACCESS => serve!(access::serve),
+        Proc::READLINK => serve!(readlink::serve),
+        Proc::READ => serve!(read::serve),
+        Proc::WRITE => serve!(write::serve),
+        Proc::CREATE => serve!(create::serve),
+        Proc::MKDIR => serve!(mkdir::serve),
+        Proc::SYMLINK => serve!(symlink::serve),
+        Proc::MKNOD => serve!(mknod::serve),
+        Proc::REMOVE => serve!(remove::serve_remove),
+        Proc::RMDIR => serve!(remove::serve_rmdir),
+        Proc::RENAME => serve!(rename::serve),
+        Proc::LINK => serve!(link::serve),
+        Proc::READDIR => serve!(readdir::serve),
+        Proc::READDIRPLUS => serve!(readdir::serve_plus),
+        Proc::FSSTAT => serve!(filesystem::serve_fsstat),
+        Proc::FSINFO => serve!(filesystem::serve_fsinfo),
+        Proc::PATHCONF => serve!(filesystem::serve_pathconf),
+        Proc::COMMIT => serve!(commit::serve),
+        _ => return Served::NoProcedure,
+    };
+    request.server.metrics.nfs3[procedure as usize].count(status != NfsStat::OK);
+    match status {
+        NfsStat::JUKEBOX => Served::Later,
+        status => Served::Done { is_error: status != NfsStat::OK },
+    }
+}
+
+/// The arguments, if they are all there is. Bytes behind them are let pass, as Linux's server does: some clients pad.
+fn whole<T: Decode>(mut arguments: Reader) -> Option<T> {
+    T::decode(&mut arguments).ok()
 }

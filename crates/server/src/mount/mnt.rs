@@ -1,0 +1,74 @@
+use std::sync::Arc;
+
+use protocol::mount::{DirPath, MountOk, MountResult, MountStat};
+use rpc::auth::AuthFlavor;
+use vfs::{Context, Credentials, Error, FileKind, Handle};
+use xdr::{Encode, List, Writer};
+
+use crate::Export;
+use crate::request::Request;
+
+/// MNT (RFC 1813 §5.2.1): the handle of an export, or of a directory below one.
+pub(super) async fn serve(request: &Request<'_>, path: &DirPath, reply: &mut Writer) -> MountStat {
+    match mount(request, path).await {
+        Ok(ok) => {
+            request.server.mounts.insert(request.connection.peer.ip(), path);
+            MountResult::Ok(ok).encode(reply);
+            MountStat::OK
+        }
+        Err(status) => {
+            MountResult::Fail(status).encode(reply);
+            status
+        }
+    }
+}
+
+async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat> {
+    let client = request.connection.peer.ip();
+    let (export, rest) = find(request, path).ok_or(MountStat::NOENT)?;
+    if !export.options.admits(client) {
+        return Err(MountStat::ACCES);
+    }
+    let handle = walk(request, export, rest).await.map_err(status)?;
+    let wire = request.server.settings.handle_key.seal(export.id, &handle);
+    let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
+    let auth_flavors = List::new(vec![AuthFlavor::SYS.0]).map_err(|_| MountStat::SERVERFAULT)?;
+    Ok(MountOk { fhandle, auth_flavors })
+}
+
+/// The export that `path` lies in, and what of the path is below it.
+fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export, &'p [u8])> {
+    request.exports.iter().find_map(|export| {
+        let rest = path.strip_prefix(export.path.as_bytes())?;
+        (rest.is_empty() || rest[0] == b'/').then_some((&**export, rest))
+    })
+}
+
+/// Follows `path` below the export's top, without symbolic links. Done as the superuser: mounting says nothing of what
+/// the caller may do there, and every call is judged anew.
+async fn walk(request: &Request<'_>, export: &Export, path: &[u8]) -> Result<Handle, Error> {
+    let context = Context { credentials: Arc::new(Credentials::root()), now: request.now.wall };
+    let mut handle = export.backend.root();
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        if name == b".." {
+            return Err(Error::NotFound);
+        }
+        let found = export.backend.lookup(&context, &handle, name).await?;
+        if found.attributes.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        handle = found.handle;
+    }
+    Ok(handle)
+}
+
+fn status(error: Error) -> MountStat {
+    match error {
+        Error::NotFound | Error::BadName => MountStat::NOENT,
+        Error::NotDirectory => MountStat::NOTDIR,
+        Error::Access | Error::NotPermitted => MountStat::ACCES,
+        Error::NameTooLong => MountStat::NAMETOOLONG,
+        Error::Io | Error::Later => MountStat::IO,
+        _ => MountStat::SERVERFAULT,
+    }
+}

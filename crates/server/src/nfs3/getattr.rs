@@ -1,0 +1,17 @@
+use protocol::nfs3::{GetattrArgs, NfsStat, Outcome};
+use xdr::Writer;
+
+use super::reply::{answer, fattr, resolve, status};
+use crate::request::Request;
+
+/// GETATTR (RFC 1813 §3.3.1).
+pub(super) async fn serve(request: &Request<'_>, args: GetattrArgs, reply: &mut Writer) -> NfsStat {
+    let target = match resolve(request, &args.object) {
+        Ok(target) => target,
+        Err(status) => return answer::<(), ()>(reply, &Outcome::Fail(status, ())),
+    };
+    match target.export.backend.getattr(&target.context, &target.handle).await {
+        Ok(attributes) => answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &attributes))),
+        Err(error) => answer::<(), ()>(reply, &Outcome::Fail(status(error), ())),
+    }
+}

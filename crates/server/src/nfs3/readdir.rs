@@ -1,0 +1,178 @@
+use std::ops::ControlFlow;
+
+use protocol::nfs3::{
+    CookieVerf, FATTR_LENGTH, FHSIZE, NfsStat, Outcome, PostOpAttr, ReaddirArgs, ReaddirOk, ReaddirplusArgs,
+    ReaddirplusOk,
+};
+use vfs::{Attributes, Entry, FileKind, Handle, ReadDir};
+use xdr::{Encode, Writer, padding};
+
+use super::reply::{answer, fattr, resolve, seal, status};
+use crate::request::{Request, Target};
+
+/// Cookies of the two entries that backends do not list.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+
+/// Bytes of a reply around its entries: status, directory attributes behind their flag, verifier, the end of the list, and
+/// end-of-file.
+const AROUND: usize = 4 + 4 + FATTR_LENGTH + 8 + 4 + 4;
+
+/// READDIR (RFC 1813 §3.3.16).
+pub(super) async fn serve(request: &Request<'_>, args: ReaddirArgs, reply: &mut Writer) -> NfsStat {
+    let target = match resolve(request, &args.dir) {
+        Ok(target) => target,
+        Err(status) => return answer(reply, &Outcome::<ReaddirOk, PostOpAttr>::Fail(status, None)),
+    };
+    let limits = Limits { names: usize::MAX, all: args.count.min(request.max_io()) as usize, plus: false };
+    list(request, &target, args.cookie, args.cookieverf, limits, reply).await
+}
+
+/// READDIRPLUS (RFC 1813 §3.3.17).
+pub(super) async fn serve_plus(request: &Request<'_>, args: ReaddirplusArgs, reply: &mut Writer) -> NfsStat {
+    let target = match resolve(request, &args.dir) {
+        Ok(target) => target,
+        Err(status) => return answer(reply, &Outcome::<ReaddirplusOk, PostOpAttr>::Fail(status, None)),
+    };
+    let limits = Limits {
+        names: args.dircount as usize,
+        all: args.maxcount.min(request.max_io()) as usize,
+        plus: true,
+    };
+    list(request, &target, args.cookie, args.cookieverf, limits, reply).await
+}
+
+/// How much of a directory fits a reply.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Bytes of file numbers, names and cookies (`dircount`).
+    names: usize,
+    /// Bytes of the results (`count`, `maxcount`).
+    all: usize,
+    /// Whether entries carry attributes and handles.
+    plus: bool,
+}
+
+async fn list(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    cookie: u64,
+    verifier: CookieVerf,
+    limits: Limits,
+    reply: &mut Writer,
+) -> NfsStat {
+    let start = reply.mark();
+    match try_list(request, target, cookie, verifier, limits, reply).await {
+        Ok(()) => NfsStat::OK,
+        Err(status) => {
+            reply.rewind(start);
+            answer(reply, &Outcome::<(), PostOpAttr>::Fail(status, target.post_op().await))
+        }
+    }
+}
+
+async fn try_list(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    cookie: u64,
+    verifier: CookieVerf,
+    limits: Limits,
+    reply: &mut Writer,
+) -> Result<(), NfsStat> {
+    let backend = &target.export.backend;
+    let start = reply.mark();
+    reply.raw(&[0; AROUND - 8]);
+    let mut page = Page { request, target, limits, names: 0, entries: 0, start, reply };
+    let mut is_full = false;
+    if cookie < DOT_DOT {
+        is_full = page.push_dots(cookie).await?;
+    }
+    let read_dir = if cookie <= DOT_DOT {
+        ReadDir { cookie: 0, verifier: [0; 8], plus: limits.plus }
+    } else {
+        ReadDir { cookie, verifier, plus: limits.plus }
+    };
+    let mut visit = |entry: Entry<'_>| {
+        if is_full || !page.push(&entry) {
+            is_full = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    };
+    let end = backend.readdir(&target.context, &target.handle, read_dir, &mut visit).await.map_err(status)?;
+    // "NFS3ERR_TOOSMALL": not even one entry fits.
+    if is_full && page.entries == 0 {
+        return Err(NfsStat::TOOSMALL);
+    }
+    reply.bool(false);
+    reply.bool(end.eof && !is_full);
+    let mut head = Writer::new();
+    NfsStat::OK.encode(&mut head);
+    Some(fattr(target.export, &end.directory)).encode(&mut head);
+    head.opaque_fixed(&end.verifier);
+    reply.patch(start, 0, head.inline());
+    Ok(())
+}
+
+/// A reply's entries as they are written.
+struct Page<'p> {
+    request: &'p Request<'p>,
+    target: &'p Target<'p>,
+    limits: Limits,
+    names: usize,
+    entries: usize,
+    start: xdr::Mark,
+    reply: &'p mut Writer,
+}
+
+impl Page<'_> {
+    /// Writes `.` and `..`, which backends do not list; `true` where they do not fit.
+    async fn push_dots(&mut self, cookie: u64) -> Result<bool, NfsStat> {
+        let Target { export, handle, context } = self.target;
+        let own = export.backend.getattr(context, handle).await.map_err(status)?;
+        if own.kind != FileKind::Directory {
+            return Err(NfsStat::NOTDIR);
+        }
+        if cookie < DOT && !self.push(&dot(b".", DOT, *handle, own)) {
+            return Ok(true);
+        }
+        // The top of the export is its own parent; so is, for this purpose, a directory whose parent cannot be seen.
+        let parent = match export.backend.parent(context, handle).await {
+            Ok(parent) => (parent.handle, parent.attributes),
+            Err(_) => (*handle, own),
+        };
+        Ok(!self.push(&dot(b"..", DOT_DOT, parent.0, parent.1)))
+    }
+
+    /// Writes an entry; `false` where it does not fit.
+    fn push(&mut self, entry: &Entry<'_>) -> bool {
+        let names = 8 + 4 + entry.name.len() + padding(entry.name.len()) + 8;
+        let object = match (self.limits.plus, &entry.object) {
+            (false, _) => 0,
+            (true, None) => 8,
+            (true, Some(_)) => 4 + FATTR_LENGTH + 4 + 4 + FHSIZE,
+        };
+        let all = self.reply.length_since(self.start) + 4 + names + object + 8;
+        // The first entry goes in whatever `dircount` says, which is a hint; `maxcount` binds.
+        if all > self.limits.all || (self.entries > 0 && self.names + names > self.limits.names) {
+            return false;
+        }
+        self.names += names;
+        self.entries += 1;
+        self.reply.bool(true);
+        self.reply.u64(entry.fileid);
+        self.reply.opaque(entry.name);
+        self.reply.u64(entry.cookie);
+        if self.limits.plus {
+            let object = entry.object.as_ref();
+            let export = self.target.export;
+            object.map(|(_, attributes)| fattr(export, attributes)).encode(self.reply);
+            object.map(|(handle, _)| seal(self.request, export, handle)).encode(self.reply);
+        }
+        true
+    }
+}
+
+fn dot(name: &'static [u8], cookie: u64, handle: Handle, attributes: Attributes) -> Entry<'static> {
+    Entry { name, fileid: attributes.fileid, cookie, object: Some((handle, attributes)) }
+}

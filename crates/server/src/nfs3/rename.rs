@@ -1,0 +1,47 @@
+use protocol::nfs3::{NfsStat, Outcome, RenameArgs, RenameWcc};
+use xdr::Writer;
+
+use super::reply::{answer, resolve_writable, status, wcc_data};
+use crate::request::{Request, Target};
+
+/// RENAME (RFC 1813 §3.3.14).
+pub(super) async fn serve(request: &Request<'_>, args: RenameArgs, reply: &mut Writer) -> NfsStat {
+    let targets = resolve_writable(request, &args.from.dir)
+        .and_then(|from| resolve_writable(request, &args.to.dir).map(|to| (from, to)));
+    let (from, to) = match targets {
+        Ok(targets) => targets,
+        Err(status) => return answer(reply, &Outcome::<RenameWcc, _>::Fail(status, RenameWcc::default())),
+    };
+    match rename(&from, &args.from.name, &to, &args.to.name).await {
+        Ok(wcc) => answer(reply, &Outcome::<_, RenameWcc>::Ok(wcc)),
+        Err(status) => {
+            let wcc = RenameWcc { fromdir_wcc: from.wcc().await, todir_wcc: to.wcc().await };
+            answer(reply, &Outcome::<RenameWcc, _>::Fail(status, wcc))
+        }
+    }
+}
+
+async fn rename(
+    from: &Target<'_>,
+    from_name: &[u8],
+    to: &Target<'_>,
+    to_name: &[u8],
+) -> Result<RenameWcc, NfsStat> {
+    // "The directories … must reside on the same file system …: NFS3ERR_XDEV."
+    if from.export.id != to.export.id {
+        return Err(NfsStat::XDEV);
+    }
+    // "It is not legal for either name to be `.` or `..`": INVAL.
+    if [from_name, to_name].iter().any(|name| matches!(*name, b"." | b"..")) {
+        return Err(NfsStat::INVAL);
+    }
+    let backend = &from.export.backend;
+    let renamed = backend
+        .rename(&from.context, (&from.handle, from_name), (&to.handle, to_name))
+        .await
+        .map_err(status)?;
+    Ok(RenameWcc {
+        fromdir_wcc: wcc_data(from.export, &renamed.from),
+        todir_wcc: wcc_data(to.export, &renamed.to),
+    })
+}

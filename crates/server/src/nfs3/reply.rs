@@ -1,0 +1,169 @@
+//! What the procedures share: from handles to files, from attributes and errors to the wire.
+
+use protocol::nfs3::{
+    Fattr, FileHandle, FileType, NfsStat, NfsTime, Outcome, PostOpAttr, Sattr, SetTime, SpecData, WccAttr,
+    WccData,
+};
+use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Timestamp};
+use xdr::{Encode, Writer};
+
+use crate::Export;
+use crate::request::{Request, Target, TargetError};
+
+/// Nanoseconds of a second.
+const SECOND_NS: u32 = 1_000_000_000;
+
+/// The status for an error. Where version 3 has no word of its own, the nearest one that its clients expect.
+pub(super) fn status(error: Error) -> NfsStat {
+    match error {
+        Error::NotPermitted => NfsStat::PERM,
+        Error::NotFound | Error::NoXattr => NfsStat::NOENT,
+        Error::Io => NfsStat::IO,
+        Error::NoDevice => NfsStat::NXIO,
+        // A name that may not be is refused as RFC 1813 §3.3.8 allows: "the server may return NFS3ERR_ACCES".
+        Error::Access | Error::BadName => NfsStat::ACCES,
+        Error::Exists => NfsStat::EXIST,
+        Error::CrossDevice => NfsStat::XDEV,
+        Error::NotDirectory => NfsStat::NOTDIR,
+        Error::IsDirectory => NfsStat::ISDIR,
+        Error::IsSymlink | Error::WrongKind | Error::Invalid => NfsStat::INVAL,
+        Error::TooLarge => NfsStat::FBIG,
+        Error::NoSpace => NfsStat::NOSPC,
+        Error::Quota => NfsStat::DQUOT,
+        Error::ReadOnly => NfsStat::ROFS,
+        Error::TooManyLinks => NfsStat::MLINK,
+        Error::NameTooLong => NfsStat::NAMETOOLONG,
+        Error::NotEmpty => NfsStat::NOTEMPTY,
+        Error::Stale => NfsStat::STALE,
+        Error::BadHandle => NfsStat::BADHANDLE,
+        Error::BadCookie => NfsStat::BAD_COOKIE,
+        Error::NotSync => NfsStat::NOT_SYNC,
+        Error::NotSupported => NfsStat::NOTSUPP,
+        Error::TooBig => NfsStat::TOOSMALL,
+        // RFC 1813 §2.6: JUKEBOX is for a request that "was initiated but … not completed in a timely fashion".
+        Error::Busy | Error::Later => NfsStat::JUKEBOX,
+        Error::ServerFault => NfsStat::SERVERFAULT,
+    }
+}
+
+/// Finds the file that a handle means.
+pub(super) fn resolve<'r>(request: &'r Request<'_>, handle: &FileHandle) -> Result<Target<'r>, NfsStat> {
+    request.target(handle).map_err(|error| match error {
+        TargetError::BadHandle => NfsStat::BADHANDLE,
+        TargetError::Stale => NfsStat::STALE,
+        TargetError::NotAdmitted => NfsStat::ACCES,
+    })
+}
+
+/// As [`resolve`], for what would change something there.
+pub(super) fn resolve_writable<'r>(
+    request: &'r Request<'_>,
+    handle: &FileHandle,
+) -> Result<Target<'r>, NfsStat> {
+    let target = resolve(request, handle)?;
+    if target.export.options.read_only { Err(NfsStat::ROFS) } else { Ok(target) }
+}
+
+/// Writes the results; returns their status.
+pub(super) fn answer<T: Encode, F: Encode>(reply: &mut Writer, outcome: &Outcome<T, F>) -> NfsStat {
+    outcome.encode(reply);
+    outcome.status()
+}
+
+impl Target<'_> {
+    /// The file's attributes for a failure's reply, if they can be had.
+    pub(super) async fn post_op(&self) -> PostOpAttr {
+        let attributes = self.export.backend.getattr(&self.context, &self.handle).await;
+        attributes.ok().map(|attributes| fattr(self.export, &attributes))
+    }
+
+    /// As [`Self::post_op`], with nothing said of the state before.
+    pub(super) async fn wcc(&self) -> WccData {
+        WccData { before: None, after: self.post_op().await }
+    }
+
+    /// A handle of this export for the wire.
+    pub(super) fn seal(&self, request: &Request<'_>, handle: &Handle) -> FileHandle {
+        seal(request, self.export, handle)
+    }
+}
+
+/// A backend's handle for the wire.
+pub(super) fn seal(request: &Request<'_>, export: &Export, handle: &Handle) -> FileHandle {
+    let wire = request.server.settings.handle_key.seal(export.id, handle);
+    FileHandle::new(&wire).expect("wire handles fit version 3's bound")
+}
+
+/// Attributes for the wire.
+pub(super) fn fattr(export: &Export, attributes: &Attributes) -> Fattr {
+    Fattr {
+        file_type: file_type(attributes.kind),
+        mode: attributes.mode,
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        size: attributes.size,
+        used: attributes.used,
+        rdev: SpecData { major: attributes.device.major, minor: attributes.device.minor },
+        fsid: export.fsid.0 ^ export.fsid.1 ^ attributes.fsid,
+        fileid: attributes.fileid,
+        atime: nfs_time(attributes.accessed),
+        mtime: nfs_time(attributes.modified),
+        ctime: nfs_time(attributes.changed),
+    }
+}
+
+fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::REG,
+        FileKind::Directory => FileType::DIR,
+        FileKind::Symlink => FileType::LNK,
+        FileKind::BlockDevice => FileType::BLK,
+        FileKind::CharDevice => FileType::CHR,
+        FileKind::Fifo => FileType::FIFO,
+        FileKind::Socket => FileType::SOCK,
+    }
+}
+
+/// A time for the wire, which knows 1970 to 2106 only: what lies outside becomes the nearest it can say.
+pub(super) fn nfs_time(time: Timestamp) -> NfsTime {
+    match u32::try_from(time.seconds) {
+        Ok(seconds) => NfsTime { seconds, nseconds: time.nanoseconds },
+        Err(_) if time.seconds < 0 => NfsTime { seconds: 0, nseconds: 0 },
+        Err(_) => NfsTime { seconds: u32::MAX, nseconds: SECOND_NS - 1 },
+    }
+}
+
+/// A time from the wire.
+pub(super) fn timestamp(time: NfsTime) -> Result<Timestamp, NfsStat> {
+    if time.nseconds >= SECOND_NS {
+        return Err(NfsStat::INVAL);
+    }
+    Ok(Timestamp { seconds: i64::from(time.seconds), nanoseconds: time.nseconds })
+}
+
+/// An object around a change, for the wire. RFC 1813 §2.6: a server that cannot say truly what was before leaves it out.
+pub(super) fn wcc_data(export: &Export, change: &Change) -> WccData {
+    let Before { size, modified, changed, .. } = change.before;
+    let before = WccAttr { size, mtime: nfs_time(modified), ctime: nfs_time(changed) };
+    WccData { before: change.atomic.then_some(before), after: Some(fattr(export, &change.after)) }
+}
+
+/// Attributes to set, from the wire.
+pub(super) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, NfsStat> {
+    let set_time = |time| {
+        Ok(match time {
+            SetTime::DontChange => None,
+            SetTime::ToServerTime => Some(vfs::SetTime::Now),
+            SetTime::ToClientTime(time) => Some(vfs::SetTime::To(timestamp(time)?)),
+        })
+    };
+    Ok(SetAttributes {
+        mode: sattr.mode.map(|mode| mode & 0o7777),
+        uid: sattr.uid,
+        gid: sattr.gid,
+        size: sattr.size,
+        accessed: set_time(sattr.atime)?,
+        modified: set_time(sattr.mtime)?,
+    })
+}

@@ -1,0 +1,27 @@
+use protocol::nfs3::{NfsStat, Outcome, SetattrArgs, WccData};
+use vfs::Authority;
+use xdr::Writer;
+
+use super::reply::{answer, resolve_writable, set_attributes, status, timestamp, wcc_data};
+use crate::request::{Request, Target};
+
+/// SETATTR (RFC 1813 §3.3.2).
+pub(super) async fn serve(request: &Request<'_>, args: SetattrArgs, reply: &mut Writer) -> NfsStat {
+    let target = match resolve_writable(request, &args.object) {
+        Ok(target) => target,
+        Err(status) => return answer(reply, &Outcome::<WccData, _>::Fail(status, WccData::default())),
+    };
+    match set(&target, &args).await {
+        Ok(wcc) => answer(reply, &Outcome::<_, WccData>::Ok(wcc)),
+        Err(status) => answer(reply, &Outcome::<WccData, _>::Fail(status, target.wcc().await)),
+    }
+}
+
+async fn set(target: &Target<'_>, args: &SetattrArgs) -> Result<WccData, NfsStat> {
+    let set = set_attributes(&args.new_attributes)?;
+    // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
+    let guard = args.guard.map(timestamp).transpose()?;
+    let backend = &target.export.backend;
+    let change = backend.setattr(&target.context, &target.handle, &set, guard, Authority::Caller).await;
+    change.map(|change| wcc_data(target.export, &change)).map_err(status)
+}

@@ -1,0 +1,54 @@
+use std::sync::atomic::Ordering::Relaxed;
+
+use protocol::nfs3::{NfsStat, Outcome, StableHow, WccData, WriteArgs, WriteOk};
+use vfs::{Authority, Stability};
+use xdr::Writer;
+
+use super::reply::{answer, resolve_writable, status, wcc_data};
+use crate::request::{Request, Target};
+
+/// WRITE (RFC 1813 §3.3.7).
+pub(super) async fn serve(request: &Request<'_>, args: WriteArgs, reply: &mut Writer) -> NfsStat {
+    let target = match resolve_writable(request, &args.file) {
+        Ok(target) => target,
+        Err(status) => return answer(reply, &Outcome::<WriteOk, _>::Fail(status, WccData::default())),
+    };
+    match write(&target, args).await {
+        Ok(ok) => {
+            request.server.metrics.write_bytes.fetch_add(u64::from(ok.count), Relaxed);
+            answer(reply, &Outcome::<_, WccData>::Ok(ok))
+        }
+        Err(status) => answer(reply, &Outcome::<WriteOk, _>::Fail(status, target.wcc().await)),
+    }
+}
+
+async fn write(target: &Target<'_>, args: WriteArgs) -> Result<WriteOk, NfsStat> {
+    // The count and the length of the data say the same thing twice; where they differ the client is confused.
+    if args.count as usize != args.data.len() {
+        return Err(NfsStat::INVAL);
+    }
+    // No file reaches beyond 2^64: "NFS3ERR_FBIG".
+    if args.offset.checked_add(u64::from(args.count)).is_none() {
+        return Err(NfsStat::FBIG);
+    }
+    let stability = match args.stable {
+        StableHow::Unstable => Stability::Unstable,
+        StableHow::DataSync => Stability::DataSync,
+        StableHow::FileSync => Stability::FileSync,
+    };
+    let (backend, data) = (&target.export.backend, args.data.into_bytes());
+    let (context, handle) = (&target.context, &target.handle);
+    let written = backend.write(context, handle, args.offset, &data, stability, Authority::Caller).await;
+    let written = written.map_err(status)?;
+    Ok(WriteOk {
+        file_wcc: wcc_data(target.export, &written.change),
+        count: written.count,
+        committed: match written.stability {
+            Stability::Unstable => StableHow::Unstable,
+            Stability::DataSync => StableHow::DataSync,
+            Stability::FileSync => StableHow::FileSync,
+        },
+        // Read after the write: a verifier that changes later makes the client send these data again.
+        verf: backend.write_verifier(),
+    })
+}
