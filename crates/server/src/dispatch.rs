@@ -140,16 +140,13 @@ impl Server {
             now,
             identity,
             exports: self.exports.load(),
-            xid,
             arguments: reader.clone().rest(),
         };
         encode_success(reply, xid);
         let served = match operation {
             Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
             Operation::Nfs4(_) => Served::NoProcedure,
-            Operation::Mount(_) => {
-                crate::mount::procedure(&request, procedure, reader, reply).await
-            }
+            Operation::Mount(_) => crate::mount::procedure(&request, procedure, reader, reply).await,
             Operation::Portmap(_) => Served::NoProcedure,
             Operation::None => unreachable!("select names an operation"),
         };

@@ -19,8 +19,6 @@ pub(crate) struct Request<'s> {
     pub(crate) identity: Identity,
     /// The exports as they were when the call came.
     pub(crate) exports: Guard<Arc<ExportTable>>,
-    /// Transaction number.
-    pub(crate) xid: u32,
     /// The arguments' bytes, for digests.
     pub(crate) arguments: Bytes,
 }
