@@ -83,7 +83,7 @@ pub struct CallResult {
     pub res: Opaque<MAX_REMOTE_DATA>,
 }
 
-/// What is known of each procedure. A second SET or UNSET of the same mapping returns FALSE; a forwarded call may be any.
+/// What is known of each procedure. A second SET or UNSET may be refused; a forwarded call may be any.
 pub static TABLE: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION,

@@ -253,7 +253,7 @@ const PROCEDURES: &[Procedure; STAT_PROCEDURES] = &[
     Procedure::new(12, "GETSTAT", Effect::None),
 ];
 
-/// What is known of version 3's procedures. A second SET or UNSET returns FALSE; a forwarded call may be any.
+/// What is known of version 3's procedures. A second SET or UNSET may be refused; a forwarded call may be any.
 pub static TABLE_3: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION_3,

@@ -1,0 +1,38 @@
+//! Messages recorded between programs of others, with what tshark says about them.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+/// One message of a recorded exchange, without its record mark.
+pub(crate) struct Golden {
+    /// The file's name without extension: `lookup_reply_noent`.
+    pub(crate) name: String,
+    /// Fields by tshark's name, in the order of the wire.
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) message: Bytes,
+}
+
+/// All recorded messages in `directory` below `tests/golden` of this crate.
+pub(crate) fn all(directory: &str) -> Vec<Golden> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(directory);
+    let mut paths: Vec<PathBuf> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| read(path)).collect()
+}
+
+fn read(path: &Path) -> Golden {
+    let text = std::fs::read_to_string(path).unwrap();
+    let (head, hex) = text.split_once("---\n").unwrap();
+    let fields = head.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let (name, value) = line.split_once(" =").unwrap();
+        (name.to_owned(), value.trim_start().to_owned())
+    });
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    Golden {
+        name: path.file_stem().unwrap().to_str().unwrap().to_owned(),
+        fields: fields.collect(),
+        message: digits.chunks(2).map(octet).collect(),
+    }
+}
