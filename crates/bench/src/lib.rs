@@ -7,6 +7,7 @@ pub mod error;
 pub mod floor;
 pub mod layout;
 pub mod load;
+pub mod machine;
 pub mod operation;
 pub mod peers;
 pub mod process;

@@ -1,5 +1,7 @@
 //! Figures: one measurement, and the medians of many.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::operation::Operation;
@@ -11,6 +13,12 @@ pub struct Shape {
     pub connections: u32,
     /// Requests outstanding on each of them.
     pub depth: u32,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}×{}", self.connections, self.depth)
+    }
 }
 
 /// What one run of one operation showed.

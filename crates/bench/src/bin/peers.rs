@@ -137,7 +137,7 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), Str
         window,
     };
     let comparison = peers::compare(&plan, place);
-    println!("{}\n{}", peers::details(&comparison), peers::targets(&comparison));
+    println!("{}\n\n{}\n{}", comparison.machine, peers::details(&comparison), peers::targets(&comparison));
     for line in &comparison.missing {
         println!("missing: {line}");
     }

@@ -4,14 +4,14 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
+use protocol::nfs3::Proc;
 use rpc::{message, record};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use xdr::Encode;
+use xdr::{Decode, Encode};
 
-use super::nfs3::{NFS3, NFSPROC3_NULL};
+use super::nfs3::NFS3;
 use super::replies::{REPLY_BYTES_MAX, Reply};
 use super::template::{Program, Template};
 use crate::error::LoadError;
@@ -38,16 +38,16 @@ impl Caller {
     }
 
     /// Calls `procedure` and returns the results of an accepted, successful reply.
-    pub(crate) async fn call(
+    pub(crate) async fn call<T: Decode>(
         &mut self,
         what: &str,
         xid: u32,
         program: Program,
         procedure: u32,
         arguments: &impl Encode,
-    ) -> Result<Bytes, LoadError> {
+    ) -> Result<T, LoadError> {
         let mut record = Vec::new();
-        Template::call(program, procedure, arguments, 0).append(xid, &mut record);
+        Template::call(program, procedure, arguments).append(xid, &mut record);
         let exchange = async {
             self.stream.write_all(&record).await?;
             self.read_record().await
@@ -56,26 +56,25 @@ impl Caller {
             .await
             .map_err(|_| LoadError::Silent(what.to_owned()))?
             .map_err(|error| LoadError::Connection(what.to_owned(), error))?;
-        let view = Reply { head: &reply, length: reply.len() };
-        let results = view.results().map_err(|why| LoadError::wrong(what, why))?;
-        if view.word(0) != Ok(xid) {
-            return Err(LoadError::wrong(what, "another xid"));
+        let reply = Reply { head: &reply, length: reply.len() };
+        match reply.xid() {
+            Ok(found) if found == xid => reply.results().map_err(|why| LoadError::wrong(what, why)),
+            other => Err(LoadError::wrong(what, format!("xid {other:?} instead of {xid}"))),
         }
-        Ok(Bytes::from(reply).slice(results..))
     }
 
     async fn read_record(&mut self) -> io::Result<Vec<u8>> {
         let mut record = Vec::new();
         loop {
             let mark = self.stream.read_u32().await?;
-            let length = (mark & !(1 << 31)) as usize;
+            let length = (mark & !record::LAST_FRAGMENT) as usize;
             if record.len() + length > REPLY_BYTES_MAX {
                 return Err(io::Error::other("reply longer than any that was asked for"));
             }
             let start = record.len();
             record.resize(start + length, 0);
             self.stream.read_exact(&mut record[start..]).await?;
-            if mark >> 31 == 1 {
+            if mark & record::LAST_FRAGMENT != 0 {
                 return Ok(record);
             }
         }
@@ -98,13 +97,13 @@ impl Caller {
 /// A broken connection, or any reply but success.
 pub fn null_call(stream: &mut std::net::TcpStream, xid: u32) -> io::Result<()> {
     let mut record = Vec::new();
-    Template::call(NFS3, NFSPROC3_NULL, &(), 0).append(xid, &mut record);
+    Template::call(NFS3, Proc::NULL.0, &()).append(xid, &mut record);
     stream.set_read_timeout(Some(CALL_TIMEOUT))?;
     stream.write_all(&record)?;
     // RFC 5531 §9: the shortest accepted reply; these servers send no verifier.
     let mut reply = [0; record::HEADER_LENGTH + message::SUCCESS_HEADER_LENGTH];
     stream.read_exact(&mut reply)?;
     let view = Reply { head: &reply[record::HEADER_LENGTH..], length: message::SUCCESS_HEADER_LENGTH };
-    view.results().map_err(io::Error::other)?;
-    if view.word(0) == Ok(xid) { Ok(()) } else { Err(io::Error::other("another xid")) }
+    view.results::<()>().map_err(io::Error::other)?;
+    if view.xid() == Ok(xid) { Ok(()) } else { Err(io::Error::other("another xid")) }
 }

@@ -41,7 +41,7 @@ pub(crate) enum Phase {
 pub(crate) struct Tally {
     /// The current phase, moved on by the runner.
     pub(crate) phase: Cell<Phase>,
-    /// Operations finished inside the window.
+    /// Operations finished in this phase.
     pub(crate) finished: Cell<u64>,
     /// Their latencies in nanoseconds.
     pub(crate) latency_ns: RefCell<Histogram<u64>>,
@@ -216,7 +216,7 @@ impl Connection {
     }
 
     fn take_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), String> {
-        let xid = reply.word(0)?;
+        let xid = reply.xid()?;
         let slot = Xids::slot_of(xid);
         if self.slots.get(slot).and_then(|slot| slot.xid) != Some(xid) {
             return Err(format!("xid {xid:#x} is not outstanding"));
@@ -227,8 +227,8 @@ impl Connection {
             Outcome::Continues => self.request(slot),
             Outcome::Finished => {
                 let phase = self.tally.phase.get();
+                self.tally.finished.set(self.tally.finished.get() + 1);
                 if phase == Phase::Measure {
-                    self.tally.finished.set(self.tally.finished.get() + 1);
                     let latency = (now - self.slots[slot].started).as_nanos() as u64;
                     self.tally.latency_ns.borrow_mut().saturating_record(latency);
                 }

@@ -31,6 +31,10 @@ use crate::results::{Measurement, Shape};
 
 /// How long outstanding requests may take to end after the window.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long all outstanding requests may take to be answered once.
+const TURN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often that is looked at.
+const TURN_POLL: Duration = Duration::from_millis(5);
 /// The most connections of one measurement.
 pub const CONNECTIONS_MAX: u32 = 99;
 
@@ -120,6 +124,7 @@ async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
 /// What was seen between the two ends of the window.
 struct Window {
     length: Duration,
+    operations: u64,
     server_cpu: Option<Duration>,
     load_cpu: Duration,
 }
@@ -128,7 +133,7 @@ impl Window {
     fn into_measurement(self, operation: Operation, shape: Shape, tally: &Tally) -> Measurement {
         let histogram = tally.latency_ns.borrow();
         let microseconds = |ns: u64| ns as f64 / 1e3;
-        let operations = tally.finished.get();
+        let operations = self.operations;
         let seconds = self.length.as_secs_f64();
         Measurement {
             operation,
@@ -139,7 +144,7 @@ impl Window {
             p50_us: microseconds(histogram.value_at_quantile(0.5)),
             p99_us: microseconds(histogram.value_at_quantile(0.99)),
             max_us: microseconds(histogram.max()),
-            server_cpu_us: self.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64),
+            server_cpu_us: self.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations as f64),
             server_busy: self.server_cpu.map(|cpu| cpu.as_secs_f64() / seconds),
             load_busy: self.load_cpu.as_secs_f64() / seconds,
         }
@@ -151,14 +156,16 @@ type Running = JoinSet<Result<(usize, TcpStream), LoadError>>;
 
 async fn observe(plan: &LoadPlan, tally: &Tally, running: &mut Running) -> Result<Window, LoadError> {
     let window = async {
-        tokio::time::sleep(plan.warm_up).await;
+        wait(plan, tally, plan.warm_up).await?;
         let (started, cpu) = clocks(plan)?;
+        tally.finished.set(0);
         tally.phase.set(Phase::Measure);
-        tokio::time::sleep(plan.window).await;
+        wait(plan, tally, plan.window).await?;
         let (ended, cpu_after) = clocks(plan)?;
         tally.phase.set(Phase::Drain);
         Ok(Window {
             length: ended - started,
+            operations: tally.finished.get(),
             server_cpu: cpu.server.zip(cpu_after.server).map(|(before, after)| after - before),
             load_cpu: cpu_after.load - cpu.load,
         })
@@ -171,6 +178,21 @@ async fn observe(plan: &LoadPlan, tally: &Tally, running: &mut Running) -> Resul
             other => Err(LoadError::Silent(format!("a connection that ended early: {other:?}"))),
         },
     }
+}
+
+/// Waits for `least`, and longer where so many large requests are outstanding that they have not all had their turn:
+/// otherwise the figures would be those of the few that came first.
+async fn wait(plan: &LoadPlan, tally: &Tally, least: Duration) -> Result<(), LoadError> {
+    let outstanding = u64::from(plan.shape.connections * plan.shape.depth);
+    tokio::time::sleep(least).await;
+    let deadline = Instant::now() + TURN_TIMEOUT;
+    while tally.finished.get() < outstanding {
+        if Instant::now() > deadline {
+            return Err(LoadError::Silent(format!("some of {outstanding} requests in {TURN_TIMEOUT:?}")));
+        }
+        tokio::time::sleep(TURN_POLL).await;
+    }
+    Ok(())
 }
 
 struct Cpu {

@@ -3,41 +3,36 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use xdr::{Reader, Writer};
+use protocol::mount::{self, MountResult};
+use protocol::nfs3::{
+    self, Access, AccessArgs, AccessResult, CreateArgs, CreateHow, CreateResult, DirOpArgs, Fattr,
+    FileHandle, FileType, GetattrArgs, GetattrResult, LookupArgs, LookupResult, NfsStat, Outcome as Answer,
+    PostOpAttr, Proc, ReadArgs, RemoveArgs, RemoveResult, Sattr, StableHow, WriteArgs, WriteResult,
+    WriteVerf,
+};
+use xdr::{Decode, Encode, Opaque};
 
 use super::caller::Caller;
 use super::replies::Reply;
-use super::template::{Program, Raw, Template, patch};
+use super::template::{Program, Template, patch};
 use super::workload::{Offsets, Outcome, Workload, Xids};
 use crate::error::LoadError;
 use crate::layout;
 use crate::operation::Operation;
 
-pub(super) const NFS3: Program = Program { number: 100_003, version: 3 };
-const MOUNT3: Program = Program { number: 100_005, version: 3 };
+pub(super) const NFS3: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
+const MOUNT3: Program = Program { number: mount::PROGRAM, version: mount::VERSION_3 };
 
-pub(super) const NFSPROC3_NULL: u32 = 0;
-const NFSPROC3_GETATTR: u32 = 1;
-const NFSPROC3_LOOKUP: u32 = 3;
-const NFSPROC3_ACCESS: u32 = 4;
-const NFSPROC3_READ: u32 = 6;
-const NFSPROC3_WRITE: u32 = 7;
-const NFSPROC3_CREATE: u32 = 8;
-const NFSPROC3_REMOVE: u32 = 12;
-const MOUNTPROC3_MNT: u32 = 1;
-
-/// RFC 1813 §2.6: fattr3 is of fixed size, 84 bytes.
-const FATTR3_BYTES: usize = 84;
-/// READ | LOOKUP | MODIFY | EXTEND: what uid 0 certainly has on a regular file, LOOKUP apart.
-const ACCESS_ASKED: u32 = 0x0d;
+/// What user 0 certainly may do with a regular file.
+const ACCESS_ASKED: Access = Access::READ.union(Access::MODIFY).union(Access::EXTEND);
 
 /// File handles found at setup, as the server gave them.
 #[derive(Clone, Debug)]
 pub(crate) struct Handles {
-    directory: Vec<u8>,
-    churn: Vec<u8>,
-    read: Vec<u8>,
-    write: Vec<u8>,
+    directory: FileHandle,
+    churn: FileHandle,
+    read: FileHandle,
+    write: FileHandle,
 }
 
 impl Handles {
@@ -50,54 +45,45 @@ impl Handles {
     ) -> Result<Self, LoadError> {
         let root = mnt(mount, export, xids).await?;
         let mut caller = Caller::connect(server).await?;
-        let directory = lookup(&mut caller, &root, layout::DIRECTORY, xids).await?;
-        let churn = lookup(&mut caller, &directory, layout::CHURN_DIRECTORY, xids).await?;
-        let read = lookup(&mut caller, &directory, layout::READ_FILE, xids).await?;
-        let write = lookup(&mut caller, &directory, layout::WRITE_FILE, xids).await?;
+        let directory = lookup(&mut caller, root, layout::DIRECTORY, xids).await?;
+        let churn = lookup(&mut caller, directory, layout::CHURN_DIRECTORY, xids).await?;
+        let read = lookup(&mut caller, directory, layout::READ_FILE, xids).await?;
+        let write = lookup(&mut caller, directory, layout::WRITE_FILE, xids).await?;
         Ok(Self { directory, churn, read, write })
     }
 }
 
-async fn mnt(mount: SocketAddr, export: &str, xids: &Xids) -> Result<Vec<u8>, LoadError> {
-    let mut caller = Caller::connect(mount).await?;
-    let mut arguments = Writer::default();
-    arguments.opaque(export.as_bytes());
+async fn mnt(mount: SocketAddr, export: &str, xids: &Xids) -> Result<FileHandle, LoadError> {
     let what = format!("MNT {export}");
-    let results = caller.call(&what, xids.take(0), MOUNT3, MOUNTPROC3_MNT, &Raw(arguments.inline())).await?;
-    handle_result(results).map_err(|why| LoadError::wrong(&what, why))
-}
-
-async fn lookup(caller: &mut Caller, parent: &[u8], name: &str, xids: &Xids) -> Result<Vec<u8>, LoadError> {
-    let what = format!("LOOKUP {name}");
-    let arguments = diropargs(parent, name);
-    let results = caller.call(&what, xids.take(0), NFS3, NFSPROC3_LOOKUP, &Raw(&arguments)).await?;
-    handle_result(results).map_err(|why| LoadError::wrong(&what, why))
-}
-
-/// MNT and LOOKUP both answer a status and then a handle of at most 64 bytes.
-fn handle_result(results: Bytes) -> Result<Vec<u8>, String> {
-    let mut reader = Reader::new(results);
-    match reader.u32().map_err(text)? {
-        0 => {}
-        status => return Err(format!("status {status}")),
+    let path = mount::DirPath::new(Bytes::copy_from_slice(export.as_bytes()))
+        .map_err(|why| LoadError::wrong(&what, why))?;
+    let mut caller = Caller::connect(mount).await?;
+    match caller.call(&what, xids.take(0), MOUNT3, mount::Proc::MNT.0, &path).await? {
+        MountResult::Ok(mounted) => Ok(mounted.fhandle),
+        MountResult::Fail(status) => Err(LoadError::wrong(&what, format!("{status:?}"))),
     }
-    // RFC 1813 §2.4: NFS3_FHSIZE is 64.
-    Ok(reader.opaque(64).map_err(text)?.to_vec())
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+async fn lookup(
+    caller: &mut Caller,
+    parent: FileHandle,
+    name: &str,
+    xids: &Xids,
+) -> Result<FileHandle, LoadError> {
+    let what = format!("LOOKUP {name}");
+    let arguments = LookupArgs { what: place(parent, name) };
+    let result: LookupResult = caller.call(&what, xids.take(0), NFS3, Proc::LOOKUP.0, &arguments).await?;
+    let found = success(result).map_err(|why| LoadError::wrong(&what, why))?;
+    Ok(found.object)
 }
 
-fn diropargs(parent: &[u8], name: &str) -> Bytes {
-    let mut w = Writer::default();
-    w.opaque(parent);
-    w.opaque(name.as_bytes());
-    w.into_bytes()
+fn place(dir: FileHandle, name: &str) -> DirOpArgs {
+    let name = Bytes::copy_from_slice(name.as_bytes());
+    DirOpArgs { dir, name: Opaque::new(name).expect("the names are short") }
 }
 
-fn request(procedure: u32, arguments: &[u8], payload_bytes: u32) -> Template {
-    Template::call(NFS3, procedure, &Raw(arguments), payload_bytes)
+fn request(procedure: Proc, arguments: &impl Encode) -> Template {
+    Template::call(NFS3, procedure.0, arguments)
 }
 
 /// The workload of `operation` for one connection.
@@ -111,29 +97,54 @@ pub(crate) fn workload(
 ) -> Box<dyn Workload> {
     let bytes = operation.payload_bytes();
     let offsets = Offsets::new(bytes, connection);
+    let object = handles.read;
     match operation {
-        Operation::Null => Box::new(Plain { template: request(NFSPROC3_NULL, &[], 0), check: check_null }),
-        Operation::Getattr => {
-            let mut arguments = Writer::default();
-            arguments.opaque(&handles.read);
-            let template = request(NFSPROC3_GETATTR, &arguments.into_bytes(), 0);
-            Box::new(Plain { template, check: check_getattr })
+        Operation::Null => {
+            Box::new(Plain { template: request(Proc::NULL, &()), check: |reply| reply.results() })
         }
+        Operation::Getattr => Box::new(Plain {
+            template: request(Proc::GETATTR, &GetattrArgs { object }),
+            check: check_getattr,
+        }),
         Operation::Access => {
-            let mut arguments = Writer::default();
-            arguments.opaque(&handles.read);
-            arguments.u32(ACCESS_ASKED);
-            let template = request(NFSPROC3_ACCESS, &arguments.into_bytes(), 0);
-            Box::new(Plain { template, check: check_access })
+            let arguments = AccessArgs { object, access: ACCESS_ASKED };
+            Box::new(Plain { template: request(Proc::ACCESS, &arguments), check: check_access })
         }
         Operation::Lookup => {
-            let template = request(NFSPROC3_LOOKUP, &diropargs(&handles.directory, layout::READ_FILE), 0);
-            Box::new(Lookup { template, expected: handles.read.clone() })
+            let arguments = LookupArgs { what: place(handles.directory, layout::READ_FILE) };
+            Box::new(Lookup { template: request(Proc::LOOKUP, &arguments), expected: object })
         }
-        Operation::Read4k | Operation::Read1m => Box::new(Read::new(&handles.read, bytes, offsets, depth)),
-        Operation::Write4k | Operation::Write1m => Box::new(Write::new(&handles.write, bytes, offsets)),
-        Operation::CreateRemove => Box::new(CreateRemove::new(&handles.churn, connection, depth)),
+        Operation::Read4k | Operation::Read1m => Box::new(Read::new(object, bytes, offsets, depth)),
+        Operation::Write4k | Operation::Write1m => Box::new(Write::new(handles.write, bytes, offsets)),
+        Operation::CreateRemove => Box::new(CreateRemove::new(handles.churn, connection, depth)),
         Operation::SequenceGetattr41 => unreachable!("not an operation of version 3"),
+    }
+}
+
+/// What a result says on success; anything else is wrong here.
+fn success<T, F>(result: Answer<T, F>) -> Result<T, String> {
+    result.into_result().map_err(|(status, _)| format!("{status:?}"))
+}
+
+/// Checks that attributes are those of the prepared regular file.
+fn check_attributes(attributes: &Fattr) -> Result<(), String> {
+    if attributes.file_type == FileType::REG && attributes.size == layout::FILE_BYTES {
+        Ok(())
+    } else {
+        Err(format!("attributes of another file: {attributes:?}"))
+    }
+}
+
+fn check_getattr(reply: &Reply<'_>) -> Result<(), String> {
+    check_attributes(&success(reply.results::<GetattrResult>()?)?)
+}
+
+fn check_access(reply: &Reply<'_>) -> Result<(), String> {
+    let result = success(reply.results::<AccessResult>()?)?;
+    if result.access.contains(ACCESS_ASKED) {
+        Ok(())
+    } else {
+        Err(format!("{:?} alone is granted", result.access))
     }
 }
 
@@ -153,71 +164,9 @@ impl Workload for Plain {
     }
 }
 
-/// Checks the header and an NFS3_OK, and returns where the rest starts.
-fn ok(reply: &Reply<'_>) -> Result<usize, String> {
-    let at = reply.results()?;
-    match reply.word(at)? {
-        0 => Ok(at + 4),
-        status => Err(format!("nfsstat3 {status}")),
-    }
-}
-
-/// Steps over a post_op_attr at `at`.
-fn after_post_op_attr(reply: &Reply<'_>, at: usize) -> Result<usize, String> {
-    match reply.word(at)? {
-        0 => Ok(at + 4),
-        1 => Ok(at + 4 + FATTR3_BYTES),
-        other => Err(format!("a boolean of {other}")),
-    }
-}
-
-/// Steps over a wcc_data at `at`.
-fn after_wcc_data(reply: &Reply<'_>, at: usize) -> Result<usize, String> {
-    // RFC 1813 §2.6: wcc_attr is size, mtime, ctime: 24 bytes.
-    let after_before = match reply.word(at)? {
-        0 => at + 4,
-        1 => at + 28,
-        other => return Err(format!("a boolean of {other}")),
-    };
-    after_post_op_attr(reply, after_before)
-}
-
-fn ends_at(reply: &Reply<'_>, at: usize) -> Result<(), String> {
-    if reply.length == at { Ok(()) } else { Err(format!("{} bytes instead of {at}", reply.length)) }
-}
-
-fn check_null(reply: &Reply<'_>) -> Result<(), String> {
-    ends_at(reply, reply.results()?)
-}
-
-/// Checks that the attributes at `at` are those of the prepared regular file.
-fn check_attributes(reply: &Reply<'_>, at: usize) -> Result<(), String> {
-    // RFC 1813 §2.6: type first (NF3REG = 1), size as sixth field, after mode, nlink, uid and gid.
-    let size = u64::from(reply.word(at + 20)?) << 32 | u64::from(reply.word(at + 24)?);
-    if reply.word(at)? != 1 || size != layout::FILE_BYTES {
-        return Err(format!("attributes of another file: type {}, size {size}", reply.word(at)?));
-    }
-    Ok(())
-}
-
-fn check_getattr(reply: &Reply<'_>) -> Result<(), String> {
-    let at = ok(reply)?;
-    check_attributes(reply, at)?;
-    ends_at(reply, at + FATTR3_BYTES)
-}
-
-fn check_access(reply: &Reply<'_>) -> Result<(), String> {
-    let at = after_post_op_attr(reply, ok(reply)?)?;
-    let granted = reply.word(at)?;
-    if granted & ACCESS_ASKED != ACCESS_ASKED {
-        return Err(format!("access {granted:#x} granted of {ACCESS_ASKED:#x}"));
-    }
-    ends_at(reply, at + 4)
-}
-
 struct Lookup {
     template: Template,
-    expected: Vec<u8>,
+    expected: FileHandle,
 }
 
 impl Workload for Lookup {
@@ -226,18 +175,12 @@ impl Workload for Lookup {
     }
 
     fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        let at = ok(reply)?;
-        let length = reply.word(at)? as usize;
-        let handle = reply.head.get(at + 4..).and_then(|rest| rest.get(..length));
-        if handle != Some(&self.expected[..]) {
+        let found = success(reply.results::<LookupResult>()?)?;
+        if found.object != self.expected {
             return Err("another file handle than before".into());
         }
-        let attributes = at + 4 + length.next_multiple_of(4);
-        let after = after_post_op_attr(reply, attributes)?;
-        if after > attributes + 4 {
-            check_attributes(reply, attributes + 4)?;
-        }
-        ends_at(reply, after_post_op_attr(reply, after)?)?;
+        // RFC 1813 §2.6: attributes beside a result are optional, but may not be wrong.
+        found.obj_attributes.as_ref().map_or(Ok(()), check_attributes)?;
         Ok(Outcome::Finished)
     }
 }
@@ -245,24 +188,18 @@ impl Workload for Lookup {
 struct Read {
     template: Template,
     offset_at: usize,
-    bytes: u32,
+    count: u32,
     offsets: Offsets,
     /// The offset that each slot asked for.
     asked: Vec<u64>,
 }
 
 impl Read {
-    fn new(handle: &[u8], bytes: u32, offsets: Offsets, depth: usize) -> Self {
-        let render = |offset| {
-            let mut arguments = Writer::default();
-            arguments.opaque(handle);
-            arguments.u64(offset);
-            arguments.u32(bytes);
-            request(NFSPROC3_READ, &arguments.into_bytes(), 0)
-        };
+    fn new(file: FileHandle, count: u32, offsets: Offsets, depth: usize) -> Self {
+        let render = |offset| request(Proc::READ, &ReadArgs { file, offset, count });
         let template = render(0);
         let offset_at = Template::field(&template, &render(u64::MAX));
-        Self { template, offset_at, bytes, offsets, asked: vec![0; depth] }
+        Self { template, offset_at, count, offsets, asked: vec![0; depth] }
     }
 }
 
@@ -275,47 +212,55 @@ impl Workload for Read {
     }
 
     fn reply(&mut self, slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        // RFC 1813 §3.3.6: file_attributes, count, eof, data<>.
-        let at = after_post_op_attr(reply, ok(reply)?)?;
-        let (count, length) = (reply.word(at)?, reply.word(at + 8)?);
-        if (count, length) != (self.bytes, self.bytes) {
-            return Err(format!("count {count}, {length} bytes of data instead of {}", self.bytes));
+        // The data are too long to be decoded as a value: everything before them is, then their length and first word.
+        let mut reader = reply.reader()?;
+        let mut head = || -> Result<_, xdr::DecodeError> {
+            let status = NfsStat::decode(&mut reader)?;
+            if status != NfsStat::OK {
+                return Ok(Err(status));
+            }
+            let _attributes = PostOpAttr::decode(&mut reader)?;
+            let (count, _eof, length) = (reader.u32()?, reader.bool()?, reader.u32()?);
+            Ok(Ok((count, length, reader.position(), reader.opaque_fixed::<8>()?)))
+        };
+        let (count, length, at, word) =
+            head().map_err(|error| error.to_string())?.map_err(|status| format!("{status:?}"))?;
+        if (count, length) != (self.count, self.count) {
+            return Err(format!("count {count}, {length} bytes of data instead of {}", self.count));
         }
-        let data = at + 12;
-        if reply.head.get(data..data + 8) != Some(&layout::pattern_word(self.asked[slot])) {
+        if word != layout::pattern_word(self.asked[slot]) {
             return Err(format!("other data than the file holds at {}", self.asked[slot]));
         }
-        ends_at(reply, data + self.bytes as usize)?;
-        Ok(Outcome::Finished)
+        match at + self.count as usize {
+            end if end == reply.length => Ok(Outcome::Finished),
+            end => Err(format!("{} bytes instead of {end}", reply.length)),
+        }
     }
 }
 
 struct Write {
     template: Template,
     offset_at: usize,
-    bytes: u32,
+    count: u32,
     offsets: Offsets,
-    payload: Vec<u8>,
+    payload: Bytes,
     /// The verifier of the first reply: it may not change while the server lives.
-    verifier: Option<(u32, u32)>,
+    verifier: Option<WriteVerf>,
 }
 
 impl Write {
-    fn new(handle: &[u8], bytes: u32, offsets: Offsets) -> Self {
+    fn new(file: FileHandle, count: u32, offsets: Offsets) -> Self {
+        let mut payload = vec![0; count as usize];
+        layout::fill_pattern(0, &mut payload);
+        let payload = Bytes::from(payload);
         let render = |offset| {
-            let mut arguments = Writer::default();
-            arguments.opaque(handle);
-            arguments.u64(offset);
-            arguments.u32(bytes);
-            arguments.u32(0); // UNSTABLE
-            arguments.u32(bytes); // the length of the data, which follow from the shared payload
-            request(NFSPROC3_WRITE, &arguments.into_bytes(), bytes)
+            let data = Opaque::new(payload.clone()).expect("within the protocol's bound");
+            let arguments = WriteArgs { file, offset, count, stable: StableHow::Unstable, data };
+            request(Proc::WRITE, &arguments).without_payload(payload.len())
         };
         let template = render(0);
         let offset_at = Template::field(&template, &render(u64::MAX));
-        let mut payload = vec![0; bytes as usize];
-        layout::fill_pattern(0, &mut payload);
-        Self { template, offset_at, bytes, offsets, payload, verifier: None }
+        Self { template, offset_at, count, offsets, payload, verifier: None }
     }
 }
 
@@ -330,19 +275,13 @@ impl Workload for Write {
     }
 
     fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        // RFC 1813 §3.3.7: file_wcc, count, committed, verf.
-        let at = after_wcc_data(reply, ok(reply)?)?;
-        if reply.word(at)? != self.bytes {
-            return Err(format!("{} bytes written of {}", reply.word(at)?, self.bytes));
+        let written = success(reply.results::<WriteResult>()?)?;
+        if written.count != self.count {
+            return Err(format!("{} bytes written of {}", written.count, self.count));
         }
-        if reply.word(at + 4)? > 2 {
-            return Err(format!("stable_how {}", reply.word(at + 4)?));
-        }
-        let verifier = (reply.word(at + 8)?, reply.word(at + 12)?);
-        if *self.verifier.get_or_insert(verifier) != verifier {
+        if *self.verifier.get_or_insert(written.verf) != written.verf {
             return Err("the write verifier changed: unstable data may be lost".into());
         }
-        ends_at(reply, at + 16)?;
         Ok(Outcome::Finished)
     }
 }
@@ -356,22 +295,14 @@ struct CreateRemove {
 }
 
 impl CreateRemove {
-    fn new(parent: &[u8], connection: u32, depth: usize) -> Self {
-        let templates = (0..depth)
-            .map(|slot| {
-                let place = diropargs(parent, &format!("file-{connection:02}-{slot:02}"));
-                let mut arguments = Writer::default();
-                arguments.raw(&place);
-                arguments.u32(1); // GUARDED
-                // sattr3: mode 0644, the rest as the server likes.
-                for word in [1, 0o644, 0, 0, 0, 0, 0] {
-                    arguments.u32(word);
-                }
-                let create = request(NFSPROC3_CREATE, &arguments.into_bytes(), 0);
-                [create, request(NFSPROC3_REMOVE, &place, 0)]
-            })
-            .collect();
-        Self { templates, created: vec![false; depth] }
+    fn new(parent: FileHandle, connection: u32, depth: usize) -> Self {
+        let pair = |slot| {
+            let object = place(parent, &format!("file-{connection:02}-{slot:02}"));
+            let how = CreateHow::Guarded(Sattr { mode: Some(0o644), ..Sattr::default() });
+            let create = request(Proc::CREATE, &CreateArgs { where_: object.clone(), how });
+            [create, request(Proc::REMOVE, &RemoveArgs { object })]
+        };
+        Self { templates: (0..depth).map(pair).collect(), created: vec![false; depth] }
     }
 }
 
@@ -381,20 +312,14 @@ impl Workload for CreateRemove {
     }
 
     fn reply(&mut self, slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        let at = ok(reply)?;
-        if self.created[slot] {
-            ends_at(reply, after_wcc_data(reply, at)?)?;
-            self.created[slot] = false;
-            return Ok(Outcome::Finished);
-        }
-        // RFC 1813 §3.3.8: obj (post_op_fh3), obj_attributes, dir_wcc.
-        let after_handle = match reply.word(at)? {
-            0 => at + 4,
-            _ => at + 8 + (reply.word(at + 4)? as usize).next_multiple_of(4),
+        let outcome = if self.created[slot] {
+            success(reply.results::<RemoveResult>()?)?;
+            Outcome::Finished
+        } else {
+            success(reply.results::<CreateResult>()?)?;
+            Outcome::Continues
         };
-        let after = after_post_op_attr(reply, after_handle)?;
-        ends_at(reply, after_wcc_data(reply, after)?)?;
-        self.created[slot] = true;
-        Ok(Outcome::Continues)
+        self.created[slot] = !self.created[slot];
+        Ok(outcome)
     }
 }

@@ -1,119 +1,104 @@
 //! NFSv4.1: a session for each connection, and requests that use all its slots.
 
 use bytes::Bytes;
+use protocol::nfs4;
+use protocol::nfs4::attributes::number;
+use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::backchannel::{CallbackSecParms, SecParmsList};
+use protocol::nfs4::ops::exchange_id::{
+    DestroyClientIdArgs, ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs,
+};
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::getattr::GetAttrArgs;
+use protocol::nfs4::ops::lookup::LookupArgs;
+use protocol::nfs4::ops::session::{
+    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs,
+    SequenceArgs,
+};
+use protocol::nfs4::types::{
+    Bitmap, ClientId, ClientOwner, FileType, Handle, Outcome as Answer, SessionId, Status, Utf8,
+};
 use tokio::net::TcpStream;
-use xdr::{DecodeError, Reader, Writer};
+use xdr::{Decode, DecodeError, List, Opaque};
 
 use super::LoadPlan;
 use super::caller::Caller;
 use super::replies::Reply;
-use super::template::{Program, Raw, Template, patch};
+use super::template::{Program, Template, patch};
 use super::workload::{Outcome, Workload, Xids};
 use crate::error::LoadError;
 use crate::layout;
 use crate::operation::{LARGE_BYTES, Operation};
 
-const NFS4: Program = Program { number: 100_003, version: 4 };
-const NFSPROC4_COMPOUND: u32 = 1;
+const NFS4: Program = Program { number: nfs4::PROGRAM, version: nfs4::VERSION };
+const MINOR_VERSION: u32 = 1;
 
-const OP_GETATTR: u32 = 9;
-const OP_GETFH: u32 = 10;
-const OP_LOOKUP: u32 = 15;
-const OP_PUTFH: u32 = 22;
-const OP_PUTROOTFH: u32 = 24;
-const OP_EXCHANGE_ID: u32 = 42;
-const OP_CREATE_SESSION: u32 = 43;
-const OP_DESTROY_SESSION: u32 = 44;
-const OP_SEQUENCE: u32 = 53;
-const OP_DESTROY_CLIENTID: u32 = 57;
-const OP_RECLAIM_COMPLETE: u32 = 58;
-
-const EXCHGID4_FLAG_USE_NON_PNFS: u32 = 0x0001_0000;
-/// RFC 8881 §3.1: NFS4_FHSIZE, NFS4_OPAQUE_LIMIT.
-const NFS4_FHSIZE: usize = 128;
-const NFS4_OPAQUE_LIMIT: usize = 1024;
 /// Room for a compound's other operations around a large payload.
 const COMPOUND_SLACK_BYTES: u32 = 4 << 10;
 /// Most operations of one compound that this generator sends.
 const OPERATIONS_MAX: u32 = 16;
+/// A program number for call-backs, which are never sent: the session has no back channel.
+const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
-/// What a Linux client asks for to fill a stat: the same facts as a fattr3, and the change attribute.
-/// type, change, size, fsid, fileid | mode, numlinks, owner, owner_group, rawdev, space_used, time_access,
-/// time_metadata, time_modify, mounted_on_fileid.
-const ATTRIBUTES: [u32; 2] = [0x0010_011a, 0x00b0_a23a];
+/// What a Linux client asks for to fill a stat: the facts of a fattr3, the change attribute, the mounted-on file id.
+const ATTRIBUTES: Bitmap = Bitmap::of(&[
+    number::TYPE,
+    number::CHANGE,
+    number::SIZE,
+    number::FSID,
+    number::FILEID,
+    number::MODE,
+    number::NUMLINKS,
+    number::OWNER,
+    number::OWNER_GROUP,
+    number::RAWDEV,
+    number::SPACE_USED,
+    number::TIME_ACCESS,
+    number::TIME_METADATA,
+    number::TIME_MODIFY,
+    number::MOUNTED_ON_FILEID,
+]);
 
-/// Operations of one compound, put together one after the other.
-#[derive(Default)]
-struct Compound {
-    body: Writer,
-    operations: u32,
+fn arguments(operations: Vec<Op>) -> CompoundArgs {
+    let tag = Utf8::from_static(b"");
+    let ops = List::new(operations).expect("few operations");
+    CompoundArgs { tag, minor_version: MINOR_VERSION, ops }
 }
 
-impl Compound {
-    fn operation(mut self, number: u32, arguments: impl FnOnce(&mut Writer)) -> Self {
-        self.body.u32(number);
-        arguments(&mut self.body);
-        self.operations += 1;
-        self
-    }
-
-    fn sequence(self, session: &[u8; 16], slot: u32, sequence: u32, highest: u32) -> Self {
-        self.operation(OP_SEQUENCE, |w| {
-            w.raw(session);
-            w.u32(sequence);
-            w.u32(slot);
-            w.u32(highest);
-            w.bool(false); // sa_cachethis
-        })
-    }
-
-    fn into_arguments(self) -> Bytes {
-        let mut w = Writer::default();
-        w.opaque(b""); // tag
-        w.u32(1); // minorversion
-        w.u32(self.operations);
-        w.raw(self.body.inline());
-        w.into_bytes()
-    }
-
-    /// Sends it; the answer is a reader that stands at the first operation's result.
-    async fn call(self, caller: &mut Caller, what: &str, xids: &Xids) -> Result<Reader, LoadError> {
-        let arguments = self.into_arguments();
-        let results = caller.call(what, xids.take(0), NFS4, NFSPROC4_COMPOUND, &Raw(&arguments)).await?;
-        begin_results(results).map_err(|why| LoadError::wrong(what, why))
-    }
-}
-
-/// Checks that a compound ended well.
-fn begin_results(results: Bytes) -> Result<Reader, String> {
-    let mut reader = Reader::new(results);
-    let mut head = || Ok::<_, DecodeError>((reader.u32()?, reader.opaque(NFS4_OPAQUE_LIMIT)?, reader.u32()?));
-    match head().map_err(|error| error.to_string())? {
-        (0, _, _) => Ok(reader),
-        (status, _, count) => Err(format!("nfsstat4 {status} at operation {count}")),
-    }
-}
-
-/// Checks operation number and status of the next result.
-fn expect(reader: &mut Reader, number: u32) -> Result<(), DecodeError> {
-    // A compound that ended well holds each operation that was sent, with status NFS4_OK.
-    let (found, status) = (reader.u32()?, reader.u32()?);
-    if (found, status) == (number, 0) {
-        Ok(())
+/// The operations' results, if all ended well.
+fn all_well(result: CompoundResult) -> Result<Vec<OpResult>, String> {
+    if result.status == Status::OK {
+        Ok(result.results.into_vec())
     } else {
-        Err(DecodeError::InvalidDiscriminant { type_name: "expected operation", value: found })
+        Err(format!("{:?} from operation {}", result.status, result.results.len()))
     }
+}
+
+/// Sends a compound outside the measured window.
+async fn call(
+    caller: &mut Caller,
+    what: &str,
+    operations: Vec<Op>,
+    xids: &Xids,
+) -> Result<Vec<OpResult>, LoadError> {
+    let compound = arguments(operations);
+    let result = caller.call(what, xids.take(0), NFS4, nfs4::PROC_COMPOUND, &compound).await?;
+    all_well(result).map_err(|why| LoadError::wrong(what, why))
+}
+
+fn unexpected(what: &str, results: &[OpResult]) -> LoadError {
+    LoadError::wrong(what, format!("results {results:?}"))
 }
 
 /// A client and its session, made for one connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    client: u64,
-    id: [u8; 16],
+    client: ClientId,
+    id: SessionId,
     slots: u32,
     /// Sequence id last used on slot 0, while it is used for single calls.
     sequence: u32,
-    read_file: Vec<u8>,
+    read_file: Handle,
 }
 
 impl Session {
@@ -121,16 +106,17 @@ impl Session {
     pub(crate) async fn open(plan: &LoadPlan, xids: &Xids) -> Result<(Caller, Self), LoadError> {
         let mut caller = Caller::connect(plan.server).await?;
         let owner = format!("enfys-bench-{}-{}", std::process::id(), xids.take(0));
-        let (client, first) = exchange_id(&mut caller, &owner, xids).await?;
+        let (client, first) = exchange_id(&mut caller, owner, xids).await?;
         let (id, slots) = create_session(&mut caller, client, first, plan.shape.depth, xids).await?;
-        let mut session = Self { client, id, slots, sequence: 0, read_file: Vec::new() };
-        let complete = session.compound().operation(OP_RECLAIM_COMPLETE, |w| w.bool(false));
-        complete.call(&mut caller, "RECLAIM_COMPLETE", xids).await?;
+        let mut session = Self { client, id, slots, sequence: 0, read_file: Handle::default() };
+        let complete =
+            vec![session.next_sequence(), Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })];
+        call(&mut caller, "RECLAIM_COMPLETE", complete, xids).await?;
         session.read_file = session.find(&mut caller, &plan.export, layout::READ_FILE, xids).await?;
         Ok((caller, session))
     }
 
-    /// Slots that the server granted.
+    /// Slots that the server granted, or fewer if fewer were asked for.
     pub(crate) fn slots(&self) -> usize {
         self.slots as usize
     }
@@ -143,10 +129,15 @@ impl Session {
         }
     }
 
-    /// Begins a single call on slot 0.
-    fn compound(&mut self) -> Compound {
+    /// The SEQUENCE of a single call on slot 0.
+    fn next_sequence(&mut self) -> Op {
         self.sequence += 1;
-        Compound::default().sequence(&self.id, 0, self.sequence, 0)
+        self.sequence_on(0, self.sequence, 0)
+    }
+
+    fn sequence_on(&self, slot_id: u32, sequence_id: u32, highest_slot_id: u32) -> Op {
+        let session_id = self.id;
+        Op::Sequence(SequenceArgs { session_id, sequence_id, slot_id, highest_slot_id, cache_this: false })
     }
 
     async fn find(
@@ -155,32 +146,28 @@ impl Session {
         export: &str,
         name: &str,
         xids: &Xids,
-    ) -> Result<Vec<u8>, LoadError> {
-        let path: Vec<&str> =
-            export.split('/').filter(|part| !part.is_empty()).chain([layout::DIRECTORY, name]).collect();
-        let mut compound = self.compound().operation(OP_PUTROOTFH, |_| ());
-        for part in &path {
-            compound = compound.operation(OP_LOOKUP, |w| w.opaque(part.as_bytes()));
+    ) -> Result<Handle, LoadError> {
+        let mut operations = vec![self.next_sequence(), Op::PutRootFh];
+        let path = export.split('/').filter(|part| !part.is_empty()).chain([layout::DIRECTORY, name]);
+        for part in path {
+            let name = Opaque::new(Bytes::copy_from_slice(part.as_bytes()))
+                .map_err(|why| LoadError::wrong("LOOKUP", why))?;
+            operations.push(Op::Lookup(LookupArgs { name }));
         }
-        let mut reader = compound.operation(OP_GETFH, |_| ()).call(caller, "LOOKUP", xids).await?;
-        let mut handle = || {
-            skip_sequence(&mut reader)?;
-            expect(&mut reader, OP_PUTROOTFH)?;
-            for _ in &path {
-                expect(&mut reader, OP_LOOKUP)?;
-            }
-            expect(&mut reader, OP_GETFH)?;
-            reader.opaque(NFS4_FHSIZE)
-        };
-        Ok(handle().map_err(|why| LoadError::wrong("GETFH", why))?.to_vec())
+        operations.push(Op::GetFh);
+        let results = call(caller, "LOOKUP", operations, xids).await?;
+        match results.last() {
+            Some(OpResult::GetFh(Answer::Ok(handle))) => Ok(*handle),
+            _ => Err(unexpected("GETFH", &results)),
+        }
     }
 
     /// Takes the session and its client down again.
     async fn end(self, caller: &mut Caller, xids: &Xids) -> Result<(), LoadError> {
-        let session = Compound::default().operation(OP_DESTROY_SESSION, |w| w.raw(&self.id));
-        session.call(caller, "DESTROY_SESSION", xids).await?;
-        let client = Compound::default().operation(OP_DESTROY_CLIENTID, |w| w.u64(self.client));
-        client.call(caller, "DESTROY_CLIENTID", xids).await?;
+        let session = Op::DestroySession(DestroySessionArgs { session_id: self.id });
+        call(caller, "DESTROY_SESSION", vec![session], xids).await?;
+        let client = Op::DestroyClientId(DestroyClientIdArgs { client_id: self.client });
+        call(caller, "DESTROY_CLIENTID", vec![client], xids).await?;
         Ok(())
     }
 }
@@ -197,69 +184,54 @@ pub(crate) async fn end_all(
     Ok(())
 }
 
-async fn exchange_id(caller: &mut Caller, owner: &str, xids: &Xids) -> Result<(u64, u32), LoadError> {
-    let compound = Compound::default().operation(OP_EXCHANGE_ID, |w| {
-        w.raw(&[0; 8]); // verifier: the owner's name is new on every run
-        w.opaque(owner.as_bytes());
-        w.u32(EXCHGID4_FLAG_USE_NON_PNFS);
-        w.u32(0); // SP4_NONE
-        w.u32(0); // no nfs_impl_id4
-    });
-    let mut reader = compound.call(caller, "EXCHANGE_ID", xids).await?;
-    let mut result = || {
-        expect(&mut reader, OP_EXCHANGE_ID)?;
-        Ok::<_, DecodeError>((reader.u64()?, reader.u32()?))
+async fn exchange_id(caller: &mut Caller, owner: String, xids: &Xids) -> Result<(ClientId, u32), LoadError> {
+    let owner_id = Opaque::new(owner.into_bytes()).expect("a short name");
+    let exchange = ExchangeIdArgs {
+        // The owner's name is new on every run, so that the verifier has nothing to tell apart.
+        client_owner: ClientOwner { verifier: [0; 8], owner_id },
+        flags: ExchangeIdFlags::USE_NON_PNFS,
+        state_protect: StateProtectArgs::None,
+        implementation: List::default(),
     };
-    result().map_err(|why| LoadError::wrong("EXCHANGE_ID", why))
+    let results = call(caller, "EXCHANGE_ID", vec![Op::ExchangeId(exchange)], xids).await?;
+    match &results[..] {
+        [OpResult::ExchangeId(Answer::Ok(made))] => Ok((made.client_id, made.sequence_id)),
+        _ => Err(unexpected("EXCHANGE_ID", &results)),
+    }
 }
 
 async fn create_session(
     caller: &mut Caller,
-    client: u64,
+    client_id: ClientId,
     sequence: u32,
     slots: u32,
     xids: &Xids,
-) -> Result<([u8; 16], u32), LoadError> {
-    let large = LARGE_BYTES + COMPOUND_SLACK_BYTES;
-    let channel = |w: &mut Writer, bytes: u32, slots: u32| {
-        // headerpadsize, maxrequestsize, maxresponsesize, maxresponsesize_cached, maxoperations, maxrequests
-        for word in [0, bytes, bytes, COMPOUND_SLACK_BYTES, OPERATIONS_MAX, slots] {
-            w.u32(word);
-        }
-        w.u32(0); // no rdma_ird
+) -> Result<(SessionId, u32), LoadError> {
+    let channel = |bytes, max_requests| ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: bytes,
+        max_response_size: bytes,
+        max_response_size_cached: COMPOUND_SLACK_BYTES,
+        max_operations: OPERATIONS_MAX,
+        max_requests,
+        rdma_ird: List::default(),
     };
-    let compound = Compound::default().operation(OP_CREATE_SESSION, |w| {
-        w.u64(client);
-        w.u32(sequence);
-        w.u32(0); // neither persistent nor with a back channel
-        channel(w, large, slots);
-        channel(w, COMPOUND_SLACK_BYTES, 1);
-        w.u32(0x4000_0000); // cb_program, never called
-        w.u32(1); // one callback_sec_parms4: AUTH_NONE
-        w.u32(0);
-    });
-    let mut reader = compound.call(caller, "CREATE_SESSION", xids).await?;
-    let mut result = || {
-        expect(&mut reader, OP_CREATE_SESSION)?;
-        let id = reader.opaque_fixed::<16>()?;
-        // csr_sequence, csr_flags, then the fore channel's six numbers, of which the last is maxrequests.
-        for _ in 0..7 {
-            reader.u32()?;
-        }
-        Ok::<_, DecodeError>((id, reader.u32()?))
+    let create = CreateSessionArgs {
+        client_id,
+        sequence,
+        flags: CreateSessionFlags::empty(),
+        fore_channel: channel(LARGE_BYTES + COMPOUND_SLACK_BYTES, slots),
+        back_channel: channel(COMPOUND_SLACK_BYTES, 1),
+        callback_program: CALLBACK_PROGRAM,
+        sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).expect("one is not too many"),
     };
-    let (id, granted) = result().map_err(|why| LoadError::wrong("CREATE_SESSION", why))?;
-    Ok((id, granted.min(slots)))
-}
-
-/// Steps over a SEQUENCE result: session id, sequence id, slot id, two highest slot ids, flags.
-fn skip_sequence(reader: &mut Reader) -> Result<(), DecodeError> {
-    expect(reader, OP_SEQUENCE)?;
-    reader.opaque_fixed::<16>()?;
-    for _ in 0..5 {
-        reader.u32()?;
+    let results = call(caller, "CREATE_SESSION", vec![Op::CreateSession(create)], xids).await?;
+    match &results[..] {
+        [OpResult::CreateSession(Answer::Ok(made))] if made.fore_channel.max_requests > 0 => {
+            Ok((made.session_id, made.fore_channel.max_requests.min(slots)))
+        }
+        _ => Err(unexpected("CREATE_SESSION", &results)),
     }
-    Ok(())
 }
 
 /// SEQUENCE + PUTFH + GETATTR of the prepared file: the price of a session beside version 3's GETATTR.
@@ -267,26 +239,21 @@ struct SequenceGetattr {
     template: Template,
     slot_at: usize,
     sequence_at: usize,
-    session: [u8; 16],
+    session: SessionId,
     /// Sequence id last used, by slot.
     sequences: Vec<u32>,
-    /// Length of a right reply, learnt from the first.
-    length: Option<usize>,
 }
 
 impl SequenceGetattr {
     fn new(session: &Session) -> Self {
         let highest = session.slots - 1;
         let render = |slot, sequence| {
-            let compound = Compound::default()
-                .sequence(&session.id, slot, sequence, highest)
-                .operation(OP_PUTFH, |w| w.opaque(&session.read_file))
-                .operation(OP_GETATTR, |w| {
-                    w.u32(ATTRIBUTES.len() as u32);
-                    ATTRIBUTES.iter().for_each(|word| w.u32(*word));
-                });
-            let arguments = compound.into_arguments();
-            Template::call(NFS4, NFSPROC4_COMPOUND, &Raw(&arguments), 0)
+            let compound = arguments(vec![
+                session.sequence_on(slot, sequence, highest),
+                Op::PutFh(PutFhArgs { handle: session.read_file }),
+                Op::GetAttr(GetAttrArgs { attributes: ATTRIBUTES }),
+            ]);
+            Template::call(NFS4, nfs4::PROC_COMPOUND, &compound)
         };
         let template = render(0, 0);
         let mut sequences = vec![0; session.slots as usize];
@@ -297,32 +264,7 @@ impl SequenceGetattr {
             template,
             session: session.id,
             sequences,
-            length: None,
         }
-    }
-
-    /// Checks what the fixed part of the reply says; returns where the attributes' bitmap stands.
-    fn check_operations(&self, slot: usize, reply: &Reply<'_>) -> Result<usize, String> {
-        let at = reply.results()?;
-        // status, an empty tag (the server repeats ours), three results.
-        if (reply.word(at)?, reply.word(at + 4)?, reply.word(at + 8)?) != (0, 0, 3) {
-            return Err(format!("nfsstat4 {} after {} operations", reply.word(at)?, reply.word(at + 8)?));
-        }
-        let sequence = at + 12;
-        let expected = [OP_SEQUENCE, 0];
-        if [reply.word(sequence)?, reply.word(sequence + 4)?] != expected
-            || reply.head.get(sequence + 8..sequence + 24) != Some(&self.session)
-            || reply.word(sequence + 24)? != self.sequences[slot]
-            || reply.word(sequence + 28)? != slot as u32
-        {
-            return Err("a SEQUENCE result of another request".into());
-        }
-        let rest = sequence + 44;
-        let operations = [0, 4, 8, 12].map(|skip| reply.word(rest + skip));
-        if operations != [Ok(OP_PUTFH), Ok(0), Ok(OP_GETATTR), Ok(0)] {
-            return Err(format!("PUTFH, GETATTR: {operations:?}"));
-        }
-        Ok(rest + 16)
     }
 }
 
@@ -335,20 +277,29 @@ impl Workload for SequenceGetattr {
     }
 
     fn reply(&mut self, slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
-        let at = self.check_operations(slot, reply)?;
-        let bitmap = [0, 4, 8].map(|skip| reply.word(at + skip));
-        if bitmap != [Ok(2), Ok(ATTRIBUTES[0]), Ok(ATTRIBUTES[1])] {
-            return Err(format!("attributes {bitmap:x?} instead of {ATTRIBUTES:x?}"));
+        let results = all_well(reply.results::<CompoundResult>()?)?;
+        let [
+            OpResult::Sequence(Answer::Ok(sequence)),
+            OpResult::PutFh(Answer::Ok(())),
+            OpResult::GetAttr(Answer::Ok(attributes)),
+        ] = &results[..]
+        else {
+            return Err(format!("results {results:?}"));
+        };
+        let sent = (self.session, slot as u32, self.sequences[slot]);
+        if (sequence.session_id, sequence.slot_id, sequence.sequence_id) != sent {
+            return Err(format!("{sequence:?} for another request"));
         }
-        let end = at + 16 + reply.word(at + 12)? as usize;
-        // The first attributes are type (NF4REG = 1), change, size.
-        let size = u64::from(reply.word(at + 28)?) << 32 | u64::from(reply.word(at + 32)?);
-        if reply.word(at + 16)? != 1 || size != layout::FILE_BYTES {
-            return Err("attributes of another file".into());
+        if attributes.mask != ATTRIBUTES {
+            return Err(format!("attributes {:?} instead of {ATTRIBUTES:?}", attributes.mask));
         }
-        if reply.length != end || *self.length.get_or_insert(end) != end {
-            return Err(format!("{} bytes instead of {end}", reply.length));
+        // The values stand in the order of their numbers: type, change, size first.
+        let mut reader = attributes.reader();
+        let mut first =
+            || Ok::<_, DecodeError>((FileType::decode(&mut reader)?, reader.u64()?, reader.u64()?));
+        match first().map_err(|error| error.to_string())? {
+            (FileType::REGULAR, _, layout::FILE_BYTES) => Ok(Outcome::Finished),
+            other => Err(format!("attributes of another file: {other:?}")),
         }
-        Ok(Outcome::Finished)
     }
 }

@@ -1,5 +1,9 @@
 //! From a byte stream to replies, without copying what nobody looks at.
 
+use bytes::Bytes;
+use rpc::message::{self, ReplyHeader};
+use xdr::{Decode, Reader};
+
 use crate::operation::LARGE_BYTES;
 
 /// The part of a reply that a check may look at; file data beyond it are only counted.
@@ -17,28 +21,25 @@ pub(crate) struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    /// The big-endian word at `at`; a reply that ends before it is an error.
-    pub(crate) fn word(&self, at: usize) -> Result<u32, String> {
-        let bytes = self.head.get(at..at + 4).ok_or_else(|| format!("ends at byte {}", self.length))?;
-        Ok(u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+    /// The transaction id.
+    pub(crate) fn xid(&self) -> Result<u32, String> {
+        message::peek(self.head).map(|(xid, _)| xid).map_err(|error| error.to_string())
     }
 
-    /// Checks the RPC reply header and returns where the results start.
-    pub(crate) fn results(&self) -> Result<usize, String> {
-        // RFC 5531 §9: msg_type REPLY = 1, reply_stat MSG_ACCEPTED = 0.
-        if (self.word(4)?, self.word(8)?) != (1, 0) {
-            return Err(format!("not an accepted reply: {:02x?}", &self.head[..self.head.len().min(24)]));
+    /// Decodes the results of an accepted and successful call, which must fill the reply to its last byte.
+    pub(crate) fn results<T: Decode>(&self) -> Result<T, String> {
+        if self.head.len() != self.length {
+            return Err(format!("{} bytes, more than any right reply has", self.length));
         }
-        // RFC 5531 §8.2: the verifier's body is opaque<400>.
-        let verifier_bytes = self.word(16)? as usize;
-        if verifier_bytes > 400 {
-            return Err(format!("a verifier of {verifier_bytes} bytes"));
-        }
-        let at = 20 + verifier_bytes.next_multiple_of(4);
-        match self.word(at)? {
-            0 => Ok(at + 4),
-            status => Err(format!("accept_stat {status}")),
-        }
+        message::parse_reply(Bytes::copy_from_slice(self.head)).map_err(|error| error.to_string())
+    }
+
+    /// A reader of the head of an accepted and successful call, at the results.
+    pub(crate) fn reader(&self) -> Result<Reader, String> {
+        let mut reader = Reader::new(Bytes::copy_from_slice(&self.head[..self.head.len().min(HEAD_BYTES)]));
+        let header = ReplyHeader::parse(&mut reader).map_err(|error| error.to_string())?;
+        header.success().map_err(|error| error.to_string())?;
+        Ok(reader)
     }
 }
 
@@ -184,15 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn results_start_after_any_verifier_and_only_success_passes() {
-        let reply = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
-        let check = |bytes: &[u8]| Reply { head: bytes, length: bytes.len() }.results();
-        assert_eq!(check(&reply(&[5, 1, 0, 0, 0, 0])), Ok(24));
-        assert_eq!(check(&reply(&[5, 1, 0, 6, 3, 0xaabb_cc00, 0])), Ok(28));
-        assert_eq!(check(&reply(&[5, 1, 0, 0, 0, 1])), Err("accept_stat 1".into()));
-        assert!(check(&reply(&[5, 1, 1, 0, 0, 0])).is_err(), "MSG_DENIED");
-        assert!(check(&reply(&[5, 0, 0, 0, 0, 0])).is_err(), "a call");
-        assert!(check(&reply(&[5, 1, 0, 6, 404])).is_err(), "verifier too long");
-        assert!(check(&reply(&[5, 1, 0])).is_err(), "cut off");
+    fn only_an_accepted_success_that_ends_right_has_results() {
+        // RFC 5531 §9: xid, REPLY, MSG_ACCEPTED, verifier (flavor, length, body), SUCCESS, results.
+        let check = |words: &[u32]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            Reply { head: &bytes, length: bytes.len() }.results::<u32>().ok()
+        };
+        assert_eq!(check(&[5, 1, 0, 0, 0, 0, 42]), Some(42));
+        assert_eq!(check(&[5, 1, 0, 6, 3, 0xaabb_cc00, 0, 42]), Some(42), "any verifier");
+        assert_eq!(check(&[5, 1, 0, 0, 0, 0, 42, 43]), None, "trailing bytes");
+        assert_eq!(check(&[5, 1, 0, 0, 0, 0]), None, "no results");
+        assert_eq!(check(&[5, 1, 0, 0, 0, 1]), None, "PROG_UNAVAIL");
+        assert_eq!(check(&[5, 1, 1, 1, 5]), None, "MSG_DENIED");
+        assert_eq!(check(&[5, 0, 0, 0, 0, 0, 42]), None, "a call");
     }
 }

@@ -15,15 +15,6 @@ pub(crate) struct Program {
     pub(crate) version: u32,
 }
 
-/// Arguments that are XDR already.
-pub(crate) struct Raw<'a>(pub(crate) &'a [u8]);
-
-impl Encode for Raw<'_> {
-    fn encode(&self, writer: &mut Writer) {
-        writer.raw(self.0);
-    }
-}
-
 /// One request, complete with its record mark, ready to be copied and patched.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
@@ -31,14 +22,8 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// A call by user 0, whom the servers are told not to squash; the last `payload_bytes` bytes of its arguments are
-    /// sent from elsewhere.
-    pub(crate) fn call(
-        program: Program,
-        procedure: u32,
-        arguments: &impl Encode,
-        payload_bytes: u32,
-    ) -> Self {
+    /// A call by user 0, whom the servers are told not to squash.
+    pub(crate) fn call(program: Program, procedure: u32, arguments: &impl Encode) -> Self {
         let credential = AuthSys {
             stamp: 0,
             machine_name: Opaque::from_static(b"enfys-bench"),
@@ -51,17 +36,16 @@ impl Template {
             ..CallHeader::new(0, program.number, program.version, procedure)
         };
         let mut writer = Writer::new();
+        let start = record::start_record(&mut writer);
         message::encode_call(&mut writer, &header, arguments);
-        Self::framed(writer.inline(), payload_bytes)
+        record::finish_record(&mut writer, start);
+        Self { bytes: writer.into_bytes().to_vec() }
     }
 
-    /// Frames `message` as a single-fragment record whose last `payload_bytes` bytes are sent from elsewhere.
-    fn framed(message: &[u8], payload_bytes: u32) -> Self {
-        let length = u32::try_from(message.len()).expect("a request head is short") + payload_bytes;
-        // RFC 5531 §11: the highest bit says that this fragment is the record's last.
-        let mut bytes = (length | record::LAST_FRAGMENT).to_be_bytes().to_vec();
-        bytes.extend_from_slice(message);
-        Self { bytes }
+    /// Cuts off the last `bytes` bytes, which are sent from elsewhere; the record mark still counts them.
+    pub(crate) fn without_payload(mut self, bytes: usize) -> Self {
+        self.bytes.truncate(self.bytes.len() - bytes);
+        self
     }
 
     /// Appends the request to `out` and returns where it starts there.
@@ -92,22 +76,24 @@ mod tests {
 
     #[test]
     fn appended_request_carries_mark_xid_and_patched_field() {
+        let program = Program { number: 0x0001_86a3, version: 3 };
         let render = |offset: u64| {
-            let mut message = vec![0, 0, 0, 0, 0xaa, 0xbb];
-            message.extend_from_slice(&offset.to_be_bytes());
-            Template::framed(&message, 4096)
+            let words = [offset.to_be_bytes(), [0x5a; 8]].concat();
+            let arguments: [u8; 16] = words.try_into().unwrap();
+            Template::call(program, 7, &arguments).without_payload(8)
         };
         let field = Template::field(&render(0), &render(u64::MAX));
         let mut out = vec![7];
         let start = render(0).append(0x0102_0304, &mut out);
         patch(&mut out, start + field, &0x1122_3344_5566_7788_u64.to_be_bytes());
-        assert_eq!(
-            out,
-            [
-                7, // what was there before
-                0x80, 0, 0x10, 14, // RFC 5531 §11: last fragment, 4096 + 14 bytes
-                1, 2, 3, 4, 0xaa, 0xbb, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
-            ]
-        );
+        assert_eq!(out[0], 7, "what was there before");
+        let request = &out[1..];
+        // RFC 5531 §11: the last fragment's bit, and the length of all that follows, the payload among it.
+        let mark = u32::from_be_bytes(request[..4].try_into().unwrap());
+        assert_eq!(mark, 0x8000_0000 | (request.len() - 4 + 8) as u32);
+        // RFC 5531 §9: xid, CALL, RPC version 2, program, version, procedure, AUTH_SYS.
+        let words = [0x0102_0304, 0, 2, 0x0001_86a3, 3, 7, 1].map(u32::to_be_bytes);
+        assert!(request[4..].starts_with(words.as_flattened()));
+        assert!(request.ends_with(&[0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88]));
     }
 }

@@ -8,7 +8,7 @@ mod server;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ pub use self::idle::{Idle, idle};
 pub use self::server::{EXPORT, NAMESPACE_VARIABLE, Peer, Place, Running};
 pub use self::table::{details, targets};
 use crate::load::{self, LoadPlan, Xids};
+use crate::machine::Machine;
 use crate::operation::{Operation, Target};
 use crate::results::{Measurement, Shape, Summary};
 
@@ -52,6 +53,8 @@ pub struct Run {
 /// Everything that was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Comparison {
+    /// Where.
+    pub machine: Machine,
     /// All measurements, in the order in which they were taken.
     pub runs: Vec<Run>,
     /// Servers and measurements left out: one line each with the reason.
@@ -103,7 +106,7 @@ impl Operation {
 /// A server that is missing or answers wrongly is left out with the reason in [`Comparison::missing`].
 #[must_use]
 pub fn compare(plan: &Plan, place: &Place) -> Comparison {
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison { machine: Machine::here(&place.export), ..Comparison::default() };
     let mut servers = Vec::new();
     for peer in &plan.peers {
         match Running::start(*peer, place) {
@@ -120,14 +123,7 @@ pub fn compare(plan: &Plan, place: &Place) -> Comparison {
         for (operation, shape) in
             plan.operations.iter().flat_map(|o| plan.shapes.iter().map(move |s| (*o, *s)))
         {
-            eprint!(
-                "\rround {} of {}: {operation} {}×{}        ",
-                round + 1,
-                plan.rounds,
-                shape.connections,
-                shape.depth
-            );
-            let _ = std::io::stderr().flush();
+            progress(&format!("round {} of {}: {operation} {shape}", round + 1, plan.rounds));
             for server in servers.iter().filter(|server| server.peer.serves(operation)) {
                 if failed.contains_key(&(server.peer, operation)) {
                     continue;
@@ -135,20 +131,26 @@ pub fn compare(plan: &Plan, place: &Place) -> Comparison {
                 match load::run(&load_plan(plan, server, operation, shape, &xids)) {
                     Ok(measurement) => comparison.runs.push(Run { peer: server.peer, round, measurement }),
                     Err(why) => {
-                        failed.insert(
-                            (server.peer, operation),
-                            format!("{}×{}: {why}", shape.connections, shape.depth),
-                        );
+                        failed.insert((server.peer, operation), format!("{shape}: {why}"));
                     }
                 }
             }
         }
     }
-    eprintln!();
+    progress("");
     let failures =
         failed.into_iter().map(|((peer, operation), why)| format!("{} {operation} {why}", peer.name()));
     comparison.missing.extend(failures);
     comparison
+}
+
+/// Shows where a long run stands, on a line that a terminal overwrites; a file gets nothing.
+fn progress(line: &str) {
+    let mut errors = std::io::stderr();
+    if errors.is_terminal() {
+        let _ = write!(errors, "\r\x1b[K{line}");
+        let _ = errors.flush();
+    }
 }
 
 fn load_plan(plan: &Plan, server: &Running, operation: Operation, shape: Shape, xids: &Rc<Xids>) -> LoadPlan {

@@ -116,7 +116,7 @@ pub fn details(comparison: &Comparison) -> String {
                     .map_or(String::new(), |(low, high)| format!("{low:.2}–{high:.2}"));
                 rows.push(vec![
                     operation.title().to_owned(),
-                    format!("{}×{}", shape.connections, shape.depth),
+                    shape.to_string(),
                     peer.name().to_owned(),
                     format!("{:.0}", summary.rate),
                     format!("{:.1}", summary.p50_us),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn verdict_of(runs: Vec<Run>, operation: Operation, depth: u32) -> String {
-        verdict(&Comparison { runs, missing: Vec::new() }, operation, Shape { connections: 1, depth }).1
+        verdict(&Comparison { runs, ..Comparison::default() }, operation, Shape { connections: 1, depth }).1
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             run(Peer::Floor, Operation::Null, 64, 1.0, 0.3),
             run(Peer::Ganesha, Operation::Null, 64, 1.0, 28.0),
         ];
-        let comparison = Comparison { runs, missing: Vec::new() };
+        let comparison = Comparison { runs, ..Comparison::default() };
         for table in [targets(&comparison), details(&comparison)] {
             let bars: Vec<usize> = table
                 .lines()
