@@ -1,0 +1,186 @@
+//! What the fuzz targets do with their input. The workspace's tests run the same functions over the seeds.
+//!
+//! A function panics where something is wrong. Common to all: a decoder never panics, and what it made of any input is encoded to
+//! bytes that decode to the same value, and are encoded to the same bytes again.
+
+use std::fmt::Debug;
+
+use bytes::{Bytes, BytesMut};
+use protocol::{mount, nfs3, nfs4, portmap, rpcbind};
+use rpc::address::UniversalAddress;
+use rpc::auth::{Identity, OpaqueAuth, authenticate};
+use rpc::message::{CallError, CallHeader, ReplyHeader, peek};
+use rpc::record::{HEADER_LENGTH, RecordDecoder, RecordError};
+use xdr::{Decode, Encode, Reader, Writer, from_bytes, to_bytes};
+
+/// A target: its name, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: &[Target] =
+    &[("records", records), ("headers", headers), ("nfs3", nfs3), ("services", services), ("nfs4", nfs4)];
+
+/// The limit on records, in bytes, that [`records`] sets.
+const MAX_RECORD: usize = 300;
+
+/// A stream of records. The first byte is the size of the pieces that it comes in; whole or in pieces, the records are the same, and the
+/// decoder never keeps more than it may.
+pub fn records(data: &[u8]) {
+    let Some((piece, stream)) = data.split_first() else { return };
+    let piece = usize::from(*piece).max(1);
+    let whole = decode_records(stream, stream.len().max(1));
+    assert_eq!(decode_records(stream, piece), whole);
+    assert!(whole.0.iter().all(|record| record.len() <= MAX_RECORD));
+}
+
+fn decode_records(stream: &[u8], piece: usize) -> (Vec<Bytes>, Option<RecordError>) {
+    let mut decoder = RecordDecoder::new(MAX_RECORD);
+    let mut buffer = BytesMut::new();
+    let mut records = Vec::new();
+    for piece in stream.chunks(piece) {
+        buffer.extend_from_slice(piece);
+        loop {
+            match decoder.decode(&mut buffer) {
+                Ok(Some(record)) => records.push(record),
+                Ok(None) => break,
+                Err(error) => return (records, Some(error)),
+            }
+        }
+        let wanted = decoder.bytes_wanted();
+        assert!(0 < wanted && wanted + buffer.len() <= MAX_RECORD + HEADER_LENGTH, "wants {wanted} bytes");
+    }
+    (records, None)
+}
+
+/// The header of a call or of a reply, the credential in it, and an address.
+pub fn headers(data: &[u8]) {
+    let record = Bytes::copy_from_slice(data);
+    match CallHeader::parse(&mut Reader::new(record.clone())) {
+        Ok(header) => {
+            assert_eq!(peek(&record).map(|(xid, _)| xid), Ok(header.xid));
+            let again = to_bytes(&header);
+            assert_eq!(CallHeader::parse(&mut Reader::new(again)).as_ref(), Ok(&header));
+            if let Ok(Identity::Sys(sys)) = authenticate(&header.credential) {
+                assert_eq!(authenticate(&OpaqueAuth::sys(&sys)), Ok(Identity::Sys(sys)));
+            }
+        }
+        Err(CallError::Refused(reply)) => {
+            assert_eq!(ReplyHeader::parse(&mut Reader::new(to_bytes(&reply))), Ok(reply));
+        }
+        Err(CallError::Unanswerable(_)) => {}
+    }
+    if let Ok(header) = ReplyHeader::parse(&mut Reader::new(record)) {
+        assert_eq!(ReplyHeader::parse(&mut Reader::new(to_bytes(&header))), Ok(header));
+    }
+    if let Ok(address) = UniversalAddress::from_bytes(data) {
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
+}
+
+/// Decodes a `T` from the front of `body`.
+fn stable<T: Decode + Encode + PartialEq + Debug>(body: &[u8]) {
+    let Ok(value) = T::decode(&mut Reader::new(Bytes::copy_from_slice(body))) else { return };
+    let wire = to_bytes(&value);
+    let again = from_bytes::<T>(wire.clone());
+    assert_eq!(again.as_ref(), Ok(&value));
+    let mut writer = Writer::new();
+    again.expect("just compared").encode(&mut writer);
+    assert_eq!(writer.into_bytes(), wire);
+}
+
+/// Declares a target whose first byte chooses among types, and the names of these: `getattr_call`.
+macro_rules! types {
+    ($(#[$doc:meta])* $target:ident, $names:ident: $($name:literal => $type:ty,)*) => {
+        $(#[$doc])*
+        pub fn $target(data: &[u8]) {
+            const BODIES: &[fn(&[u8])] = &[$(stable::<$type>),*];
+            let Some((choice, body)) = data.split_first() else { return };
+            BODIES[usize::from(*choice) % BODIES.len()](body);
+        }
+
+        /// What the first byte of the target's input chooses.
+        pub const $names: &[&str] = &[$($name),*];
+    };
+}
+
+types! {
+    /// Arguments and results of NFS version 3.
+    nfs3, NFS3_TYPES:
+    "getattr_call" => nfs3::GetattrArgs, "getattr_reply" => nfs3::GetattrResult,
+    "setattr_call" => nfs3::SetattrArgs, "setattr_reply" => nfs3::SetattrResult,
+    "lookup_call" => nfs3::LookupArgs, "lookup_reply" => nfs3::LookupResult,
+    "access_call" => nfs3::AccessArgs, "access_reply" => nfs3::AccessResult,
+    "readlink_call" => nfs3::ReadlinkArgs, "readlink_reply" => nfs3::ReadlinkResult,
+    "read_call" => nfs3::ReadArgs, "read_reply" => nfs3::ReadResult,
+    "write_call" => nfs3::WriteArgs, "write_reply" => nfs3::WriteResult,
+    "create_call" => nfs3::CreateArgs, "create_reply" => nfs3::CreateResult,
+    "mkdir_call" => nfs3::MkdirArgs, "mkdir_reply" => nfs3::MkdirResult,
+    "symlink_call" => nfs3::SymlinkArgs, "symlink_reply" => nfs3::SymlinkResult,
+    "mknod_call" => nfs3::MknodArgs, "mknod_reply" => nfs3::MknodResult,
+    "remove_call" => nfs3::RemoveArgs, "remove_reply" => nfs3::RemoveResult,
+    "rmdir_call" => nfs3::RmdirArgs, "rmdir_reply" => nfs3::RmdirResult,
+    "rename_call" => nfs3::RenameArgs, "rename_reply" => nfs3::RenameResult,
+    "link_call" => nfs3::LinkArgs, "link_reply" => nfs3::LinkResult,
+    "readdir_call" => nfs3::ReaddirArgs, "readdir_reply" => nfs3::ReaddirResult,
+    "readdirplus_call" => nfs3::ReaddirplusArgs, "readdirplus_reply" => nfs3::ReaddirplusResult,
+    "fsstat_call" => nfs3::FsstatArgs, "fsstat_reply" => nfs3::FsstatResult,
+    "fsinfo_call" => nfs3::FsinfoArgs, "fsinfo_reply" => nfs3::FsinfoResult,
+    "pathconf_call" => nfs3::PathconfArgs, "pathconf_reply" => nfs3::PathconfResult,
+    "commit_call" => nfs3::CommitArgs, "commit_reply" => nfs3::CommitResult,
+}
+
+types! {
+    /// Arguments and results of MOUNT, the port mapper and rpcbind.
+    services, SERVICES_TYPES:
+    "mnt1_call" => mount::DirPath, "mnt1_reply" => mount::FhStatus,
+    "mnt3_call" => mount::DirPath, "mnt3_reply" => mount::MountResult,
+    "umnt3_call" => mount::DirPath,
+    "dump1_reply" => mount::MountList, "export1_reply" => mount::Exports,
+    "dump3_reply" => mount::MountList, "export3_reply" => mount::Exports,
+    "set_call" => portmap::Mapping, "unset_call" => portmap::Mapping, "getport_call" => portmap::Mapping,
+    "dump_reply" => portmap::MappingList,
+    "callit_call" => portmap::CallArgs, "callit_reply" => portmap::CallResult,
+    "set3_call" => rpcbind::Rpcb, "unset3_call" => rpcbind::Rpcb, "getaddr3_call" => rpcbind::Rpcb,
+    "set4_call" => rpcbind::Rpcb, "unset4_call" => rpcbind::Rpcb, "getaddr4_call" => rpcbind::Rpcb,
+    "getversaddr4_call" => rpcbind::Rpcb, "getaddrlist4_call" => rpcbind::Rpcb,
+    "getaddr3_reply" => rpcbind::Text, "getaddr4_reply" => rpcbind::Text, "getversaddr4_reply" => rpcbind::Text,
+    "dump3_reply" => rpcbind::RpcbList, "dump4_reply" => rpcbind::RpcbList,
+    "callit3_call" => rpcbind::RmtCallArgs, "callit3_reply" => rpcbind::RmtCallResult,
+    "uaddr2taddr3_call" => rpcbind::Text, "uaddr2taddr3_reply" => rpcbind::NetBuf,
+    "uaddr2taddr4_call" => rpcbind::Text, "uaddr2taddr4_reply" => rpcbind::NetBuf,
+    "taddr2uaddr3_call" => rpcbind::NetBuf, "taddr2uaddr3_reply" => rpcbind::Text,
+    "taddr2uaddr4_call" => rpcbind::NetBuf, "taddr2uaddr4_reply" => rpcbind::Text,
+    "getaddrlist4_reply" => rpcbind::EntryList, "getstat4_reply" => rpcbind::StatByVersion,
+}
+
+types! {
+    /// Whole compounds of NFS version 4, of both directions.
+    nfs4, NFS4_TYPES:
+    "compound_call" => nfs4::compound::CompoundArgs, "compound_reply" => nfs4::compound::CompoundResult,
+    "cb_compound_call" => nfs4::callback::CbCompoundArgs, "cb_compound_reply" => nfs4::callback::CbCompoundResult,
+}
+
+/// Turns a recorded message into inputs: (target, input). `name` says what it is, as `lookup_reply_noent` does.
+pub fn seeds(program: &str, name: &str, message: &Bytes) -> Vec<(&'static str, Vec<u8>)> {
+    let mut seeds = vec![("headers", message.to_vec())];
+    let mark = 0x8000_0000 | u32::try_from(message.len()).expect("recorded messages are short");
+    seeds.push(("records", [&[7], &mark.to_be_bytes()[..], message].concat()));
+    let mut reader = Reader::new(message.clone());
+    let parsed = match name.contains("_call") {
+        true => CallHeader::parse(&mut reader).is_ok(),
+        false => ReplyHeader::parse(&mut reader).is_ok_and(|header| header.success().is_ok()),
+    };
+    let (target, types) = match program {
+        "nfs3" => ("nfs3", NFS3_TYPES),
+        "nfs4" => ("nfs4", NFS4_TYPES),
+        _ => ("services", SERVICES_TYPES),
+    };
+    if let Some(choice) = types.iter().position(|kind| name.starts_with(kind))
+        && parsed
+    {
+        let mut input = vec![u8::try_from(choice).expect("fewer than 256 types")];
+        input.extend_from_slice(reader.peek());
+        seeds.push((target, input));
+    }
+    seeds
+}
