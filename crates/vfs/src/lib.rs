@@ -9,6 +9,8 @@
 mod attributes;
 mod backend;
 mod context;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
 mod handle;
 pub mod memfs;

@@ -1,0 +1,63 @@
+use super::subject::{Subject, assert_fails};
+use crate::{Authority, Error, Removal, Stability};
+
+/// Reads and writes through an open file that has no name any more.
+fn works_without_a_name(t: &Subject, file: &crate::Handle) {
+    let me = t.me();
+    assert_eq!(me.getattr(file).unwrap().links, 0);
+    assert_eq!(me.read_with(file, 0, 10, Authority::Opened).unwrap().0, b"content");
+    me.write_with(file, 7, " more", Stability::FileSync, Authority::Opened).unwrap();
+    assert_eq!(me.read_with(file, 0, 20, Authority::Opened).unwrap().0, b"content more");
+    me.commit(file, 0, 0).unwrap();
+    assert_eq!(me.truncate(file, 3).unwrap().after.size, 3);
+    me.chmod(file, 0o600).unwrap();
+}
+
+pub(super) fn an_unlinked_open_file_stays(t: &Subject) {
+    let (me, top) = (t.me(), t.top());
+    let file = me.file(&top, "f");
+    me.write(&file, 0, "content").unwrap();
+    let opened = me.open(&file, true, true).unwrap();
+    assert_eq!(opened.attributes.size, 7);
+    me.remove(&top, "f", Removal::File).unwrap();
+    assert!(me.names(&top).is_empty());
+    let second = me.file(&top, "f");
+    works_without_a_name(t, &file);
+    assert_eq!(me.getattr(&second).unwrap().size, 0, "another file has the name now");
+    drop(opened);
+    assert_fails(me.getattr(&file), &[Error::Stale]);
+}
+
+pub(super) fn a_replaced_open_file_stays(t: &Subject) {
+    let (me, top) = (t.me(), t.top());
+    let (file, other) = (me.file(&top, "f"), me.file(&top, "other"));
+    me.write(&file, 0, "content").unwrap();
+    let opened = me.open(&file, true, true).unwrap();
+    me.rename((&top, "other"), (&top, "f")).unwrap();
+    works_without_a_name(t, &file);
+    drop(opened);
+    assert_fails(me.read(&file, 0, 1), &[Error::Stale]);
+    assert_eq!(me.lookup(&top, "f").unwrap().handle, other);
+}
+
+pub(super) fn the_last_of_several_opens_counts(t: &Subject) {
+    let (me, top) = (t.me(), t.top());
+    let file = me.file(&top, "f");
+    let (first, second) = (me.open(&file, true, false).unwrap(), me.open(&file, true, false).unwrap());
+    let clone = second.clone();
+    me.remove(&top, "f", Removal::File).unwrap();
+    drop((first, second));
+    me.getattr(&file).unwrap();
+    drop(clone);
+    assert_fails(me.getattr(&file), &[Error::Stale]);
+}
+
+pub(super) fn an_open_of_a_named_file_changes_nothing(t: &Subject) {
+    let (me, top) = (t.me(), t.top());
+    let file = me.file(&top, "f");
+    let before = me.getattr(&file).unwrap();
+    for (read, write) in [(true, false), (false, true), (true, true)] {
+        assert_eq!(me.open(&file, read, write).unwrap().attributes, before);
+    }
+    assert_eq!(me.getattr(&file).unwrap(), before);
+}
