@@ -148,11 +148,14 @@ async fn run(
     let mut spare_slot = None;
     let mut is_closing = false;
     loop {
-        let mut now = None;
+        let (mut now, mut is_drained) = (None, false);
         while waiting.len() < limits.max_waiting_calls && !output.is_high() && !is_closing {
             let record = match decoder.decode(&mut buffer) {
                 Ok(Some(record)) => record,
-                Ok(None) => break,
+                Ok(None) => {
+                    is_drained = true;
+                    break;
+                }
                 Err(error) => {
                     // What was answered before goes out all the same.
                     let flushed = output.flush(&stream, limits.stall_timeout).await;
@@ -176,6 +179,11 @@ async fn run(
         }
         if is_closing && waiting.is_empty() {
             return End::Closed;
+        }
+        if !is_drained && !is_closing && waiting.len() < limits.max_waiting_calls {
+            // Only the length of the output stopped us: complete records lie in the buffer, and a peer that waits for
+            // their replies sends nothing that would wake us for them.
+            continue;
         }
         let is_in_record = !decoder.is_between_records(&buffer);
         let may_read = waiting.len() < limits.max_waiting_calls && !is_closing;

@@ -108,7 +108,7 @@ impl Running {
 /// Starts threads that serve `listeners` until [`Running::shut_down`].
 ///
 /// # Errors
-/// Where a thread or its event queue cannot be made.
+/// Where a thread or its event queue cannot be made, or a listener is none.
 pub fn serve(
     server: Arc<Server>,
     listeners: Listeners,
@@ -116,6 +116,9 @@ pub fn serve(
     observer: Option<Arc<dyn Observe>>,
 ) -> io::Result<Running> {
     let count = limits.cores.max(1);
+    // Whoever bound them need not know that an event queue, not a blocking call, waits for them.
+    listeners.tcp.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+    listeners.udp.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
     let shared = Arc::new(Shared { server, clock: Clock::start(), limits, observer });
     let connections = Arc::new(AtomicUsize::new(0));
     let (mut cores, mut inboxes) = (Vec::new(), Vec::new());
