@@ -6,9 +6,9 @@ use bytes::Bytes;
 use protocol::mount::{self, MountResult};
 use protocol::nfs3::{
     self, Access, AccessArgs, AccessResult, CreateArgs, CreateHow, CreateResult, DirOpArgs, Fattr,
-    FileHandle, FileType, GetattrArgs, GetattrResult, LookupArgs, LookupResult, NfsStat, Outcome as Answer,
-    PostOpAttr, Proc, ReadArgs, RemoveArgs, RemoveResult, Sattr, StableHow, WriteArgs, WriteResult,
-    WriteVerf,
+    FileHandle, FileType, GetattrArgs, GetattrResult, LookupArgs, LookupOk, LookupResult, MkdirArgs,
+    MkdirResult, NfsStat, Outcome as Answer, PostOpAttr, Proc, ReadArgs, RemoveArgs, RemoveResult, Sattr,
+    StableHow, WriteArgs, WriteResult, WriteVerf,
 };
 use xdr::{Decode, Encode, Opaque};
 
@@ -23,6 +23,8 @@ use crate::operation::Operation;
 pub(super) const NFS3: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
 const MOUNT3: Program = Program { number: mount::PROGRAM, version: mount::VERSION_3 };
 
+/// Bytes of each WRITE that fills a file: no server takes less.
+const FILL_BYTES: u32 = 64 << 10;
 /// What user 0 certainly may do with a regular file.
 const ACCESS_ASKED: Access = Access::READ.union(Access::MODIFY).union(Access::EXTEND);
 
@@ -36,7 +38,7 @@ pub(crate) struct Handles {
 }
 
 impl Handles {
-    /// Mounts `export` at `mount` and looks everything up at `server`.
+    /// Mounts `export` at `mount` and looks everything up at `server`; what is missing is made and filled there.
     pub(crate) async fn find(
         server: SocketAddr,
         mount: SocketAddr,
@@ -44,11 +46,11 @@ impl Handles {
         xids: &Xids,
     ) -> Result<Self, LoadError> {
         let root = mnt(mount, export, xids).await?;
-        let mut caller = Caller::connect(server).await?;
-        let directory = lookup(&mut caller, root, layout::DIRECTORY, xids).await?;
-        let churn = lookup(&mut caller, directory, layout::CHURN_DIRECTORY, xids).await?;
-        let read = lookup(&mut caller, directory, layout::READ_FILE, xids).await?;
-        let write = lookup(&mut caller, directory, layout::WRITE_FILE, xids).await?;
+        let mut setup = Setup { caller: Caller::connect(server).await?, xids };
+        let directory = setup.directory(root, layout::DIRECTORY).await?;
+        let churn = setup.directory(directory, layout::CHURN_DIRECTORY).await?;
+        let read = setup.file(directory, layout::READ_FILE).await?;
+        let write = setup.file(directory, layout::WRITE_FILE).await?;
         Ok(Self { directory, churn, read, write })
     }
 }
@@ -64,17 +66,83 @@ async fn mnt(mount: SocketAddr, export: &str, xids: &Xids) -> Result<FileHandle,
     }
 }
 
-async fn lookup(
-    caller: &mut Caller,
-    parent: FileHandle,
-    name: &str,
-    xids: &Xids,
-) -> Result<FileHandle, LoadError> {
-    let what = format!("LOOKUP {name}");
-    let arguments = LookupArgs { what: place(parent, name) };
-    let result: LookupResult = caller.call(&what, xids.take(0), NFS3, Proc::LOOKUP.0, &arguments).await?;
-    let found = success(result).map_err(|why| LoadError::wrong(&what, why))?;
-    Ok(found.object)
+/// The files that operations work on, found or made.
+struct Setup<'a> {
+    caller: Caller,
+    xids: &'a Xids,
+}
+
+impl Setup<'_> {
+    async fn call<T: Decode, F: Decode>(
+        &mut self,
+        what: &str,
+        procedure: Proc,
+        arguments: &impl Encode,
+    ) -> Result<Answer<T, F>, LoadError> {
+        self.caller.call(what, self.xids.take(0), NFS3, procedure.0, arguments).await
+    }
+
+    async fn lookup(&mut self, parent: FileHandle, name: &str) -> Result<Option<LookupOk>, LoadError> {
+        let what = format!("LOOKUP {name}");
+        let result: LookupResult =
+            self.call(&what, Proc::LOOKUP, &LookupArgs { what: place(parent, name) }).await?;
+        match result {
+            Answer::Fail(NfsStat::NOENT, _) => Ok(None),
+            other => success(other).map(Some).map_err(|why| LoadError::wrong(&what, why)),
+        }
+    }
+
+    async fn directory(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
+        if let Some(found) = self.lookup(parent, name).await? {
+            return Ok(found.object);
+        }
+        let attributes = Sattr { mode: Some(0o755), ..Sattr::default() };
+        let arguments = MkdirArgs { where_: place(parent, name), attributes };
+        let what = format!("MKDIR {name}");
+        let result: MkdirResult = self.call(&what, Proc::MKDIR, &arguments).await?;
+        success(result).map_err(|why| LoadError::wrong(&what, why))?;
+        self.made(parent, name).await
+    }
+
+    async fn file(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
+        if let Some(found) = self.lookup(parent, name).await? {
+            return Ok(found.object);
+        }
+        let how = CreateHow::Guarded(Sattr { mode: Some(0o644), ..Sattr::default() });
+        let what = format!("CREATE {name}");
+        let arguments = CreateArgs { where_: place(parent, name), how };
+        let result: CreateResult = self.call(&what, Proc::CREATE, &arguments).await?;
+        success(result).map_err(|why| LoadError::wrong(&what, why))?;
+        let file = self.made(parent, name).await?;
+        self.fill(file, name).await?;
+        Ok(file)
+    }
+
+    /// A handle in the reply of CREATE or MKDIR is optional (RFC 1813 §3.3.8), one in that of LOOKUP is not.
+    async fn made(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
+        let found = self.lookup(parent, name).await?;
+        Ok(found.ok_or_else(|| LoadError::wrong("LOOKUP", format!("{name} is gone")))?.object)
+    }
+
+    async fn fill(&mut self, file: FileHandle, name: &str) -> Result<(), LoadError> {
+        let what = format!("WRITE {name}");
+        let count = FILL_BYTES;
+        for offset in (0..layout::FILE_BYTES).step_by(count as usize) {
+            let mut block = vec![0; count as usize];
+            layout::fill_pattern(offset, &mut block);
+            let data = Opaque::new(block).expect("within the protocol's bound");
+            let arguments = WriteArgs { file, offset, count, stable: StableHow::FileSync, data };
+            let result: WriteResult = self.call(&what, Proc::WRITE, &arguments).await?;
+            match success(result) {
+                Ok(written) if written.count == count => {}
+                Ok(written) => {
+                    return Err(LoadError::wrong(&what, format!("{} bytes written", written.count)));
+                }
+                Err(why) => return Err(LoadError::wrong(&what, why)),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn place(dir: FileHandle, name: &str) -> DirOpArgs {
