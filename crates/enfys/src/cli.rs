@@ -54,7 +54,8 @@ pub struct ServeArguments {
     /// Serve a file system in memory instead of a directory
     #[arg(long)]
     pub memory: bool,
-    /// Answer port mapper calls on port 111 of the listening addresses
+    /// Answer port mapper calls on port 111 of the listening addresses; where a port mapper runs already, register
+    /// with it instead
     #[arg(long)]
     pub portmap: bool,
     /// Where the handle key and other durable state live [default: /var/lib/enfys for root, else

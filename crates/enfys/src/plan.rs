@@ -22,7 +22,7 @@ pub struct Plan {
     pub listen: Vec<SocketAddr>,
     pub metrics: Option<SocketAddr>,
     pub state_dir: Option<PathBuf>,
-    pub portmap: bool,
+    pub port_mapper: PortMapper,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
 }
@@ -43,6 +43,29 @@ pub enum Source {
     Directory { path: PathBuf, is_async: bool },
     /// Memory, told apart by the path it is mounted by.
     Memory { pseudo: String, bytes: Option<u64> },
+}
+
+/// Who tells clients where the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortMapper {
+    /// Nobody: clients are told port numbers by people.
+    None,
+    /// The server itself.
+    Own,
+    /// One that runs on this machine already, with which the server registers.
+    Other,
+}
+
+impl PortMapper {
+    fn choose(is_wanted: bool) -> Self {
+        let is_running =
+            || std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, protocol::portmap::PORT)).is_ok();
+        match is_wanted {
+            false => Self::None,
+            true if is_running() => Self::Other,
+            true => Self::Own,
+        }
+    }
 }
 
 impl Plan {
@@ -75,10 +98,15 @@ impl Plan {
             listen,
             metrics: arguments.metrics.or(config.metrics),
             state_dir: arguments.state_dir.clone().or(config.state_dir),
-            portmap: arguments.portmap || config.portmap,
+            port_mapper: PortMapper::choose(arguments.portmap || config.portmap),
             limits,
             exports,
         })
+    }
+
+    /// The port that clients are told.
+    pub fn port(&self) -> u16 {
+        self.listen.first().map_or(NFS_PORT, SocketAddr::port)
     }
 
     /// Whether nothing served outlives the server.

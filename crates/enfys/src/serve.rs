@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use net::{Limits, Listeners};
+use net::{Limits, Listeners, Registered};
 use sd_notify::NotifyState;
 use server::{HandleKey, Server, Settings};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 use crate::backends::Backends;
 use crate::cli::ServeArguments;
 use crate::metrics::{Latencies, MetricsServer};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, PortMapper};
 use crate::state_dir::{self, Identity};
 
 /// Connections that may wait to be accepted.
@@ -41,6 +41,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         identity.server_id.to_vec(),
     );
     plan::apply(&plan.limits, &mut settings);
+    settings.portmap = (plan.port_mapper == PortMapper::Own).then(|| plan.port());
     let server = Arc::new(Server::new(settings, exports));
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -53,11 +54,13 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         let metrics = MetricsServer::new(Arc::clone(&server), latencies, running.connections());
         runtime.block_on(metrics.start(address)).map_err(|error| format!("metrics on {address}: {error}"))?;
     }
+    let registered = register(&plan)?;
     announce(&plan);
     notify(&[NotifyState::Ready]);
     runtime.block_on(wait(arguments, &server, &mut backends));
     notify(&[NotifyState::Stopping]);
     info!("stopping: no new calls; what was taken is answered, then everything is flushed");
+    drop(registered);
     running.shut_down();
     flush(&runtime, &backends)
 }
@@ -110,7 +113,7 @@ fn listen(plan: &Plan) -> Result<Listeners, String> {
             listeners.tcp.push(bind_tcp(*address)?);
         }
     }
-    if plan.portmap {
+    if plan.port_mapper == PortMapper::Own {
         for address in
             plan.listen.iter().map(|address| SocketAddr::new(address.ip(), protocol::portmap::PORT))
         {
@@ -126,6 +129,16 @@ fn listen(plan: &Plan) -> Result<Listeners, String> {
         rustix::net::listen(listener, BACKLOG).map_err(|error| format!("listening socket: {error}"))?;
     }
     Ok(listeners)
+}
+
+/// Tells a port mapper that runs already where this server is, if it shall be told.
+fn register(plan: &Plan) -> Result<Option<Registered>, String> {
+    if plan.port_mapper != PortMapper::Other {
+        return Ok(None);
+    }
+    info!("a port mapper runs on this machine: registering with it");
+    let registered = Registered::new(plan.port());
+    registered.map(Some).map_err(|error| format!("cannot register with the port mapper that runs: {error}"))
 }
 
 fn bind_tcp(address: SocketAddr) -> Result<TcpListener, String> {

@@ -10,6 +10,7 @@ mod connection;
 mod cores;
 mod output;
 mod pool;
+mod rpcbind;
 mod slot;
 mod udp;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 pub use clock::Clock;
 pub use cores::{Listeners, Running, serve};
+pub use rpcbind::Registered;
 use server::Operation;
 
 /// Bounds on what peers can make the transport do.

@@ -130,7 +130,7 @@ impl Server {
             Ok(identity) => identity,
             Err(status) => return self.refuse(&ReplyHeader::auth_error(xid, status), reply),
         };
-        let operation = match select(&header) {
+        let operation = match self.select(&header) {
             Ok(operation) => operation,
             Err(status) => return reject(xid, status, start, reply, Operation::None),
         };
@@ -147,7 +147,9 @@ impl Server {
             Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => crate::mount::procedure(&request, procedure, reader, reply).await,
-            Operation::Portmap(_) => Served::NoProcedure,
+            Operation::Portmap(_) => {
+                crate::portmap::procedure(&request, header.version, procedure, reader, reply)
+            }
             Operation::None => unreachable!("select names an operation"),
         };
         match served {
@@ -202,26 +204,27 @@ impl Server {
         served
     }
 
+    /// Finds what a call is for, or why nothing here serves it.
+    fn select(&self, header: &CallHeader) -> Result<Operation, AcceptStatus> {
+        let mismatch = |low, high| Err(AcceptStatus::ProgramMismatch(VersionRange { low, high }));
+        match (header.program, header.version) {
+            (NFS, 3) => Ok(Operation::Nfs3(header.procedure)),
+            (NFS, 4) => Ok(Operation::Nfs4(header.procedure)),
+            (NFS, _) => mismatch(3, 4),
+            (MOUNT, 3) => Ok(Operation::Mount(header.procedure)),
+            (MOUNT, _) => mismatch(3, 3),
+            (PORTMAP, _) if self.settings.portmap.is_none() => Err(AcceptStatus::ProgramUnavailable),
+            (PORTMAP, 2..=4) => Ok(Operation::Portmap(header.procedure)),
+            (PORTMAP, _) => mismatch(2, 4),
+            _ => Err(AcceptStatus::ProgramUnavailable),
+        }
+    }
+
     /// Answers a call whose header is refused.
     fn refuse(&self, header: &ReplyHeader, reply: &mut Writer) -> Outcome {
         self.metrics.refused.fetch_add(1, Relaxed);
         header.encode(reply);
         Outcome { disposition: Disposition::Reply, operation: Operation::None, is_error: true }
-    }
-}
-
-/// Finds what a call is for, or why nothing here serves it.
-fn select(header: &CallHeader) -> Result<Operation, AcceptStatus> {
-    let mismatch = |low, high| Err(AcceptStatus::ProgramMismatch(VersionRange { low, high }));
-    match (header.program, header.version) {
-        (NFS, 3) => Ok(Operation::Nfs3(header.procedure)),
-        (NFS, 4) => Ok(Operation::Nfs4(header.procedure)),
-        (NFS, _) => mismatch(3, 4),
-        (MOUNT, 3) => Ok(Operation::Mount(header.procedure)),
-        (MOUNT, _) => mismatch(3, 3),
-        (PORTMAP, 2..=4) => Ok(Operation::Portmap(header.procedure)),
-        (PORTMAP, _) => mismatch(2, 4),
-        _ => Err(AcceptStatus::ProgramUnavailable),
     }
 }
 

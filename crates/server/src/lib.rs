@@ -19,6 +19,7 @@ mod nfs3;
 pub mod nfs4;
 #[allow(dead_code, reason = "READ of v3 and v4 come next")]
 mod payload;
+mod portmap;
 mod reply_cache;
 mod request;
 mod settings;
@@ -30,4 +31,5 @@ pub use export::{
 };
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use metrics::{Metrics, OperationMetrics};
+pub use portmap::{REGISTRATIONS, Registration};
 pub use settings::{Now, Settings};

@@ -36,6 +36,8 @@ pub struct Settings {
     pub max_slots: u32,
     /// Memory that the replies cached in all NFSv4.1 slots may pin, bytes.
     pub slot_cache_bytes: usize,
+    /// The TCP port that the own port mapper tells; none where it is not asked for.
+    pub portmap: Option<u16>,
     /// NFSv4 client records kept at most.
     pub max_clients: usize,
     /// NFSv4 opens, locks and the like kept at most, over all clients.
@@ -62,6 +64,7 @@ impl Settings {
             reply_cache_bytes: 8 << 20,
             max_slots: 1024,
             slot_cache_bytes: 64 << 20,
+            portmap: None,
             max_clients: 16_384,
             max_state: 1 << 20,
         }
