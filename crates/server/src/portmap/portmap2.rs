@@ -1,7 +1,7 @@
 use protocol::portmap::{Mapping, MappingList, Proc, Protocol};
 use xdr::{Reader, Writer};
 
-use super::{REGISTRATIONS, answer, decode};
+use super::{Registration, all, answer, decode};
 use crate::request::Served;
 
 /// Version 2 (RFC 1833 §3).
@@ -22,15 +22,15 @@ pub(super) fn serve(port: u16, procedure: u32, arguments: Reader, reply: &mut Wr
 /// "A port value of zeros means the program has not been registered" (RFC 1833 §3.2). A version that is not there is
 /// answered with the port of one that is, as the RFC has it: the call itself will tell which versions there are.
 fn port_of(wanted: &Mapping, port: u16) -> u32 {
-    let is_served =
-        wanted.protocol == Protocol::TCP && REGISTRATIONS.iter().any(|r| r.program == wanted.program);
-    if is_served { u32::from(port) } else { 0 }
+    let found =
+        all(port).find(|(known, _)| wanted.protocol == Protocol::TCP && known.program == wanted.program);
+    found.map_or(0, |(_, port)| u32::from(port))
 }
 
 fn dump(port: u16) -> MappingList {
-    let mappings = REGISTRATIONS.iter().map(|r| Mapping {
-        program: r.program,
-        version: r.version,
+    let mappings = all(port).map(|(Registration { program, version }, port)| Mapping {
+        program,
+        version,
         protocol: Protocol::TCP,
         port: u32::from(port),
     });

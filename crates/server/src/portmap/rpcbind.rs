@@ -4,7 +4,7 @@ use protocol::rpcbind::{Entry, EntryList, Proc, Rpcb, RpcbList, Semantics, Text,
 use rpc::address::UniversalAddress;
 use xdr::{Reader, Writer};
 
-use super::{REGISTRATIONS, answer, decode};
+use super::{Registration, all, answer, decode};
 use crate::request::{Request, Served};
 
 /// Versions 3 and 4 (RFC 1833 §2).
@@ -17,11 +17,11 @@ pub(super) fn serve(
     reply: &mut Writer,
 ) -> Served {
     // The address by which this very client reached us is one by which it can reach the programs.
-    let address = SocketAddr::new(request.connection.local.ip().to_canonical(), port);
+    let address = |port| SocketAddr::new(request.connection.local.ip().to_canonical(), port);
     let is_exact = match Proc(procedure) {
         Proc::NULL => return Served::Done { is_error: false },
         Proc::SET | Proc::UNSET => return answer(reply, &false),
-        Proc::DUMP => return answer(reply, &dump(address)),
+        Proc::DUMP => return answer(reply, &dump(port, address)),
         Proc::GETTIME => {
             let seconds = request.now.wall.seconds.clamp(0, i64::from(u32::MAX));
             return answer(reply, &(seconds as u32));
@@ -34,14 +34,14 @@ pub(super) fn serve(
         Ok(wanted) => wanted,
         Err(served) => return served,
     };
-    let is_served = REGISTRATIONS
-        .iter()
-        .any(|r| r.program == wanted.program && (!is_exact || r.version == wanted.version));
+    let found = all(port)
+        .find(|(known, _)| known.program == wanted.program && (!is_exact || known.version == wanted.version))
+        .map(|(_, port)| address(port));
     if Proc(procedure) == Proc::GETADDRLIST {
-        return answer(reply, &if is_served { entries(address) } else { EntryList::default() });
+        return answer(reply, &found.map(entries).unwrap_or_default());
     }
     // "If the program is not registered, the null string" (RFC 1833 §2.2.1).
-    answer(reply, &if is_served { universal(address) } else { Text::default() })
+    answer(reply, &found.map(universal).unwrap_or_default())
 }
 
 fn universal(address: SocketAddr) -> Text {
@@ -52,12 +52,12 @@ fn netid(address: SocketAddr) -> Text {
     Text::from_static(if address.is_ipv4() { b"tcp" } else { b"tcp6" })
 }
 
-fn dump(address: SocketAddr) -> RpcbList {
-    let entries = REGISTRATIONS.iter().map(|r| Rpcb {
-        program: r.program,
-        version: r.version,
-        netid: netid(address),
-        addr: universal(address),
+fn dump(port: u16, address: impl Fn(u16) -> SocketAddr) -> RpcbList {
+    let entries = all(port).map(|(Registration { program, version }, port)| Rpcb {
+        program,
+        version,
+        netid: netid(address(port)),
+        addr: universal(address(port)),
         owner: Text::from_static(b"enfys"),
     });
     RpcbList::new(entries.collect()).expect("a handful of entries")
