@@ -22,12 +22,196 @@
 //! [`State::withdraw_open`].
 //!
 //! **Layout.** Client records and sessions are rare things in maps of their own. All opens and locks of a file, with the
-//! stateids that name them, live in one of some shards chosen by the file; the stateid says which, so that a READ takes
+//! stateids that name them, live in one of [`SHARDS`] shards chosen by the file; the stateid says which, so that a READ takes
 //! one short lock. A client's part of each shard is listed there, so that it leaves in time proportional to what it holds.
 //! The rejected alternative, a lock a file and a table of stateids beside it, takes three locks a READ.
 //! Order of locks: client table, then client, then shard, then gauges; a slot's lock is taken alone.
 
-mod skeleton;
+pub mod backchannel;
+pub mod delegation;
+
+mod binding;
+mod client;
+mod exchange;
+mod gauges;
+mod grace;
+mod io;
+mod lock;
+mod open;
+mod range;
+mod revoke;
+mod sequence;
+mod session;
+mod shard;
+mod share;
+mod slot;
+mod stateid;
+mod table;
+mod transitions;
+mod tree;
 mod wire;
 
-pub use skeleton::*;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use foldhash::quality::FixedState;
+use parking_lot::{Mutex, MutexGuard};
+use siphasher::sip::SipHasher24;
+
+pub use client::{Client, Principal};
+pub use gauges::Counts;
+pub use io::{IoKind, IoPermit};
+pub use lock::{LockError, LockRequest, LockTest, Locker};
+pub use open::{OpenGrant, OpenRequest};
+pub use range::LockRange;
+pub use sequence::{Replay, Running, Sequenced};
+pub use session::CreateSession;
+pub use shard::FileKey;
+pub use stateid::SHARDS;
+pub use table::{ExchangeId, ExchangedId, Swept};
+
+use binding::Connections;
+use gauges::Gauges;
+use grace::Grace;
+use sequence::SessionTable;
+use shard::{Kind, Shard};
+use slot::SlotMemory;
+use stateid::{Flaw, Place};
+use table::ClientTable;
+use wire::{ClientId, SessionId, Stateid, Status};
+
+use crate::Settings;
+
+/// All NFSv4 state of a server; one for all cores. See the module.
+#[derive(Debug)]
+pub struct State {
+    settings: Settings,
+    /// Tells this instance's client IDs and stateids from those of the instances before.
+    boot: u32,
+    lease: Duration,
+    max_clients: usize,
+    clients: Mutex<ClientTable>,
+    sessions: SessionTable,
+    connections: Connections,
+    shards: [Mutex<Shard>; SHARDS],
+    grace: Grace,
+    gauges: Gauges,
+    slot_memory: Arc<SlotMemory>,
+    /// Of whoever has no client record (NFSv3).
+    nobody: Client,
+    hasher: FixedState,
+    client_ids: AtomicU32,
+    session_ids: AtomicU64,
+}
+
+impl State {
+    /// The state of a server that starts at `now`. `previous` are the owners (`co_ownerid`) of clients that may have held
+    /// state before: a grace period of one lease time runs exactly where there are any.
+    #[must_use]
+    pub fn new(settings: &Settings, previous: Vec<Bytes>, now: Duration) -> Self {
+        let seed = keyed(settings, u64::MAX);
+        let nobody = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, now);
+        Self {
+            boot: (keyed(settings, settings.instance) >> 32) as u32 | 1,
+            lease: settings.lease,
+            max_clients: settings.max_clients,
+            clients: Mutex::default(),
+            sessions: SessionTable::default(),
+            connections: Connections::default(),
+            shards: std::array::from_fn(|number| Mutex::new(Shard::new(number, seed))),
+            grace: Grace::new(previous, now + settings.lease),
+            gauges: Gauges::new(settings.max_state),
+            slot_memory: Arc::new(SlotMemory::new(settings.slot_cache_bytes)),
+            nobody,
+            hasher: FixedState::with_seed(seed),
+            client_ids: AtomicU32::new(0),
+            session_ids: AtomicU64::new(0),
+            settings: settings.clone(),
+        }
+    }
+
+    /// How much there is, for metrics.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let (sessions, slots) = self.sessions.count();
+        Counts {
+            clients: self.clients.lock().len() as u64,
+            sessions,
+            slots,
+            opens: gauges::read(&self.gauges.opens),
+            locks: gauges::read(&self.gauges.locks),
+            delegations: 0,
+            revoked: gauges::read(&self.gauges.revoked),
+            slot_cache_bytes: self.slot_memory.used() as u64,
+        }
+    }
+
+    /// Whether a grace period runs.
+    #[must_use]
+    pub fn in_grace(&self, now: Duration) -> bool {
+        self.grace.is_active(now)
+    }
+
+    /// The instance before a counter: a client ID of another instance is not found (STALE_CLIENTID).
+    fn next_client_id(&self) -> ClientId {
+        u64::from(self.boot) << 32 | u64::from(self.client_ids.fetch_add(1, Relaxed).wrapping_add(1))
+    }
+
+    /// The client, for whoever reads a capture, and eight bytes that nobody guesses.
+    fn next_session_id(&self, client: ClientId) -> SessionId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&client.to_be_bytes());
+        let number = self.session_ids.fetch_add(1, Relaxed);
+        id[8..].copy_from_slice(&keyed(&self.settings, number).to_be_bytes());
+        id
+    }
+
+    fn shard_of(&self, file: FileKey) -> usize {
+        // Not the low bits, which choose a place in the shard's map.
+        (self.hasher.hash_one(file) >> 32) as usize % SHARDS
+    }
+
+    /// Locks the shard of the entry that a stateid names, in the order of checks of RFC 8881 §8.2.4.
+    fn find_entry(
+        &self,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+        is_kind: impl FnOnce(&Kind) -> bool,
+    ) -> Result<(MutexGuard<'_, Shard>, u32), Status> {
+        let place = Place::parse(stateid, self.boot).map_err(Flaw::status)?;
+        let shard = self.shards[place.shard].lock();
+        let slots = self.settings.max_slots;
+        let found = shard.find_present(place, client, Some(file), stateid.seqid, slots, is_kind);
+        match found {
+            Ok(index) => Ok((shard, index)),
+            Err(flaw) => Err(flaw.status()),
+        }
+    }
+
+    /// Room for `more` opens, locks or ranges; where there is none, expired clients go.
+    ///
+    /// # Errors
+    /// DELAY: v4.1 has no RESOURCE, and what others hold may go.
+    fn make_room(&self, now: Duration, more: usize) -> Result<(), Status> {
+        if self.gauges.has_room(more) {
+            return Ok(());
+        }
+        self.press(now);
+        if self.gauges.has_room(more) { Ok(()) } else { Err(Status::DELAY) }
+    }
+}
+
+/// A number that follows from the server's secret.
+fn keyed(settings: &Settings, number: u64) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(&settings.secret);
+    hasher.write_u64(settings.instance);
+    hasher.write_u64(number);
+    hasher.finish()
+}

@@ -3,11 +3,7 @@
 pub(super) use protocol::nfs4::ops::backchannel::{DirFromClient, DirFromServer};
 pub(super) use protocol::nfs4::ops::lock::{LockDenied, LockType};
 pub(super) use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
-#[allow(unused_imports, reason = "used by the parts that come next")]
-pub(super) use protocol::nfs4::ops::session::SequenceStatus;
 pub(super) use protocol::nfs4::ops::session::{
-    ChannelAttributes, CreateSessionFlags, CreateSessionOk, SequenceArgs, SequenceOk,
+    ChannelAttributes, CreateSessionFlags, CreateSessionOk, SequenceArgs, SequenceOk, SequenceStatus,
 };
-#[allow(unused_imports, reason = "used by the parts that come next")]
-pub(super) use protocol::nfs4::types::StateOwner;
-pub(super) use protocol::nfs4::types::{ClientId, SessionId, Stateid, Status, Verifier};
+pub(super) use protocol::nfs4::types::{ClientId, SessionId, StateOwner, Stateid, Status, Verifier};

@@ -1,0 +1,210 @@
+//! Which connections belong to which sessions (RFC 8881 §2.10.3.1, §18.34).
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bitflags::bitflags;
+use parking_lot::Mutex;
+
+use super::State;
+use super::session::Session;
+use super::wire::{DirFromClient, DirFromServer, SequenceStatus, SessionId, Status};
+use crate::ConnectionId;
+
+/// Connections remembered a session. A client that opens more may use them: with SP4_NONE nothing hangs on it but
+/// DESTROY_SESSION and callbacks, which take one of those that are remembered.
+const MAX_CONNECTIONS_A_SESSION: usize = 256;
+/// Sessions remembered a connection.
+const MAX_SESSIONS_A_CONNECTION: usize = 256;
+
+bitflags! {
+    /// Channels that a connection carries.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Channels: u8 {
+        const FORE = 1;
+        const BACK = 2;
+    }
+}
+
+impl Channels {
+    fn answer(self) -> DirFromServer {
+        match (self.contains(Self::FORE), self.contains(Self::BACK)) {
+            (true, true) => DirFromServer::BOTH,
+            (false, true) => DirFromServer::BACK,
+            _ => DirFromServer::FORE,
+        }
+    }
+}
+
+/// A session's connections.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    connections: Vec<(ConnectionId, Channels)>,
+    /// The session is destroyed: nothing joins it any more.
+    closed: bool,
+    /// The session has, or had, a back channel.
+    wants_callbacks: bool,
+}
+
+impl Bound {
+    fn channels(&self, connection: ConnectionId) -> Option<Channels> {
+        self.connections.iter().find(|(id, _)| *id == connection).map(|(_, channels)| *channels)
+    }
+
+    fn has_back(&self) -> bool {
+        self.connections.iter().any(|(_, channels)| channels.contains(Channels::BACK))
+    }
+}
+
+/// The sessions of each connection, to be found when it closes.
+#[derive(Debug, Default)]
+pub(super) struct Connections(Mutex<HashMap<ConnectionId, Vec<SessionId>>>);
+
+impl Session {
+    /// Associates a connection with the fore channel, as every SEQUENCE does. §18.34.3: "When SP4_NONE protection is used,
+    /// simply sending a COMPOUND request with a SEQUENCE operation is sufficient to associate the connection".
+    pub(super) fn touch(&self, connection: ConnectionId, connections: &Connections) {
+        let mark = connection.0.wrapping_add(1);
+        if self.last_connection.load(Relaxed) != mark {
+            if self.bound.read().channels(connection).is_none() {
+                self.join(connection, Channels::FORE, connections);
+            }
+            self.last_connection.store(mark, Relaxed);
+        }
+    }
+
+    /// Adds channels to a connection; false where there is no room to remember it.
+    pub(super) fn join(
+        &self,
+        connection: ConnectionId,
+        channels: Channels,
+        connections: &Connections,
+    ) -> bool {
+        let mut bound = self.bound.write();
+        if bound.closed {
+            return false;
+        }
+        let had_back = bound.channels(connection).is_some_and(|channels| channels.contains(Channels::BACK));
+        match bound.connections.iter().position(|(id, _)| *id == connection) {
+            Some(at) => bound.connections[at].1 |= channels,
+            None if bound.connections.len() >= MAX_CONNECTIONS_A_SESSION => return false,
+            None => {
+                let mut sessions = connections.0.lock();
+                let sessions = sessions.entry(connection).or_default();
+                if sessions.len() >= MAX_SESSIONS_A_CONNECTION {
+                    return false;
+                }
+                sessions.push(self.id);
+                bound.connections.push((connection, channels));
+            }
+        }
+        if channels.contains(Channels::BACK) && !had_back {
+            bound.wants_callbacks = true;
+            self.client.set_wants_callbacks();
+            self.client.holdings.back_connections.fetch_add(1, Relaxed);
+        }
+        true
+    }
+
+    /// Takes a connection away.
+    fn part(&self, connection: ConnectionId) {
+        let mut bound = self.bound.write();
+        if let Some(index) = bound.connections.iter().position(|(id, _)| *id == connection) {
+            let (_, channels) = bound.connections.swap_remove(index);
+            self.forget_back(channels);
+        }
+        self.last_connection.store(0, Relaxed);
+    }
+
+    /// Takes all connections away: the session is destroyed.
+    pub(super) fn close(&self, connections: &Connections) {
+        let mut bound = self.bound.write();
+        bound.closed = true;
+        let mut map = connections.0.lock();
+        for (connection, channels) in bound.connections.drain(..) {
+            self.forget_back(channels);
+            if let Some(sessions) = map.get_mut(&connection) {
+                sessions.retain(|id| *id != self.id);
+                if sessions.is_empty() {
+                    map.remove(&connection);
+                }
+            }
+        }
+    }
+
+    fn forget_back(&self, channels: Channels) {
+        if channels.contains(Channels::BACK) {
+            self.client.holdings.back_connections.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Whether the connection is one of the session's.
+    pub(super) fn is_bound(&self, connection: ConnectionId) -> bool {
+        self.bound.read().channels(connection).is_some()
+    }
+
+    /// `sr_status_flags`, the client's and those of this session.
+    pub(super) fn status_flags(&self) -> SequenceStatus {
+        let mut flags = self.client.status_flags();
+        // With every path down this session's is down too; without a callback that waits, a session without a path beside
+        // others that have one is no news (§18.46.3).
+        if flags.contains(SequenceStatus::CB_PATH_DOWN) {
+            let bound = self.bound.read();
+            let down = bound.wants_callbacks && !bound.has_back();
+            flags.set(SequenceStatus::CB_PATH_DOWN_SESSION, down);
+        }
+        flags
+    }
+}
+
+impl State {
+    /// BIND_CONN_TO_SESSION (RFC 8881 §18.34).
+    ///
+    /// # Errors
+    /// BADSESSION; INVAL for an unknown direction, and where the connection is associated and "the client is demanding
+    /// changes to the set of channels the connection is associated with"; DELAY where a session has too many connections.
+    pub fn bind_connection(
+        &self,
+        connection: ConnectionId,
+        session: &SessionId,
+        direction: DirFromClient,
+    ) -> Result<DirFromServer, Status> {
+        let session = self.sessions.get(session).ok_or(Status::BADSESSION)?;
+        let both = Channels::FORE | Channels::BACK;
+        let (wanted, forbidden) = match direction {
+            DirFromClient::FORE => (Channels::FORE, Channels::BACK),
+            DirFromClient::BACK => (Channels::BACK, Channels::FORE),
+            // A connection that SEQUENCE has put on the fore channel may be asked for both without "demanding" a change:
+            // Linux's client repairs its back channel so, and Linux's server lets it.
+            DirFromClient::FORE_OR_BOTH => (both, Channels::empty()),
+            DirFromClient::BACK_OR_BOTH => (both, Channels::empty()),
+            _ => return Err(Status::INVAL),
+        };
+        if let Some(present) = session.bound.read().channels(connection) {
+            let only = |channel| present == channel;
+            let demands = match direction {
+                DirFromClient::FORE_OR_BOTH => only(Channels::BACK),
+                DirFromClient::BACK_OR_BOTH => only(Channels::FORE),
+                _ => present.intersects(forbidden),
+            };
+            if demands {
+                return Err(Status::INVAL);
+            }
+        }
+        if session.join(connection, wanted, &self.connections) {
+            Ok(wanted.answer())
+        } else {
+            Err(Status::DELAY)
+        }
+    }
+
+    /// Forgets a connection that closed.
+    pub fn connection_closed(&self, connection: ConnectionId) {
+        let sessions = self.connections.0.lock().remove(&connection);
+        for id in sessions.into_iter().flatten() {
+            if let Some(session) = self.sessions.get(&id) {
+                session.part(connection);
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Client records and their leases (RFC 8881 §8.3, §18.35.4).
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::wire::{ClientId, SequenceStatus, Verifier};
+
+/// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// AUTH_NONE.
+    Anonymous,
+    /// AUTH_SYS: the user on the client, before squashing.
+    System(u32),
+    /// RPCSEC_GSS: the principal's name.
+    Gss(Bytes),
+}
+
+/// What a client holds; counted where it is made and freed, read without a lock.
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    /// Opens, lock stateids, delegations.
+    pub(super) state: AtomicU32,
+    /// Of an expired lease, revoked for another's sake, not yet freed by FREE_STATEID.
+    pub(super) revoked: AtomicU32,
+    /// Revoked by the administrator, not yet freed.
+    pub(super) admin_revoked: AtomicU32,
+    /// Connections that are back channels of any session.
+    pub(super) back_connections: AtomicU32,
+}
+
+/// A client record. Sessions and state hold on to it.
+#[derive(Debug)]
+pub struct Client {
+    id: ClientId,
+    owner: Bytes,
+    verifier: Verifier,
+    principal: Principal,
+    /// Monotonic nanoseconds of the last renewal.
+    renewed: AtomicU64,
+    /// COMPOUNDs in progress on its sessions.
+    active: AtomicU32,
+    /// The record is gone: nothing may be added to what it holds.
+    gone: AtomicBool,
+    /// It has, or had, a back channel: only then is the lack of one worth a status flag.
+    wants_callbacks: AtomicBool,
+    /// It held state before the server's restart and has not completed.
+    reclaiming: AtomicBool,
+    reclaim_complete: AtomicBool,
+    pub(super) holdings: Holdings,
+}
+
+impl Client {
+    pub(super) fn new(
+        id: ClientId,
+        owner: Bytes,
+        verifier: Verifier,
+        principal: Principal,
+        now: Duration,
+    ) -> Self {
+        let client = Self {
+            id,
+            owner,
+            verifier,
+            principal,
+            renewed: AtomicU64::new(0),
+            active: AtomicU32::new(0),
+            gone: AtomicBool::new(false),
+            wants_callbacks: AtomicBool::new(false),
+            reclaiming: AtomicBool::new(false),
+            reclaim_complete: AtomicBool::new(false),
+            holdings: Holdings::default(),
+        };
+        client.renew(now);
+        client
+    }
+
+    /// `clientid4`.
+    #[must_use]
+    pub fn id(&self) -> ClientId {
+        self.id
+    }
+
+    /// `co_ownerid`.
+    #[must_use]
+    pub fn owner(&self) -> &Bytes {
+        &self.owner
+    }
+
+    /// `co_verifier`.
+    pub(super) fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// Who made the record.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// §8.3: "successful execution of a SEQUENCE operation … will result in the lease being implicitly renewed".
+    pub(super) fn renew(&self, now: Duration) {
+        self.renewed.store(nanos(now), Relaxed);
+    }
+
+    /// A COMPOUND begins.
+    pub(super) fn begin(&self, now: Duration) {
+        self.active.fetch_add(1, Relaxed);
+        self.renew(now);
+    }
+
+    /// A COMPOUND ended; `now` where the time is known. §8.3: once the response "has been sent, the server MUST set the
+    /// lease to expire no sooner than the sum of current time and the value of the lease_time attribute".
+    pub(super) fn end(&self, now: Option<Duration>) {
+        if let Some(now) = now {
+            self.renew(now);
+        }
+        self.active.fetch_sub(1, Relaxed);
+    }
+
+    /// §8.3: a lease can expire "when it has been at least the lease interval since the last lease-renewing SEQUENCE …
+    /// and there are no active COMPOUND operations on any such sessions".
+    pub(super) fn is_expired(&self, now: Duration, lease: Duration) -> bool {
+        self.idle(now) >= lease
+    }
+
+    /// For how long the lease has not been renewed; zero while a COMPOUND runs.
+    pub(super) fn idle(&self, now: Duration) -> Duration {
+        if self.active.load(Relaxed) > 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(nanos(now).saturating_sub(self.renewed.load(Relaxed)))
+    }
+
+    /// Whether it holds opens, locks or delegations.
+    pub(super) fn has_state(&self) -> bool {
+        self.holdings.state.load(Relaxed) > 0
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    pub(super) fn set_gone(&self) {
+        self.gone.store(true, Relaxed);
+    }
+
+    pub(super) fn set_wants_callbacks(&self) {
+        self.wants_callbacks.store(true, Relaxed);
+    }
+
+    /// It is one of those that the grace period waits for.
+    pub(super) fn set_reclaiming(&self) {
+        self.reclaiming.store(true, Relaxed);
+    }
+
+    /// Whether its reclaims are accepted, as far as the client goes.
+    pub(super) fn is_reclaiming(&self) -> bool {
+        self.reclaiming.load(Relaxed)
+    }
+
+    /// Whether it has sent RECLAIM_COMPLETE.
+    pub(super) fn has_completed(&self) -> bool {
+        self.reclaim_complete.load(Relaxed)
+    }
+
+    /// RECLAIM_COMPLETE; false where it came before.
+    pub(super) fn complete_reclaim(&self) -> bool {
+        self.reclaiming.store(false, Relaxed);
+        !self.reclaim_complete.swap(true, Relaxed)
+    }
+
+    /// `sr_status_flags` (§18.46.3), but for those of the session.
+    pub(super) fn status_flags(&self) -> SequenceStatus {
+        let mut flags = SequenceStatus::empty();
+        let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
+        flags.set(SequenceStatus::EXPIRED_SOME_STATE_REVOKED, some(&self.holdings.revoked));
+        flags.set(SequenceStatus::ADMIN_STATE_REVOKED, some(&self.holdings.admin_revoked));
+        // "Until the client sends a global RECLAIM_COMPLETE, every SEQUENCE operation will return
+        // SEQ4_STATUS_RESTART_RECLAIM_NEEDED."
+        flags.set(SequenceStatus::RESTART_RECLAIM_NEEDED, self.is_reclaiming());
+        let no_path = self.wants_callbacks.load(Relaxed) && !some(&self.holdings.back_connections);
+        flags.set(SequenceStatus::CB_PATH_DOWN, no_path);
+        flags
+    }
+}
+
+/// 584 years of nanoseconds fit.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,135 @@
+//! Whether READ, WRITE and SETATTR of the size may go ahead (RFC 8881 §8.2.3, §8.2.5, §9.1.2).
+//!
+//! Byte-range locks are advisory here, as on every POSIX system without mandatory ones: "they only prevent the granting of
+//! conflicting lock requests and have no effect on READs or WRITEs".
+
+use std::time::Duration;
+
+use vfs::Authority;
+
+use super::State;
+use super::client::Client;
+use super::gauges;
+use super::shard::{Dropped, FileKey, Kind, Shard};
+use super::wire::{Stateid, Status};
+
+/// What I/O wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoKind {
+    /// READ.
+    Read,
+    /// WRITE, SETATTR of the size, ALLOCATE, …
+    Write,
+}
+
+impl IoKind {
+    /// The bit of `share_access` that covers it, and of `share_deny` that forbids it.
+    fn bit(self) -> u8 {
+        match self {
+            Self::Read => 1,
+            Self::Write => 2,
+        }
+    }
+}
+
+/// I/O may go ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoPermit {
+    /// [`Authority::Opened`] where an open stands for the access, [`Authority::Caller`] where the caller must have it.
+    pub authority: Authority,
+    /// The stateid with its present seqid, for the compound's current stateid; special ones as they came.
+    pub stateid: Stateid,
+}
+
+impl State {
+    /// Whether I/O may go ahead. The compound has replaced the current stateid before.
+    ///
+    /// # Errors
+    /// OPENMODE, LOCKED, GRACE, and as for every stateid.
+    pub fn check_io(
+        &self,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+        kind: IoKind,
+    ) -> Result<IoPermit, Status> {
+        let caller = IoPermit { authority: Authority::Caller, stateid: *stateid };
+        if *stateid == Stateid::READ_BYPASS && kind == IoKind::Read {
+            // §8.2.3: "When used in READ, the server MAY grant access, even if access would normally be denied".
+            return Ok(caller);
+        }
+        if *stateid == Stateid::ANONYMOUS || *stateid == Stateid::READ_BYPASS {
+            // §8.4.2.1: a deny that will be reclaimed could forbid it.
+            if self.grace.is_active(now) {
+                return Err(Status::GRACE);
+            }
+            self.check_denials(now, client, file, kind)?;
+            return Ok(caller);
+        }
+        let (mut shard, index) = self.find_entry(client, file, stateid, |_| true)?;
+        let stateid = shard.stateid(index, self.boot);
+        // §9.1.2: "For stateids returned by byte-range LOCK operations, the appropriate mode is the access mode for the OPEN
+        // stateid associated with the lock set".
+        let open = match &shard.entry(index).kind {
+            Kind::Open(open) => open,
+            Kind::Lock(lock) => shard.open_at(lock.open),
+        };
+        let covered = match kind {
+            IoKind::Read => open.modes.reads(),
+            IoKind::Write => open.modes.writes(),
+        };
+        if covered {
+            return Ok(IoPermit { authority: Authority::Opened, stateid });
+        }
+        if kind == IoKind::Write {
+            // "the server MUST verify that the access mode allows writing and MUST return an NFS4ERR_OPENMODE error".
+            return Err(Status::OPENMODE);
+        }
+        // "it may choose to allow READ on OPENs for OPEN4_SHARE_ACCESS_WRITE, to accommodate clients whose WRITE implementation
+        // may unavoidably do reads … the server MUST still check for locks that conflict with the READ". The open was not
+        // judged for reading, so that the caller is now.
+        let mut dropped = Dropped::new();
+        let denied = self.is_io_denied(&mut shard, now, client, file, kind, &mut dropped);
+        drop(shard);
+        if denied { Err(Status::LOCKED) } else { Ok(IoPermit { authority: Authority::Caller, stateid }) }
+    }
+
+    /// Whether I/O without any NFSv4 client (NFSv3) may go ahead: an open may deny it.
+    ///
+    /// # Errors
+    /// LOCKED.
+    pub fn check_stateless_io(&self, now: Duration, file: FileKey, kind: IoKind) -> Result<(), Status> {
+        self.check_denials(now, &self.nobody, file, kind)
+    }
+
+    /// Most files of most servers are never opened with a deny: one look at a counter then.
+    fn check_denials(
+        &self,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        kind: IoKind,
+    ) -> Result<(), Status> {
+        if gauges::read(&self.gauges.denying) == 0 {
+            return Ok(());
+        }
+        let mut dropped = Dropped::new();
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        let denied = self.is_io_denied(&mut shard, now, client, file, kind, &mut dropped);
+        drop(shard);
+        if denied { Err(Status::LOCKED) } else { Ok(()) }
+    }
+
+    fn is_io_denied(
+        &self,
+        shard: &mut Shard,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        kind: IoKind,
+        dropped: &mut Dropped,
+    ) -> bool {
+        self.is_denied(shard, now, client, file, (kind.bit(), 0), dropped)
+    }
+}

@@ -1,0 +1,272 @@
+//! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
+//!
+//! READW_LT and WRITEW_LT are answered as READ_LT and WRITE_LT: clients poll. "The server is not required to maintain a
+//! list of pending blocked locks as it is used to increase fairness and not correct operation" (§9.6).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+
+use super::State;
+use super::client::Client;
+use super::range::{Held, LockRange};
+use super::shard::{Dropped, Event, FileKey, Kind, Shard};
+use super::stateid::next_seqid;
+use super::wire::{LockDenied, LockType, StateOwner, Stateid, Status};
+
+/// Whose lock.
+#[derive(Debug, Clone, Copy)]
+pub enum Locker<'a> {
+    /// `open_to_lock_owner4`.
+    New {
+        /// The open.
+        open_stateid: Stateid,
+        /// The lock-owner's bytes.
+        owner: &'a [u8],
+    },
+    /// `exist_lock_owner4`: the lock stateid.
+    Existing(Stateid),
+}
+
+/// What LOCK asks.
+#[derive(Debug, Clone, Copy)]
+pub struct LockRequest<'a> {
+    /// The file.
+    pub file: FileKey,
+    /// Type.
+    pub lock_type: LockType,
+    /// Bytes.
+    pub range: LockRange,
+    /// Whether it reclaims.
+    pub reclaim: bool,
+    /// Whose.
+    pub locker: Locker<'a>,
+}
+
+/// What LOCKT asks.
+#[derive(Debug, Clone, Copy)]
+pub struct LockTest<'a> {
+    /// The file.
+    pub file: FileKey,
+    /// Type.
+    pub lock_type: LockType,
+    /// Bytes.
+    pub range: LockRange,
+    /// The lock-owner's bytes.
+    pub owner: &'a [u8],
+}
+
+/// Why there is no lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LockError {
+    /// DENIED, by this lock.
+    Denied(Box<LockDenied>),
+    /// Any other status.
+    Status(Status),
+}
+
+impl From<Status> for LockError {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// Ranges that one LOCK adds at most: its own, and one more where it splits another.
+const RANGES_A_LOCK: usize = 2;
+
+/// Whose lock it is, found in the shard.
+struct Found {
+    /// The open that the lock is under.
+    open: u32,
+    /// The lock-owner's bytes.
+    owner: Arc<[u8]>,
+}
+
+impl State {
+    /// LOCK.
+    ///
+    /// # Errors
+    /// DENIED; GRACE, NO_GRACE, RECLAIM_BAD, RECLAIM_CONFLICT, OPENMODE, DELAY (no room), DEADSESSION (the client is gone), and
+    /// as for every stateid.
+    pub fn lock(
+        &self,
+        now: Duration,
+        client: &Arc<Client>,
+        request: &LockRequest<'_>,
+    ) -> Result<Stateid, LockError> {
+        self.admit_open(now, client, request.reclaim)?;
+        self.make_room(now, 1 + RANGES_A_LOCK)?;
+        let mut dropped = Dropped::new();
+        let (mut shard, found) = self.find_locker(client, request)?;
+        let result = self.lock_in(&mut shard, now, client, request, &found, &mut dropped);
+        drop(shard);
+        result
+    }
+
+    fn lock_in(
+        &self,
+        shard: &mut Shard,
+        now: Duration,
+        client: &Arc<Client>,
+        request: &LockRequest<'_>,
+        found: &Found,
+        dropped: &mut Dropped,
+    ) -> Result<Stateid, LockError> {
+        if client.is_gone() {
+            return Err(Status::DEADSESSION.into());
+        }
+        let write = request.lock_type.is_write();
+        let modes = &shard.open_at(found.open).modes;
+        // §18.10.4: "LOCK operations are subject to … checks against the access type of the associated file"; POSIX: a shared
+        // lock takes a descriptor open for reading, an exclusive one a descriptor open for writing.
+        if if write { !modes.writes() } else { !modes.reads() } {
+            return Err(Status::OPENMODE.into());
+        }
+        let own = shard.lock_owner(request.file, client.id(), &found.owner);
+        if let Some(held) =
+            self.conflict(shard, now, client, request.file, (request.range, write), own, dropped)
+        {
+            if request.reclaim {
+                return Err(Status::RECLAIM_CONFLICT.into());
+            }
+            return Err(LockError::Denied(Box::new(denied(shard, &held))));
+        }
+        let index = shard.lock_entry(found.open, &found.owner, client, &self.gauges);
+        let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("just found as a lock") };
+        let number = lock.owner_number;
+        self.change_ranges(shard, request.file, |ranges| {
+            ranges.lock(number, request.range, write, index);
+        });
+        let entry = shard.entry_mut(index);
+        // §9.4: "The server MUST increment the value of the "seqid" field whenever there is any change to the locking status of
+        // any byte"; it may where there is none.
+        entry.seqid = next_seqid(entry.seqid);
+        Ok(shard.stateid(index, self.boot))
+    }
+
+    /// LOCKT.
+    ///
+    /// # Errors
+    /// DENIED; GRACE.
+    pub fn lock_test(&self, now: Duration, client: &Client, request: &LockTest<'_>) -> Result<(), LockError> {
+        // A lock that will be reclaimed may be in the way.
+        if self.grace.is_active(now) {
+            return Err(Status::GRACE.into());
+        }
+        let shard = self.shards[self.shard_of(request.file)].lock();
+        let Some(file) = shard.files.get(&request.file) else { return Ok(()) };
+        // §18.11.4: "The LOCKT operation's test for conflicting locks SHOULD exclude locks for the current lock-owner".
+        let own = shard.lock_owner(request.file, client.id(), request.owner);
+        // What a LOCK would push aside is not in its way; a test pushes nothing.
+        let stands = |holder| !self.yields(&shard, holder, now, client);
+        match file.ranges.conflict(request.range, request.lock_type.is_write(), own, stands) {
+            Some(held) => Err(LockError::Denied(Box::new(denied(&shard, &held)))),
+            None => Ok(()),
+        }
+    }
+
+    /// LOCKU. A range that is not locked, or only in part, is no error: POSIX.
+    ///
+    /// # Errors
+    /// As for every stateid; DELAY where splitting a range has no room.
+    pub fn unlock(
+        &self,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+        range: LockRange,
+    ) -> Result<Stateid, Status> {
+        self.make_room(now, 1)?;
+        let (mut shard, index) =
+            self.find_entry(client, file, stateid, |kind| matches!(kind, Kind::Lock(_)))?;
+        let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("found as a lock") };
+        let number = lock.owner_number;
+        self.change_ranges(&mut shard, file, |ranges| ranges.unlock(number, range));
+        let entry = shard.entry_mut(index);
+        entry.seqid = next_seqid(entry.seqid);
+        Ok(shard.stateid(index, self.boot))
+    }
+
+    /// Locks the shard of the file, and finds the open and the owner of a LOCK.
+    fn find_locker(
+        &self,
+        client: &Client,
+        request: &LockRequest<'_>,
+    ) -> Result<(MutexGuard<'_, Shard>, Found), Status> {
+        match request.locker {
+            Locker::New { open_stateid, owner } => {
+                let (shard, open) = self
+                    .find_entry(client, request.file, &open_stateid, |kind| matches!(kind, Kind::Open(_)))?;
+                Ok((shard, Found { open, owner: Arc::from(owner) }))
+            }
+            Locker::Existing(stateid) => {
+                let (shard, index) =
+                    self.find_entry(client, request.file, &stateid, |kind| matches!(kind, Kind::Lock(_)))?;
+                let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("found as a lock") };
+                let found = Found { open: lock.open, owner: Arc::clone(&lock.owner) };
+                Ok((shard, found))
+            }
+        }
+    }
+
+    /// The lock that is in the way, after those of expired leases have been pushed aside (§8.4.3).
+    #[expect(clippy::too_many_arguments, reason = "a private step of LOCK, split off for its length")]
+    fn conflict(
+        &self,
+        shard: &mut Shard,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        (range, write): (LockRange, bool),
+        own: Option<u32>,
+        dropped: &mut Dropped,
+    ) -> Option<Held> {
+        loop {
+            let held = shard.files.get(&file)?.ranges.conflict(range, write, own, |_| true)?;
+            if !self.yields(shard, held.holder, now, client) {
+                return Some(held);
+            }
+            shard.end(held.holder, Event::Conflict, &self.gauges, dropped);
+        }
+    }
+
+    /// Whether a lock stateid is of another client whose lease has expired.
+    fn yields(&self, shard: &Shard, holder: u32, now: Duration, client: &Client) -> bool {
+        let other = &shard.entry(holder).client;
+        other.id() != client.id() && other.is_expired(now, self.lease)
+    }
+
+    fn change_ranges(
+        &self,
+        shard: &mut Shard,
+        file: FileKey,
+        change: impl FnOnce(&mut super::range::Ranges),
+    ) {
+        let ranges = &mut shard.file_mut(file).ranges;
+        let before = ranges.count();
+        change(ranges);
+        self.gauges.locks_changed(ranges.count() as isize - before as isize);
+    }
+}
+
+/// What DENIED says. §18.10.3: "it MUST set the clientid field of the owner field of the denied field".
+fn denied(shard: &Shard, held: &Held) -> LockDenied {
+    let entry = shard.entry(held.holder);
+    let owner: &[u8] = match &entry.kind {
+        Kind::Lock(lock) => &lock.owner,
+        Kind::Open(_) => &[],
+    };
+    LockDenied {
+        offset: held.range.offset(),
+        length: held.range.length(),
+        lock_type: if held.write { LockType::Write } else { LockType::Read },
+        owner: StateOwner {
+            client_id: entry.client.id(),
+            // It came in an owner of the same bound.
+            owner: xdr::Opaque::new(Bytes::copy_from_slice(owner)).unwrap_or_default(),
+        },
+    }
+}

@@ -1,0 +1,214 @@
+//! OPEN, OPEN_DOWNGRADE and CLOSE, as far as state goes (RFC 8881 §9.7 to §9.9, §18.2, §18.16, §18.18).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vfs::Pin;
+
+use super::State;
+use super::client::Client;
+use super::shard::{Dropped, Event, FileKey, Kind, Shard};
+use super::share::{Modes, valid_bits};
+use super::stateid::{Place, next_seqid};
+use super::wire::{ShareAccess, ShareDeny, Stateid, Status};
+
+/// What OPEN asks.
+#[derive(Debug)]
+pub struct OpenRequest<'a> {
+    /// The file.
+    pub file: FileKey,
+    /// The open-owner's bytes; the client is the session's.
+    pub owner: &'a [u8],
+    /// `share_access`; wishes for delegations are ignored here.
+    pub access: ShareAccess,
+    /// `share_deny`.
+    pub deny: ShareDeny,
+    /// CLAIM_PREVIOUS.
+    pub reclaim: bool,
+    /// From the backend.
+    pub pin: Arc<dyn Pin>,
+}
+
+/// What OPEN gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenGrant {
+    /// The open's stateid.
+    pub stateid: Stateid,
+    /// What the open was before; `None` where it is new. For [`State::withdraw_open`].
+    previous: Option<Modes>,
+}
+
+impl State {
+    /// Whether this client may open, or lock, now; before a file is created.
+    ///
+    /// # Errors
+    /// GRACE, NO_GRACE, RECLAIM_BAD.
+    pub fn admit_open(&self, now: Duration, client: &Client, reclaim: bool) -> Result<(), Status> {
+        if !reclaim {
+            // RFC 8881 §18.51.3: "If non-reclaim locking operations are done before the RECLAIM_COMPLETE, an NFS4ERR_GRACE error
+            // will be returned." §8.4.2.1: and to everyone while the grace period runs.
+            let wait = !client.has_completed() || self.grace.is_active(now);
+            return if wait { Err(Status::GRACE) } else { Ok(()) };
+        }
+        // §18.51.3: "Once the client sends RECLAIM_COMPLETE, the server will not allow the client to do subsequent reclaims …
+        // and, if these are attempted, will return NFS4ERR_NO_GRACE."
+        if client.has_completed() || !self.grace.is_active(now) {
+            return Err(Status::NO_GRACE);
+        }
+        // §15.1.9.4: a reclaim by a client of which no state is known from before.
+        if client.is_reclaiming() { Ok(()) } else { Err(Status::RECLAIM_BAD) }
+    }
+
+    /// OPEN: a new open, or an upgrade of the owner's open of this file.
+    ///
+    /// # Errors
+    /// As [`Self::admit_open`]; SHARE_DENIED (RECLAIM_CONFLICT in a reclaim), INVAL, DELAY (no room), DEADSESSION (the client
+    /// is gone).
+    pub fn open(
+        &self,
+        now: Duration,
+        client: &Arc<Client>,
+        request: OpenRequest<'_>,
+    ) -> Result<OpenGrant, Status> {
+        let bits = valid_bits(request.access, request.deny)?;
+        self.admit_open(now, client, request.reclaim)?;
+        self.make_room(now, 1)?;
+        let mut dropped = Dropped::new();
+        let number = self.shard_of(request.file);
+        let mut shard = self.shards[number].lock();
+        let result = self.open_in(&mut shard, now, client, &request, bits, &mut dropped);
+        drop(shard);
+        result
+    }
+
+    fn open_in(
+        &self,
+        shard: &mut Shard,
+        now: Duration,
+        client: &Arc<Client>,
+        request: &OpenRequest<'_>,
+        bits: (u8, u8),
+        dropped: &mut Dropped,
+    ) -> Result<OpenGrant, Status> {
+        // The record may have gone since SEQUENCE: its part of this shard is swept after it is marked.
+        if client.is_gone() {
+            return Err(Status::DEADSESSION);
+        }
+        if self.is_denied(shard, now, client, request.file, bits, dropped) {
+            let reclaim = request.reclaim;
+            return Err(if reclaim { Status::RECLAIM_CONFLICT } else { Status::SHARE_DENIED });
+        }
+        let key = (request.file, client.id(), Arc::from(request.owner));
+        let pin = Arc::clone(&request.pin);
+        if let Some(index) = shard.find_open(&key) {
+            // §9.9: "represented by a single stateid whose "other" value matches that of the original open, and whose "seqid"
+            // value is incremented", even where "the "upgrade" results in no change to the open mode".
+            let previous = shard.open_at(index).modes;
+            shard.set_modes(index, previous.upgraded(bits), &self.gauges);
+            let entry = shard.entry_mut(index);
+            entry.seqid = next_seqid(entry.seqid);
+            if let Kind::Open(open) = &mut entry.kind {
+                dropped.extend(open.pin.replace(pin));
+            }
+            return Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: Some(previous) });
+        }
+        let index = shard.add_open(client, request.file, key.2, Modes::new(bits), pin, &self.gauges);
+        Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: None })
+    }
+
+    /// Whether share reservations are in the way of `bits`. Those of other clients' expired leases are not: "locks associated
+    /// with an expired lease do not prevent such a conflicting lock from being granted but MUST be revoked as necessary"
+    /// (§8.4.3).
+    pub(super) fn is_denied(
+        &self,
+        shard: &mut Shard,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        bits: (u8, u8),
+        dropped: &mut Dropped,
+    ) -> bool {
+        let Some(record) = shard.files.get(&file) else { return false };
+        if !record.shares.conflicts(bits) {
+            return false;
+        }
+        let expired = record.opens.iter().copied().filter(|index| {
+            let entry = shard.entry(*index);
+            let modes = &shard.open_at(*index).modes;
+            let conflicts = bits.0 & modes.deny() != 0 || bits.1 & modes.access() != 0;
+            conflicts && entry.client.id() != client.id() && entry.client.is_expired(now, self.lease)
+        });
+        for index in expired.collect::<Vec<_>>() {
+            shard.end(index, Event::Conflict, &self.gauges, dropped);
+        }
+        shard.files.get(&file).is_some_and(|record| record.shares.conflicts(bits))
+    }
+
+    /// Takes an OPEN back whose operation failed afterwards (a truncation): as though it had not been. Where the owner has
+    /// opened the file again meanwhile, that open stands with what it has.
+    pub fn withdraw_open(&self, client: &Client, grant: OpenGrant) {
+        let Ok(place) = Place::parse(&grant.stateid, self.boot) else { return };
+        let mut dropped = Dropped::new();
+        let mut shard = self.shards[place.shard].lock();
+        let Ok(index) = shard.find(place, client, None) else { return };
+        if shard.entry(index).seqid != grant.stateid.seqid {
+            return;
+        }
+        match grant.previous {
+            Some(modes) => {
+                shard.set_modes(index, modes, &self.gauges);
+                // Nobody has seen the seqid, and the client still uses the one before.
+                let seqid = grant.stateid.seqid;
+                shard.entry_mut(index).seqid = if seqid == 1 { u32::MAX } else { seqid - 1 };
+            }
+            None => shard.end(index, Event::Close, &self.gauges, &mut dropped),
+        }
+        drop(shard);
+    }
+
+    /// OPEN_DOWNGRADE.
+    ///
+    /// # Errors
+    /// INVAL, and as for every stateid: BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED.
+    pub fn open_downgrade(
+        &self,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+        access: ShareAccess,
+        deny: ShareDeny,
+    ) -> Result<Stateid, Status> {
+        let bits = valid_bits(access, deny)?;
+        let (mut shard, index) = self.find_open(client, file, stateid)?;
+        let modes = shard.open_at(index).modes.downgraded(bits)?;
+        shard.set_modes(index, modes, &self.gauges);
+        let entry = shard.entry_mut(index);
+        // §9.9: "The "seqid" value in the returned stateid MUST be incremented, even in situations in which there is no change".
+        entry.seqid = next_seqid(entry.seqid);
+        Ok(shard.stateid(index, self.boot))
+    }
+
+    /// CLOSE; the open's byte-range locks go with it: "The server MAY free all outstanding locks on CLOSE" (§18.2.3), so
+    /// that none "would exist after the CLOSE", which alone would be LOCKS_HELD. The operation returns [`Stateid::INVALID`]:
+    /// "the server SHOULD return the invalid special stateid" (§18.2.4).
+    ///
+    /// # Errors
+    /// As for every stateid.
+    pub fn close(&self, client: &Client, file: FileKey, stateid: &Stateid) -> Result<(), Status> {
+        let mut dropped = Dropped::new();
+        let (mut shard, index) = self.find_open(client, file, stateid)?;
+        shard.end(index, Event::Close, &self.gauges, &mut dropped);
+        drop(shard);
+        Ok(())
+    }
+
+    /// Locks the shard of an open that a stateid names.
+    fn find_open(
+        &self,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+    ) -> Result<(parking_lot::MutexGuard<'_, Shard>, u32), Status> {
+        self.find_entry(client, file, stateid, |kind| matches!(kind, Kind::Open(_)))
+    }
+}

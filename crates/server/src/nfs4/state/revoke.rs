@@ -1,0 +1,79 @@
+//! What becomes of stateids without their operations: TEST_STATEID, FREE_STATEID, and state taken away.
+
+use super::State;
+use super::client::Client;
+use super::shard::{Dropped, Event, Kind};
+use super::stateid::{Flaw, Place, check_seqid};
+use super::wire::{ClientId, Stateid, Status};
+
+impl State {
+    /// One status of TEST_STATEID (RFC 8881 §18.48.3): "the status code that would be returned if that stateid were to be used in
+    /// normal operation", without a check of kind and file; "Special stateids are always considered invalid".
+    #[must_use]
+    pub fn test_stateid(&self, client: &Client, stateid: &Stateid) -> Status {
+        let tested = Place::parse(stateid, self.boot).and_then(|place| {
+            let shard = self.shards[place.shard].lock();
+            shard.find_present(place, client, None, stateid.seqid, self.settings.max_slots, |_| true)
+        });
+        tested.map_or_else(Flaw::status, |_| Status::OK)
+    }
+
+    /// FREE_STATEID (RFC 8881 §18.38).
+    ///
+    /// # Errors
+    /// LOCKS_HELD: "If there are valid locks (of any kind) associated with the stateid in question"; BAD_STATEID, OLD_STATEID.
+    pub fn free_stateid(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
+        let place = Place::parse(stateid, self.boot).map_err(Flaw::status)?;
+        let mut dropped = Dropped::new();
+        let mut shard = self.shards[place.shard].lock();
+        let event = match shard.find(place, client, None) {
+            // "by sending the FREE_STATEID operation, the client acknowledges the loss of those locks".
+            Err(Flaw::Revoked(_)) => Event::Acknowledge,
+            Err(flaw) => return Err(flaw.status()),
+            Ok(index) => {
+                let entry = shard.entry(index);
+                check_seqid(stateid.seqid, entry.seqid, self.settings.max_slots).map_err(Flaw::status)?;
+                match &entry.kind {
+                    Kind::Open(_) => return Err(Status::LOCKS_HELD),
+                    // §8.2.4: lock stateids "remain valid even if a LOCKU frees all remaining locks, … unless the client frees the
+                    // stateids via the FREE_STATEID operation".
+                    Kind::Lock(lock) => {
+                        let file = shard.files.get(&entry.file);
+                        if file.is_some_and(|file| file.ranges.holds(lock.owner_number, index)) {
+                            return Err(Status::LOCKS_HELD);
+                        }
+                    }
+                }
+                Event::Close
+            }
+        };
+        shard.end(place.index, event, &self.gauges, &mut dropped);
+        drop(shard);
+        Ok(())
+    }
+
+    /// Takes an open or a lock stateid away from its client by the administrator's will; the client learns it from
+    /// SEQ4_STATUS_ADMIN_STATE_REVOKED and ADMIN_REVOKED.
+    ///
+    /// # Errors
+    /// BAD_STATEID where the client has no such state, EXPIRED or ADMIN_REVOKED where it has lost it already.
+    pub fn revoke(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
+        let place = Place::parse(stateid, self.boot).map_err(Flaw::status)?;
+        let mut dropped = Dropped::new();
+        let mut shard = self.shards[place.shard].lock();
+        let index = shard.find(place, client, None).map_err(Flaw::status)?;
+        shard.end(index, Event::Take, &self.gauges, &mut dropped);
+        drop(shard);
+        Ok(())
+    }
+
+    /// Lets go all opens and locks of a client whose record is gone. A shard at a time, so that others wait for one only.
+    pub(super) fn release_state(&self, client: ClientId) {
+        for shard in &self.shards {
+            let mut dropped = Dropped::new();
+            let mut shard = shard.lock();
+            shard.release_client(client, &self.gauges, &mut dropped);
+            drop(shard);
+        }
+    }
+}

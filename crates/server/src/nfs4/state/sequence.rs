@@ -1,0 +1,211 @@
+//! SEQUENCE (RFC 8881 §18.46): the way into a slot, and out of it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use super::State;
+use super::client::Client;
+use super::session::Session;
+use super::slot::Verdict;
+use super::wire::{ChannelAttributes, SequenceArgs, SequenceOk, SessionId, Status};
+use crate::ConnectionId;
+
+/// Bytes at the start of a compound that its digest covers. All operations but WRITE's data and the like are within them;
+/// hashing a megabyte of data would cost more than writing it.
+const DIGEST_BYTES: usize = 512;
+
+/// What SEQUENCE leads to.
+#[derive(Debug)]
+pub enum Sequenced {
+    /// Execute the rest of the compound.
+    New(Running),
+    /// Answer without executing.
+    Replay(Replay),
+}
+
+/// Answer to a retransmission.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// SEQUENCE's result.
+    pub sequence: SequenceOk,
+    /// The bytes given to [`Running::finish`]; `None` where they were not kept: then the reply is SEQUENCE with
+    /// `sequence`, and the next operation, if there is one, with RETRY_UNCACHED_REP (RFC 8881 §2.10.6.1.3).
+    pub reply: Option<Bytes>,
+}
+
+/// A request that has its slot. It is executed once, whatever happens to it.
+#[derive(Debug)]
+#[must_use = "dropping it ends the request without a reply"]
+pub struct Running {
+    session: Arc<Session>,
+    sequence: SequenceOk,
+    cache_this: bool,
+    ended: bool,
+}
+
+impl Running {
+    /// SEQUENCE's result.
+    #[must_use]
+    pub fn sequence(&self) -> &SequenceOk {
+        &self.sequence
+    }
+
+    /// Whose request it is.
+    #[must_use]
+    pub fn client(&self) -> &Arc<Client> {
+        &self.session.client
+    }
+
+    /// Limits of the fore channel: operations, request, reply and cached reply (REP_TOO_BIG_TO_CACHE).
+    #[must_use]
+    pub fn channel(&self) -> &ChannelAttributes {
+        &self.session.fore
+    }
+
+    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program of this session's callbacks from now on.
+    pub fn set_callback_program(&self, program: u32) {
+        self.session.back.lock().set_program(program);
+    }
+
+    /// `sa_cachethis`.
+    #[must_use]
+    pub fn cache_this(&self) -> bool {
+        self.cache_this
+    }
+
+    /// Ends the request. `reply` is the encoded COMPOUND result from its status on. It is kept (copied) where the client
+    /// asked for it and it has at most `ca_maxresponsesize_cached` bytes; `None` for a reply that is not at hand as bytes.
+    /// Renews the lease.
+    pub fn finish(mut self, now: Duration, reply: Option<&[u8]>) {
+        self.end(Some(now), reply.filter(|_| self.cache_this));
+    }
+
+    fn end(&mut self, now: Option<Duration>, reply: Option<&[u8]>) {
+        self.ended = true;
+        self.session.slots.finish(self.sequence.slot_id, reply);
+        self.session.client.end(now);
+    }
+}
+
+impl Drop for Running {
+    /// The request was dropped in the middle. What it did is done, so that a retransmission must not do it again.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(None, None);
+        }
+    }
+}
+
+/// Hashes a session ID by its second half, which is a keyed hash already.
+#[derive(Debug, Default)]
+pub(super) struct SessionHasher(u64);
+
+impl Hasher for SessionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
+    }
+
+    fn write_usize(&mut self, _length: usize) {}
+}
+
+type SessionMap = HashMap<SessionId, Arc<Session>, BuildHasherDefault<SessionHasher>>;
+
+/// Parts of the session table, so that cores seldom meet.
+const PARTS: usize = 16;
+
+/// All sessions by ID.
+#[derive(Debug, Default)]
+pub(super) struct SessionTable([RwLock<SessionMap>; PARTS]);
+
+impl SessionTable {
+    fn part(&self, id: &SessionId) -> &RwLock<SessionMap> {
+        // Not the bits that choose a place within the map.
+        &self.0[usize::from(id[12]) % PARTS]
+    }
+
+    pub(super) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
+        self.part(id).read().get(id).cloned()
+    }
+
+    pub(super) fn insert(&self, session: Session) {
+        self.part(&session.id).write().insert(session.id, Arc::new(session));
+    }
+
+    pub(super) fn remove(&self, id: &SessionId) -> Option<Arc<Session>> {
+        self.part(id).write().remove(id)
+    }
+
+    /// Sessions, and the slots granted to them.
+    pub(super) fn count(&self) -> (u64, u64) {
+        let mut total = (0, 0);
+        for part in &self.0 {
+            let part = part.read();
+            total.0 += part.len() as u64;
+            total.1 += part.values().map(|session| u64::from(session.slots.granted())).sum::<u64>();
+        }
+        total
+    }
+}
+
+impl State {
+    /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
+    ///
+    /// # Errors
+    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
+    /// another reply). "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached reply) MUST NOT change,
+    /// and the associated lease MUST NOT be renewed."
+    pub fn sequence(
+        &self,
+        now: Duration,
+        connection: ConnectionId,
+        request: &SequenceArgs,
+        digest: u64,
+    ) -> Result<Sequenced, Status> {
+        let session = self.sessions.get(&request.session_id).ok_or(Status::BADSESSION)?;
+        let slots = &session.slots;
+        if request.slot_id < slots.granted() && request.highest_slot_id >= slots.granted() {
+            return Err(Status::BAD_HIGH_SLOT);
+        }
+        let verdict = slots.arrive(request.slot_id, request.sequence_id, digest, request.cache_this)?;
+        session.touch(connection, &self.connections);
+        let sequence = SequenceOk {
+            session_id: request.session_id,
+            sequence_id: request.sequence_id,
+            slot_id: request.slot_id,
+            highest_slot_id: slots.granted() - 1,
+            target_highest_slot_id: slots.target_highest(),
+            status_flags: session.status_flags(),
+        };
+        Ok(match verdict {
+            Verdict::New => {
+                session.client.begin(now);
+                Sequenced::New(Running { session, sequence, cache_this: request.cache_this, ended: false })
+            }
+            // §8.3: "or successful retrieval of the result of SEQUENCE from the reply cache".
+            Verdict::Replay(reply) => {
+                session.client.renew(now);
+                Sequenced::Replay(Replay { sequence, reply })
+            }
+        })
+    }
+
+    /// Tells requests apart: `caller` is the effective user as a number, `compound` the encoded COMPOUND, or as much of its
+    /// start as is at hand, `length` its whole length in bytes. Covers the first 512 bytes.
+    #[must_use]
+    pub fn digest(&self, caller: u64, compound: &[u8], length: usize) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(caller);
+        hasher.write_u64(length as u64);
+        hasher.write(&compound[..compound.len().min(DIGEST_BYTES)]);
+        hasher.finish()
+    }
+}

@@ -1,0 +1,171 @@
+//! Sessions: what CREATE_SESSION negotiates and makes (RFC 8881 §18.36).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::backchannel::BackChannel;
+use super::binding::Bound;
+use super::client::{Client, Principal};
+use super::slot::{CACHED_REPLY_MAX, SlotMemory, SlotTable};
+use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SessionId, Status};
+use crate::{ConnectionId, Settings};
+
+/// Operations of a compound at most. The Linux client asks for 8 to 64; more is for clients that make their own compounds.
+pub(super) const MAX_OPERATIONS: u32 = 256;
+/// Sessions of one client at most. Linux's client has one.
+pub(super) const MAX_SESSIONS_A_CLIENT: usize = 64;
+/// Bytes of the shortest call: RPC header with AUTH_NONE (40), tag, minor version and count (12), SEQUENCE (36).
+const MIN_REQUEST: u32 = 88;
+/// Bytes of the shortest reply: RPC header with AUTH_NONE (24), status, tag and count (12), SEQUENCE (44).
+const MIN_RESPONSE: u32 = 80;
+/// Bytes of the shortest callback: RPC header (40), tag, minor version, ident and count (16), CB_SEQUENCE (40).
+const MIN_CALLBACK: u32 = 96;
+/// Bytes of its reply: RPC header (24), status, tag and count (12), CB_SEQUENCE (40).
+const MIN_CALLBACK_RESPONSE: u32 = 76;
+
+/// What CREATE_SESSION asks.
+#[derive(Debug, Clone, Copy)]
+pub struct CreateSession<'a> {
+    /// `csa_clientid`.
+    pub client_id: ClientId,
+    /// `csa_sequence`.
+    pub sequence: u32,
+    /// `csa_flags`.
+    pub flags: CreateSessionFlags,
+    /// `csa_fore_chan_attrs`.
+    pub fore_channel: &'a ChannelAttributes,
+    /// `csa_back_chan_attrs`.
+    pub back_channel: &'a ChannelAttributes,
+    /// `csa_cb_program`.
+    pub callback_program: u32,
+    /// Of the request.
+    pub principal: &'a Principal,
+    /// Over which it came.
+    pub connection: ConnectionId,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) client: Arc<Client>,
+    pub(super) fore: ChannelAttributes,
+    pub(super) slots: SlotTable,
+    /// The connection seen last, plus one, so that most requests need no look at `bound`; 0 for none.
+    pub(super) last_connection: AtomicU64,
+    pub(super) bound: RwLock<Bound>,
+    pub(super) back: Mutex<BackChannel>,
+}
+
+impl Session {
+    /// Makes a session with negotiated `fore` and `back`; `None` where there is no memory for it.
+    pub(super) fn new(
+        id: SessionId,
+        client: Arc<Client>,
+        fore: ChannelAttributes,
+        back: BackChannel,
+        memory: &Arc<SlotMemory>,
+    ) -> Option<Self> {
+        let slots = SlotTable::new(fore.max_requests, fore.max_response_size_cached, memory)?;
+        let last_connection = AtomicU64::new(0);
+        let bound = RwLock::new(Bound::default());
+        Some(Self { id, client, fore, slots, last_connection, bound, back: Mutex::new(back) })
+    }
+}
+
+/// What the fore channel will be (§18.36.3). "The server MAY decrease this value but MUST NOT increase it", and of
+/// operations and requests it "MAY change the requested value".
+///
+/// # Errors
+/// TOOSMALL where no reply, or no request, could ever fit.
+pub(super) fn negotiate_fore(
+    asked: &ChannelAttributes,
+    settings: &Settings,
+) -> Result<ChannelAttributes, Status> {
+    if asked.max_request_size < MIN_REQUEST || asked.max_response_size < MIN_RESPONSE {
+        return Err(Status::TOOSMALL);
+    }
+    let max_response_size = asked.max_response_size.min(settings.max_record);
+    Ok(ChannelAttributes {
+        // "or zero if padding is not in use".
+        header_pad_size: 0,
+        max_request_size: asked.max_request_size.min(settings.max_record),
+        max_response_size,
+        max_response_size_cached: asked.max_response_size_cached.min(max_response_size).min(CACHED_REPLY_MAX),
+        max_operations: asked.max_operations.clamp(1, MAX_OPERATIONS),
+        max_requests: asked.max_requests.clamp(1, settings.max_slots.max(1)),
+        rdma_ird: Default::default(),
+    })
+}
+
+/// What the back channel will be: "For the backchannel, the server MUST NOT change the value the client offers" of
+/// operations and requests.
+///
+/// # Errors
+/// TOOSMALL where the client wants a back channel through which no CB_SEQUENCE could ever pass.
+pub(super) fn negotiate_back(asked: &ChannelAttributes, wanted: bool) -> Result<ChannelAttributes, Status> {
+    let small = asked.max_request_size < MIN_CALLBACK || asked.max_response_size < MIN_CALLBACK_RESPONSE;
+    if wanted && small {
+        return Err(Status::TOOSMALL);
+    }
+    Ok(ChannelAttributes { header_pad_size: 0, rdma_ird: Default::default(), ..asked.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HandleKey;
+
+    fn asked() -> ChannelAttributes {
+        ChannelAttributes {
+            header_pad_size: 64,
+            max_request_size: 1_049_620,
+            max_response_size: 1_049_480,
+            max_response_size_cached: 7_584,
+            max_operations: 8,
+            max_requests: 64,
+            rdma_ird: Default::default(),
+        }
+    }
+
+    fn settings() -> Settings {
+        Settings::new(HandleKey([0; 16]), 1, [0; 16], vec![])
+    }
+
+    #[test]
+    fn takes_what_the_client_offers_and_clamps_what_is_too_much() {
+        let granted = negotiate_fore(&asked(), &settings()).unwrap();
+        assert_eq!(
+            granted,
+            ChannelAttributes { header_pad_size: 0, max_response_size_cached: CACHED_REPLY_MAX, ..asked() }
+        );
+        let greedy = ChannelAttributes {
+            max_request_size: u32::MAX,
+            max_response_size: u32::MAX,
+            max_response_size_cached: u32::MAX,
+            max_operations: u32::MAX,
+            max_requests: u32::MAX,
+            ..asked()
+        };
+        let granted = negotiate_fore(&greedy, &settings()).unwrap();
+        assert_eq!((granted.max_requests, granted.max_operations), (1024, MAX_OPERATIONS));
+        assert_eq!((granted.max_request_size, granted.max_response_size), (1_114_112, 1_114_112));
+        let none = ChannelAttributes { max_requests: 0, max_operations: 0, ..asked() };
+        assert_eq!(negotiate_fore(&none, &settings()).unwrap().max_requests, 1);
+    }
+
+    #[test]
+    fn refuses_channels_through_which_nothing_passes() {
+        for small in [
+            ChannelAttributes { max_request_size: MIN_REQUEST - 1, ..asked() },
+            ChannelAttributes { max_response_size: MIN_RESPONSE - 1, ..asked() },
+        ] {
+            assert_eq!(negotiate_fore(&small, &settings()), Err(Status::TOOSMALL));
+        }
+        let small = ChannelAttributes { max_request_size: 10, ..asked() };
+        assert_eq!(negotiate_back(&small, true), Err(Status::TOOSMALL));
+        assert!(negotiate_back(&small, false).is_ok(), "nobody wants it");
+    }
+}

@@ -1,0 +1,515 @@
+//! A shard: some files with all their opens and locks, and the stateids that name these.
+//!
+//! Everything that one operation on a file touches is here under one lock. Entries live in a slab; files, clients and
+//! owners name them by index, and each entry knows its places in the lists that name it, so that it leaves them in
+//! constant time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vfs::Pin;
+
+use super::client::Client;
+use super::gauges::{Gauges, adjust};
+use super::range::Ranges;
+use super::share::{Modes, ShareCounts};
+use super::stateid::{Flaw, Place, Revocation, check_seqid};
+use super::transitions::{Row, step};
+use super::wire::{ClientId, Stateid};
+
+/// Names a file among all exports, whichever handle it was reached by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    /// The export's `fsid`.
+    pub fsid: (u64, u64),
+    /// Inode number. It does not come back while the file is open: the open's pin keeps it.
+    pub fileid: u64,
+}
+
+/// Where an open or a lock stateid stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// In effect.
+    Held,
+    /// Lost; the stateid is known until the client has acknowledged the loss.
+    Revoked(Revocation),
+    /// The stateid is unknown.
+    Freed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// CLOSE, or FREE_STATEID of a lock stateid without locks.
+    Close,
+    /// Another client's request conflicts, and the lease has expired.
+    Conflict,
+    /// The administrator takes it.
+    Take,
+    /// FREE_STATEID of what is lost.
+    Acknowledge,
+    /// The client's record goes.
+    Leave,
+}
+
+pub(super) const TRANSITIONS: &[Row<Phase, Event>] = &[
+    (Phase::Held, Event::Close, Phase::Freed),
+    (Phase::Held, Event::Conflict, Phase::Revoked(Revocation::Expired)),
+    (Phase::Held, Event::Take, Phase::Revoked(Revocation::Administrator)),
+    (Phase::Held, Event::Leave, Phase::Freed),
+    (Phase::Revoked(Revocation::Expired), Event::Acknowledge, Phase::Freed),
+    (Phase::Revoked(Revocation::Administrator), Event::Acknowledge, Phase::Freed),
+    (Phase::Revoked(Revocation::Expired), Event::Leave, Phase::Freed),
+    (Phase::Revoked(Revocation::Administrator), Event::Leave, Phase::Freed),
+];
+
+/// An open, or the locks of one lock-owner under one open.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) client: Arc<Client>,
+    pub(super) file: FileKey,
+    pub(super) seqid: u32,
+    phase: Phase,
+    pub(super) kind: Kind,
+    /// Its place in the client's list.
+    at_client: u32,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Open(Open),
+    Lock(Lock),
+}
+
+#[derive(Debug)]
+pub(super) struct Open {
+    /// The open-owner's bytes.
+    pub(super) owner: Arc<[u8]>,
+    pub(super) modes: Modes,
+    /// `None` once the open is revoked.
+    pub(super) pin: Option<Arc<dyn Pin>>,
+    /// Lock stateids under it.
+    locks: Vec<u32>,
+    /// Its place in the file's list.
+    at_file: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Lock {
+    /// The open under which it was made.
+    pub(super) open: u32,
+    /// The lock-owner's bytes.
+    pub(super) owner: Arc<[u8]>,
+    /// Its number in the file.
+    pub(super) owner_number: u32,
+    /// Its place in the open's list.
+    at_open: u32,
+}
+
+/// A lock-owner of a file.
+#[derive(Debug)]
+struct LockOwner {
+    number: u32,
+    /// Lock stateids that it has there.
+    stateids: u32,
+}
+
+/// A file that somebody has open.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) opens: Vec<u32>,
+    pub(super) shares: ShareCounts,
+    pub(super) ranges: Ranges,
+    lock_owners: HashMap<(ClientId, Arc<[u8]>), LockOwner>,
+    next_owner: u32,
+}
+
+#[derive(Debug)]
+struct Cell {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shard {
+    number: usize,
+    seed: u64,
+    cells: Vec<Cell>,
+    free: Vec<u32>,
+    pub(super) files: HashMap<FileKey, File>,
+    opens: HashMap<(FileKey, ClientId, Arc<[u8]>), u32>,
+    /// Lock stateids by their open and their owner's number.
+    locks: HashMap<(u32, u32), u32>,
+    clients: HashMap<ClientId, Vec<u32>>,
+}
+
+/// Pins to be dropped after the shard's lock: closing a file takes a system call.
+pub(super) type Dropped = Vec<Arc<dyn Pin>>;
+
+impl Shard {
+    pub(super) fn new(number: usize, seed: u64) -> Self {
+        Self {
+            number,
+            seed,
+            cells: Vec::new(),
+            free: Vec::new(),
+            files: HashMap::new(),
+            opens: HashMap::new(),
+            locks: HashMap::new(),
+            clients: HashMap::new(),
+        }
+    }
+
+    /// The entry at an index that this shard has given out.
+    pub(super) fn entry(&self, index: u32) -> &Entry {
+        self.cells[index as usize].entry.as_ref().expect("lists name living entries")
+    }
+
+    pub(super) fn entry_mut(&mut self, index: u32) -> &mut Entry {
+        self.cells[index as usize].entry.as_mut().expect("lists name living entries")
+    }
+
+    pub(super) fn open_at(&self, index: u32) -> &Open {
+        match &self.entry(index).kind {
+            Kind::Open(open) => open,
+            Kind::Lock(_) => unreachable!("the index names an open"),
+        }
+    }
+
+    fn open_at_mut(&mut self, index: u32) -> &mut Open {
+        match &mut self.entry_mut(index).kind {
+            Kind::Open(open) => open,
+            Kind::Lock(_) => unreachable!("the index names an open"),
+        }
+    }
+
+    /// The entry that a stateid names, checked in the order of §8.2.4: table entry and generation, file, client, revocation.
+    /// The kind and the seqid come after.
+    pub(super) fn find(&self, place: Place, client: &Client, file: Option<FileKey>) -> Result<u32, Flaw> {
+        let cell = self.cells.get(place.index as usize).filter(|cell| cell.generation == place.generation);
+        let entry = cell.and_then(|cell| cell.entry.as_ref()).ok_or(Flaw::Unknown)?;
+        if file.is_some_and(|file| file != entry.file) {
+            return Err(Flaw::OtherFile);
+        }
+        if entry.client.id() != client.id() {
+            return Err(Flaw::OtherClient);
+        }
+        match entry.phase {
+            Phase::Held => Ok(place.index),
+            Phase::Revoked(why) => Err(Flaw::Revoked(why)),
+            Phase::Freed => Err(Flaw::Unknown),
+        }
+    }
+
+    /// [`Self::find`], and the seqid.
+    pub(super) fn find_present(
+        &self,
+        place: Place,
+        client: &Client,
+        file: Option<FileKey>,
+        seqid: u32,
+        slots: u32,
+        is_kind: impl FnOnce(&Kind) -> bool,
+    ) -> Result<u32, Flaw> {
+        let index = self.find(place, client, file)?;
+        let entry = self.entry(index);
+        if !is_kind(&entry.kind) {
+            return Err(Flaw::OtherKind);
+        }
+        check_seqid(seqid, entry.seqid, slots)?;
+        Ok(index)
+    }
+
+    /// The stateid of an entry as it is now.
+    pub(super) fn stateid(&self, index: u32, boot: u32) -> Stateid {
+        let generation = self.cells[index as usize].generation;
+        let other = Place { shard: self.number, index, generation }.other(boot);
+        Stateid { seqid: self.entry(index).seqid, other }
+    }
+
+    /// The owner's open of a file.
+    pub(super) fn find_open(&self, key: &(FileKey, ClientId, Arc<[u8]>)) -> Option<u32> {
+        self.opens.get(key).copied()
+    }
+
+    /// Adds an open; its share reservation must not conflict.
+    pub(super) fn add_open(
+        &mut self,
+        client: &Arc<Client>,
+        file: FileKey,
+        owner: Arc<[u8]>,
+        modes: Modes,
+        pin: Arc<dyn Pin>,
+        gauges: &Gauges,
+    ) -> u32 {
+        let seed = self.seed ^ file.fileid;
+        let record = self.files.entry(file).or_insert_with(|| File::new(seed));
+        record.shares.add(&modes);
+        let at_file = record.opens.len() as u32;
+        let key = (file, client.id(), Arc::clone(&owner));
+        let open = Open { owner, modes, pin: Some(pin), locks: Vec::new(), at_file };
+        let index = self.add(client, file, Kind::Open(open), gauges);
+        self.file_mut(file).opens.push(index);
+        self.opens.insert(key, index);
+        adjust(&gauges.opens, 1);
+        adjust(&gauges.denying, i64::from(modes.deny() != 0));
+        index
+    }
+
+    /// Changes an open's share reservation.
+    pub(super) fn set_modes(&mut self, index: u32, modes: Modes, gauges: &Gauges) {
+        let file = self.entry(index).file;
+        let open = self.open_at_mut(index);
+        let old = std::mem::replace(&mut open.modes, modes);
+        let shares = &mut self.file_mut(file).shares;
+        shares.remove(&old);
+        shares.add(&modes);
+        adjust(&gauges.denying, i64::from(modes.deny() != 0) - i64::from(old.deny() != 0));
+    }
+
+    /// The lock stateid of a lock-owner under an open, made where there is none yet.
+    pub(super) fn lock_entry(
+        &mut self,
+        open: u32,
+        owner: &[u8],
+        client: &Arc<Client>,
+        gauges: &Gauges,
+    ) -> u32 {
+        let file = self.entry(open).file;
+        let owner: Arc<[u8]> = Arc::from(owner);
+        let owner_number = self.file_mut(file).owner_number(client.id(), &owner);
+        if let Some(index) = self.locks.get(&(open, owner_number)) {
+            return *index;
+        }
+        self.file_mut(file).count_owner(client.id(), &owner, 1);
+        let at_open = self.open_at(open).locks.len() as u32;
+        let lock = Lock { open, owner, owner_number, at_open };
+        let index = self.add(client, file, Kind::Lock(lock), gauges);
+        // Its first seqid is 1, given by the LOCK that makes it.
+        self.entry_mut(index).seqid = 0;
+        self.open_at_mut(open).locks.push(index);
+        self.locks.insert((open, owner_number), index);
+        index
+    }
+
+    /// The number of a lock-owner in a file, where it has locks there.
+    pub(super) fn lock_owner(&self, file: FileKey, client: ClientId, owner: &[u8]) -> Option<u32> {
+        let owners = &self.files.get(&file)?.lock_owners;
+        owners.get(&(client, Arc::from(owner))).map(|owner| owner.number)
+    }
+
+    /// Ends what an entry is in effect for, and frees or keeps its stateid as the table says. An open takes its lock
+    /// stateids along: §8.4.3, "it must revoke all locks associated with a given stateid".
+    pub(super) fn end(&mut self, index: u32, event: Event, gauges: &Gauges, dropped: &mut Dropped) {
+        while let Kind::Open(open) = &self.entry(index).kind
+            && let Some(lock) = open.locks.last().copied()
+        {
+            self.end_one(lock, event, gauges, dropped);
+        }
+        self.end_one(index, event, gauges, dropped);
+    }
+
+    fn end_one(&mut self, index: u32, event: Event, gauges: &Gauges, dropped: &mut Dropped) {
+        let entry = self.entry_mut(index);
+        let before = entry.phase;
+        entry.phase = step(TRANSITIONS, before, event).expect("state ends as its table says");
+        let after = entry.phase;
+        match before {
+            Phase::Held => {
+                adjust_holding(&entry.client, None, -1);
+                self.release(index, gauges, dropped);
+            }
+            Phase::Revoked(why) => {
+                adjust_holding(&entry.client, Some(why), -1);
+                adjust(&gauges.revoked, -1);
+            }
+            Phase::Freed => {}
+        }
+        match after {
+            Phase::Revoked(why) => {
+                adjust_holding(&self.entry(index).client, Some(why), 1);
+                adjust(&gauges.revoked, 1);
+            }
+            _ => self.free(index, gauges),
+        }
+    }
+
+    /// Takes an entry out of its file: share reservation, ranges, pin.
+    fn release(&mut self, index: u32, gauges: &Gauges, dropped: &mut Dropped) {
+        let entry = self.entry_mut(index);
+        let (file, client) = (entry.file, entry.client.id());
+        match &mut entry.kind {
+            Kind::Open(open) => {
+                let (modes, at_file, owner) = (open.modes, open.at_file, Arc::clone(&open.owner));
+                dropped.extend(open.pin.take());
+                self.opens.remove(&(file, client, owner));
+                self.leave_file(file, at_file, &modes);
+                adjust(&gauges.opens, -1);
+                adjust(&gauges.denying, -i64::from(modes.deny() != 0));
+            }
+            Kind::Lock(lock) => {
+                let (open, number, owner) = (lock.open, lock.owner_number, Arc::clone(&lock.owner));
+                let at_open = lock.at_open;
+                self.locks.remove(&(open, number));
+                self.leave_open(open, at_open);
+                let file = self.file_mut(file);
+                let before = file.ranges.count();
+                file.ranges.unlock_holder(number, index);
+                gauges.locks_changed(file.ranges.count() as isize - before as isize);
+                file.count_owner(client, &owner, -1);
+            }
+        }
+    }
+
+    /// Takes a lock stateid out of its open's list.
+    fn leave_open(&mut self, open: u32, at: u32) {
+        let locks = &mut self.open_at_mut(open).locks;
+        locks.swap_remove(at as usize);
+        if let Some(moved) = locks.get(at as usize).copied()
+            && let Kind::Lock(lock) = &mut self.entry_mut(moved).kind
+        {
+            lock.at_open = at;
+        }
+    }
+
+    /// Takes an open out of its file's list; the file goes with its last open.
+    fn leave_file(&mut self, key: FileKey, at: u32, modes: &Modes) {
+        let file = self.file_mut(key);
+        file.shares.remove(modes);
+        file.opens.swap_remove(at as usize);
+        match file.opens.get(at as usize).copied() {
+            Some(moved) => self.open_at_mut(moved).at_file = at,
+            None if file.opens.is_empty() => {
+                self.files.remove(&key);
+            }
+            None => {}
+        }
+    }
+
+    fn add(&mut self, client: &Arc<Client>, file: FileKey, kind: Kind, gauges: &Gauges) -> u32 {
+        let list = self.clients.entry(client.id()).or_default();
+        let entry = Entry {
+            client: Arc::clone(client),
+            file,
+            seqid: 1,
+            phase: Phase::Held,
+            kind,
+            at_client: list.len() as u32,
+        };
+        adjust_holding(client, None, 1);
+        gauges.state_changed(1);
+        let index = match self.free.pop() {
+            Some(index) => {
+                let cell = &mut self.cells[index as usize];
+                // Never zero, as a fresh cell starts with one.
+                cell.generation = cell.generation.checked_add(1).unwrap_or(1);
+                cell.entry = Some(entry);
+                index
+            }
+            None => {
+                self.cells.push(Cell { generation: 1, entry: Some(entry) });
+                (self.cells.len() - 1) as u32
+            }
+        };
+        list.push(index);
+        index
+    }
+
+    fn free(&mut self, index: u32, gauges: &Gauges) {
+        let Some(entry) = self.cells[index as usize].entry.take() else { return };
+        self.free.push(index);
+        gauges.state_changed(-1);
+        let id = entry.client.id();
+        let Some(list) = self.clients.get_mut(&id) else { return };
+        list.swap_remove(entry.at_client as usize);
+        match list.get(entry.at_client as usize).copied() {
+            Some(moved) => self.entry_mut(moved).at_client = entry.at_client,
+            None if list.is_empty() => {
+                self.clients.remove(&id);
+            }
+            None => {}
+        }
+    }
+
+    /// Lets go all that a client has here.
+    pub(super) fn release_client(&mut self, client: ClientId, gauges: &Gauges, dropped: &mut Dropped) {
+        // Each end shortens the list, an open's by its locks too.
+        while let Some(index) = self.clients.get(&client).and_then(|list| list.last().copied()) {
+            self.end(index, Event::Leave, gauges, dropped);
+        }
+    }
+
+    pub(super) fn file_mut(&mut self, key: FileKey) -> &mut File {
+        self.files.get_mut(&key).expect("an entry's file is there while the entry is held")
+    }
+}
+
+impl File {
+    fn new(seed: u64) -> Self {
+        Self {
+            opens: Vec::new(),
+            shares: ShareCounts::default(),
+            ranges: Ranges::new(seed),
+            lock_owners: HashMap::new(),
+            next_owner: 0,
+        }
+    }
+
+    /// The number of a lock-owner, a new one where it has none.
+    fn owner_number(&mut self, client: ClientId, owner: &Arc<[u8]>) -> u32 {
+        let next = &mut self.next_owner;
+        let record = self.lock_owners.entry((client, Arc::clone(owner))).or_insert_with(|| {
+            // A number may come back after four thousand million owners of one open file, when its last holder is long gone.
+            *next = next.wrapping_add(1);
+            LockOwner { number: *next, stateids: 0 }
+        });
+        record.number
+    }
+
+    /// A lock stateid of an owner came or went; the owner goes with its last one.
+    fn count_owner(&mut self, client: ClientId, owner: &Arc<[u8]>, by: i32) {
+        let key = (client, Arc::clone(owner));
+        if let Some(record) = self.lock_owners.get_mut(&key) {
+            record.stateids = record.stateids.saturating_add_signed(by);
+            if record.stateids == 0 {
+                self.lock_owners.remove(&key);
+            }
+        }
+    }
+}
+
+/// Counts what a client holds, or has lost in the given way.
+fn adjust_holding(client: &Client, lost: Option<Revocation>, by: i32) {
+    let holdings = &client.holdings;
+    let counter = match lost {
+        None => &holdings.state,
+        Some(Revocation::Expired) => &holdings.revoked,
+        Some(Revocation::Administrator) => &holdings.admin_revoked,
+    };
+    counter.fetch_add(by.cast_unsigned(), std::sync::atomic::Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transitions::check_table;
+    use super::*;
+
+    #[test]
+    fn the_table_of_phases_is_sound() {
+        let lost = [Phase::Revoked(Revocation::Expired), Phase::Revoked(Revocation::Administrator)];
+        check_table(TRANSITIONS, Phase::Held, &[Phase::Held, lost[0], lost[1], Phase::Freed]);
+        for phase in lost {
+            assert_eq!(
+                step(TRANSITIONS, phase, Event::Close),
+                None,
+                "a lost open is acknowledged, not closed"
+            );
+            assert_eq!(step(TRANSITIONS, phase, Event::Acknowledge), Some(Phase::Freed));
+        }
+        assert_eq!(
+            step(TRANSITIONS, Phase::Held, Event::Acknowledge),
+            None,
+            "FREE_STATEID frees nothing held"
+        );
+    }
+}

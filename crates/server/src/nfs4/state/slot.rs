@@ -1,0 +1,368 @@
+//! Slots of a session's fore channel: the reply cache of RFC 8881 §2.10.6.
+//!
+//! Criteria. A request is executed at most once, however often it is sent and over whichever connection. A slot therefore
+//! has a phase "in progress", and it moves only when a request begins or ends, never by an error of SEQUENCE. A slot's
+//! reply is kept as encoded bytes. Slots are granted by the hundred and mostly idle, so they are made in chunks when first
+//! used. The memory is bounded by [`SlotMemory`], strictly but for the replies of requests in progress.
+
+use std::mem::size_of;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::transitions::{Row, step};
+use super::wire::Status;
+
+/// Bytes of a reply that is kept in a slot at most (`ca_maxresponsesize_cached`). Twice what Linux's server keeps: room for
+/// every non-idempotent compound of the Linux client, an OPEN with two GETATTRs among them.
+pub(super) const CACHED_REPLY_MAX: u32 = 4096;
+/// Slots whose replies always find memory, reserved when the session is created: under pressure a client makes progress
+/// with these. Two, so that a slow request does not hold up the lease.
+pub(super) const GUARANTEED_SLOTS: u32 = 2;
+/// Slots made at a time.
+const CHUNK: u32 = 16;
+
+/// Memory of all sessions' slots and the replies that they keep.
+#[derive(Debug)]
+pub(super) struct SlotMemory {
+    used: AtomicUsize,
+    budget: usize,
+}
+
+impl SlotMemory {
+    pub(super) fn new(budget: usize) -> Self {
+        Self { used: AtomicUsize::new(0), budget }
+    }
+
+    /// Bytes charged.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Whether what is not guaranteed must wait.
+    fn is_exhausted(&self) -> bool {
+        self.used() >= self.budget
+    }
+
+    /// Whether clients should be asked to use fewer slots: three quarters are gone.
+    fn is_scarce(&self) -> bool {
+        self.used() >= self.budget / 4 * 3
+    }
+
+    fn charge(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Relaxed);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Takes `bytes`, or nothing where they would not fit.
+    fn reserve(&self, bytes: usize) -> bool {
+        self.used
+            .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|sum| *sum <= self.budget))
+            .is_ok()
+    }
+}
+
+/// What a slot is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Never used.
+    Fresh,
+    /// Its request is being executed.
+    InProgress,
+    /// Its request is done, the reply kept.
+    Cached,
+    /// Its request is done, or was abandoned in the middle; the reply is not kept.
+    Uncached,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// A new request: the sequence ID is one greater.
+    Begin,
+    /// It ended, its reply is kept.
+    Keep,
+    /// It ended, or will never end; no reply is kept.
+    Forget,
+}
+
+const TRANSITIONS: &[Row<Phase, Event>] = &[
+    (Phase::Fresh, Event::Begin, Phase::InProgress),
+    (Phase::Cached, Event::Begin, Phase::InProgress),
+    (Phase::Uncached, Event::Begin, Phase::InProgress),
+    (Phase::InProgress, Event::Keep, Phase::Cached),
+    (Phase::InProgress, Event::Forget, Phase::Uncached),
+];
+
+#[derive(Debug)]
+struct Slot {
+    phase: Phase,
+    /// Of the last request that began; 0 in a fresh slot (RFC 8881 §18.36.4: "the server sets the sequence ID to zero").
+    sequence_id: u32,
+    /// Of that request's bytes and caller.
+    digest: u64,
+    /// The reply, where kept. Its capacity is charged, and used again by the next one.
+    reply: Vec<u8>,
+}
+
+impl Slot {
+    const FRESH: Self = Self { phase: Phase::Fresh, sequence_id: 0, digest: 0, reply: Vec::new() };
+
+    /// Judges a request; changes nothing (RFC 8881 §2.10.6.1.2: "Any time SEQUENCE … returns an error, the sequence ID of
+    /// the slot MUST NOT change").
+    fn judge(&self, sequence_id: u32, digest: u64) -> Result<Verdict, Status> {
+        if sequence_id == self.sequence_id.wrapping_add(1) {
+            return match self.phase {
+                // §2.10.6.2: "A requester MUST wait for a reply to a request before using the slot for another request."
+                Phase::InProgress => Err(Status::SEQ_MISORDERED),
+                _ => Ok(Verdict::New),
+            };
+        }
+        // §18.36.4: a fresh slot answers sequence ID 0 with SEQ_MISORDERED. §2.10.6.1: less, or two or more greater, MUST be
+        // SEQ_MISORDERED.
+        if sequence_id != self.sequence_id || self.phase == Phase::Fresh {
+            return Err(Status::SEQ_MISORDERED);
+        }
+        // §2.10.6.1.3.1: another request, or another user's, under the same sequence ID is a false retry.
+        if digest != self.digest {
+            return Err(Status::SEQ_FALSE_RETRY);
+        }
+        match self.phase {
+            // §2.10.6.2: "A retry might be sent while the original request is still in progress … The replier SHOULD deal
+            // with the issue by returning NFS4ERR_DELAY as the reply to SEQUENCE".
+            Phase::InProgress => Err(Status::DELAY),
+            Phase::Cached => Ok(Verdict::Replay(Some(Bytes::copy_from_slice(&self.reply)))),
+            Phase::Uncached | Phase::Fresh => Ok(Verdict::Replay(None)),
+        }
+    }
+
+    fn turn(&mut self, event: Event) {
+        self.phase = step(TRANSITIONS, self.phase, event).expect("a slot moves as its table says");
+    }
+}
+
+/// What a request on a slot is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// To be executed; the slot is in progress now.
+    New,
+    /// A retransmission, with the reply where it is kept.
+    Replay(Option<Bytes>),
+}
+
+/// The slots of a session.
+#[derive(Debug)]
+pub(super) struct SlotTable {
+    chunks: Box<[OnceLock<Box<[Mutex<Slot>]>>]>,
+    granted: u32,
+    reply_max: usize,
+    memory: Arc<SlotMemory>,
+    /// What this table holds of `memory`.
+    charged: AtomicUsize,
+}
+
+impl SlotTable {
+    /// Bytes of a chunk, not counting replies.
+    const CHUNK_BYTES: usize = size_of::<Mutex<Slot>>() * CHUNK as usize;
+
+    /// A table of `granted` slots that keep replies of at most `reply_max` bytes; `None` where memory does not even
+    /// suffice for the guaranteed ones.
+    pub(super) fn new(granted: u32, reply_max: u32, memory: &Arc<SlotMemory>) -> Option<Self> {
+        let chunks: Box<[_]> = (0..granted.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
+        let base = size_of::<Self>()
+            + size_of_val(&*chunks)
+            + Self::CHUNK_BYTES
+            + (GUARANTEED_SLOTS.min(granted) * reply_max) as usize;
+        memory.reserve(base).then(|| Self {
+            chunks,
+            granted,
+            reply_max: reply_max as usize,
+            memory: Arc::clone(memory),
+            charged: AtomicUsize::new(base),
+        })
+    }
+
+    /// Slots granted.
+    pub(super) fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// `sr_target_highest_slotid`: all slots, or the guaranteed ones where memory is scarce.
+    pub(super) fn target_highest(&self) -> u32 {
+        if self.memory.is_scarce() { GUARANTEED_SLOTS.min(self.granted) - 1 } else { self.granted - 1 }
+    }
+
+    /// Judges a request, and begins it where it is new.
+    ///
+    /// # Errors
+    /// BADSLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY; the slot is as it was then.
+    pub(super) fn arrive(
+        &self,
+        slot: u32,
+        sequence_id: u32,
+        digest: u64,
+        keep: bool,
+    ) -> Result<Verdict, Status> {
+        if slot >= self.granted {
+            return Err(Status::BADSLOT);
+        }
+        // Only what would take more memory waits, and only beyond the guaranteed slots. DELAY leaves the slot as it is, so
+        // that the client sends the same request again.
+        let refused = slot >= GUARANTEED_SLOTS && self.memory.is_exhausted();
+        let slots = match self.chunk(slot).get() {
+            Some(slots) => slots,
+            None if sequence_id != 1 => return Err(Status::SEQ_MISORDERED),
+            None if refused && slot >= CHUNK => return Err(Status::DELAY),
+            None => self.make_chunk(slot),
+        };
+        let mut slot = slots[(slot % CHUNK) as usize].lock();
+        let verdict = slot.judge(sequence_id, digest)?;
+        if verdict == Verdict::New {
+            if refused && keep {
+                return Err(Status::DELAY);
+            }
+            slot.turn(Event::Begin);
+            slot.sequence_id = sequence_id;
+            slot.digest = digest;
+        }
+        Ok(verdict)
+    }
+
+    /// Ends the request in progress on `slot`, keeping `reply` where there is one that fits.
+    pub(super) fn finish(&self, slot: u32, reply: Option<&[u8]>) {
+        let Some(slots) = self.chunk(slot).get() else { return };
+        let mut guard = slots[(slot % CHUNK) as usize].lock();
+        let had = guard.reply.capacity();
+        guard.reply.clear();
+        match reply.filter(|reply| reply.len() <= self.reply_max) {
+            Some(reply) => {
+                guard.reply.reserve_exact(reply.len());
+                guard.reply.extend_from_slice(reply);
+                guard.turn(Event::Keep);
+            }
+            None => guard.turn(Event::Forget),
+        }
+        let more = guard.reply.capacity() - had;
+        if more > 0 && slot >= GUARANTEED_SLOTS {
+            self.charge(more);
+        }
+    }
+
+    fn chunk(&self, slot: u32) -> &OnceLock<Box<[Mutex<Slot>]>> {
+        &self.chunks[(slot / CHUNK) as usize]
+    }
+
+    fn make_chunk(&self, slot: u32) -> &[Mutex<Slot>] {
+        self.chunk(slot).get_or_init(|| {
+            if slot >= CHUNK {
+                self.charge(Self::CHUNK_BYTES);
+            }
+            (0..CHUNK).map(|_| Mutex::new(Slot::FRESH)).collect()
+        })
+    }
+
+    fn charge(&self, bytes: usize) {
+        self.charged.fetch_add(bytes, Relaxed);
+        self.memory.charge(bytes);
+    }
+}
+
+impl Drop for SlotTable {
+    fn drop(&mut self) {
+        self.memory.release(*self.charged.get_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transitions::check_table;
+    use super::*;
+
+    fn table(granted: u32, budget: usize) -> SlotTable {
+        SlotTable::new(granted, CACHED_REPLY_MAX, &Arc::new(SlotMemory::new(budget))).unwrap()
+    }
+
+    #[test]
+    fn the_table_of_phases_is_sound() {
+        let phases = [Phase::Fresh, Phase::InProgress, Phase::Cached, Phase::Uncached];
+        check_table(TRANSITIONS, Phase::Fresh, &phases);
+        assert_eq!(step(TRANSITIONS, Phase::InProgress, Event::Begin), None, "a slot runs one request");
+        for phase in [Phase::Fresh, Phase::Cached, Phase::Uncached] {
+            assert_eq!(step(TRANSITIONS, phase, Event::Keep), None, "only what runs can end");
+            assert_eq!(step(TRANSITIONS, phase, Event::Forget), None);
+        }
+    }
+
+    #[test]
+    fn sequence_ids_are_judged_and_wrap() {
+        let slots = table(1, 1 << 20);
+        for wrong in [0, 2, u32::MAX] {
+            assert_eq!(slots.arrive(0, wrong, 7, true), Err(Status::SEQ_MISORDERED));
+        }
+        assert_eq!(slots.arrive(0, 1, 7, true), Ok(Verdict::New));
+        slots.finish(0, Some(b"one"));
+        slots.chunk(0).get().unwrap()[0].lock().sequence_id = u32::MAX;
+        assert_eq!(slots.arrive(0, u32::MAX, 7, true), Ok(Verdict::Replay(Some(Bytes::from_static(b"one")))));
+        assert_eq!(slots.arrive(0, 1, 7, true), Err(Status::SEQ_MISORDERED));
+        // RFC 8881 §2.10.6.1: "If the previous sequence ID was 0xFFFFFFFF, then the next request for the slot MUST have the
+        // sequence ID set to zero".
+        assert_eq!(slots.arrive(0, 0, 7, true), Ok(Verdict::New));
+    }
+
+    #[test]
+    fn memory_is_charged_and_given_back() {
+        let memory = Arc::new(SlotMemory::new(1 << 20));
+        let slots = SlotTable::new(64, CACHED_REPLY_MAX, &memory).unwrap();
+        let base = memory.used();
+        assert!(base >= 2 * CACHED_REPLY_MAX as usize);
+        for slot in 0..40 {
+            assert_eq!(slots.arrive(slot, 1, 0, true), Ok(Verdict::New));
+            slots.finish(slot, Some(&[0; 100]));
+        }
+        assert!(memory.used() >= base + 38 * 100 + 2 * SlotTable::CHUNK_BYTES);
+        let used = memory.used();
+        assert_eq!(slots.arrive(20, 2, 0, true), Ok(Verdict::New));
+        slots.finish(20, Some(&[0; 60]));
+        assert_eq!(memory.used(), used, "a shorter reply takes the old one's room");
+        drop(slots);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn under_pressure_guaranteed_slots_go_on_and_others_wait() {
+        let memory = Arc::new(SlotMemory::new(12_000));
+        let slots = SlotTable::new(64, CACHED_REPLY_MAX, &memory).unwrap();
+        assert_eq!(slots.target_highest(), 1, "already scarce");
+        let mut waiting = None;
+        for slot in 2..16 {
+            match slots.arrive(slot, 1, 0, true) {
+                Ok(_) => slots.finish(slot, Some(&[0; 2000])),
+                Err(status) => {
+                    assert_eq!(status, Status::DELAY);
+                    waiting = Some(slot);
+                    break;
+                }
+            }
+        }
+        let waiting = waiting.expect("the budget runs out");
+        assert!(SlotTable::new(1, CACHED_REPLY_MAX, &memory).is_none(), "no other session fits");
+        assert_eq!(slots.arrive(16, 1, 0, false), Err(Status::DELAY), "a new chunk is memory too");
+        assert_eq!(slots.arrive(waiting, 1, 0, false), Ok(Verdict::New), "what keeps nothing goes on");
+        for sequence_id in 1..9 {
+            assert_eq!(slots.arrive(0, sequence_id, 0, true), Ok(Verdict::New));
+            slots.finish(0, Some(&[0; 4096]));
+        }
+    }
+
+    #[test]
+    fn a_reply_too_long_to_keep_is_not_kept() {
+        let slots = table(1, 1 << 20);
+        assert_eq!(slots.arrive(0, 1, 0, true), Ok(Verdict::New));
+        slots.finish(0, Some(&vec![0; CACHED_REPLY_MAX as usize + 1]));
+        assert_eq!(slots.arrive(0, 1, 0, true), Ok(Verdict::Replay(None)));
+    }
+}

@@ -1,0 +1,497 @@
+//! The table of client records: EXCHANGE_ID, CREATE_SESSION, DESTROY_CLIENTID, RECLAIM_COMPLETE and expiry.
+//!
+//! These are rare, so that one lock over the whole table does. A record's sessions are named here; what a client holds is
+//! in the shards and is let go after the table's lock.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::State;
+use super::backchannel::BackChannel;
+use super::binding::Channels;
+use super::client::{Client, Principal};
+use super::exchange::{Decision, Known, decide};
+use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
+use super::transitions::{Row, step};
+use super::wire::{ClientId, CreateSessionFlags, CreateSessionOk, SessionId, Status, Verifier};
+use crate::ConnectionId;
+
+/// Records that one sweep looks at.
+const SWEEP: usize = 256;
+/// How long the state of an expired client is kept for courtesy, as Linux's server does.
+const COURTESY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What EXCHANGE_ID asks. The operation checks flags and state protection itself (only SP4_NONE exists here).
+#[derive(Debug, Clone, Copy)]
+pub struct ExchangeId<'a> {
+    /// `co_ownerid`.
+    pub owner: &'a [u8],
+    /// `co_verifier`.
+    pub verifier: Verifier,
+    /// Of the request.
+    pub principal: &'a Principal,
+    /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
+    pub update: bool,
+}
+
+/// What EXCHANGE_ID answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExchangedId {
+    /// `eir_clientid`.
+    pub client_id: ClientId,
+    /// `eir_sequenceid`.
+    pub sequence_id: u32,
+    /// `EXCHGID4_FLAG_CONFIRMED_R`.
+    pub confirmed: bool,
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Client records removed.
+    pub clients: usize,
+    /// Whether records are left that this sweep has not looked at: call again soon.
+    pub more: bool,
+}
+
+/// Where a record stands. Expiry is no phase of its own: it follows from the lease, and an expired client that comes back
+/// before anyone has pressed is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Unconfirmed,
+    Confirmed,
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// Its first CREATE_SESSION succeeded.
+    Confirm,
+    /// Another incarnation was confirmed, or took the owner's name.
+    Replace,
+    /// DESTROY_CLIENTID.
+    Destroy,
+    /// Its time is over.
+    Expire,
+}
+
+const TRANSITIONS: &[Row<Phase, Event>] = &[
+    (Phase::Unconfirmed, Event::Confirm, Phase::Confirmed),
+    (Phase::Unconfirmed, Event::Replace, Phase::Gone),
+    (Phase::Unconfirmed, Event::Destroy, Phase::Gone),
+    (Phase::Unconfirmed, Event::Expire, Phase::Gone),
+    (Phase::Confirmed, Event::Replace, Phase::Gone),
+    (Phase::Confirmed, Event::Destroy, Phase::Gone),
+    (Phase::Confirmed, Event::Expire, Phase::Gone),
+];
+
+/// A client ID's own reply cache of one slot (§18.36.4).
+#[derive(Debug)]
+struct CreateSlot {
+    sequence: u32,
+    result: Result<CreateSessionOk, Status>,
+}
+
+/// `eir_sequenceid` of a new record.
+const FIRST_SEQUENCE: u32 = 1;
+
+impl CreateSlot {
+    /// "it initializes the client ID slot to be equal to eir_sequenceid - 1 (accounting for underflow), and records a
+    /// contrived CREATE_SESSION result with a "cached" result of NFS4ERR_SEQ_MISORDERED."
+    fn new() -> Self {
+        Self { sequence: FIRST_SEQUENCE.wrapping_sub(1), result: Err(Status::SEQ_MISORDERED) }
+    }
+
+    fn next(&self) -> u32 {
+        self.sequence.wrapping_add(1)
+    }
+}
+
+#[derive(Debug)]
+struct Record {
+    client: Arc<Client>,
+    phase: Phase,
+    create: CreateSlot,
+    sessions: Vec<SessionId>,
+}
+
+impl Record {
+    /// Whether DESTROY_CLIENTID and a collision must leave it alone.
+    fn is_in_use(&self, now: Duration, lease: Duration) -> bool {
+        (self.client.has_state() || !self.sessions.is_empty()) && !self.client.is_expired(now, lease)
+    }
+}
+
+/// An owner's records: at most one of each.
+#[derive(Debug, Default, Clone, Copy)]
+struct Owned {
+    confirmed: Option<ClientId>,
+    unconfirmed: Option<ClientId>,
+}
+
+/// All records.
+#[derive(Debug, Default)]
+pub(super) struct ClientTable {
+    records: BTreeMap<ClientId, Record>,
+    owners: HashMap<Bytes, Owned>,
+    /// Unconfirmed ones by age: client IDs are given in ascending order.
+    unconfirmed: BTreeSet<ClientId>,
+    /// Where the last sweep ended.
+    swept: ClientId,
+}
+
+impl ClientTable {
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    fn owned(&self, owner: &[u8]) -> Owned {
+        self.owners.get(owner).copied().unwrap_or_default()
+    }
+
+    fn insert(&mut self, client: Arc<Client>) {
+        let id = client.id();
+        self.owners.entry(client.owner().clone()).or_default().unconfirmed = Some(id);
+        self.unconfirmed.insert(id);
+        let record =
+            Record { client, phase: Phase::Unconfirmed, create: CreateSlot::new(), sessions: Vec::new() };
+        self.records.insert(id, record);
+    }
+
+    /// Takes a record out; what it holds is for [`State::let_go`], after the lock.
+    fn remove(&mut self, id: ClientId, event: Event) -> Option<Record> {
+        let mut record = self.records.remove(&id)?;
+        record.phase = step(TRANSITIONS, record.phase, event).expect("a record goes as its table says");
+        record.client.set_gone();
+        self.unconfirmed.remove(&id);
+        if let Some(owned) = self.owners.get_mut(record.client.owner()) {
+            owned.confirmed = owned.confirmed.filter(|other| *other != id);
+            owned.unconfirmed = owned.unconfirmed.filter(|other| *other != id);
+            if owned.confirmed.is_none() && owned.unconfirmed.is_none() {
+                self.owners.remove(record.client.owner());
+            }
+        }
+        Some(record)
+    }
+
+    /// Makes a record the owner's confirmed one, and takes out the one that it replaces.
+    fn confirm(&mut self, id: ClientId) -> Option<Record> {
+        let record = self.records.get_mut(&id)?;
+        if record.phase == Phase::Confirmed {
+            return None;
+        }
+        record.phase =
+            step(TRANSITIONS, record.phase, Event::Confirm).expect("only unconfirmed ones get here");
+        let owner = record.client.owner().clone();
+        let old = self.owned(&owner).confirmed.and_then(|old| self.remove(old, Event::Replace));
+        self.unconfirmed.remove(&id);
+        self.owners.insert(owner, Owned { confirmed: Some(id), unconfirmed: None });
+        old
+    }
+
+    /// The next `SWEEP` records behind the last sweep's.
+    fn next_batch(&mut self) -> (Vec<ClientId>, bool) {
+        let batch: Vec<ClientId> =
+            self.records.range((Excluded(self.swept), Unbounded)).take(SWEEP).map(|(id, _)| *id).collect();
+        let more = batch.len() == SWEEP;
+        self.swept = if more { batch[SWEEP - 1] } else { 0 };
+        (batch, more)
+    }
+}
+
+/// Whether a record's time is over.
+fn is_over(record: &Record, now: Duration, lease: Duration, press: bool) -> bool {
+    let idle = record.client.idle(now);
+    match record.phase {
+        // §18.35.4: "Any unconfirmed record that is not confirmed within a lease period SHOULD be removed."
+        Phase::Unconfirmed => idle >= lease,
+        // §8.4.3: the server "may allow the lock state to remain for a considerable period".
+        Phase::Confirmed => idle >= lease && (press || !record.client.has_state() || idle >= COURTESY),
+        Phase::Gone => true,
+    }
+}
+
+impl State {
+    /// EXCHANGE_ID (RFC 8881 §18.35).
+    ///
+    /// # Errors
+    /// CLID_INUSE, NOENT, NOT_SAME, PERM as §18.35.4 says; DELAY where there is no room for a record.
+    pub fn exchange_id(&self, now: Duration, request: &ExchangeId<'_>) -> Result<ExchangedId, Status> {
+        let (result, removed) = self.decide_exchange(now, request);
+        self.let_go(removed);
+        result
+    }
+
+    fn decide_exchange(
+        &self,
+        now: Duration,
+        request: &ExchangeId<'_>,
+    ) -> (Result<ExchangedId, Status>, Vec<Record>) {
+        let mut removed = Vec::new();
+        let mut table = self.clients.lock();
+        let owned = table.owned(request.owner);
+        let confirmed = owned.confirmed.and_then(|id| table.records.get(&id));
+        let known = confirmed.map(|record| Known {
+            same_verifier: *record.client.verifier() == request.verifier,
+            same_principal: record.client.principal() == request.principal,
+            in_use: record.is_in_use(now, self.lease),
+        });
+        match decide(request.update, known) {
+            Decision::Refuse(status) => return (Err(status), removed),
+            Decision::Existing => {
+                // The slot's next ID, as Linux's server has it; the client ignores it where CONFIRMED_R is set.
+                let record = confirmed.expect("an existing record is decided only where there is one");
+                let sequence_id = record.create.next();
+                let found = ExchangedId { client_id: record.client.id(), sequence_id, confirmed: true };
+                // 4, and the last words of 5: an unconfirmed record beside it is deleted first.
+                if let Some(id) = owned.unconfirmed.filter(|_| !request.update) {
+                    removed.extend(table.remove(id, Event::Replace));
+                }
+                return (Ok(found), removed);
+            }
+            Decision::Replace => {
+                removed.extend(owned.confirmed.and_then(|id| table.remove(id, Event::Replace)))
+            }
+            Decision::New => {}
+        }
+        removed.extend(owned.unconfirmed.and_then(|id| table.remove(id, Event::Replace)));
+        if table.len() >= self.max_clients {
+            removed.extend(self.make_room_for_record(&mut table, now));
+            if table.len() >= self.max_clients {
+                return (Err(Status::DELAY), removed);
+            }
+        }
+        let id = self.next_client_id();
+        let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
+        table.insert(Arc::new(Client::new(id, owner, request.verifier, principal, now)));
+        (Ok(ExchangedId { client_id: id, sequence_id: FIRST_SEQUENCE, confirmed: false }), removed)
+    }
+
+    /// A flood of EXCHANGE_IDs pushes out the oldest of its own; only then, clients whose lease has expired.
+    fn make_room_for_record(&self, table: &mut ClientTable, now: Duration) -> Vec<Record> {
+        if let Some(oldest) = table.unconfirmed.first().copied() {
+            return table.remove(oldest, Event::Expire).into_iter().collect();
+        }
+        self.take_expired(table, now, true).0
+    }
+
+    /// CREATE_SESSION (RFC 8881 §18.36), its own replays among it.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID, SEQ_MISORDERED, CLID_INUSE, TOOSMALL, INVAL (unknown flags), NOSPC (too many sessions), DELAY (no
+    /// memory now; nothing has changed).
+    pub fn create_session(
+        &self,
+        now: Duration,
+        request: &CreateSession<'_>,
+    ) -> Result<CreateSessionOk, Status> {
+        let first = self.try_create_session(now, request);
+        if !matches!(first.0, Err(Status::DELAY)) {
+            self.let_go(first.1);
+            return first.0;
+        }
+        // No memory: what expired clients hold goes, and once more.
+        self.press(now);
+        let (result, removed) = self.try_create_session(now, request);
+        self.let_go(removed);
+        result
+    }
+
+    fn try_create_session(
+        &self,
+        now: Duration,
+        request: &CreateSession<'_>,
+    ) -> (Result<CreateSessionOk, Status>, Option<Record>) {
+        let mut table = self.clients.lock();
+        // Phase 1, client record look up.
+        let Some(record) = table.records.get_mut(&request.client_id) else {
+            return (Err(Status::STALE_CLIENTID), None);
+        };
+        // Phase 3's "{ *, *, old_principal_arg, clientid_arg, * } … NFS4ERR_CLID_INUSE is returned to the client. No changes are
+        // made to any client records on the server": before the slot is touched, or a stranger could put it out of step.
+        if record.client.principal() != request.principal {
+            return (Err(Status::CLID_INUSE), None);
+        }
+        // Phase 2, sequence ID processing: "If csa_sequenceid is equal to the sequence ID in the client ID's slot, then this is
+        // a replay of the previous CREATE_SESSION request, and the server returns the cached result."
+        if request.sequence == record.create.sequence {
+            return (record.create.result.clone(), None);
+        }
+        if request.sequence != record.create.next() {
+            return (Err(Status::SEQ_MISORDERED), None);
+        }
+        let result = self.make_session(now, request, record);
+        // A want of memory is no result: the request may come again. As no session was made, the slot may stay as it is.
+        if matches!(result, Err(Status::DELAY)) {
+            return (result, None);
+        }
+        record.create = CreateSlot { sequence: request.sequence, result: result.clone() };
+        // Phase 3: "Once the session is successfully created, the scheduled client record replacement is committed. If the
+        // session is not successfully created, then no changes are made to any client records on the server."
+        let old = if result.is_ok() { table.confirm(request.client_id) } else { None };
+        (result, old)
+    }
+
+    /// Phase 4, session creation.
+    fn make_session(
+        &self,
+        now: Duration,
+        request: &CreateSession<'_>,
+        record: &mut Record,
+    ) -> Result<CreateSessionOk, Status> {
+        let known =
+            CreateSessionFlags::PERSIST | CreateSessionFlags::CONN_BACK_CHAN | CreateSessionFlags::CONN_RDMA;
+        if request.flags.bits() & !known.bits() != 0 {
+            return Err(Status::INVAL);
+        }
+        let wants_back = request.flags.contains(CreateSessionFlags::CONN_BACK_CHAN);
+        let fore = negotiate_fore(request.fore_channel, &self.settings)?;
+        let back = negotiate_back(request.back_channel, wants_back)?;
+        if record.sessions.len() >= MAX_SESSIONS_A_CLIENT {
+            return Err(Status::NOSPC);
+        }
+        let id = self.next_session_id(request.client_id);
+        let channel = BackChannel::new(request.callback_program, back.clone());
+        let client = Arc::clone(&record.client);
+        let session =
+            Session::new(id, client, fore.clone(), channel, &self.slot_memory).ok_or(Status::DELAY)?;
+        // "The connection CREATE_SESSION that is sent over is associated with the session's fore channel."
+        let channels = if wants_back { Channels::FORE | Channels::BACK } else { Channels::FORE };
+        let joined = session.join(request.connection, channels, &self.connections);
+        record.client.renew(now);
+        if record.phase == Phase::Unconfirmed && self.grace.awaits(now, record.client.owner()) {
+            record.client.set_reclaiming();
+        }
+        record.sessions.push(id);
+        self.sessions.insert(session);
+        // No persistent reply cache and no RDMA: "the server MUST NOT set CREATE_SESSION4_FLAG_PERSIST in the field csr_flags".
+        let mut flags = CreateSessionFlags::empty();
+        flags.set(CreateSessionFlags::CONN_BACK_CHAN, wants_back && joined);
+        Ok(CreateSessionOk {
+            session_id: id,
+            sequence: request.sequence,
+            flags,
+            fore_channel: fore,
+            back_channel: back,
+        })
+    }
+
+    /// DESTROY_SESSION (RFC 8881 §18.37). Where it ends a compound of the same session, call it before
+    /// [`Running::finish`](super::Running::finish) as any operation.
+    ///
+    /// # Errors
+    /// BADSESSION; CONN_NOT_BOUND_TO_SESSION: "DESTROY_SESSION MUST be invoked on a connection that is associated with the
+    /// session being destroyed."
+    pub fn destroy_session(&self, connection: ConnectionId, id: &SessionId) -> Result<(), Status> {
+        let session = self.sessions.get(id).ok_or(Status::BADSESSION)?;
+        if !session.is_bound(connection) {
+            return Err(Status::CONN_NOT_BOUND_TO_SESSION);
+        }
+        let mut table = self.clients.lock();
+        if let Some(record) = table.records.get_mut(&session.client.id()) {
+            record.sessions.retain(|other| other != id);
+        }
+        self.remove_session(id);
+        Ok(())
+    }
+
+    /// DESTROY_CLIENTID (RFC 8881 §18.50). `sequenced` is the client of the compound's SEQUENCE, if it has one.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID; CLIENTID_BUSY "If there are sessions (both idle and non-idle), opens, locks, delegations, layouts, and/or
+    /// wants associated with the unexpired lease of the client ID", and where the compound runs on a session of it.
+    pub fn destroy_client(
+        &self,
+        now: Duration,
+        id: ClientId,
+        sequenced: Option<&Client>,
+    ) -> Result<(), Status> {
+        let mut table = self.clients.lock();
+        let record = table.records.get(&id).ok_or(Status::STALE_CLIENTID)?;
+        if sequenced.is_some_and(|client| client.id() == id) || record.is_in_use(now, self.lease) {
+            return Err(Status::CLIENTID_BUSY);
+        }
+        let record = table.remove(id, Event::Destroy);
+        drop(table);
+        if let Some(record) = &record {
+            self.grace.complete(record.client.owner());
+        }
+        self.let_go(record);
+        Ok(())
+    }
+
+    /// RECLAIM_COMPLETE (RFC 8881 §18.51); with `rca_one_fs` the operation answers OK and does not come here, since no
+    /// file system migrates.
+    ///
+    /// # Errors
+    /// COMPLETE_ALREADY.
+    pub fn reclaim_complete(&self, client: &Client) -> Result<(), Status> {
+        if !client.complete_reclaim() {
+            return Err(Status::COMPLETE_ALREADY);
+        }
+        self.grace.complete(client.owner());
+        Ok(())
+    }
+
+    /// Looks after a bounded number of client records: unconfirmed ones of a lease ago go, expired ones without state go,
+    /// expired ones with state stay until something presses, or a day.
+    pub fn expire(&self, now: Duration) -> Swept {
+        let (removed, more) = {
+            let mut table = self.clients.lock();
+            self.take_expired(&mut table, now, false)
+        };
+        let clients = removed.len();
+        self.let_go(removed);
+        Swept { clients, more }
+    }
+
+    /// Something does not fit: expired clients go, courtesy or not. One sweep's worth, so that the cost is bounded.
+    pub(super) fn press(&self, now: Duration) {
+        let removed = self.take_expired(&mut self.clients.lock(), now, true).0;
+        self.let_go(removed);
+    }
+
+    fn take_expired(&self, table: &mut ClientTable, now: Duration, press: bool) -> (Vec<Record>, bool) {
+        let (batch, more) = table.next_batch();
+        let over = batch
+            .into_iter()
+            .filter(|id| table.records.get(id).is_some_and(|record| is_over(record, now, self.lease, press)));
+        let over: Vec<ClientId> = over.collect();
+        (over.into_iter().filter_map(|id| table.remove(id, Event::Expire)).collect(), more)
+    }
+
+    /// Lets go what removed records hold. Not under the table's lock: it may be much.
+    fn let_go(&self, records: impl IntoIterator<Item = Record>) {
+        for record in records {
+            for id in &record.sessions {
+                self.remove_session(id);
+            }
+            self.release_state(record.client.id());
+        }
+    }
+
+    fn remove_session(&self, id: &SessionId) {
+        if let Some(session) = self.sessions.remove(id) {
+            session.close(&self.connections);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transitions::check_table;
+    use super::*;
+
+    #[test]
+    fn the_table_of_phases_is_sound() {
+        check_table(TRANSITIONS, Phase::Unconfirmed, &[Phase::Unconfirmed, Phase::Confirmed, Phase::Gone]);
+        for event in [Event::Confirm, Event::Replace, Event::Destroy, Event::Expire] {
+            assert_eq!(step(TRANSITIONS, Phase::Gone, event), None, "gone is gone");
+        }
+        assert_eq!(step(TRANSITIONS, Phase::Confirmed, Event::Confirm), None);
+    }
+}
