@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
+use crate::nfs4::state::State;
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
 use crate::{Connection, ExportTable, Metrics, Now, Settings};
@@ -19,6 +21,7 @@ pub struct Server {
     pub(crate) exports: ArcSwap<ExportTable>,
     pub(crate) metrics: Metrics,
     pub(crate) reply_cache: ReplyCache,
+    pub(crate) nfs4: State,
     pub(crate) mounts: MountTable,
 }
 
@@ -70,6 +73,7 @@ impl Server {
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
         Self {
             reply_cache: ReplyCache::new(settings.reply_cache_bytes),
+            nfs4: State::new(&settings, Vec::new(), Duration::ZERO),
             settings,
             exports: ArcSwap::from_pointee(exports),
             metrics: Metrics::default(),
@@ -145,7 +149,7 @@ impl Server {
         encode_success(reply, xid);
         let served = match operation {
             Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
-            Operation::Nfs4(_) => Served::NoProcedure,
+            Operation::Nfs4(_) => crate::nfs4::procedure(&request, procedure, reader, reply).await,
             Operation::Mount(_) => crate::mount::procedure(&request, procedure, reader, reply).await,
             Operation::Portmap(_) => {
                 crate::portmap::procedure(&request, header.version, procedure, reader, reply)

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use core::net::IpAddr;
 use vfs::{Backend, Credentials};
 
+use crate::nfs4::pseudo::PseudoFs;
+
 /// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExportId(pub u32);
@@ -154,6 +156,7 @@ impl std::error::Error for ExportError {}
 pub struct ExportTable {
     exports: Vec<Arc<Export>>,
     by_id: HashMap<ExportId, usize>,
+    pseudo: PseudoFs,
 }
 
 impl ExportTable {
@@ -182,7 +185,13 @@ impl ExportTable {
             table.by_id.insert(export.id, table.exports.len());
             table.exports.push(Arc::new(export));
         }
+        table.pseudo = PseudoFs::new(&table.exports);
         Ok(table)
+    }
+
+    /// The directories above the exports.
+    pub(crate) fn pseudo(&self) -> &PseudoFs {
+        &self.pseudo
     }
 
     /// The export with this number.

@@ -46,6 +46,11 @@ impl HandleKey {
         hasher.finish().to_be_bytes()
     }
 
+    /// A number that is as good as the handle itself, to those who cannot choose it.
+    pub(crate) fn fingerprint(&self, export: ExportId, inner: &Handle) -> u64 {
+        u64::from_be_bytes(self.tag(export, inner))
+    }
+
     /// Makes the wire form of a backend's handle.
     #[must_use]
     pub fn seal(&self, export: ExportId, inner: &Handle) -> WireHandle {

@@ -23,6 +23,8 @@ mod portmap;
 mod reply_cache;
 mod request;
 mod settings;
+#[cfg(test)]
+mod testing;
 
 pub use connection::{Connection, ConnectionId, Transport};
 pub use dispatch::{Disposition, Operation, Outcome, Server};

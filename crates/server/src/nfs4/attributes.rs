@@ -1,0 +1,397 @@
+//! Attributes as GETATTR, READDIR and VERIFY see them.
+
+use protocol::nfs4::attributes::{known, number as n, settable, write_attributes};
+use protocol::nfs4::types::{Bitmap, FileType, Status};
+use vfs::{Attributes, Device, FileKind, FsStat, Timestamp};
+use xdr::{Encode, Writer};
+
+use super::object::Object;
+use crate::{Export, Settings};
+
+/// Attributes of every object, in all minor versions that have them.
+const SUPPORTED: Bitmap = Bitmap::of(&[
+    n::SUPPORTED_ATTRS,
+    n::TYPE,
+    n::FH_EXPIRE_TYPE,
+    n::CHANGE,
+    n::SIZE,
+    n::LINK_SUPPORT,
+    n::SYMLINK_SUPPORT,
+    n::NAMED_ATTR,
+    n::FSID,
+    n::UNIQUE_HANDLES,
+    n::LEASE_TIME,
+    n::RDATTR_ERROR,
+    n::ACLSUPPORT,
+    n::CANSETTIME,
+    n::CASE_INSENSITIVE,
+    n::CASE_PRESERVING,
+    n::CHOWN_RESTRICTED,
+    n::FILEHANDLE,
+    n::FILEID,
+    n::FILES_AVAIL,
+    n::FILES_FREE,
+    n::FILES_TOTAL,
+    n::HOMOGENEOUS,
+    n::MAXFILESIZE,
+    n::MAXLINK,
+    n::MAXNAME,
+    n::MAXREAD,
+    n::MAXWRITE,
+    n::MODE,
+    n::NO_TRUNC,
+    n::NUMLINKS,
+    n::OWNER,
+    n::OWNER_GROUP,
+    n::RAWDEV,
+    n::SPACE_AVAIL,
+    n::SPACE_FREE,
+    n::SPACE_TOTAL,
+    n::SPACE_USED,
+    n::TIME_ACCESS,
+    n::TIME_ACCESS_SET,
+    n::TIME_CREATE,
+    n::TIME_DELTA,
+    n::TIME_METADATA,
+    n::TIME_MODIFY,
+    n::TIME_MODIFY_SET,
+    n::MOUNTED_ON_FILEID,
+    n::MODE_SET_MASKED,
+    n::SUPPATTR_EXCLCREAT,
+    n::FS_CHARSET_CAP,
+    n::CHANGE_ATTR_TYPE,
+    n::XATTR_SUPPORT,
+]);
+
+/// What EXCLUSIVE4_1 may set at once: not times, in which a back end may keep the verifier (RFC 8881 §18.16.3).
+const WITH_EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_SET_MASKED]);
+
+/// What SETATTR and the like can set. TIME_CREATE can be read alone: no system lets it be set.
+const SETTABLE: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]));
+
+/// What READDIR can answer from an entry alone, without its attributes.
+const OF_ENTRY: Bitmap =
+    Bitmap::of(&[n::FILEID, n::MOUNTED_ON_FILEID, n::RDATTR_ERROR]).union(OF_FILE_SYSTEM);
+
+/// What is the same for all objects of a file system and needs neither an object nor its space.
+const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
+    n::SUPPORTED_ATTRS,
+    n::FH_EXPIRE_TYPE,
+    n::LINK_SUPPORT,
+    n::SYMLINK_SUPPORT,
+    n::UNIQUE_HANDLES,
+    n::LEASE_TIME,
+    n::ACLSUPPORT,
+    n::CANSETTIME,
+    n::CASE_INSENSITIVE,
+    n::CASE_PRESERVING,
+    n::CHOWN_RESTRICTED,
+    n::HOMOGENEOUS,
+    n::MAXFILESIZE,
+    n::MAXLINK,
+    n::MAXNAME,
+    n::MAXREAD,
+    n::MAXWRITE,
+    n::NO_TRUNC,
+    n::TIME_DELTA,
+    n::SUPPATTR_EXCLCREAT,
+    n::FS_CHARSET_CAP,
+    n::CHANGE_ATTR_TYPE,
+    n::XATTR_SUPPORT,
+]);
+
+/// What needs a look at the file system's space.
+const OF_SPACE: Bitmap = Bitmap::of(&[
+    n::FILES_AVAIL,
+    n::FILES_FREE,
+    n::FILES_TOTAL,
+    n::SPACE_AVAIL,
+    n::SPACE_FREE,
+    n::SPACE_TOTAL,
+]);
+
+/// What can be set and not read.
+const WRITE_ONLY: Bitmap = Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET, n::MODE_SET_MASKED]);
+
+/// Attributes by minor version.
+const SUPPORTED_BY_MINOR: [Bitmap; 3] =
+    [SUPPORTED.intersection(known(0)), SUPPORTED.intersection(known(1)), SUPPORTED.intersection(known(2))];
+
+/// The attributes that objects have in a minor version.
+pub(crate) const fn supported(minor: u32) -> Bitmap {
+    SUPPORTED_BY_MINOR[minor as usize]
+}
+
+/// The attributes that clients may set in a minor version.
+pub(crate) const fn can_set(minor: u32) -> Bitmap {
+    SETTABLE.intersection(settable(minor))
+}
+
+/// The attributes that EXCLUSIVE4_1 may set.
+pub(crate) const fn can_set_with_exclusive(minor: u32) -> Bitmap {
+    WITH_EXCLUSIVE.intersection(settable(minor))
+}
+
+/// The attributes to answer `requested` with.
+///
+/// # Errors
+/// RFC 8881 §5.5: an attribute that can only be set is INVAL in GETATTR and the like.
+pub(crate) fn readable(requested: Bitmap, minor: u32) -> Result<Bitmap, Status> {
+    if !requested.intersection(WRITE_ONLY.intersection(known(minor))).is_empty() {
+        return Err(Status::INVAL);
+    }
+    Ok(requested.intersection(supported(minor)))
+}
+
+/// Whether space must be asked for.
+pub(crate) fn needs_space(mask: Bitmap) -> bool {
+    !mask.intersection(OF_SPACE).is_empty()
+}
+
+/// Those of `mask` that READDIR can answer from an entry alone.
+pub(crate) fn of_entry(mask: Bitmap) -> Bitmap {
+    mask.intersection(OF_ENTRY)
+}
+
+/// Whether READDIR needs attributes and handles of entries.
+pub(crate) fn needs_object(mask: Bitmap) -> bool {
+    !mask.is_subset(OF_ENTRY)
+}
+
+/// What attributes are taken from.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) minor: u32,
+    pub(crate) object: Object<'a>,
+    pub(crate) attributes: &'a Attributes,
+    /// Zeros where nobody asks.
+    pub(crate) space: FsStat,
+    /// The number of the place in the file system above, at the top of an export; else the object's own.
+    pub(crate) mounted_on: u64,
+    /// `rdattr_error`: why an entry's other attributes are missing.
+    pub(crate) error: Status,
+}
+
+/// No space: what the pseudo file system has.
+pub(crate) const NO_SPACE: FsStat = FsStat {
+    total_bytes: 0,
+    free_bytes: 0,
+    available_bytes: 0,
+    total_files: 0,
+    free_files: 0,
+    available_files: 0,
+};
+
+/// Nothing known; for entries of which only the number is asked.
+pub(crate) const NO_ATTRIBUTES: Attributes = {
+    const NO_TIME: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
+    Attributes {
+        kind: FileKind::Regular,
+        mode: 0,
+        links: 0,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        device: Device { major: 0, minor: 0 },
+        fsid: 0,
+        fileid: 0,
+        accessed: NO_TIME,
+        modified: NO_TIME,
+        changed: NO_TIME,
+        created: None,
+        change: 0,
+    }
+};
+
+/// Longest name in the pseudo file system, in bytes; where there is no backend to say it.
+const PSEUDO_MAX_NAME: u32 = 255;
+
+impl Subject<'_> {
+    /// Writes a `fattr4` of those attributes of `mask` that the object has.
+    pub(crate) fn write(&self, mut mask: Bitmap, reply: &mut Writer) {
+        if self.attributes.created.is_none() {
+            mask.remove(n::TIME_CREATE);
+        }
+        let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
+            self.put(number, reply);
+            Ok(())
+        });
+        match written {
+            Ok(()) => {}
+            Err(never) => match never {},
+        }
+    }
+
+    fn export(&self) -> Option<&Export> {
+        match &self.object {
+            Object::Pseudo(_) => None,
+            Object::File(file) => Some(file.export),
+        }
+    }
+
+    /// Writes one value. Numbers outside of [`SUPPORTED`] never come here.
+    fn put(&self, number: u32, reply: &mut Writer) {
+        let a = self.attributes;
+        match number {
+            n::TYPE => file_type(a.kind).encode(reply),
+            n::CHANGE => reply.u64(a.change),
+            n::SIZE => reply.u64(a.size),
+            n::FSID => put_fsid(self.export(), a, reply),
+            n::FILEHANDLE => reply.opaque(&self.object.seal(&self.settings.handle_key)),
+            n::FILEID => reply.u64(a.fileid),
+            n::MODE => reply.u32(a.mode),
+            n::NUMLINKS => reply.u32(a.links),
+            n::OWNER => put_id(a.uid, reply),
+            n::OWNER_GROUP => put_id(a.gid, reply),
+            n::RAWDEV => {
+                reply.u32(a.device.major);
+                reply.u32(a.device.minor);
+            }
+            n::SPACE_USED => reply.u64(a.used),
+            n::TIME_ACCESS => put_time(a.accessed, reply),
+            n::TIME_CREATE => put_time(a.created.unwrap_or_default(), reply),
+            n::TIME_METADATA => put_time(a.changed, reply),
+            n::TIME_MODIFY => put_time(a.modified, reply),
+            n::MOUNTED_ON_FILEID => reply.u64(self.mounted_on),
+            n::RDATTR_ERROR => self.error.encode(reply),
+            n::FILES_AVAIL => reply.u64(self.space.available_files),
+            n::FILES_FREE => reply.u64(self.space.free_files),
+            n::FILES_TOTAL => reply.u64(self.space.total_files),
+            n::SPACE_AVAIL => reply.u64(self.space.available_bytes),
+            n::SPACE_FREE => reply.u64(self.space.free_bytes),
+            n::SPACE_TOTAL => reply.u64(self.space.total_bytes),
+            _ => self.put_of_file_system(number, reply),
+        }
+    }
+
+    /// Writes a value that is the same for all objects of a file system.
+    fn put_of_file_system(&self, number: u32, reply: &mut Writer) {
+        let properties = self.export().map(|export| export.backend.properties());
+        let properties = properties.as_ref();
+        match number {
+            n::SUPPORTED_ATTRS => self.supported().encode(reply),
+            n::SUPPATTR_EXCLCREAT => can_set_with_exclusive(self.minor).encode(reply),
+            // No bit: RFC 8881 §4.2.3, FH4_PERSISTENT.
+            n::FH_EXPIRE_TYPE => reply.u32(0),
+            n::LINK_SUPPORT => reply.bool(properties.is_some_and(|p| p.max_links > 1)),
+            n::SYMLINK_SUPPORT => reply.bool(properties.is_some()),
+            n::NAMED_ATTR => reply.bool(false),
+            n::UNIQUE_HANDLES | n::HOMOGENEOUS | n::NO_TRUNC | n::CANSETTIME => reply.bool(true),
+            n::LEASE_TIME => reply.u32(self.settings.lease.as_secs() as u32),
+            // No bit: no ACLs.
+            n::ACLSUPPORT => reply.u32(0),
+            n::CASE_INSENSITIVE => reply.bool(properties.is_some_and(|p| p.case_insensitive)),
+            n::CASE_PRESERVING => reply.bool(properties.is_none_or(|p| p.case_preserving)),
+            n::CHOWN_RESTRICTED => reply.bool(properties.is_none_or(|p| p.chown_restricted)),
+            n::MAXFILESIZE => reply.u64(properties.map_or(i64::MAX as u64, |p| p.max_file_size)),
+            n::MAXLINK => reply.u32(properties.map_or(1, |p| p.max_links)),
+            n::MAXNAME => reply.u32(properties.map_or(PSEUDO_MAX_NAME, |p| p.max_name)),
+            n::MAXREAD | n::MAXWRITE => reply.u64(u64::from(self.settings.max_io)),
+            n::TIME_DELTA => {
+                let delta_ns = properties.map_or(1, |p| p.time_delta_ns);
+                put_time(
+                    Timestamp {
+                        seconds: i64::from(delta_ns / 1_000_000_000),
+                        nanoseconds: delta_ns % 1_000_000_000,
+                    },
+                    reply,
+                );
+            }
+            // FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 §14.4).
+            n::FS_CHARSET_CAP => reply.u32(1),
+            // NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR (RFC 7862 §12.2.3): `vfs::Attributes::change` grows.
+            n::CHANGE_ATTR_TYPE => reply.u32(0),
+            n::XATTR_SUPPORT => reply.bool(properties.is_some_and(|p| p.xattrs)),
+            _ => unreachable!("attribute {number} is not in SUPPORTED"),
+        }
+    }
+
+    fn supported(&self) -> Bitmap {
+        let mut mask = supported(self.minor);
+        if self.attributes.created.is_none() {
+            mask.remove(n::TIME_CREATE);
+        }
+        mask
+    }
+}
+
+/// `nfs_ftype4` of a kind.
+pub(crate) const fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::REGULAR,
+        FileKind::Directory => FileType::DIRECTORY,
+        FileKind::Symlink => FileType::LINK,
+        FileKind::BlockDevice => FileType::BLOCK,
+        FileKind::CharDevice => FileType::CHARACTER,
+        FileKind::Fifo => FileType::FIFO,
+        FileKind::Socket => FileType::SOCKET,
+    }
+}
+
+/// `fsid4`: the export's, told apart by the file systems inside it; zeros for the pseudo file system.
+fn put_fsid(export: Option<&Export>, attributes: &Attributes, reply: &mut Writer) {
+    let (major, minor) = export.map_or((0, 0), |e| (e.fsid.0, e.fsid.1 ^ attributes.fsid));
+    reply.u64(major);
+    reply.u64(minor);
+}
+
+fn put_time(time: Timestamp, reply: &mut Writer) {
+    reply.i64(time.seconds);
+    reply.u32(time.nanoseconds);
+}
+
+/// An owner or group as a decimal number.
+///
+/// RFC 8881 §5.9: "…the owner and owner_group strings … MAY … be … a numeric value … (i.e., strings consisting of
+/// decimal numbers with no leading zeros)", as clients with AUTH_SYS expect.
+fn put_id(id: u32, reply: &mut Writer) {
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    let mut rest = id;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    reply.opaque(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_decimal_strings() {
+        for (id, text) in [(0, "0"), (7, "7"), (65_534, "65534"), (u32::MAX, "4294967295")] {
+            let mut writer = Writer::new();
+            put_id(id, &mut writer);
+            let mut expected = Writer::new();
+            expected.opaque(text.as_bytes());
+            assert_eq!(writer.inline(), expected.inline());
+        }
+    }
+
+    #[test]
+    fn required_attributes_are_supported() {
+        use protocol::nfs4::attributes::TABLE;
+        for minor in 0..=2 {
+            for row in TABLE.iter().filter(|row| row.required && row.minor_version <= minor) {
+                assert!(supported(minor).has(row.number), "{} in 4.{minor}", row.name);
+            }
+        }
+        assert!(!supported(0).has(n::SUPPATTR_EXCLCREAT) && !supported(1).has(n::XATTR_SUPPORT));
+    }
+
+    #[test]
+    fn set_only_attributes_cannot_be_asked_for() {
+        let asked = |number| readable(Bitmap::of(&[n::TYPE, number]), 1);
+        assert_eq!(asked(n::TIME_ACCESS_SET), Err(Status::INVAL));
+        assert_eq!(asked(n::MODE_SET_MASKED), Err(Status::INVAL));
+        assert_eq!(asked(n::ACL), Ok(Bitmap::of(&[n::TYPE])));
+    }
+}

@@ -1,0 +1,565 @@
+//! COMPOUND (RFC 8881 §16.2): operations decoded and executed one after the other, until one fails.
+//!
+//! Results are written straight into the reply; status and counts are filled in behind. An operation that fails leaves
+//! its status alone. Between operations a compound carries the current and the saved file handle with their stateids
+//! ([`Compound`]), and what was just learned of the current object, so that GETATTR after LOOKUP asks nobody.
+
+use std::time::Duration;
+
+use protocol::nfs4::ops::session::SequenceArgs;
+use protocol::nfs4::types::{OpNum, Stateid, Status};
+use vfs::{Attributes, Context};
+use xdr::{DecodeError, Mark, Reader, Writer};
+
+use super::object::{File, Object};
+use super::rows::{self, Needs, Row};
+use super::state::{self, IoKind, IoPermit, Running, Sequenced};
+use super::status::{Failure, Result, in_minor};
+use super::{attributes, ops};
+use crate::caller::Identity;
+use crate::request::{Request, Served};
+use crate::{Export, Server};
+
+/// Longest tag in bytes. The RFC sets no limit; Linux's clients send a few bytes.
+const MAX_TAG: usize = 1024;
+/// Bytes of an accepted RPC reply's header without verifier, which the limits of a channel count in (RFC 5531 §9).
+const RPC_REPLY_HEADER: usize = rpc::message::SUCCESS_HEADER_LENGTH;
+/// Bytes of a compound's beginning that tell it from another on the same slot; see `State::digest`.
+const DIGEST_LENGTH: usize = 256;
+/// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
+const ALONE: u32 = 1;
+/// The minor version that is served.
+const MINOR_VERSION: u32 = 1;
+
+/// A compound between two operations.
+#[derive(Debug)]
+pub(crate) struct Compound<'r> {
+    pub(crate) request: &'r Request<'r>,
+    pub(crate) minor: u32,
+    /// Operations in all.
+    pub(crate) count: u32,
+    /// Which one this is, from 0.
+    pub(crate) index: u32,
+    current: Option<Object<'r>>,
+    saved: Option<(Object<'r>, Stateid)>,
+    /// RFC 8881 §16.2.3.1.2; the anonymous one where no operation has set it.
+    stateid: Stateid,
+    /// The current object as the operation just before saw it.
+    fresh: Option<Attributes>,
+    /// The slot, behind SEQUENCE.
+    session: Option<Running>,
+    limits: Limits,
+    /// Why nothing behind SEQUENCE runs.
+    refusal: Option<Status>,
+    digest: u64,
+}
+
+/// How long the reply may become, in bytes from the compound's status on.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    start: Mark,
+    reply: usize,
+    cached: Option<usize>,
+}
+
+/// Serves one COMPOUND.
+pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &mut Writer) -> Served {
+    let start = reply.mark();
+    let digest_of = arguments.clone();
+    let Ok(header) = Header::open(&mut arguments, reply) else { return Served::GarbageArguments };
+    if header.minor != MINOR_VERSION {
+        // RFC 8881 §16.2.3: "…the server MUST respond with NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
+        // array."
+        return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);
+    }
+    let mut compound = Compound::new(request, &header, &digest_of, start);
+    let (status, results) = match compound.run(&mut arguments, reply).await {
+        Ok(end) => end,
+        Err(Failure::Replay(cached)) => {
+            request.server.metrics().replayed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            reply.rewind(start);
+            reply.raw(&cached);
+            return Served::Done { is_error: false };
+        }
+        Err(Failure::Status(status) | Failure::Written(status)) => (status, 0),
+    };
+    let served = header.close(status, results, reply);
+    let copied;
+    if let Some(running) = compound.session.take() {
+        let inline = reply.inline_since(start);
+        let all = if inline.len() == reply.length_since(start) {
+            Some(inline)
+        } else if running.cache_this() {
+            // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
+            copied = reply.copy_since(start);
+            Some(&copied[..])
+        } else {
+            None
+        };
+        running.finish(request.now.monotonic, all);
+    }
+    served
+}
+
+/// The beginning of a compound and, in the reply, what is filled in at its end.
+#[derive(Debug)]
+struct Header {
+    minor: u32,
+    count: u32,
+    status_at: Mark,
+    count_at: Mark,
+}
+
+impl Header {
+    /// Reads tag, minor version and number of operations; writes a status, the tag and a number of results.
+    fn open(arguments: &mut Reader, reply: &mut Writer) -> std::result::Result<Self, DecodeError> {
+        let status_at = reply.reserve_u32();
+        // RFC 8881 §16.2.2: "The tag field … MUST be the same as in the request"; any bytes will do.
+        reply.opaque(arguments.opaque_ref(MAX_TAG)?);
+        let (minor, count) = (arguments.u32()?, arguments.u32()?);
+        Ok(Self { minor, count, status_at, count_at: reply.reserve_u32() })
+    }
+
+    fn close(self, status: Status, results: u32, reply: &mut Writer) -> Served {
+        reply.patch_u32(self.status_at, status.0);
+        reply.patch_u32(self.count_at, results);
+        Served::Done { is_error: status != Status::OK }
+    }
+}
+
+impl<'r> Compound<'r> {
+    fn new(request: &'r Request<'r>, header: &Header, arguments: &Reader, start: Mark) -> Self {
+        let settings = request.server.settings();
+        let bytes = arguments.peek();
+        let state = &request.server.nfs4;
+        let digest =
+            state.digest(caller(&request.identity), &bytes[..bytes.len().min(DIGEST_LENGTH)], bytes.len());
+        Self {
+            request,
+            minor: header.minor,
+            count: header.count,
+            index: 0,
+            current: None,
+            saved: None,
+            stateid: Stateid::ANONYMOUS,
+            fresh: None,
+            session: None,
+            limits: Limits { start, reply: settings.max_record as usize, cached: None },
+            refusal: None,
+            digest,
+        }
+    }
+
+    /// Executes operations until one fails; returns the last one's status and how many results there are.
+    async fn run(&mut self, arguments: &mut Reader, reply: &mut Writer) -> Result<(Status, u32)> {
+        while self.index < self.count {
+            // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
+            let number = arguments.u32();
+            let status = self.operation(number, arguments, reply).await?;
+            self.index += 1;
+            if status != Status::OK {
+                return Ok((status, self.index));
+            }
+        }
+        Ok((Status::OK, self.count))
+    }
+
+    /// Executes one operation and writes its result.
+    async fn operation(
+        &mut self,
+        number: std::result::Result<u32, DecodeError>,
+        arguments: &mut Reader,
+        reply: &mut Writer,
+    ) -> Result<Status> {
+        let row = number.ok().and_then(|number| rows::find(number, self.minor));
+        // RFC 8881 §15.1.1.4: an unknown operation is answered as OP_ILLEGAL, whatever its number was.
+        let shown = row.map_or(OpNum::ILLEGAL, |row| row.number);
+        reply.u32(shown.0);
+        let status_at = reply.reserve_u32();
+        let body = reply.mark();
+        let done = match row {
+            Some(row) => match self.prepare(row, reply) {
+                Ok(()) => self.execute(row, arguments, reply).await,
+                Err(status) => Err(status.into()),
+            },
+            None if number.is_err() => Err(Status::BADXDR.into()),
+            // An operation that the minor version does not have is illegal wherever it comes.
+            None => Err(Status::OP_ILLEGAL.into()),
+        };
+        let done = done.and_then(|()| self.check_length(row, reply));
+        let status = match done {
+            Ok(()) => Status::OK,
+            Err(Failure::Written(status)) => status,
+            Err(Failure::Status(status)) => {
+                reply.rewind(body);
+                if shown == OpNum::SETATTR {
+                    // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, whatever the status.
+                    reply.u32(0);
+                }
+                in_minor(status, self.minor)
+            }
+            Err(replay @ Failure::Replay(_)) => return Err(replay),
+        };
+        reply.patch_u32(status_at, status.0);
+        self.request.server.metrics().nfs4_operation(shown.0).count(status != Status::OK);
+        Ok(status)
+    }
+
+    /// What holds for all operations before one runs: its place, its file handles, room for its result.
+    fn prepare(&mut self, row: &Row, reply: &Writer) -> std::result::Result<(), Status> {
+        self.check_position(row)?;
+        if let Some(status) = self.refusal {
+            return Err(status);
+        }
+        // RFC 8881 §17: operations of version 4.0 that later ones MUST NOT implement.
+        if row.until < self.minor {
+            return Err(Status::NOTSUPP);
+        }
+        if row.needs >= Needs::Current && self.current.is_none() {
+            return Err(Status::NOFILEHANDLE);
+        }
+        if row.needs == Needs::CurrentAndSaved && self.saved.is_none() {
+            // RFC 8881 §18.9.4, §18.26.4: NOFILEHANDLE also stands for a missing saved file handle.
+            return Err(Status::NOFILEHANDLE);
+        }
+        if !row.keeps_fresh {
+            self.fresh = None;
+        }
+        // An operation that cannot be repeated must not run where its result has no room.
+        if let Some(length) = row.reserves {
+            self.check_room(reply, length)?;
+        }
+        Ok(())
+    }
+
+    /// RFC 8881 §2.10.2.4, §18.46.3: SEQUENCE comes first and once; few others may come without it, and then alone.
+    fn check_position(&self, row: &Row) -> std::result::Result<(), Status> {
+        if self.index == 0 {
+            return match row.number {
+                OpNum::SEQUENCE => Ok(()),
+                _ if !row.may_stand_alone => Err(Status::OP_NOT_IN_SESSION),
+                _ if self.count != ALONE => Err(Status::NOT_ONLY_OP),
+                _ => Ok(()),
+            };
+        }
+        match row.number {
+            OpNum::SEQUENCE => Err(Status::SEQUENCE_POS),
+            // RFC 8881 §18.34.3: "This operation … MUST appear alone in the COMPOUND".
+            OpNum::BIND_CONN_TO_SESSION => Err(Status::NOT_ONLY_OP),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what an operation wrote has room; it could be repeated, or its greatest length was checked before.
+    fn check_length(&self, row: Option<&Row>, reply: &Writer) -> Result {
+        match row {
+            Some(row) if row.reserves.is_none() => Ok(self.check_room(reply, 0)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `more` bytes have room in the reply, in what the client takes and in what the slot keeps.
+    ///
+    /// RFC 8881 §2.10.6.4: a reply too long is REP_TOO_BIG; one that the client wants cached and that is too long for
+    /// that, REP_TOO_BIG_TO_CACHE.
+    fn check_room(&self, reply: &Writer, more: usize) -> std::result::Result<(), Status> {
+        let length = reply.length_since(self.limits.start) + more;
+        if length > self.limits.reply {
+            return Err(Status::REP_TOO_BIG);
+        }
+        match self.limits.cached {
+            Some(cached) if length > cached => Err(Status::REP_TOO_BIG_TO_CACHE),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes of results that still have room; what READ and READDIR may fill.
+    pub(crate) fn room(&self, reply: &Writer) -> usize {
+        let limit = self.limits.cached.map_or(self.limits.reply, |cached| cached.min(self.limits.reply));
+        limit.saturating_sub(reply.length_since(self.limits.start))
+    }
+
+    async fn execute(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
+        match row.number {
+            OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
+            OpNum::PUTFH => ops::putfh::run(self, arguments),
+            OpNum::GETATTR => ops::getattr::run(self, arguments, reply).await,
+            OpNum::ACCESS => ops::access::run(self, arguments, reply).await,
+            OpNum::LOOKUP => ops::lookup::run(self, arguments).await,
+            OpNum::READ => ops::read::run(self, arguments, reply).await,
+            OpNum::WRITE => ops::write::run(self, arguments, reply).await,
+            OpNum::GETFH => ops::getfh::run(self, reply),
+            OpNum::SAVEFH => ops::savefh::run(self),
+            OpNum::RESTOREFH => ops::restorefh::run(self),
+            OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
+            _ => Box::pin(self.execute_seldom(row, arguments, reply)).await,
+        }
+    }
+
+    /// What is allocated for when it comes, so that the future of the others stays small.
+    async fn execute_seldom(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
+        match row.number {
+            OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
+            OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
+            OpNum::CLOSE => ops::close::run(self, arguments, reply),
+            OpNum::CREATE => ops::create::run(self, arguments, reply).await,
+            OpNum::CREATE_SESSION => ops::create_session::run(self, arguments, reply),
+            OpNum::DELEGPURGE => ops::delegpurge::run(arguments),
+            OpNum::DELEGRETURN => ops::delegreturn::run(self, arguments),
+            OpNum::DESTROY_CLIENTID => ops::destroy_clientid::run(self, arguments),
+            OpNum::DESTROY_SESSION => ops::destroy_session::run(self, arguments),
+            OpNum::EXCHANGE_ID => ops::exchange_id::run(self, arguments, reply),
+            OpNum::FREE_STATEID => ops::free_stateid::run(self, arguments),
+            OpNum::LINK => ops::link::run(self, arguments, reply).await,
+            OpNum::LOCK => ops::lock::run(self, arguments, reply),
+            OpNum::LOCKT => ops::lockt::run(self, arguments, reply).await,
+            OpNum::LOCKU => ops::locku::run(self, arguments, reply),
+            OpNum::LOOKUPP => ops::lookupp::run(self).await,
+            OpNum::NVERIFY => ops::nverify::run(self, arguments).await,
+            OpNum::OPEN => ops::open::run(self, arguments, reply).await,
+            OpNum::OPENATTR => ops::openattr::run(self, arguments).await,
+            OpNum::OPEN_DOWNGRADE => ops::open_downgrade::run(self, arguments, reply),
+            OpNum::PUTPUBFH => ops::putpubfh::run(self),
+            OpNum::PUTROOTFH => ops::putrootfh::run(self),
+            OpNum::READDIR => ops::readdir::run(self, arguments, reply).await,
+            OpNum::READLINK => ops::readlink::run(self, reply).await,
+            OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
+            OpNum::REMOVE => ops::remove::run(self, arguments, reply).await,
+            OpNum::RENAME => ops::rename::run(self, arguments, reply).await,
+            OpNum::SECINFO => ops::secinfo::run(self, arguments, reply).await,
+            OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,
+            OpNum::SETATTR => ops::setattr::run(self, arguments, reply).await,
+            OpNum::SET_SSV => ops::set_ssv::run(arguments),
+            OpNum::TEST_STATEID => ops::test_stateid::run(self, arguments, reply),
+            OpNum::VERIFY => ops::verify::run(self, arguments).await,
+            // RFC 8881 §15.1.1.5: operations that exist and are not supported here.
+            _ => Err(Status::NOTSUPP.into()),
+        }
+    }
+}
+
+/// File handles and stateids (RFC 8881 §16.2.3.1).
+impl<'r> Compound<'r> {
+    /// The current file handle's object; the driver has seen to it that there is one.
+    pub(crate) fn current(&self) -> Result<Object<'r>> {
+        self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))
+    }
+
+    /// As [`Self::current`], where an object of the pseudo file system is refused with `pseudo`.
+    pub(crate) fn file(&self, pseudo: Status) -> Result<File<'r>> {
+        match self.current()? {
+            Object::File(file) => Ok(file),
+            Object::Pseudo(_) => Err(pseudo.into()),
+        }
+    }
+
+    /// As [`Self::file`], of an export that takes changes.
+    pub(crate) fn writable(&self, pseudo: Status) -> Result<File<'r>> {
+        let file = self.file(pseudo)?;
+        if file.export.options.read_only { Err(Status::ROFS.into()) } else { Ok(file) }
+    }
+
+    /// The saved file handle's object.
+    pub(crate) fn saved(&self) -> Result<Object<'r>> {
+        self.saved.map(|(object, _)| object).ok_or(Failure::Status(Status::NOFILEHANDLE))
+    }
+
+    /// Makes `object` current.
+    ///
+    /// RFC 8881 §16.2.3.1.2: "If an operation sets the current filehandle but does not return a stateid, the current
+    /// stateid MUST be set to the all-zeros special stateid".
+    pub(crate) fn set_current(&mut self, object: Object<'r>, fresh: Option<Attributes>) {
+        self.current = Some(object);
+        self.stateid = Stateid::ANONYMOUS;
+        self.fresh = fresh;
+    }
+
+    /// Leaves no current file handle, as SECINFO does.
+    pub(crate) fn consume_current(&mut self) {
+        self.current = None;
+        self.stateid = Stateid::ANONYMOUS;
+        self.fresh = None;
+    }
+
+    /// SAVEFH: "save and restore both the current filehandle and the current stateid as a set" (§16.2.3.1.2).
+    pub(crate) fn save(&mut self) -> Result {
+        self.saved = Some((self.current()?, self.stateid));
+        Ok(())
+    }
+
+    /// RESTOREFH.
+    pub(crate) fn restore(&mut self) -> Result {
+        // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return NFS4ERR_NOFILEHANDLE."
+        let (object, stateid) = self.saved.ok_or(Failure::Status(Status::NOFILEHANDLE))?;
+        self.set_current(object, None);
+        self.stateid = stateid;
+        Ok(())
+    }
+
+    /// Makes `stateid` current: "If an operation returns a stateid, it MUST set the current stateid to the returned
+    /// value" (§16.2.3.1.2).
+    pub(crate) fn set_stateid(&mut self, stateid: Stateid) {
+        self.stateid = stateid;
+    }
+
+    /// The stateid that an operation means: the current one for (1, 0).
+    ///
+    /// # Errors
+    /// BAD_STATEID where the current one is special ("a disallowed use of the current stateid", §16.2.3.1.2).
+    pub(crate) fn stateid(&self, given: Stateid) -> Result<Stateid> {
+        if given != Stateid::CURRENT || self.minor == 0 {
+            return Ok(given);
+        }
+        if self.stateid.is_special() { Err(Status::BAD_STATEID.into()) } else { Ok(self.stateid) }
+    }
+
+    /// Keeps what this operation saw of the current object for the next one.
+    pub(crate) fn set_fresh(&mut self, attributes: Attributes) {
+        self.fresh = Some(attributes);
+    }
+
+    /// Attributes of the current object: as just seen, or asked for.
+    pub(crate) async fn attributes(&mut self) -> Result<Attributes> {
+        if let Some(fresh) = self.fresh {
+            return Ok(fresh);
+        }
+        let attributes = self.attributes_of(&self.current()?).await?;
+        self.fresh = Some(attributes);
+        Ok(attributes)
+    }
+
+    /// Attributes of an object, asked for now.
+    pub(crate) async fn attributes_of(&self, object: &Object<'_>) -> Result<Attributes> {
+        match object {
+            Object::Pseudo(node) => Ok(self.exports().pseudo().attributes(node, self.request.now.wall)),
+            Object::File(file) => {
+                let context = self.context(file.export);
+                Ok(file.export.backend.getattr(&context, &file.handle).await?)
+            }
+        }
+    }
+
+    /// What attributes of an object are written from.
+    pub(crate) fn subject<'s>(
+        &'s self,
+        object: Object<'s>,
+        attributes: &'s Attributes,
+    ) -> attributes::Subject<'s> {
+        let mounted_on = match &object {
+            // RFC 8881 §5.8.2.19: at the root of a file system, the number of the directory it is mounted on.
+            Object::File(file) if file.is_root() => {
+                self.exports().pseudo().mount_of(file.export.id).map(|node| node.id)
+            }
+            _ => None,
+        };
+        attributes::Subject {
+            settings: self.server().settings(),
+            minor: self.minor,
+            object,
+            attributes,
+            space: attributes::NO_SPACE,
+            mounted_on: mounted_on.unwrap_or(attributes.fileid),
+            error: Status::OK,
+        }
+    }
+}
+
+/// Who asks, and what it holds.
+impl<'r> Compound<'r> {
+    pub(crate) fn server(&self) -> &'r Server {
+        self.request.server
+    }
+
+    pub(crate) fn state(&self) -> &'r state::State {
+        &self.request.server.nfs4
+    }
+
+    pub(crate) fn exports(&self) -> &'r crate::ExportTable {
+        &self.request.exports
+    }
+
+    /// The monotonic time of the request.
+    pub(crate) fn now(&self) -> Duration {
+        self.request.now.monotonic
+    }
+
+    /// Who the caller is on `export`.
+    pub(crate) fn context(&self, export: &Export) -> Context {
+        self.request.context(export)
+    }
+
+    /// Whether the client's address may use `export`.
+    pub(crate) fn admits(&self, export: &Export) -> bool {
+        export.options.admits(self.request.connection.peer.ip())
+    }
+
+    /// The principal of the request, for client records.
+    pub(crate) fn principal(&self) -> state::Principal {
+        match &self.request.identity {
+            Identity::Anonymous => state::Principal::Anonymous,
+            Identity::System(credentials) => state::Principal::System(credentials.uid),
+        }
+    }
+
+    /// The slot that this compound has.
+    pub(crate) fn session(&self) -> Option<&Running> {
+        self.session.as_ref()
+    }
+
+    /// The client of the session.
+    pub(crate) fn client(&self) -> Result<&std::sync::Arc<state::Client>> {
+        let running = self.session.as_ref().ok_or(Failure::Status(Status::OP_NOT_IN_SESSION))?;
+        Ok(running.client())
+    }
+
+    /// Whether I/O on `file` may go ahead by `given`.
+    pub(crate) fn check_io(&self, file: &File<'_>, given: Stateid, kind: IoKind) -> Result<IoPermit> {
+        let stateid = self.stateid(given)?;
+        let key = file.key(self.server());
+        Ok(self.state().check_io(self.now(), self.client()?, key, &stateid, kind)?)
+    }
+
+    /// Takes the slot that SEQUENCE asks for, and its limits.
+    pub(crate) fn begin(&mut self, arguments: &SequenceArgs) -> Result<Sequenced> {
+        let connection = self.request.connection.id;
+        Ok(self.state().sequence(self.now(), connection, arguments, self.digest)?)
+    }
+
+    /// Goes on in a slot, within the limits of its channel.
+    pub(crate) fn enter(&mut self, running: Running) {
+        let channel = running.channel();
+        let payload = |limit: u32| (limit as usize).saturating_sub(RPC_REPLY_HEADER);
+        self.limits.reply = self.limits.reply.min(payload(channel.max_response_size));
+        self.limits.cached = running.cache_this().then(|| payload(channel.max_response_size_cached));
+        // RFC 8881 §2.10.6.4 lets these come from SEQUENCE, whose slot must then stay as it was, or from what follows it.
+        if self.count > channel.max_operations {
+            self.refusal = Some(Status::TOO_MANY_OPS);
+        } else if self.request.arguments.len() > channel.max_request_size as usize {
+            self.refusal = Some(Status::REQ_TOO_BIG);
+        }
+        self.session = Some(running);
+    }
+
+    /// Answers all operations behind SEQUENCE with `status`.
+    pub(crate) fn refuse_rest(&mut self, status: Status) {
+        self.refusal = Some(status);
+    }
+}
+
+/// A number for the caller, so that another user's request on the same slot is no retransmission.
+fn caller(identity: &Identity) -> u64 {
+    match identity {
+        Identity::Anonymous => u64::MAX,
+        Identity::System(credentials) => u64::from(credentials.uid),
+    }
+}
+
+/// Writes a directory's `change_info4`.
+pub(crate) fn put_change(change: &vfs::Change, reply: &mut Writer) {
+    reply.bool(change.atomic);
+    reply.u64(change.before.change);
+    reply.u64(change.after.change);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! What holds for compounds as such, good and bad ones.
+
+use protocol::nfs4::attributes::number as n;
+use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::session::{DestroySessionArgs, ReclaimCompleteArgs};
+use protocol::nfs4::types::{HasStatus, OpNum, Status, Utf8};
+use rpc::message::{AcceptStatus, RpcError};
+use xdr::{Encode, List, Writer};
+
+use crate::testing::{Lab, at, channel, compound, create, getattr, lab, name};
+
+/// A compound's arguments, header and encoded operations apart.
+fn raw(minor: u32, count: u32, operations: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.opaque(b"");
+    writer.u32(minor);
+    writer.u32(count);
+    writer.raw(operations);
+    writer.into_bytes().to_vec()
+}
+
+fn send(lab: &mut Lab, arguments: &[u8]) -> CompoundResult {
+    xdr::from_bytes(lab.raw(arguments).expect("results")).expect("a COMPOUND4res")
+}
+
+#[test]
+fn the_tag_comes_back_whatever_it_is() {
+    let mut lab = lab();
+    let tag = Utf8::from_static(b"\xff\0 any bytes");
+    let next = lab.next(false);
+    let result =
+        lab.send(&CompoundArgs { tag: tag.clone(), minor_version: 1, ops: List::new(vec![next]).unwrap() });
+    assert_eq!((result.tag, result.status), (tag, Status::OK));
+}
+
+#[test]
+fn a_tag_without_bounds_is_garbage() {
+    let mut writer = Writer::new();
+    writer.opaque(&[b'x'; 1028]);
+    writer.u32(1);
+    writer.u32(0);
+    let garbage = lab().raw(&writer.into_bytes()).unwrap_err();
+    assert_eq!(garbage, RpcError::NotExecuted(AcceptStatus::GarbageArguments));
+}
+
+#[test]
+fn other_minor_versions_are_told_apart() {
+    let mut lab = lab();
+    for minor in [0, 2, 3, u32::MAX] {
+        let result = send(&mut lab, &raw(minor, 0, &[]));
+        assert_eq!((result.status, result.results.len()), (Status::MINOR_VERS_MISMATCH, 0), "{minor}");
+    }
+}
+
+#[test]
+fn an_empty_compound_succeeds() {
+    let result = send(&mut lab(), &raw(1, 0, &[]));
+    assert_eq!((result.status, result.results.len()), (Status::OK, 0));
+}
+
+#[test]
+fn sequence_comes_first_and_once() {
+    let mut lab = lab();
+    let next = lab.next(false);
+    let result = lab.send(&compound(vec![next.clone(), next]));
+    assert_eq!((result.status, result.results.len()), (Status::SEQUENCE_POS, 2));
+    let result = lab.send(&compound(vec![Op::PutRootFh, Op::GetFh]));
+    assert_eq!((result.status, result.results.len()), (Status::OP_NOT_IN_SESSION, 1));
+    let destroy = Op::DestroySession(DestroySessionArgs { session_id: lab.session });
+    let result = lab.send(&compound(vec![destroy, Op::PutRootFh]));
+    assert_eq!((result.status, result.results.len()), (Status::NOT_ONLY_OP, 1));
+}
+
+#[test]
+fn unknown_operations_are_illegal_and_unsupported_ones_are_not() {
+    let mut lab = lab();
+    for number in [0, 1, 2, OpNum::ALLOCATE.0, 76, OpNum::ILLEGAL.0, u32::MAX] {
+        let mut operations = Writer::new();
+        lab.next(false).encode(&mut operations);
+        operations.u32(number);
+        let result = send(&mut lab, &raw(1, 2, operations.inline()));
+        assert_eq!(result.results[1], OpResult::Illegal(Err(Status::OP_ILLEGAL).into()), "{number}");
+        let alone = send(&mut lab, &raw(1, 1, &number.to_be_bytes()));
+        assert_eq!(alone.status, Status::OP_ILLEGAL);
+    }
+    for number in [OpNum::RENEW, OpNum::OPEN_CONFIRM, OpNum::SETCLIENTID, OpNum::GETDEVICEINFO] {
+        let mut operations = Writer::new();
+        lab.next(false).encode(&mut operations);
+        operations.u32(number.0);
+        let result = send(&mut lab, &raw(1, 2, operations.inline()));
+        assert_eq!(result.status, Status::NOTSUPP, "{number:?}");
+        assert_eq!(result.results[1].opnum(), number);
+    }
+}
+
+#[test]
+fn ten_thousand_operations_are_too_many() {
+    let mut lab = lab();
+    let mut operations = Writer::new();
+    lab.next(false).encode(&mut operations);
+    for _ in 1..10_000 {
+        Op::PutRootFh.encode(&mut operations);
+    }
+    let result = send(&mut lab, &raw(1, 10_000, operations.inline()));
+    assert_eq!((result.status, result.results.len()), (Status::TOO_MANY_OPS, 2));
+    // Without a session, and with a count that nothing follows.
+    let result = send(&mut lab, &raw(1, 10_000, &OpNum::PUTROOTFH.0.to_be_bytes()));
+    assert_eq!(result.status, Status::OP_NOT_IN_SESSION);
+    let result = send(&mut lab, &raw(1, u32::MAX, &[]));
+    assert_eq!((result.status, result.results.len()), (Status::BADXDR, 1));
+}
+
+#[test]
+fn operations_without_a_file_handle_say_so() {
+    let mut lab = lab();
+    for op in [Op::GetFh, Op::LookupParent, Op::ReadLink, getattr(&[n::TYPE]), create("x", b"o")] {
+        assert_eq!(lab.status(vec![op]), Status::NOFILEHANDLE);
+    }
+}
+
+#[test]
+fn an_operation_that_cannot_be_repeated_does_not_run_without_room_for_its_result() {
+    let mut lab = lab();
+    let mut fore = channel();
+    fore.max_response_size = 300;
+    lab.connect_with(b"small", fore);
+    // PUTROOTFH, LOOKUP and four GETFH leave less than OPEN and the GETFH behind it may need.
+    let mut ops = at(&["export"], vec![Op::GetFh, Op::GetFh]);
+    ops.push(create("file", b"owner"));
+    assert_eq!(lab.status(ops), Status::REP_TOO_BIG);
+    assert_eq!(lab.status_at(&["export"], crate::testing::lookup("file")), Status::NOENT);
+    assert_eq!(lab.status(at(&["export"], vec![create("file", b"owner")])), Status::OK);
+}
+
+#[test]
+fn a_reply_too_long_to_be_cached_is_refused_where_caching_was_asked() {
+    let mut lab = lab();
+    let mut fore = channel();
+    fore.max_response_size_cached = 200;
+    lab.connect_with(b"small", fore);
+    let ops = || at(&["export"], vec![Op::GetFh, Op::GetFh, Op::GetFh, Op::GetFh]);
+    assert_eq!(lab.status(ops()), Status::OK);
+    let mut cached = vec![lab.next(true)];
+    cached.extend(ops());
+    let args = xdr::to_bytes(&compound(cached));
+    let first: CompoundResult = send(&mut lab, &args);
+    assert_eq!(first.status, Status::REP_TOO_BIG_TO_CACHE);
+    // RFC 8881 §2.10.6.4: the reply up to there "MUST be cached".
+    assert_eq!(send(&mut lab, &args), first);
+}
+
+#[test]
+fn a_request_longer_than_the_channel_allows_is_refused() {
+    let mut lab = lab();
+    let mut fore = channel();
+    fore.max_request_size = 1024;
+    lab.connect_with(b"small", fore);
+    let long = Box::leak(vec![b'x'; 1000].into_boxed_slice());
+    let lookup = Op::Lookup(protocol::nfs4::ops::lookup::LookupArgs { name: xdr::Opaque::from_static(long) });
+    assert_eq!(lab.status(vec![Op::PutRootFh, lookup]), Status::REQ_TOO_BIG);
+}
+
+#[test]
+fn a_retransmission_of_what_was_not_kept_is_told_so() {
+    let mut lab = lab();
+    // Too long a reply to be kept unasked.
+    let mut ops = vec![lab.next(false)];
+    ops.extend(at(&["export"], std::iter::repeat_n(Op::GetFh, 60).collect()));
+    let args = compound(ops);
+    assert_eq!(lab.send(&args).status, Status::OK);
+    let again = lab.send(&args);
+    let statuses: Vec<_> = again.results.iter().map(HasStatus::status).collect();
+    let is_kept = again.results.len() == 63;
+    assert!(is_kept || statuses == [Status::OK, Status::RETRY_UNCACHED_REP], "{statuses:?}");
+}
+
+#[test]
+fn another_request_in_the_place_of_the_last_is_a_false_retry() {
+    let mut lab = lab();
+    let next = lab.next(true);
+    let first = compound(vec![next.clone(), Op::PutRootFh]);
+    assert_eq!(lab.send(&first).status, Status::OK);
+    let other = compound(vec![next, Op::PutRootFh, Op::GetFh]);
+    assert_eq!(lab.send(&other).status, Status::SEQ_FALSE_RETRY);
+}
+
+/// Every operation of 4.1 that has arguments and is served, with arguments that decode.
+fn operations_with_arguments() -> Vec<Op> {
+    use protocol::nfs4::attributes::FileAttributes;
+    use protocol::nfs4::ops::*;
+    use protocol::nfs4::types::{Bitmap, Handle, SpecData, StableHow, StateOwner, Stateid};
+    use xdr::Opaque;
+    let stateid = Stateid { seqid: 1, other: [7; 12] };
+    let owner = || StateOwner { client_id: 1, owner: Opaque::from_static(b"owner") };
+    let (lock_type, offset, length) = (lock::LockType::Write, 0, 1);
+    let device = create::CreateType::Block(SpecData { major: 1, minor: 2 });
+    let verify = || verify::VerifyArgs { attributes: crate::testing::size(1) };
+    let existing = lock::ExistingLockOwner { lock_stateid: stateid, lock_seqid: 0 };
+    vec![
+        Op::Access(access::AccessArgs { access: access::AccessMask::READ }),
+        Op::Close(close::CloseArgs { seqid: 0, open_stateid: stateid }),
+        Op::Commit(commit::CommitArgs { offset: 0, count: 0 }),
+        Op::Create(create::CreateArgs {
+            object_type: device,
+            name: name("device"),
+            attributes: crate::testing::mode(0o600),
+        }),
+        Op::DelegPurge(delegation::DelegPurgeArgs { client_id: 1 }),
+        Op::DelegReturn(delegation::DelegReturnArgs { stateid }),
+        getattr(&[n::TYPE, n::SPACE_FREE]),
+        Op::Link(link::LinkArgs { new_name: name("link") }),
+        Op::Lock(lock::LockArgs {
+            lock_type,
+            reclaim: false,
+            offset,
+            length,
+            locker: lock::Locker::Existing(existing),
+        }),
+        Op::LockT(lock::LockTArgs { lock_type, offset, length, owner: owner() }),
+        Op::LockU(lock::LockUArgs { lock_type, seqid: 0, lock_stateid: stateid, offset, length }),
+        crate::testing::lookup("name"),
+        Op::NVerify(verify()),
+        create("name", b"owner"),
+        Op::OpenAttr(open_state::OpenAttrArgs { create_directory: false }),
+        Op::OpenDowngrade(open_state::OpenDowngradeArgs {
+            open_stateid: stateid,
+            seqid: 0,
+            share_access: open::ShareAccess::READ,
+            share_deny: open::ShareDeny::empty(),
+        }),
+        crate::testing::putfh(Handle::new(&[7; 60]).unwrap()),
+        Op::Read(read::ReadArgs { stateid, offset: 0, count: 1 }),
+        Op::ReadDir(readdir::ReadDirArgs {
+            cookie: 0,
+            cookie_verifier: [0; 8],
+            dircount: 0,
+            maxcount: 1000,
+            attributes: Bitmap::of(&[n::TYPE, n::OWNER]),
+        }),
+        Op::Remove(RemoveArgs { target: name("absent") }),
+        Op::Rename(rename::RenameArgs { old_name: name("old"), new_name: name("new") }),
+        Op::SecInfo(secinfo::SecInfoArgs { name: name("name") }),
+        Op::SetAttr(setattr::SetAttrArgs { stateid, attributes: FileAttributes::default() }),
+        Op::Verify(verify()),
+        Op::Write(write::WriteArgs {
+            stateid,
+            offset: 0,
+            stable: StableHow::Unstable,
+            data: Opaque::from_static(b"data"),
+        }),
+        Op::BackchannelCtl(backchannel::BackchannelCtlArgs { program: 1, sec_parms: List::default() }),
+        Op::DestroySession(DestroySessionArgs { session_id: [7; 16] }),
+        Op::FreeStateid(stateid::FreeStateidArgs { stateid }),
+        Op::SecInfoNoName(secinfo::SecInfoNoNameArgs { style: secinfo::SecInfoStyle::CURRENT_FH }),
+        Op::SetSsv(ssv::SetSsvArgs { ssv: Opaque::from_static(b"ssv"), digest: Opaque::default() }),
+        Op::TestStateid(stateid::TestStateidArgs { stateids: List::new(vec![stateid; 2]).unwrap() }),
+        Op::DestroyClientId(exchange_id::DestroyClientIdArgs { client_id: 1 }),
+        Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: true }),
+    ]
+}
+
+/// Operations to stand before one that is cut: they give it a current and a saved file handle.
+fn before(lab: &mut Lab) -> Vec<Op> {
+    let mut ops = vec![lab.next(false)];
+    ops.extend(at(&["export"], vec![Op::SaveFh]));
+    ops
+}
+
+#[test]
+fn an_operation_that_is_cut_off_is_bad_xdr_wherever_it_is_cut() {
+    let mut lab = lab();
+    for op in operations_with_arguments() {
+        let bytes = xdr::to_bytes(&op);
+        for length in 0..bytes.len() {
+            let first = before(&mut lab);
+            let mut operations = Writer::new();
+            first.iter().for_each(|op| op.encode(&mut operations));
+            operations.raw(&bytes[..length]);
+            let count = first.len() as u32 + 1;
+            let result = send(&mut lab, &raw(1, count, operations.inline()));
+            assert_eq!(result.status, Status::BADXDR, "{op:?} cut at {length} of {}", bytes.len());
+            assert_eq!(result.results.len(), first.len() + 1);
+            let shown = if length < 4 { OpNum::ILLEGAL } else { op.opnum() };
+            assert_eq!(result.results[first.len()].opnum(), shown);
+        }
+    }
+}
+
+#[test]
+fn operations_that_stand_alone_are_bad_xdr_wherever_they_are_cut() {
+    use protocol::nfs4::ops::{backchannel, exchange_id, session};
+    let mut lab = lab();
+    let operations = [
+        Op::ExchangeId(exchange_id::ExchangeIdArgs {
+            client_owner: Default::default(),
+            flags: exchange_id::ExchangeIdFlags::empty(),
+            state_protect: exchange_id::StateProtectArgs::None,
+            implementation: List::default(),
+        }),
+        Op::CreateSession(session::CreateSessionArgs {
+            client_id: 1,
+            sequence: 1,
+            flags: session::CreateSessionFlags::empty(),
+            fore_channel: channel(),
+            back_channel: channel(),
+            callback_program: 1,
+            sec_parms: List::default(),
+        }),
+        Op::DestroySession(DestroySessionArgs { session_id: [7; 16] }),
+        Op::BindConnToSession(backchannel::BindConnToSessionArgs {
+            session_id: [7; 16],
+            direction: backchannel::DirFromClient::FORE,
+            use_rdma: false,
+        }),
+        lab.next(false),
+    ];
+    for op in operations {
+        let bytes = xdr::to_bytes(&op);
+        for length in 4..bytes.len() {
+            let result = send(&mut lab, &raw(1, 1, &bytes[..length]));
+            assert_eq!(result.status, Status::BADXDR, "{op:?} cut at {length}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_mean_something_else_never_panic() {
+    let mut lab = lab();
+    // Each byte of each operation's arguments in turn becomes 0xff and 0x80.
+    for op in operations_with_arguments() {
+        let bytes = xdr::to_bytes(&op);
+        for (position, value) in (4..bytes.len()).flat_map(|at| [(at, 0xff), (at, 0x80)]) {
+            let first = before(&mut lab);
+            let mut operations = Writer::new();
+            first.iter().for_each(|op| op.encode(&mut operations));
+            let mut wrong = bytes.to_vec();
+            wrong[position] = value;
+            operations.raw(&wrong);
+            let result = send(&mut lab, &raw(1, first.len() as u32 + 1, operations.inline()));
+            assert_eq!(result.results.len(), first.len() + 1, "{op:?} with {value:x} at {position}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! CREATE_SESSION (RFC 8881 §18.36).
+
+use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags};
+use protocol::nfs4::types::Status;
+use xdr::{Decode, Encode, Reader, Writer};
+
+use crate::nfs4::compound::Compound;
+use crate::nfs4::state::CreateSession;
+use crate::nfs4::status::Result;
+
+/// Flags that are defined.
+const KNOWN: CreateSessionFlags = CreateSessionFlags::PERSIST
+    .union(CreateSessionFlags::CONN_BACK_CHAN)
+    .union(CreateSessionFlags::CONN_RDMA);
+
+pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let arguments = CreateSessionArgs::decode(arguments)?;
+    if !KNOWN.contains(arguments.flags) {
+        return Err(Status::INVAL.into());
+    }
+    let principal = compound.principal();
+    let created = compound.state().create_session(
+        compound.now(),
+        &CreateSession {
+            client_id: arguments.client_id,
+            sequence: arguments.sequence,
+            flags: arguments.flags,
+            fore_channel: &arguments.fore_channel,
+            back_channel: &arguments.back_channel,
+            callback_program: arguments.callback_program,
+            principal: &principal,
+            connection: compound.request.connection.id,
+        },
+    )?;
+    created.encode(reply);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::types::HasStatus;
+
+    use super::*;
+    use crate::testing::{Lab, channel, lab};
+
+    #[test]
+    fn grants_hundreds_of_slots() {
+        let mut lab = lab();
+        let mut other = Lab::without_session(lab.server.clone(), 9);
+        let id = other.exchange(b"many");
+        let mut fore = channel();
+        fore.max_requests = 512;
+        let created = other.create_session(&id, fore);
+        // Threads of one client that wait for slots are what the paper of 2015 saw at 160.
+        assert_eq!(created.fore_channel.max_requests, 512);
+        assert_ne!(created.session_id, lab.session);
+        assert_eq!(lab.status(vec![]), Status::OK, "the other session is not touched");
+    }
+
+    #[test]
+    fn refuses_unknown_clients_and_flags() {
+        let mut lab = lab();
+        let id = lab.exchange(b"new");
+        let args = |client_id, flags| {
+            Op::CreateSession(CreateSessionArgs {
+                client_id,
+                sequence: id.sequence_id,
+                flags: CreateSessionFlags::from_bits_retain(flags),
+                fore_channel: channel(),
+                back_channel: channel(),
+                callback_program: 1,
+                sec_parms: Default::default(),
+            })
+        };
+        assert_eq!(lab.alone(args(id.client_id ^ 1 << 40, 0)).status(), Status::STALE_CLIENTID);
+        assert_eq!(lab.alone(args(id.client_id, 8)).status(), Status::INVAL);
+        assert_eq!(lab.alone(args(id.client_id, 0)).status(), Status::OK);
+    }
+}

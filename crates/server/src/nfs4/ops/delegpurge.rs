@@ -1,0 +1,27 @@
+//! DELEGPURGE (RFC 8881 §18.5).
+
+use protocol::nfs4::ops::delegation::DelegPurgeArgs;
+use protocol::nfs4::types::Status;
+use xdr::{Decode, Reader};
+
+use crate::nfs4::status::Result;
+
+/// "The server MUST support DELEGPURGE and CLAIM_DELEGATE_PREV together or neither" (§18.5.3, §10.2.1): neither, since no
+/// delegation outlives the client instance that it was granted to.
+pub(crate) fn run(arguments: &mut Reader) -> Result {
+    DelegPurgeArgs::decode(arguments)?;
+    Err(Status::NOTSUPP.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::Op;
+
+    use super::*;
+    use crate::testing::lab;
+
+    #[test]
+    fn comes_only_with_claims_of_previous_delegations() {
+        assert_eq!(lab().status(vec![Op::DelegPurge(DelegPurgeArgs { client_id: 0 })]), Status::NOTSUPP);
+    }
+}

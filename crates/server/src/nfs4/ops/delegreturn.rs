@@ -1,0 +1,32 @@
+//! DELEGRETURN (RFC 8881 §18.6).
+
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::types::Status;
+use xdr::{Decode, Reader};
+
+use crate::nfs4::compound::Compound;
+use crate::nfs4::status::Result;
+
+pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
+    let DelegReturnArgs { stateid } = DelegReturnArgs::decode(arguments)?;
+    compound.stateid(stateid)?;
+    // None is granted, so no stateid is a delegation's.
+    Err(Status::BAD_STATEID.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::Op;
+
+    use super::*;
+    use crate::testing::lab;
+
+    #[test]
+    fn an_open_s_stateid_is_no_delegation_s() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"");
+        let (_, stateid) = lab.open(&["export", "file"], b"owner");
+        let op = Op::DelegReturn(DelegReturnArgs { stateid });
+        assert_eq!(lab.status_at(&["export", "file"], op), Status::BAD_STATEID);
+    }
+}

@@ -1,0 +1,121 @@
+//! EXCHANGE_ID (RFC 8881 §18.35): a client makes itself known.
+
+use protocol::nfs4::ops::exchange_id::{
+    ExchangeIdArgs, ExchangeIdFlags, ExchangeIdOk, StateProtectArgs, StateProtectResult,
+};
+use protocol::nfs4::types::{ImplementationId, ServerOwner, Status, Utf8};
+use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
+
+use crate::nfs4::compound::Compound;
+use crate::nfs4::state::ExchangeId;
+use crate::nfs4::status::Result;
+
+/// What this software calls itself to clients.
+const IMPLEMENTATION: &[u8] = concat!("Enfys ", env!("CARGO_PKG_VERSION")).as_bytes();
+
+/// Flags that a client may send.
+const KNOWN: ExchangeIdFlags = ExchangeIdFlags::SUPP_MOVED_REFER
+    .union(ExchangeIdFlags::SUPP_MOVED_MIGR)
+    .union(ExchangeIdFlags::SUPP_FENCE_OPS)
+    .union(ExchangeIdFlags::BIND_PRINC_STATEID)
+    .union(ExchangeIdFlags::MASK_PNFS)
+    .union(ExchangeIdFlags::UPD_CONFIRMED_REC_A);
+
+pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let arguments = ExchangeIdArgs::decode(arguments)?;
+    // "Bits not defined above cannot be set in the eia_flags field. If they are, the server MUST reject the operation
+    // with NFS4ERR_INVAL" (§18.35.3); CONFIRMED_R "can only be set in eir_flags".
+    if !KNOWN.contains(arguments.flags) {
+        return Err(Status::INVAL.into());
+    }
+    match arguments.state_protect {
+        StateProtectArgs::None => {}
+        // Both need RPCSEC_GSS, which this request cannot have come with.
+        StateProtectArgs::MachineCredential(_) => return Err(Status::INVAL.into()),
+        StateProtectArgs::Ssv(_) => return Err(Status::ENCR_ALG_UNSUPP.into()),
+    }
+    let principal = compound.principal();
+    let known = compound.state().exchange_id(
+        compound.now(),
+        &ExchangeId {
+            owner: &arguments.client_owner.owner_id,
+            verifier: arguments.client_owner.verifier,
+            principal: &principal,
+            update: arguments.flags.contains(ExchangeIdFlags::UPD_CONFIRMED_REC_A),
+        },
+    )?;
+    let confirmed = if known.confirmed { ExchangeIdFlags::CONFIRMED_R } else { ExchangeIdFlags::empty() };
+    let name = &compound.server().settings().server_name;
+    ExchangeIdOk {
+        client_id: known.client_id,
+        sequence_id: known.sequence_id,
+        // No pNFS; no referrals or migration.
+        flags: ExchangeIdFlags::USE_NON_PNFS | confirmed,
+        state_protect: StateProtectResult::None,
+        server_owner: ServerOwner { minor_id: 0, major_id: Opaque::new(name.clone())? },
+        server_scope: Opaque::new(name.clone())?,
+        implementation: List::new(vec![ImplementationId {
+            domain: Utf8::default(),
+            name: Utf8::from_static(IMPLEMENTATION),
+            date: Default::default(),
+        }])?,
+    }
+    .encode(reply);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::exchange_id::{SsvParms, StateProtectOps};
+    use protocol::nfs4::types::{Bitmap, ClientOwner, HasStatus};
+
+    use super::*;
+    use crate::testing::lab;
+
+    fn args(flags: ExchangeIdFlags, state_protect: StateProtectArgs) -> Op {
+        Op::ExchangeId(ExchangeIdArgs {
+            client_owner: ClientOwner { verifier: [2; 8], owner_id: Opaque::from_static(b"someone") },
+            flags,
+            state_protect,
+            implementation: List::default(),
+        })
+    }
+
+    #[test]
+    fn tells_who_the_server_is() {
+        let mut lab = lab();
+        let OpResult::ExchangeId(result) =
+            lab.alone(args(ExchangeIdFlags::USE_PNFS_MDS, StateProtectArgs::None))
+        else {
+            panic!()
+        };
+        let result = result.into_result().unwrap();
+        assert_eq!(result.flags, ExchangeIdFlags::USE_NON_PNFS);
+        assert_eq!((&*result.server_owner.major_id, &*result.server_scope), (&b"test"[..], &b"test"[..]));
+        let again = lab.exchange(b"client");
+        assert!(again.flags.contains(ExchangeIdFlags::CONFIRMED_R));
+        assert_eq!(again.client_id, lab.client_id);
+    }
+
+    #[test]
+    fn refuses_unknown_flags_and_protections() {
+        let mut lab = lab();
+        let none = || StateProtectArgs::None;
+        for flags in [0x8000_0000, 0x8, 0x0100_0000] {
+            let result = lab.alone(args(ExchangeIdFlags::from_bits_retain(flags), none()));
+            assert_eq!(result.status(), Status::INVAL, "{flags:x}");
+        }
+        let ops = StateProtectOps { must_enforce: Bitmap::EMPTY, must_allow: Bitmap::EMPTY };
+        let machine = StateProtectArgs::MachineCredential(ops);
+        assert_eq!(lab.alone(args(ExchangeIdFlags::empty(), machine)).status(), Status::INVAL);
+        let ssv = StateProtectArgs::Ssv(SsvParms {
+            ops,
+            hash_algorithms: List::default(),
+            encryption_algorithms: List::default(),
+            window: 1,
+            gss_handles: 0,
+        });
+        assert_eq!(lab.alone(args(ExchangeIdFlags::empty(), ssv)).status(), Status::ENCR_ALG_UNSUPP);
+    }
+}

@@ -1,0 +1,47 @@
+//! The operations: one file each. An operation reads its arguments, does its work and writes what follows the status of
+//! a success; its number, its status and what holds for all of them are the compound's.
+
+pub(super) mod access;
+pub(super) mod backchannel_ctl;
+pub(super) mod bind_conn_to_session;
+pub(super) mod close;
+pub(super) mod commit;
+pub(super) mod create;
+pub(super) mod create_session;
+pub(super) mod delegpurge;
+pub(super) mod delegreturn;
+pub(super) mod destroy_clientid;
+pub(super) mod destroy_session;
+pub(super) mod exchange_id;
+pub(super) mod free_stateid;
+pub(super) mod getattr;
+pub(super) mod getfh;
+pub(super) mod link;
+pub(super) mod lock;
+pub(super) mod lockt;
+pub(super) mod locku;
+pub(super) mod lookup;
+pub(super) mod lookupp;
+pub(super) mod nverify;
+pub(super) mod open;
+pub(super) mod open_downgrade;
+pub(super) mod openattr;
+pub(super) mod putfh;
+pub(super) mod putpubfh;
+pub(super) mod putrootfh;
+pub(super) mod read;
+pub(super) mod readdir;
+pub(super) mod readlink;
+pub(super) mod reclaim_complete;
+pub(super) mod remove;
+pub(super) mod rename;
+pub(super) mod restorefh;
+pub(super) mod savefh;
+pub(super) mod secinfo;
+pub(super) mod secinfo_no_name;
+pub(super) mod sequence;
+pub(super) mod set_ssv;
+pub(super) mod setattr;
+pub(super) mod test_stateid;
+pub(super) mod verify;
+pub(super) mod write;

@@ -1,0 +1,528 @@
+//! OPEN (RFC 8881 §18.16): opens a regular file, by name or by handle, new or not.
+//!
+//! In order: what can be refused without touching anything; grace; the file (found or created) with the caller's
+//! permission to open it; share reservations; truncation, which must not happen where a reservation forbids it.
+
+use std::sync::Arc;
+
+use protocol::nfs4::attributes::number;
+use protocol::nfs4::ops::open::{
+    CreateHow, DelegationWant, NoDelegation, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk,
+    OpenResultFlags, ShareAccess, ShareDeny, WhyNoDelegation,
+};
+use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
+use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, SetAttributes};
+use xdr::{Decode, Encode, Reader, Writer};
+
+use super::lookup::{child, not_directory};
+use crate::nfs4::attributes::{can_set, can_set_with_exclusive};
+use crate::nfs4::compound::Compound;
+use crate::nfs4::names;
+use crate::nfs4::object::{File, Object, not_regular};
+use crate::nfs4::set_attributes::Wanted;
+use crate::nfs4::state::{Client, OpenGrant, OpenRequest};
+use crate::nfs4::status::Result;
+
+/// Mode of a new file where `mode_set_masked` sets some bits of it alone.
+const FILE_MODE: u32 = 0o600;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let arguments = OpenArgs::decode(arguments)?;
+    let access = check_share(arguments.share_access, arguments.share_deny)?;
+    let client = Arc::clone(compound.client()?);
+    compound.state().admit_open(compound.now(), &client, arguments.claim.is_reclaim())?;
+    let target = find(compound, &arguments, access).await?;
+    let (grant, attributes) = open(compound, &client, &arguments, access, &target).await?;
+    OpenOk {
+        stateid: grant.stateid,
+        change: target.change,
+        // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
+        flags: OpenResultFlags::LOCKTYPE_POSIX,
+        attributes_set: target.attributes_set,
+        delegation: delegation(arguments.share_access),
+    }
+    .encode(reply);
+    compound.set_current(Object::File(target.file), Some(attributes));
+    compound.set_stateid(grant.stateid);
+    Ok(())
+}
+
+/// RFC 8881 §18.16.3: share_access without wishes "MUST be one of" READ, WRITE or BOTH, share_deny one of its four values;
+/// "If not, the server MUST return NFS4ERR_INVAL".
+fn check_share(access: ShareAccess, deny: ShareDeny) -> std::result::Result<OpenAccess, Status> {
+    let wishes = ShareAccess::WANT_DELEG_MASK
+        | ShareAccess::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL.bits()
+        | ShareAccess::WANT_PUSH_DELEG_WHEN_UNCONTENDED.bits();
+    let share = access.access();
+    if share.is_empty() || access.bits() & !wishes != share.bits() || !ShareDeny::BOTH.contains(deny) {
+        return Err(Status::INVAL);
+    }
+    Ok(OpenAccess { read: share.contains(ShareAccess::READ), write: share.contains(ShareAccess::WRITE) })
+}
+
+/// A regular file to open.
+#[derive(Debug)]
+struct Target<'r> {
+    file: File<'r>,
+    /// On whose word: a file that this OPEN created is open for its creator, whatever its mode says.
+    authority: Authority,
+    /// The directory around a creation; the same twice where none was.
+    change: ChangeInfo,
+    attributes_set: Bitmap,
+    /// The size to set when the open is granted.
+    size: Option<u64>,
+}
+
+impl<'r> Target<'r> {
+    fn found(file: File<'r>, change: ChangeInfo) -> Self {
+        Self { file, authority: Authority::Caller, change, attributes_set: Bitmap::EMPTY, size: None }
+    }
+}
+
+/// Finds or creates what `arguments` want opened.
+async fn find<'r>(
+    compound: &mut Compound<'r>,
+    arguments: &OpenArgs,
+    access: OpenAccess,
+) -> Result<Target<'r>> {
+    let named = match &arguments.claim {
+        OpenClaim::Null(name) => Some(name),
+        OpenClaim::Fh | OpenClaim::Previous(_) => None,
+        // RFC 8881 §18.16.3: "The server MAY support CLAIM_DELEGATE_PREV and/or CLAIM_DELEG_PREV_FH".
+        OpenClaim::DelegatePrev(_) | OpenClaim::DelegatePrevFh => return Err(Status::NOTSUPP.into()),
+        // No delegation was granted, so no stateid names one.
+        OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return Err(Status::BAD_STATEID.into()),
+    };
+    match (named, &arguments.how) {
+        (Some(name), OpenHow::NoCreate) => by_name(compound, name, access).await,
+        (Some(name), OpenHow::Create(how)) => create(compound, name, how, access).await,
+        (None, OpenHow::NoCreate) => by_handle(compound, access).await,
+        // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
+        (None, OpenHow::Create(_)) => Err(Status::INVAL.into()),
+    }
+}
+
+/// CLAIM_FH and CLAIM_PREVIOUS: the current object itself.
+async fn by_handle<'r>(compound: &mut Compound<'r>, access: OpenAccess) -> Result<Target<'r>> {
+    let file = compound.file(Status::ISDIR)?;
+    check_writable(&file, access)?;
+    let attributes = compound.attributes().await?;
+    check_regular(&attributes)?;
+    Ok(Target::found(file, ChangeInfo::default()))
+}
+
+/// CLAIM_NULL without creation.
+async fn by_name<'r>(compound: &mut Compound<'r>, name: &[u8], access: OpenAccess) -> Result<Target<'r>> {
+    names::check(name)?;
+    let directory = match compound.current()? {
+        Object::File(directory) => directory,
+        Object::Pseudo(node) => {
+            let status = child(compound, node, name).map_or(Status::NOENT, |_| Status::ISDIR);
+            return Err(status.into());
+        }
+    };
+    let context = compound.context(directory.export);
+    match directory.export.backend.lookup(&context, &directory.handle, name).await {
+        Ok(found) => {
+            check_regular(&found.attributes)?;
+            let file = directory.with(found.handle);
+            check_writable(&file, access)?;
+            let change = found.directory.change;
+            Ok(Target::found(file, ChangeInfo { atomic: true, before: change, after: change }))
+        }
+        Err(vfs::Error::NotDirectory) => Err(not_directory(compound, &directory).await),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn check_writable(file: &File<'_>, access: OpenAccess) -> std::result::Result<(), Status> {
+    if access.write && file.export.options.read_only { Err(Status::ROFS) } else { Ok(()) }
+}
+
+/// RFC 8881 §18.16.3: SYMLINK, ISDIR, or for what "is neither of those but not an ordinary file", WRONG_TYPE.
+fn check_regular(attributes: &Attributes) -> std::result::Result<(), Status> {
+    match attributes.kind {
+        FileKind::Regular => Ok(()),
+        kind => Err(not_regular(kind)),
+    }
+}
+
+/// What a `createhow4` means to the backend.
+struct Creation {
+    mode: CreateMode,
+    wanted: Wanted,
+}
+
+impl Creation {
+    fn parse(how: &CreateHow, minor: u32) -> std::result::Result<Self, Status> {
+        let attributes = can_set(minor);
+        Ok(match how {
+            CreateHow::Unchecked(set) => {
+                Self { mode: CreateMode::Unchecked, wanted: Wanted::parse(set, minor, attributes)? }
+            }
+            CreateHow::Guarded(set) => {
+                Self { mode: CreateMode::Guarded, wanted: Wanted::parse(set, minor, attributes)? }
+            }
+            CreateHow::Exclusive(verifier) => {
+                Self { mode: CreateMode::Exclusive(*verifier), wanted: Wanted::default() }
+            }
+            // "If the client attempts to set in cva_attrs an attribute that is not in suppattr_exclcreat, the server MUST
+            // return NFS4ERR_INVAL" (§18.16.3).
+            CreateHow::Exclusive41(how) => Self {
+                mode: CreateMode::Exclusive(how.verifier),
+                wanted: Wanted::parse(&how.attributes, minor, can_set_with_exclusive(minor))?,
+            },
+        })
+    }
+}
+
+/// CLAIM_NULL with creation.
+async fn create<'r>(
+    compound: &mut Compound<'r>,
+    name: &[u8],
+    how: &CreateHow,
+    access: OpenAccess,
+) -> Result<Target<'r>> {
+    let creation = Creation::parse(how, compound.minor)?;
+    let directory = match compound.current()? {
+        Object::File(directory) if !directory.export.options.read_only => directory,
+        // What is there can be opened all the same, as open(2) with O_CREAT does on a read-only file system.
+        _ => return existing_on_read_only(compound, name, &creation.mode, access).await,
+    };
+    names::check(name)?;
+    // Truncation waits for the share reservation; in a new file nobody holds one.
+    let size = creation.wanted.set.size;
+    let set = SetAttributes { size: None, ..creation.wanted.over(FILE_MODE) };
+    let context = compound.context(directory.export);
+    let what = Create::File(creation.mode);
+    let created = directory.export.backend.create(&context, &directory.handle, name, &what, &set).await;
+    let created = match created {
+        Ok(created) => created,
+        Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, &directory).await),
+        // A name that is no regular file's.
+        Err(vfs::Error::Exists) if creation.mode == CreateMode::Unchecked => {
+            by_name(compound, name, access).await?;
+            return Err(Status::EXIST.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    check_regular(&created.attributes)?;
+    let is_ours = created.is_new || matches!(creation.mode, CreateMode::Exclusive(_));
+    let (size, attributes_set) = if is_ours {
+        (size.filter(|size| *size != created.attributes.size), creation.wanted.mask)
+    } else {
+        // "When an UNCHECKED4 create encounters an existing file, the attributes specified by createattrs are not used,
+        // except that when createattrs specifies the size attribute with a size of zero, the existing file is truncated."
+        let size = size.filter(|size| *size == 0);
+        (size, if size.is_some() { Bitmap::of(&[number::SIZE]) } else { Bitmap::EMPTY })
+    };
+    Ok(Target {
+        file: directory.with(created.handle),
+        authority: if is_ours { Authority::Opened } else { Authority::Caller },
+        change: ChangeInfo {
+            atomic: created.directory.atomic,
+            before: created.directory.before.change,
+            after: created.directory.after.change,
+        },
+        attributes_set,
+        size,
+    })
+}
+
+/// A create where nothing can be created.
+async fn existing_on_read_only<'r>(
+    compound: &mut Compound<'r>,
+    name: &[u8],
+    mode: &CreateMode,
+    access: OpenAccess,
+) -> Result<Target<'r>> {
+    match by_name(compound, name, access).await {
+        Ok(_) if *mode != CreateMode::Unchecked => Err(Status::EXIST.into()),
+        Err(failure) if failure == Status::NOENT.into() => Err(Status::ROFS.into()),
+        other => other,
+    }
+}
+
+/// Opens the file with the backend and takes the share reservation; then truncates.
+async fn open(
+    compound: &mut Compound<'_>,
+    client: &Arc<Client>,
+    arguments: &OpenArgs,
+    access: OpenAccess,
+    target: &Target<'_>,
+) -> Result<(OpenGrant, Attributes)> {
+    let file = &target.file;
+    let context = compound.context(file.export);
+    let backend = &file.export.backend;
+    // To truncate is to write, whatever the share access says.
+    let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
+    let opened = backend.open(&context, &file.handle, wanted, target.authority).await?;
+    let grant = compound.state().open(
+        compound.now(),
+        client,
+        OpenRequest {
+            file: file.key(compound.server()),
+            owner: &arguments.owner.owner,
+            access: arguments.share_access,
+            deny: arguments.share_deny,
+            reclaim: arguments.claim.is_reclaim(),
+            pin: opened.pin,
+        },
+    )?;
+    if target.size.is_none() {
+        return Ok((grant, opened.attributes));
+    }
+    let set = SetAttributes { size: target.size, ..SetAttributes::default() };
+    match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
+        Ok(change) => Ok((grant, change.after)),
+        Err(error) => {
+            compound.state().withdraw_open(client, grant);
+            Err(error.into())
+        }
+    }
+}
+
+/// Why there is no delegation, where the client said what it wants (RFC 8881 §18.16.3, §10.4).
+fn delegation(access: ShareAccess) -> OpenDelegation {
+    match access.want() {
+        DelegationWant::NO_PREFERENCE => OpenDelegation::None,
+        DelegationWant::NO_DELEG => {
+            OpenDelegation::NoneExt(NoDelegation::Other(WhyNoDelegation::NOT_WANTED.0))
+        }
+        DelegationWant::CANCEL => OpenDelegation::NoneExt(NoDelegation::Other(WhyNoDelegation::CANCELLED.0)),
+        // None to give, and no signal when there is.
+        _ => OpenDelegation::NoneExt(NoDelegation::Resource(false)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::{FileAttributes, number as n};
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::close::CloseArgs;
+    use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+    use protocol::nfs4::ops::open::CreateVerifierAttributes;
+    use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::ops::write::WriteArgs;
+    use protocol::nfs4::types::{StableHow, Stateid};
+    use xdr::Opaque;
+
+    use super::*;
+    use crate::testing::{
+        Lab, at, attributes_in, create, export, getattr, lab, lab_of, mode, name, open, open_args,
+        open_result, putfh, size,
+    };
+
+    fn creating(text: &'static str, how: CreateHow) -> Op {
+        Op::Open(open_args(text, b"owner", ShareAccess::BOTH, OpenHow::Create(how)))
+    }
+
+    fn opened(lab: &mut Lab, op: Op) -> OpenOk {
+        open_result(&lab.last(at(&["export"], vec![op]))).clone()
+    }
+
+    #[test]
+    fn creates_and_the_new_file_is_open_whatever_its_mode() {
+        let mut lab = lab();
+        lab.ok(at(
+            &["export"],
+            vec![Op::SetAttr(protocol::nfs4::ops::setattr::SetAttrArgs {
+                stateid: Stateid::ANONYMOUS,
+                attributes: mode(0o777),
+            })],
+        ));
+        lab.uid = 1000;
+        let done = opened(&mut lab, creating("new", CreateHow::Guarded(mode(0))));
+        assert!(done.change.atomic && done.change.before != done.change.after);
+        assert_eq!(done.attributes_set, Bitmap::of(&[n::MODE]));
+        assert_eq!(done.flags, OpenResultFlags::LOCKTYPE_POSIX);
+        assert_eq!(done.delegation, OpenDelegation::None);
+        // Opening it again is judged by the mode.
+        let again = open("new", b"other", ShareAccess::READ);
+        assert_eq!(lab.status_at(&["export"], again), Status::ACCESS);
+    }
+
+    #[test]
+    fn unchecked_takes_what_is_there_and_truncates_only_to_zero() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"hello");
+        let done = opened(&mut lab, creating("file", CreateHow::Unchecked(size(3))));
+        assert_eq!(done.attributes_set, Bitmap::EMPTY);
+        assert_eq!(lab.attributes(&["export", "file"], &[n::SIZE]).size, Some(5));
+        let done = opened(&mut lab, creating("file", CreateHow::Unchecked(size(0))));
+        assert_eq!(done.attributes_set, Bitmap::of(&[n::SIZE]));
+        assert_eq!(lab.attributes(&["export", "file"], &[n::SIZE]).size, Some(0));
+        let done = opened(&mut lab, creating("new", CreateHow::Unchecked(size(7))));
+        assert_eq!(done.attributes_set, Bitmap::of(&[n::SIZE]));
+        assert_eq!(lab.attributes(&["export", "new"], &[n::SIZE]).size, Some(7));
+        let guarded = creating("new", CreateHow::Guarded(FileAttributes::default()));
+        assert_eq!(lab.status_at(&["export"], guarded), Status::EXIST);
+    }
+
+    #[test]
+    fn exclusive_creation_can_be_repeated_with_its_verifier_alone() {
+        let mut lab = lab();
+        let how = |verifier| {
+            CreateHow::Exclusive41(CreateVerifierAttributes {
+                verifier: [verifier; 8],
+                attributes: mode(0o640),
+            })
+        };
+        let first = opened(&mut lab, creating("file", how(1)));
+        assert_eq!(first.attributes_set, Bitmap::of(&[n::MODE]));
+        let again = opened(&mut lab, creating("file", how(1)));
+        assert_eq!(again.stateid.other, first.stateid.other, "the same owner, the same file");
+        assert_eq!(lab.status_at(&["export"], creating("file", how(2))), Status::EXIST);
+        let times = protocol::nfs4::attributes::SetAttributes {
+            time_modify_set: Some(protocol::nfs4::attributes::values::SetTime::ServerTime),
+            ..Default::default()
+        };
+        let with_times = CreateHow::Exclusive41(CreateVerifierAttributes {
+            verifier: [1; 8],
+            attributes: times.to_file_attributes(),
+        });
+        assert_eq!(lab.status_at(&["export"], creating("other", with_times)), Status::INVAL);
+        let bare = opened(&mut lab, creating("bare", CreateHow::Exclusive([5; 8])));
+        assert_eq!(bare.attributes_set, Bitmap::EMPTY);
+        assert_eq!(lab.status_at(&["export"], creating("bare", CreateHow::Exclusive([6; 8]))), Status::EXIST);
+    }
+
+    #[test]
+    fn opens_regular_files_only() {
+        let mut lab = lab();
+        for (kind, text) in [
+            (CreateType::DIRECTORY, "directory"),
+            (CreateType::FIFO, "fifo"),
+            (CreateType::Link(Opaque::from_static(b"x")), "link"),
+        ] {
+            let args = CreateArgs { object_type: kind, name: name(text), attributes: mode(0o777) };
+            lab.ok(at(&["export"], vec![Op::Create(args)]));
+        }
+        for (text, status) in
+            [("directory", Status::ISDIR), ("fifo", Status::WRONG_TYPE), ("link", Status::SYMLINK)]
+        {
+            let plain = open(text, b"owner", ShareAccess::READ);
+            assert_eq!(lab.status_at(&["export"], plain), status);
+            let unchecked = creating(text, CreateHow::Unchecked(FileAttributes::default()));
+            assert_eq!(lab.status_at(&["export"], unchecked), status);
+            let mut by_handle = open_args("", b"owner", ShareAccess::READ, OpenHow::NoCreate);
+            by_handle.claim = OpenClaim::Fh;
+            assert_eq!(lab.status_at(&["export", text], Op::Open(by_handle)), status);
+        }
+        lab.file(&["export", "file"], b"");
+        let inside = open("x", b"owner", ShareAccess::READ);
+        assert_eq!(lab.status_at(&["export", "file"], inside), Status::NOTDIR);
+    }
+
+    #[test]
+    fn refuses_names_shares_and_claims_that_cannot_be() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"");
+        let at_export = |lab: &mut Lab, op| lab.status_at(&["export"], op);
+        for (text, status) in [("", Status::INVAL), ("..", Status::BADNAME), ("absent", Status::NOENT)] {
+            assert_eq!(at_export(&mut lab, open(text, b"o", ShareAccess::READ)), status);
+        }
+        for bits in [0, 4, 7, 0x8000_0001] {
+            let access = ShareAccess::from_bits_retain(bits);
+            assert_eq!(at_export(&mut lab, open("file", b"o", access)), Status::INVAL, "{bits}");
+        }
+        let with = |claim, how| {
+            let mut args = open_args("file", b"o", ShareAccess::READ, how);
+            args.claim = claim;
+            Op::Open(args)
+        };
+        let create = || OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()));
+        for (claim, how, status) in [
+            (OpenClaim::Fh, create(), Status::INVAL),
+            (OpenClaim::DelegatePrevFh, OpenHow::NoCreate, Status::NOTSUPP),
+            (OpenClaim::DelegateCurFh(Stateid::ANONYMOUS), OpenHow::NoCreate, Status::BAD_STATEID),
+            // The server remembers no client from before its start: there is no grace period.
+            (
+                OpenClaim::Previous(protocol::nfs4::ops::open::DelegationType::NONE),
+                OpenHow::NoCreate,
+                Status::NO_GRACE,
+            ),
+        ] {
+            assert_eq!(lab.status_at(&["export", "file"], with(claim.clone(), how)), status, "{claim:?}");
+        }
+        let mut denying = open_args("file", b"o", ShareAccess::READ, OpenHow::NoCreate);
+        denying.share_deny = ShareDeny::from_bits_retain(4);
+        assert_eq!(at_export(&mut lab, Op::Open(denying)), Status::INVAL);
+    }
+
+    #[test]
+    fn says_why_there_is_no_delegation_when_asked() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"");
+        let wanting = |lab: &mut Lab, want| {
+            let access = ShareAccess::READ.with_want(want);
+            opened(lab, open("file", b"owner", access)).delegation
+        };
+        assert_eq!(wanting(&mut lab, DelegationWant::NO_PREFERENCE), OpenDelegation::None);
+        let not_wanted = NoDelegation::Other(WhyNoDelegation::NOT_WANTED.0);
+        assert_eq!(wanting(&mut lab, DelegationWant::NO_DELEG), OpenDelegation::NoneExt(not_wanted));
+        let resource = NoDelegation::Resource(false);
+        assert_eq!(wanting(&mut lab, DelegationWant::READ_DELEG), OpenDelegation::NoneExt(resource));
+    }
+
+    #[test]
+    fn share_reservations_hold_before_truncation() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"hello");
+        let mut denying = open_args("file", b"denier", ShareAccess::READ, OpenHow::NoCreate);
+        denying.share_deny = ShareDeny::WRITE;
+        lab.ok(at(&["export"], vec![Op::Open(denying)]));
+        let truncating = creating("file", CreateHow::Unchecked(size(0)));
+        assert_eq!(lab.status_at(&["export"], truncating), Status::SHARE_DENIED);
+        assert_eq!(lab.attributes(&["export", "file"], &[n::SIZE]).size, Some(5));
+    }
+
+    #[test]
+    fn one_compound_opens_writes_reads_and_closes() {
+        let mut lab = lab();
+        let write = Op::Write(WriteArgs {
+            stateid: Stateid::CURRENT,
+            offset: 0,
+            stable: StableHow::Unstable,
+            data: Opaque::from_static(b"data"),
+        });
+        let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 10 });
+        let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
+        let ops = vec![create("file", b"owner"), write, read, close, getattr(&[n::SIZE])];
+        let results = lab.ok(at(&["export"], ops));
+        let OpResult::Read(read) = &results[4] else { panic!("{results:?}") };
+        assert_eq!(&read.as_result().unwrap().data[..], b"data");
+        assert_eq!(attributes_in(&results[6]).size, Some(4));
+        assert_eq!(lab.server.nfs4.counts().opens, 0);
+    }
+
+    #[test]
+    fn opens_by_handle() {
+        let mut lab = lab();
+        let file = lab.file(&["export", "file"], b"hello");
+        let mut args = open_args("", b"owner", ShareAccess::READ, OpenHow::NoCreate);
+        args.claim = OpenClaim::Fh;
+        let ops = vec![putfh(file), Op::Open(args.clone()), Op::GetFh];
+        assert_eq!(lab.last(ops), OpResult::GetFh(Ok(file).into()));
+        assert_eq!(lab.status(vec![Op::PutRootFh, Op::Open(args)]), Status::ISDIR);
+    }
+
+    #[test]
+    fn the_pseudo_file_system_and_read_only_exports_create_nothing() {
+        let mut exported = export(1, "/export");
+        let mut lab = lab_of(vec![exported.clone()]);
+        lab.file(&["export", "file"], b"hello");
+        exported.options.read_only = true;
+        lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
+        let unchecked = |access, text| {
+            let how = CreateHow::Unchecked(FileAttributes::default());
+            Op::Open(open_args(text, b"owner", access, OpenHow::Create(how)))
+        };
+        assert_eq!(lab.status_at(&["export"], unchecked(ShareAccess::READ, "file")), Status::OK);
+        assert_eq!(lab.status_at(&["export"], unchecked(ShareAccess::BOTH, "file")), Status::ROFS);
+        assert_eq!(lab.status_at(&["export"], unchecked(ShareAccess::READ, "new")), Status::ROFS);
+        assert_eq!(lab.status_at(&[], unchecked(ShareAccess::READ, "new")), Status::ROFS);
+        assert_eq!(lab.status_at(&[], unchecked(ShareAccess::READ, "export")), Status::ISDIR);
+        assert_eq!(lab.status_at(&[], open("absent", b"o", ShareAccess::READ)), Status::NOENT);
+    }
+}

@@ -1,0 +1,160 @@
+//! READ (RFC 8881 §18.22).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use protocol::nfs4::types::{Stateid, Status};
+use vfs::ReadRequest;
+use xdr::{Decode, Reader, Writer};
+
+use crate::nfs4::compound::Compound;
+use crate::nfs4::object::not_regular;
+use crate::nfs4::state::IoKind;
+use crate::nfs4::status::{Failure, Result};
+use crate::payload;
+
+/// Bytes before the data: `eof` and their length.
+const BEFORE_DATA: usize = 8;
+/// No file has bytes beyond: offsets are signed on POSIX systems.
+const LAST_OFFSET: u64 = i64::MAX as u64;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let stateid = Stateid::decode(arguments)?;
+    let (offset, count) = (arguments.u64()?, arguments.u32()?);
+    let file = compound.file(Status::ISDIR)?;
+    let permit = compound.check_io(&file, stateid, IoKind::Read)?;
+    // "The server may choose to return fewer bytes than specified by the client" (§18.22.3): no more than one READ may
+    // have, and no more than has room in what the client takes.
+    let room = compound.room(reply).saturating_sub(BEFORE_DATA) & !3;
+    let count = count.min(compound.server().settings().max_io);
+    if count > 0 && room == 0 {
+        return Err(Status::REP_TOO_BIG.into());
+    }
+    // Beyond the last byte that a file can have there is the end of the file, not an overflow.
+    let offset = offset.min(LAST_OFFSET);
+    let count = count.min(room as u32).min((LAST_OFFSET - offset).min(u64::from(u32::MAX)) as u32);
+
+    let eof_at = reply.reserve_u32();
+    let length_at = reply.reserve_u32();
+    let context = compound.context(file.export);
+    let may_splice = compound.request.connection.can_splice;
+    let request = ReadRequest { offset, count, may_splice, authority: permit.authority };
+    let backend = &file.export.backend;
+    let read = match backend.read(&context, &file.handle, request, reply.buffer_mut()).await {
+        Ok(read) => read,
+        Err(error) => return Err(wrong_kind(compound, error).await),
+    };
+    reply.patch_u32(eof_at, u32::from(read.eof));
+    reply.patch_u32(length_at, read.count);
+    payload::attach(reply, read.payload, read.count);
+    compound.server().metrics().read_bytes.fetch_add(u64::from(read.count), Relaxed);
+    compound.set_fresh(read.attributes);
+    Ok(())
+}
+
+/// Why an object without content is refused; other errors as they are.
+pub(super) async fn wrong_kind(compound: &mut Compound<'_>, error: vfs::Error) -> Failure {
+    if error != vfs::Error::WrongKind {
+        return error.into();
+    }
+    match compound.attributes().await {
+        Ok(attributes) => not_regular(attributes.kind).into(),
+        Err(failure) => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+    use protocol::nfs4::ops::read::{ReadArgs, ReadOk};
+    use protocol::nfs4::types::{Stateid, Status};
+    use xdr::Opaque;
+
+    use crate::testing::{at, lab, mode, name, putfh};
+
+    fn read(stateid: Stateid, offset: u64, count: u32) -> Op {
+        Op::Read(ReadArgs { stateid, offset, count })
+    }
+
+    fn result(result: OpResult) -> ReadOk {
+        match result {
+            OpResult::Read(result) => result.into_result().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn reads_and_tells_the_end() {
+        let mut lab = lab();
+        let file = lab.file(&["export", "file"], b"hello, world");
+        for (offset, count, data, eof) in [
+            (0, 5, &b"hello"[..], false),
+            (7, 100, b"world", true),
+            (7, 5, b"world", true),
+            (12, 1, b"", true),
+            (u64::MAX, 1, b"", true),
+            (u64::MAX, u32::MAX, b"", true),
+            (0, 0, b"", false),
+            (0, u32::MAX, b"hello, world", true),
+        ] {
+            let got = result(lab.last(vec![putfh(file), read(Stateid::ANONYMOUS, offset, count)]));
+            assert_eq!((&got.data[..], got.eof), (data, eof), "{count} bytes at {offset}");
+        }
+    }
+
+    #[test]
+    fn reads_by_an_open_and_by_the_current_stateid() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"data");
+        let (file, stateid) = lab.open(&["export", "file"], b"owner");
+        let got = result(lab.last(vec![putfh(file), read(stateid, 0, 9)]));
+        assert_eq!(&got.data[..], b"data");
+        // RFC 8881 §16.2.3.1.2, figure 6: there is no current stateid after PUTFH.
+        let status = lab.status(vec![putfh(file), read(Stateid::CURRENT, 0, 9)]);
+        assert_eq!(status, Status::BAD_STATEID);
+        assert_eq!(lab.status(vec![putfh(file), read(Stateid::READ_BYPASS, 0, 9)]), Status::OK);
+        assert_eq!(lab.status(vec![putfh(file), read(Stateid::INVALID, 0, 9)]), Status::BAD_STATEID);
+        let unknown = Stateid { seqid: 1, other: [7; 12] };
+        assert_eq!(lab.status(vec![putfh(file), read(unknown, 0, 9)]), Status::BAD_STATEID);
+    }
+
+    #[test]
+    fn only_regular_files_can_be_read() {
+        let mut lab = lab();
+        for (kind, text) in
+            [(CreateType::FIFO, "fifo"), (CreateType::Link(Opaque::from_static(b"x")), "link")]
+        {
+            let args = CreateArgs { object_type: kind, name: name(text), attributes: mode(0o600) };
+            lab.ok(at(&["export"], vec![Op::Create(args)]));
+        }
+        let op = || read(Stateid::ANONYMOUS, 0, 1);
+        assert_eq!(lab.status_at(&["export"], op()), Status::ISDIR);
+        assert_eq!(lab.status_at(&[], op()), Status::ISDIR);
+        assert_eq!(lab.status_at(&["export", "link"], op()), Status::SYMLINK);
+        assert_eq!(lab.status_at(&["export", "fifo"], op()), Status::WRONG_TYPE);
+    }
+
+    #[test]
+    fn needs_permission() {
+        let mut lab = lab();
+        let file = lab.file(&["export", "file"], b"data");
+        let set = Op::SetAttr(protocol::nfs4::ops::setattr::SetAttrArgs {
+            stateid: Stateid::ANONYMOUS,
+            attributes: mode(0o600),
+        });
+        lab.ok(vec![putfh(file), set]);
+        lab.uid = 1000;
+        assert_eq!(lab.status(vec![putfh(file), read(Stateid::ANONYMOUS, 0, 1)]), Status::ACCESS);
+    }
+
+    #[test]
+    fn reads_less_where_the_reply_has_less_room() {
+        let mut lab = lab();
+        let file = lab.file(&["export", "file"], &[7; 4096]);
+        let mut small = crate::testing::channel();
+        small.max_response_size = 1024;
+        lab.connect_with(b"small", small);
+        let got = result(lab.last(vec![putfh(file), read(Stateid::ANONYMOUS, 0, 4096)]));
+        assert!(!got.eof && got.data.len() > 512 && got.data.len() < 1024, "{}", got.data.len());
+    }
+}

@@ -1,0 +1,74 @@
+//! REMOVE (RFC 8881 §18.25): takes a name away, be it a file's or an empty directory's.
+
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::types::Status;
+use vfs::Removal;
+use xdr::{Decode, Reader, Writer};
+
+use crate::nfs4::compound::{Compound, put_change};
+use crate::nfs4::names;
+use crate::nfs4::status::Result;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let RemoveArgs { target } = RemoveArgs::decode(arguments)?;
+    let directory = compound.writable(Status::ROFS)?;
+    names::check(&target)?;
+    let context = compound.context(directory.export);
+    let backend = &directory.export.backend;
+    // An open file stays what it is until its last CLOSE: opens hold a pin.
+    let change = backend.remove(&context, &directory.handle, &target, Removal::Any).await?;
+    put_change(&change, reply);
+    compound.set_fresh(change.after);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+    use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::ops::remove::RemoveArgs;
+    use protocol::nfs4::types::Status;
+
+    use crate::testing::{at, lab, mode, name, putfh};
+
+    fn remove(text: &'static str) -> Op {
+        Op::Remove(RemoveArgs { target: name(text) })
+    }
+
+    #[test]
+    fn removes_files_and_empty_directories() {
+        let mut lab = lab();
+        let directory = || {
+            Op::Create(CreateArgs {
+                object_type: CreateType::DIRECTORY,
+                name: name("directory"),
+                attributes: mode(0o755),
+            })
+        };
+        lab.ok(at(&["export"], vec![directory()]));
+        lab.file(&["export", "directory", "file"], b"");
+        assert_eq!(lab.status_at(&["export"], remove("directory")), Status::NOTEMPTY);
+        let OpResult::Remove(removed) = lab.last(at(&["export", "directory"], vec![remove("file")])) else {
+            panic!()
+        };
+        let change = removed.into_result().unwrap();
+        assert!(change.atomic && change.before != change.after);
+        assert_eq!(lab.status_at(&["export"], remove("directory")), Status::OK);
+        assert_eq!(lab.status_at(&["export"], remove("directory")), Status::NOENT);
+        assert_eq!(lab.status_at(&["export"], remove("")), Status::INVAL);
+        assert_eq!(lab.status_at(&["export"], remove(".")), Status::BADNAME);
+        assert_eq!(lab.status_at(&[], remove("export")), Status::ROFS);
+    }
+
+    #[test]
+    fn an_open_file_can_be_read_after_its_last_name_is_gone() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"still here");
+        let (file, stateid) = lab.open(&["export", "file"], b"owner");
+        assert_eq!(lab.status_at(&["export"], remove("file")), Status::OK);
+        let read = Op::Read(ReadArgs { stateid, offset: 0, count: 100 });
+        let OpResult::Read(read) = lab.last(vec![putfh(file), read]) else { panic!() };
+        assert_eq!(&read.into_result().unwrap().data[..], b"still here");
+    }
+}

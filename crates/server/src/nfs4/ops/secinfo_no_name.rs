@@ -1,0 +1,48 @@
+//! SECINFO_NO_NAME (RFC 8881 §18.45): which security flavors the current object, or the directory above, can be reached
+//! with.
+
+use protocol::nfs4::ops::secinfo::SecInfoStyle;
+use protocol::nfs4::types::Status;
+use xdr::{Decode, Reader, Writer};
+
+use super::lookupp::parent;
+use super::secinfo::put_flavors;
+use crate::nfs4::compound::Compound;
+use crate::nfs4::status::Result;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    match SecInfoStyle::decode(arguments)? {
+        SecInfoStyle::CURRENT_FH => {}
+        // "SECINFO should apply the same access methodology used for LOOKUPP" (§18.45.3).
+        SecInfoStyle::PARENT => drop(parent(compound).await?),
+        _ => return Err(Status::BADXDR.into()),
+    }
+    put_flavors(reply);
+    compound.consume_current();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::secinfo::{SecInfoNoNameArgs, SecInfoStyle};
+    use protocol::nfs4::types::Status;
+
+    use crate::testing::{at, lab};
+
+    fn ask(style: SecInfoStyle) -> Op {
+        Op::SecInfoNoName(SecInfoNoNameArgs { style })
+    }
+
+    #[test]
+    fn asks_for_the_object_or_the_directory_above() {
+        let mut lab = lab();
+        assert_eq!(lab.status_at(&[], ask(SecInfoStyle::CURRENT_FH)), Status::OK);
+        assert_eq!(lab.status_at(&["export"], ask(SecInfoStyle::PARENT)), Status::OK);
+        // RFC 8881 §18.45.3: "no parent directory … MUST return NFS4ERR_NOENT".
+        assert_eq!(lab.status_at(&[], ask(SecInfoStyle::PARENT)), Status::NOENT);
+        assert_eq!(lab.status_at(&[], ask(SecInfoStyle(2))), Status::BADXDR);
+        let consumed = at(&["export"], vec![ask(SecInfoStyle::CURRENT_FH), Op::GetFh]);
+        assert_eq!(lab.status(consumed), Status::NOFILEHANDLE);
+    }
+}

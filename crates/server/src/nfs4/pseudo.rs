@@ -1,0 +1,250 @@
+//! The pseudo file system: read-only directories that join the exports into one tree below the root.
+//!
+//! RFC 8881 §7.3: "NFSv4.1 servers avoid this name space inconsistency by presenting all the exports for a given server
+//! within the framework of a single namespace for that server."
+//!
+//! A node is known by a number that depends on its path alone, so that its handle survives restarts and reloads. A
+//! client sees only what leads to an export that its address may use: the rest of the tree does not exist for it.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use siphasher::sip::SipHasher24;
+use vfs::{Attributes, Device, FileKind, Handle, Timestamp};
+
+use crate::{Export, ExportId, ExportTable};
+
+/// A directory of the pseudo file system, or the place where an export is mounted.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Its `fileid`; where an export is mounted, the `mounted_on_fileid` of the export's root.
+    pub(crate) id: u64,
+    /// Name in its parent; empty for the root.
+    pub(crate) name: Box<[u8]>,
+    parent: usize,
+    children: Vec<usize>,
+    /// The exports that lie here or below.
+    leads_to: Vec<ExportId>,
+    /// The export that is mounted here; such a node has no children.
+    pub(crate) export: Option<ExportId>,
+}
+
+/// All nodes; the root is the first.
+#[derive(Debug)]
+pub(crate) struct PseudoFs {
+    nodes: Vec<Node>,
+    by_id: HashMap<u64, usize>,
+    mounts: HashMap<ExportId, usize>,
+    change: u64,
+    /// When this set of exports was first looked at: the server core has no clock of its own to ask before.
+    seen: OnceLock<Timestamp>,
+}
+
+impl Default for PseudoFs {
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
+impl PseudoFs {
+    /// The tree above `exports`, whose paths neither overlap nor repeat.
+    pub(crate) fn new(exports: &[Arc<Export>]) -> Self {
+        let mut tree = Self {
+            nodes: Vec::new(),
+            by_id: HashMap::new(),
+            mounts: HashMap::new(),
+            change: change_of(exports),
+            seen: OnceLock::new(),
+        };
+        tree.add("", &[], 0);
+        for export in exports {
+            tree.mount(export);
+        }
+        tree
+    }
+
+    fn mount(&mut self, export: &Export) {
+        let mut at = 0;
+        self.nodes[at].leads_to.push(export.id);
+        let mut end = 0;
+        for name in export.path.split('/').skip(1) {
+            end += 1 + name.len();
+            let known = self.child_named(at, name.as_bytes());
+            at = known.unwrap_or_else(|| self.add(&export.path[..end], name.as_bytes(), at));
+            self.nodes[at].leads_to.push(export.id);
+        }
+        self.nodes[at].export = Some(export.id);
+        self.mounts.insert(export.id, at);
+    }
+
+    fn add(&mut self, path: &str, name: &[u8], parent: usize) -> usize {
+        let mut hasher = SipHasher24::new();
+        hasher.write(path.as_bytes());
+        let mut id = hasher.finish();
+        // 0 is no file's number; two paths with one hash are as likely as a wrong bit in memory, and still told apart.
+        while id == 0 || self.by_id.contains_key(&id) {
+            id = id.wrapping_add(1);
+        }
+        let index = self.nodes.len();
+        self.nodes.push(Node {
+            id,
+            name: name.into(),
+            parent,
+            children: Vec::new(),
+            leads_to: Vec::new(),
+            export: None,
+        });
+        self.by_id.insert(id, index);
+        if index != parent {
+            self.nodes[parent].children.push(index);
+        }
+        index
+    }
+
+    fn child_named(&self, parent: usize, name: &[u8]) -> Option<usize> {
+        self.nodes[parent].children.iter().copied().find(|child| *self.nodes[*child].name == *name)
+    }
+
+    /// The top.
+    pub(crate) fn root(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// The directory that a handle names; none where nothing is exported below it any more.
+    pub(crate) fn by_handle(&self, handle: &Handle) -> Option<&Node> {
+        let id = u64::from_be_bytes((**handle).try_into().ok()?);
+        let node = &self.nodes[*self.by_id.get(&id)?];
+        node.export.is_none().then_some(node)
+    }
+
+    /// Where an export is mounted.
+    pub(crate) fn mount_of(&self, export: ExportId) -> Option<&Node> {
+        self.mounts.get(&export).map(|index| &self.nodes[*index])
+    }
+
+    /// The directory above; none above the root.
+    pub(crate) fn parent(&self, node: &Node) -> Option<&Node> {
+        (!node.name.is_empty()).then(|| &self.nodes[node.parent])
+    }
+
+    /// The entries of a directory, in the order of the configuration.
+    pub(crate) fn children<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = &'a Node> {
+        node.children.iter().map(|index| &self.nodes[*index])
+    }
+
+    /// Attributes of a directory, at a time `now` of day.
+    pub(crate) fn attributes(&self, node: &Node, now: Timestamp) -> Attributes {
+        let time = *self.seen.get_or_init(|| now);
+        Attributes {
+            kind: FileKind::Directory,
+            mode: 0o555,
+            links: 2 + node.children.len() as u32,
+            uid: 0,
+            gid: 0,
+            size: 4096,
+            used: 0,
+            device: Device::default(),
+            fsid: 0,
+            fileid: node.id,
+            accessed: time,
+            modified: time,
+            changed: time,
+            created: None,
+            change: self.change,
+        }
+    }
+}
+
+impl Node {
+    /// The handle of a directory.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle::new(&self.id.to_be_bytes()).expect("eight bytes are a short handle")
+    }
+
+    /// Whether a client at `peer` may use anything here or below; everybody sees the root.
+    pub(crate) fn is_visible(&self, exports: &ExportTable, peer: IpAddr) -> bool {
+        self.name.is_empty()
+            || self
+                .leads_to
+                .iter()
+                .any(|id| exports.by_id(*id).is_some_and(|export| export.options.admits(peer)))
+    }
+}
+
+/// A change attribute that differs whenever the exports, or who may see them, differ.
+fn change_of(exports: &[Arc<Export>]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    for export in exports {
+        let Export { id, path, options, .. } = &**export;
+        hasher.write_u32(id.0);
+        hasher.write(path.as_bytes());
+        hasher.write(format!("{:?}", options.clients).as_bytes());
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{export, export_for};
+
+    fn tree(paths: &[&str]) -> ExportTable {
+        let exports = paths.iter().zip(1..).map(|(path, id)| export(id, path)).collect();
+        ExportTable::new(exports).unwrap()
+    }
+
+    fn find<'a>(table: &'a ExportTable, path: &[&str]) -> Option<&'a Node> {
+        let pseudo = table.pseudo();
+        path.iter()
+            .try_fold(pseudo.root(), |node, name| pseudo.children(node).find(|c| *c.name == *name.as_bytes()))
+    }
+
+    #[test]
+    fn joins_paths_of_several_components() {
+        let table = tree(&["/data/a", "/export", "/data/b/c"]);
+        let pseudo = table.pseudo();
+        let names =
+            |node| pseudo.children(node).map(|c| String::from_utf8_lossy(&c.name)).collect::<Vec<_>>();
+        assert_eq!(names(pseudo.root()), ["data", "export"]);
+        assert_eq!(names(find(&table, &["data"]).unwrap()), ["a", "b"]);
+        let mount = find(&table, &["data", "b", "c"]).unwrap();
+        assert_eq!(mount.export, Some(ExportId(3)));
+        assert_eq!(pseudo.mount_of(ExportId(3)).unwrap().id, mount.id);
+        assert_eq!(pseudo.parent(mount).unwrap().id, find(&table, &["data", "b"]).unwrap().id);
+        assert!(pseudo.parent(pseudo.root()).is_none());
+    }
+
+    #[test]
+    fn a_directory_is_known_by_its_path_in_every_table() {
+        let (before, after) = (tree(&["/data/a"]), tree(&["/export", "/data/b", "/data/a"]));
+        let handle = find(&before, &["data"]).unwrap().handle();
+        assert_eq!(*after.pseudo().by_handle(&handle).unwrap().name, *b"data");
+        assert!(tree(&["/export"]).pseudo().by_handle(&handle).is_none(), "nothing is below it any more");
+        assert!(tree(&["/data"]).pseudo().by_handle(&handle).is_none(), "an export is mounted over it");
+        assert!(before.pseudo().by_handle(&Handle::new(b"short").unwrap()).is_none());
+    }
+
+    #[test]
+    fn other_exports_change_the_change_attribute() {
+        let now = Timestamp { seconds: 5, nanoseconds: 0 };
+        let change = |table: &ExportTable| table.pseudo().attributes(table.pseudo().root(), now).change;
+        let first = tree(&["/a"]);
+        assert_eq!(change(&first), change(&tree(&["/a"])));
+        assert_ne!(change(&first), change(&tree(&["/a", "/b"])));
+        let narrowed = ExportTable::new(vec![export_for(1, "/a", "10.0.0.0/8")]).unwrap();
+        assert_ne!(change(&first), change(&narrowed));
+    }
+
+    #[test]
+    fn shows_only_what_leads_to_exports_of_the_client() {
+        let table =
+            ExportTable::new(vec![export_for(1, "/data/a", "10.0.0.0/8"), export(2, "/export")]).unwrap();
+        let visible =
+            |path: &[&str], peer: &str| find(&table, path).unwrap().is_visible(&table, peer.parse().unwrap());
+        assert!(visible(&["data"], "10.1.2.3") && visible(&["data", "a"], "10.1.2.3"));
+        assert!(!visible(&["data"], "192.0.2.1") && visible(&["export"], "192.0.2.1"));
+        assert!(visible(&[], "192.0.2.1"));
+    }
+}

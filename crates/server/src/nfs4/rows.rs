@@ -1,0 +1,189 @@
+//! What the compound must know of each operation before it runs: a row an operation.
+
+use protocol::nfs4::types::OpNum;
+
+/// Which file handles an operation works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Needs {
+    /// None.
+    Nothing,
+    /// The current one.
+    Current,
+    /// The current and the saved one.
+    CurrentAndSaved,
+}
+
+/// Properties of an operation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) number: OpNum,
+    pub(crate) needs: Needs,
+    /// First minor version that has it.
+    pub(crate) since: u32,
+    /// Last minor version that has it.
+    pub(crate) until: u32,
+    /// May come without SEQUENCE, alone in its compound (RFC 8881 §2.10.2.4).
+    pub(crate) may_stand_alone: bool,
+    /// Leaves valid what the operation before saw of the current object.
+    pub(crate) keeps_fresh: bool,
+    /// For operations that must not run twice: the most bytes that they, and the GETFH that has to follow some of them,
+    /// can write. Others are taken back where they turn out too long.
+    pub(crate) reserves: Option<usize>,
+}
+
+/// Newest minor version.
+const NEWEST: u32 = 2;
+/// `change_info4`.
+const CHANGE_INFO: usize = 20;
+/// `stateid4`.
+const STATEID: usize = 16;
+/// `bitmap4` of attributes that can be set.
+const BITMAP: usize = 16;
+/// GETFH with its number and status, and a handle of 64 bytes.
+const GETFH: usize = 8 + 4 + 64;
+/// `OPEN4resok` without a delegation, but with the reason why.
+const OPEN: usize = STATEID + CHANGE_INFO + 4 + BITMAP + 12;
+/// `LOCK4denied` with the longest owner.
+const LOCK_DENIED: usize = 8 + 8 + 4 + 8 + 4 + 1024;
+
+const fn row(number: OpNum, needs: Needs) -> Row {
+    Row { number, needs, since: 0, until: NEWEST, may_stand_alone: false, keeps_fresh: false, reserves: None }
+}
+
+impl Row {
+    const fn since(self, since: u32) -> Self {
+        Self { since, ..self }
+    }
+
+    const fn only_in_0(self) -> Self {
+        Self { until: 0, ..self }
+    }
+
+    const fn alone(self) -> Self {
+        Self { may_stand_alone: true, ..self }
+    }
+
+    const fn keeps(self) -> Self {
+        Self { keeps_fresh: true, ..self }
+    }
+
+    const fn reserves(self, length: usize) -> Self {
+        Self { reserves: Some(length), ..self }
+    }
+}
+
+use Needs::{Current, CurrentAndSaved, Nothing};
+
+/// All operations of RFC 7863 and RFC 8276, by number from 3 on.
+const TABLE: &[Row] = &[
+    row(OpNum::ACCESS, Current).keeps(),
+    row(OpNum::CLOSE, Current).keeps().reserves(STATEID),
+    row(OpNum::COMMIT, Current),
+    row(OpNum::CREATE, Current).reserves(CHANGE_INFO + BITMAP + GETFH),
+    row(OpNum::DELEGPURGE, Nothing).keeps(),
+    row(OpNum::DELEGRETURN, Current).keeps().reserves(0),
+    row(OpNum::GETATTR, Current).keeps(),
+    row(OpNum::GETFH, Current).keeps(),
+    row(OpNum::LINK, CurrentAndSaved).reserves(CHANGE_INFO),
+    row(OpNum::LOCK, Current).reserves(LOCK_DENIED),
+    row(OpNum::LOCKT, Current),
+    row(OpNum::LOCKU, Current).reserves(STATEID),
+    row(OpNum::LOOKUP, Current),
+    row(OpNum::LOOKUPP, Current),
+    row(OpNum::NVERIFY, Current).keeps(),
+    row(OpNum::OPEN, Current).reserves(OPEN + GETFH),
+    row(OpNum::OPENATTR, Current),
+    row(OpNum::OPEN_CONFIRM, Current).only_in_0().reserves(STATEID),
+    row(OpNum::OPEN_DOWNGRADE, Current).reserves(STATEID),
+    row(OpNum::PUTFH, Nothing),
+    row(OpNum::PUTPUBFH, Nothing),
+    row(OpNum::PUTROOTFH, Nothing),
+    row(OpNum::READ, Current),
+    row(OpNum::READDIR, Current),
+    row(OpNum::READLINK, Current),
+    row(OpNum::REMOVE, Current).reserves(CHANGE_INFO),
+    row(OpNum::RENAME, CurrentAndSaved).reserves(2 * CHANGE_INFO),
+    row(OpNum::RENEW, Nothing).only_in_0(),
+    row(OpNum::RESTOREFH, Nothing),
+    row(OpNum::SAVEFH, Current).keeps(),
+    row(OpNum::SECINFO, Current),
+    row(OpNum::SETATTR, Current).reserves(BITMAP),
+    row(OpNum::SETCLIENTID, Nothing).only_in_0(),
+    row(OpNum::SETCLIENTID_CONFIRM, Nothing).only_in_0(),
+    row(OpNum::VERIFY, Current).keeps(),
+    row(OpNum::WRITE, Current).reserves(16),
+    row(OpNum::RELEASE_LOCKOWNER, Nothing).only_in_0(),
+    row(OpNum::BACKCHANNEL_CTL, Nothing).since(1),
+    row(OpNum::BIND_CONN_TO_SESSION, Nothing).since(1).alone(),
+    row(OpNum::EXCHANGE_ID, Nothing).since(1).alone(),
+    row(OpNum::CREATE_SESSION, Nothing).since(1).alone(),
+    row(OpNum::DESTROY_SESSION, Nothing).since(1).alone().reserves(0),
+    row(OpNum::FREE_STATEID, Nothing).since(1).keeps().reserves(0),
+    row(OpNum::GET_DIR_DELEGATION, Current).since(1),
+    row(OpNum::GETDEVICEINFO, Nothing).since(1),
+    row(OpNum::GETDEVICELIST, Current).since(1),
+    row(OpNum::LAYOUTCOMMIT, Current).since(1),
+    row(OpNum::LAYOUTGET, Current).since(1),
+    row(OpNum::LAYOUTRETURN, Nothing).since(1),
+    row(OpNum::SECINFO_NO_NAME, Current).since(1),
+    row(OpNum::SEQUENCE, Nothing).since(1),
+    row(OpNum::SET_SSV, Nothing).since(1),
+    row(OpNum::TEST_STATEID, Nothing).since(1).keeps(),
+    row(OpNum::WANT_DELEGATION, Current).since(1),
+    row(OpNum::DESTROY_CLIENTID, Nothing).since(1).alone().reserves(0),
+    row(OpNum::RECLAIM_COMPLETE, Nothing).since(1).reserves(0),
+    row(OpNum::ALLOCATE, Current).since(2),
+    row(OpNum::COPY, CurrentAndSaved).since(2),
+    row(OpNum::COPY_NOTIFY, Current).since(2),
+    row(OpNum::DEALLOCATE, Current).since(2),
+    row(OpNum::IO_ADVISE, Current).since(2),
+    row(OpNum::LAYOUTERROR, Current).since(2),
+    row(OpNum::LAYOUTSTATS, Current).since(2),
+    row(OpNum::OFFLOAD_CANCEL, Current).since(2),
+    row(OpNum::OFFLOAD_STATUS, Current).since(2),
+    row(OpNum::READ_PLUS, Current).since(2),
+    row(OpNum::SEEK, Current).since(2),
+    row(OpNum::WRITE_SAME, Current).since(2),
+    row(OpNum::CLONE, CurrentAndSaved).since(2),
+    row(OpNum::GETXATTR, Current).since(2),
+    row(OpNum::SETXATTR, Current).since(2),
+    row(OpNum::LISTXATTRS, Current).since(2),
+    row(OpNum::REMOVEXATTR, Current).since(2),
+];
+
+/// Number of the first operation.
+const FIRST: u32 = OpNum::ACCESS.0;
+
+/// The row of an operation; none where `minor` does not define it.
+///
+/// RFC 8881 §2.7 rule 13 keeps the operations that only version 4.0 has defined in later ones: they are NOTSUPP there,
+/// not OP_ILLEGAL.
+#[inline]
+pub(crate) fn find(number: u32, minor: u32) -> Option<&'static Row> {
+    TABLE.get(number.checked_sub(FIRST)? as usize).filter(|row| row.since <= minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_lie_at_their_numbers_and_are_all_there() {
+        for (row, number) in TABLE.iter().zip(FIRST..) {
+            assert_eq!(row.number.0, number);
+            assert!(row.number.name().is_some());
+        }
+        let known = OpNum::ALL.iter().filter(|number| **number != OpNum::ILLEGAL);
+        assert_eq!(TABLE.len(), known.count());
+    }
+
+    #[test]
+    fn minor_versions_have_their_own_operations() {
+        assert!(find(OpNum::SEQUENCE.0, 0).is_none() && find(OpNum::SEQUENCE.0, 1).is_some());
+        assert!(find(OpNum::CLONE.0, 1).is_none() && find(OpNum::CLONE.0, 2).is_some());
+        assert!(find(OpNum::RENEW.0, 1).is_some_and(|row| row.until == 0));
+        for number in [0, 1, 2, 76, OpNum::ILLEGAL.0, u32::MAX] {
+            assert!(find(number, 2).is_none(), "{number}");
+        }
+    }
+}

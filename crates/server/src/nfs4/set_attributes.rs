@@ -1,0 +1,169 @@
+//! Attributes that clients want set, in SETATTR, CREATE and OPEN.
+
+use protocol::nfs4::attributes::values::{ModeMasked, SetTime as WireSetTime};
+use protocol::nfs4::attributes::{FileAttributes, SetAttributes as Wire};
+use protocol::nfs4::types::{Bitmap, Mode, Status, Utf8};
+use vfs::{SetAttributes, SetTime, Timestamp};
+
+use super::attributes::{can_set, supported};
+
+/// Nanoseconds in a second.
+const SECOND_NS: u32 = 1_000_000_000;
+/// All bits of `mode4`.
+const MODE_BITS: u32 = 0o7777;
+
+/// What a client wants set, taken apart.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// What the backend can take as it is.
+    pub(crate) set: SetAttributes,
+    /// Bits of the mode to change, which need the present mode.
+    pub(crate) masked: Option<ModeMasked>,
+    /// Which attributes these are: `attrsset` when all are set.
+    pub(crate) mask: Bitmap,
+}
+
+impl Wanted {
+    /// Takes `attributes` apart; `allowed` are those that the operation can set.
+    ///
+    /// # Errors
+    /// ATTRNOTSUPP for an attribute that objects do not have; INVAL for one that cannot be set or has an impossible
+    /// value; BADOWNER; BADXDR.
+    pub(crate) fn parse(attributes: &FileAttributes, minor: u32, allowed: Bitmap) -> Result<Self, Status> {
+        let wire =
+            Wire::from_file_attributes(attributes, supported(minor)).map_err(|error| error.status())?;
+        // Known, but not to be set here: TIME_CREATE anywhere; times by EXCLUSIVE4_1, where §18.16.3 demands INVAL.
+        if !attributes.mask.is_subset(allowed.intersection(can_set(minor))) {
+            return Err(Status::INVAL);
+        }
+        // RFC 8881 §6.2.5: "If both mode and mode_set_masked are set …, the server MUST return NFS4ERR_INVAL."
+        if wire.mode.is_some() && wire.mode_set_masked.is_some() {
+            return Err(Status::INVAL);
+        }
+        let set = SetAttributes {
+            mode: wire.mode.map(mode_bits).transpose()?,
+            uid: wire.owner.as_ref().map(parse_id).transpose()?,
+            gid: wire.owner_group.as_ref().map(parse_id).transpose()?,
+            size: wire.size,
+            accessed: wire.time_access_set.map(set_time).transpose()?,
+            modified: wire.time_modify_set.map(set_time).transpose()?,
+        };
+        let masked = wire.mode_set_masked;
+        if let Some(ModeMasked { value, mask }) = masked {
+            mode_bits(value)?;
+            mode_bits(mask)?;
+        }
+        Ok(Self { set, masked, mask: attributes.mask })
+    }
+
+    /// What to set on an object whose mode is `present`.
+    pub(crate) fn over(&self, present: u32) -> SetAttributes {
+        match self.masked {
+            None => self.set,
+            // RFC 8881 §5.13.1: only the bits of the mask take the new value.
+            Some(ModeMasked { value, mask }) => {
+                SetAttributes { mode: Some(present & !mask.bits() | value.bits() & mask.bits()), ..self.set }
+            }
+        }
+    }
+}
+
+fn mode_bits(mode: Mode) -> Result<u32, Status> {
+    if mode.bits() & !MODE_BITS == 0 { Ok(mode.bits()) } else { Err(Status::INVAL) }
+}
+
+/// RFC 8881 §3.3.1: "Values greater than 999,999,999 for nseconds are invalid."
+fn set_time(time: WireSetTime) -> Result<SetTime, Status> {
+    match time {
+        WireSetTime::ServerTime => Ok(SetTime::Now),
+        WireSetTime::ClientTime(time) if time.nanoseconds < SECOND_NS => {
+            Ok(SetTime::To(Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }))
+        }
+        WireSetTime::ClientTime(_) => Err(Status::INVAL),
+    }
+}
+
+/// An owner or group from its decimal string.
+///
+/// RFC 8881 §5.9: "…strings consisting of decimal numbers with no leading zeros"; a name, which nobody here can
+/// translate, is BADOWNER, and so is the number that means "no change" to POSIX.
+fn parse_id(text: &Utf8) -> Result<u32, Status> {
+    if text.is_empty() {
+        return Err(Status::INVAL);
+    }
+    let is_canonical = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text[0] != b'0');
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|_| is_canonical)
+        .and_then(|digits| digits.parse().ok())
+        .filter(|id| *id != u32::MAX)
+        .ok_or(Status::BADOWNER)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::number as n;
+    use protocol::nfs4::types::Time;
+
+    use super::*;
+
+    fn parse(wire: &Wire) -> Result<Wanted, Status> {
+        Wanted::parse(&wire.to_file_attributes(), 1, can_set(1))
+    }
+
+    fn owner(text: &'static str) -> Wire {
+        Wire { owner: Some(Utf8::from_static(text.as_bytes())), ..Wire::default() }
+    }
+
+    #[test]
+    fn owners_are_decimal_numbers() {
+        assert_eq!(parse(&owner("1000")).unwrap().set.uid, Some(1000));
+        assert_eq!(parse(&owner("0")).unwrap().set.uid, Some(0));
+        for (text, status) in [
+            ("", Status::INVAL),
+            ("007", Status::BADOWNER),
+            ("+1", Status::BADOWNER),
+            ("4294967295", Status::BADOWNER),
+            ("4294967296", Status::BADOWNER),
+            ("nobody@example.org", Status::BADOWNER),
+            ("\u{661}", Status::BADOWNER),
+        ] {
+            assert_eq!(parse(&owner(text)).unwrap_err(), status, "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_impossible_values() {
+        let time = |nanoseconds| Wire {
+            time_modify_set: Some(WireSetTime::ClientTime(Time { seconds: 1, nanoseconds })),
+            ..Wire::default()
+        };
+        assert!(parse(&time(SECOND_NS - 1)).is_ok());
+        assert_eq!(parse(&time(SECOND_NS)).unwrap_err(), Status::INVAL);
+        let mode = Wire { mode: Some(Mode::from_bits_retain(0o10_000)), ..Wire::default() };
+        assert_eq!(parse(&mode).unwrap_err(), Status::INVAL);
+    }
+
+    #[test]
+    fn tells_unsupported_from_read_only_attributes() {
+        let of = |number, length: usize| {
+            let attributes = FileAttributes::new(Bitmap::of(&[number]), vec![0; length]).unwrap();
+            Wanted::parse(&attributes, 1, can_set(1)).unwrap_err()
+        };
+        assert_eq!(of(n::HIDDEN, 4), Status::ATTRNOTSUPP);
+        assert_eq!(of(n::FILEID, 8), Status::INVAL);
+        assert_eq!(of(n::TIME_CREATE, 12), Status::INVAL);
+        assert_eq!(of(n::MODE, 3), Status::BADXDR);
+        assert_eq!(of(n::MODE, 8), Status::BADXDR);
+    }
+
+    #[test]
+    fn masked_modes_change_only_their_bits() {
+        let masked =
+            Some(ModeMasked { value: Mode::from_bits_retain(0o070), mask: Mode::from_bits_retain(0o077) });
+        let wanted = parse(&Wire { mode_set_masked: masked, ..Wire::default() }).unwrap();
+        assert_eq!(wanted.over(0o4755).mode, Some(0o4770));
+        let both = Wire { mode_set_masked: masked, mode: Some(Mode::RUSR), ..Wire::default() };
+        assert_eq!(parse(&both).unwrap_err(), Status::INVAL);
+    }
+}

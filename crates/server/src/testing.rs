@@ -1,0 +1,387 @@
+//! What tests share: exports in memory, and an NFSv4.1 client that talks to a whole server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes};
+use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, ExchangeIdOk, StateProtectArgs};
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::getattr::GetAttrArgs;
+use protocol::nfs4::ops::lookup::LookupArgs;
+use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, OpenOk, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::session::{
+    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, CreateSessionOk, ReclaimCompleteArgs,
+    SequenceArgs,
+};
+use protocol::nfs4::types::{
+    Bitmap, ClientOwner, Component, Handle, HasStatus, Mode, SessionId, StateOwner, Stateid, Status, Utf8,
+};
+use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::message::{CallHeader, encode_call, parse_reply};
+use vfs::{MemFs, MemOptions, Timestamp};
+use xdr::{Encode, List, Opaque, Writer};
+
+use crate::{
+    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
+    Server, Settings, Squash, Transport,
+};
+
+/// The key of all test servers.
+pub(crate) const KEY: HandleKey = HandleKey([9; 16]);
+
+/// An export in memory, for everybody and without squashing.
+pub(crate) fn export(id: u32, path: &str) -> Export {
+    let mut identity = [0; 16];
+    identity[..4].copy_from_slice(&id.to_be_bytes());
+    let backend = Arc::new(MemFs::new(&MemOptions { identity, ..MemOptions::default() }));
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    Export { id: ExportId(id), path: path.into(), backend, options, fsid: (100 + u64::from(id), 0) }
+}
+
+/// An export for the clients of one network.
+pub(crate) fn export_for(id: u32, path: &str, network: &str) -> Export {
+    let mut export = export(id, path);
+    export.options.clients.push(network.parse().unwrap());
+    export
+}
+
+/// A server, and a client with a session there.
+pub(crate) struct Lab {
+    pub(crate) server: Arc<Server>,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) uid: u32,
+    pub(crate) gids: Vec<u32>,
+    /// The time of the next request, in seconds since the server's start.
+    pub(crate) seconds: u64,
+    pub(crate) session: SessionId,
+    pub(crate) sequence: u32,
+    pub(crate) client_id: u64,
+    xid: u32,
+}
+
+/// A server of one export, `/export`, and the superuser of a client.
+pub(crate) fn lab() -> Lab {
+    lab_of(vec![export(1, "/export")])
+}
+
+pub(crate) fn lab_of(exports: Vec<Export>) -> Lab {
+    lab_with(exports, |_| {})
+}
+
+pub(crate) fn lab_with(exports: Vec<Export>, change: impl FnOnce(&mut Settings)) -> Lab {
+    let mut settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
+    change(&mut settings);
+    let server = Arc::new(Server::new(settings, ExportTable::new(exports).unwrap()));
+    let mut lab = Lab::without_session(server, 1);
+    lab.connect(b"client");
+    lab
+}
+
+/// What a client of this kind asks of a session; `LIMIT` bytes are more than any test needs.
+pub(crate) fn channel() -> ChannelAttributes {
+    const LIMIT: u32 = 1 << 21;
+    ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: LIMIT,
+        max_response_size: LIMIT,
+        max_response_size_cached: 8192,
+        max_operations: 64,
+        max_requests: 64,
+        rdma_ird: List::default(),
+    }
+}
+
+impl Lab {
+    /// A client on a connection of its own that has not said a word.
+    pub(crate) fn without_session(server: Arc<Server>, connection: u64) -> Self {
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let peer = address(700 + connection as u16);
+        let id = ConnectionId(connection);
+        let connection = Connection::new(id, peer, address(2049), Transport::Tcp, false);
+        Self {
+            server,
+            connection: Arc::new(connection),
+            uid: 0,
+            gids: Vec::new(),
+            seconds: 1,
+            session: SessionId::default(),
+            sequence: 0,
+            client_id: 0,
+            xid: 0,
+        }
+    }
+
+    /// Another client of the same server.
+    pub(crate) fn other(&self, name: &'static [u8]) -> Self {
+        let mut other = Self::without_session(Arc::clone(&self.server), self.connection.id.0 + 1);
+        other.seconds = self.seconds;
+        other.connect(name);
+        other
+    }
+
+    pub(crate) fn exchange(&mut self, name: &'static [u8]) -> ExchangeIdOk {
+        let args = ExchangeIdArgs {
+            client_owner: ClientOwner { verifier: [1; 8], owner_id: Opaque::from_static(name) },
+            flags: ExchangeIdFlags::empty(),
+            state_protect: StateProtectArgs::None,
+            implementation: List::default(),
+        };
+        match self.alone(Op::ExchangeId(args)) {
+            OpResult::ExchangeId(result) => result.into_result().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn create_session(&mut self, id: &ExchangeIdOk, fore: ChannelAttributes) -> CreateSessionOk {
+        let args = CreateSessionArgs {
+            client_id: id.client_id,
+            sequence: id.sequence_id,
+            flags: CreateSessionFlags::empty(),
+            fore_channel: fore,
+            back_channel: channel(),
+            callback_program: 0x4000_0000,
+            sec_parms: List::default(),
+        };
+        match self.alone(Op::CreateSession(args)) {
+            OpResult::CreateSession(result) => result.into_result().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Gets a session, and reclaims nothing.
+    pub(crate) fn connect(&mut self, name: &'static [u8]) {
+        self.connect_with(name, channel());
+    }
+
+    pub(crate) fn connect_with(&mut self, name: &'static [u8], fore: ChannelAttributes) {
+        let id = self.exchange(name);
+        let session = self.create_session(&id, fore);
+        (self.session, self.sequence, self.client_id) = (session.session_id, 0, id.client_id);
+        let done = self.run(vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })]);
+        assert_eq!(done.status, Status::OK);
+    }
+
+    /// Sends bytes as the arguments of a compound; returns the results' bytes, or why there are none.
+    pub(crate) fn raw(&mut self, arguments: &[u8]) -> Result<Bytes, rpc::message::RpcError> {
+        struct Raw<'a>(&'a [u8]);
+        impl Encode for Raw<'_> {
+            fn encode(&self, writer: &mut Writer) {
+                writer.raw(self.0);
+            }
+        }
+        struct Rest(Bytes);
+        impl xdr::Decode for Rest {
+            fn decode(reader: &mut xdr::Reader) -> Result<Self, xdr::DecodeError> {
+                Ok(Self(reader.rest()))
+            }
+        }
+        self.xid += 1;
+        let credential = OpaqueAuth::sys(&AuthSys {
+            stamp: 0,
+            machine_name: Opaque::from_static(b"client"),
+            uid: self.uid,
+            gid: self.uid,
+            gids: GroupList::new(&self.gids).unwrap(),
+        });
+        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
+        let mut call = Writer::new();
+        encode_call(&mut call, &header, &Raw(arguments));
+        let wall = Timestamp { seconds: 1_000_000 + self.seconds as i64, nanoseconds: 5 };
+        let now = Now { monotonic: Duration::from_secs(self.seconds), wall };
+        let mut reply = Writer::new();
+        let outcome = self.server.handle(&self.connection, now, call.into_bytes(), &mut reply).now_or_never();
+        assert_eq!(outcome.expect("memory answers at once").disposition, Disposition::Reply);
+        parse_reply::<Rest>(reply.into_bytes()).map(|rest| rest.0)
+    }
+
+    /// Sends a compound as it is.
+    pub(crate) fn send(&mut self, args: &CompoundArgs) -> CompoundResult {
+        let reply = self.raw(&xdr::to_bytes(args)).expect("results");
+        xdr::from_bytes(reply).expect("a COMPOUND4res and nothing else")
+    }
+
+    /// Sends one operation by itself.
+    pub(crate) fn alone(&mut self, op: Op) -> OpResult {
+        let result = self.send(&compound(vec![op]));
+        result.results.into_vec().pop().unwrap()
+    }
+
+    /// SEQUENCE of the next request.
+    pub(crate) fn next(&mut self, cache_this: bool) -> Op {
+        self.sequence += 1;
+        Op::Sequence(SequenceArgs {
+            session_id: self.session,
+            sequence_id: self.sequence,
+            slot_id: 0,
+            highest_slot_id: 0,
+            cache_this,
+        })
+    }
+
+    /// Sends operations behind a SEQUENCE.
+    pub(crate) fn run(&mut self, ops: Vec<Op>) -> CompoundResult {
+        let mut all = vec![self.next(false)];
+        all.extend(ops);
+        let sent = all.len();
+        let result = self.send(&compound(all));
+        // Every result is that of its operation, all but the last succeeded, and the last says how it ended.
+        let count = result.results.len();
+        assert!(count == sent || result.status != Status::OK, "{result:?}");
+        let statuses: Vec<_> = result.results.iter().map(HasStatus::status).collect();
+        assert_eq!(statuses.last(), Some(&result.status));
+        assert!(statuses[..count - 1].iter().all(|status| *status == Status::OK), "{result:?}");
+        result
+    }
+
+    /// The results of operations that all succeed, SEQUENCE's not among them.
+    #[track_caller]
+    pub(crate) fn ok(&mut self, ops: Vec<Op>) -> Vec<OpResult> {
+        let result = self.run(ops);
+        assert_eq!(result.status, Status::OK, "{result:?}");
+        result.results.into_vec().split_off(1)
+    }
+
+    /// The result of the last of these operations.
+    #[track_caller]
+    pub(crate) fn last(&mut self, ops: Vec<Op>) -> OpResult {
+        self.ok(ops).pop().unwrap()
+    }
+
+    /// The status that these operations end with.
+    pub(crate) fn status(&mut self, ops: Vec<Op>) -> Status {
+        self.run(ops).status
+    }
+
+    /// The status of `op` on the object at `path`.
+    pub(crate) fn status_at(&mut self, path: &[&'static str], op: Op) -> Status {
+        self.status(at(path, vec![op]))
+    }
+
+    /// The handle of the object at `path`.
+    #[track_caller]
+    pub(crate) fn handle(&mut self, path: &[&'static str]) -> Handle {
+        match self.last(at(path, vec![Op::GetFh])) {
+            OpResult::GetFh(handle) => handle.into_result().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Attributes of the object at `path`.
+    #[track_caller]
+    pub(crate) fn attributes(&mut self, path: &[&'static str], numbers: &[u32]) -> Attributes {
+        attributes_in(&self.last(at(path, vec![getattr(numbers)])))
+    }
+
+    /// Creates a file of these bytes.
+    #[track_caller]
+    pub(crate) fn file(&mut self, path: &[&'static str], content: &'static [u8]) -> Handle {
+        use protocol::nfs4::ops::close::CloseArgs;
+        use protocol::nfs4::ops::write::WriteArgs;
+        use protocol::nfs4::types::StableHow;
+        let (name, directory) = path.split_last().unwrap();
+        let write = Op::Write(WriteArgs {
+            stateid: Stateid::CURRENT,
+            offset: 0,
+            stable: StableHow::FileSync,
+            data: Opaque::from_static(content),
+        });
+        let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
+        self.ok(at(directory, vec![create(name, b"maker"), write, close]));
+        self.handle(path)
+    }
+
+    /// Opens a file for reading and writing.
+    #[track_caller]
+    pub(crate) fn open(&mut self, path: &[&'static str], owner: &'static [u8]) -> (Handle, Stateid) {
+        let (name, directory) = path.split_last().unwrap();
+        let results = self.ok(at(directory, vec![open(name, owner, ShareAccess::BOTH), Op::GetFh]));
+        match &results[results.len() - 2..] {
+            [OpResult::Open(open), OpResult::GetFh(handle)] => {
+                (*handle.as_result().unwrap(), open.as_result().unwrap().stateid)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn compound(ops: Vec<Op>) -> CompoundArgs {
+    CompoundArgs { tag: Utf8::from_static(b"tag"), minor_version: 1, ops: List::new(ops).unwrap() }
+}
+
+/// PUTROOTFH, LOOKUPs, then `ops`.
+pub(crate) fn at(path: &[&'static str], ops: Vec<Op>) -> Vec<Op> {
+    std::iter::once(Op::PutRootFh).chain(path.iter().map(|name| lookup(name))).chain(ops).collect()
+}
+
+pub(crate) fn name(text: &'static str) -> Component {
+    Component::from_static(text.as_bytes())
+}
+
+pub(crate) fn lookup(text: &'static str) -> Op {
+    Op::Lookup(LookupArgs { name: name(text) })
+}
+
+pub(crate) fn putfh(handle: Handle) -> Op {
+    Op::PutFh(PutFhArgs { handle })
+}
+
+pub(crate) fn getattr(numbers: &[u32]) -> Op {
+    Op::GetAttr(GetAttrArgs { attributes: Bitmap::of(numbers) })
+}
+
+pub(crate) fn attributes_in(result: &OpResult) -> Attributes {
+    match result {
+        OpResult::GetAttr(result) => Attributes::from_file_attributes(result.as_result().unwrap()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn open_result(result: &OpResult) -> &OpenOk {
+    match result {
+        OpResult::Open(result) => result.as_result().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// OPEN of an existing file by name.
+pub(crate) fn open(text: &'static str, owner: &'static [u8], access: ShareAccess) -> Op {
+    Op::Open(open_args(text, owner, access, OpenHow::NoCreate))
+}
+
+/// OPEN that creates a file of mode 0644.
+pub(crate) fn create(text: &'static str, owner: &'static [u8]) -> Op {
+    let how = CreateHow::Guarded(mode(0o644));
+    Op::Open(open_args(text, owner, ShareAccess::BOTH, OpenHow::Create(how)))
+}
+
+pub(crate) fn open_args(
+    text: &'static str,
+    owner: &'static [u8],
+    share_access: ShareAccess,
+    how: OpenHow,
+) -> OpenArgs {
+    OpenArgs {
+        seqid: 0,
+        share_access,
+        share_deny: ShareDeny::empty(),
+        owner: StateOwner { client_id: 0, owner: Opaque::from_static(owner) },
+        how,
+        claim: OpenClaim::Null(name(text)),
+    }
+}
+
+/// Attributes to set: a mode.
+pub(crate) fn mode(bits: u32) -> FileAttributes {
+    SetAttributes { mode: Some(Mode::from_bits_retain(bits)), ..SetAttributes::default() }
+        .to_file_attributes()
+}
+
+/// Attributes to set: a size.
+pub(crate) fn size(bytes: u64) -> FileAttributes {
+    SetAttributes { size: Some(bytes), ..SetAttributes::default() }.to_file_attributes()
+}
