@@ -1,11 +1,12 @@
 //! Recorded messages of others' programs are decoded to what tshark says about them, and encoded to the same bytes.
 //!
-//! The exchanges are those of a Linux 6.1 kernel client, libnfs, showmount and rpcinfo with NFS-Ganesha and rpcbind; what no program
+//! The exchanges are those of a Linux 6.1 kernel client, libnfs, showmount and rpcinfo with NFS-Ganesha, knfsd and rpcbind; what no program
 //! could be made to ask (errors, rare procedures) was asked by hand, and the servers' replies kept.
 
 #[path = "../common/golden.rs"]
 mod golden;
 mod nfs3;
+mod nfs4;
 mod services;
 mod shown;
 

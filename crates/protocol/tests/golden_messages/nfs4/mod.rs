@@ -1,0 +1,201 @@
+//! NFS version 4: whole compounds of all three minor versions, and callbacks.
+
+mod arguments;
+mod attributes;
+mod results;
+
+use std::collections::BTreeSet;
+
+use protocol::nfs4::callback::{CbCompoundArgs, CbCompoundResult};
+use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op};
+use protocol::nfs4::layout::files::MultipathList;
+use protocol::nfs4::types::*;
+use xdr::{Decode, Encode, to_bytes};
+
+use crate::golden::{Golden, all};
+use crate::shown::{Shown, Shows};
+use crate::{body, same_as_tshark, same_bytes, shown};
+
+/// Replies of knfsd of Linux 6.1 that we read and would send otherwise, and by how many bytes ours are shorter: it ends
+/// some bitmaps with a word of zero, and pads an extended attribute's value with what was in memory.
+const READ_AND_SENT_OTHERWISE: [(&str, usize); 4] = [
+    ("v40_open_reclaim_reply", 4),
+    ("v41_open_reclaim_reply", 4),
+    ("v42_getxattr_reply", 0),
+    ("v42_setattr_reply", 4),
+];
+
+fn is_sent_otherwise(golden: &Golden) -> bool {
+    READ_AND_SENT_OTHERWISE.iter().any(|(name, _)| *name == golden.name)
+}
+
+fn is_callback(golden: &Golden) -> bool {
+    golden.name.contains("_cb_")
+}
+
+#[test]
+fn calls() {
+    let mut ops = BTreeSet::new();
+    for golden in all("nfs4").iter().filter(|golden| golden.name.ends_with("_call")) {
+        if is_callback(golden) {
+            same_as_tshark::<CbCompoundArgs>(golden);
+        } else {
+            same_as_tshark::<CompoundArgs>(golden);
+            ops.extend(same_bytes::<CompoundArgs>(golden).ops.iter().map(Op::opnum));
+        }
+    }
+    assert_eq!(ops.len(), 50, "a recording was lost: {ops:?}");
+}
+
+#[test]
+fn replies() {
+    let mut statuses = BTreeSet::new();
+    for golden in all("nfs4").iter().filter(|golden| golden.name.ends_with("_reply")) {
+        if is_sent_otherwise(golden) {
+            continue;
+        }
+        if is_callback(golden) {
+            same_as_tshark::<CbCompoundResult>(golden);
+        } else {
+            same_as_tshark::<CompoundResult>(golden);
+            statuses.insert(same_bytes::<CompoundResult>(golden).status);
+        }
+    }
+    for expected in
+        [Status::OK, Status::NOENT, Status::GRACE, Status::DENIED, Status::NOTSUPP, Status::NOXATTR]
+    {
+        assert!(statuses.contains(&expected), "{expected:?} among {statuses:?}");
+    }
+}
+
+#[test]
+fn needless_bytes_of_others_are_read_and_not_sent() {
+    let all = all("nfs4");
+    for (name, shorter) in READ_AND_SENT_OTHERWISE {
+        let golden = all.iter().find(|golden| golden.name == name).unwrap();
+        let (mut reader, mut writer) = body(golden);
+        let value = CompoundResult::decode(&mut reader).unwrap();
+        reader.finish().unwrap();
+        let mut shows = Shows::default();
+        value.show(&mut shows);
+        let expected: Vec<_> =
+            golden.fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        assert_eq!(shows.0, expected, "{name}");
+        value.encode(&mut writer);
+        let sent = writer.into_bytes();
+        assert_eq!(sent.len() + shorter, golden.message.len(), "{name}");
+        assert_ne!(sent, golden.message, "{name}");
+    }
+}
+
+impl Shows {
+    fn hex(&mut self, name: &'static str, value: u32) {
+        self.put(name, format!("{value:#010x}"));
+    }
+
+    fn hex64(&mut self, name: &'static str, value: u64) {
+        self.put(name, format!("{value:#018x}"));
+    }
+
+    fn verifier(&mut self, verifier: &Verifier) {
+        self.hex64("nfs.verifier4", u64::from_be_bytes(*verifier));
+    }
+
+    fn handle(&mut self, handle: &Handle) {
+        self.bytes("nfs.fhandle", handle);
+    }
+
+    fn name(&mut self, name: &Component) {
+        self.text("nfs.pathname.component", name);
+    }
+
+    /// Words that are zero are not shown.
+    fn bitmap(&mut self, name: &'static str, bitmap: &Bitmap) {
+        for word in bitmap.words().iter().filter(|word| **word != 0) {
+            self.hex(name, *word);
+        }
+    }
+
+    fn range(&mut self, offset: u64, length: u64) {
+        self.put("nfs.offset4", offset);
+        self.put("nfs.length4", length);
+    }
+
+    fn device(&mut self, device: &DeviceId) {
+        self.bytes("nfs.deviceid", device);
+    }
+
+    fn multipath(&mut self, addresses: &MultipathList) {
+        addresses.iter().for_each(|address| address.show(self));
+    }
+
+    fn slot(&mut self, session: &SessionId, sequence: u32, slot: u32, highest: u32) {
+        self.bytes("nfs.session_id4", session);
+        self.hex("nfs.seqid", sequence);
+        self.put("nfs.slotid", slot);
+        self.put("nfs.high_slotid", highest);
+    }
+}
+
+shown!(Stateid, |stateid, shows| { shows.bytes("nfs.stateid", &to_bytes(stateid)) });
+
+shown!(Time, |time, shows| {
+    shows.put("nfs.nfstime4.seconds", time.seconds);
+    shows.put("nfs.nfstime4.nseconds", time.nanoseconds);
+});
+
+shown!(ChangeInfo, |change, shows| {
+    shows.flag("nfs.change_info.atomic", change.atomic);
+    shows.put("nfs.changeid4.before", change.before);
+    shows.put("nfs.changeid4.after", change.after);
+});
+
+shown!(NetAddress, |address, shows| {
+    shows.text("nfs.r_netid", &address.netid);
+    shows.text("nfs.r_addr", &address.address);
+});
+
+shown!(WriteResponse, |response, shows| {
+    shows.put("nfs.callback_ids", response.callback_id.len());
+    response.callback_id.iter().for_each(|stateid| stateid.show(shows));
+    shows.put("nfs.length4", response.count);
+    shows.put("nfs.stable_how4", response.committed as u32);
+    shows.verifier(&response.verifier);
+});
+
+shown!(CompoundArgs, |compound, shows| {
+    shows.put("nfs.minorversion", compound.minor_version);
+    shows.put("nfs.ops.count", compound.ops.len());
+    for op in &compound.ops {
+        shows.put("nfs.opcode", op.opnum().0);
+        op.show(shows);
+    }
+});
+
+shown!(CompoundResult, |compound, shows| {
+    shows.put("nfs.nfsstat4", compound.status.0);
+    shows.put("nfs.ops.count", compound.results.len());
+    for result in &compound.results {
+        shows.put("nfs.opcode", result.opnum().0);
+        shows.put("nfs.nfsstat4", result.status().0);
+        result.show(shows);
+    }
+});
+
+shown!(CbCompoundArgs, |compound, shows| {
+    shows.put("nfs.minorversion", compound.minor_version);
+    shows.hex("nfs.callback.ident", compound.callback_ident);
+    for op in &compound.ops {
+        shows.put("nfs.cb.operation", op.opnum().0);
+        op.show(shows);
+    }
+});
+
+shown!(CbCompoundResult, |compound, shows| {
+    shows.put("nfs.nfsstat4", compound.status.0);
+    for result in &compound.results {
+        shows.put("nfs.cb.operation", result.opnum().0);
+        shows.put("nfs.nfsstat4", result.status().0);
+        result.show(shows);
+    }
+});
