@@ -1,0 +1,297 @@
+//! Real sockets on loopback: what peers can do to connections, and what they cannot.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use net::{Limits, Listeners, Running, serve};
+use protocol::nfs3::*;
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::message::{CallHeader, encode_call, parse_reply, peek};
+use rpc::record::{RecordDecoder, finish_record, start_record};
+use server::{Export, ExportId, ExportOptions, ExportTable, HandleKey, Server, Settings, Squash};
+use vfs::{Backend, MemFs, MemOptions};
+use xdr::{Decode, Encode, Opaque, Writer};
+
+const KEY: HandleKey = HandleKey([9; 16]);
+
+/// How long a test waits for what must come; far above what it takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct TestServer {
+    address: SocketAddr,
+    root: FileHandle,
+    running: Option<Running>,
+}
+
+fn start(limits: Limits) -> TestServer {
+    let backend = Arc::new(MemFs::new(&MemOptions::default()));
+    let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
+    let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let listeners = Listeners { tcp: vec![listener], udp: vec![] };
+    let running = serve(server, listeners, limits, None).unwrap();
+    TestServer { address, root, running: Some(running) }
+}
+
+fn limits() -> Limits {
+    Limits { cores: 2, ..Limits::default() }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.shut_down();
+        }
+    }
+}
+
+/// A client that sees every byte.
+struct Client {
+    stream: TcpStream,
+    decoder: RecordDecoder,
+    buffer: BytesMut,
+}
+
+impl TestServer {
+    fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { stream, decoder: RecordDecoder::new(4 << 20), buffer: BytesMut::new() }
+    }
+}
+
+fn record(xid: u32, procedure: Proc, args: &impl Encode) -> Bytes {
+    let mut writer = Writer::new();
+    let start = start_record(&mut writer);
+    let credential = OpaqueAuth::sys(&AuthSys {
+        stamp: 0,
+        machine_name: Opaque::from_static(b"client"),
+        uid: 0,
+        gid: 0,
+        gids: GroupList::default(),
+    });
+    let header = CallHeader { credential, ..CallHeader::new(xid, PROGRAM, VERSION, procedure.0) };
+    encode_call(&mut writer, &header, args);
+    finish_record(&mut writer, start);
+    writer.into_bytes()
+}
+
+impl Client {
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The next record; `None` once the server has closed the connection.
+    fn receive(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(record) = self.decoder.decode(&mut self.buffer).unwrap() {
+                return Some(record);
+            }
+            let mut chunk = [0; 65_536];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(length) => self.buffer.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn call<T: Decode>(&mut self, xid: u32, procedure: Proc, args: &impl Encode) -> T {
+        self.send(&record(xid, procedure, args));
+        let reply = self.receive().expect("a reply");
+        assert_eq!(peek(&reply).unwrap().0, xid);
+        parse_reply(reply).unwrap()
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.call::<()>(77, Proc::NULL, &());
+        true
+    }
+}
+
+/// Writes a file of `length` bytes; returns its handle.
+fn file_of(server: &TestServer, client: &mut Client, length: usize) -> FileHandle {
+    let where_ = DirOpArgs { dir: server.root, name: Filename::from_static(b"file") };
+    let args = CreateArgs { where_, how: CreateHow::Guarded(Sattr::default()) };
+    let file = client.call::<CreateResult>(1, Proc::CREATE, &args).into_result().unwrap().obj.unwrap();
+    let data = Opaque::new(vec![7; length]).unwrap();
+    let args = WriteArgs { file, offset: 0, count: length as u32, stable: StableHow::Unstable, data };
+    client.call::<WriteResult>(2, Proc::WRITE, &args).into_result().unwrap();
+    file
+}
+
+#[test]
+fn answers_every_call_of_a_burst_in_order() {
+    let server = start(limits());
+    let mut client = server.client();
+    let burst: Vec<u8> = (0..500u32).flat_map(|xid| record(xid, Proc::NULL, &()).to_vec()).collect();
+    client.send(&burst);
+    for xid in 0..500 {
+        assert_eq!(peek(&client.receive().unwrap()).unwrap().0, xid);
+    }
+}
+
+#[test]
+fn takes_a_record_in_single_bytes_and_in_fragments() {
+    let server = start(limits());
+    let mut client = server.client();
+    client.stream.set_nodelay(true).unwrap();
+    let whole = record(5, Proc::GETATTR, &GetattrArgs { object: server.root });
+    for byte in &whole[..] {
+        client.send(&[*byte]);
+    }
+    assert_eq!(peek(&client.receive().unwrap()).unwrap().0, 5);
+    let body = &whole[4..];
+    let (first, last) = body.split_at(30);
+    let mut fragments = (first.len() as u32).to_be_bytes().to_vec();
+    fragments.extend_from_slice(first);
+    fragments.extend_from_slice(&[0; 4]);
+    fragments.extend_from_slice(&(0x8000_0000 | last.len() as u32).to_be_bytes());
+    fragments.extend_from_slice(last);
+    client.send(&fragments);
+    let reply: GetattrResult = parse_reply(client.receive().unwrap()).unwrap();
+    assert_eq!(reply.status(), NfsStat::OK);
+}
+
+#[test]
+fn long_replies_and_requests_arrive_whole() {
+    let server = start(limits());
+    let mut client = server.client();
+    let file = file_of(&server, &mut client, 1 << 20);
+    // Many at once, so that replies queue up behind each other, small ones between long ones.
+    let mut burst = Vec::new();
+    for xid in 100..132 {
+        burst.extend_from_slice(&record(xid, Proc::READ, &ReadArgs { file, offset: 0, count: 1 << 20 }));
+        burst.extend_from_slice(&record(xid + 1000, Proc::GETATTR, &GetattrArgs { object: file }));
+    }
+    client.send(&burst);
+    for _ in 0..64 {
+        let reply = client.receive().unwrap();
+        if peek(&reply).unwrap().0 < 1000 {
+            let read = parse_reply::<ReadResult>(reply).unwrap().into_result().unwrap();
+            assert_eq!((read.data.len(), read.eof), (1 << 20, true));
+            assert!(read.data.iter().all(|byte| *byte == 7));
+        } else {
+            assert_eq!(parse_reply::<GetattrResult>(reply).unwrap().into_result().unwrap().size, 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn closes_on_a_record_over_the_limit_and_serves_others_on() {
+    let server = start(limits());
+    let mut other = server.client();
+    for header in [0xffff_ffffu32, 0x7fff_ffff, 0x8020_0000] {
+        let mut client = server.client();
+        client.send(&record(1, Proc::NULL, &()));
+        client.send(&header.to_be_bytes());
+        assert!(client.receive().is_some(), "what came before is answered");
+        assert!(client.receive().is_none(), "{header:#x}");
+        assert!(other.is_alive());
+    }
+}
+
+#[test]
+fn closes_on_fragments_without_end() {
+    let server = start(limits());
+    let mut client = server.client();
+    // The server closes before all are sent, so sending may fail; that it ends is what counts.
+    let fragments = vec![0; 4 * 20_000];
+    let _ = client.stream.write_all(&fragments);
+    assert!(client.receive().is_none());
+    assert!(server.client().is_alive());
+}
+
+#[test]
+fn closes_on_what_is_not_rpc() {
+    let server = start(limits());
+    for garbage in [&b"\x80\0\0\x04GET "[..], b"\x80\0\0\0", b"\x80\0\0\x0c\0\0\0\x01\0\0\0\x01\0\0\0\0"] {
+        let mut client = server.client();
+        client.send(garbage);
+        assert!(client.receive().is_none());
+    }
+    assert!(server.client().is_alive());
+}
+
+#[test]
+fn closes_on_a_sender_that_stops_within_a_record() {
+    let server = start(Limits { stall_timeout: Duration::from_millis(100), ..limits() });
+    let mut stalled = server.client();
+    let whole = record(1, Proc::NULL, &());
+    stalled.send(&whole[..10]);
+    let mut idle = server.client();
+    assert!(stalled.receive().is_none());
+    assert!(idle.is_alive(), "between records a client may be silent");
+}
+
+#[test]
+fn closes_on_a_reader_that_takes_nothing_and_serves_others_meanwhile() {
+    let server = start(Limits { cores: 1, stall_timeout: Duration::from_millis(300), ..Limits::default() });
+    let mut client = server.client();
+    let file = file_of(&server, &mut client, 1 << 20);
+    let mut greedy = server.client();
+    let read = ReadArgs { file, offset: 0, count: 1 << 20 };
+    for xid in 0..64 {
+        greedy.send(&record(xid, Proc::READ, &read));
+    }
+    for _ in 0..10 {
+        assert!(client.is_alive());
+    }
+    // Until the server gives up there is a reply to take; then the connection ends before all 64 came.
+    std::thread::sleep(Duration::from_secs(1));
+    let mut taken = 0;
+    while greedy.receive().is_some() {
+        taken += 1;
+    }
+    assert!(taken < 64, "{taken}");
+    assert!(client.is_alive());
+}
+
+#[test]
+fn answers_a_client_that_has_closed_its_sending_half() {
+    let server = start(limits());
+    let mut client = server.client();
+    client.send(&record(1, Proc::NULL, &()));
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert!(client.receive().is_some());
+    assert!(client.receive().is_none());
+}
+
+#[test]
+fn refuses_connections_over_the_limit_until_one_closes() {
+    let server = start(Limits { max_connections: 2, ..limits() });
+    let (mut first, mut second) = (server.client(), server.client());
+    assert!(first.is_alive() && second.is_alive());
+    let mut third = server.client();
+    assert!(third.receive().is_none());
+    drop(first);
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let mut again = server.client();
+        // Sending to a connection that is refused fails sooner or later.
+        let _ = again.stream.write_all(&record(1, Proc::NULL, &()));
+        if again.receive().is_some() {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "the place was never free again");
+    }
+    assert!(second.is_alive());
+}
+
+#[test]
+fn shutting_down_answers_what_was_taken_and_closes() {
+    let mut server = start(limits());
+    let mut client = server.client();
+    assert!(client.is_alive());
+    server.running.take().unwrap().shut_down();
+    assert!(client.receive().is_none());
+    assert!(TcpStream::connect(server.address).is_err());
+}
