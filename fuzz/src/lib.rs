@@ -1,7 +1,7 @@
 //! What the fuzz targets do with their input. The workspace's tests run the same functions over the seeds.
 //!
 //! A function panics where something is wrong. Common to all: a decoder never panics, and what it made of any input is encoded to
-//! bytes that decode to the same value, and are encoded to the same bytes again.
+//! bytes that decode to the same value.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use rpc::address::UniversalAddress;
 use rpc::auth::{Identity, OpaqueAuth, authenticate};
 use rpc::message::{CallError, CallHeader, ReplyHeader, peek};
 use rpc::record::{HEADER_LENGTH, RecordDecoder, RecordError};
-use xdr::{Decode, Encode, Reader, Writer, from_bytes, to_bytes};
+use xdr::{Decode, Encode, Reader, from_bytes, to_bytes};
 
 /// A target: its name, and what it does.
 pub type Target = (&'static str, fn(&[u8]));
@@ -81,19 +81,24 @@ pub fn headers(data: &[u8]) {
 fn stable<T: Decode + Encode + PartialEq + Debug>(body: &[u8]) {
     let Ok(value) = T::decode(&mut Reader::new(Bytes::copy_from_slice(body))) else { return };
     let wire = to_bytes(&value);
-    let again = from_bytes::<T>(wire.clone());
-    assert_eq!(again.as_ref(), Ok(&value));
-    let mut writer = Writer::new();
-    again.expect("just compared").encode(&mut writer);
-    assert_eq!(writer.into_bytes(), wire);
+    assert_eq!(from_bytes::<T>(wire).as_ref(), Ok(&value));
+}
+
+/// As [`stable`], but something may be lost once: of bits that no registry has, NFSv4's bitmaps keep only that there were some.
+fn stable_once_encoded<T: Decode + Encode + PartialEq + Debug>(body: &[u8]) {
+    let Ok(value) = T::decode(&mut Reader::new(Bytes::copy_from_slice(body))) else { return };
+    let wire = to_bytes(&value);
+    let again = from_bytes::<T>(wire.clone()).expect("what was encoded is decoded");
+    assert_eq!(to_bytes(&again), wire);
+    stable::<T>(&wire);
 }
 
 /// Declares a target whose first byte chooses among types, and the names of these: `getattr_call`.
 macro_rules! types {
-    ($(#[$doc:meta])* $target:ident, $names:ident: $($name:literal => $type:ty,)*) => {
+    ($(#[$doc:meta])* $target:ident, $names:ident, $check:ident: $($name:literal => $type:ty,)*) => {
         $(#[$doc])*
         pub fn $target(data: &[u8]) {
-            const BODIES: &[fn(&[u8])] = &[$(stable::<$type>),*];
+            const BODIES: &[fn(&[u8])] = &[$($check::<$type>),*];
             let Some((choice, body)) = data.split_first() else { return };
             BODIES[usize::from(*choice) % BODIES.len()](body);
         }
@@ -105,7 +110,7 @@ macro_rules! types {
 
 types! {
     /// Arguments and results of NFS version 3.
-    nfs3, NFS3_TYPES:
+    nfs3, NFS3_TYPES, stable:
     "getattr_call" => nfs3::GetattrArgs, "getattr_reply" => nfs3::GetattrResult,
     "setattr_call" => nfs3::SetattrArgs, "setattr_reply" => nfs3::SetattrResult,
     "lookup_call" => nfs3::LookupArgs, "lookup_reply" => nfs3::LookupResult,
@@ -131,7 +136,7 @@ types! {
 
 types! {
     /// Arguments and results of MOUNT, the port mapper and rpcbind.
-    services, SERVICES_TYPES:
+    services, SERVICES_TYPES, stable:
     "mnt1_call" => mount::DirPath, "mnt1_reply" => mount::FhStatus,
     "mnt3_call" => mount::DirPath, "mnt3_reply" => mount::MountResult,
     "umnt3_call" => mount::DirPath,
@@ -155,32 +160,38 @@ types! {
 
 types! {
     /// Whole compounds of NFS version 4, of both directions.
-    nfs4, NFS4_TYPES:
+    nfs4, NFS4_TYPES, stable_once_encoded:
     "compound_call" => nfs4::compound::CompoundArgs, "compound_reply" => nfs4::compound::CompoundResult,
     "cb_compound_call" => nfs4::callback::CbCompoundArgs, "cb_compound_reply" => nfs4::callback::CbCompoundResult,
 }
 
-/// Turns a recorded message into inputs: (target, input). `name` says what it is, as `lookup_reply_noent` does.
+/// Turns a recorded message into inputs: (target, input). `name` says what it is, as `lookup_reply_noent` and `v41_cb_recall_call` do.
 pub fn seeds(program: &str, name: &str, message: &Bytes) -> Vec<(&'static str, Vec<u8>)> {
-    let mut seeds = vec![("headers", message.to_vec())];
     let mark = 0x8000_0000 | u32::try_from(message.len()).expect("recorded messages are short");
-    seeds.push(("records", [&[7], &mark.to_be_bytes()[..], message].concat()));
+    let record = [&[7], &mark.to_be_bytes()[..], message].concat();
+    let mut seeds = vec![("headers", message.to_vec()), ("records", record)];
     let mut reader = Reader::new(message.clone());
-    let parsed = match name.contains("_call") {
+    let is_call = name.contains("_call");
+    let has_body = match is_call {
         true => CallHeader::parse(&mut reader).is_ok(),
         false => ReplyHeader::parse(&mut reader).is_ok_and(|header| header.success().is_ok()),
     };
-    let (target, types) = match program {
-        "nfs3" => ("nfs3", NFS3_TYPES),
-        "nfs4" => ("nfs4", NFS4_TYPES),
-        _ => ("services", SERVICES_TYPES),
+    let compound = match (name.contains("_cb_"), is_call) {
+        (false, true) => "compound_call",
+        (false, false) => "compound_reply",
+        (true, true) => "cb_compound_call",
+        (true, false) => "cb_compound_reply",
+    };
+    let (target, types, name) = match program {
+        "nfs3" => ("nfs3", NFS3_TYPES, name),
+        "nfs4" => ("nfs4", NFS4_TYPES, compound),
+        _ => ("services", SERVICES_TYPES, name),
     };
     if let Some(choice) = types.iter().position(|kind| name.starts_with(kind))
-        && parsed
+        && has_body
     {
-        let mut input = vec![u8::try_from(choice).expect("fewer than 256 types")];
-        input.extend_from_slice(reader.peek());
-        seeds.push((target, input));
+        let choice = u8::try_from(choice).expect("fewer than 256 types");
+        seeds.push((target, [&[choice], reader.peek()].concat()));
     }
     seeds
 }

@@ -14,7 +14,7 @@ fn target(name: &str) -> fn(&[u8]) {
 
 fn recorded() -> Vec<(&'static str, Vec<u8>)> {
     let mut seeds = Vec::new();
-    for program in ["nfs3", "mount", "portmap", "rpcbind"] {
+    for program in ["nfs3", "nfs4", "mount", "portmap", "rpcbind"] {
         for golden in golden::all(program) {
             assert!(!golden.fields.is_empty() || golden.message.len() >= 20);
             seeds.extend(bodies::seeds(program, &golden.name, &golden.message));
@@ -26,7 +26,7 @@ fn recorded() -> Vec<(&'static str, Vec<u8>)> {
 #[test]
 fn recorded_messages() {
     let seeds = recorded();
-    for name in ["records", "headers", "nfs3", "services"] {
+    for name in ["records", "headers", "nfs3", "nfs4", "services"] {
         assert!(seeds.iter().filter(|(target, _)| *target == name).count() > 20, "{name} has no seeds");
     }
     for (name, input) in seeds {
