@@ -13,7 +13,7 @@ pub struct Machine {
     pub kernel: String,
     /// The processor's own name, where it tells one.
     pub processor: String,
-    /// Cores that may be used.
+    /// Cores of the machine.
     pub cores: usize,
     /// Type of the exported file system.
     pub file_system: String,
@@ -30,7 +30,7 @@ impl Machine {
         Self {
             kernel: known(read("/proc/sys/kernel/osrelease").trim()),
             processor: known(model.map_or("", |rest| rest.trim_start_matches([' ', '\t', ':']))),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: information.lines().filter(|line| line.starts_with("processor")).count(),
             file_system: known(file_system_at(&read("/proc/self/mounts"), export)),
         }
     }

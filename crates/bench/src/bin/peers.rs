@@ -31,7 +31,7 @@ enum Chore {
     /// Resident memory at rest, and with idle connections
     Idle {
         /// How many
-        #[arg(long, default_value_t = 5000)]
+        #[arg(long, default_value_t = peers::CONNECTIONS)]
         connections: usize,
     },
 }
@@ -60,7 +60,7 @@ struct Compare {
 
 #[derive(Args)]
 struct Machine {
-    /// Servers: floor, enfys, ganesha, nfs3_server
+    /// Servers: floor, enfys, ganesha, nfs3_server; and enfys_memory, which is left out unless named
     #[arg(long, global = true, value_delimiter = ',')]
     only: Vec<String>,
     /// Directory to export (a subdirectory `enfys-bench` is made there); default: a temporary one
@@ -112,9 +112,12 @@ fn run(cli: &Cli) -> Result<(), String> {
 fn chosen_peers(only: &[String]) -> Result<Vec<Peer>, String> {
     let named = |peer: &Peer| if *peer == Peer::FloorSendfile { Peer::Floor.name() } else { peer.name() };
     if let Some(unknown) = only.iter().find(|name| !Peer::ALL.iter().any(|peer| named(peer) == **name)) {
-        return Err(format!("--only {unknown}: there are floor, enfys, ganesha, nfs3_server"));
+        return Err(format!("--only {unknown}: there are floor, enfys, enfys_memory, ganesha, nfs3_server"));
     }
-    let wanted = |peer: &&Peer| only.is_empty() || only.iter().any(|name| named(peer) == *name);
+    let wanted = |peer: &&Peer| match only {
+        [] => **peer != Peer::EnfysMemory,
+        only => only.iter().any(|name| named(peer) == *name),
+    };
     Ok(Peer::ALL.iter().filter(wanted).copied().collect())
 }
 
@@ -150,16 +153,10 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), Str
 
 fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String> {
     raise_descriptor_limit().map_err(|error| format!("raise the limit of open files: {error}"))?;
-    for peer in peers.iter().filter(|peer| **peer != Peer::FloorSendfile) {
+    // The floor gives every connection a buffer for ever: its memory says nothing.
+    for peer in peers.iter().filter(|peer| !matches!(peer, Peer::Floor | Peer::FloorSendfile)) {
         match peers::idle(*peer, place, connections) {
-            Ok(idle) => println!(
-                "{}: {:.1} MB at rest, {:.1} MB with {} idle connections ({:.1} kB each)",
-                peer.name(),
-                idle.rest_bytes as f64 / 1e6,
-                idle.connected_bytes as f64 / 1e6,
-                idle.connections,
-                (idle.connected_bytes as f64 - idle.rest_bytes as f64) / 1e3 / idle.connections.max(1) as f64,
-            ),
+            Ok(idle) => println!("{}: {idle}", peer.name()),
             Err(why) => println!("missing: {why}"),
         }
     }

@@ -1,5 +1,6 @@
 //! What a server costs when nobody asks it anything.
 
+use std::fmt;
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
@@ -20,6 +21,33 @@ pub struct Idle {
     pub connected_bytes: u64,
     /// How many those are.
     pub connections: usize,
+}
+
+/// What the project promises: resident bytes at rest, and with [`CONNECTIONS`] idle connections.
+const REST_BYTES_MAX: u64 = 20_000_000;
+const CONNECTED_BYTES_MAX: u64 = 100_000_000;
+/// The connections of that promise.
+pub const CONNECTIONS: usize = 5000;
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        let verdict = |bytes, limit| if bytes <= limit { "met" } else { "not met" };
+        write!(
+            f,
+            "{:.1} MB at rest (target {:.0} MB: {}), {:.1} MB with {} idle connections",
+            megabytes(self.rest_bytes),
+            megabytes(REST_BYTES_MAX),
+            verdict(self.rest_bytes, REST_BYTES_MAX),
+            megabytes(self.connected_bytes),
+            self.connections,
+        )?;
+        if self.connections == CONNECTIONS {
+            let reached = verdict(self.connected_bytes, CONNECTED_BYTES_MAX);
+            write!(f, " (target {:.0} MB: {reached})", megabytes(CONNECTED_BYTES_MAX))?;
+        }
+        Ok(())
+    }
 }
 
 /// Starts `peer` and reads its memory at rest and under idle connections.
@@ -47,4 +75,21 @@ pub fn idle(peer: Peer, place: &Place, connections: usize) -> Result<Idle, Strin
             .map_err(|error| format!("{}: connection {} was dropped: {error}", peer.name(), number + 1))?;
     }
     Ok(Idle { rest_bytes, connected_bytes, connections })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_judged_one_by_one() {
+        let text = |rest_bytes, connected_bytes, connections| {
+            Idle { rest_bytes, connected_bytes, connections }.to_string()
+        };
+        let kept = text(20_000_000, 100_000_000, 5000);
+        assert!(kept.contains("20 MB: met") && kept.contains("100 MB: met"), "{kept}");
+        let broken = text(20_000_001, 100_000_001, 5000);
+        assert!(broken.contains("20 MB: not met") && broken.contains("100 MB: not met"), "{broken}");
+        assert!(!text(1, 1, 10).contains("100 MB"), "another number of connections promises nothing");
+    }
 }

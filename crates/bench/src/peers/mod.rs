@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::idle::{Idle, idle};
+pub use self::idle::{CONNECTIONS, Idle, idle};
 pub use self::server::{EXPORT, NAMESPACE_VARIABLE, Peer, Place, Running};
 pub use self::table::{details, targets};
 use crate::load::{self, LoadPlan, Xids};

@@ -33,6 +33,8 @@ pub enum Peer {
     FloorSendfile,
     /// This project's server.
     Enfys,
+    /// The same over a file system in memory: what is left is the protocol's share. Measured only when named.
+    EnfysMemory,
     /// NFS-Ganesha with its VFS back end.
     Ganesha,
     /// The crate `nfs3_server` over a directory.
@@ -42,7 +44,7 @@ pub enum Peer {
 impl Peer {
     /// All of them, in the order of the report.
     pub const ALL: &[Self] =
-        &[Self::Floor, Self::FloorSendfile, Self::Enfys, Self::Nfs3Server, Self::Ganesha];
+        &[Self::Floor, Self::FloorSendfile, Self::Enfys, Self::EnfysMemory, Self::Nfs3Server, Self::Ganesha];
 
     /// The name in the report and, apart from the second floor, of `--only`.
     #[must_use]
@@ -51,6 +53,7 @@ impl Peer {
             Self::Floor => "floor",
             Self::FloorSendfile => "floor (sendfile)",
             Self::Enfys => "enfys",
+            Self::EnfysMemory => "enfys_memory",
             Self::Ganesha => "ganesha",
             Self::Nfs3Server => "nfs3_server",
         }
@@ -62,7 +65,7 @@ impl Peer {
         match self {
             Self::Floor | Self::Nfs3Server => operation.version() == Version::V3,
             Self::FloorSendfile => operation == Operation::Read1m,
-            Self::Enfys | Self::Ganesha => true,
+            Self::Enfys | Self::EnfysMemory | Self::Ganesha => true,
         }
     }
 }
@@ -183,11 +186,12 @@ fn prepare(
             }
             command
         }
-        Peer::Enfys => {
+        Peer::Enfys | Peer::EnfysMemory => {
             let mut command = own_program(&place.programs.join("enfys"), "cargo build --release -p enfys")?;
             let export = format!("{}:{EXPORT}", place.export.display());
-            command.args(["serve", &export, "--listen", &listen, "--squash", "none"]);
-            command.arg("--state-dir").arg(place.scratch.join("enfys-state"));
+            let what = if peer == Peer::Enfys { &export } else { "--memory" };
+            command.args(["serve", what, "--listen", &listen, "--squash", "none"]);
+            command.arg("--state-dir").arg(place.scratch.join(format!("{}-state", peer.name())));
             command
         }
         Peer::Nfs3Server => {
