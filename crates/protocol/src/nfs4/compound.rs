@@ -1,5 +1,5 @@
 //! COMPOUND as a whole, for those who build requests and read replies: clients, tests, tools. A server decodes a
-//! compound operation by operation as it runs (RFC 8881 §2.10.6.1: an error in one must not hide the results before it).
+//! compound operation by operation as it runs, so that one that does not decode hides nothing of what came before it.
 
 use xdr::{Decode, Encode, List};
 

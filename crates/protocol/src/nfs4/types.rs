@@ -19,8 +19,8 @@ pub const MAX_NAME: usize = 1024;
 pub const MAX_LINK_TEXT: usize = 4096;
 /// Greatest number of components in a `pathname4`: a path of `PATH_MAX` bytes has no more.
 pub const MAX_PATH_COMPONENTS: usize = 2048;
-/// Greatest payload of one READ or WRITE, in bytes: four times what the Linux client asks for at most. Payloads share
-/// the record's memory, and the record's own limit applies first.
+/// Greatest payload of one READ or WRITE, in bytes: sixteen times the 1 MiB that the Linux client asks for. Payloads
+/// share the record's memory, and the record's own limit applies first.
 pub const MAX_IO: usize = 16 << 20;
 /// Greatest number of operations in a typed compound; a server sets its own, lower limit for the session.
 pub const MAX_OPERATIONS: usize = 1024;

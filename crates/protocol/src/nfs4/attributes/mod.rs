@@ -92,7 +92,8 @@ impl AttributeError {
             // RFC 8881 §18.30.4: "If the server does not support an attribute as requested by the client, the server
             // SHOULD return NFS4ERR_ATTRNOTSUPP."
             Self::Unsupported(_) => Status::ATTRNOTSUPP,
-            // RFC 8881 §5.5: "A client cannot … set an attribute that is read-only … NFS4ERR_INVAL".
+            // RFC 8881 §5.5: "If a client attempts to set a get-only attribute or get a set-only attributes, the server
+            // MUST return NFS4ERR_INVAL."
             Self::NotSettable(_) => Status::INVAL,
             Self::Malformed(_) => Status::BADXDR,
         }

@@ -5,8 +5,8 @@ use xdr::{Decode, Encode, List};
 use crate::nfs4::macros::flags;
 use crate::nfs4::types::{DeviceId, Handle, MAX_CONFIGURED, NetAddress};
 
-/// Greatest number of stripe indices, and of file handles in a layout (RFC 8881 §13.3: NFS4ERR_INVAL would be of
-/// little use to a client that met more; the Linux client stops at 4096 too).
+/// Greatest number of stripe indices, and of file handles in a layout. RFC 8881 §13.3 sets none; the Linux client stops
+/// at the same number (`NFS4_PNFS_MAX_STRIPE_CNT`).
 pub const MAX_STRIPES: usize = 4096;
 
 /// `multipath_list4`: addresses of one server.

@@ -156,7 +156,7 @@ pub struct LockTArgs {
 /// `LOCKU4args`. Current handle: the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct LockUArgs {
-    /// Ignored by servers (RFC 8881 §18.12.4).
+    /// RFC 8881 §18.12.3: "Any legal value for locktype has no effect on the success or failure of the LOCKU operation."
     pub lock_type: LockType,
     /// v4.0: sequence of the lock owner. v4.1: ignored.
     pub seqid: u32,

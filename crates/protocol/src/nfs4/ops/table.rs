@@ -174,8 +174,8 @@ const fn row(
 /// place in the compound; stateids.
 ///
 /// WRITE is [`Effect::Repeatable`]: a repetition is answered alike. SETATTR is not: with a size it needs a stateid
-/// that may be gone by then. EXCHANGE_ID answers a repetition alike by RFC 8881 §18.35.4, CREATE_SESSION only from
-/// the client's own reply slot (§18.36.4).
+/// that may be gone by then. EXCHANGE_ID is, since it finds the record that it made; CREATE_SESSION is not, and has
+/// a reply slot of its own (RFC 8881 §18.36.4).
 #[rustfmt::skip]
 pub const TABLE: &[Operation] = &[
     row(OpNum::ACCESS, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
