@@ -1,1 +1,62 @@
-//! A vfs Backend over a directory of the local machine.
+//! A [`vfs::Backend`] over a directory of the local machine.
+//!
+//! # Who acts
+//! As **root** (with the powers to set users and to override permissions, tried out at the start) every name is
+//! created, looked up, moved and removed as the caller, so that the kernel judges; data go through descriptors that are
+//! open for all callers, and each request is judged by permission bits, or by the kernel where the file has an ACL.
+//! Device files can be made by root's callers only.
+//!
+//! As **anybody else** the server acts as its own user: new files are its own, whoever calls. Callers of another
+//! user id get what permission bits and ACLs give them, judged here, *and* no more than what the kernel lets the
+//! server do. The owner's right to read and write its file whatever its mode (RFC 1813 §4.4) then ends where the server
+//! itself may not open the file. Squash all callers to the server's user to make such an export useful.
+//!
+//! # Handles
+//! The kernel's own where this process may open by them (CAP_DAC_READ_SEARCH), else numbers of a durable index in the
+//! state directory: see [`Config::state_directory`]. Both outlive renames, restarts and reboots. Handles are given out
+//! only for what is below the exported directory on its own mount, and the protocol servers authenticate them, so that
+//! none can be invented. A file that a *local* process moves out of the export afterwards stays reachable for whoever
+//! has its handle, as with the Linux kernel's server and `no_subtree_check`, but the way up from it is closed. With an
+//! index such a file goes stale as soon as its descriptor is closed, and so does one that a local process moves to
+//! another directory inside; within its directory it is found again.
+//! Mount points inside the export are not crossed: they are listed, and refused with [`vfs::Error::Access`].
+//!
+//! # Coherence with local processes
+//! The change attribute moves with every change, by local processes too; where the kernel's timestamps are coarse, a
+//! local change may show up to one tick (10 ms at most) late. Attributes before and after an operation are atomic among
+//! requests of this back end; a local process may come between them unseen.
+//!
+//! # Durability
+//! [`Durability::Sync`] and [`Durability::Async`]. What a symbolic link's or special file's attributes are set to is
+//! brought to stable storage by a sync of the whole file system: they cannot be opened. A failed sync is told to
+//! every request that waited for it, and changes the write verifier.
+//!
+//! # Waiting
+//! What the page cache answers is answered in place. Data that are not cached are read, and syncs done, on the blocking
+//! pool of the tokio runtime. Names and attributes that are not cached are read in place all the same: Linux has no way
+//! to ask for them without waiting.
+#![deny(unsafe_code)]
+
+mod acl;
+mod attributes;
+mod backend;
+mod change;
+mod config;
+mod durable;
+mod errno;
+mod handle;
+mod identity;
+mod index;
+mod janitor;
+mod name;
+mod object;
+mod ops;
+mod permission;
+mod probe;
+mod streams;
+mod sys;
+mod volume;
+
+pub use backend::LocalFs;
+pub use config::{Config, Durability, OpenError};
+pub use identity::become_server;

@@ -1,0 +1,276 @@
+//! The public face: every operation of [`Backend`] goes to its own file.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use vfs::{
+    Access, Attributes, Authority, Backend, Change, Context, Create, Created, Entry, Error, Found, FsStat,
+    Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal,
+    Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
+};
+
+use crate::config::{Config, OpenError};
+use crate::volume::{Actor, Handles, Volume};
+
+/// A file system that is a directory of this machine, with everything below it on the same mount.
+///
+/// Operations run on the calling thread and change its file-system identity (see
+/// [`become_server`](crate::become_server)); what has to wait runs on the blocking pool of the tokio runtime in whose
+/// context the returned [`Op`] is polled.
+#[derive(Debug, Clone)]
+pub struct LocalFs {
+    volume: Arc<Volume>,
+}
+
+impl LocalFs {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(config: &Config) -> std::result::Result<Self, OpenError> {
+        crate::probe::open(config).map(|volume| Self { volume })
+    }
+
+    /// Whether the kernel judges every caller as itself. Otherwise the server acts as its own user, and callers get what
+    /// permission bits and ACLs give them as far as the server itself may.
+    #[must_use]
+    pub fn acts_as_callers(&self) -> bool {
+        matches!(self.volume.actor, Actor::Callers)
+    }
+
+    /// Whether files are found again through the index of the state directory, not by kernel handles.
+    #[must_use]
+    pub fn uses_index(&self) -> bool {
+        matches!(self.volume.handles, Handles::Indexed { .. })
+    }
+
+    /// Answers `value` when the handles in it are on stable storage.
+    fn when_findable<'a, T: Send + 'a>(&'a self, result: Result<T>) -> Op<'a, T> {
+        let value = match result {
+            Ok(value) => value,
+            Err(error) => return Op::err(error),
+        };
+        if self.volume.must_sync_index() {
+            Op::pending(self.after_index_sync(Op::ok(value)))
+        } else {
+            Op::ok(value)
+        }
+    }
+
+    async fn after_index_sync<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Result<T> {
+        let value = operation.await?;
+        let volume = Arc::clone(&self.volume);
+        let synced = tokio::task::spawn_blocking(move || volume.sync_index()).await;
+        synced.unwrap_or(Err(Error::ServerFault))?;
+        Ok(value)
+    }
+}
+
+impl Backend for LocalFs {
+    fn root(&self) -> Handle {
+        self.volume.root.handle
+    }
+
+    fn properties(&self) -> Properties {
+        self.volume.properties
+    }
+
+    fn identity(&self) -> [u8; 16] {
+        self.volume.identity
+    }
+
+    fn write_verifier(&self) -> Verifier {
+        self.volume.verifier()
+    }
+
+    fn getattr<'a>(&'a self, _: &'a Context, file: &'a Handle) -> Op<'a, Attributes> {
+        self.volume.getattr(file).into()
+    }
+
+    fn setattr<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        set: &'a SetAttributes,
+        guard: Option<Timestamp>,
+        authority: Authority,
+    ) -> Op<'a, Change> {
+        self.volume.setattr(context, file, set, guard, authority)
+    }
+
+    fn lookup<'a>(&'a self, context: &'a Context, directory: &'a Handle, name: &'a [u8]) -> Op<'a, Found> {
+        self.when_findable(self.volume.lookup(context, directory, name))
+    }
+
+    fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found> {
+        self.volume.parent(context, directory).into()
+    }
+
+    fn access<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        want: Access,
+    ) -> Op<'a, (Access, Attributes)> {
+        self.volume.access(context, file, want).into()
+    }
+
+    fn readlink<'a>(&'a self, _: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)> {
+        self.volume.readlink(link).into()
+    }
+
+    fn read<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        request: ReadRequest,
+        into: &'a mut BytesMut,
+    ) -> Op<'a, Read> {
+        self.volume.read(context, file, request, into)
+    }
+
+    fn write<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        data: &'a Bytes,
+        stability: Stability,
+        authority: Authority,
+    ) -> Op<'a, Written> {
+        self.volume.write(context, file, offset, data, stability, authority)
+    }
+
+    fn commit<'a>(&'a self, _: &'a Context, file: &'a Handle, offset: u64, count: u64) -> Op<'a, Change> {
+        self.volume.commit(file, offset, count)
+    }
+
+    fn create<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        name: &'a [u8],
+        what: &'a Create,
+        set: &'a SetAttributes,
+    ) -> Op<'a, Created> {
+        let created = self.volume.create(context, directory, name, what, set);
+        if self.volume.must_sync_index() { Op::pending(self.after_index_sync(created)) } else { created }
+    }
+
+    fn remove<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        name: &'a [u8],
+        removal: Removal,
+    ) -> Op<'a, Change> {
+        self.volume.remove(context, directory, name, removal)
+    }
+
+    fn rename<'a>(
+        &'a self,
+        context: &'a Context,
+        from: (&'a Handle, &'a [u8]),
+        to: (&'a Handle, &'a [u8]),
+    ) -> Op<'a, Renamed> {
+        let renamed = self.volume.rename(context, from, to);
+        if self.volume.must_sync_index() { Op::pending(self.after_index_sync(renamed)) } else { renamed }
+    }
+
+    fn link<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        directory: &'a Handle,
+        name: &'a [u8],
+    ) -> Op<'a, Linked> {
+        let linked = self.volume.link(context, file, directory, name);
+        if self.volume.must_sync_index() { Op::pending(self.after_index_sync(linked)) } else { linked }
+    }
+
+    fn readdir<'a>(
+        &'a self,
+        context: &'a Context,
+        directory: &'a Handle,
+        request: ReadDir,
+        visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
+    ) -> Op<'a, ReadDirEnd> {
+        self.when_findable(self.volume.readdir(context, directory, request, visit))
+    }
+
+    fn open<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened> {
+        self.volume.open(context, file, access, authority).into()
+    }
+
+    fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {
+        self.volume.statfs(context, file).into()
+    }
+
+    fn sync(&self) -> Op<'_, ()> {
+        let volume = Arc::clone(&self.volume);
+        Op::pending(async move {
+            let synced = tokio::task::spawn_blocking(move || volume.sync_everything()).await;
+            synced.unwrap_or(Err(Error::ServerFault))
+        })
+    }
+
+    fn seek<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        what: Seek,
+    ) -> Op<'a, Option<u64>> {
+        self.volume.seek(context, file, offset, what).into()
+    }
+
+    fn allocate<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        length: u64,
+    ) -> Op<'a, Change> {
+        self.volume.allocate(context, file, offset, length)
+    }
+
+    fn deallocate<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        length: u64,
+    ) -> Op<'a, Change> {
+        self.volume.deallocate(context, file, offset, length)
+    }
+
+    fn get_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Bytes> {
+        self.volume.get_xattr(context, file, name).into()
+    }
+
+    fn set_xattr<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        name: &'a [u8],
+        value: &'a Bytes,
+        how: SetXattr,
+    ) -> Op<'a, Change> {
+        self.volume.set_xattr(context, file, name, value, how)
+    }
+
+    fn list_xattrs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, Vec<Bytes>> {
+        self.volume.list_xattrs(context, file).into()
+    }
+
+    fn remove_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Change> {
+        self.volume.remove_xattr(context, file, name)
+    }
+}

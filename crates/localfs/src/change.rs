@@ -1,0 +1,261 @@
+//! The change attribute, made of ctime so that it never stands still while content or attributes change.
+//!
+//! RFC 8881 §5.8.1.4: the change attribute must differ whenever the file's data, directory contents, or attributes
+//! differ. The kernel's own counter cannot be read from user space, and ctime alone is too coarse: where it advances
+//! once a tick (1 to 10 ms) two changes within a tick look like one.
+//!
+//! **Multigrain timestamps** (ext4, XFS, btrfs and tmpfs since Linux 6.13): a ctime that somebody has looked at is
+//! never given to a later change. We look before every answer, so ctime in nanoseconds *is* a change attribute,
+//! across restarts, for changes by local processes too. [`is_multigrain`] finds out by trying.
+//!
+//! **Ticks** otherwise. A ctime older than the current tick is *settled*: every later change gets another one. A
+//! ctime within the current tick is *fresh*: more changes may follow that it cannot show (git calls such an index
+//! entry racily clean). The number given for a ctime C is
+//! - fresh: C plus a part that grows with time within the tick, the same for all who look, one higher after each
+//!   change through this server;
+//! - settled: C plus [`Ticks::settled_offset`], which is above every fresh number and below the next tick's ctime.
+//!
+//! So whoever saw a fresh number sees another one when the tick is over, whether or not a local process changed the
+//! file in the meantime: a local change within the same tick as the last look shows at most one tick late, and a
+//! client re-reads once what may have changed unseen. Only `recent` remembers anything, and only for a tick:
+//! forgetting it makes numbers grow faster, never repeat, so that it is bounded and a restart harmless.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::time::ClockId;
+use vfs::Timestamp;
+
+/// Longest tick of a Linux kernel (HZ=100), in nanoseconds.
+const LONGEST_TICK_NS: u64 = 10_000_000;
+/// Shortest tick of a Linux kernel (HZ=1000), in nanoseconds.
+const SHORTEST_TICK_NS: u64 = 1_000_000;
+/// Changes that the probe makes.
+const PROBE_ROUNDS: u32 = 32;
+/// Shards of the memory of the current tick.
+const RECENT_SHARDS: usize = 16;
+/// Objects remembered a shard; above that all of the shard are forgotten.
+const MAX_RECENT: usize = 1024;
+
+/// How this file system's ctime behaves.
+#[derive(Debug)]
+pub(crate) enum ChangeClock {
+    /// A ctime that was looked at is never given again.
+    Multigrain,
+    /// ctime advances by ticks.
+    Ticks(Box<Ticks>),
+}
+
+/// Memory of what was answered in the current tick.
+#[derive(Debug)]
+pub(crate) struct Ticks {
+    /// Steps of ctime on disk, in nanoseconds.
+    granularity_ns: u64,
+    recent: [Mutex<HashMap<(u64, u64), Recent>>; RECENT_SHARDS],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    changed_ns: u64,
+    number: u64,
+}
+
+/// The moment before a look at attributes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// The kernel's coarse clock, from which ctime is taken, in nanoseconds.
+    coarse_ns: u64,
+}
+
+impl ChangeClock {
+    /// For ctimes that advance by ticks of the kernel and are stored in steps of `granularity_ns`.
+    pub(crate) fn ticks(granularity_ns: u64) -> Self {
+        Self::Ticks(Box::new(Ticks { granularity_ns, recent: std::array::from_fn(|_| Mutex::default()) }))
+    }
+
+    /// To be called before the attributes are taken.
+    pub(crate) fn moment(&self) -> Moment {
+        match self {
+            Self::Multigrain => Moment { coarse_ns: 0 },
+            Self::Ticks(_) => Moment { coarse_ns: clock_ns(ClockId::RealtimeCoarse) },
+        }
+    }
+
+    /// The change attribute of object `key` with this ctime, seen after `moment`; `own` where a change through this
+    /// server came just before.
+    pub(crate) fn number(&self, moment: Moment, key: (u64, u64), changed: Timestamp, own: bool) -> u64 {
+        let changed_ns = nanoseconds(changed);
+        match self {
+            Self::Multigrain => changed_ns,
+            Self::Ticks(ticks) if ticks.is_settled(moment, changed_ns) => {
+                changed_ns.saturating_add(ticks.settled_offset())
+            }
+            Self::Ticks(ticks) => ticks.fresh(key, changed_ns, own, clock_ns(ClockId::Realtime)),
+        }
+    }
+
+    /// Whether any later change shows in ctime.
+    pub(crate) fn is_settled(&self, moment: Moment, changed: Timestamp) -> bool {
+        match self {
+            Self::Multigrain => true,
+            Self::Ticks(ticks) => ticks.is_settled(moment, nanoseconds(changed)),
+        }
+    }
+}
+
+impl Ticks {
+    /// `moment` was taken *before* the ctime was read: if it is past that ctime already, later changes get a later one.
+    fn is_settled(&self, moment: Moment, changed_ns: u64) -> bool {
+        changed_ns < moment.coarse_ns - moment.coarse_ns % self.granularity_ns
+    }
+
+    /// Half of the least distance of two different ctimes.
+    fn settled_offset(&self) -> u64 {
+        self.granularity_ns.max(SHORTEST_TICK_NS) / 2
+    }
+
+    fn fresh(&self, key: (u64, u64), changed_ns: u64, own: bool, now_ns: u64) -> u64 {
+        let highest = self.settled_offset() - 1;
+        let longest = 2 * self.granularity_ns.max(LONGEST_TICK_NS);
+        let elapsed = now_ns.saturating_sub(changed_ns).min(longest);
+        let by_time = changed_ns
+            .saturating_add((u128::from(elapsed) * u128::from(highest) / u128::from(longest)) as u64);
+        let mut recent = self.recent[(key.1 as usize) % RECENT_SHARDS].lock();
+        if recent.len() >= MAX_RECENT {
+            recent.clear();
+        }
+        let entry = recent.entry(key).or_insert(Recent { changed_ns, number: by_time });
+        if entry.changed_ns != changed_ns {
+            *entry = Recent { changed_ns, number: by_time };
+        } else if own {
+            entry.number = by_time.max(entry.number + 1).min(changed_ns.saturating_add(highest));
+        }
+        entry.number
+    }
+}
+
+/// Nanoseconds since the epoch; what lies before it counts as the epoch.
+pub(crate) fn nanoseconds(time: Timestamp) -> u64 {
+    u64::try_from(time.seconds).map_or(0, |seconds| {
+        seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(time.nanoseconds))
+    })
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(clock);
+    nanoseconds(Timestamp { seconds: now.tv_sec, nanoseconds: now.tv_nsec as u32 })
+}
+
+/// Finds out how ctime behaves by changing a nameless file in `directory`, and how finely it is stored, in
+/// nanoseconds. Where there can be no such file, ticks are assumed and the directory's own times tell the steps.
+pub(crate) fn probe(directory: BorrowedFd<'_>) -> (ChangeClock, u32) {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::openat(directory, c".", flags, Mode::RUSR | Mode::WUSR) else {
+        let whole_seconds = rustix::fs::fstat(directory)
+            .is_ok_and(|stat| stat.st_ctime_nsec == 0 && stat.st_mtime_nsec == 0 && stat.st_atime_nsec == 0);
+        let granularity = if whole_seconds { 1_000_000_000 } else { 1 };
+        return (ChangeClock::ticks(u64::from(granularity)), granularity);
+    };
+    let started_ns = clock_ns(ClockId::Monotonic);
+    let mut previous = None;
+    let (mut repeated, mut whole_seconds) = (false, true);
+    for round in 0..PROBE_ROUNDS {
+        // Another mode each round, so that no file system can find nothing to do.
+        let mode = Mode::from_raw_mode(0o600 | (round & 1) << 3);
+        let Ok(status) = rustix::fs::fchmod(&file, mode)
+            .and_then(|()| rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS))
+        else {
+            return (ChangeClock::ticks(1), 1);
+        };
+        let ctime = (status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec);
+        repeated |= previous == Some(ctime);
+        whole_seconds &= ctime.1 == 0;
+        previous = Some(ctime);
+    }
+    // Where each round takes a tick or more, ticks differ too, and nothing has been shown.
+    let too_slow = clock_ns(ClockId::Monotonic) - started_ns > u64::from(PROBE_ROUNDS) * SHORTEST_TICK_NS / 4;
+    match (repeated || too_slow, whole_seconds) {
+        (false, _) => (ChangeClock::Multigrain, 1),
+        (true, true) => (ChangeClock::ticks(1_000_000_000), 1_000_000_000),
+        (true, false) => (ChangeClock::ticks(1), 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: (u64, u64) = (1, 2);
+    const SECOND: u64 = 1_000_000_000;
+
+    fn ticks(clock: &ChangeClock) -> &Ticks {
+        match clock {
+            ChangeClock::Ticks(ticks) => ticks,
+            ChangeClock::Multigrain => panic!("made of ticks"),
+        }
+    }
+
+    fn at(ns: u64) -> Timestamp {
+        Timestamp { seconds: (ns / SECOND) as i64, nanoseconds: (ns % SECOND) as u32 }
+    }
+
+    #[test]
+    fn a_settled_ctime_gives_one_number_for_ever_and_across_restarts() {
+        let ctime = at(5 * SECOND);
+        let later = Moment { coarse_ns: 5 * SECOND + 1 };
+        let (one, other) = (ChangeClock::ticks(1), ChangeClock::ticks(1));
+        assert_eq!(one.number(later, KEY, ctime, false), other.number(later, KEY, ctime, true));
+    }
+
+    #[test]
+    fn a_change_through_us_within_one_tick_shows() {
+        let clock = ChangeClock::ticks(1);
+        let first = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND);
+        let looked = ticks(&clock).fresh(KEY, 5 * SECOND, false, 5 * SECOND + 3_000_000);
+        let second = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND);
+        assert_eq!(first, looked, "looking changes nothing");
+        assert!(second > first);
+    }
+
+    #[test]
+    fn a_fresh_number_differs_from_the_settled_one_and_the_next_ticks() {
+        let clock = ChangeClock::ticks(1);
+        let mut highest = 0;
+        for step in 0..200_000 {
+            highest = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 60 * step);
+        }
+        let settled = clock.number(Moment { coarse_ns: 6 * SECOND }, KEY, at(5 * SECOND), false);
+        assert!(highest < settled, "a local change after the last look must show once the tick is over");
+        let next =
+            ticks(&clock).fresh(KEY, 5 * SECOND + SHORTEST_TICK_NS, false, 5 * SECOND + SHORTEST_TICK_NS);
+        assert!(settled < next);
+    }
+
+    #[test]
+    fn forgetting_within_a_tick_never_repeats_a_number() {
+        let before = ChangeClock::ticks(1);
+        let seen = ticks(&before).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 1_000_000);
+        let restarted = ChangeClock::ticks(1);
+        let again = ticks(&restarted).fresh(KEY, 5 * SECOND, false, 5 * SECOND + 1_100_000);
+        assert!(again > seen);
+    }
+
+    #[test]
+    fn the_memory_of_a_tick_is_bounded() {
+        let clock = ChangeClock::ticks(1);
+        for inode in 0..10 * (MAX_RECENT * RECENT_SHARDS) as u64 {
+            ticks(&clock).fresh((1, inode), 5 * SECOND, true, 5 * SECOND);
+        }
+        assert!(ticks(&clock).recent.iter().all(|shard| shard.lock().len() <= MAX_RECENT));
+    }
+
+    #[test]
+    fn whole_seconds_settle_only_when_the_second_is_over() {
+        let clock = ChangeClock::ticks(SECOND);
+        let within = Moment { coarse_ns: 5 * SECOND + 900_000_000 };
+        assert!(!clock.is_settled(within, at(5 * SECOND)));
+        assert!(clock.is_settled(Moment { coarse_ns: 6 * SECOND }, at(5 * SECOND)));
+    }
+}

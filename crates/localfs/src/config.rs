@@ -1,0 +1,79 @@
+//! How a volume is opened.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What an answer promises about stable storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Every change of names and attributes is on stable storage before it is answered (RFC 1813 §4.8), WRITE as
+    /// its stability asks, and COMMIT when everything is. Survives a crash of the machine.
+    Sync,
+    /// As the kernel server's `async`: changes are answered when the kernel has them, stable WRITE and COMMIT too.
+    /// Survives a crash of the server, but a crash of the machine loses what was acknowledged in its last seconds.
+    Async,
+}
+
+/// How to open a directory as a [`LocalFs`](crate::LocalFs).
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The directory to export.
+    pub directory: PathBuf,
+    /// Where to keep what must outlive the server: the index of handles, where the file system or a lack of powers
+    /// forbids kernel handles. Not inside the export. `None` makes opening fail where the index is needed.
+    pub state_directory: Option<PathBuf>,
+    /// What answers promise.
+    pub durability: Durability,
+    /// First write verifier. Choose another one whenever unstable data may have been lost since the last start: at
+    /// every boot of the machine; a restart of the server alone loses nothing.
+    pub verifier_seed: [u8; 8],
+    /// Descriptors kept open for files that nobody uses at the moment; `None` takes half of what `RLIMIT_NOFILE` allows.
+    pub max_open_files: Option<usize>,
+}
+
+impl Config {
+    /// A durable volume over `directory`, without state directory.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            state_directory: None,
+            durability: Durability::Sync,
+            verifier_seed: [0; 8],
+            max_open_files: None,
+        }
+    }
+}
+
+/// Why a directory cannot be exported; one line that names what is wrong.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The directory cannot be opened.
+    Directory(PathBuf, std::io::Error),
+    /// There are no kernel handles, and no place for an index.
+    NeedsStateDirectory(PathBuf),
+    /// The index cannot be opened, or is in use.
+    State(PathBuf, std::io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path, error) => write!(f, "cannot export {}: {error}", path.display()),
+            Self::NeedsStateDirectory(path) => write!(
+                f,
+                "cannot export {}: without kernel file handles a state directory is needed",
+                path.display()
+            ),
+            Self::State(path, error) => write!(f, "cannot use the state in {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Directory(_, error) | Self::State(_, error) => Some(error),
+            Self::NeedsStateDirectory(_) => None,
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Getting changes to stable storage, once for all who wait.
+//!
+//! Each object counts its changes. Whoever needs one on stable storage waits until a sync that *began* after that
+//! change has succeeded. While a sync runs, newcomers gather and the next sync serves all of them: so a hundred
+//! concurrent COMMITs of a file, or CREATEs in a directory, cost two syncs.
+//!
+//! Writes go through one descriptor, which stays open while there is dirt, since the kernel reports a failed
+//! write-back once to each descriptor that was open at the time. A change is counted *before* it is made, and counts
+//! as durable only when a sync returned success: after a failure the object stays dirty, the write verifier changes
+//! (the kernel may have dropped the pages, so that clients must send them again), and everybody who waited is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use tokio::sync::oneshot;
+use vfs::{Error, FileKind, Op, Result};
+
+use crate::config::Durability;
+use crate::errno::translate;
+use crate::object::{Object, OpenFile, Reach};
+use crate::volume::{Handles, Volume};
+
+/// How much of a change must be durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Content and what is needed to find it: fdatasync(2).
+    Data,
+    /// All attributes too: fsync(2).
+    All,
+}
+
+/// Changes of an object, and how far they have got.
+#[derive(Debug)]
+pub(crate) struct Dirt {
+    state: Mutex<State>,
+    /// How many objects of the volume are dirty.
+    dirty_objects: Arc<AtomicUsize>,
+}
+
+/// Tells one who waits how the sync ended.
+type Waiter = oneshot::Sender<Result<()>>;
+
+/// An object, and the number of a change of it.
+pub(crate) type Changed = (Arc<Object>, u64);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of the last change begun.
+    begun: u64,
+    /// Changes up to here are durable as to their data, and with all attributes.
+    data: u64,
+    all: u64,
+    /// A sync is running, or about to.
+    is_running: bool,
+    waiting: Vec<(Extent, Waiter)>,
+}
+
+impl State {
+    fn durable(&self, extent: Extent) -> u64 {
+        match extent {
+            Extent::Data => self.data,
+            Extent::All => self.all,
+        }
+    }
+}
+
+impl Dirt {
+    /// Clean, of a volume that counts its dirty objects there.
+    pub(crate) fn new(dirty_objects: &Arc<AtomicUsize>) -> Self {
+        Self { state: Mutex::default(), dirty_objects: Arc::clone(dirty_objects) }
+    }
+
+    /// Counts a change that is about to be made; returns its number.
+    pub(crate) fn begin(&self) -> u64 {
+        let mut state = self.state.lock();
+        if state.data == state.begun {
+            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
+        }
+        state.begun += 1;
+        state.begun
+    }
+
+    /// Whether data may be lost by a crash of the machine.
+    pub(crate) fn is_dirty(&self) -> bool {
+        let state = self.state.lock();
+        state.data < state.begun
+    }
+
+    /// Number of the last change begun, where that is not durable yet.
+    pub(crate) fn outstanding(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.data < state.begun).then_some(state.begun)
+    }
+
+    /// Everything begun so far, and what the running sync must do for those who wait.
+    fn next_sync(&self) -> Option<(u64, Extent, Vec<Waiter>)> {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() {
+            state.is_running = false;
+            return None;
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        let all = waiting.iter().any(|(extent, _)| *extent == Extent::All);
+        let extent = if all { Extent::All } else { Extent::Data };
+        Some((state.begun, extent, waiting.into_iter().map(|(_, sender)| sender).collect()))
+    }
+
+    /// Changes up to this one are durable.
+    pub(crate) fn succeeded(&self, up_to: u64, extent: Extent) {
+        let mut state = self.state.lock();
+        if state.data < state.begun && up_to >= state.begun {
+            self.dirty_objects.fetch_sub(1, Ordering::Relaxed);
+        }
+        state.data = state.data.max(up_to);
+        if extent == Extent::All {
+            state.all = state.all.max(up_to);
+        }
+    }
+}
+
+impl Drop for Dirt {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        if state.data < state.begun {
+            self.dirty_objects.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Volume {
+    /// Waits until change number `change` of `object` is durable.
+    ///
+    /// # Errors
+    /// What the sync reported, to everybody who waited for it.
+    pub(crate) async fn make_durable(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        change: u64,
+        extent: Extent,
+    ) -> Result<()> {
+        let (receiver, is_first) = {
+            let mut state = object.dirt.state.lock();
+            if state.durable(extent) >= change {
+                return Ok(());
+            }
+            let (sender, receiver) = oneshot::channel();
+            state.waiting.push((extent, sender));
+            (receiver, !std::mem::replace(&mut state.is_running, true))
+        };
+        if is_first {
+            let (volume, object) = (Arc::clone(self), Arc::clone(object));
+            tokio::task::spawn_blocking(move || volume.sync_while_wanted(&object));
+        }
+        receiver.await.unwrap_or(Err(Error::ServerFault))
+    }
+
+    /// Answers `value` when the present content and entries of `objects` are durable; at once where the volume does not
+    /// promise durability. `changes` are what [`Dirt::begin`] gave.
+    pub(crate) fn when_durable<'a, T: Send + 'a>(
+        self: &'a Arc<Self>,
+        changes: impl IntoIterator<Item = Changed>,
+        value: T,
+    ) -> Op<'a, T> {
+        if !self.must_sync() {
+            for (object, change) in changes {
+                object.dirt.succeeded(change, Extent::All);
+            }
+            return Op::ok(value);
+        }
+        let changes: Vec<_> = changes.into_iter().collect();
+        Op::pending(async move {
+            for (object, change) in &changes {
+                self.make_durable(object, *change, Extent::All).await?;
+            }
+            Ok(value)
+        })
+    }
+
+    /// Whether changes have to reach a device before they are answered.
+    pub(crate) fn must_sync(&self) -> bool {
+        self.durability == Durability::Sync && !self.is_in_memory
+    }
+
+    /// Whether records of the index have to reach a device before their handles are answered.
+    pub(crate) fn must_sync_index(&self) -> bool {
+        // What is exported may be in memory; the index need not be.
+        self.durability == Durability::Sync
+            && !self.is_in_memory
+            && matches!(&self.handles, Handles::Indexed { index, .. } if index.is_unsynced())
+    }
+
+    /// Brings the index to stable storage.
+    pub(crate) fn sync_index(&self) -> Result<()> {
+        match &self.handles {
+            Handles::Indexed { index, .. } if index.is_unsynced() => index.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings everything to stable storage: file by file, so that errors are told, then what has no file.
+    pub(crate) fn sync_everything(&self) -> Result<()> {
+        self.streams.clear();
+        let objects: Vec<_> = self.objects.iter().map(|(_, object)| object).collect();
+        let mut outcome = Ok(());
+        for object in objects {
+            outcome = outcome.and(self.sync_now(&object));
+        }
+        outcome = outcome.and(self.sync_index());
+        if self.durability == Durability::Async {
+            outcome = outcome.and(rustix::fs::syncfs(&self.root_fd).map_err(translate));
+        }
+        outcome
+    }
+
+    fn sync_while_wanted(&self, object: &Object) {
+        while let Some((up_to, extent, waiting)) = object.dirt.next_sync() {
+            let outcome = self.sync_object(object, extent);
+            match outcome {
+                Ok(()) => object.dirt.succeeded(up_to, extent),
+                Err(error) => self.sync_failed(object, error),
+            }
+            for sender in waiting {
+                // A request that was given up waits no more.
+                let _ = sender.send(outcome);
+            }
+        }
+    }
+
+    /// One sync now, on this thread; for the janitor.
+    pub(crate) fn sync_now(&self, object: &Object) -> Result<()> {
+        let Some(up_to) = object.dirt.outstanding() else { return Ok(()) };
+        let outcome = self.sync_object(object, Extent::Data);
+        match outcome {
+            Ok(()) => object.dirt.succeeded(up_to, Extent::Data),
+            Err(error) => self.sync_failed(object, error),
+        }
+        outcome
+    }
+
+    fn sync_failed(&self, object: &Object, error: Error) {
+        self.change_verifier();
+        tracing::error!(handle = ?object.handle, %error, "sync failed; clients will send unstable data again");
+    }
+
+    fn sync_object(&self, object: &Object, extent: Extent) -> Result<()> {
+        #[cfg(test)]
+        if let Some(error) = self.planned_sync_failure.lock().take() {
+            return Err(error);
+        }
+        let can_open = matches!(object.kind, FileKind::Regular | FileKind::Directory);
+        let present = object.file();
+        let file = match present.reach {
+            // fsync(2) of a descriptor that may only write is as good.
+            Reach::Path if can_open => self.readable(object).ok(),
+            Reach::Path => None,
+            _ => Some(present),
+        };
+        match file {
+            Some(file) => sync_file(&file, object.kind, extent),
+            // Symbolic links, special files and what may not be opened cannot be synced one by one.
+            None => rustix::fs::syncfs(&self.root_fd).map_err(translate),
+        }
+    }
+}
+
+fn sync_file(file: &OpenFile, kind: FileKind, extent: Extent) -> Result<()> {
+    let synced = match extent {
+        Extent::Data => rustix::fs::fdatasync(file),
+        Extent::All => rustix::fs::fsync(file),
+    };
+    match synced {
+        // Some file systems have nothing to sync a directory with, and say so.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if kind == FileKind::Directory => Ok(()),
+        // A sealed or read-only file system has nothing to write back.
+        Err(Errno::ROFS) => Ok(()),
+        other => other.map_err(translate),
+    }
+}

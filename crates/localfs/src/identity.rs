@@ -1,0 +1,200 @@
+//! Acting as the caller: the file-system identity of a thread.
+//!
+//! With root's privileges a request runs with the caller's file-system user, group and supplementary groups, so that
+//! the kernel itself judges permissions, owners, quotas and reserved space. These belong to a *thread* (the C
+//! library's functions would change all threads), and a switch costs as much as ten GETATTRs. So each thread
+//! remembers what it is and switches only what differs, and only a request that needs an identity asks for one;
+//! nothing is switched back afterwards. Nothing here is kept over an await: whoever needs an identity asks for it in
+//! the same synchronous stretch of code.
+//!
+//! A new thread inherits the identity of the one that started it, at whatever moment that was: what a thread is
+//! counts as unknown until it has been set once.
+//!
+//! When the file-system user changes from 0 to another, the kernel takes the capabilities that override file
+//! permissions out of the thread's effective set, and gives them back on return. [`can_act_as_callers`] tries that
+//! out before anybody relies on it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use vfs::{Credentials, Error};
+
+use crate::sys;
+
+/// CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID (0 to 4), LINUX_IMMUTABLE (9), MKNOD (27), MAC_OVERRIDE (32):
+/// what lets a process do to files more than their owners allow. The same set that `setfsuid` drops.
+pub(crate) const FILE_CAPABILITIES: u64 = 0x1f | 1 << 9 | 1 << 27 | 1 << 32;
+
+/// "No such user", which the kernel takes for "leave it": never a caller.
+const NOBODY_AT_ALL: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Current {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    groups: Option<Arc<[u32]>>,
+    has_own_umask: bool,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Current> =
+        const { RefCell::new(Current { uid: None, gid: None, groups: None, has_own_umask: false }) };
+}
+
+impl Current {
+    fn set_user(&mut self, uid: u32) -> Result<(), Error> {
+        if self.uid == Some(uid) {
+            return Ok(());
+        }
+        let now = if uid == NOBODY_AT_ALL { None } else { Some(sys::set_thread_user(uid)) };
+        self.uid = now;
+        // Inside a user namespace an id may have no meaning; then the call changed nothing.
+        if now == Some(uid) { Ok(()) } else { Err(Error::Access) }
+    }
+
+    fn set_group(&mut self, gid: u32) -> Result<(), Error> {
+        if self.gid == Some(gid) {
+            return Ok(());
+        }
+        let now = if gid == NOBODY_AT_ALL { None } else { Some(sys::set_thread_group(gid)) };
+        self.gid = now;
+        if now == Some(gid) { Ok(()) } else { Err(Error::Access) }
+    }
+
+    fn set_groups(&mut self, groups: &Arc<[u32]>) -> Result<(), Error> {
+        if let Some(current) = &self.groups
+            && (Arc::ptr_eq(current, groups) || current == groups)
+        {
+            return Ok(());
+        }
+        self.groups = None;
+        sys::set_thread_groups(groups).map_err(|_| Error::Access)?;
+        self.groups = Some(Arc::clone(groups));
+        Ok(())
+    }
+}
+
+/// Makes this thread the caller, for whatever the kernel judges by user and groups.
+///
+/// # Errors
+/// [`Error::Access`] where the ids mean nothing here; the thread may then be partly somebody else, and the caller must
+/// do nothing.
+pub(crate) fn become_caller(credentials: &Credentials) -> Result<(), Error> {
+    CURRENT.with_borrow_mut(|current| {
+        current.set_groups(&credentials.groups)?;
+        current.set_group(credentials.gid)?;
+        current.set_user(credentials.uid)
+    })
+}
+
+/// Makes this thread's *user* the caller's and leaves its groups: enough for what is judged by the user alone, which is
+/// writing through an open descriptor (quotas, reserved blocks, clearing of set-user-id).
+pub(crate) fn become_user(uid: u32) -> Result<(), Error> {
+    CURRENT.with_borrow_mut(|current| current.set_user(uid))
+}
+
+/// Gives the thread the server's own powers back (user 0; the groups do not matter then).
+///
+/// A thread that runs operations of a [`LocalFs`](crate::LocalFs) as root keeps the last caller's identity. Call this
+/// before such a thread opens files of the server's own: keys, logs, configuration.
+pub fn become_server() {
+    let outcome = CURRENT.with_borrow_mut(|current| current.set_user(0));
+    if outcome.is_err() {
+        tracing::error!("cannot take back the file-system user 0");
+    }
+}
+
+/// Sees to it that modes of new files come out as asked: an umask of 0, of this thread alone where that is allowed.
+pub(crate) fn clear_umask_once() {
+    CURRENT.with_borrow_mut(|current| {
+        if !current.has_own_umask {
+            current.has_own_umask = true;
+            if sys::own_umask().is_err() {
+                sys::clear_umask();
+            }
+        }
+    });
+}
+
+/// Whether this process can act as its callers: it is root, may set users and groups, and loses its powers over files
+/// while it is somebody else. Tried out on a thread of its own.
+pub(crate) fn can_act_as_callers() -> bool {
+    rustix::process::geteuid().is_root() && std::thread::spawn(try_to_act).join().unwrap_or(false)
+}
+
+fn try_to_act() -> bool {
+    const SOMEBODY: u32 = 65_534;
+    let powers = sys::effective_capabilities().unwrap_or(0) & FILE_CAPABILITIES;
+    // DAC_OVERRIDE, DAC_READ_SEARCH: without them root has no more rights than others, and cannot open by handle.
+    let enough = 1 << 1 | 1 << 2;
+    let somebody = Credentials { uid: SOMEBODY, gid: SOMEBODY, groups: Arc::from([SOMEBODY]) };
+    powers & enough == enough
+        && become_caller(&somebody).is_ok()
+        && sys::effective_capabilities().is_ok_and(|left| left & FILE_CAPABILITIES == 0)
+        && become_user(0).is_ok()
+        && sys::effective_capabilities().is_ok_and(|back| back & FILE_CAPABILITIES == powers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(uid: u32, groups: &[u32]) -> Credentials {
+        Credentials { uid, gid: uid, groups: Arc::from(groups) }
+    }
+
+    /// What the kernel says of this thread: file-system user, group, supplementary groups.
+    fn shown() -> (u32, u32, Vec<u32>) {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("status");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("field");
+            line.split_whitespace().map(|id| id.parse().expect("an id")).collect::<Vec<u32>>()
+        };
+        (field("Uid:")[3], field("Gid:")[3], field("Groups:"))
+    }
+
+    #[test]
+    fn a_thread_is_who_it_was_last_told_to_be() {
+        if !can_act_as_callers() {
+            return; // Only root can.
+        }
+        std::thread::spawn(|| {
+            for round in 0..50 {
+                let uid = 1000 + round % 3;
+                become_caller(&caller(uid, &[uid, 7])).expect("switch");
+                assert_eq!(shown(), (uid, uid, vec![7, uid]));
+            }
+            become_server();
+            assert_eq!(shown().0, 0);
+            become_user(1001).expect("switch");
+            assert_eq!(shown().0, 1001);
+        })
+        .join()
+        .expect("thread");
+        assert_eq!(shown().0, 0, "other threads are not touched");
+    }
+
+    #[test]
+    fn a_thread_started_by_another_knows_nothing_of_itself() {
+        if !can_act_as_callers() {
+            return;
+        }
+        std::thread::spawn(|| {
+            become_caller(&caller(1000, &[])).expect("switch");
+            // The new thread inherits user 1000, and must not believe that it is 0.
+            std::thread::spawn(|| {
+                become_server();
+                assert_eq!(shown().0, 0);
+            })
+            .join()
+            .expect("inner thread");
+        })
+        .join()
+        .expect("thread");
+    }
+
+    #[test]
+    fn the_id_that_is_no_id_is_refused() {
+        std::thread::spawn(|| assert_eq!(become_user(u32::MAX), Err(Error::Access))).join().expect("thread");
+    }
+}

@@ -1,0 +1,298 @@
+//! The file behind the index: a header, then records, each with a checksum, only ever appended.
+
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher;
+use std::io::{BufReader, Error, ErrorKind, Read, Result, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use siphasher::sip::SipHasher13;
+use vfs::Timestamp;
+
+use super::FileKey;
+use crate::handle::IndexIdentity;
+
+const MAGIC: &[u8; 8] = b"EnfysIx1";
+/// Magic, identity (8), boot id (16), clean (1), padding (7), lowest number to give next (8).
+const HEADER_BYTES: u64 = 48;
+/// Checksum (8), id, parent, previous, fsid, inode (8 each), seconds (8), nanoseconds (4), kind (1), name length (1).
+const FIXED_BYTES: usize = 8 + 5 * 8 + 8 + 4 + 1 + 1;
+
+const AT: u8 = 1;
+const GONE: u8 = 2;
+
+/// That a file was seen at a place, or is gone.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) id: u64,
+    pub(super) key: FileKey,
+    pub(super) parent: u64,
+    /// Offset of the record of another place of the same file; 0 for none.
+    pub(super) previous: u64,
+    /// At most 255 bytes.
+    pub(super) name: Vec<u8>,
+    pub(super) is_gone: bool,
+}
+
+impl Record {
+    pub(super) const MIN_BYTES: u64 = FIXED_BYTES as u64;
+
+    pub(super) fn gone(id: u64) -> Self {
+        let key = FileKey { fsid: 0, inode: 0, created: Timestamp::default() };
+        Self { id, key, parent: 0, previous: 0, name: Vec::new(), is_gone: true }
+    }
+
+    pub(super) fn encoded_bytes(&self) -> u64 {
+        (FIXED_BYTES + self.name.len()) as u64
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        for word in [self.id, self.parent, self.previous, self.key.fsid, self.key.inode] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(self.key.created.seconds.to_le_bytes());
+        bytes.extend(self.key.created.nanoseconds.to_le_bytes());
+        bytes.push(if self.is_gone { GONE } else { AT });
+        // Names were checked when they were seen: NAME_MAX is 255.
+        bytes.push(self.name.len() as u8);
+        bytes.extend(&self.name);
+        let sum = checksum(&bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for what is no whole and sound record.
+    fn read(reader: &mut impl Read) -> Result<Option<Self>> {
+        let mut bytes = vec![0; FIXED_BYTES];
+        if !read_all(reader, &mut bytes)? {
+            return Ok(None);
+        }
+        let name_bytes = usize::from(bytes[FIXED_BYTES - 1]);
+        bytes.resize(FIXED_BYTES + name_bytes, 0);
+        if !read_all(reader, &mut bytes[FIXED_BYTES..])? {
+            return Ok(None);
+        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        let kind = bytes[FIXED_BYTES - 2];
+        if word(0) != checksum(&bytes[8..]) || !matches!(kind, AT | GONE) {
+            return Ok(None);
+        }
+        let created = Timestamp {
+            seconds: word(48) as i64,
+            nanoseconds: u32::from_le_bytes(bytes[56..60].try_into().unwrap_or_default()),
+        };
+        Ok(Some(Self {
+            id: word(8),
+            parent: word(16),
+            previous: word(24),
+            key: FileKey { fsid: word(32), inode: word(40), created },
+            name: bytes[FIXED_BYTES..].to_vec(),
+            is_gone: kind == GONE,
+        }))
+    }
+}
+
+/// The open file, locked against other processes.
+#[derive(Debug)]
+pub(super) struct Log {
+    file: File,
+    path: PathBuf,
+    identity: IndexIdentity,
+    end: u64,
+    is_abandoned: bool,
+}
+
+/// A log being written anew.
+pub(super) struct Rewrite {
+    file: File,
+    path: PathBuf,
+    end: u64,
+    buffer: Vec<u8>,
+}
+
+impl Log {
+    /// Opens or makes the file, and calls `visit` with every record and its offset. The second value is false where
+    /// records that were not synced may have been lost, because the machine went down while the file was in use.
+    pub(super) fn open(path: &Path, mut visit: impl FnMut(u64, &Record)) -> Result<(Self, bool)> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            Error::new(ErrorKind::ResourceBusy, format!("{} is in use by another server", path.display()))
+        })?;
+        let mut header = [0; HEADER_BYTES as usize];
+        let boot = boot_id();
+        let is_new = !read_all(&mut &file, &mut header)?;
+        let is_complete = is_new || header[32] != 0 || (header[16..32] == boot && boot != [0; 16]);
+        if is_new {
+            header[..8].copy_from_slice(MAGIC);
+            rustix::rand::getrandom(&mut header[8..16], rustix::rand::GetRandomFlags::empty())?;
+            file.set_len(0)?;
+        } else if &header[..8] != MAGIC {
+            return Err(Error::new(
+                ErrorKind::InvalidData,
+                format!("{} is no index of handles", path.display()),
+            ));
+        }
+        header[16..32].copy_from_slice(&boot);
+        header[32] = 0;
+        file.write_all_at(&header, 0)?;
+        file.sync_data()?;
+        let identity = header[8..16].try_into().unwrap_or_default();
+        let floor = u64::from_le_bytes(header[40..48].try_into().unwrap_or_default());
+        if floor > 0 {
+            visit(0, &Record::gone(floor - 1));
+        }
+        let end = scan(&file, &mut visit)?;
+        file.set_len(end)?;
+        Ok((Self { file, path: path.to_owned(), identity, end, is_abandoned: false }, is_complete))
+    }
+
+    pub(super) fn identity(&self) -> IndexIdentity {
+        self.identity
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.end - HEADER_BYTES
+    }
+
+    /// Appends a record and returns its offset.
+    pub(super) fn append(&mut self, record: &Record) -> Result<u64> {
+        let bytes = record.encode();
+        let offset = self.end;
+        self.file.write_all_at(&bytes, offset)?;
+        self.end += bytes.len() as u64;
+        Ok(offset)
+    }
+
+    /// The record at an offset that [`append`](Self::append) returned.
+    pub(super) fn read(&self, offset: u64) -> Result<Record> {
+        let mut bytes = [0; FIXED_BYTES + 255];
+        let room = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes.len());
+        self.file.read_exact_at(&mut bytes[..room], offset)?;
+        Record::read(&mut &bytes[..room])?
+            .ok_or_else(|| Error::new(ErrorKind::InvalidData, "a record of the index of handles is damaged"))
+    }
+
+    /// Forgets all records.
+    pub(super) fn clear(&mut self) -> Result<()> {
+        self.file.set_len(HEADER_BYTES)?;
+        self.end = HEADER_BYTES;
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Another descriptor of the file, to sync it by.
+    pub(super) fn file(&self) -> Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Starts a file that will replace this one; numbers below `next` have been given.
+    pub(super) fn begin_rewrite(&self, next: u64) -> Result<Rewrite> {
+        let path = self.path.with_extension("new");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(&path)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let mut header = [0; HEADER_BYTES as usize];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..16].copy_from_slice(&self.identity);
+        header[16..32].copy_from_slice(&boot_id());
+        header[40..].copy_from_slice(&next.to_le_bytes());
+        file.write_all_at(&header, 0)?;
+        Ok(Rewrite { file, path, end: HEADER_BYTES, buffer: Vec::new() })
+    }
+
+    /// Puts the new file in the place of the old one.
+    pub(super) fn finish_rewrite(&mut self, mut rewrite: Rewrite) -> Result<()> {
+        rewrite.flush()?;
+        rewrite.file.sync_data()?;
+        std::fs::rename(&rewrite.path, &self.path)?;
+        if let Some(directory) = self.path.parent() {
+            File::open(directory)?.sync_all()?;
+        }
+        self.file = rewrite.file;
+        self.end = rewrite.end;
+        Ok(())
+    }
+
+    /// Leaves the file as a killed process would.
+    #[cfg(test)]
+    pub(super) fn abandon(&mut self) {
+        self.is_abandoned = true;
+        rustix::fs::flock(&self.file, FlockOperation::Unlock).expect("unlock");
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // Marked clean only when everything before is on stable storage.
+        if !self.is_abandoned && self.file.sync_data().is_ok() && self.file.write_all_at(&[1], 32).is_ok() {
+            let _ = self.file.sync_data();
+        }
+    }
+}
+
+impl Rewrite {
+    /// Appends a record and returns its offset.
+    pub(super) fn append(&mut self, record: &Record) -> Result<u64> {
+        const FLUSH_BYTES: usize = 1 << 20;
+        let offset = self.end + self.buffer.len() as u64;
+        self.buffer.extend(record.encode());
+        if self.buffer.len() >= FLUSH_BYTES {
+            self.flush()?;
+        }
+        Ok(offset)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.write_all_at(&self.buffer, self.end)?;
+        self.end += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// Visits all sound records; returns where they end.
+fn scan(file: &File, visit: &mut impl FnMut(u64, &Record)) -> Result<u64> {
+    let mut reader = BufReader::with_capacity(1 << 16, file);
+    reader.seek(SeekFrom::Start(HEADER_BYTES))?;
+    let mut end = HEADER_BYTES;
+    while let Some(record) = Record::read(&mut reader)? {
+        visit(end, &record);
+        end += record.encoded_bytes();
+    }
+    Ok(end)
+}
+
+/// False where there is less.
+fn read_all(reader: &mut impl Read, bytes: &mut [u8]) -> Result<bool> {
+    match reader.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_6c6f, 0x675f_6368_6563_6b73);
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Random at each boot of the machine; zeros where the kernel does not tell, so that every restart counts as one.
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let mut id = [0; 16];
+    let digits = text.bytes().filter(u8::is_ascii_hexdigit);
+    for (index, digit) in digits.take(32).enumerate() {
+        let value = (digit as char).to_digit(16).unwrap_or(0) as u8;
+        id[index / 2] = id[index / 2] << 4 | value;
+    }
+    id
+}

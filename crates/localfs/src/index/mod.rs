@@ -1,0 +1,508 @@
+//! The durable index: how files are found again where the kernel does not open them by handle.
+//!
+//! Every file that a client has a handle of has a number, and the index knows for it what identifies the file (file
+//! system, inode number, time of creation) and where it was last seen (the number of its directory, and a name; for
+//! a file of several links, several places). A rename of a directory thus changes one record, whatever is below it.
+//! The file found at a place must be the identified one, so that a number never leads to another file, even when
+//! inode numbers are used again.
+//!
+//! Records are appended to a [`log`](self::log); memory holds a few dozen bytes a file: where its newest record is, and
+//! a digest of its identity. A record is in the kernel's hands before its handle is answered, and so survives a crash of
+//! the server. A durable volume also waits until it is on stable storage ([`Index::is_unsynced`]), once for each file that
+//! is new to the index, so that a handle survives a crash of the machine. Where that is not promised, numbers that may
+//! have been lost with the machine are skipped at the next start, so that no number is ever given to another file.
+//!
+//! What a file system without creation times cannot tell apart (an inode number used again), the index cannot either;
+//! all common local ones have them.
+
+mod log;
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use siphasher::sip::SipHasher13;
+use vfs::{Error, Handle, Result, Timestamp};
+
+use crate::handle::{self, IndexIdentity, Meaning};
+use log::{Log, Record};
+
+/// Files that an index knows at most. At the bound new files are refused with [`Error::ServerFault`]; it is met only
+/// where more than this many files exist, since those removed are forgotten.
+pub(crate) const MAX_FILES: usize = 4 << 20;
+/// Directories above each other that are followed at most.
+pub(crate) const MAX_DEPTH: usize = 256;
+/// Places that are remembered of a file with several links.
+const MAX_PLACES: usize = 64;
+/// Garbage in bytes below which the log is left as it is.
+const MIN_GARBAGE_BYTES: u64 = 4 << 20;
+
+/// Numbers skipped where some may have been given and lost.
+const SKIPPED_NUMBERS: u64 = 1 << 32;
+
+/// The number of the top of the export.
+pub(crate) const ROOT: u64 = 1;
+
+/// What identifies a file for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileKey {
+    /// File system.
+    pub(crate) fsid: u64,
+    /// Inode number.
+    pub(crate) inode: u64,
+    /// Time of creation: tells apart those that had the same inode number.
+    pub(crate) created: Timestamp,
+}
+
+/// Where a file is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// Number of its directory.
+    pub(crate) parent: u64,
+    /// Its name there.
+    pub(crate) name: &'a [u8],
+}
+
+/// Directories and names, the newest first.
+pub(crate) type Places = Vec<(u64, Vec<u8>)>;
+
+/// What is known of a number.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) key: FileKey,
+    pub(crate) places: Places,
+}
+
+/// The index of one export. One process at a time uses it.
+#[derive(Debug)]
+pub(crate) struct Index {
+    identity: IndexIdentity,
+    state: Mutex<State>,
+    /// Numbers of the last record appended, and of the last one on stable storage.
+    appended: AtomicU64,
+    synced: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    log: Log,
+    /// Where the newest record of a number is, and digests of its key and place.
+    files: HashMap<u64, Entry>,
+    /// Number by digest of the key.
+    numbers: HashMap<u64, u64>,
+    next: u64,
+    live_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    offset: u64,
+    key: u64,
+    place: u64,
+}
+
+impl Index {
+    /// Opens or makes the index in the file `path`, for the export whose top is `root`.
+    ///
+    /// # Errors
+    /// Where the file cannot be used, or another process uses it.
+    pub(crate) fn open(path: &Path, root: FileKey) -> std::io::Result<Self> {
+        let mut files = HashMap::new();
+        let mut next = ROOT;
+        let mut live_bytes = 0;
+        let (log, is_complete) = Log::open(path, |offset, record| {
+            next = next.max(record.id + 1);
+            if record.is_gone {
+                files.remove(&record.id);
+            } else {
+                live_bytes += record.encoded_bytes();
+                files.insert(
+                    record.id,
+                    Entry {
+                        offset,
+                        key: digest_key(&record.key),
+                        place: digest_place(record.parent, &record.name),
+                    },
+                );
+            }
+        })?;
+        let numbers = files.iter().map(|(id, entry)| (entry.key, *id)).collect();
+        let identity = log.identity();
+        let mut state = State { log, files, numbers, next, live_bytes };
+        if !is_complete {
+            state.next += SKIPPED_NUMBERS;
+        }
+        if !state.is_root(&root)? {
+            // A new index, or the directory was replaced by another: nothing in it is known yet.
+            state.restart(root)?;
+        }
+        state.compact_if_worth_it()?;
+        state.log.sync()?;
+        Ok(Self {
+            identity,
+            state: Mutex::new(state),
+            appended: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+        })
+    }
+
+    /// Random, made with the index.
+    pub(crate) fn identity(&self) -> IndexIdentity {
+        self.identity
+    }
+
+    /// The number in a handle of this index.
+    pub(crate) fn id_of(&self, handle: &Handle) -> Result<u64> {
+        match handle::decode(handle)? {
+            Meaning::Indexed(identity, id) if identity == self.identity => Ok(id),
+            _ => Err(Error::BadHandle),
+        }
+    }
+
+    /// The number of the file of `key`, which has been seen at `place`; its old place is kept too if it has several
+    /// links.
+    pub(crate) fn remember(&self, key: &FileKey, place: &Place<'_>, is_linked: bool) -> Result<u64> {
+        let mut state = self.state.lock();
+        let before = state.log.bytes();
+        let id = state.remember(key, place, is_linked).map_err(|error| report(&error))?;
+        if state.log.bytes() != before {
+            self.appended.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(id)
+    }
+
+    /// What is known of a number.
+    pub(crate) fn find(&self, id: u64) -> Result<Option<Known>> {
+        self.state.lock().find(id).map_err(|error| report(&error))
+    }
+
+    /// The file is gone.
+    pub(crate) fn forget(&self, id: u64) {
+        if let Err(error) = self.state.lock().forget(id) {
+            report(&error);
+        }
+    }
+
+    /// The file of `handle`, which is open, has this key: on an overlay the first change of a file of a lower layer
+    /// gives it another creation time.
+    pub(crate) fn confirm(&self, handle: &Handle, key: &FileKey) {
+        if let Ok(id) = self.id_of(handle)
+            && let Err(error) = self.state.lock().confirm(id, key)
+        {
+            report(&error);
+        }
+    }
+
+    /// Whether records wait for [`sync`](Self::sync).
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.synced.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
+    }
+
+    /// Brings all records to stable storage; nobody who looks something up waits for that.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let (file, appended) = {
+            let state = self.state.lock();
+            (state.log.file().map_err(|error| report(&error))?, self.appended.load(Ordering::Acquire))
+        };
+        file.sync_data().map_err(|error| report(&error))?;
+        self.synced.fetch_max(appended, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+impl State {
+    fn is_root(&mut self, key: &FileKey) -> std::io::Result<bool> {
+        Ok(self.files.get(&ROOT).is_some_and(|entry| entry.key == digest_key(key)))
+    }
+
+    fn restart(&mut self, root: FileKey) -> std::io::Result<()> {
+        self.files.clear();
+        self.numbers.clear();
+        self.live_bytes = 0;
+        self.log.clear()?;
+        // Numbers go on: one given once is never given to another file.
+        self.next = self.next.max(ROOT + 1);
+        self.append(ROOT, &root, &Place { parent: ROOT, name: b"" }, 0)
+    }
+
+    fn remember(&mut self, key: &FileKey, place: &Place<'_>, is_linked: bool) -> std::io::Result<u64> {
+        let known = self.numbers.get(&digest_key(key)).copied();
+        let Some((id, entry)) = known.and_then(|id| self.files.get(&id).map(|entry| (id, *entry))) else {
+            if self.files.len() >= MAX_FILES {
+                return Err(std::io::Error::other("the index of handles is full"));
+            }
+            let id = self.next;
+            self.next += 1;
+            self.append(id, key, place, 0)?;
+            return Ok(id);
+        };
+        if id == ROOT || entry.place == digest_place(place.parent, place.name) {
+            return Ok(id);
+        }
+        let previous = if is_linked { entry.offset } else { 0 };
+        let is_known = is_linked
+            && self
+                .places(entry.offset)?
+                .1
+                .iter()
+                .any(|(parent, name)| (*parent, &**name) == (place.parent, place.name));
+        if !is_known {
+            self.append(id, key, place, previous)?;
+        }
+        Ok(id)
+    }
+
+    fn find(&mut self, id: u64) -> std::io::Result<Option<Known>> {
+        let Some(entry) = self.files.get(&id).copied() else { return Ok(None) };
+        let (key, places) = self.places(entry.offset)?;
+        Ok(Some(Known { key, places }))
+    }
+
+    fn places(&self, newest: u64) -> std::io::Result<(FileKey, Places)> {
+        let record = self.log.read(newest)?;
+        let (key, mut previous) = (record.key, record.previous);
+        let mut places = vec![(record.parent, record.name)];
+        while previous != 0 && places.len() < MAX_PLACES {
+            let record = self.log.read(previous)?;
+            previous = record.previous;
+            places.push((record.parent, record.name));
+        }
+        Ok((key, places))
+    }
+
+    fn forget(&mut self, id: u64) -> std::io::Result<()> {
+        if id == ROOT {
+            return Ok(());
+        }
+        let Some(entry) = self.files.remove(&id) else { return Ok(()) };
+        if self.numbers.get(&entry.key) == Some(&id) {
+            self.numbers.remove(&entry.key);
+        }
+        self.live_bytes = self.live_bytes.saturating_sub(Record::MIN_BYTES);
+        self.log.append(&Record::gone(id))?;
+        self.compact_if_worth_it()
+    }
+
+    fn confirm(&mut self, id: u64, key: &FileKey) -> std::io::Result<()> {
+        let digest = digest_key(key);
+        let Some(entry) = self.files.get(&id).copied().filter(|entry| entry.key != digest) else {
+            return Ok(());
+        };
+        let record = self.log.read(entry.offset)?;
+        self.numbers.remove(&entry.key);
+        self.append(id, key, &Place { parent: record.parent, name: &record.name }, record.previous)
+    }
+
+    fn append(&mut self, id: u64, key: &FileKey, place: &Place<'_>, previous: u64) -> std::io::Result<()> {
+        let record = Record {
+            id,
+            key: *key,
+            parent: place.parent,
+            previous,
+            name: place.name.to_vec(),
+            is_gone: false,
+        };
+        let offset = self.log.append(&record)?;
+        let entry = Entry { offset, key: digest_key(key), place: digest_place(place.parent, place.name) };
+        if self.files.insert(id, entry).is_none() {
+            self.live_bytes += record.encoded_bytes();
+        }
+        self.numbers.insert(entry.key, id);
+        Ok(())
+    }
+
+    /// Rewrites the log when most of it is garbage.
+    fn compact_if_worth_it(&mut self) -> std::io::Result<()> {
+        let garbage = self.log.bytes().saturating_sub(self.live_bytes);
+        if garbage < MIN_GARBAGE_BYTES || garbage < 2 * self.live_bytes {
+            return Ok(());
+        }
+        let ids: Vec<u64> = self.files.keys().copied().collect();
+        let mut rewrite = self.log.begin_rewrite(self.next)?;
+        let mut live_bytes = 0;
+        for id in ids {
+            let Some(entry) = self.files.get(&id).copied() else { continue };
+            let (key, places) = self.places(entry.offset)?;
+            let mut previous = 0;
+            for (parent, name) in places.into_iter().rev() {
+                let record = Record { id, key, parent, previous, name, is_gone: false };
+                previous = rewrite.append(&record)?;
+                live_bytes += record.encoded_bytes();
+            }
+            self.files.insert(id, Entry { offset: previous, ..entry });
+        }
+        self.live_bytes = live_bytes;
+        self.log.finish_rewrite(rewrite)
+    }
+}
+
+fn digest_key(key: &FileKey) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_6b65, 0x795f_6469_6765_7374);
+    hasher.write_u64(key.fsid);
+    hasher.write_u64(key.inode);
+    hasher.write_i64(key.created.seconds);
+    hasher.write_u32(key.created.nanoseconds);
+    hasher.finish()
+}
+
+fn digest_place(parent: u64, name: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_706c, 0x6163_655f_6469_6765);
+    hasher.write_u64(parent);
+    hasher.write(name);
+    hasher.finish()
+}
+
+fn report(error: &std::io::Error) -> Error {
+    tracing::error!(%error, "the index of handles failed");
+    Error::ServerFault
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(inode: u64) -> FileKey {
+        FileKey { fsid: 1, inode, created: Timestamp { seconds: 1_700_000_000, nanoseconds: 5 } }
+    }
+
+    fn at(parent: u64, name: &str) -> Place<'_> {
+        Place { parent, name: name.as_bytes() }
+    }
+
+    fn places(index: &Index, id: u64) -> Places {
+        index.find(id).expect("readable").expect("known").places
+    }
+
+    fn open(directory: &tempfile::TempDir) -> Index {
+        Index::open(&directory.path().join("index"), key(2)).expect("index")
+    }
+
+    #[test]
+    fn numbers_and_places_survive_a_restart_without_closing() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let identity = index.identity();
+        let folder = index.remember(&key(10), &at(ROOT, "folder"), false).expect("number");
+        let file = index.remember(&key(11), &at(folder, "file"), false).expect("number");
+        index.remember(&key(10), &at(ROOT, "renamed"), false).expect("number");
+        // As kill -9 would: nothing is closed or synced, only the lock goes.
+        index.state.lock().log.abandon();
+        std::mem::forget(index);
+        let index = open(&directory);
+        assert_eq!(index.identity(), identity);
+        assert_eq!(places(&index, folder), [(ROOT, b"renamed".to_vec())]);
+        assert_eq!(places(&index, file), [(folder, b"file".to_vec())]);
+        assert_eq!(index.remember(&key(11), &at(folder, "file"), false), Ok(file));
+    }
+
+    #[test]
+    fn a_number_is_never_given_again() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let first = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        index.forget(first);
+        drop(index);
+        let index = open(&directory);
+        assert!(index.find(first).expect("readable").is_none());
+        let second = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        assert!(second > first);
+    }
+
+    #[test]
+    fn a_file_of_several_links_keeps_its_places() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let file = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        for name in ["b", "a", "b", "c"] {
+            assert_eq!(index.remember(&key(10), &at(ROOT, name), true), Ok(file));
+        }
+        let names: Vec<_> = places(&index, file).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, [b"c", b"b", b"a"]);
+    }
+
+    #[test]
+    fn the_log_stays_in_proportion_to_what_lives() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let kept = index.remember(&key(5), &at(ROOT, "kept"), false).expect("number");
+        index.remember(&key(5), &at(ROOT, "linked"), true).expect("number");
+        for round in 0..60_000 {
+            let id = index.remember(&key(100 + round), &at(ROOT, "comes and goes"), false).expect("number");
+            index.forget(id);
+        }
+        let bytes = std::fs::metadata(directory.path().join("index")).expect("file").len();
+        assert!(bytes < 2 * MIN_GARBAGE_BYTES, "{bytes} bytes for two files");
+        assert_eq!(places(&index, kept).len(), 2);
+        drop(index);
+        assert_eq!(places(&open(&directory), kept).len(), 2);
+    }
+
+    #[test]
+    fn a_directory_that_was_replaced_starts_afresh() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let old = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        drop(index);
+        let index = Index::open(&directory.path().join("index"), key(3)).expect("index");
+        assert!(index.find(old).expect("readable").is_none());
+        let new = index.remember(&key(11), &at(ROOT, "a"), false).expect("number");
+        assert!(new > old);
+    }
+
+    #[test]
+    fn a_torn_record_at_the_end_is_cut_off() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("index");
+        let index = open(&directory);
+        let first = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        let second = index.remember(&key(11), &at(ROOT, "b"), false).expect("number");
+        drop(index);
+        let bytes = std::fs::metadata(&path).expect("file").len();
+        std::fs::OpenOptions::new().write(true).open(&path).expect("file").set_len(bytes - 1).expect("cut");
+        let index = open(&directory);
+        assert_eq!(places(&index, first).len(), 1);
+        assert!(index.find(second).expect("readable").is_none());
+        let third = index.remember(&key(12), &at(ROOT, "c"), false).expect("number");
+        drop(index);
+        assert_eq!(places(&open(&directory), third), [(ROOT, b"c".to_vec())]);
+    }
+
+    #[test]
+    fn after_a_crash_of_the_machine_numbers_that_may_be_lost_are_skipped() {
+        use std::os::unix::fs::FileExt;
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let lost = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        index.state.lock().log.abandon();
+        std::mem::forget(index);
+        let file =
+            std::fs::OpenOptions::new().write(true).open(directory.path().join("index")).expect("file");
+        file.set_len(file.metadata().expect("file").len() - 20).expect("cut");
+        // Another boot id: the machine has gone down.
+        file.write_all_at(&[0xee; 16], 16).expect("write");
+        let index = open(&directory);
+        assert!(index.find(lost).expect("readable").is_none());
+        assert!(index.remember(&key(11), &at(ROOT, "b"), false).expect("number") > lost);
+    }
+
+    #[test]
+    fn what_was_appended_is_unsynced_until_a_sync() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        assert!(!index.is_unsynced());
+        index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        assert!(index.is_unsynced());
+        index.sync().expect("sync");
+        index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        assert!(!index.is_unsynced(), "nothing new was learnt");
+    }
+
+    #[test]
+    fn two_servers_do_not_share_an_index() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let _used = open(&directory);
+        assert!(Index::open(&directory.path().join("index"), key(2)).is_err());
+    }
+}

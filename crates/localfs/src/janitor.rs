@@ -1,0 +1,132 @@
+//! Closing what should not stay open, and writing back what nobody commits.
+//!
+//! A file open for writing cannot be executed by local processes (ETXTBSY), keeps leases from being granted and hides
+//! the close that inotify watchers wait for. So a descriptor that may write is exchanged for one that may not, some
+//! seconds after the last write, unless an open holds it. Dirt that no client has committed for a while (it crashed, or
+//! went away) is synced, so that nothing stays pinned for ever.
+//!
+//! One thread for each volume, asleep unless there is a descriptor open for writing. It ends with the volume.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::OFlags;
+use vfs::FileKind;
+
+use crate::object::{Object, OpenFile, Reach};
+use crate::volume::{Handles, Volume};
+
+/// Time between two rounds.
+const ROUND: Duration = Duration::from_secs(1);
+/// Rounds without a write after which a descriptor that may write is exchanged.
+const IDLE_ROUNDS: u32 = 3;
+/// Rounds without a write after which dirt is synced.
+const FORGOTTEN_ROUNDS: u32 = 60;
+
+/// Wakes the janitor.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    has_work: bool,
+    is_over: bool,
+}
+
+impl Alarm {
+    /// There is a descriptor open for writing.
+    pub(crate) fn ring(&self) {
+        let mut state = self.state.0.lock();
+        if !std::mem::replace(&mut state.has_work, true) {
+            self.state.1.notify_one();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.state.0.lock().is_over = true;
+        self.state.1.notify_one();
+    }
+}
+
+/// Starts the janitor of a volume.
+///
+/// # Errors
+/// Where there can be no more threads.
+pub(crate) fn start(volume: &Arc<Volume>) -> std::io::Result<()> {
+    let alarm = Arc::clone(&volume.janitor.state);
+    let volume = Arc::downgrade(volume);
+    std::thread::Builder::new()
+        .name("localfs-janitor".into())
+        .stack_size(256 * 1024)
+        .spawn(move || run(&alarm, &volume))
+        .map(drop)
+}
+
+fn run((state, wake): &(Mutex<State>, Condvar), volume: &Weak<Volume>) {
+    loop {
+        {
+            let mut state = state.lock();
+            while !state.has_work && !state.is_over {
+                wake.wait(&mut state);
+            }
+            if !state.is_over {
+                wake.wait_for(&mut state, ROUND);
+            }
+            if state.is_over {
+                return;
+            }
+            // Whoever opens something from now on rings again.
+            state.has_work = false;
+        }
+        let Some(volume) = volume.upgrade() else { return };
+        if volume.clean_up() {
+            volume.janitor.ring();
+        }
+    }
+}
+
+impl Volume {
+    /// One round; true where another one is needed.
+    fn clean_up(&self) -> bool {
+        let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Handles::Indexed { index, .. } = &self.handles
+            && index.is_unsynced()
+        {
+            // Reported where it is noticed.
+            let _ = index.sync();
+        }
+        let mut is_needed = false;
+        let writable =
+            self.objects.iter().map(|(_, object)| object).filter(|object| object.file().reach.writes());
+        for object in writable.collect::<Vec<_>>() {
+            let idle = round.wrapping_sub(object.last_write.load(Ordering::Relaxed));
+            if idle >= FORGOTTEN_ROUNDS && object.dirt.is_dirty() {
+                // The failure has changed the verifier: clients will find out.
+                let _ = self.sync_now(&object);
+            }
+            let is_exchanged = idle >= IDLE_ROUNDS && !object.is_pinned() && self.stop_writing(&object);
+            is_needed |= !is_exchanged;
+        }
+        is_needed
+    }
+
+    /// Exchanges the descriptor for one that cannot write, unless there is dirt.
+    fn stop_writing(&self, object: &Object) -> bool {
+        debug_assert_eq!(object.kind, FileKind::Regular);
+        let exchanged = object.replace_file(|present| {
+            // Under the lock: whoever begins a change does so under the same one.
+            if object.dirt.is_dirty() || !present.reach.writes() {
+                return Ok(None);
+            }
+            let path = self.reopen(object, present, OFlags::PATH);
+            Ok(path.ok().map(|fd| OpenFile::new(fd, Reach::Path)))
+        });
+        exchanged.is_ok_and(|file| !file.reach.writes())
+    }
+}

@@ -1,0 +1,63 @@
+//! A name that may stand for one entry of a directory.
+
+use std::ffi::CStr;
+
+use vfs::Error;
+
+/// Longest name in bytes that Linux takes (NAME_MAX).
+pub(crate) const MAX_NAME: usize = 255;
+
+/// One path component, ending in NUL, checked so that no system call can take it for more than one step downwards.
+pub(crate) struct Name {
+    length: u8,
+    bytes: [u8; MAX_NAME + 1],
+}
+
+impl Name {
+    /// Checks and copies.
+    ///
+    /// # Errors
+    /// [`Error::NameTooLong`] above [`MAX_NAME`], [`Error::BadName`] for what is no single entry.
+    pub(crate) fn new(name: &[u8]) -> Result<Self, Error> {
+        if matches!(name, b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+            return Err(Error::BadName);
+        }
+        if name.len() > MAX_NAME {
+            return Err(Error::NameTooLong);
+        }
+        let mut bytes = [0; MAX_NAME + 1];
+        bytes[..name.len()].copy_from_slice(name);
+        Ok(Self { length: name.len() as u8, bytes })
+    }
+
+    /// For system calls.
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c".")
+    }
+
+    /// Without the NUL.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_single_downward_steps_are_names() {
+        for bad in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b"] {
+            assert_eq!(Name::new(bad).err(), Some(Error::BadName), "{bad:?}");
+        }
+        for good in [&b"..."[..], b".a", b"a ", b"\xff\xfe", b"-"] {
+            assert_eq!(Name::new(good).expect("a name").as_c_str().to_bytes(), good);
+        }
+    }
+
+    #[test]
+    fn the_longest_name_fits_and_the_next_does_not() {
+        assert_eq!(Name::new(&[b'x'; MAX_NAME]).expect("a name").as_bytes().len(), MAX_NAME);
+        assert_eq!(Name::new(&[b'x'; MAX_NAME + 1]).err(), Some(Error::NameTooLong));
+    }
+}

@@ -1,0 +1,258 @@
+//! Objects in use, each with one open descriptor, known by handle.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
+use vfs::{Error, FileKind, Handle, RangeSource};
+
+use crate::durable::Dirt;
+
+/// What a descriptor may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// `O_PATH`: attributes, and names relative to it.
+    Path,
+    /// Reading too.
+    Read,
+    /// Writing, but not reading: only where a server without root's powers may not read its own file.
+    Write,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+impl Reach {
+    /// Whether content can be read.
+    pub(crate) fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::ReadWrite)
+    }
+
+    /// Whether content can be written.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::ReadWrite)
+    }
+}
+
+/// A descriptor and what it is good for.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    fd: OwnedFd,
+    /// What it may be used for.
+    pub(crate) reach: Reach,
+}
+
+impl OpenFile {
+    pub(crate) fn new(fd: OwnedFd, reach: Reach) -> Self {
+        Self { fd, reach }
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl RangeSource for OpenFile {
+    fn descriptor(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) {
+        let mut done = 0;
+        while done < into.len() {
+            match rustix::io::pread(&self.fd, &mut into[done..], offset.saturating_add(done as u64)) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(rustix::io::Errno::INTR) => {}
+                // The length is promised already; what cannot be read now becomes zeros, as sendfile's caller would
+                // fill it, and the next READ reports the error.
+                Err(_) => break,
+            }
+        }
+        into[done..].fill(0);
+    }
+}
+
+/// A file, directory or other object that some request has used.
+///
+/// It holds exactly one descriptor, replaced when a request needs more of it. There is at most one `Object` a handle:
+/// the cache never lets go of one that is in use, pinned or dirty, so that what is remembered here (dirt above all)
+/// is remembered once.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) handle: Handle,
+    pub(crate) kind: FileKind,
+    /// As told to clients.
+    pub(crate) fsid: u64,
+    /// Device and inode number, while this server runs.
+    pub(crate) key: (u64, u64),
+    /// What is not on stable storage yet.
+    pub(crate) dirt: Dirt,
+    /// Whether there is an ACL, and the change time for which that is known: nanoseconds << 1 | has one; 0 if unknown.
+    pub(crate) acl: AtomicU64,
+    /// The janitor's clock at the last write.
+    pub(crate) last_write: AtomicU32,
+    pins: AtomicU32,
+    file: RwLock<Arc<OpenFile>>,
+}
+
+impl Object {
+    pub(crate) fn new(
+        handle: Handle,
+        kind: FileKind,
+        fsid: u64,
+        key: (u64, u64),
+        file: OpenFile,
+        dirt: Dirt,
+    ) -> Self {
+        Self {
+            handle,
+            kind,
+            fsid,
+            key,
+            dirt,
+            acl: AtomicU64::new(0),
+            last_write: AtomicU32::new(0),
+            pins: AtomicU32::new(0),
+            file: RwLock::new(Arc::new(file)),
+        }
+    }
+
+    /// The descriptor, whatever it is good for.
+    pub(crate) fn file(&self) -> Arc<OpenFile> {
+        Arc::clone(&self.file.read())
+    }
+
+    /// The descriptor, lent for a short call.
+    pub(crate) fn with_fd<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+        call(self.file.read().as_fd())
+    }
+
+    /// A descriptor that can write, and the generation of the change that is about to be made with it; `None` where the
+    /// present descriptor cannot. From here on the object is dirty and keeps this descriptor.
+    pub(crate) fn begin_change(&self) -> Option<(Arc<OpenFile>, u64)> {
+        let file = self.file.read();
+        file.reach.writes().then(|| (Arc::clone(&file), self.dirt.begin()))
+    }
+
+    /// Replaces the descriptor by a better one, unless another thread has done so. `better` is called with the present
+    /// one under the lock, and may decline.
+    pub(crate) fn replace_file(
+        &self,
+        better: impl FnOnce(&OpenFile) -> Result<Option<OpenFile>, Error>,
+    ) -> Result<Arc<OpenFile>, Error> {
+        let mut slot = self.file.write();
+        if let Some(file) = better(&slot)? {
+            *slot = Arc::new(file);
+        }
+        Ok(Arc::clone(&slot))
+    }
+
+    /// Fails unless it is a directory.
+    pub(crate) fn require_directory(&self) -> Result<(), Error> {
+        if self.kind == FileKind::Directory { Ok(()) } else { Err(Error::NotDirectory) }
+    }
+
+    /// Fails unless it is a regular file.
+    pub(crate) fn require_regular(&self) -> Result<(), Error> {
+        match self.kind {
+            FileKind::Regular => Ok(()),
+            FileKind::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::WrongKind),
+        }
+    }
+
+    /// Whether an open holds it.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Acquire) > 0
+    }
+
+    /// An open holds it from now on.
+    pub(crate) fn pin(&self) {
+        self.pins.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// An open lets go; true for the last.
+    pub(crate) fn unpin(&self) -> bool {
+        self.pins.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+/// Keeps what must not be forgotten.
+#[derive(Debug, Clone)]
+pub(crate) struct KeepUsed;
+
+impl Lifecycle<Handle, Arc<Object>> for KeepUsed {
+    type RequestState = ();
+
+    // A clone is taken only under the lock of the cache's shard, which eviction holds too: who is counted once here
+    // cannot get another user before it is gone.
+    fn is_pinned(&self, _: &Handle, object: &Arc<Object>) -> bool {
+        Arc::strong_count(object) > 1 || object.dirt.is_dirty()
+    }
+}
+
+/// Objects by handle.
+pub(crate) type Objects =
+    quick_cache::sync::Cache<Handle, Arc<Object>, UnitWeighter, DefaultHashBuilder, KeepUsed>;
+
+/// A cache that holds `capacity` objects that nobody uses now, and all that are in use.
+pub(crate) fn objects(capacity: usize) -> Objects {
+    let mut options = OptionsBuilder::new();
+    options.estimated_items_capacity(capacity).weight_capacity(capacity as u64);
+    // Shards divide the capacity; few large ones let a small cache hold what it says.
+    options.shards(if capacity < 1024 { 1 } else { 16 });
+    let options = options.build().unwrap_or_else(|_| unreachable!("both capacities are given"));
+    Objects::with_options(options, UnitWeighter, DefaultHashBuilder::default(), KeepUsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(number: u8) -> Arc<Object> {
+        let file = tempfile::tempfile().expect("temporary file");
+        let handle = Handle::new(&[number]).expect("short");
+        let open = OpenFile::new(file.into(), Reach::ReadWrite);
+        let dirt = Dirt::new(&Arc::default());
+        Arc::new(Object::new(handle, FileKind::Regular, 1, (1, u64::from(number)), open, dirt))
+    }
+
+    #[test]
+    fn the_cache_holds_its_number_and_forgets_only_the_unused() {
+        let cache = objects(8);
+        let used = object(0);
+        cache.insert(used.handle, Arc::clone(&used));
+        let dirty = object(1);
+        dirty.dirt.begin();
+        cache.insert(dirty.handle, dirty);
+        for number in 2..200 {
+            let object = object(number);
+            cache.insert(object.handle, object);
+        }
+        assert!(cache.len() <= 8, "{} objects", cache.len());
+        assert!(cache.get(&Handle::new(&[0]).expect("short")).is_some_and(|kept| Arc::ptr_eq(&kept, &used)));
+        assert!(cache.get(&Handle::new(&[1]).expect("short")).is_some(), "dirty ones are kept");
+    }
+
+    #[test]
+    fn a_change_is_dirt_before_the_descriptor_is_handed_out() {
+        let object = object(1);
+        assert!(!object.dirt.is_dirty());
+        let (file, _) = object.begin_change().expect("open for writing");
+        assert!(object.dirt.is_dirty() && file.reach.writes());
+    }
+
+    #[test]
+    fn a_range_that_shrank_reads_as_zeros() {
+        let object = object(1);
+        let file = object.file();
+        rustix::io::pwrite(&file, b"abc", 0).expect("write");
+        let mut into = [7; 5];
+        file.read_at(1, &mut into);
+        assert_eq!(&into, b"bc\0\0\0");
+    }
+}

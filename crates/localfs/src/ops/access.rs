@@ -1,0 +1,62 @@
+use vfs::{Access, Attributes, Context, FileKind, Handle, Result};
+
+use crate::attributes::Snapshot;
+use crate::object::Object;
+use crate::permission::{EXECUTE, READ, WRITE};
+use crate::volume::Volume;
+
+/// What each kind of access to a directory needs.
+const ON_DIRECTORIES: &[(Access, u32)] = &[
+    (Access::READ, READ),
+    (Access::LOOKUP, EXECUTE),
+    (Access::MODIFY, WRITE | EXECUTE),
+    (Access::EXTEND, WRITE | EXECUTE),
+    (Access::DELETE, WRITE | EXECUTE),
+    (Access::XAREAD, READ),
+    (Access::XALIST, READ),
+    (Access::XAWRITE, WRITE),
+];
+
+/// And to anything else.
+const ON_FILES: &[(Access, u32)] = &[
+    (Access::READ, READ),
+    (Access::MODIFY, WRITE),
+    (Access::EXTEND, WRITE),
+    (Access::EXECUTE, EXECUTE),
+    (Access::XAREAD, READ),
+    (Access::XALIST, READ),
+    (Access::XAWRITE, WRITE),
+];
+
+impl Volume {
+    // RFC 1813 §4.4: the owner's exception "should not affect the return result of access permissions as returned by the
+    // ACCESS procedure".
+    pub(crate) fn access(
+        &self,
+        context: &Context,
+        file: &Handle,
+        want: Access,
+    ) -> Result<(Access, Attributes)> {
+        let object = self.object(file)?;
+        let snapshot = self.stat(&object)?;
+        let granted = self.permissions(context, &object, &snapshot)?;
+        let table = if object.kind == FileKind::Directory { ON_DIRECTORIES } else { ON_FILES };
+        let allowed = table
+            .iter()
+            .filter(|(_, needs)| granted & needs == *needs)
+            .fold(Access::empty(), |all, (kind, _)| all | *kind);
+        Ok((allowed & want, snapshot.attributes))
+    }
+
+    /// All permissions of the caller, each judged alone.
+    fn permissions(&self, context: &Context, object: &Object, snapshot: &Snapshot) -> Result<u32> {
+        let mut granted = 0;
+        for one in [READ, WRITE, EXECUTE] {
+            let is_possible = one != WRITE || !self.properties.read_only;
+            if is_possible && self.may(context, object, snapshot, one)? {
+                granted |= one;
+            }
+        }
+        Ok(granted)
+    }
+}

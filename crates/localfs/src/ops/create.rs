@@ -1,0 +1,320 @@
+//! CREATE, MKDIR, SYMLINK, MKNOD.
+//!
+//! The kernel creates as the caller, in one step with its mode; what it does not take in that step (another owner, a
+//! size, times, a verifier) follows while the directory is locked, and if it fails the name is taken back.
+//!
+//! The verifier of an exclusive create is an extended attribute of the file, so that it survives restarts and no
+//! SETATTR, not even one of times, is confused with it. Where there are no such attributes, or where a server without
+//! root's powers could not read one back (the new file's mode forbids its owner to read), the times hold it, as the
+//! Linux kernel's server does, until they are set.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use vfs::{
+    Attributes, Context, Create, CreateMode, Created, Error, FileKind, Handle, Op, Result, SetAttributes,
+    Verifier,
+};
+
+use super::setattr::{judge_time_values, set_mode, set_owner, set_times};
+use super::xattr::VERIFIER;
+use crate::durable::{Changed, Extent};
+use crate::errno::translate;
+use crate::identity::clear_umask_once;
+use crate::name::Name;
+use crate::object::{Object, OpenFile, Reach};
+use crate::permission::{EXECUTE, WRITE};
+use crate::volume::{Actor, Volume};
+
+/// Longest text of a symbolic link in bytes (PATH_MAX without its NUL).
+const MAX_SYMLINK_BYTES: usize = 4095;
+const SET_GROUP_ID: u32 = 0o2000;
+const SET_IDS: u32 = 0o6000;
+/// Mode of a file until its verifier is written: its creator must be able to.
+const WHILE_UNVERIFIED: u32 = 0o600;
+
+impl Volume {
+    pub(crate) fn create<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Op<'a, Created> {
+        match self.create_cached(context, directory, name, what, set) {
+            Ok((changes, created)) => self.when_durable(changes, created),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    fn create_cached(
+        &self,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Result<(Vec<Changed>, Created)> {
+        let directory = self.object(directory)?;
+        directory.require_directory()?;
+        let name = Name::new(name)?;
+        let lock = self.lock(&directory);
+        let before = self.stat(&directory)?.attributes;
+        self.enter(context, &directory, EXECUTE)?;
+        if self.is_foreign(context) {
+            match self.find(&directory, &name) {
+                Err(Error::NotFound) => self.enter(context, &directory, WRITE | EXECUTE)?,
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    drop(lock);
+                    return self.create_again(context, &directory, &name, what, set);
+                }
+            }
+        }
+        let judged = judge(context, &before, what, set);
+        let number = directory.dirt.begin();
+        let made = judged.and_then(|()| self.make(context, &directory, &name, what, set));
+        let object = match made {
+            Ok(object) => object,
+            Err(error) => {
+                directory.dirt.succeeded(number, Extent::All);
+                drop(lock);
+                // A taken name is told before anything else that is wrong.
+                return match self.create_again(context, &directory, &name, what, set) {
+                    Err(Error::NotFound) => Err(error),
+                    again => again,
+                };
+            }
+        };
+        let own_number = object.dirt.begin();
+        let created = Created {
+            handle: object.handle,
+            attributes: self.stat_after(&object)?.attributes,
+            directory: self.change_since(&directory, &before)?,
+            is_new: true,
+        };
+        Ok((vec![(object, own_number), (directory, number)], created))
+    }
+
+    fn make(
+        &self,
+        context: &Context,
+        directory: &Object,
+        name: &Name,
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Result<Arc<Object>> {
+        clear_umask_once();
+        let file = self.make_name(directory, name, what, set)?;
+        let object = match file {
+            Some(file) => self.adopt(file, directory, name),
+            None => self.find(directory, name),
+        };
+        let finished = object.and_then(|object| {
+            self.finish(context, &object, what, set)?;
+            Ok(object)
+        });
+        if finished.is_err() {
+            let flags = match what {
+                Create::Directory => rustix::fs::AtFlags::REMOVEDIR,
+                _ => rustix::fs::AtFlags::empty(),
+            };
+            // Whoever made it may remove it; if not, the caller gets its own error all the same.
+            let _ = self.act_as(context);
+            let _ = directory.with_fd(|fd| rustix::fs::unlinkat(fd, name.as_c_str(), flags));
+        }
+        finished
+    }
+
+    /// The one call that makes the name.
+    fn make_name(
+        &self,
+        directory: &Object,
+        name: &Name,
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Result<Option<OpenFile>> {
+        let mode = Mode::from_raw_mode(match what {
+            Create::File(CreateMode::Exclusive(_)) => WHILE_UNVERIFIED,
+            _ => wanted_mode(what, set),
+        });
+        let node = |kind, device: vfs::Device| {
+            let device = rustix::fs::makedev(device.major, device.minor);
+            directory.with_fd(|fd| rustix::fs::mknodat(fd, name.as_c_str(), kind, mode, device))
+        };
+        let made = match what {
+            Create::File(_) => {
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let fd = directory.with_fd(|fd| rustix::fs::openat(fd, name.as_c_str(), flags, mode));
+                return fd.map(|fd| Some(OpenFile::new(fd, Reach::ReadWrite))).map_err(translate);
+            }
+            Create::Directory => directory.with_fd(|fd| rustix::fs::mkdirat(fd, name.as_c_str(), mode)),
+            Create::Symlink(text) => {
+                directory.with_fd(|fd| rustix::fs::symlinkat(&text[..], fd, name.as_c_str()))
+            }
+            Create::Fifo => node(FileType::Fifo, vfs::Device::default()),
+            Create::Socket => node(FileType::Socket, vfs::Device::default()),
+            Create::CharDevice(device) => node(FileType::CharacterDevice, *device),
+            Create::BlockDevice(device) => node(FileType::BlockDevice, *device),
+        };
+        made.map(|()| None).map_err(translate)
+    }
+
+    /// What the kernel did not do when it made the name.
+    fn finish(&self, context: &Context, object: &Object, what: &Create, set: &SetAttributes) -> Result<()> {
+        if object.kind == FileKind::Regular {
+            // It was created open for writing.
+            self.janitor.ring();
+        }
+        self.act_as(context)?;
+        let file = object.file();
+        let wanted = wanted_mode(what, set);
+        let is_exclusive = matches!(what, Create::File(CreateMode::Exclusive(_)));
+        let has_verifier_in_times = match what {
+            Create::File(CreateMode::Exclusive(verifier)) => self.write_verifier(&file, verifier, wanted)?,
+            _ => false,
+        };
+        let is_given = set.uid.is_some() || set.gid.is_some();
+        if is_given {
+            set_owner(&file, set)?;
+        }
+        let takes_special_bits = object.kind == FileKind::Directory || is_given;
+        if (is_exclusive && wanted != WHILE_UNVERIFIED) || (takes_special_bits && wanted & SET_IDS != 0) {
+            let inherited = match object.kind {
+                FileKind::Directory => self.stat(object)?.attributes.mode & SET_GROUP_ID,
+                _ => 0,
+            };
+            set_mode(&file, wanted | inherited)?;
+        }
+        if let (Some(size), FileKind::Regular) = (set.size.filter(|size| *size > 0), object.kind) {
+            if size > self.properties.max_file_size {
+                return Err(Error::TooLarge);
+            }
+            rustix::fs::ftruncate(&file, size).map_err(translate)?;
+        }
+        if !has_verifier_in_times && (set.accessed.is_some() || set.modified.is_some()) {
+            set_times(&file, set)?;
+        }
+        Ok(())
+    }
+
+    /// The name is taken.
+    fn create_again(
+        &self,
+        context: &Context,
+        directory: &Arc<Object>,
+        name: &Name,
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Result<(Vec<Changed>, Created)> {
+        self.enter(context, directory, EXECUTE)?;
+        let object = self.find(directory, name)?;
+        match what {
+            Create::File(CreateMode::Unchecked) => match object.kind {
+                FileKind::Regular => {}
+                FileKind::Directory => return Err(Error::IsDirectory),
+                FileKind::Symlink => return Err(Error::IsSymlink),
+                _ => return Err(Error::WrongKind),
+            },
+            Create::File(CreateMode::Exclusive(verifier)) if self.has_verifier(&object, verifier)? => {}
+            _ => return Err(Error::Exists),
+        }
+        let mut changes = Vec::new();
+        if let (Create::File(CreateMode::Unchecked), Some(size)) = (what, set.size) {
+            let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            let (_, change) = self.setattr_cached(context, &object, &size, None, vfs::Authority::Caller)?;
+            changes.extend(change.map(|number| (Arc::clone(&object), number)));
+        }
+        let created = Created {
+            handle: object.handle,
+            attributes: self.stat(&object)?.attributes,
+            directory: Self::no_change(&self.stat(directory)?),
+            is_new: false,
+        };
+        Ok((changes, created))
+    }
+
+    /// Writes the verifier with the file; true where its times hold it.
+    fn write_verifier(&self, file: &OpenFile, verifier: &Verifier, mode: u32) -> Result<bool> {
+        const OWNER_READS: u32 = 0o400;
+        if matches!(self.actor, Actor::Callers) || mode & OWNER_READS != 0 {
+            match rustix::fs::fsetxattr(file, VERIFIER, verifier, XattrFlags::empty()) {
+                Err(Errno::OPNOTSUPP) => {}
+                other => return other.map(|()| false).map_err(translate),
+            }
+        }
+        let (accessed, modified) = times_of(verifier);
+        let times = Timestamps {
+            last_access: Timespec { tv_sec: accessed, tv_nsec: 0 },
+            last_modification: Timespec { tv_sec: modified, tv_nsec: 0 },
+        };
+        rustix::fs::futimens(file, &times).map_err(translate)?;
+        Ok(true)
+    }
+
+    fn has_verifier(&self, object: &Object, verifier: &Verifier) -> Result<bool> {
+        if object.kind != FileKind::Regular {
+            return Ok(false);
+        }
+        let mut kept = [0; 8];
+        if let Ok(file) = self.readable(object) {
+            self.act_as_server();
+            match rustix::fs::fgetxattr(file.as_fd(), VERIFIER, &mut kept) {
+                Ok(_) => return Ok(kept == *verifier),
+                Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS) => {}
+                Err(errno) => return Err(translate(errno)),
+            }
+        }
+        let file = self.stat(object)?.attributes;
+        let whole = file.accessed.nanoseconds == 0 && file.modified.nanoseconds == 0;
+        Ok(whole && times_of(verifier) == (file.accessed.seconds, file.modified.seconds))
+    }
+}
+
+/// Seconds of access and modification that stand for a verifier; like the Linux kernel's server, without the highest bit of
+/// each half, which many file systems cannot keep.
+fn times_of(verifier: &Verifier) -> (i64, i64) {
+    let [a, b, c, d, e, f, g, h] = *verifier;
+    let half = |bytes| i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
+    (half([a, b, c, d]), half([e, f, g, h]))
+}
+
+fn wanted_mode(what: &Create, set: &SetAttributes) -> u32 {
+    let default = match what {
+        Create::File(CreateMode::Exclusive(_)) => 0,
+        Create::Directory => 0o700,
+        _ => 0o600,
+    };
+    set.mode.unwrap_or(default) & 0o7777
+}
+
+/// What the kernel would tell too late, when the name exists.
+fn judge(context: &Context, directory: &Attributes, what: &Create, set: &SetAttributes) -> Result<()> {
+    judge_time_values(set)?;
+    let who = &context.credentials;
+    match what {
+        Create::Symlink(text) if text.len() > MAX_SYMLINK_BYTES => return Err(Error::NameTooLong),
+        Create::Symlink(text) if text.is_empty() || text.contains(&0) => return Err(Error::Invalid),
+        // POSIX.1-2024 mknod(): "only a process with appropriate privileges may create file types other than FIFO special".
+        Create::CharDevice(_) | Create::BlockDevice(_) if !who.is_root() => return Err(Error::NotPermitted),
+        _ => {}
+    }
+    let own_group = if directory.mode & SET_GROUP_ID != 0 { directory.gid } else { who.gid };
+    let keeps_owner = set.uid.is_none_or(|uid| uid == who.uid);
+    let may_group = set.gid.is_none_or(|gid| gid == own_group || who.is_in_group(gid));
+    if who.is_root() || (keeps_owner && may_group) { Ok(()) } else { Err(Error::NotPermitted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verifier_in_times_fits_31_bits_a_half() {
+        assert_eq!(times_of(&[0xff; 8]), (0x7fff_ffff, 0x7fff_ffff));
+        assert_eq!(times_of(&[0, 0, 0, 1, 0, 0, 1, 0]), (1, 256));
+    }
+}

@@ -1,0 +1,83 @@
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD};
+use rustix::io::Errno;
+use vfs::{Context, Error, FileKind, Handle, Linked, Op, Result};
+
+use crate::durable::{Changed, Extent};
+use crate::errno::translate;
+use crate::name::Name;
+use crate::object::OpenFile;
+use crate::permission::{EXECUTE, WRITE};
+use crate::volume::{Handles, Volume};
+
+impl Volume {
+    pub(crate) fn link<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        directory: &Handle,
+        name: &[u8],
+    ) -> Op<'a, Linked> {
+        match self.link_cached(context, file, directory, name) {
+            Ok((changes, linked)) => self.when_durable(changes, linked),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    fn link_cached(
+        &self,
+        context: &Context,
+        file: &Handle,
+        directory: &Handle,
+        name: &[u8],
+    ) -> Result<([Changed; 2], Linked)> {
+        let object = self.object(file)?;
+        let directory = self.object(directory)?;
+        directory.require_directory()?;
+        let name = Name::new(name)?;
+        let _locks = self.lock_both(&object, &directory);
+        let before = self.stat(&directory)?.attributes;
+        let links = self.stat(&object)?.attributes.links;
+        self.enter(context, &directory, EXECUTE)?;
+        if object.kind == FileKind::Directory {
+            // A taken name is told first, whatever would be linked.
+            return Err(match self.find(&directory, &name) {
+                Ok(_) => Error::Exists,
+                Err(Error::NotFound) => Error::IsDirectory,
+                Err(error) => error,
+            });
+        }
+        if links == 0 {
+            return Err(Error::NotFound);
+        }
+        if self.is_foreign(context) {
+            self.enter(context, &directory, WRITE | EXECUTE)?;
+        }
+        let numbers =
+            [(Arc::clone(&object), object.dirt.begin()), (Arc::clone(&directory), directory.dirt.begin())];
+        if let Err(errno) = make_link(&object.file(), &directory.file(), &name) {
+            for (object, number) in numbers {
+                object.dirt.succeeded(number, Extent::All);
+            }
+            return Err(translate(errno));
+        }
+        if matches!(self.handles, Handles::Indexed { .. }) {
+            self.find(&directory, &name)?;
+        }
+        let attributes = self.stat_after(&object)?.attributes;
+        Ok((numbers, Linked { attributes, directory: self.change_since(&directory, &before)? }))
+    }
+}
+
+/// Links the open object itself; by its name in /proc, since the direct way wants a capability before Linux 6.10.
+fn make_link(file: &OpenFile, directory: &OpenFile, name: &Name) -> rustix::io::Result<()> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let by_path = rustix::fs::linkat(CWD, path, directory, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
+    match by_path {
+        // No /proc here.
+        Err(Errno::NOENT) => rustix::fs::linkat(file, c"", directory, name.as_c_str(), AtFlags::EMPTY_PATH),
+        other => other,
+    }
+}

@@ -1,0 +1,20 @@
+//! One operation of the back end a file.
+
+pub(crate) mod access;
+pub(crate) mod commit;
+pub(crate) mod create;
+pub(crate) mod getattr;
+pub(crate) mod link;
+pub(crate) mod lookup;
+pub(crate) mod open;
+pub(crate) mod parent;
+pub(crate) mod read;
+pub(crate) mod readdir;
+pub(crate) mod readlink;
+pub(crate) mod remove;
+pub(crate) mod rename;
+pub(crate) mod setattr;
+pub(crate) mod space;
+pub(crate) mod statfs;
+pub(crate) mod write;
+pub(crate) mod xattr;

@@ -1,0 +1,67 @@
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use vfs::{Context, Error, Found, Handle, Result};
+
+use crate::attributes::{device_of, status};
+use crate::errno::translate;
+use crate::handle::{self, from_kernel};
+use crate::object::{Object, OpenFile, Reach};
+use crate::permission::EXECUTE;
+use crate::sys;
+use crate::volume::{Handles, Volume};
+
+/// Directories above each other that are climbed at most on the way to the top.
+const MAX_CLIMB: usize = 4096;
+
+impl Volume {
+    pub(crate) fn parent(&self, context: &Context, directory: &Handle) -> Result<Found> {
+        let object = self.enter_directory(context, directory, EXECUTE)?;
+        if object.handle == self.root.handle {
+            return Err(Error::NotFound);
+        }
+        let parent = self.parent_object(&object)?;
+        let attributes = self.stat(&parent)?.attributes;
+        Ok(Found { handle: parent.handle, attributes, directory: self.stat(&object)?.attributes })
+    }
+
+    fn parent_object(&self, object: &Object) -> Result<Arc<Object>> {
+        if let Handles::Indexed { index, .. } = &self.handles {
+            let known = index.find(index.id_of(&object.handle)?)?.ok_or(Error::Stale)?;
+            let parent = known.places.first().map(|(parent, _)| *parent).ok_or(Error::Stale)?;
+            return self.object(&handle::from_index(index.identity(), parent));
+        }
+        let fd = object.with_fd(open_above).map_err(translate)?;
+        self.require_beneath(&fd)?;
+        let (kernel, _) = sys::name_to_handle_at(fd.as_fd(), c"").map_err(translate)?;
+        let status = status(fd.as_fd()).map_err(translate)?;
+        Ok(self.keep(from_kernel(&kernel)?, &status, OpenFile::new(fd, Reach::Path)))
+    }
+
+    /// Climbs to the top of the export: a local process may have moved the directory out of it, and then what is above
+    /// it is nobody's to see.
+    fn require_beneath(&self, directory: &OwnedFd) -> Result<()> {
+        self.act_as_server();
+        let mut climber = directory.try_clone().map_err(|_| Error::Later)?;
+        let mut last = None;
+        for _ in 0..MAX_CLIMB {
+            let status = status(climber.as_fd()).map_err(translate)?;
+            let here = (device_of(&status), status.stx_ino);
+            if here == self.root.key {
+                return Ok(());
+            }
+            // Above the top of all there is only itself.
+            if last == Some(here) {
+                return Err(Error::Stale);
+            }
+            last = Some(here);
+            climber = open_above(climber.as_fd()).map_err(translate)?;
+        }
+        Err(Error::Stale)
+    }
+}
+
+fn open_above(fd: std::os::fd::BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(fd, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}

@@ -1,0 +1,94 @@
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use vfs::{Change, Context, Error, Handle, Op, Removal, Result};
+
+use crate::errno::translate;
+use crate::handle::from_kernel;
+use crate::name::Name;
+use crate::object::Object;
+use crate::permission::EXECUTE;
+use crate::sys;
+use crate::volume::{Handles, Volume};
+
+impl Volume {
+    pub(crate) fn remove<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        removal: Removal,
+    ) -> Op<'a, Change> {
+        match self.remove_cached(context, directory, name, removal) {
+            Ok((directory, number, change)) => self.when_durable([(directory, number)], change),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    fn remove_cached(
+        &self,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        removal: Removal,
+    ) -> Result<(Arc<Object>, u64, Change)> {
+        let directory = self.object(directory)?;
+        directory.require_directory()?;
+        let name = Name::new(name)?;
+        let _lock = self.lock(&directory);
+        let before = self.stat(&directory)?.attributes;
+        self.enter(context, &directory, EXECUTE)?;
+        let victim = self.victim(context, &directory, &name)?;
+        let number = directory.dirt.begin();
+        let unlink = |flags| directory.with_fd(|fd| rustix::fs::unlinkat(fd, name.as_c_str(), flags));
+        let removed = match removal {
+            Removal::Directory => unlink(AtFlags::REMOVEDIR),
+            Removal::File => unlink(AtFlags::empty()),
+            Removal::Any => match unlink(AtFlags::empty()) {
+                Err(Errno::ISDIR) => unlink(AtFlags::REMOVEDIR),
+                other => other,
+            },
+        };
+        if let Err(errno) = removed {
+            directory.dirt.succeeded(number, crate::durable::Extent::All);
+            return Err(translate(errno));
+        }
+        let change = self.change_since(&directory, &before)?;
+        if let Some(victim) = victim {
+            self.forget_if_gone(&victim);
+        }
+        Ok((directory, number, change))
+    }
+
+    /// The handle of what is about to lose its name, so that a descriptor kept for it can be closed. For a caller whom the
+    /// kernel does not judge, the removal is judged here.
+    pub(crate) fn victim(
+        &self,
+        context: &Context,
+        directory: &Object,
+        name: &Name,
+    ) -> Result<Option<Handle>> {
+        if self.is_foreign(context) {
+            let victim = self.find(directory, name)?;
+            let attributes = self.stat(&victim)?.attributes;
+            self.require_removal(context, directory, &attributes)?;
+            return Ok(Some(victim.handle));
+        }
+        match &self.handles {
+            Handles::Kernel { mount, .. } => {
+                let (kernel, on) = directory
+                    .with_fd(|fd| sys::name_to_handle_at(fd.as_fd(), name.as_c_str()))
+                    .map_err(translate)?;
+                // Nothing of another file system is ever in the cache.
+                if on == *mount { from_kernel(&kernel).map(Some) } else { Ok(None) }
+            }
+            Handles::Indexed { .. } => match self.find(directory, name) {
+                Ok(victim) => Ok(Some(victim.handle)),
+                Err(Error::Access) => Ok(None),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}

@@ -1,0 +1,107 @@
+use std::sync::Arc;
+
+use vfs::{Context, Error, FileKind, Handle, Op, Renamed, Result};
+
+use crate::durable::{Changed, Extent};
+use crate::errno::translate;
+use crate::name::Name;
+use crate::object::Object;
+use crate::permission::{EXECUTE, WRITE};
+use crate::volume::{Handles, Volume};
+
+impl Volume {
+    pub(crate) fn rename<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        from: (&Handle, &[u8]),
+        to: (&Handle, &[u8]),
+    ) -> Op<'a, Renamed> {
+        match self.rename_cached(context, from, to) {
+            Ok((directories, renamed)) => self.when_durable(directories, renamed),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    fn rename_cached(
+        &self,
+        context: &Context,
+        (from, old): (&Handle, &[u8]),
+        (to, new): (&Handle, &[u8]),
+    ) -> Result<([Changed; 2], Renamed)> {
+        let (from, to) = (self.object(from)?, self.object(to)?);
+        from.require_directory()?;
+        to.require_directory()?;
+        let (old, new) = (Name::new(old)?, Name::new(new)?);
+        let _locks = self.lock_both(&from, &to);
+        let before = (self.stat(&from)?.attributes, self.stat(&to)?.attributes);
+        self.enter(context, &to, EXECUTE)?;
+        self.enter(context, &from, EXECUTE)?;
+        // What is replaced may be nothing.
+        let replaced = match self.find(&to, &new) {
+            Ok(object) => Some(object),
+            Err(Error::NotFound | Error::Access) => None,
+            Err(error) => return Err(error),
+        };
+        if self.is_foreign(context) {
+            self.judge_rename(context, (&from, &old), &to, replaced.as_deref())?;
+        }
+        let numbers = [(Arc::clone(&from), from.dirt.begin()), (Arc::clone(&to), to.dirt.begin())];
+        let renamed = from.with_fd(|from_fd| {
+            // One lock at a time: the two may be one object.
+            let to_file = to.file();
+            rustix::fs::renameat(from_fd, old.as_c_str(), &*to_file, new.as_c_str())
+        });
+        if let Err(errno) = renamed {
+            for (object, number) in numbers {
+                object.dirt.succeeded(number, Extent::All);
+            }
+            return Err(translate(errno));
+        }
+        self.remember_move(context, &to, &new);
+        let renamed =
+            Renamed { from: self.change_since(&from, &before.0)?, to: self.change_since(&to, &before.1)? };
+        if let Some(replaced) = replaced {
+            let handle = replaced.handle;
+            drop(replaced);
+            self.forget_if_gone(&handle);
+        }
+        Ok((numbers, renamed))
+    }
+
+    /// For a caller whom the kernel does not judge.
+    fn judge_rename(
+        &self,
+        context: &Context,
+        (from, old): (&Object, &Name),
+        to: &Object,
+        replaced: Option<&Object>,
+    ) -> Result<()> {
+        let moved = self.find(from, old)?;
+        let snapshot = self.stat(&moved)?;
+        self.require_removal(context, from, &snapshot.attributes)?;
+        // A directory that moves gets another `..`, which is a change of its own content.
+        if moved.kind == FileKind::Directory && from.handle != to.handle {
+            self.require(context, &moved, &snapshot, WRITE)?;
+        }
+        match replaced {
+            Some(replaced) => {
+                let attributes = self.stat(replaced)?.attributes;
+                self.require_removal(context, to, &attributes)
+            }
+            None => {
+                let snapshot = self.stat(to)?;
+                self.require(context, to, &snapshot, WRITE | EXECUTE)
+            }
+        }
+    }
+
+    /// Lets the index know where the file is now.
+    fn remember_move(&self, context: &Context, directory: &Object, name: &Name) {
+        if matches!(self.handles, Handles::Indexed { .. }) {
+            let found = self.enter(context, directory, EXECUTE).and_then(|()| self.find(directory, name));
+            if let Err(error) = found {
+                tracing::warn!(%error, "a renamed file cannot be looked up");
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! SETATTR: judged whole before anything is changed, then done as the caller, so that the kernel judges again.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
+use rustix::io::Errno;
+use vfs::{
+    Authority, Change, Context, Error, FileKind, Handle, Op, Result, SetAttributes, SetTime, Timestamp,
+};
+
+use crate::attributes::Snapshot;
+use crate::durable::Extent;
+use crate::errno::translate;
+use crate::object::{Object, OpenFile, Reach};
+use crate::permission::{WRITE, owns};
+use crate::sys;
+use crate::volume::Volume;
+
+const SECOND_NS: u32 = 1_000_000_000;
+
+impl Volume {
+    pub(crate) fn setattr<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        set: &SetAttributes,
+        guard: Option<Timestamp>,
+        authority: Authority,
+    ) -> Op<'a, Change> {
+        let done = self.object(file).and_then(|object| {
+            let (change, number) = self.setattr_cached(context, &object, set, guard, authority)?;
+            Ok((object, change, number))
+        });
+        match done {
+            Ok((object, change, Some(number))) => self.when_durable([(object, number)], change),
+            Ok((_, change, None)) => Op::ok(change),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    /// The number of the change is `None` where there was nothing to do.
+    pub(crate) fn setattr_cached(
+        &self,
+        context: &Context,
+        object: &Object,
+        set: &SetAttributes,
+        guard: Option<Timestamp>,
+        authority: Authority,
+    ) -> Result<(Change, Option<u64>)> {
+        let _lock = self.lock(object);
+        let before = self.stat(object)?;
+        // RFC 1813 §3.3.2: "If the server's ctime … does not match, the server … returns NFS3ERR_NOT_SYNC".
+        if guard.is_some_and(|guard| guard != before.attributes.changed) {
+            return Err(Error::NotSync);
+        }
+        if set.is_empty() {
+            return Ok((Self::no_change(&before), None));
+        }
+        self.judge_setattr(context, object, &before, set, authority)?;
+        let number = object.dirt.begin();
+        if let Err(error) = self.apply(context, object, &before, set) {
+            object.dirt.succeeded(number, Extent::All);
+            return Err(error);
+        }
+        Ok((self.change_since(object, &before.attributes)?, Some(number)))
+    }
+
+    fn judge_setattr(
+        &self,
+        context: &Context,
+        object: &Object,
+        before: &Snapshot,
+        set: &SetAttributes,
+        authority: Authority,
+    ) -> Result<()> {
+        self.require_writable()?;
+        let (who, file) = (&*context.credentials, &before.attributes);
+        if set.mode.is_some() {
+            if !owns(who, file) {
+                return Err(Error::NotPermitted);
+            }
+            // No file system of Linux keeps a mode for symbolic links.
+            if object.kind == FileKind::Symlink {
+                return Err(Error::NotSupported);
+            }
+        }
+        // POSIX.1-2024 chown() with _POSIX_CHOWN_RESTRICTED: only a privileged process changes the owner; the owner may give
+        // the file to a group that it is in.
+        if set.uid.is_some() || set.gid.is_some() {
+            let keeps_owner = set.uid.is_none_or(|uid| uid == file.uid);
+            let may_group = set.gid.is_none_or(|gid| gid == file.gid || who.is_in_group(gid));
+            let may = who.is_root() || (owns(who, file) && keeps_owner && may_group);
+            if !may {
+                return Err(Error::NotPermitted);
+            }
+        }
+        if let Some(size) = set.size {
+            object.require_regular()?;
+            self.require_write(context, object, before, authority)?;
+            if size > self.properties.max_file_size {
+                return Err(Error::TooLarge);
+            }
+        }
+        judge_time_values(set)?;
+        for time in [set.accessed, set.modified].into_iter().flatten() {
+            match time {
+                _ if owns(who, file) => {}
+                // POSIX.1-2024 futimens(): to now for who may write (EACCES), to another time for the owner alone (EPERM).
+                SetTime::Now => self.require(context, object, before, WRITE)?,
+                SetTime::To(_) => return Err(Error::NotPermitted),
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        context: &Context,
+        object: &Object,
+        before: &Snapshot,
+        set: &SetAttributes,
+    ) -> Result<()> {
+        // Opened by the server, before this thread becomes the caller. What was judged is the caller's right to do so.
+        let writable = match set.size {
+            Some(_) => Some(self.begin_write(object)?.0),
+            None => None,
+        };
+        self.act_as(context)?;
+        let file = object.file();
+        if set.uid.is_some() || set.gid.is_some() {
+            set_owner(&file, set)?;
+        }
+        if let Some(mode) = set.mode {
+            set_mode(&file, mode & 0o7777)?;
+        }
+        if let (Some(size), Some(writable)) = (set.size, writable) {
+            rustix::fs::ftruncate(&writable, size).map_err(translate)?;
+        }
+        if set.accessed.is_some() || set.modified.is_some() {
+            if !owns(&context.credentials, &before.attributes) {
+                // Who may write may set one time to now; utimensat(2) grants that only for both at once.
+                self.act_as_server();
+            }
+            set_times(&file, set)?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses times that are none.
+pub(crate) fn judge_time_values(set: &SetAttributes) -> Result<()> {
+    let is_good = |time: Option<SetTime>| match time {
+        Some(SetTime::To(time)) => time.nanoseconds < SECOND_NS,
+        _ => true,
+    };
+    if is_good(set.accessed) && is_good(set.modified) { Ok(()) } else { Err(Error::Invalid) }
+}
+
+/// chown(2) of the open object.
+pub(crate) fn set_owner(file: &OpenFile, set: &SetAttributes) -> Result<()> {
+    // The id that is all ones means "leave it" to the kernel, and is no user's.
+    if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
+        return Err(Error::Invalid);
+    }
+    let (uid, gid) = (set.uid.map(Uid::from_raw), set.gid.map(Gid::from_raw));
+    rustix::fs::chownat(file, c"", uid, gid, AtFlags::EMPTY_PATH).map_err(translate)
+}
+
+/// chmod(2) of the open object.
+pub(crate) fn set_mode(file: &OpenFile, mode: u32) -> Result<()> {
+    let mode_bits = Mode::from_raw_mode(mode);
+    let done = match file.reach {
+        Reach::Path => match sys::chmod(file.as_fd(), mode) {
+            // Before Linux 6.6, or where a sandbox does not know the call: by its name in /proc.
+            Err(Errno::NOSYS | Errno::PERM) => {
+                let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+                rustix::fs::chmodat(CWD, path, mode_bits, AtFlags::empty())
+            }
+            other => other,
+        },
+        _ => rustix::fs::fchmod(file, mode_bits),
+    };
+    done.map_err(translate)
+}
+
+/// utimensat(2) of the open object.
+pub(crate) fn set_times(file: &OpenFile, set: &SetAttributes) -> Result<()> {
+    let special = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let resolve = |time: Option<SetTime>| match time {
+        None => special(UTIME_OMIT),
+        Some(SetTime::Now) => special(UTIME_NOW),
+        Some(SetTime::To(time)) => Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds) },
+    };
+    let times = Timestamps { last_access: resolve(set.accessed), last_modification: resolve(set.modified) };
+    rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH).map_err(translate)
+}

@@ -1,0 +1,109 @@
+//! Holes: seeking them, filling them, making them.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
+use vfs::{Authority, Change, Context, Error, Handle, Op, Result, Seek};
+
+use crate::errno::translate;
+use crate::object::Object;
+use crate::volume::Volume;
+
+impl Volume {
+    pub(crate) fn seek(
+        &self,
+        context: &Context,
+        file: &Handle,
+        offset: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        let object = self.object(file)?;
+        object.require_regular()?;
+        let snapshot = self.stat(&object)?;
+        self.require_read(context, &object, &snapshot, Authority::Caller)?;
+        if offset >= snapshot.attributes.size {
+            return Err(Error::NoDevice);
+        }
+        let file = self.readable(&object)?;
+        // Moves the descriptor's position, which nobody uses.
+        let found = match what {
+            Seek::Data => rustix::fs::seek(file.as_fd(), SeekFrom::Data(offset)),
+            Seek::Hole => rustix::fs::seek(file.as_fd(), SeekFrom::Hole(offset)),
+        };
+        match found {
+            Ok(at) => Ok(Some(at)),
+            // From here to the end there is only a hole.
+            Err(Errno::NXIO) => Ok(None),
+            Err(errno) => Err(translate(errno)),
+        }
+    }
+
+    pub(crate) fn allocate<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        offset: u64,
+        length: u64,
+    ) -> Op<'a, Change> {
+        self.change_space(context, file, (offset, length), FallocateFlags::empty())
+    }
+
+    pub(crate) fn deallocate<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        offset: u64,
+        length: u64,
+    ) -> Op<'a, Change> {
+        self.change_space(
+            context,
+            file,
+            (offset, length),
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        )
+    }
+
+    fn change_space<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        range: (u64, u64),
+        how: FallocateFlags,
+    ) -> Op<'a, Change> {
+        match self.change_space_cached(context, file, range, how) {
+            Ok((_, 0, change)) => Op::ok(change),
+            Ok((object, number, change)) => self.when_durable([(object, number)], change),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    fn change_space_cached(
+        &self,
+        context: &Context,
+        file: &Handle,
+        (offset, length): (u64, u64),
+        how: FallocateFlags,
+    ) -> Result<(Arc<Object>, u64, Change)> {
+        let object = self.object(file)?;
+        object.require_regular()?;
+        let _lock = self.lock(&object);
+        let before = self.stat(&object)?;
+        self.require_write(context, &object, &before, Authority::Caller)?;
+        let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Error::Invalid)?;
+        let punches = how.contains(FallocateFlags::PUNCH_HOLE);
+        if punches && offset >= before.attributes.size {
+            return Ok((object, 0, Self::no_change(&before)));
+        }
+        if !punches && end > self.properties.max_file_size {
+            return Err(Error::TooLarge);
+        }
+        let length = length.min(self.properties.max_file_size - offset);
+        let (file, number) = self.begin_write(&object)?;
+        self.act_as_writer(context)?;
+        rustix::fs::fallocate(&file, how, offset, length).map_err(translate)?;
+        let change = self.change_since(&object, &before.attributes)?;
+        Ok((object, number, change))
+    }
+}

@@ -1,0 +1,179 @@
+//! Extended attributes of the `user.` name space (RFC 8276), judged by the kernel as the caller: reading needs
+//! permission to read, changing to write, and only regular files and directories have them.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
+
+use crate::attributes::Snapshot;
+use crate::durable::Extent;
+use crate::errno::translate;
+use crate::object::{Object, OpenFile};
+use crate::permission::{READ, WRITE};
+use crate::volume::Volume;
+
+/// Where the verifier of an exclusive create is kept; clients neither see nor change it.
+pub(crate) const VERIFIER: &str = "user.enfys.create_verifier";
+const PREFIX: &[u8] = b"user.";
+/// XATTR_NAME_MAX of Linux, without the prefix.
+const MAX_NAME_BYTES: usize = 255 - PREFIX.len();
+/// XATTR_SIZE_MAX and XATTR_LIST_MAX of Linux.
+const MAX_VALUE_BYTES: usize = 65_536;
+const MAX_LIST_BYTES: usize = 65_536;
+/// Values up to this length fit every file system that has extended attributes: where one does not, space is short.
+const SMALL_VALUE_BYTES: usize = 3072;
+
+impl Volume {
+    pub(crate) fn get_xattr(&self, context: &Context, file: &Handle, name: &[u8]) -> Result<Bytes> {
+        let name = full_name(name)?;
+        let object = self.object(file)?;
+        let Some(file) = self.judge_xattr_read(context, &object)? else { return Err(Error::NoXattr) };
+        if name.as_bytes() == VERIFIER.as_bytes() {
+            return Err(Error::NoXattr);
+        }
+        let value =
+            read_whole(MAX_VALUE_BYTES, |value| rustix::fs::fgetxattr(&file, name.as_c_str(), value))?;
+        Ok(Bytes::from(value))
+    }
+
+    pub(crate) fn list_xattrs(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
+        let object = self.object(file)?;
+        let Some(file) = self.judge_xattr_read(context, &object)? else { return Ok(Vec::new()) };
+        let list = read_whole(MAX_LIST_BYTES, |list| rustix::fs::flistxattr(&file, list))?;
+        let mut names: Vec<Bytes> = list
+            .split(|byte| *byte == 0)
+            .filter(|name| *name != VERIFIER.as_bytes())
+            .filter_map(|name| name.strip_prefix(PREFIX))
+            .map(Bytes::copy_from_slice)
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) fn set_xattr<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        name: &[u8],
+        value: &Bytes,
+        how: SetXattr,
+    ) -> Op<'a, Change> {
+        let flags = match how {
+            SetXattr::Either => XattrFlags::empty(),
+            SetXattr::Create => XattrFlags::CREATE,
+            SetXattr::Replace => XattrFlags::REPLACE,
+        };
+        if value.len() > MAX_VALUE_BYTES {
+            return Op::err(Error::TooBig);
+        }
+        self.change_xattr(context, file, name, |file, name| {
+            match rustix::fs::fsetxattr(file, name.as_c_str(), value, flags) {
+                // ext4 says so of a value that is longer than it can ever hold.
+                Err(Errno::NOSPC) if value.len() > SMALL_VALUE_BYTES => Err(Errno::TOOBIG),
+                other => other,
+            }
+        })
+    }
+
+    pub(crate) fn remove_xattr<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        name: &[u8],
+    ) -> Op<'a, Change> {
+        self.change_xattr(context, file, name, |file, name| rustix::fs::fremovexattr(file, name.as_c_str()))
+    }
+
+    fn change_xattr<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        name: &[u8],
+        change: impl FnOnce(&OpenFile, &CString) -> rustix::io::Result<()>,
+    ) -> Op<'a, Change> {
+        match self.change_xattr_cached(context, file, name, change) {
+            Ok((object, number, change)) => self.when_durable([(object, number)], change),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    fn change_xattr_cached(
+        &self,
+        context: &Context,
+        file: &Handle,
+        name: &[u8],
+        change: impl FnOnce(&OpenFile, &CString) -> rustix::io::Result<()>,
+    ) -> Result<(Arc<Object>, u64, Change)> {
+        let name = full_name(name)?;
+        let object = self.object(file)?;
+        let _lock = self.lock(&object);
+        let before = self.stat(&object)?;
+        if !has_xattrs(&object) {
+            return Err(Error::NotPermitted);
+        }
+        self.require_writable()?;
+        if before.sealed {
+            return Err(Error::NotPermitted);
+        }
+        self.require(context, &object, &before, WRITE)?;
+        if name.as_bytes() == VERIFIER.as_bytes() {
+            return Err(Error::NotPermitted);
+        }
+        let file = self.readable(&object)?;
+        let number = object.dirt.begin();
+        self.act_as(context)?;
+        if let Err(errno) = change(&file, &name) {
+            object.dirt.succeeded(number, Extent::All);
+            return Err(translate(errno));
+        }
+        let change = self.change_since(&object, &before.attributes)?;
+        Ok((object, number, change))
+    }
+
+    /// A descriptor to read attributes by, this thread prepared; `None` for objects that never have any.
+    fn judge_xattr_read(&self, context: &Context, object: &Object) -> Result<Option<Arc<OpenFile>>> {
+        let snapshot: Snapshot = self.stat(object)?;
+        self.require(context, object, &snapshot, READ)?;
+        if !has_xattrs(object) {
+            return Ok(None);
+        }
+        let file = self.readable(object)?;
+        self.act_as(context)?;
+        Ok(Some(file))
+    }
+}
+
+// xattr(7): user attributes only on regular files and directories, since anyone may write to a symbolic link or a special
+// file.
+fn has_xattrs(object: &Object) -> bool {
+    matches!(object.kind, FileKind::Regular | FileKind::Directory)
+}
+
+fn full_name(name: &[u8]) -> Result<CString> {
+    if name.is_empty() || name.contains(&0) {
+        return Err(Error::BadName);
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(Error::NameTooLong);
+    }
+    CString::new([PREFIX, name].concat()).map_err(|_| Error::BadName)
+}
+
+/// Reads what may be up to `limit` bytes long: into a small buffer first, since it mostly is short.
+fn read_whole(limit: usize, read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8>> {
+    const USUAL_BYTES: usize = 256;
+    let mut value = vec![0; USUAL_BYTES];
+    let length = match read(&mut value) {
+        Err(Errno::RANGE) => {
+            value.resize(limit, 0);
+            read(&mut value)
+        }
+        other => other,
+    };
+    value.truncate(length.map_err(translate)?);
+    Ok(value)
+}

@@ -1,0 +1,282 @@
+//! Judging a caller in user space, from what one statx(2) says.
+//!
+//! Names are created, removed, moved and looked up as the caller, and the kernel judges. But READ and WRITE go
+//! through descriptors that the server keeps open for all callers: what they may do is decided here for every single
+//! request, so that a descriptor opened for one never serves another who may do less.
+//!
+//! Permission bits decide alone where there is no ACL. Whether there is one is asked once and remembered for as long as
+//! the change time stands (an ACL cannot change without it). Where there is one, the kernel is asked as the caller.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use vfs::{Attributes, Authority, Context, Credentials, Error, FileKind, Result};
+
+use crate::acl;
+use crate::attributes::Snapshot;
+use crate::change::nanoseconds;
+use crate::errno::translate;
+use crate::identity;
+use crate::object::{Object, OpenFile};
+use crate::sys;
+use crate::volume::{Actor, Volume};
+
+/// Permission to read, in the bits of access(2) and of a mode's last digit.
+pub(crate) const READ: u32 = 4;
+/// Permission to write.
+pub(crate) const WRITE: u32 = 2;
+/// Permission to execute, or to search a directory.
+pub(crate) const EXECUTE: u32 = 1;
+
+const STICKY: u32 = 0o1000;
+
+/// Whether the permission bits give `who` all of `want`.
+pub(crate) fn mode_grants(who: &Credentials, file: &Attributes, want: u32) -> bool {
+    if who.is_root() {
+        // Linux lets the superuser execute what anybody may execute, and search every directory.
+        return want & EXECUTE == 0 || file.kind == FileKind::Directory || file.mode & 0o111 != 0;
+    }
+    let class = if who.uid == file.uid {
+        file.mode >> 6
+    } else if who.is_in_group(file.gid) {
+        file.mode >> 3
+    } else {
+        file.mode
+    };
+    class & want == want
+}
+
+/// Whether `who` may do what is reserved to the owner.
+pub(crate) fn owns(who: &Credentials, file: &Attributes) -> bool {
+    who.is_root() || who.uid == file.uid
+}
+
+impl Volume {
+    /// Prepares this thread for calls in `directory` that the kernel judges as the caller. Where the server can act as
+    /// nobody but itself, others are judged here, in addition to what the kernel allows the server.
+    ///
+    /// # Errors
+    /// [`Error::Access`] where the caller lacks `want` on the directory.
+    pub(crate) fn enter(&self, context: &Context, directory: &Object, want: u32) -> Result<()> {
+        match &self.actor {
+            Actor::Callers => identity::become_caller(&context.credentials),
+            Actor::Itself { uid, .. } if context.credentials.uid == *uid => Ok(()),
+            Actor::Itself { .. } => {
+                let snapshot = self.stat(directory)?;
+                self.require(context, directory, &snapshot, want)
+            }
+        }
+    }
+
+    /// Prepares this thread for calls on an object whose attributes have been judged already.
+    pub(crate) fn act_as(&self, context: &Context) -> Result<()> {
+        match self.actor {
+            Actor::Callers => identity::become_caller(&context.credentials),
+            Actor::Itself { .. } => Ok(()),
+        }
+    }
+
+    /// Prepares this thread for writing through a descriptor: quotas, reserved space and the clearing of set-user-id
+    /// are judged by the user alone.
+    pub(crate) fn act_as_writer(&self, context: &Context) -> Result<()> {
+        match self.actor {
+            Actor::Callers => identity::become_user(context.credentials.uid),
+            Actor::Itself { .. } => Ok(()),
+        }
+    }
+
+    /// Prepares this thread for what only the server may do.
+    pub(crate) fn act_as_server(&self) {
+        if matches!(self.actor, Actor::Callers) {
+            identity::become_server();
+        }
+    }
+
+    /// Whether the caller is somebody whom the kernel does not judge: another than the server that can only be itself.
+    pub(crate) fn is_foreign(&self, context: &Context) -> bool {
+        matches!(self.actor, Actor::Itself { uid, .. } if context.credentials.uid != uid)
+    }
+
+    /// Whether the caller has all of `want`, by permission bits and ACL.
+    pub(crate) fn may(
+        &self,
+        context: &Context,
+        object: &Object,
+        snapshot: &Snapshot,
+        want: u32,
+    ) -> Result<bool> {
+        let who = &context.credentials;
+        if want & WRITE != 0 && snapshot.sealed {
+            return Ok(false);
+        }
+        if who.is_root() || !self.has_acl(object, snapshot)? {
+            return Ok(mode_grants(who, &snapshot.attributes, want));
+        }
+        if self.is_foreign(context) {
+            return self.acl_grants(object, who, &snapshot.attributes, want);
+        }
+        self.act_as(context)?;
+        match object.with_fd(|fd| sys::may_access(fd, want)) {
+            Ok(()) => Ok(true),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(false),
+            // Before Linux 5.8 there is no such call, and the ACL must be read.
+            Err(Errno::NOSYS) => self.acl_grants(object, who, &snapshot.attributes, want),
+            Err(errno) => Err(translate(errno)),
+        }
+    }
+
+    /// Fails where the caller lacks part of `want`.
+    pub(crate) fn require(
+        &self,
+        context: &Context,
+        object: &Object,
+        snapshot: &Snapshot,
+        want: u32,
+    ) -> Result<()> {
+        if self.may(context, object, snapshot, want)? { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// Fails where content may not be read.
+    // RFC 1813 §4.4: "the server's permission checking algorithm should allow the owner of a file to access it regardless
+    // of the permission setting", and "the server allows reading of files if the uid given in the call has either execute
+    // or read permission on the file", since clients page programs in by READ.
+    pub(crate) fn require_read(
+        &self,
+        context: &Context,
+        object: &Object,
+        snapshot: &Snapshot,
+        authority: Authority,
+    ) -> Result<()> {
+        let granted = authority == Authority::Opened
+            || owns(&context.credentials, &snapshot.attributes)
+            || self.may(context, object, snapshot, READ)?
+            || self.may(context, object, snapshot, EXECUTE)?;
+        if granted { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// Fails where content may not be written, with the same exception for the owner.
+    pub(crate) fn require_write(
+        &self,
+        context: &Context,
+        object: &Object,
+        snapshot: &Snapshot,
+        authority: Authority,
+    ) -> Result<()> {
+        if snapshot.sealed {
+            return Err(Error::NotPermitted);
+        }
+        let granted = authority == Authority::Opened
+            || owns(&context.credentials, &snapshot.attributes)
+            || self.may(context, object, snapshot, WRITE)?;
+        if granted { Ok(()) } else { Err(Error::Access) }
+    }
+
+    /// Fails where a caller whom the kernel does not judge may not take `victim`'s name out of `directory`.
+    // POSIX.1-2024 §4.5: in a sticky directory only the owner of the file, of the directory, or a privileged process may.
+    pub(crate) fn require_removal(
+        &self,
+        context: &Context,
+        directory: &Object,
+        victim: &Attributes,
+    ) -> Result<()> {
+        let snapshot = self.stat(directory)?;
+        self.require(context, directory, &snapshot, WRITE | EXECUTE)?;
+        let who = &context.credentials;
+        let is_protected = snapshot.attributes.mode & STICKY != 0;
+        if is_protected && !owns(who, &snapshot.attributes) && !owns(who, victim) {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
+    }
+
+    fn has_acl(&self, object: &Object, snapshot: &Snapshot) -> Result<bool> {
+        if !self.has_acls || object.kind == FileKind::Symlink {
+            return Ok(false);
+        }
+        let changed = nanoseconds(snapshot.attributes.changed) << 1;
+        let known = object.acl.load(Ordering::Relaxed);
+        if known != 0 && known & !1 == changed {
+            return Ok(known & 1 != 0);
+        }
+        let has_one = match read_acl(&object.file(), &mut []) {
+            Ok(_) => true,
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+            Err(errno) => return Err(translate(errno)),
+        };
+        if snapshot.settled {
+            object.acl.store(changed | u64::from(has_one), Ordering::Relaxed);
+        }
+        Ok(has_one)
+    }
+
+    fn acl_grants(&self, object: &Object, who: &Credentials, file: &Attributes, want: u32) -> Result<bool> {
+        let mut value = vec![0; acl::MAX_ACL_BYTES];
+        match read_acl(&object.file(), &mut value) {
+            Ok(length) => acl::grants(&value[..length], who, (file.uid, file.gid), want),
+            // Gone in the meantime.
+            Err(Errno::NODATA) => Ok(mode_grants(who, file, want)),
+            Err(errno) => Err(translate(errno)),
+        }
+    }
+}
+
+/// Reads the ACL; into an empty buffer, only its length.
+fn read_acl(file: &OpenFile, value: &mut [u8]) -> rustix::io::Result<usize> {
+    match file.reach {
+        // fgetxattr(2) does not take an O_PATH descriptor; its name in /proc leads to the same object.
+        crate::object::Reach::Path => {
+            let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+            rustix::fs::getxattr(path, acl::ACCESS_ACL, value)
+        }
+        _ => rustix::fs::fgetxattr(file, acl::ACCESS_ACL, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use vfs::{Device, Timestamp};
+
+    fn file(kind: FileKind, mode: u32) -> Attributes {
+        let time = Timestamp::default();
+        Attributes {
+            kind,
+            mode,
+            links: 1,
+            uid: 1000,
+            gid: 100,
+            size: 0,
+            used: 0,
+            device: Device::default(),
+            fsid: 1,
+            fileid: 1,
+            accessed: time,
+            modified: time,
+            changed: time,
+            created: None,
+            change: 0,
+        }
+    }
+
+    fn who(uid: u32, groups: &[u32]) -> Credentials {
+        Credentials { uid, gid: 5000, groups: Arc::from(groups) }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides_alone() {
+        let odd = file(FileKind::Regular, 0o047);
+        assert!(!mode_grants(&who(1000, &[100]), &odd, READ), "the owner has nothing, whatever others have");
+        assert!(mode_grants(&who(1001, &[100]), &odd, READ));
+        assert!(!mode_grants(&who(1001, &[100]), &odd, WRITE), "the group has not what others have");
+        assert!(mode_grants(&who(1001, &[]), &odd, READ | WRITE | EXECUTE));
+    }
+
+    #[test]
+    fn the_superuser_executes_only_what_somebody_may() {
+        assert!(!mode_grants(&who(0, &[]), &file(FileKind::Regular, 0o666), EXECUTE));
+        assert!(mode_grants(&who(0, &[]), &file(FileKind::Regular, 0o010), EXECUTE));
+        assert!(mode_grants(&who(0, &[]), &file(FileKind::Directory, 0), READ | WRITE | EXECUTE));
+    }
+}

@@ -1,0 +1,230 @@
+//! Opening a volume: finding out by trying what the file system and this process can do.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags, Statx};
+use rustix::io::Errno;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use vfs::{FileKind, Handle, Properties};
+
+use crate::acl::ACCESS_ACL;
+use crate::attributes::{created, device_of, status_and_mount};
+use crate::change;
+use crate::config::{Config, OpenError};
+use crate::durable::Dirt;
+use crate::handle::{from_index, from_kernel};
+use crate::identity::{self, FILE_CAPABILITIES};
+use crate::index::{FileKey, Index, ROOT};
+use crate::name::MAX_NAME;
+use crate::object::{self, Object, OpenFile, Reach};
+use crate::streams::Streams;
+use crate::sys;
+use crate::volume::{Actor, Handles, LOCKS, Volume, mount_of};
+
+/// `f_type` of file systems that keep nothing on a device: tmpfs and ramfs.
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// `f_type` of file systems whose `f_fsid` is made of a UUID (ext2 to ext4, btrfs), not of the device number.
+const FSID_FROM_UUID: [u64; 2] = [0xef53, 0x9123_683e];
+/// Descriptors left to sockets, logs and the like.
+const OTHER_DESCRIPTORS: u64 = 256;
+/// Objects kept open at least, however low the limit.
+const MIN_OBJECTS: usize = 16;
+/// Objects kept open at most by default, each with about a kilobyte in the kernel.
+const DEFAULT_MAX_OBJECTS: usize = 32 * 1024;
+/// Greatest offset that Linux has.
+const GREATEST_FILE: u64 = i64::MAX as u64;
+
+/// Opens a volume.
+pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
+    let path = &config.directory;
+    let failed = |errno: Errno| OpenError::Directory(path.clone(), errno.into());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root_fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let status = status_and_mount(root_fd.as_fd()).map_err(failed)?;
+    let statfs = rustix::fs::fstatfs(&root_fd).map_err(failed)?;
+    let statvfs = rustix::fs::fstatvfs(&root_fd).map_err(failed)?;
+    let f_type = statfs.f_type as u64 & 0xffff_ffff;
+
+    let identities = Identities::of(root_fd.as_fd(), &status, f_type);
+    let (handles, root_handle) = handles(config, root_fd.as_fd(), &status, &identities)?;
+    let (changes, time_delta_ns) = change::probe(root_fd.as_fd());
+    let read_only = statvfs.f_flag.contains(StatVfsMountFlags::RDONLY);
+    let properties = Properties {
+        max_file_size: greatest_file(root_fd.as_fd()),
+        max_name: u32::try_from(statvfs.f_namemax).unwrap_or(u32::MAX).clamp(1, MAX_NAME as u32),
+        max_links: sys::link_limit(root_fd.as_fd()),
+        time_delta_ns,
+        // Linux restricts chown(2) everywhere.
+        chown_restricted: true,
+        case_insensitive: false,
+        case_preserving: true,
+        xattrs: has_xattrs(root_fd.as_fd(), "user.enfys.probe"),
+        read_only,
+    };
+    let capacity = capacity(config.max_open_files);
+    let key = (device_of(&status), status.stx_ino);
+    let top = OpenFile::new(
+        root_fd.try_clone().map_err(|error| OpenError::Directory(path.clone(), error))?,
+        Reach::Read,
+    );
+    let dirty_objects = Arc::default();
+    let dirt = Dirt::new(&dirty_objects);
+    let volume = Arc::new(Volume {
+        root: Arc::new(Object::new(root_handle, FileKind::Directory, identities.fsid, key, top, dirt)),
+        handles,
+        actor: actor(),
+        durability: config.durability,
+        is_in_memory: IN_MEMORY.contains(&f_type),
+        identity: identities.export,
+        properties,
+        has_acls: has_xattrs(root_fd.as_fd(), ACCESS_ACL),
+        counts_links: status.stx_nlink > 0,
+        objects: object::objects(capacity),
+        dirty_objects,
+        max_dirty: capacity / 2,
+        changes,
+        has_nowait: AtomicBool::new(true),
+        streams: Streams::default(),
+        locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
+        fsid: identities.fsid,
+        fsids: Mutex::new(HashMap::new()),
+        verifier_seed: config.verifier_seed,
+        verifier_changes: AtomicU64::new(0),
+        round: AtomicU32::new(0),
+        janitor: crate::janitor::Alarm::default(),
+        root_fd,
+        #[cfg(test)]
+        planned_sync_failure: Mutex::new(None),
+    });
+    volume.objects.insert(root_handle, Arc::clone(&volume.root));
+    crate::janitor::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
+    Ok(volume)
+}
+
+/// Names of the file system and the export that outlive restarts, moves and reboots.
+struct Identities {
+    /// File system and directory in it: two exports of one file system differ.
+    export: [u8; 16],
+    /// The file system alone.
+    fsid: u64,
+}
+
+impl Identities {
+    /// From the file system's UUID, or an `f_fsid` made of it; and where there is neither, from the exported
+    /// directory's own inode number and time of creation. Never from a device number or a time of start.
+    fn of(root: BorrowedFd<'_>, status: &Statx, f_type: u64) -> Self {
+        let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_6673, 0x5f69_6465_6e74_6974);
+        hasher.write_u64(f_type);
+        if let Some(uuid) = sys::file_system_uuid(root) {
+            hasher.write(&uuid);
+        } else if FSID_FROM_UUID.contains(&f_type) {
+            hasher.write_u64(rustix::fs::fstatvfs(root).map_or(0, |statvfs| statvfs.f_fsid));
+        } else {
+            write_inode(&mut hasher, status);
+        }
+        let fsid = hasher.finish128().h1;
+        write_inode(&mut hasher, status);
+        Self { export: hasher.finish128().as_bytes(), fsid }
+    }
+}
+
+fn write_inode(hasher: &mut SipHasher13, status: &Statx) {
+    let created = created(status).unwrap_or_default();
+    hasher.write_u64(status.stx_ino);
+    hasher.write_i64(created.seconds);
+    hasher.write_u32(created.nanoseconds);
+}
+
+/// The id of a file system inside the export (a btrfs subvolume).
+pub(crate) fn nested_fsid(fd: BorrowedFd<'_>, fsid: u64) -> u64 {
+    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x656e_6679_735f_7375, 0x6276_6f6c_756d_6573);
+    hasher.write_u64(fsid);
+    hasher.write_u64(rustix::fs::fstatvfs(fd).map_or(0, |statvfs| statvfs.f_fsid));
+    hasher.finish()
+}
+
+/// Kernel handles where this process may open them, else the index.
+fn handles(
+    config: &Config,
+    root: BorrowedFd<'_>,
+    status: &Statx,
+    identities: &Identities,
+) -> Result<(Handles, Handle), OpenError> {
+    if let Some(found) = kernel_handles(root) {
+        return Ok(found);
+    }
+    let directory = config
+        .state_directory
+        .as_ref()
+        .ok_or_else(|| OpenError::NeedsStateDirectory(config.directory.clone()))?;
+    let key = FileKey {
+        fsid: identities.fsid,
+        inode: status.stx_ino,
+        created: created(status).unwrap_or_default(),
+    };
+    let index =
+        open_index(directory, identities, key).map_err(|error| OpenError::State(directory.clone(), error))?;
+    let root = from_index(index.identity(), ROOT);
+    Ok((Handles::Indexed { index, mount: mount_of(status, device_of(status)) }, root))
+}
+
+fn kernel_handles(root: BorrowedFd<'_>) -> Option<(Handles, Handle)> {
+    let (kernel, mount) = sys::name_to_handle_at(root, c"").ok()?;
+    let flags = OFlags::PATH.bits() as i32;
+    sys::open_by_handle_at(root, kernel.kind, kernel.bytes(), flags).ok()?;
+    let usual = (kernel.kind, kernel.bytes().len());
+    Some((Handles::Kernel { mount, usual }, from_kernel(&kernel).ok()?))
+}
+
+fn open_index(directory: &Path, identities: &Identities, root: FileKey) -> std::io::Result<Index> {
+    std::fs::create_dir_all(directory)?;
+    let name: String = identities.export.iter().map(|byte| format!("{byte:02x}")).collect();
+    Index::open(&directory.join(format!("handles-{name}")), root)
+}
+
+/// Acting as callers where that works; else as itself, and as a user like others only without powers over files.
+fn actor() -> Actor {
+    if identity::can_act_as_callers() {
+        return Actor::Callers;
+    }
+    let has_powers = sys::effective_capabilities().is_ok_and(|all| all & FILE_CAPABILITIES != 0);
+    Actor::Itself { uid: if has_powers { u32::MAX } else { rustix::process::geteuid().as_raw() } }
+}
+
+fn capacity(configured: Option<usize>) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let allowed = usize::try_from(limit.saturating_sub(OTHER_DESCRIPTORS) / 2).unwrap_or(usize::MAX);
+    configured.unwrap_or(DEFAULT_MAX_OBJECTS).min(allowed).max(MIN_OBJECTS)
+}
+
+fn has_xattrs(root: BorrowedFd<'_>, name: &str) -> bool {
+    match rustix::fs::fgetxattr(root, name, &mut [0_u8; 0]) {
+        Ok(_) | Err(Errno::NODATA | Errno::RANGE | Errno::ACCESS | Errno::PERM) => true,
+        Err(_) => false,
+    }
+}
+
+/// Greatest size of a file: lseek(2) refuses what lies behind it.
+fn greatest_file(root: BorrowedFd<'_>) -> u64 {
+    let Some(file) = nameless_file(root) else { return GREATEST_FILE };
+    let (mut possible, mut too_large) = (0, GREATEST_FILE + 1);
+    while too_large - possible > 1 {
+        let middle = possible + (too_large - possible) / 2;
+        match rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(middle)) {
+            Ok(_) => possible = middle,
+            Err(_) => too_large = middle,
+        }
+    }
+    possible
+}
+
+fn nameless_file(root: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR).ok()
+}

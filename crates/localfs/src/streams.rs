@@ -1,0 +1,226 @@
+//! Directory streams between two READDIRs.
+//!
+//! A listing of a large directory takes many READDIRs, each of which continues where the last one stopped. A stream
+//! that stopped is kept with what it has read but not delivered, under its directory and the cookie that the client
+//! will come back with: then nothing is opened and nothing sought. If the directory changed meanwhile, what is left
+//! in the buffer counts for nothing and the stream is positioned anew.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use parking_lot::Mutex;
+use vfs::{Error, Handle, Result};
+
+use crate::errno::translate;
+use crate::sys;
+
+/// Bytes asked of the kernel at once: about a thousand entries.
+pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
+/// Streams kept; the one unused longest goes.
+const MAX_STREAMS: usize = 64;
+
+/// Cookies 0, 1 and 2 mean something else to the protocols (RFC 8881 §18.23.3); a position that is one of them, which
+/// no known file system has for an entry, goes with this bit set.
+const SHIFTED: u64 = 1 << 63;
+/// Positions that cannot be cookies.
+const RESERVED: u64 = 3;
+
+/// The cookie of a position that the kernel gave.
+pub(crate) fn cookie_of(position: u64) -> u64 {
+    if position < RESERVED { position | SHIFTED } else { position }
+}
+
+/// The position that a cookie stands for.
+///
+/// # Errors
+/// [`Error::BadCookie`] for those never given.
+pub(crate) fn position_of(cookie: u64) -> Result<u64> {
+    match cookie {
+        0 => Ok(0),
+        1..RESERVED => Err(Error::BadCookie),
+        _ if cookie & !SHIFTED < RESERVED => Ok(cookie & !SHIFTED),
+        _ => Ok(cookie),
+    }
+}
+
+/// One entry as getdents64(2) gives it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawEntry<'a> {
+    pub(crate) inode: u64,
+    /// Where to continue behind it.
+    pub(crate) position: u64,
+    pub(crate) name: &'a [u8],
+    /// Bytes of the record.
+    pub(crate) length: usize,
+}
+
+/// Entries in a buffer that getdents64(2) filled.
+pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = RawEntry<'_>> {
+    let mut rest = buffer;
+    std::iter::from_fn(move || {
+        let entry = first_entry(rest)?;
+        rest = &rest[entry.length..];
+        Some(entry)
+    })
+}
+
+// struct linux_dirent64: inode (8), position (8), length of the record (2), type (1), name, ending in NUL.
+fn first_entry(buffer: &[u8]) -> Option<RawEntry<'_>> {
+    const NAME_AT: usize = 19;
+    let word = |at: usize| Some(u64::from_ne_bytes(buffer.get(at..at + 8)?.try_into().ok()?));
+    let length = usize::from(u16::from_ne_bytes(buffer.get(16..18)?.try_into().ok()?));
+    let name = buffer.get(NAME_AT..length)?;
+    let name = &name[..name.iter().position(|byte| *byte == 0)?];
+    Some(RawEntry { inode: word(0)?, position: word(8)?, name, length })
+}
+
+/// A directory being read.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+    /// The part of the buffer that was not delivered.
+    start: usize,
+    end: usize,
+    /// Cookie of the last entry delivered.
+    pub(crate) cookie: u64,
+    /// The directory's change attribute before the buffer was filled.
+    change: u64,
+}
+
+impl Stream {
+    /// Of a directory just opened, to continue behind `cookie`.
+    pub(crate) fn new(fd: OwnedFd, cookie: u64, change: u64) -> Result<Self> {
+        let mut stream = Self { fd, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, cookie, change };
+        if cookie != 0 {
+            stream.seek()?;
+        }
+        Ok(stream)
+    }
+
+    /// Makes sure that what comes next is not older than `change`.
+    pub(crate) fn refresh(&mut self, change: u64) -> Result<()> {
+        if self.change != change {
+            self.change = change;
+            self.seek()?;
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self) -> Result<()> {
+        (self.start, self.end) = (0, 0);
+        let position = position_of(self.cookie)?;
+        match rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::Start(position)) {
+            Ok(_) => Ok(()),
+            // A position that the file system cannot have given.
+            Err(rustix::io::Errno::INVAL) => Err(Error::BadCookie),
+            Err(errno) => Err(translate(errno)),
+        }
+    }
+
+    /// The next entry; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
+        if self.start == self.end {
+            self.end = sys::getdents64(self.fd.as_fd(), &mut self.buffer).map_err(translate)?;
+            self.start = 0;
+            if self.end == 0 {
+                return Ok(None);
+            }
+        }
+        first_entry(&self.buffer[self.start..self.end]).map(Some).ok_or(Error::Io)
+    }
+
+    /// The entry that [`next`](Self::next) returned, of `length` bytes and with this cookie, was delivered.
+    pub(crate) fn delivered(&mut self, length: usize, cookie: u64) {
+        self.start += length;
+        self.cookie = cookie;
+    }
+}
+
+/// Streams that wait for their readers.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    /// The one unused longest first.
+    waiting: Mutex<Vec<(Handle, Stream)>>,
+}
+
+impl Streams {
+    /// Takes the stream that stopped in `directory` behind `cookie`.
+    pub(crate) fn take(&self, directory: &Handle, cookie: u64) -> Option<Stream> {
+        let mut waiting = self.waiting.lock();
+        let found =
+            waiting.iter().position(|(handle, stream)| stream.cookie == cookie && handle == directory)?;
+        Some(waiting.remove(found).1)
+    }
+
+    /// Keeps a stream for its reader's return.
+    pub(crate) fn put(&self, directory: Handle, stream: Stream) {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() >= MAX_STREAMS {
+            waiting.remove(0);
+        }
+        waiting.push((directory, stream));
+    }
+
+    /// Closes all.
+    pub(crate) fn clear(&self) {
+        self.waiting.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(directory: &tempfile::TempDir) -> OwnedFd {
+        std::fs::File::open(directory.path()).expect("open").into()
+    }
+
+    fn stream(directory: &tempfile::TempDir, cookie: u64) -> Stream {
+        Stream { cookie, ..Stream::new(open(directory), 0, 1).expect("stream") }
+    }
+
+    #[test]
+    fn every_position_has_a_cookie_of_its_own_that_is_not_reserved() {
+        for position in [0, 1, 2, 3, 4, i64::MAX as u64] {
+            let cookie = cookie_of(position);
+            assert!(cookie > 2);
+            assert_eq!(position_of(cookie), Ok(position));
+        }
+        assert_eq!(position_of(1), Err(Error::BadCookie));
+        assert_eq!(position_of(2), Err(Error::BadCookie));
+    }
+
+    #[test]
+    fn waiting_streams_are_bounded_and_found_by_directory_and_cookie() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let streams = Streams::default();
+        let handle = Handle::new(b"d").expect("short");
+        for cookie in 0..MAX_STREAMS as u64 + 10 {
+            streams.put(handle, stream(&directory, cookie));
+        }
+        assert_eq!(streams.waiting.lock().len(), MAX_STREAMS);
+        assert!(streams.take(&handle, 9).is_none(), "the oldest went");
+        assert!(streams.take(&handle, 20).is_some());
+        assert!(streams.take(&handle, 20).is_none(), "one reader has it");
+        assert!(streams.take(&Handle::new(b"e").expect("short"), 21).is_none());
+    }
+
+    #[test]
+    fn a_stream_goes_on_behind_what_was_delivered() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        for name in ["a", "b", "c"] {
+            std::fs::write(directory.path().join(name), b"").expect("write");
+        }
+        let mut all = Vec::new();
+        let mut cookie = 0;
+        // A new stream for each entry, as if every reader came back too late.
+        loop {
+            let mut stream = Stream::new(open(&directory), cookie, 1).expect("stream");
+            let Some(entry) = stream.next().expect("entry") else { break };
+            cookie = cookie_of(entry.position);
+            all.push(entry.name.to_vec());
+        }
+        all.sort();
+        assert_eq!(all, [&b"."[..], b"..", b"a", b"b", b"c"]);
+    }
+}

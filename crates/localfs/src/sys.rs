@@ -1,0 +1,298 @@
+//! The system calls that rustix does not have, or not in the form needed: the only unsafe code of this crate.
+//!
+//! Every function is a thin typed wrapper around one call. None keeps a pointer beyond its return.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use bytes::BytesMut;
+use rustix::io::{Errno, Result};
+
+/// Longest kernel handle that is stored, in bytes: what [`vfs::MAX_HANDLE`] leaves beside two bytes of our own.
+/// ext4 and XFS need 8 to 12, tmpfs 12, btrfs 20.
+pub(crate) const MAX_KERNEL_HANDLE: usize = vfs::MAX_HANDLE - 2;
+
+/// `struct file_handle` with room for the longest handle that is accepted.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct FileHandle {
+    bytes: u32,
+    kind: i32,
+    data: [u8; MAX_KERNEL_HANDLE],
+}
+
+/// What the kernel knows an inode by.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelHandle {
+    /// The file system's own type of handle.
+    pub(crate) kind: i32,
+    length: u8,
+    data: [u8; MAX_KERNEL_HANDLE],
+}
+
+impl KernelHandle {
+    /// The opaque part.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.data[..usize::from(self.length)]
+    }
+}
+
+fn check(result: libc::c_long) -> Result<usize> {
+    usize::try_from(result).map_err(|_| last_errno())
+}
+
+fn last_errno() -> Errno {
+    // The standard library reads errno for us.
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// name_to_handle_at(2): the handle of `name` in `directory` (of `directory` itself where `name` is empty; then it may
+/// be an `O_PATH` descriptor of anything), and the id of the mount it was found on. Symbolic links are not followed.
+pub(crate) fn name_to_handle_at(directory: BorrowedFd<'_>, name: &CStr) -> Result<(KernelHandle, i32)> {
+    let mut handle = FileHandle { bytes: MAX_KERNEL_HANDLE as u32, kind: 0, data: [0; MAX_KERNEL_HANDLE] };
+    let mut mount = 0_i32;
+    let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
+    // SAFETY: all pointers are to live locals of the layouts the call wants; `bytes` tells the room in `data`.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            flags,
+        )
+    })?;
+    let length = u8::try_from(handle.bytes).map_err(|_| Errno::OVERFLOW)?;
+    Ok((KernelHandle { kind: handle.kind, length, data: handle.data }, mount))
+}
+
+/// open_by_handle_at(2) relative to the mount of `mount`, which must not be an `O_PATH` descriptor.
+pub(crate) fn open_by_handle_at(
+    mount: BorrowedFd<'_>,
+    kind: i32,
+    bytes: &[u8],
+    flags: i32,
+) -> Result<OwnedFd> {
+    if bytes.len() > MAX_KERNEL_HANDLE {
+        return Err(Errno::INVAL);
+    }
+    let mut handle = FileHandle { bytes: bytes.len() as u32, kind, data: [0; MAX_KERNEL_HANDLE] };
+    handle.data[..bytes.len()].copy_from_slice(bytes);
+    // SAFETY: `handle` lives through the call and its `bytes` field is within `data`.
+    let fd = check(unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            &raw mut handle,
+            flags | libc::O_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// preadv2(2) with `flags`, appending at most `count` bytes to `into`.
+fn append(fd: BorrowedFd<'_>, into: &mut BytesMut, count: usize, offset: u64, flags: i32) -> Result<usize> {
+    into.reserve(count);
+    let spare = into.spare_capacity_mut();
+    let vector = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: count };
+    // SAFETY: `reserve` made at least `count` bytes of spare room, which the kernel may write. The offset goes as a
+    // low and a high half; on 64-bit machines the low one holds it all and the high one is ignored.
+    let read = check(unsafe {
+        libc::syscall(
+            libc::SYS_preadv2,
+            fd.as_raw_fd(),
+            &raw const vector,
+            1_usize,
+            offset as libc::c_long,
+            (offset >> 32) as libc::c_long,
+            flags,
+        )
+    })?;
+    // SAFETY: the kernel has initialised `read` ≤ `count` bytes behind the old length, within the capacity.
+    unsafe { into.set_len(into.len() + read) };
+    Ok(read)
+}
+
+/// Appends what can be read without waiting for the device; `EAGAIN` where that is nothing, `EOPNOTSUPP` where the
+/// file system cannot tell.
+pub(crate) fn read_without_waiting(
+    fd: BorrowedFd<'_>,
+    into: &mut BytesMut,
+    count: usize,
+    offset: u64,
+) -> Result<usize> {
+    append(fd, into, count, offset, libc::RWF_NOWAIT)
+}
+
+/// Appends up to `count` bytes, waiting as long as it takes.
+pub(crate) fn read(fd: BorrowedFd<'_>, into: &mut BytesMut, count: usize, offset: u64) -> Result<usize> {
+    append(fd, into, count, offset, 0)
+}
+
+/// How many of the pages of a range are in the page cache: cachestat(2), Linux 6.5.
+pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<u64> {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [offset, length];
+    let mut counts = [0_u64; 5];
+    // SAFETY: both arrays have the layouts of `struct cachestat_range` and `struct cachestat` and outlive the call.
+    check(unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) })?;
+    Ok(counts[0])
+}
+
+/// getdents64(2) into `buffer`; 0 at the end.
+pub(crate) fn getdents64(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is writable for its whole length.
+    check(unsafe { libc::syscall(libc::SYS_getdents64, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) })
+}
+
+/// faccessat2(2) on the object itself, judged by this thread's file-system identity. `want` is in the bits of
+/// access(2). `ENOSYS` before Linux 5.8.
+pub(crate) fn may_access(fd: BorrowedFd<'_>, want: u32) -> Result<()> {
+    // SAFETY: the empty name is a valid C string.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_faccessat2,
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            want,
+            libc::AT_EMPTY_PATH | libc::AT_EACCESS,
+        )
+    })
+    .map(drop)
+}
+
+/// fchmodat2(2) on the object itself. `ENOSYS` before Linux 6.6.
+pub(crate) fn chmod(fd: BorrowedFd<'_>, mode: u32) -> Result<()> {
+    // SAFETY: the empty name is a valid C string.
+    check(unsafe {
+        libc::syscall(libc::SYS_fchmodat2, fd.as_raw_fd(), c"".as_ptr(), mode, libc::AT_EMPTY_PATH)
+    })
+    .map(drop)
+}
+
+/// The file system's UUID (FS_IOC_GETFSUUID, Linux 6.9); all zeros count as none.
+pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> Option<[u8; 16]> {
+    const FS_IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
+    let mut answer = [0_u8; 17];
+    // SAFETY: the call fills a `struct fsuuid2`, which is 17 bytes: a length, then 16 bytes.
+    check(unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), FS_IOC_GETFSUUID, answer.as_mut_ptr()) })
+        .ok()?;
+    let uuid: [u8; 16] = answer[1..].try_into().ok()?;
+    (answer[0] == 16 && uuid != [0; 16]).then_some(uuid)
+}
+
+/// Most hard links of a file of this file system, as far as the C library knows.
+pub(crate) fn link_limit(fd: BorrowedFd<'_>) -> u32 {
+    // SAFETY: the call takes a descriptor and a constant.
+    let limit = unsafe { libc::fpathconf(fd.as_raw_fd(), libc::_PC_LINK_MAX) };
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+/// Sets this thread's supplementary groups. (The C library's function sets those of all threads.)
+pub(crate) fn set_thread_groups(groups: &[u32]) -> Result<()> {
+    // SAFETY: pointer and length are of one slice.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
+}
+
+/// Sets this thread's file-system user id and returns what it is afterwards: the call itself never reports failure.
+pub(crate) fn set_thread_user(uid: u32) -> u32 {
+    // SAFETY: the calls take integers; -1 is no user and leaves all as it is.
+    unsafe {
+        libc::syscall(libc::SYS_setfsuid, uid);
+        libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32
+    }
+}
+
+/// Sets this thread's file-system group id and returns what it is afterwards.
+pub(crate) fn set_thread_group(gid: u32) -> u32 {
+    // SAFETY: the calls take integers; -1 is no group and leaves all as it is.
+    unsafe {
+        libc::syscall(libc::SYS_setfsgid, gid);
+        libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32
+    }
+}
+
+/// This thread's effective capabilities, as a bit mask.
+pub(crate) fn effective_capabilities() -> Result<u64> {
+    // _LINUX_CAPABILITY_VERSION_3, and thread 0: the calling one.
+    let header = [0x2008_0522_u32, 0];
+    let mut data = [0_u32; 6];
+    // SAFETY: version 3 writes two `struct __user_cap_data_struct` of three words.
+    check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) })?;
+    Ok(u64::from(data[0]) | u64::from(data[3]) << 32)
+}
+
+/// Gives this thread an umask, working directory and root of its own, and sets its umask to 0.
+pub(crate) fn own_umask() -> Result<()> {
+    // SAFETY: affects nothing in memory.
+    let separated = check(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FS) });
+    if separated.is_ok() {
+        clear_umask();
+    }
+    separated.map(drop)
+}
+
+/// Sets the umask of this thread, and of all that share its file-system context, to 0.
+pub(crate) fn clear_umask() {
+    // SAFETY: cannot fail, affects nothing in memory.
+    unsafe { libc::umask(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_read_appends_behind_what_is_there_and_stops_at_the_end() {
+        let file = tempfile::tempfile().expect("temporary file");
+        rustix::io::pwrite(&file, b"hello", 0).expect("write");
+        let mut into = BytesMut::from(&b"x"[..]);
+        assert_eq!(read(file.as_fd(), &mut into, 100, 1).expect("read"), 4);
+        assert_eq!(&into[..], b"xello");
+        assert_eq!(read(file.as_fd(), &mut into, 100, 5).expect("read"), 0);
+        assert_eq!(&into[..], b"xello");
+    }
+
+    #[test]
+    fn a_failed_read_leaves_the_buffer_alone() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let fd = std::fs::File::open(directory.path()).expect("open");
+        let mut into = BytesMut::from(&b"x"[..]);
+        assert_eq!(read(fd.as_fd(), &mut into, 10, 0), Err(Errno::ISDIR));
+        assert_eq!(&into[..], b"x");
+    }
+
+    #[test]
+    fn capabilities_are_those_that_proc_shows() {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("CapEff");
+        let shown = u64::from_str_radix(line.trim(), 16).expect("hexadecimal");
+        assert_eq!(effective_capabilities().expect("capget"), shown);
+    }
+
+    #[test]
+    fn an_overlong_handle_is_refused_before_the_kernel_sees_it() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let fd = std::fs::File::open(directory.path()).expect("open");
+        let refused = open_by_handle_at(fd.as_fd(), 1, &[0; MAX_KERNEL_HANDLE + 1], 0);
+        assert_eq!(refused.err(), Some(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_handle_names_the_inode_that_the_name_named() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(directory.path().join("a"), b"").expect("write");
+        let fd = std::fs::File::open(directory.path()).expect("open");
+        let file = std::fs::File::open(directory.path().join("a")).expect("open");
+        let Ok((by_name, mount)) = name_to_handle_at(fd.as_fd(), c"a") else {
+            return; // The temporary directory is on a file system without handles.
+        };
+        let (by_descriptor, same_mount) = name_to_handle_at(file.as_fd(), c"").expect("handle");
+        assert_eq!((by_name.kind, by_name.bytes()), (by_descriptor.kind, by_descriptor.bytes()));
+        assert_eq!(mount, same_mount);
+    }
+}

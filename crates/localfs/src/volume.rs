@@ -1,0 +1,508 @@
+//! A directory tree under export: finding objects by handle or name, and their attributes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::{Mode, OFlags, Statx};
+use rustix::io::Errno;
+use vfs::{Attributes, Change, Context, Error, FileKind, Handle, Properties, Result};
+
+use crate::attributes::{
+    Snapshot, attributes, changed, created, device_of, is_sealed, kind_of, status, status_and_mount,
+};
+use crate::change::ChangeClock;
+use crate::config::Durability;
+use crate::durable::Dirt;
+use crate::errno::translate;
+use crate::handle::{self, Meaning};
+use crate::index::{FileKey, Index, MAX_DEPTH, Place};
+use crate::name::Name;
+use crate::object::{Object, Objects, OpenFile, Reach};
+use crate::streams::Streams;
+use crate::sys;
+
+/// Locks that make attributes before and after a change one unit; an object has one of them.
+pub(crate) const LOCKS: usize = 256;
+/// File systems inside one export (btrfs subvolumes) whose ids are remembered; more are asked for each time.
+const MAX_FSIDS: usize = 1024;
+
+/// As whom the kernel sees what callers do.
+#[derive(Debug)]
+pub(crate) enum Actor {
+    /// As the caller: the server has root's powers.
+    Callers,
+    /// As the server itself, whoever calls.
+    Itself {
+        /// The user whose requests the kernel judges rightly; nobody's (`u32::MAX`) where the server has powers over
+        /// files that its user has not.
+        uid: u32,
+    },
+}
+
+/// How objects are found again by handle.
+#[derive(Debug)]
+pub(crate) enum Handles {
+    /// The kernel opens them, on the mount of this id. Handles have, as a rule, the root's type and length.
+    Kernel { mount: i32, usual: (i32, usize) },
+    /// Through the index, which knows a parent and a name; on the mount of this id.
+    Indexed { index: Index, mount: u64 },
+}
+
+/// Everything about an export that operations share.
+pub(crate) struct Volume {
+    /// The top, open for reading: handles are opened relative to its mount.
+    pub(crate) root_fd: OwnedFd,
+    pub(crate) root: Arc<Object>,
+    pub(crate) handles: Handles,
+    pub(crate) actor: Actor,
+    pub(crate) durability: Durability,
+    /// Whether there is no device behind, so that a sync has nothing to do.
+    pub(crate) is_in_memory: bool,
+    pub(crate) identity: [u8; 16],
+    pub(crate) properties: Properties,
+    pub(crate) has_acls: bool,
+    /// Whether a file without names has no links; some FUSE file systems say 0 always.
+    pub(crate) counts_links: bool,
+    pub(crate) objects: Objects,
+    /// How many of them are dirty, and may be before writes go to the device at once.
+    pub(crate) dirty_objects: Arc<AtomicUsize>,
+    pub(crate) max_dirty: usize,
+    pub(crate) changes: ChangeClock,
+    /// Whether reads can be tried without waiting.
+    pub(crate) has_nowait: AtomicBool,
+    pub(crate) streams: Streams,
+    pub(crate) locks: Box<[Mutex<()>]>,
+    pub(crate) fsid: u64,
+    pub(crate) fsids: Mutex<HashMap<u64, u64>>,
+    pub(crate) verifier_seed: [u8; 8],
+    pub(crate) verifier_changes: AtomicU64,
+    /// The janitor's clock, in its own rounds.
+    pub(crate) round: AtomicU32,
+    /// Descriptors open for writing that the janitor has to look after, and its alarm.
+    pub(crate) janitor: crate::janitor::Alarm,
+    /// The error of the next sync.
+    #[cfg(test)]
+    pub(crate) planned_sync_failure: Mutex<Option<Error>>,
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume")
+            .field("root", &self.root.handle)
+            .field("handles", &self.handles)
+            .field("actor", &self.actor)
+            .field("durability", &self.durability)
+            .field("objects", &self.objects.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Both of a directory's or file's locks are held in the order of their numbers, so that no two requests wait for
+/// each other.
+pub(crate) struct Locks<'a> {
+    _first: MutexGuard<'a, ()>,
+    _second: Option<MutexGuard<'a, ()>>,
+}
+
+impl Volume {
+    /// The object of a handle, opened if need be.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where it is gone, [`Error::BadHandle`] for what is no handle of this volume.
+    pub(crate) fn object(&self, handle: &Handle) -> Result<Arc<Object>> {
+        match self.objects.get(handle) {
+            Some(object) => Ok(object),
+            None => self.load(handle, 0),
+        }
+    }
+
+    /// Attributes as of now.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where the object has lost its last name and no open holds it.
+    pub(crate) fn stat(&self, object: &Object) -> Result<Snapshot> {
+        self.look(object, false)
+    }
+
+    /// Attributes just after a change that this server made.
+    pub(crate) fn stat_after(&self, object: &Object) -> Result<Snapshot> {
+        self.look(object, true)
+    }
+
+    fn look(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
+        let moment = self.changes.moment();
+        let status = object.with_fd(status).map_err(translate)?;
+        if status.stx_nlink == 0 && self.counts_links && !object.is_pinned() {
+            self.forget(object);
+            return Err(Error::Stale);
+        }
+        if let Handles::Indexed { index, .. } = &self.handles {
+            index.confirm(&object.handle, &self.file_key(&status, object.fsid));
+        }
+        let changed = changed(&status);
+        let number = self.changes.number(moment, object.key, changed, own_change);
+        Ok(Snapshot {
+            attributes: attributes(&status, object.fsid, number),
+            sealed: is_sealed(&status),
+            settled: self.changes.is_settled(moment, changed),
+        })
+    }
+
+    /// What happened to `object` between `before` and now, under its lock.
+    pub(crate) fn change_since(&self, object: &Object, before: &Attributes) -> Result<Change> {
+        let after = self.stat_after(object)?.attributes;
+        Ok(Change { before: before.before(), after, atomic: true })
+    }
+
+    /// Nothing happened.
+    pub(crate) fn no_change(snapshot: &Snapshot) -> Change {
+        Change { before: snapshot.attributes.before(), after: snapshot.attributes, atomic: true }
+    }
+
+    /// Lets go of an object that is gone. Whoever uses it still has it.
+    pub(crate) fn forget(&self, object: &Object) {
+        self.objects.remove(&object.handle);
+        if let (Handles::Indexed { index, .. }, Ok(Meaning::Indexed(_, id))) =
+            (&self.handles, handle::decode(&object.handle))
+        {
+            index.forget(id);
+        }
+    }
+
+    /// Lets go of an object that may just have lost its last name, so that its space is freed.
+    pub(crate) fn forget_if_gone(&self, handle: &Handle) {
+        if let Some(object) = self.objects.peek(handle) {
+            // Forgets it itself.
+            let _ = self.stat(&object);
+        }
+    }
+
+    /// Locks one object against changes through this volume.
+    pub(crate) fn lock(&self, object: &Object) -> Locks<'_> {
+        Locks { _first: self.locks[lock_number(object)].lock(), _second: None }
+    }
+
+    /// Locks two objects, which may be one.
+    pub(crate) fn lock_both(&self, one: &Object, other: &Object) -> Locks<'_> {
+        let (one, other) = (lock_number(one), lock_number(other));
+        let first = self.locks[one.min(other)].lock();
+        let second = (one != other).then(|| self.locks[one.max(other)].lock());
+        Locks { _first: first, _second: second }
+    }
+
+    /// The object of a name. The thread must be prepared ([`Volume::enter`]).
+    pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
+        if let Handles::Kernel { mount, .. } = &self.handles {
+            let (kernel, on) =
+                directory.with_fd(|fd| sys::name_to_handle_at(fd, name.as_c_str())).map_err(translate)?;
+            if on != *mount {
+                return Err(Error::Access);
+            }
+            if let Some(object) = self.objects.get(&handle::from_kernel(&kernel)?) {
+                return Ok(object);
+            }
+        }
+        let fd = self.open_path(directory, name)?;
+        self.adopt(OpenFile::new(fd, Reach::Path), directory, name)
+    }
+
+    /// Opens a name without following or opening what it leads to.
+    pub(crate) fn open_path(&self, directory: &Object, name: &Name) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        directory
+            .with_fd(|fd| rustix::fs::openat(fd, name.as_c_str(), flags, Mode::empty()))
+            .map_err(translate)
+    }
+
+    /// The object behind a descriptor that was opened as `name` of `directory`.
+    pub(crate) fn adopt(&self, file: OpenFile, directory: &Object, name: &Name) -> Result<Arc<Object>> {
+        let (handle, status) = self.identify(file.as_fd(), directory, name)?;
+        Ok(self.keep(handle, &status, file))
+    }
+
+    /// Handle and attributes of what was opened as `name` of `directory`, without keeping it.
+    ///
+    /// # Errors
+    /// [`Error::Access`] for another file system mounted there: an export ends at mount points.
+    pub(crate) fn examine(
+        &self,
+        fd: BorrowedFd<'_>,
+        directory: &Object,
+        name: &Name,
+    ) -> Result<(Handle, Attributes)> {
+        let moment = self.changes.moment();
+        let (handle, status) = self.identify(fd, directory, name)?;
+        let fsid = self.fsid_of(fd, device_of(&status));
+        let key = (device_of(&status), status.stx_ino);
+        let number = self.changes.number(moment, key, changed(&status), false);
+        Ok((handle, attributes(&status, fsid, number)))
+    }
+
+    fn identify(&self, fd: BorrowedFd<'_>, directory: &Object, name: &Name) -> Result<(Handle, Statx)> {
+        match &self.handles {
+            Handles::Kernel { mount, .. } => {
+                let (kernel, on) = sys::name_to_handle_at(fd, c"").map_err(translate)?;
+                if on != *mount {
+                    return Err(Error::Access);
+                }
+                Ok((handle::from_kernel(&kernel)?, status(fd).map_err(translate)?))
+            }
+            Handles::Indexed { index, mount } => {
+                let status = status_and_mount(fd).map_err(translate)?;
+                if mount_of(&status, self.root.key.0) != *mount {
+                    return Err(Error::Access);
+                }
+                let key = self.file_key(&status, self.fsid_of(fd, device_of(&status)));
+                let place = Place { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
+                // Directories have one name; their links count subdirectories.
+                let is_linked = status.stx_nlink > 1 && kind_of(status.stx_mode) != FileKind::Directory;
+                let id = index.remember(&key, &place, is_linked)?;
+                if index.is_unsynced() {
+                    self.janitor.ring();
+                }
+                Ok((handle::from_index(index.identity(), id), status))
+            }
+        }
+    }
+
+    /// Puts an object into the cache, or returns the one that is there.
+    pub(crate) fn keep(&self, handle: Handle, status: &Statx, file: OpenFile) -> Arc<Object> {
+        if let Some(object) = self.objects.get(&handle) {
+            return object;
+        }
+        let fsid = self.fsid_of(file.as_fd(), device_of(status));
+        let key = (device_of(status), status.stx_ino);
+        let dirt = Dirt::new(&self.dirty_objects);
+        let object = Arc::new(Object::new(handle, kind_of(status.stx_mode), fsid, key, file, dirt));
+        // Held here as well, it counts as used, and the cache cannot let it go while it is put in.
+        let inserted = self.objects.get_or_insert_with(&handle, || Ok::<_, ()>(Arc::clone(&object)));
+        inserted.unwrap_or_else(|()| unreachable!("nothing here fails"))
+    }
+
+    fn load(&self, handle: &Handle, depth: usize) -> Result<Arc<Object>> {
+        let fd = match (&self.handles, handle::decode(handle)?) {
+            (Handles::Kernel { usual, .. }, Meaning::Kernel(kind, bytes)) => self
+                .open_by_kernel_handle(kind, bytes, OFlags::PATH | OFlags::NOFOLLOW)
+                .map_err(|errno| match errno {
+                    Errno::STALE | Errno::NOENT if *usual == (kind, bytes.len()) => Error::Stale,
+                    Errno::STALE | Errno::NOENT | Errno::INVAL => Error::BadHandle,
+                    other => translate(other),
+                })?,
+            (Handles::Indexed { index, .. }, Meaning::Indexed(identity, id))
+                if identity == index.identity() =>
+            {
+                self.open_by_index(index, id, depth)?
+            }
+            _ => return Err(Error::BadHandle),
+        };
+        if let Handles::Kernel { mount, .. } = self.handles {
+            // The kernel overlooks some kinds of surplus; but a file has one handle.
+            let (kernel, on) = sys::name_to_handle_at(fd.as_fd(), c"").map_err(translate)?;
+            if on != mount || handle::from_kernel(&kernel)? != *handle {
+                return Err(Error::BadHandle);
+            }
+        }
+        let status = status(fd.as_fd()).map_err(translate)?;
+        Ok(self.keep(*handle, &status, OpenFile::new(fd, Reach::Path)))
+    }
+
+    fn open_by_kernel_handle(&self, kind: i32, bytes: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        self.act_as_server();
+        sys::open_by_handle_at(self.root_fd.as_fd(), kind, bytes, flags.bits() as i32)
+    }
+
+    /// Follows what the index knows, from the parent down; a name that leads elsewhere now is searched for in the parent.
+    fn open_by_index(&self, index: &Index, id: u64, depth: usize) -> Result<OwnedFd> {
+        if depth > MAX_DEPTH {
+            return Err(Error::Stale);
+        }
+        self.act_as_server();
+        let known = index.find(id)?.ok_or(Error::Stale)?;
+        for (parent, name) in &known.places {
+            let parent = handle::from_index(index.identity(), *parent);
+            let directory = match self.objects.get(&parent) {
+                Some(directory) => directory,
+                None => match self.load(&parent, depth + 1) {
+                    Ok(directory) => directory,
+                    Err(Error::Stale | Error::BadHandle) => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            if let Some(fd) = self.open_known(&directory, name, &known.key)? {
+                return Ok(fd);
+            }
+            if let Some((fd, name)) = self.search(&directory, &known.key)? {
+                let place = Place { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
+                index.remember(&known.key, &place, false)?;
+                return Ok(fd);
+            }
+        }
+        Err(Error::Stale)
+    }
+
+    /// Opens `name` if it is the file of `key`.
+    fn open_known(&self, directory: &Object, name: &[u8], key: &FileKey) -> Result<Option<OwnedFd>> {
+        let Ok(name) = Name::new(name) else { return Ok(None) };
+        match self.open_path(directory, &name) {
+            Ok(fd) => {
+                let status = status(fd.as_fd()).map_err(translate)?;
+                let found = self.file_key(&status, self.fsid_of(fd.as_fd(), device_of(&status)));
+                Ok((found == *key).then_some(fd))
+            }
+            Err(Error::NotFound | Error::NotDirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks through a directory for the file of `key`: a local process may have renamed it.
+    fn search(&self, directory: &Object, key: &FileKey) -> Result<Option<(OwnedFd, Name)>> {
+        let stream = self.open_directory(directory)?;
+        let mut buffer = vec![0; crate::streams::BUFFER_BYTES];
+        loop {
+            let filled = sys::getdents64(stream.as_fd(), &mut buffer).map_err(translate)?;
+            if filled == 0 {
+                return Ok(None);
+            }
+            for entry in crate::streams::entries(&buffer[..filled]) {
+                if entry.inode != key.inode || matches!(entry.name, b"." | b"..") {
+                    continue;
+                }
+                if let Some(fd) = self.open_known(directory, entry.name, key)? {
+                    return Ok(Some((fd, Name::new(entry.name)?)));
+                }
+            }
+        }
+    }
+
+    /// A directory stream of its own, at the start, opened by the server.
+    pub(crate) fn open_directory(&self, directory: &Object) -> Result<OwnedFd> {
+        self.act_as_server();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        directory.with_fd(|fd| rustix::fs::openat(fd, c".", flags, Mode::empty())).map_err(translate)
+    }
+
+    /// A descriptor that content can be read from.
+    pub(crate) fn readable(&self, object: &Object) -> Result<Arc<OpenFile>> {
+        object.replace_file(|present| {
+            if present.reach.reads() {
+                return Ok(None);
+            }
+            if present.reach.writes() {
+                // The only descriptor that may write must stay; it could not be opened for reading too.
+                return Err(Error::Access);
+            }
+            let fd = self.reopen(object, present, OFlags::RDONLY).map_err(translate)?;
+            Ok(Some(OpenFile::new(fd, Reach::Read)))
+        })
+    }
+
+    /// Makes the object's descriptor one that can write.
+    pub(crate) fn make_writable(&self, object: &Object) -> Result<()> {
+        object.replace_file(|present| {
+            if present.reach.writes() {
+                return Ok(None);
+            }
+            let (fd, reach) = match self.reopen(object, present, OFlags::RDWR) {
+                Ok(fd) => (fd, Reach::ReadWrite),
+                // The server's own user may write it, but not read it.
+                Err(Errno::ACCESS) => {
+                    let fd = self.reopen(object, present, OFlags::WRONLY).map_err(translate)?;
+                    (fd, Reach::Write)
+                }
+                Err(errno) => return Err(translate(errno)),
+            };
+            self.janitor.ring();
+            Ok(Some(OpenFile::new(fd, reach)))
+        })?;
+        Ok(())
+    }
+
+    /// Opens the very same object again. Only regular files and directories: opening a device or a pipe has effects.
+    pub(crate) fn reopen(
+        &self,
+        object: &Object,
+        present: &OpenFile,
+        flags: OFlags,
+    ) -> rustix::io::Result<OwnedFd> {
+        // A local process may hold a lease; nobody waits here until it is given up.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        if let (Handles::Kernel { .. }, Ok(Meaning::Kernel(kind, bytes))) =
+            (&self.handles, handle::decode(&object.handle))
+        {
+            match self.open_by_kernel_handle(kind, bytes, flags) {
+                Err(Errno::STALE) => {}
+                other => return other,
+            }
+        }
+        self.act_as_server();
+        let path = format!("/proc/self/fd/{}", present.as_fd().as_raw_fd());
+        rustix::fs::open(path, flags, Mode::empty())
+    }
+
+    fn fsid_of(&self, fd: BorrowedFd<'_>, device: u64) -> u64 {
+        if device == self.root.key.0 {
+            return self.fsid;
+        }
+        let mut fsids = self.fsids.lock();
+        if let Some(fsid) = fsids.get(&device) {
+            return *fsid;
+        }
+        let fsid = crate::probe::nested_fsid(fd, self.fsid);
+        if fsids.len() < MAX_FSIDS {
+            fsids.insert(device, fsid);
+        }
+        fsid
+    }
+
+    fn file_key(&self, status: &Statx, fsid: u64) -> FileKey {
+        let created = created(status).unwrap_or_default();
+        FileKey { fsid, inode: status.stx_ino, created }
+    }
+
+    /// The write verifier as of now.
+    pub(crate) fn verifier(&self) -> [u8; 8] {
+        let changes = self.verifier_changes.load(Ordering::Acquire);
+        (u64::from_be_bytes(self.verifier_seed).wrapping_add(changes)).to_be_bytes()
+    }
+
+    /// Unstable data may have been lost.
+    pub(crate) fn change_verifier(&self) {
+        self.verifier_changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Fails for changes of a volume that takes none.
+    pub(crate) fn require_writable(&self) -> Result<()> {
+        if self.properties.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Directory attributes and an object's, for answers that carry both.
+    pub(crate) fn enter_directory(
+        &self,
+        context: &Context,
+        handle: &Handle,
+        want: u32,
+    ) -> Result<Arc<Object>> {
+        let directory = self.object(handle)?;
+        directory.require_directory()?;
+        self.enter(context, &directory, want)?;
+        Ok(directory)
+    }
+}
+
+/// The id of the mount, or where the kernel does not tell it (before Linux 5.8), a number that changes with the device.
+pub(crate) fn mount_of(status: &Statx, root_device: u64) -> u64 {
+    if status.stx_mask & rustix::fs::StatxFlags::MNT_ID.bits() != 0 {
+        status.stx_mnt_id
+    } else {
+        u64::from(device_of(status) != root_device)
+    }
+}
+
+fn lock_number(object: &Object) -> usize {
+    // Inode numbers of neighbours differ in their low bits; handles need not.
+    (object.key.1 ^ object.key.1 >> 8) as usize % LOCKS
+}
