@@ -1,6 +1,6 @@
 //! Objects in use, each with one open descriptor, known by handle.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -56,8 +56,8 @@ impl AsFd for OpenFile {
 }
 
 impl RangeSource for OpenFile {
-    fn descriptor(&self) -> i32 {
-        self.fd.as_raw_fd()
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) {
