@@ -101,7 +101,12 @@ impl Client {
 
     /// §8.3: "successful execution of a SEQUENCE operation … will result in the lease being implicitly renewed".
     pub(super) fn renew(&self, now: Duration) {
-        self.renewed.store(nanos(now), Relaxed);
+        // Cores may tell the time in another order than it passed: what is renewed stays so. Two of them at once may still
+        // leave the earlier time, by as much as they differ.
+        let now = nanos(now);
+        if self.renewed.load(Relaxed) < now {
+            self.renewed.store(now, Relaxed);
+        }
     }
 
     /// A COMPOUND begins.

@@ -179,11 +179,15 @@ impl State {
         stateid: &Stateid,
         range: LockRange,
     ) -> Result<Stateid, Status> {
-        self.make_room(now, 1)?;
+        let has_room = self.make_room(now, 1);
         let (mut shard, index) =
             self.find_entry(client, file, stateid, |kind| matches!(kind, Kind::Lock(_)))?;
         let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("found as a lock") };
         let number = lock.owner_number;
+        // What frees must not wait for room.
+        if shard.file_mut(file).ranges.is_split_by(number, range) {
+            has_room?;
+        }
         self.change_ranges(&mut shard, file, |ranges| ranges.unlock(number, range));
         let entry = shard.entry_mut(index);
         entry.seqid = next_seqid(entry.seqid);
@@ -224,19 +228,16 @@ impl State {
         own: Option<u32>,
         dropped: &mut Dropped,
     ) -> Option<Held> {
-        loop {
-            let held = shard.files.get(&file)?.ranges.conflict(range, write, own, |_| true)?;
-            if !self.yields(shard, held.holder, now, client) {
-                return Some(held);
-            }
+        let stands = |holder| !self.yields(shard, holder, now, client);
+        let held = shard.files.get(&file)?.ranges.conflict(range, write, own, stands);
+        // "revoked as necessary": where another conflict stands, nothing is gained by it.
+        if held.is_some() {
+            return held;
+        }
+        while let Some(held) = shard.files.get(&file)?.ranges.conflict(range, write, own, |_| true) {
             shard.end(held.holder, Event::Conflict, &self.gauges, dropped);
         }
-    }
-
-    /// Whether a lock stateid is of another client whose lease has expired.
-    fn yields(&self, shard: &Shard, holder: u32, now: Duration, client: &Client) -> bool {
-        let other = &shard.entry(holder).client;
-        other.id() != client.id() && other.is_expired(now, self.lease)
+        None
     }
 
     fn change_ranges(

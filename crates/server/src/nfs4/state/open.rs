@@ -132,16 +132,25 @@ impl State {
         if !record.shares.conflicts(bits) {
             return false;
         }
-        let expired = record.opens.iter().copied().filter(|index| {
-            let entry = shard.entry(*index);
+        let in_the_way = record.opens.iter().copied().filter(|index| {
             let modes = &shard.open_at(*index).modes;
-            let conflicts = bits.0 & modes.deny() != 0 || bits.1 & modes.access() != 0;
-            conflicts && entry.client.id() != client.id() && entry.client.is_expired(now, self.lease)
+            bits.0 & modes.deny() != 0 || bits.1 & modes.access() != 0
         });
-        for index in expired.collect::<Vec<_>>() {
+        let in_the_way: Vec<u32> = in_the_way.collect();
+        // "revoked as necessary": where another conflict stands, nothing is gained by it.
+        if !in_the_way.iter().all(|index| self.yields(shard, *index, now, client)) {
+            return true;
+        }
+        for index in in_the_way {
             shard.end(index, Event::Conflict, &self.gauges, dropped);
         }
-        shard.files.get(&file).is_some_and(|record| record.shares.conflicts(bits))
+        false
+    }
+
+    /// Whether an open or a lock stateid is of another client whose lease has expired.
+    pub(super) fn yields(&self, shard: &Shard, index: u32, now: Duration, client: &Client) -> bool {
+        let other = &shard.entry(index).client;
+        other.id() != client.id() && other.is_expired(now, self.lease)
     }
 
     /// Takes an OPEN back whose operation failed afterwards (a truncation): as though it had not been. Where the owner has

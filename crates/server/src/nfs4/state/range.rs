@@ -104,6 +104,12 @@ impl Ranges {
         self.put(owner, Held { range: LockRange { start, end }, write, holder });
     }
 
+    /// Whether unlocking `range` leaves two ranges where one was.
+    pub(super) fn is_split_by(&self, owner: u32, range: LockRange) -> bool {
+        let before = self.owners.get(&owner).and_then(|own| own.range(..range.start).next_back());
+        before.is_some_and(|(_, (end, _, _))| *end > range.end)
+    }
+
     /// Unlocks a range; what is not locked stays so.
     pub(super) fn unlock(&mut self, owner: u32, range: LockRange) {
         for old in self.take_overlapping(owner, range) {

@@ -439,6 +439,16 @@ impl Shard {
         }
     }
 
+    /// Whether nothing is left.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+            && self.opens.is_empty()
+            && self.locks.is_empty()
+            && self.clients.is_empty()
+            && self.free.len() == self.cells.len()
+    }
+
     pub(super) fn file_mut(&mut self, key: FileKey) -> &mut File {
         self.files.get_mut(&key).expect("an entry's file is there while the entry is held")
     }

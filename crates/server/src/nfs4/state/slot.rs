@@ -154,10 +154,13 @@ pub(super) enum Verdict {
     Replay(Option<Bytes>),
 }
 
+/// Some slots, made when the first of them is used.
+type Chunk = OnceLock<Box<[Mutex<Slot>]>>;
+
 /// The slots of a session.
 #[derive(Debug)]
 pub(super) struct SlotTable {
-    chunks: Box<[OnceLock<Box<[Mutex<Slot>]>>]>,
+    chunks: Box<[Chunk]>,
     granted: u32,
     reply_max: usize,
     memory: Arc<SlotMemory>,
@@ -252,7 +255,7 @@ impl SlotTable {
         }
     }
 
-    fn chunk(&self, slot: u32) -> &OnceLock<Box<[Mutex<Slot>]>> {
+    fn chunk(&self, slot: u32) -> &Chunk {
         &self.chunks[(slot / CHUNK) as usize]
     }
 

@@ -1,0 +1,139 @@
+use super::*;
+
+#[test]
+fn a_new_owner_gets_an_unconfirmed_record_and_confirms_it() {
+    let world = World::new();
+    let first = world.exchange("a", 1, &ROOT).unwrap();
+    assert!(!first.confirmed);
+    let second = world.exchange("a", 1, &ROOT).unwrap();
+    assert_ne!(second.client_id, first.client_id, "an unconfirmed record is replaced");
+    assert_eq!(world.create(first.client_id, 1, 1), Err(Status::STALE_CLIENTID));
+    world.create(second.client_id, second.sequence_id, 1).unwrap();
+    let third = world.exchange("a", 1, &ROOT).unwrap();
+    assert_eq!((third.client_id, third.confirmed), (second.client_id, true));
+    assert_eq!(world.state.counts().clients, 1);
+}
+
+#[test]
+fn a_restarted_client_loses_its_old_state_when_it_confirms() {
+    let world = World::new();
+    let mut old = world.peer("a");
+    let stateid = world.open(&old, 1, "o", BOTH);
+    world.lock(&old, &(1, stateid), "l", LockType::Write, range(0, 10)).unwrap();
+    let id = world.exchange("a", 2, &ROOT).unwrap();
+    assert!(!id.confirmed);
+    old.ping(&world);
+    assert_eq!(world.state.counts().clients, 2, "both records, until CREATE_SESSION");
+    assert_eq!((world.state.counts().opens, world.pinned()), (1, 1));
+    world.create(id.client_id, id.sequence_id, 1).unwrap();
+    let counts = world.state.counts();
+    assert_eq!((counts.clients, counts.sessions, counts.opens, counts.locks), (1, 1, 0, 0));
+    assert_eq!(world.pinned(), 0);
+    assert_eq!(old.send(&world, 0).err(), Some(Status::BADSESSION));
+    let late = world.try_open(&old, 1, "o", READ, NONE);
+    assert_eq!(
+        late,
+        Err(Status::DEADSESSION),
+        "a request of the old incarnation still in progress adds nothing"
+    );
+}
+
+#[test]
+fn another_restart_before_confirming_replaces_the_unconfirmed_record() {
+    let world = World::new();
+    let old = world.peer("a");
+    let second = world.exchange("a", 2, &ROOT).unwrap();
+    let third = world.exchange("a", 3, &ROOT).unwrap();
+    assert_eq!(world.create(second.client_id, second.sequence_id, 1), Err(Status::STALE_CLIENTID));
+    let again = world.exchange("a", 1, &ROOT).unwrap();
+    assert_eq!((again.client_id, again.confirmed), (old.client.id(), true), "the old incarnation is alive");
+    assert_eq!(world.create(third.client_id, third.sequence_id, 1), Err(Status::STALE_CLIENTID));
+}
+
+#[test]
+fn another_principal_collides_unless_the_record_is_unused_or_expired() {
+    let mut world = World::new();
+    let other = Principal::System(7);
+    let peer = world.peer("a");
+    assert_eq!(world.exchange("a", 1, &other), Err(Status::CLID_INUSE));
+    assert_eq!(world.exchange("a", 2, &other), Err(Status::CLID_INUSE));
+    world.pass(LEASE);
+    let taken = world.exchange("a", 2, &other).unwrap();
+    assert!(!taken.confirmed);
+    assert!(world.state.sessions.get(&peer.session).is_none(), "the expired record is deleted");
+
+    let idle = world.peer("b");
+    world.state.destroy_session(idle.connection, &idle.session).unwrap();
+    assert!(world.exchange("b", 1, &other).is_ok(), "a record without sessions and state gives way");
+}
+
+#[test]
+fn updates_need_a_confirmed_record_of_the_same_client() {
+    let world = World::new();
+    let update = |verifier: u8, principal: &Principal| {
+        let request = ExchangeId { owner: b"a".as_slice(), verifier: [verifier; 8], principal, update: true };
+        world.state.exchange_id(world.now, &request)
+    };
+    assert_eq!(update(1, &ROOT), Err(Status::NOENT));
+    let id = world.exchange("a", 1, &ROOT).unwrap();
+    assert_eq!(update(1, &ROOT), Err(Status::NOENT), "unconfirmed is not enough");
+    world.create(id.client_id, id.sequence_id, 1).unwrap();
+    assert_eq!(update(2, &ROOT), Err(Status::NOT_SAME));
+    assert_eq!(update(2, &Principal::System(7)), Err(Status::NOT_SAME));
+    assert_eq!(update(1, &Principal::Anonymous), Err(Status::PERM));
+    assert_eq!(update(1, &ROOT).unwrap().client_id, id.client_id);
+}
+
+#[test]
+fn a_client_id_in_use_is_not_destroyed() {
+    let mut world = World::new();
+    let peer = world.peer("a");
+    let id = peer.client.id();
+    let destroy = |world: &World, sequenced| world.state.destroy_client(world.now, id, sequenced);
+    assert_eq!(destroy(&world, None), Err(Status::CLIENTID_BUSY), "it has a session");
+    let stateid = world.open(&peer, 1, "o", READ);
+    world.state.destroy_session(peer.connection, &peer.session).unwrap();
+    assert_eq!(destroy(&world, None), Err(Status::CLIENTID_BUSY), "it has an open");
+    world.close(&peer, 1, &stateid).unwrap();
+    assert_eq!(destroy(&world, Some(&peer.client)), Err(Status::CLIENTID_BUSY), "by its own session");
+    assert_eq!(destroy(&world, None), Ok(()));
+    assert_eq!(destroy(&world, None), Err(Status::STALE_CLIENTID));
+    assert_eq!(world.state.counts(), Default::default());
+
+    let unconfirmed = world.exchange("b", 1, &ROOT).unwrap().client_id;
+    assert_eq!(world.state.destroy_client(world.now, unconfirmed, None), Ok(()));
+    let expired = world.peer("c");
+    world.open(&expired, 1, "o", READ);
+    world.pass(LEASE);
+    assert_eq!(world.state.destroy_client(world.now, expired.client.id(), None), Ok(()), "its lease is over");
+    assert_eq!(world.state.counts(), Default::default());
+}
+
+#[test]
+fn counts_return_to_zero_when_clients_leave() {
+    let world = World::new();
+    let mut peers: Vec<Peer> = (0..20).map(|n| world.peer(&format!("client {n}"))).collect();
+    for (n, peer) in peers.iter_mut().enumerate() {
+        for fileid in 0..10 {
+            let open = world.open(peer, fileid, "o", BOTH);
+            let at = range(n as u64 * 100, 100);
+            world.lock(peer, &(fileid, open), "l", LockType::Write, at).unwrap();
+        }
+        peer.ping(&world);
+    }
+    let counts = world.state.counts();
+    assert_eq!((counts.clients, counts.sessions, counts.slots), (20, 20, 20 * 64));
+    assert_eq!((counts.opens, counts.locks, world.pinned()), (200, 200, 200));
+    for (n, _) in peers.iter().enumerate() {
+        let id = world.exchange(&format!("client {n}"), 9, &ROOT).unwrap();
+        let session = world.create(id.client_id, id.sequence_id, 1).unwrap().session_id;
+        world.state.destroy_session(ConnectionId(1), &session).unwrap();
+        world.state.destroy_client(world.now, id.client_id, None).unwrap();
+    }
+    assert_eq!(world.pinned(), 0);
+    drop(peers);
+    assert_eq!(world.state.counts(), Default::default());
+    for shard in &world.state.shards {
+        assert!(shard.lock().is_empty(), "nothing is left of a file, an owner or a client");
+    }
+}

@@ -1,0 +1,244 @@
+//! Scenarios of clients, in a small vocabulary: a [`World`] has the state and the time, a [`Peer`] is a client with a session.
+
+mod clients;
+mod expiry;
+mod limits;
+mod locks;
+mod opens;
+mod reclaims;
+mod sessions;
+mod threads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use vfs::Pin;
+
+use super::wire::{
+    ChannelAttributes, CreateSessionFlags, CreateSessionOk, LockType, SequenceArgs, SequenceStatus,
+    SessionId, ShareAccess, ShareDeny, Stateid, Status,
+};
+use super::{
+    Client, CreateSession, ExchangeId, ExchangedId, FileKey, LockError, LockRange, LockRequest, LockTest,
+    Locker, OpenGrant, OpenRequest, Principal, Running, Sequenced, State,
+};
+use crate::{ConnectionId, HandleKey, Settings};
+
+const LEASE: Duration = Duration::from_secs(90);
+const SECOND: Duration = Duration::from_secs(1);
+const ROOT: Principal = Principal::System(0);
+const READ: ShareAccess = ShareAccess::READ;
+const WRITE: ShareAccess = ShareAccess::WRITE;
+const BOTH: ShareAccess = ShareAccess::BOTH;
+const NONE: ShareDeny = ShareDeny::empty();
+
+fn settings() -> Settings {
+    Settings::new(HandleKey([0; 16]), 77, [5; 16], b"server".to_vec())
+}
+
+fn file(fileid: u64) -> FileKey {
+    FileKey { fsid: (1, 2), fileid }
+}
+
+fn range(offset: u64, length: u64) -> LockRange {
+    LockRange::new(offset, length).unwrap()
+}
+
+/// Tells by its count how many opens hold it.
+#[derive(Debug, Default)]
+struct TestPin;
+
+impl Pin for TestPin {}
+
+struct World {
+    state: Arc<State>,
+    now: Duration,
+    pin: Arc<TestPin>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(&settings(), &[])
+    }
+
+    fn with(settings: &Settings, previous: &[&'static str]) -> Self {
+        let previous = previous.iter().map(|owner| Bytes::from_static(owner.as_bytes())).collect();
+        let now = Duration::from_secs(1000);
+        Self { state: Arc::new(State::new(settings, previous, now)), now, pin: Arc::default() }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn exchange(&self, owner: &str, verifier: u8, principal: &Principal) -> Result<ExchangedId, Status> {
+        let (owner, verifier) = (owner.as_bytes(), [verifier; 8]);
+        self.state.exchange_id(self.now, &ExchangeId { owner, verifier, principal, update: false })
+    }
+
+    fn create(&self, client_id: u64, sequence: u32, connection: u64) -> Result<CreateSessionOk, Status> {
+        self.state.create_session(
+            self.now,
+            &CreateSession {
+                client_id,
+                sequence,
+                flags: CreateSessionFlags::CONN_BACK_CHAN,
+                fore_channel: &channel(64),
+                back_channel: &channel(16),
+                callback_program: 0x4000_0000,
+                principal: &ROOT,
+                connection: ConnectionId(connection),
+            },
+        )
+    }
+
+    /// A client with a session that has completed its reclaims.
+    fn peer(&self, owner: &str) -> Peer {
+        let peer = self.fresh_peer(owner, 1);
+        self.state.reclaim_complete(&peer.client).unwrap();
+        peer
+    }
+
+    /// A client with a session, of the incarnation `verifier`.
+    fn fresh_peer(&self, owner: &str, verifier: u8) -> Peer {
+        let id = self.exchange(owner, verifier, &ROOT).unwrap();
+        let connection = id.client_id & 0xffff;
+        let created = self.create(id.client_id, id.sequence_id, connection).unwrap();
+        let session = self.state.sessions.get(&created.session_id).unwrap();
+        let client = Arc::clone(&session.client);
+        Peer {
+            client,
+            session: created.session_id,
+            connection: ConnectionId(connection),
+            sequence: vec![0; 64],
+        }
+    }
+
+    fn open(&self, peer: &Peer, fileid: u64, owner: &str, access: ShareAccess) -> Stateid {
+        self.try_open(peer, fileid, owner, access, NONE).unwrap().stateid
+    }
+
+    fn try_open(
+        &self,
+        peer: &Peer,
+        fileid: u64,
+        owner: &str,
+        access: ShareAccess,
+        deny: ShareDeny,
+    ) -> Result<OpenGrant, Status> {
+        let (file, owner, pin) = (file(fileid), owner.as_bytes(), self.pin.clone());
+        let request = OpenRequest { file, owner, access, deny, reclaim: false, pin };
+        self.state.open(self.now, &peer.client, request)
+    }
+
+    fn close(&self, peer: &Peer, fileid: u64, stateid: &Stateid) -> Result<(), Status> {
+        self.state.close(&peer.client, file(fileid), stateid)
+    }
+
+    /// A first lock under an open.
+    fn lock(
+        &self,
+        peer: &Peer,
+        open: &(u64, Stateid),
+        owner: &str,
+        lock_type: LockType,
+        range: LockRange,
+    ) -> Result<Stateid, LockError> {
+        let locker = Locker::New { open_stateid: open.1, owner: owner.as_bytes() };
+        let request = LockRequest { file: file(open.0), lock_type, range, reclaim: false, locker };
+        self.state.lock(self.now, &peer.client, &request)
+    }
+
+    /// Who holds the lock in the way, and where it starts.
+    fn in_the_way(
+        &self,
+        peer: &Peer,
+        fileid: u64,
+        owner: &str,
+        lock_type: LockType,
+        range: LockRange,
+    ) -> Option<(Bytes, u64, u64)> {
+        let test = LockTest { file: file(fileid), lock_type, range, owner: owner.as_bytes() };
+        match self.state.lock_test(self.now, &peer.client, &test) {
+            Ok(()) => None,
+            Err(LockError::Denied(denied)) => {
+                Some((denied.owner.owner.bytes().clone(), denied.offset, denied.length))
+            }
+            Err(LockError::Status(status)) => panic!("LOCKT: {status:?}"),
+        }
+    }
+
+    /// Opens that still hold their file.
+    fn pinned(&self) -> usize {
+        Arc::strong_count(&self.pin) - 1
+    }
+}
+
+struct Peer {
+    client: Arc<Client>,
+    session: SessionId,
+    connection: ConnectionId,
+    /// Of each slot's last request.
+    sequence: Vec<u32>,
+}
+
+impl Peer {
+    fn arguments(&self, slot_id: u32) -> SequenceArgs {
+        SequenceArgs {
+            session_id: self.session,
+            sequence_id: self.sequence[slot_id as usize],
+            slot_id,
+            highest_slot_id: slot_id,
+            cache_this: true,
+        }
+    }
+
+    /// The next request on a slot; its digest is its sequence ID.
+    fn send(&mut self, world: &World, slot: u32) -> Result<Sequenced, Status> {
+        self.sequence[slot as usize] = self.sequence[slot as usize].wrapping_add(1);
+        self.send_again(world, slot)
+    }
+
+    /// The last request on a slot once more.
+    fn send_again(&self, world: &World, slot: u32) -> Result<Sequenced, Status> {
+        let arguments = self.arguments(slot);
+        world.state.sequence(world.now, self.connection, &arguments, u64::from(arguments.sequence_id))
+    }
+
+    /// A request in progress.
+    fn start(&mut self, world: &World, slot: u32) -> Running {
+        match self.send(world, slot).unwrap() {
+            Sequenced::New(running) => running,
+            Sequenced::Replay(_) => panic!("a new request is executed"),
+        }
+    }
+
+    /// A request from begin to end; the flags that it brought.
+    fn ping(&mut self, world: &World) -> SequenceStatus {
+        let running = self.start(world, 0);
+        let flags = running.sequence().status_flags;
+        running.finish(world.now, Some(b"pong"));
+        flags
+    }
+}
+
+/// The reply of a retransmission.
+fn replay(sequenced: Result<Sequenced, Status>) -> Option<Bytes> {
+    match sequenced.unwrap() {
+        Sequenced::Replay(replay) => replay.reply,
+        Sequenced::New(_) => panic!("a retransmission is not executed"),
+    }
+}
+
+fn channel(max_requests: u32) -> ChannelAttributes {
+    ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: 1 << 20,
+        max_response_size: 1 << 20,
+        max_response_size_cached: 4096,
+        max_operations: 16,
+        max_requests,
+        rdma_ird: Default::default(),
+    }
+}
