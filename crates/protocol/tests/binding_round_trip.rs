@@ -33,15 +33,45 @@ fn stat() -> impl Strategy<Value = rpcbind::Stat> {
     )
 }
 
+fn mount_body() -> impl Strategy<Value = mount::MountBody> {
+    (opaque(), opaque()).prop_map(|(hostname, directory)| mount::MountBody { hostname, directory })
+}
+
+fn export_node() -> impl Strategy<Value = mount::ExportNode> {
+    (opaque(), chain(opaque())).prop_map(|(dir, groups)| mount::ExportNode { dir, groups })
+}
+
+fn mapping() -> impl Strategy<Value = portmap::Mapping> {
+    any::<[u32; 4]>().prop_map(|[program, version, protocol, port]| {
+        let protocol = portmap::Protocol(protocol);
+        portmap::Mapping { program, version, protocol, port }
+    })
+}
+
+fn entry() -> impl Strategy<Value = rpcbind::Entry> {
+    (opaque(), opaque(), any::<u32>(), opaque(), opaque()).prop_map(
+        |(maddr, nc_netid, semantics, nc_protofmly, nc_proto)| {
+            let nc_semantics = rpcbind::Semantics(semantics);
+            rpcbind::Entry { maddr, nc_netid, nc_semantics, nc_protofmly, nc_proto }
+        },
+    )
+}
+
 proptest! {
     #[test]
-    fn mount_types(fhandle in inline(), flavors in prop::collection::vec(any::<u32>(), 0..10), status in 1u32.., fhandle1 in any::<[u8; 32]>(),
-        mounts in chain((opaque(), opaque()).prop_map(|(hostname, directory)| mount::MountBody { hostname, directory })),
-        exports in chain((opaque(), chain(opaque())).prop_map(|(dir, groups)| mount::ExportNode { dir, groups })),
+    fn mount_types(
+        fhandle in inline(),
+        flavors in prop::collection::vec(any::<u32>(), 0..10),
+        status in 1u32..,
+        fhandle1 in any::<[u8; 32]>(),
+        mounts in chain(mount_body()),
+        exports in chain(export_node()),
         path in opaque(),
     ) {
         round_trip::<mount::DirPath>(&path);
-        round_trip(&mount::MountResult::Ok(mount::MountOk { fhandle, auth_flavors: List::new(flavors).unwrap() }));
+        round_trip(
+            &mount::MountResult::Ok(mount::MountOk { fhandle, auth_flavors: List::new(flavors).unwrap() })
+        );
         round_trip(&mount::MountResult::Fail(mount::MountStat(status)));
         round_trip(&mount::FhStatus::Ok(fhandle1));
         round_trip(&mount::FhStatus::Fail(status));
@@ -51,7 +81,7 @@ proptest! {
 
     #[test]
     fn portmap_types(numbers in any::<[u32; 3]>(), protocol in any::<u32>(), data in opaque(),
-        mappings in chain((any::<[u32; 3]>(), any::<bool>()).prop_map(|([program, version, port], tcp)| portmap::Mapping { program, version, protocol: if tcp { portmap::Protocol::TCP } else { portmap::Protocol::UDP }, port })),
+        mappings in chain(mapping()),
     ) {
         let [program, version, port] = numbers;
         round_trip(&portmap::Mapping { program, version, protocol: portmap::Protocol(protocol), port });
@@ -61,13 +91,24 @@ proptest! {
     }
 
     #[test]
-    fn rpcbind_types(one in rpcb(), list in chain(rpcb()), data in opaque(), text in opaque(), semantics in any::<u32>(), buf in opaque(), stats in [stat(), stat(), stat()],
-        entries in chain((opaque(), opaque(), 1u32..5, opaque(), opaque()).prop_map(|(maddr, nc_netid, semantics, nc_protofmly, nc_proto)| rpcbind::Entry { maddr, nc_netid, nc_semantics: rpcbind::Semantics(semantics), nc_protofmly, nc_proto })),
+    fn rpcbind_types(
+        one in rpcb(),
+        list in chain(rpcb()),
+        data in opaque(),
+        text in opaque(),
+        semantics in any::<u32>(),
+        buf in opaque(),
+        stats in [stat(), stat(), stat()],
+        entries in chain(entry()),
     ) {
         round_trip(&one);
         round_trip::<rpcbind::RpcbList>(&list);
         round_trip::<rpcbind::Text>(&text);
-        round_trip(&rpcbind::RmtCallArgs { program: one.program, version: one.version, procedure: semantics, args: data.clone() });
+        round_trip(
+            &rpcbind::RmtCallArgs {
+                program: one.program, version: one.version, procedure: semantics, args: data.clone(),
+            }
+        );
         round_trip(&rpcbind::RmtCallResult { addr: text, results: data });
         round_trip::<rpcbind::EntryList>(&entries);
         round_trip(&rpcbind::NetBuf { maxlen: semantics, buf });

@@ -97,9 +97,26 @@ fn mknod_data() -> impl Strategy<Value = MknodData> {
     ]
 }
 
+fn entry() -> impl Strategy<Value = Entry> {
+    (any::<u64>(), opaque(), any::<u64>()).prop_map(|(fileid, name, cookie)| Entry { fileid, name, cookie })
+}
+
+fn entry_plus() -> impl Strategy<Value = EntryPlus> {
+    (entry(), post(), option::of(handle())).prop_map(|(entry, name_attributes, name_handle)| {
+        let Entry { fileid, name, cookie } = entry;
+        EntryPlus { fileid, name, cookie, name_attributes, name_handle }
+    })
+}
+
 proptest! {
     #[test]
-    fn getattr_and_setattr(object in handle(), result in outcome(fattr(), Just(())), new_attributes in sattr(), guard in option::of(time()), set in outcome(wcc(), wcc())) {
+    fn getattr_and_setattr(
+        object in handle(),
+        result in outcome(fattr(), Just(())),
+        new_attributes in sattr(),
+        guard in option::of(time()),
+        set in outcome(wcc(), wcc()),
+    ) {
         round_trip(&GetattrArgs { object });
         round_trip::<GetattrResult>(&result);
         round_trip(&SetattrArgs { object, new_attributes, guard });
@@ -115,7 +132,13 @@ proptest! {
     }
 
     #[test]
-    fn access_and_readlink(object in handle(), bits in any::<u32>(), attributes in post(), data in opaque(), fail in post()) {
+    fn access_and_readlink(
+        object in handle(),
+        bits in any::<u32>(),
+        attributes in post(),
+        data in opaque(),
+        fail in post(),
+    ) {
         let access = Access::from_bits_retain(bits);
         round_trip(&AccessArgs { object, access });
         round_trip(&AccessResult::Ok(AccessOk { obj_attributes: attributes, access }));
@@ -126,23 +149,46 @@ proptest! {
     }
 
     #[test]
-    fn read(file in handle(), offset in any::<u64>(), count in any::<u32>(), file_attributes in post(), eof in any::<bool>(), data in opaque(), fail in post()) {
+    fn read(
+        file in handle(),
+        offset in any::<u64>(),
+        count in any::<u32>(),
+        file_attributes in post(),
+        eof in any::<bool>(),
+        data in opaque(),
+        fail in post(),
+    ) {
         round_trip(&ReadArgs { file, offset, count });
         round_trip(&ReadResult::Ok(ReadOk { file_attributes, count, eof, data }));
         round_trip(&ReadResult::Fail(NfsStat::ISDIR, fail));
     }
 
     #[test]
-    fn the_head_of_read_and_the_data_are_the_whole(file_attributes in post(), eof in any::<bool>(), data in opaque()) {
+    fn the_head_of_read_and_the_data_are_the_whole(
+        file_attributes in post(),
+        eof in any::<bool>(),
+        data in opaque(),
+    ) {
         let mut writer = xdr::Writer::new();
         let count = data.len() as u32;
         ReadOk::encode_head(&mut writer, &file_attributes, count, eof);
         writer.opaque_fixed(&data);
-        prop_assert_eq!(writer.into_bytes(), to_bytes(&ReadResult::Ok(ReadOk { file_attributes, count, eof, data })));
+        prop_assert_eq!(
+            writer.into_bytes(),
+            to_bytes(&ReadResult::Ok(ReadOk { file_attributes, count, eof, data })),
+        );
     }
 
     #[test]
-    fn write_and_commit(file in handle(), offset in any::<u64>(), count in any::<u32>(), stable in stable(), data in opaque(), file_wcc in wcc(), verf in any::<WriteVerf>()) {
+    fn write_and_commit(
+        file in handle(),
+        offset in any::<u64>(),
+        count in any::<u32>(),
+        stable in stable(),
+        data in opaque(),
+        file_wcc in wcc(),
+        verf in any::<WriteVerf>(),
+    ) {
         round_trip(&WriteArgs { file, offset, count, stable, data });
         round_trip(&WriteResult::Ok(WriteOk { file_wcc, count, committed: stable, verf }));
         round_trip(&WriteResult::Fail(NfsStat::NOSPC, file_wcc));
@@ -152,7 +198,16 @@ proptest! {
     }
 
     #[test]
-    fn creating(where_ in dir_op(), how in create_how(), what in mknod_data(), attributes in sattr(), symlink_data in opaque(), obj in option::of(handle()), obj_attributes in post(), dir_wcc in wcc()) {
+    fn creating(
+        where_ in dir_op(),
+        how in create_how(),
+        what in mknod_data(),
+        attributes in sattr(),
+        symlink_data in opaque(),
+        obj in option::of(handle()),
+        obj_attributes in post(),
+        dir_wcc in wcc(),
+    ) {
         round_trip(&CreateArgs { where_: where_.clone(), how });
         round_trip(&MkdirArgs { where_: where_.clone(), attributes });
         round_trip(&SymlinkArgs { where_: where_.clone(), symlink_attributes: attributes, symlink_data });
@@ -162,7 +217,13 @@ proptest! {
     }
 
     #[test]
-    fn removing_renaming_linking(from in dir_op(), to in dir_op(), file in handle(), file_attributes in post(), wccs in [wcc(), wcc()]) {
+    fn removing_renaming_linking(
+        from in dir_op(),
+        to in dir_op(),
+        file in handle(),
+        file_attributes in post(),
+        wccs in [wcc(), wcc()],
+    ) {
         let [fromdir_wcc, todir_wcc] = wccs;
         round_trip(&RemoveArgs { object: from.clone() });
         round_trip(&RemoveResult::Ok(todir_wcc));
@@ -176,38 +237,77 @@ proptest! {
     }
 
     #[test]
-    fn readdir(dir in handle(), cookie in any::<u64>(), cookieverf in any::<CookieVerf>(), sizes in any::<[u32; 2]>(), dir_attributes in post(), eof in any::<bool>(),
-        entries in chain((any::<u64>(), opaque(), any::<u64>()).prop_map(|(fileid, name, cookie)| Entry { fileid, name, cookie })),
-        plus in chain((any::<u64>(), opaque(), any::<u64>(), post(), option::of(handle())).prop_map(|(fileid, name, cookie, name_attributes, name_handle)| EntryPlus { fileid, name, cookie, name_attributes, name_handle })),
+    fn readdir(
+        dir in handle(),
+        cookie in any::<u64>(),
+        cookieverf in any::<CookieVerf>(),
+        sizes in any::<[u32; 2]>(),
+        dir_attributes in post(),
+        eof in any::<bool>(),
+        entries in chain(entry()),
+        plus in chain(entry_plus()),
     ) {
         let [dircount, maxcount] = sizes;
         round_trip(&ReaddirArgs { dir, cookie, cookieverf, count: maxcount });
-        round_trip(&ReaddirResult::Ok(ReaddirOk { dir_attributes, cookieverf, reply: DirList { entries, eof } }));
+        round_trip(
+            &ReaddirResult::Ok(ReaddirOk { dir_attributes, cookieverf, reply: DirList { entries, eof } })
+        );
         round_trip(&ReaddirResult::Fail(NfsStat::BAD_COOKIE, dir_attributes));
         round_trip(&ReaddirplusArgs { dir, cookie, cookieverf, dircount, maxcount });
-        round_trip(&ReaddirplusResult::Ok(ReaddirplusOk { dir_attributes, cookieverf, reply: DirListPlus { entries: plus, eof } }));
+        round_trip(
+            &ReaddirplusResult::Ok(
+                ReaddirplusOk { dir_attributes, cookieverf, reply: DirListPlus { entries: plus, eof } }
+            )
+        );
         round_trip(&ReaddirplusResult::Fail(NfsStat::TOOSMALL, dir_attributes));
     }
 
     #[test]
-    fn filesystem(fsroot in handle(), obj_attributes in post(), longs in any::<[u64; 7]>(), words in any::<[u32; 8]>(), flags in any::<[bool; 4]>(), time_delta in time()) {
+    fn filesystem(
+        fsroot in handle(),
+        obj_attributes in post(),
+        longs in any::<[u64; 7]>(),
+        words in any::<[u32; 8]>(),
+        flags in any::<[bool; 4]>(),
+        time_delta in time(),
+    ) {
         let [tbytes, fbytes, abytes, tfiles, ffiles, afiles, maxfilesize] = longs;
         let [rtmax, rtpref, rtmult, wtmax, wtpref, wtmult, dtpref, invarsec] = words;
         let [no_trunc, chown_restricted, case_insensitive, case_preserving] = flags;
         round_trip(&FsstatArgs { fsroot });
-        round_trip(&FsstatResult::Ok(FsstatOk { obj_attributes, tbytes, fbytes, abytes, tfiles, ffiles, afiles, invarsec }));
+        round_trip(
+            &FsstatResult::Ok(
+                FsstatOk { obj_attributes, tbytes, fbytes, abytes, tfiles, ffiles, afiles, invarsec }
+            )
+        );
         round_trip(&FsstatResult::Fail(NfsStat::IO, obj_attributes));
         round_trip(&FsinfoArgs { fsroot });
         let properties = FsProperties::from_bits_retain(invarsec);
-        round_trip(&FsinfoResult::Ok(FsinfoOk { obj_attributes, rtmax, rtpref, rtmult, wtmax, wtpref, wtmult, dtpref, maxfilesize, time_delta, properties }));
+        round_trip(
+            &FsinfoResult::Ok(
+                FsinfoOk {
+                    obj_attributes, rtmax, rtpref, rtmult, wtmax, wtpref, wtmult, dtpref, maxfilesize,
+                    time_delta, properties,
+                }
+            )
+        );
         round_trip(&FsinfoResult::Fail(NfsStat::SERVERFAULT, obj_attributes));
         round_trip(&PathconfArgs { object: fsroot });
-        round_trip(&PathconfResult::Ok(PathconfOk { obj_attributes, linkmax: rtmax, name_max: wtmax, no_trunc, chown_restricted, case_insensitive, case_preserving }));
+        round_trip(
+            &PathconfResult::Ok(
+                PathconfOk {
+                    obj_attributes, linkmax: rtmax, name_max: wtmax, no_trunc, chown_restricted,
+                    case_insensitive, case_preserving,
+                }
+            )
+        );
         round_trip(&PathconfResult::Fail(NfsStat::BADHANDLE, obj_attributes));
     }
 
     #[test]
-    fn random_bytes_decode_to_something_stable_or_not_at_all(bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..160)) {
+    fn random_bytes_decode_to_something_stable_or_not_at_all(
+        bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..160)
+    ) {
         fn stable<T: Decode + xdr::Encode + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
             let mut reader = xdr::Reader::new(bytes.to_vec().into());
             if let Ok(value) = T::decode(&mut reader) {

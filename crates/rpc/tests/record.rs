@@ -149,7 +149,10 @@ fn records() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
 
 proptest! {
     #[test]
-    fn any_chunking_gives_the_same_records(records in records(), chunks in prop::collection::vec(1usize..30, 1..40)) {
+    fn any_chunking_gives_the_same_records(
+        records in records(),
+        chunks in prop::collection::vec(1usize..30, 1..40),
+    ) {
         let mut wire = Vec::new();
         let mut expected = Vec::new();
         for record in &records {
@@ -175,7 +178,10 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_neither_panic_nor_exceed_the_limit(bytes in prop::collection::vec(any::<u8>(), 0..200), max in 0usize..100) {
+    fn random_bytes_neither_panic_nor_exceed_the_limit(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        max in 0usize..100,
+    ) {
         let mut decoder = RecordDecoder::new(max);
         let mut buffer = BytesMut::from(&bytes[..]);
         while let Ok(Some(record)) = decoder.decode(&mut buffer) {
@@ -184,7 +190,10 @@ proptest! {
     }
 
     #[test]
-    fn what_is_wanted_is_never_more_than_what_is_missing(record in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..5), cut in any::<prop::sample::Index>()) {
+    fn what_is_wanted_is_never_more_than_what_is_missing(
+        record in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..5),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let wire = fragments(&record.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let cut = cut.index(wire.len());
         let mut decoder = RecordDecoder::new(200);
