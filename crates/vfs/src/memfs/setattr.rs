@@ -33,7 +33,7 @@ impl State {
             self.made_stable(file);
         }
         let inode = self.table.get_mut(file).expect("the file was resolved");
-        set_owner(inode, set);
+        set_owner(&context.credentials, inode, set);
         set_mode(&context.credentials, inode, set);
         if let Some(size) = set.size {
             let kept = inode.charged();
@@ -100,15 +100,17 @@ fn judge_time(who: &Credentials, inode: &Inode, time: SetTime) -> Result<()> {
     }
 }
 
-fn set_owner(inode: &mut Inode, set: &SetAttributes) {
+// POSIX.1-2024 chown(): for a regular file the set-id bits are cleared; for the superuser that is
+// implementation-defined, and Linux clears them too.
+fn set_owner(who: &Credentials, inode: &mut Inode, set: &SetAttributes) {
     if set.uid.is_none() && set.gid.is_none() {
         return;
     }
+    if !inode.is_directory() {
+        clear_set_id(who, inode);
+    }
     inode.uid = set.uid.unwrap_or(inode.uid);
     inode.gid = set.gid.unwrap_or(inode.gid);
-    if !inode.is_directory() {
-        clear_set_id(inode);
-    }
 }
 
 /// After the owner, so that a mode given together with one is the mode that stays.

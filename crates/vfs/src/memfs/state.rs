@@ -150,19 +150,19 @@ impl State {
     }
 }
 
-/// Takes set-user-id, and set-group-id where it means execution in a group, from a file that `who` changed.
-// POSIX.1-2024 write(): "Upon successful completion, where nbyte is greater than 0, write() shall mark for update …
-// and if the file is a regular file, the S_ISUID and S_ISGID bits of the file mode may be cleared." As Linux, the
-// superuser keeps them, and set-group-id without group execution (once mandatory locking) stays.
+/// Takes set-user-id and set-group-id from a regular file whose content `who` changed.
+// POSIX.1-2024 write(): "if the file is a regular file, the S_ISUID and S_ISGID bits of the file mode may be cleared."
+// As on Linux, the superuser keeps them.
 pub(super) fn drop_privileges(who: &Credentials, inode: &mut Inode) {
     if !who.is_root() {
-        clear_set_id(inode);
+        clear_set_id(who, inode);
     }
 }
 
-pub(super) fn clear_set_id(inode: &mut Inode) {
+/// As Linux: set-group-id without group execution was once mandatory locking, so a member of the group keeps it.
+pub(super) fn clear_set_id(who: &Credentials, inode: &mut Inode) {
     inode.mode &= !SETUID;
-    if inode.mode & 0o010 != 0 {
+    if inode.mode & 0o010 != 0 || !(who.is_root() || who.is_in_group(inode.gid)) {
         inode.mode &= !SETGID;
     }
 }

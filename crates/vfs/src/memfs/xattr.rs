@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
-use super::inode::{Body, Inode, change, xattr_bytes};
-use super::permission::{READ, WRITE, require};
+use super::inode::{Body, Inode, STICKY, change, xattr_bytes};
+use super::permission::{READ, WRITE, owns, require};
 use super::state::State;
 use super::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use crate::{Change, Context, Error, Result, SetXattr};
@@ -72,10 +72,12 @@ fn check(name: &[u8]) -> Result<()> {
 }
 
 // xattr(7): user attributes only on regular files and directories, since anyone may write to a symbolic link or a
-// special file.
+// special file; and in a sticky directory, which many may write to, only the owner sets them.
 fn judge_change(context: &Context, inode: &Inode) -> Result<()> {
+    let who = &context.credentials;
     match inode.body {
-        Body::File(_) | Body::Directory(_) => require(&context.credentials, inode, WRITE),
+        Body::Directory(_) if inode.mode & STICKY != 0 && !owns(who, inode) => Err(Error::NotPermitted),
+        Body::File(_) | Body::Directory(_) => require(who, inode, WRITE),
         _ => Err(Error::NotPermitted),
     }
 }

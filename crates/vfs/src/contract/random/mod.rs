@@ -1,4 +1,85 @@
 //! Random operations against a reference model.
+//!
+//! A seed makes a sequence of actions; each is put to the backend and to a model so simple that it is obviously right.
+//! Where they differ, the sequence is made as short as a few hundred attempts can make it, and the failure prints the
+//! seed and what is left. `ENFYS_SEED=n` replays one seed, `ENFYS_SEEDS=n` tries the first n (soak tests), and
+//! `ENFYS_ACTIONS=n` sets how long a sequence is.
+
+mod action;
+mod apply;
+mod generate;
+mod judge;
+mod model;
+mod run;
+
+use action::Action;
+use generate::Numbers;
+use run::Run;
+
 use super::subject::Subject;
-pub(super) fn operations_agree_with_the_model(_: &Subject) {}
-pub(super) fn operations_of_several_callers_agree_with_the_model(_: &Subject) {}
+
+/// Seeds tried where nothing else is asked for.
+const SEEDS: u64 = 12;
+/// Actions of a sequence.
+const ACTIONS: usize = 300;
+/// Attempts to make a failing sequence shorter.
+const SHRINKS_MAX: u32 = 400;
+
+pub(super) fn operations_agree_with_the_model(t: &Subject) {
+    try_seeds(t, 1);
+}
+
+pub(super) fn operations_of_several_callers_agree_with_the_model(t: &Subject) {
+    if !t.lacks(t.capabilities().identities, "identities") {
+        try_seeds(t, 3);
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+fn try_seeds(t: &Subject, callers: usize) {
+    let seeds = match setting("ENFYS_SEED") {
+        Some(seed) => seed..=seed,
+        None => 1..=setting("ENFYS_SEEDS").unwrap_or(SEEDS),
+    };
+    let length = setting("ENFYS_ACTIONS").map_or(ACTIONS, |length| length as usize);
+    for seed in seeds {
+        let mut numbers = Numbers(seed);
+        let actions: Vec<_> = (0..length).map(|_| generate::action(&mut numbers, callers)).collect();
+        if let Err((failed, _)) = Run::new(t, callers).all(&actions) {
+            let (actions, why) = shrink(t, callers, actions[..=failed].to_vec());
+            panic!("ENFYS_SEED={seed}: {why}\nafter these actions, the last of which failed:\n{actions:#?}");
+        }
+    }
+}
+
+/// Leaves out what the failure does not need: halves first, then smaller and smaller parts.
+fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>) -> (Vec<Action>, String) {
+    let mut why = String::from("does not fail again: the backend depends on more than the actions");
+    let mut attempts = 0;
+    let mut part = actions.len();
+    while part > 0 && attempts < SHRINKS_MAX {
+        let mut start = 0;
+        while start < actions.len() && attempts < SHRINKS_MAX {
+            attempts += 1;
+            let end = (start + part).min(actions.len());
+            // The whole sequence is tried once, so that there is a reason to tell.
+            let fewer = match part == actions.len() {
+                true => actions.clone(),
+                false => [&actions[..start], &actions[end..]].concat(),
+            };
+            match Run::new(t, callers).all(&fewer) {
+                Err((failed, reason)) => (actions, why) = (fewer[..=failed].to_vec(), reason),
+                Ok(()) => start = end,
+            }
+            if part >= actions.len() {
+                break;
+            }
+        }
+        part /= 2;
+    }
+    (actions, why)
+}
