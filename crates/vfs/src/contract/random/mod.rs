@@ -1,7 +1,7 @@
 //! Random operations against a reference model.
 //!
 //! A seed makes a sequence of actions; each is put to the backend and to a model so simple that it is obviously right.
-//! Where they differ, the sequence is made as short as a few hundred attempts can make it, and the failure prints the
+//! Where they differ, the sequence is made as short as some hundred attempts can make it, and the failure prints the
 //! seed and what is left. `ENFYS_SEED=n` replays one seed, `ENFYS_SEEDS=n` tries the first n (soak tests), and
 //! `ENFYS_ACTIONS=n` sets how long a sequence is.
 
@@ -23,7 +23,7 @@ const SEEDS: u64 = 12;
 /// Actions of a sequence.
 const ACTIONS: usize = 300;
 /// Attempts to make a failing sequence shorter.
-const SHRINKS_MAX: u32 = 400;
+const SHRINKS_MAX: u32 = 1500;
 
 pub(super) fn operations_agree_with_the_model(t: &Subject) {
     try_seeds(t, 1);
@@ -51,35 +51,39 @@ fn try_seeds(t: &Subject, callers: usize) {
         let actions: Vec<_> = (0..length).map(|_| generate::action(&mut numbers, callers)).collect();
         if let Err((failed, _)) = Run::new(t, callers).all(&actions) {
             let (actions, why) = shrink(t, callers, actions[..=failed].to_vec());
-            panic!("ENFYS_SEED={seed}: {why}\nafter these actions, the last of which failed:\n{actions:#?}");
+            panic!(
+                "ENFYS_SEED={seed}: {why}\nafter these actions, the last of which failed:\n{}",
+                told(&actions)
+            );
         }
     }
 }
 
-/// Leaves out what the failure does not need: halves first, then smaller and smaller parts.
+/// Leaves out what the failure does not need: halves first, then smaller and smaller parts, until no single action can
+/// be spared.
 fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>) -> (Vec<Action>, String) {
-    let mut why = String::from("does not fail again: the backend depends on more than the actions");
-    let mut attempts = 0;
-    let mut part = actions.len();
+    let Err((_, mut why)) = Run::new(t, callers).all(&actions) else {
+        return (actions, String::from("does not fail again: the backend depends on more than the actions"));
+    };
+    let (mut attempts, mut part) = (0, actions.len() / 2);
     while part > 0 && attempts < SHRINKS_MAX {
-        let mut start = 0;
+        let (before, mut start) = (actions.len(), 0);
         while start < actions.len() && attempts < SHRINKS_MAX {
             attempts += 1;
             let end = (start + part).min(actions.len());
-            // The whole sequence is tried once, so that there is a reason to tell.
-            let fewer = match part == actions.len() {
-                true => actions.clone(),
-                false => [&actions[..start], &actions[end..]].concat(),
-            };
+            let fewer = [&actions[..start], &actions[end..]].concat();
             match Run::new(t, callers).all(&fewer) {
                 Err((failed, reason)) => (actions, why) = (fewer[..=failed].to_vec(), reason),
                 Ok(()) => start = end,
             }
-            if part >= actions.len() {
-                break;
-            }
         }
-        part /= 2;
+        let spared = actions.len() < before;
+        part = if spared && part == 1 { 1 } else { part / 2 };
     }
     (actions, why)
+}
+
+/// One action a line.
+fn told(actions: &[Action]) -> String {
+    actions.iter().map(|action| format!("  {action:?}\n")).collect()
 }
