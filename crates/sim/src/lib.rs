@@ -1,1 +1,14 @@
 //! Server and clients in one thread and virtual time, every run replayed from its seed.
+//!
+//! A [`World`](world::World) holds the whole server over a file system in memory, scripted clients, and a network that
+//! delays, loses, duplicates and reorders what they say, and breaks their connections. Nothing in it looks at a real
+//! clock: a run of hours takes milliseconds, and the same seed gives the same run. A [`scenario`] says who does what and
+//! what must hold at the end.
+#![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod client;
+pub mod network;
+pub mod rng;
+pub mod scenario;
+pub mod world;

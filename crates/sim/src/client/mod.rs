@@ -1,0 +1,94 @@
+//! Scripted clients: each goes through the same changes in its own words, one call at a time, and sends a call again until
+//! it is answered.
+
+mod v3;
+mod v41;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub use v3::ClientV3;
+pub use v41::{ClientV41, Words, at_export};
+
+use crate::rng::Rng;
+use crate::world::Received;
+
+/// A client as the world sees it.
+pub trait Client {
+    /// The next call's record; `None` when there is nothing left to do.
+    fn next_call(&mut self, now: Duration) -> Option<Bytes>;
+    /// Looks at a message.
+    ///
+    /// # Errors
+    /// What is wrong with the answer to the present call.
+    fn receive(&mut self, bytes: Bytes) -> Result<Received, String>;
+    /// The bytes of the present call when it is sent again.
+    fn retransmit(&mut self, bytes: Bytes, _rng: &mut Rng) -> Bytes {
+        bytes
+    }
+    /// The connection was lost, and there is a new one.
+    fn reconnected(&mut self) {}
+    /// Whether everything was done.
+    fn is_done(&self) -> bool;
+}
+
+/// One change that must happen once. Each succeeds once only: a second execution fails, or is seen in the backend's count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Make a file that must not be there.
+    Create(String),
+    /// Change the mode of the file just made, guarded by its change time where the protocol has guards.
+    SetAttr(u32),
+    /// Write to the file just made.
+    Write(u64),
+    /// Give the file a second name.
+    Link(String, String),
+    /// Rename.
+    Rename(String, String),
+    /// Remove a file's name.
+    Remove(String),
+    /// Make a directory.
+    Mkdir(String),
+    /// Remove it.
+    Rmdir(String),
+    /// Make a symbolic link.
+    Symlink(String),
+    /// Make a named pipe.
+    Mkfifo(String),
+}
+
+impl Step {
+    /// Every kind of change, under names of its own.
+    #[must_use]
+    pub fn round(client: usize, round: u32) -> Vec<Self> {
+        let name = |what: &str| format!("c{client}-r{round}-{what}");
+        vec![
+            Self::Create(name("a")),
+            Self::SetAttr(0o600 + round % 64),
+            Self::Write(u64::from(round)),
+            Self::Link(name("a"), name("b")),
+            Self::Rename(name("b"), name("c")),
+            Self::Remove(name("c")),
+            Self::Mkdir(name("d")),
+            Self::Rmdir(name("d")),
+            Self::Symlink(name("s")),
+            Self::Mkfifo(name("p")),
+            Self::Rename(name("s"), name("t")),
+        ]
+    }
+
+    /// What the backend writes down when it executes the change; `None` where it names a handle.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Self::Create(name) | Self::Mkdir(name) | Self::Symlink(name) | Self::Mkfifo(name) => {
+                Some(format!("create {name}"))
+            }
+            Self::Link(_, name) => Some(format!("link {name}")),
+            Self::Rename(from, to) => Some(format!("rename {from} to {to}")),
+            Self::Remove(name) | Self::Rmdir(name) => Some(format!("remove {name}")),
+            Self::SetAttr(_) | Self::Write(_) => None,
+        }
+    }
+}

@@ -1,0 +1,301 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use protocol::nfs4::attributes::{Attributes, FileAttributes};
+use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
+use protocol::nfs4::ops::link::LinkArgs;
+use protocol::nfs4::ops::lookup::LookupArgs;
+use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::rename::RenameArgs;
+use protocol::nfs4::ops::session::{
+    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
+};
+use protocol::nfs4::types::{
+    ClientId, ClientOwner, Component, HasStatus, Mode, SessionId, StateOwner, Stateid, Status, Utf8,
+};
+use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::message::{CallHeader, encode_call, parse_reply, peek};
+use xdr::{List, Opaque, Writer};
+
+use super::{Client, Step};
+use crate::rng::Rng;
+use crate::world::Received;
+
+/// What a client says to be known: its name, and the session it has.
+#[derive(Debug, Clone)]
+pub struct Words {
+    name: String,
+    client_id: ClientId,
+    create_sequence: u32,
+    session: Option<SessionId>,
+    /// Sequence number of the one slot in use.
+    sequence: u32,
+    xid: u32,
+}
+
+impl Words {
+    /// A client that nobody knows yet.
+    #[must_use]
+    pub fn new(name: &str, first_xid: u32) -> Self {
+        let name = name.to_owned();
+        Self { name, client_id: 0, create_sequence: 0, session: None, sequence: 0, xid: first_xid }
+    }
+
+    /// EXCHANGE_ID.
+    pub fn exchange_id(&mut self) -> Bytes {
+        let owner_id = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
+        self.compound(vec![Op::ExchangeId(ExchangeIdArgs {
+            client_owner: ClientOwner { verifier: [1; 8], owner_id },
+            flags: ExchangeIdFlags::empty(),
+            state_protect: StateProtectArgs::None,
+            implementation: List::default(),
+        })])
+    }
+
+    /// CREATE_SESSION.
+    pub fn create_session(&mut self) -> Bytes {
+        let channel = ChannelAttributes {
+            header_pad_size: 0,
+            max_request_size: 65_536,
+            max_response_size: 65_536,
+            max_response_size_cached: 8_192,
+            max_operations: 16,
+            max_requests: 4,
+            rdma_ird: List::default(),
+        };
+        self.compound(vec![Op::CreateSession(CreateSessionArgs {
+            client_id: self.client_id,
+            sequence: self.create_sequence,
+            flags: CreateSessionFlags::empty(),
+            fore_channel: channel.clone(),
+            back_channel: channel,
+            callback_program: 0x4000_0000,
+            sec_parms: List::default(),
+        })])
+    }
+
+    /// Operations in the session, in the slot's next place.
+    pub fn in_session(&mut self, ops: Vec<Op>) -> Bytes {
+        self.sequence += 1;
+        let sequence = Op::Sequence(SequenceArgs {
+            session_id: self.session.expect("a session"),
+            sequence_id: self.sequence,
+            slot_id: 0,
+            highest_slot_id: 0,
+            cache_this: true,
+        });
+        self.compound(std::iter::once(sequence).chain(ops).collect())
+    }
+
+    /// Takes what EXCHANGE_ID and CREATE_SESSION answered.
+    ///
+    /// # Errors
+    /// Where they failed.
+    pub fn learn(&mut self, result: &CompoundResult) -> Result<(), String> {
+        match result.results.first() {
+            Some(OpResult::ExchangeId(result)) => {
+                let ok = result.clone().into_result().map_err(|status| format!("EXCHANGE_ID: {status:?}"))?;
+                (self.client_id, self.create_sequence) = (ok.client_id, ok.sequence_id);
+                Ok(())
+            }
+            Some(OpResult::CreateSession(result)) => {
+                let ok =
+                    result.clone().into_result().map_err(|status| format!("CREATE_SESSION: {status:?}"))?;
+                (self.session, self.sequence) = (Some(ok.session_id), 0);
+                Ok(())
+            }
+            other => Err(format!("expected EXCHANGE_ID or CREATE_SESSION: {other:?}")),
+        }
+    }
+
+    fn compound(&mut self, ops: Vec<Op>) -> Bytes {
+        self.xid += 1;
+        let credential = OpaqueAuth::sys(&AuthSys {
+            stamp: 0,
+            machine_name: Opaque::from_static(b"sim"),
+            uid: 0,
+            gid: 0,
+            gids: GroupList::default(),
+        });
+        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
+        let ops = List::new(ops).expect("few operations");
+        let mut writer = Writer::new();
+        encode_call(&mut writer, &header, &CompoundArgs { tag: Utf8::default(), minor_version: 1, ops });
+        writer.into_bytes()
+    }
+
+    /// OPEN of a name in `/export`.
+    #[must_use]
+    pub fn open(&self, name: &str, access: ShareAccess, deny: ShareDeny, how: OpenHow) -> Vec<Op> {
+        let owner = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
+        let open = OpenArgs {
+            seqid: 0,
+            share_access: access,
+            share_deny: deny,
+            owner: StateOwner { client_id: self.client_id, owner },
+            how,
+            claim: OpenClaim::Null(component(name)),
+        };
+        let mut ops = export();
+        ops.push(Op::Open(open));
+        ops
+    }
+}
+
+/// The way to a name in `/export`.
+#[must_use]
+pub fn at_export(name: &str) -> Vec<Op> {
+    let mut ops = export();
+    ops.push(Op::Lookup(LookupArgs { name: component(name) }));
+    ops
+}
+
+fn export() -> Vec<Op> {
+    vec![Op::PutRootFh, Op::Lookup(LookupArgs { name: component("export") })]
+}
+
+fn component(name: &str) -> Component {
+    Component::new(name.to_owned().into_bytes()).expect("short names")
+}
+
+/// A client of NFS version 4.1 with one slot.
+#[derive(Debug)]
+pub struct ClientV41 {
+    words: Words,
+    script: VecDeque<Step>,
+    is_settled: bool,
+    /// The file made last.
+    file: String,
+}
+
+impl ClientV41 {
+    /// A client that will go through `script`.
+    #[must_use]
+    pub fn new(name: &str, script: Vec<Step>, first_xid: u32) -> Self {
+        let words = Words::new(name, first_xid);
+        Self { words, script: script.into(), is_settled: false, file: String::new() }
+    }
+
+    fn encode_step(&mut self, step: &Step) -> Vec<Op> {
+        let mut ops = export();
+        let none = FileAttributes::default();
+        let at_file = |file: &str| Op::Lookup(LookupArgs { name: component(file) });
+        match step {
+            Step::Create(name) => {
+                self.file = name.clone();
+                let how = OpenHow::Create(CreateHow::Guarded(none));
+                ops = self.words.open(name, ShareAccess::BOTH, ShareDeny::empty(), how);
+                ops.push(Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
+            }
+            Step::SetAttr(mode) => {
+                let attributes = FileAttributes::from(&Attributes {
+                    mode: Some(Mode::from_bits_retain(*mode)),
+                    ..Attributes::default()
+                });
+                let set =
+                    protocol::nfs4::ops::setattr::SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes };
+                ops.extend([at_file(&self.file), Op::SetAttr(set)]);
+            }
+            Step::Write(offset) => {
+                let write = protocol::nfs4::ops::write::WriteArgs {
+                    stateid: Stateid::ANONYMOUS,
+                    offset: *offset,
+                    stable: protocol::nfs4::types::StableHow::FileSync,
+                    data: Opaque::from_static(b"data"),
+                };
+                ops.extend([at_file(&self.file), Op::Write(write)]);
+            }
+            Step::Link(from, to) => {
+                ops.extend([at_file(from), Op::SaveFh]);
+                ops.extend(export());
+                ops.push(Op::Link(LinkArgs { new_name: component(to) }));
+            }
+            Step::Rename(from, to) => {
+                ops.push(Op::SaveFh);
+                ops.push(Op::Rename(RenameArgs { old_name: component(from), new_name: component(to) }));
+            }
+            Step::Remove(name) | Step::Rmdir(name) => {
+                ops.push(Op::Remove(RemoveArgs { target: component(name) }));
+            }
+            Step::Mkdir(name) => ops.push(create(name, CreateType::DIRECTORY)),
+            Step::Symlink(name) => ops.push(create(name, CreateType::Link(Opaque::from_static(b"target")))),
+            Step::Mkfifo(name) => ops.push(create(name, CreateType::FIFO)),
+        }
+        ops
+    }
+}
+
+fn create(name: &str, object_type: CreateType) -> Op {
+    Op::Create(CreateArgs { object_type, name: component(name), attributes: FileAttributes::default() })
+}
+
+impl Client for ClientV41 {
+    fn next_call(&mut self, _: Duration) -> Option<Bytes> {
+        if self.words.client_id == 0 {
+            return Some(self.words.exchange_id());
+        }
+        if self.words.session.is_none() {
+            return Some(self.words.create_session());
+        }
+        if !self.is_settled {
+            let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
+            return Some(self.words.in_session(vec![complete]));
+        }
+        let step = self.script.front()?.clone();
+        let ops = self.encode_step(&step);
+        Some(self.words.in_session(ops))
+    }
+
+    fn receive(&mut self, bytes: Bytes) -> Result<Received, String> {
+        let (xid, _) = peek(&bytes).map_err(|error| error.to_string())?;
+        if xid != self.words.xid {
+            return Ok(Received::NotMine);
+        }
+        let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
+        let step = self.script.front().cloned();
+        match result.status {
+            Status::OK => {}
+            // RFC 8881 §2.10.6.2: the request is still being executed; its reply will be in the slot.
+            Status::DELAY => return Ok(Received::Later),
+            // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID replaced the record that was not confirmed yet. Begin anew.
+            Status::STALE_CLIENTID if self.words.session.is_none() => {
+                self.words.client_id = 0;
+                return Ok(Received::Answered);
+            }
+            status => {
+                let failed = result.results.last().map(HasStatus::status);
+                return Err(format!("{step:?}: {status:?} ({failed:?}), as if it were executed twice"));
+            }
+        }
+        if self.words.session.is_none() {
+            self.words.learn(&result)?;
+        } else if !self.is_settled {
+            self.is_settled = true;
+        } else {
+            self.script.pop_front();
+        }
+        Ok(Received::Answered)
+    }
+
+    /// Now and then under a new transaction number, as a client does that has lost its connection: the slot tells what is
+    /// the same request, not the number.
+    fn retransmit(&mut self, bytes: Bytes, rng: &mut Rng) -> Bytes {
+        if !rng.chance(50) {
+            return bytes;
+        }
+        self.words.xid += 1;
+        let mut renumbered = BytesMut::from(&bytes[..]);
+        renumbered[..4].copy_from_slice(&self.words.xid.to_be_bytes());
+        renumbered.freeze()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_settled && self.script.is_empty()
+    }
+}

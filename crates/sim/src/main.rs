@@ -1,0 +1,55 @@
+//! Runs scenarios by seed, and says how to run a failed one again.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sim::scenario::{SCENARIOS, Scenario};
+
+/// Play server and clients against each other in virtual time.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Scenarios to run; all unless given
+    scenarios: Vec<String>,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds to run from there on
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Only say which scenarios there are
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.list {
+        SCENARIOS.iter().for_each(|scenario| println!("{:<14} {}", scenario.name, scenario.about));
+        return ExitCode::SUCCESS;
+    }
+    let is_wanted = |scenario: &&Scenario| {
+        arguments.scenarios.is_empty() || arguments.scenarios.iter().any(|name| name == scenario.name)
+    };
+    let wanted: Vec<_> = SCENARIOS.iter().filter(is_wanted).collect();
+    if wanted.is_empty() {
+        eprintln!("no such scenario; --list says which there are");
+        return ExitCode::FAILURE;
+    }
+    for scenario in wanted {
+        let (mut messages, mut changes) = (0, 0);
+        for seed in arguments.seed..arguments.seed.saturating_add(arguments.seeds) {
+            match scenario.run(seed) {
+                Ok(report) => (messages, changes) = (messages + report.messages, changes + report.changes),
+                Err(why) => {
+                    eprintln!("{why}");
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+        println!(
+            "{}: {} seeds, {changes} changes, {messages} messages: held",
+            scenario.name, arguments.seeds
+        );
+    }
+    ExitCode::SUCCESS
+}

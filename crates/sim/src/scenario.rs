@@ -1,0 +1,213 @@
+//! Who does what, and what must hold at the end.
+
+use std::time::Duration;
+
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::session::ReclaimCompleteArgs;
+use protocol::nfs4::types::{Stateid, Status};
+use rpc::message::parse_reply;
+
+use crate::client::{ClientV3, ClientV41, Step, Words};
+use crate::network::Faults;
+use crate::rng::Rng;
+use crate::world::World;
+
+/// A scenario by name.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    run: fn(u64) -> Result<Report, String>,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Virtual time that passed.
+    pub time: Duration,
+    /// Messages that were sent.
+    pub messages: u64,
+    /// Changes that were asked for, each executed once.
+    pub changes: usize,
+}
+
+/// All scenarios.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "v3-once",
+        about: "NFSv3: every change is executed once, whatever is lost, late, doubled or cut off",
+        run: |seed| once(seed, &[Version::V3; 3]),
+    },
+    Scenario {
+        name: "v41-once",
+        about: "NFSv4.1: the same, by sessions",
+        run: |seed| once(seed, &[Version::V41; 3]),
+    },
+    Scenario {
+        name: "mixed-once",
+        about: "clients of both versions beside each other",
+        run: |seed| once(seed, &[Version::V3, Version::V41, Version::V3, Version::V41]),
+    },
+    Scenario {
+        name: "lease-expiry",
+        about: "an expired client keeps its opens until somebody needs them, and loses them then",
+        run: lease_expiry,
+    },
+];
+
+impl Scenario {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What went wrong, and the command that does it again.
+    pub fn run(&self, seed: u64) -> Result<Report, String> {
+        (self.run)(seed).map_err(|why| {
+            format!(
+                "{}: {why}\nto see it again: cargo run -p enfys-sim -- {} --seed {seed}",
+                self.name, self.name
+            )
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Version {
+    V3,
+    V41,
+}
+
+/// Rounds of changes that each client goes through.
+const ROUNDS: u32 = 3;
+
+/// Clients go through every kind of change over a bad network; each change must have been executed once.
+fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let mut world = World::new(rng.next_u64(), Faults::MANY);
+    let mut notes = Vec::new();
+    let mut unnamed = 0;
+    for (index, version) in versions.iter().enumerate() {
+        let script: Vec<Step> = (0..ROUNDS).flat_map(|round| Step::round(index, round)).collect();
+        notes.extend(script.iter().filter_map(Step::note));
+        unnamed += script.iter().filter(|step| step.note().is_none()).count();
+        let first_xid = rng.next_u64() as u32;
+        match version {
+            Version::V3 => world.add(Box::new(ClientV3::new(script, first_xid))),
+            Version::V41 => {
+                world.add(Box::new(ClientV41::new(&format!("client-{index}"), script, first_xid)))
+            }
+        }
+    }
+    world.run()?;
+    let mut executed = world.backend.executed();
+    for note in &notes {
+        match executed.remove(note) {
+            Some(1) => {}
+            times => return Err(format!("`{note}` was executed {} times", times.unwrap_or(0))),
+        }
+    }
+    // What is left names handles: SETATTR and WRITE.
+    if let Some((note, times)) = executed.iter().find(|(_, times)| **times != 1) {
+        return Err(format!("`{note}` was executed {times} times"));
+    }
+    if executed.len() != unnamed {
+        return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));
+    }
+    Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() + unnamed })
+}
+
+/// Two clients whose words the scenario speaks itself, over a network without faults.
+struct Talk {
+    world: World,
+    messages: u64,
+}
+
+impl Talk {
+    fn say(&mut self, bytes: bytes::Bytes) -> Result<CompoundResult, String> {
+        self.messages += 1;
+        let reply = self.world.ask(bytes).ok_or("no answer")?;
+        parse_reply(reply).map_err(|error| error.to_string())
+    }
+
+    fn introduce(&mut self, words: &mut Words) -> Result<(), String> {
+        let exchanged = self.say(words.exchange_id())?;
+        words.learn(&exchanged)?;
+        let created = self.say(words.create_session())?;
+        words.learn(&created)?;
+        self.expect(words, vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })], Status::OK)?;
+        Ok(())
+    }
+
+    fn expect(&mut self, words: &mut Words, ops: Vec<Op>, status: Status) -> Result<CompoundResult, String> {
+        let what = format!("{:?}", ops.last());
+        let result = self.say(words.in_session(ops))?;
+        if result.status == status {
+            Ok(result)
+        } else {
+            Err(format!("{what}: {:?} instead of {status:?}", result.status))
+        }
+    }
+}
+
+fn opened(result: &CompoundResult) -> Result<Stateid, String> {
+    match result.results.last() {
+        Some(OpResult::Open(open)) => {
+            open.clone().into_result().map(|ok| ok.stateid).map_err(|status| format!("OPEN: {status:?}"))
+        }
+        other => Err(format!("expected OPEN: {other:?}")),
+    }
+}
+
+/// RFC 8881 §8.3 and §8.4.3: a lease that ran out does not end a client's state by itself ("courteous"); a conflict does.
+fn lease_expiry(seed: u64) -> Result<Report, String> {
+    let mut talk = Talk { world: World::new(seed, Faults::NONE), messages: 0 };
+    let lease = talk.world.server.settings().lease;
+    let (mut holder, mut rival) = (Words::new("holder", 100), Words::new("rival", 10_000));
+    talk.introduce(&mut holder)?;
+    talk.introduce(&mut rival)?;
+
+    let create = || OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()));
+    let exclusive = |words: &Words| words.open("file", ShareAccess::BOTH, ShareDeny::BOTH, create());
+    let plain = |words: &Words| words.open("file", ShareAccess::READ, ShareDeny::empty(), OpenHow::NoCreate);
+    let ops = exclusive(&holder);
+    let stateid = opened(&talk.expect(&mut holder, ops, Status::OK)?)?;
+    let read = || {
+        let mut ops = crate::client::at_export("file");
+        ops.push(Op::Read(ReadArgs { stateid, offset: 0, count: 10 }));
+        ops
+    };
+
+    // Within the lease the rival is refused.
+    talk.world.wait(lease / 2);
+    let ops = plain(&rival);
+    talk.expect(&mut rival, ops, Status::SHARE_DENIED)?;
+
+    // Long after the lease, with nobody in the way, the holder comes back and still has its open.
+    talk.expect(&mut holder, read(), Status::OK)?;
+    talk.world.wait(lease * 3);
+    talk.expect(&mut holder, read(), Status::OK)?;
+
+    // After the lease the rival's open takes the holder's away.
+    talk.world.wait(lease + Duration::from_secs(1));
+    let ops = vec![Op::PutRootFh];
+    talk.expect(&mut rival, ops, Status::OK)?;
+    let ops = plain(&rival);
+    talk.expect(&mut rival, ops, Status::OK)?;
+    let late = talk.say(holder.in_session(read()))?;
+    let is_gone = matches!(
+        late.status,
+        Status::EXPIRED
+            | Status::BAD_STATEID
+            | Status::BADSESSION
+            | Status::STALE_CLIENTID
+            | Status::ADMIN_REVOKED
+    );
+    if !is_gone {
+        return Err(format!("the holder's open outlived a conflict after its lease: {:?}", late.status));
+    }
+    Ok(Report { time: talk.world.now(), messages: talk.messages, changes: 1 })
+}

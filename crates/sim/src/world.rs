@@ -1,0 +1,317 @@
+//! Everything that happens, in the order of virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use server::{
+    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
+    Server, Settings, Squash, Transport,
+};
+use vfs::{MemOptions, Timestamp};
+use xdr::Writer;
+
+use crate::backend::{Clock, SlowFs};
+use crate::client::Client;
+use crate::network::Faults;
+use crate::rng::Rng;
+
+/// Virtual time after which a run that has not ended is a failure: everything is retransmitted until it is answered, so
+/// that something must be stuck.
+const END_OF_TIME: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a client waits before it sends a call again.
+pub const RETRANSMIT: Duration = Duration::from_secs(1);
+
+type Flight = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
+
+#[derive(Debug)]
+enum Event {
+    /// A call reaches the server.
+    Call { connection: Arc<Connection>, bytes: Bytes },
+    /// A reply reaches a client.
+    Reply { client: usize, connection: ConnectionId, bytes: Bytes },
+    /// A client looks at its clock.
+    Timer { client: usize, call: u64 },
+    /// Somebody in the server waits for this moment.
+    Alarm,
+}
+
+struct Scheduled {
+    at: (Duration, u64),
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+/// A client and how it reaches the server.
+struct Seat {
+    client: Box<dyn Client>,
+    connection: Arc<Connection>,
+    /// Number of the present call; retransmission timers of earlier ones are void.
+    call: u64,
+    /// The present call's bytes.
+    outstanding: Option<Bytes>,
+}
+
+/// A server, its clients, and the network between.
+pub struct World {
+    /// The file system behind the server.
+    pub backend: Arc<SlowFs>,
+    /// The server.
+    pub server: Arc<Server>,
+    clock: Arc<Clock>,
+    rng: Rng,
+    faults: Faults,
+    seats: Vec<Seat>,
+    owners: HashMap<ConnectionId, usize>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+    next_connection: u64,
+    flights: Vec<Flight>,
+    /// Messages sent, for the report.
+    pub messages: u64,
+}
+
+impl World {
+    /// A world of one server that exports a file system in memory as `/export`.
+    #[must_use]
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        let mut rng = Rng::new(seed);
+        let clock = Arc::new(Clock::default());
+        let backend = Arc::new(SlowFs::new(&MemOptions::default(), Arc::clone(&clock), rng.next_u64()));
+        let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+        let export = Export {
+            id: ExportId(1),
+            path: "/export".into(),
+            backend: backend.clone(),
+            options,
+            fsid: (7, 0),
+        };
+        let settings = Settings::new(HandleKey([5; 16]), 1, [6; 16], b"sim".to_vec());
+        let exports = ExportTable::new(vec![export]).expect("one export is consistent");
+        Self {
+            backend,
+            server: Arc::new(Server::new(settings, exports)),
+            clock,
+            rng,
+            faults,
+            seats: Vec::new(),
+            owners: HashMap::new(),
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            next_connection: 1,
+            flights: Vec::new(),
+            messages: 0,
+        }
+    }
+
+    /// Adds a client, which begins at once.
+    pub fn add(&mut self, client: Box<dyn Client>) {
+        let index = self.seats.len();
+        let connection = self.connect(index);
+        self.seats.push(Seat { client, connection, call: 0, outstanding: None });
+        self.proceed(index);
+    }
+
+    /// Virtual time.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Asks the server over a connection that nothing happens to, and waits for the answer; `None` where it gives none.
+    pub fn ask(&mut self, bytes: Bytes) -> Option<Bytes> {
+        let connection = self.connect(usize::from(u8::MAX));
+        self.owners.remove(&connection.id);
+        self.serve(connection, bytes);
+        let mut context = TaskContext::from_waker(Waker::noop());
+        let mut flight = self.flights.pop()?;
+        loop {
+            if let Poll::Ready((_, reply)) = flight.as_mut().poll(&mut context) {
+                return reply;
+            }
+            let next = self.clock.take_alarms().into_iter().min()?;
+            self.clock.set(next);
+        }
+    }
+
+    /// Lets time pass in which nobody does anything.
+    pub fn wait(&mut self, time: Duration) {
+        self.clock.set(self.clock.now() + time);
+    }
+
+    /// Runs until all clients are done and nothing is under way.
+    ///
+    /// # Errors
+    /// What a client found wrong, or that the run does not end.
+    pub fn run(&mut self) -> Result<(), String> {
+        while let Some(Reverse(Scheduled { at: (time, _), event })) = self.queue.pop() {
+            if time > END_OF_TIME {
+                return Err("the run does not end".into());
+            }
+            self.clock.set(time.max(self.clock.now()));
+            self.happen(event)?;
+            self.poll_flights();
+        }
+        match self.seats.iter().position(|seat| !seat.client.is_done()) {
+            None => Ok(()),
+            Some(index) => Err(format!("client {index} waits for nothing")),
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Call { connection, bytes } => self.serve(connection, bytes),
+            Event::Reply { client, connection, bytes } => {
+                // What comes over a broken connection never comes.
+                if self.seats[client].connection.id == connection && self.seats[client].outstanding.is_some()
+                {
+                    let (done, now) = (self.seats[client].client.receive(bytes)?, self.now());
+                    match done {
+                        Received::NotMine => {}
+                        Received::Answered => {
+                            self.seats[client].outstanding = None;
+                            self.proceed(client);
+                        }
+                        // The server said: later.
+                        Received::Later => {
+                            let call = self.seats[client].call;
+                            self.schedule(now + RETRANSMIT, Event::Timer { client, call });
+                        }
+                    }
+                }
+            }
+            Event::Timer { client, call } => {
+                let seat = &mut self.seats[client];
+                if seat.call == call
+                    && let Some(bytes) = seat.outstanding.clone()
+                {
+                    let bytes = seat.client.retransmit(bytes, &mut self.rng);
+                    seat.outstanding = Some(bytes);
+                    self.send(client);
+                }
+            }
+            Event::Alarm => {}
+        }
+        Ok(())
+    }
+
+    /// Hands a call to the server.
+    fn serve(&mut self, connection: Arc<Connection>, bytes: Bytes) {
+        let server = Arc::clone(&self.server);
+        let monotonic = self.now();
+        let wall = Timestamp {
+            seconds: 1_700_000_000 + monotonic.as_secs().cast_signed(),
+            nanoseconds: monotonic.subsec_nanos(),
+        };
+        self.flights.push(Box::pin(async move {
+            let mut reply = Writer::new();
+            let outcome = server.handle(&connection, Now { monotonic, wall }, bytes, &mut reply).await;
+            let answered = outcome.disposition == Disposition::Reply;
+            (connection.id, answered.then(|| reply.into_bytes()))
+        }));
+    }
+
+    /// Lets everything under way in the server go on as far as it can.
+    fn poll_flights(&mut self) {
+        let mut context = TaskContext::from_waker(Waker::noop());
+        let mut answers = Vec::new();
+        self.flights.retain_mut(|flight| match flight.as_mut().poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready(answer) => {
+                answers.push(answer);
+                false
+            }
+        });
+        for moment in self.clock.take_alarms() {
+            self.schedule(moment, Event::Alarm);
+        }
+        for (connection, reply) in answers {
+            if let (Some(bytes), Some(client)) = (reply, self.owners.get(&connection).copied()) {
+                self.messages += 1;
+                for delay in self.faults.arrivals(&mut self.rng) {
+                    let event = Event::Reply { client, connection, bytes: bytes.clone() };
+                    self.schedule(self.now() + delay, event);
+                }
+            }
+        }
+    }
+
+    /// Lets a client say the next thing it has to say.
+    fn proceed(&mut self, client: usize) {
+        let now = self.now();
+        let seat = &mut self.seats[client];
+        seat.call += 1;
+        if let Some(bytes) = seat.client.next_call(now) {
+            seat.outstanding = Some(bytes);
+            self.send(client);
+        }
+    }
+
+    /// Sends a client's present call, for the first time or again.
+    fn send(&mut self, client: usize) {
+        if self.rng.chance(self.faults.breaking) {
+            let connection = self.connect(client);
+            self.owners.remove(&self.seats[client].connection.id);
+            self.seats[client].connection = connection;
+            self.seats[client].client.reconnected();
+        }
+        let seat = &self.seats[client];
+        let (call, connection) = (seat.call, Arc::clone(&seat.connection));
+        let Some(bytes) = seat.outstanding.clone() else { return };
+        self.messages += 1;
+        for delay in self.faults.arrivals(&mut self.rng) {
+            let event = Event::Call { connection: Arc::clone(&connection), bytes: bytes.clone() };
+            self.schedule(self.now() + delay, event);
+        }
+        self.schedule(self.now() + RETRANSMIT, Event::Timer { client, call });
+    }
+
+    fn connect(&mut self, client: usize) -> Arc<Connection> {
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        // Each client has an address, and another port each time.
+        let peer = SocketAddr::from(([10, 0, 0, client as u8], 600 + (id.0 % 400) as u16));
+        let local = SocketAddr::from(([10, 0, 1, 1], 2049));
+        self.owners.insert(id, client);
+        Arc::new(Connection::new(id, peer, local, Transport::Tcp, false))
+    }
+
+    fn schedule(&mut self, time: Duration, event: Event) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled { at: (time, self.scheduled), event }));
+    }
+}
+
+/// What a client made of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// An answer to something long answered.
+    NotMine,
+    /// The answer to the present call.
+    Answered,
+    /// The server asks to be asked again.
+    Later,
+}
