@@ -8,6 +8,11 @@
 //! never given to a later change. We look before every answer, so ctime in nanoseconds *is* a change attribute,
 //! across restarts, for changes by local processes too. [`is_multigrain`] finds out by trying.
 //!
+//! tmpfs is an exception (as of Linux 6.18): when a name is linked, removed or renamed there, the directory gets the
+//! ctime of the *file*, which may be the one that the directory has already. For its directories a ctime counts a
+//! little more once it is settled (see below), so that such a change by a local process shows a tick late; after a
+//! change of our own the directory's ctime is moved on.
+//!
 //! **Ticks** otherwise. A ctime older than the current tick is *settled*: every later change gets another one. A
 //! ctime within the current tick is *fresh*: more changes may follow that it cannot show (git calls such an index
 //! entry racily clean). The number given for a ctime C is
@@ -34,6 +39,9 @@ const LONGEST_TICK_NS: u64 = 10_000_000;
 const SHORTEST_TICK_NS: u64 = 1_000_000;
 /// Changes that the probe makes.
 const PROBE_ROUNDS: u32 = 32;
+/// What a settled ctime of a directory counts more, where it may be shared: less than the time between two changes, in
+/// nanoseconds.
+const SETTLED_DIRECTORY: u64 = 50;
 /// Shards of the memory of the current tick.
 const RECENT_SHARDS: usize = 16;
 /// Objects remembered a shard; above that all of the shard are forgotten.
@@ -42,8 +50,11 @@ const MAX_RECENT: usize = 1024;
 /// How this file system's ctime behaves.
 #[derive(Debug)]
 pub(crate) enum ChangeClock {
-    /// A ctime that was looked at is never given again.
-    Multigrain,
+    /// A ctime that was looked at is never given again; but directories may share one with a file, where said so.
+    Multigrain {
+        /// Whether directories may.
+        shared: bool,
+    },
     /// ctime advances by ticks.
     Ticks(Box<Ticks>),
 }
@@ -78,17 +89,26 @@ impl ChangeClock {
     /// To be called before the attributes are taken.
     pub(crate) fn moment(&self) -> Moment {
         match self {
-            Self::Multigrain => Moment { coarse_ns: 0 },
-            Self::Ticks(_) => Moment { coarse_ns: clock_ns(ClockId::RealtimeCoarse) },
+            Self::Multigrain { shared: false } => Moment { coarse_ns: 0 },
+            _ => Moment { coarse_ns: clock_ns(ClockId::RealtimeCoarse) },
         }
     }
 
-    /// The change attribute of object `key` with this ctime, seen after `moment`; `own` where a change through this
-    /// server came just before.
-    pub(crate) fn number(&self, moment: Moment, key: (u64, u64), changed: Timestamp, own: bool) -> u64 {
+    /// The change attribute of an object with this ctime, seen after `moment`; `own` where a change through this server
+    /// came just before. The object is told by what identifies it, and whether it is a directory.
+    pub(crate) fn number(
+        &self,
+        moment: Moment,
+        (key, is_directory): ((u64, u64), bool),
+        changed: Timestamp,
+        own: bool,
+    ) -> u64 {
         let changed_ns = nanoseconds(changed);
         match self {
-            Self::Multigrain => changed_ns,
+            Self::Multigrain { shared: true } if is_directory && changed_ns < moment.coarse_ns => {
+                changed_ns.saturating_add(SETTLED_DIRECTORY)
+            }
+            Self::Multigrain { .. } => changed_ns,
             Self::Ticks(ticks) if ticks.is_settled(moment, changed_ns) => {
                 changed_ns.saturating_add(ticks.settled_offset())
             }
@@ -99,7 +119,7 @@ impl ChangeClock {
     /// Whether any later change shows in ctime.
     pub(crate) fn is_settled(&self, moment: Moment, changed: Timestamp) -> bool {
         match self {
-            Self::Multigrain => true,
+            Self::Multigrain { .. } => true,
             Self::Ticks(ticks) => ticks.is_settled(moment, nanoseconds(changed)),
         }
     }
@@ -150,7 +170,7 @@ fn clock_ns(clock: ClockId) -> u64 {
 
 /// Finds out how ctime behaves by changing a nameless file in `directory`, and how finely it is stored, in
 /// nanoseconds. Where there can be no such file, ticks are assumed and the directory's own times tell the steps.
-pub(crate) fn probe(directory: BorrowedFd<'_>) -> (ChangeClock, u32) {
+pub(crate) fn probe(directory: BorrowedFd<'_>, is_in_memory: bool) -> (ChangeClock, u32) {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(directory, c".", flags, Mode::RUSR | Mode::WUSR) else {
         let whole_seconds = rustix::fs::fstat(directory)
@@ -177,7 +197,7 @@ pub(crate) fn probe(directory: BorrowedFd<'_>) -> (ChangeClock, u32) {
     // Where each round takes a tick or more, ticks differ too, and nothing has been shown.
     let too_slow = clock_ns(ClockId::Monotonic) - started_ns > u64::from(PROBE_ROUNDS) * SHORTEST_TICK_NS / 4;
     match (repeated || too_slow, whole_seconds) {
-        (false, _) => (ChangeClock::Multigrain, 1),
+        (false, _) => (ChangeClock::Multigrain { shared: is_in_memory }, 1),
         (true, true) => (ChangeClock::ticks(1_000_000_000), 1_000_000_000),
         (true, false) => (ChangeClock::ticks(1), 1),
     }
@@ -193,7 +213,7 @@ mod tests {
     fn ticks(clock: &ChangeClock) -> &Ticks {
         match clock {
             ChangeClock::Ticks(ticks) => ticks,
-            ChangeClock::Multigrain => panic!("made of ticks"),
+            ChangeClock::Multigrain { .. } => panic!("made of ticks"),
         }
     }
 
@@ -206,7 +226,10 @@ mod tests {
         let ctime = at(5 * SECOND);
         let later = Moment { coarse_ns: 5 * SECOND + 1 };
         let (one, other) = (ChangeClock::ticks(1), ChangeClock::ticks(1));
-        assert_eq!(one.number(later, KEY, ctime, false), other.number(later, KEY, ctime, true));
+        assert_eq!(
+            one.number(later, (KEY, false), ctime, false),
+            other.number(later, (KEY, false), ctime, true)
+        );
     }
 
     #[test]
@@ -226,7 +249,7 @@ mod tests {
         for step in 0..200_000 {
             highest = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 60 * step);
         }
-        let settled = clock.number(Moment { coarse_ns: 6 * SECOND }, KEY, at(5 * SECOND), false);
+        let settled = clock.number(Moment { coarse_ns: 6 * SECOND }, (KEY, false), at(5 * SECOND), false);
         assert!(highest < settled, "a local change after the last look must show once the tick is over");
         let next =
             ticks(&clock).fresh(KEY, 5 * SECOND + SHORTEST_TICK_NS, false, 5 * SECOND + SHORTEST_TICK_NS);
@@ -249,6 +272,15 @@ mod tests {
             ticks(&clock).fresh((1, inode), 5 * SECOND, true, 5 * SECOND);
         }
         assert!(ticks(&clock).recent.iter().all(|shard| shard.lock().len() <= MAX_RECENT));
+    }
+
+    #[test]
+    fn a_directory_that_may_share_its_ctime_shows_so_when_the_tick_is_over() {
+        let clock = ChangeClock::Multigrain { shared: true };
+        let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
+        let number = |moment, is_directory| clock.number(moment, (KEY, is_directory), at(5 * SECOND), false);
+        assert!(number(fresh, true) < number(settled, true));
+        assert_eq!(number(fresh, false), number(settled, false), "files never do");
     }
 
     #[test]

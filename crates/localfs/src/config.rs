@@ -22,6 +22,8 @@ pub struct Config {
     /// Where to keep what must outlive the server: the index of handles, where the file system or a lack of powers
     /// forbids kernel handles. Not inside the export. `None` makes opening fail where the index is needed.
     pub state_directory: Option<PathBuf>,
+    /// Use the index even where kernel handles would do: for file systems whose own handles do not keep what they promise.
+    pub always_use_index: bool,
     /// What answers promise.
     pub durability: Durability,
     /// First write verifier. Choose another one whenever unstable data may have been lost since the last start: at
@@ -37,6 +39,7 @@ impl Config {
         Self {
             directory: directory.into(),
             state_directory: None,
+            always_use_index: false,
             durability: Durability::Sync,
             verifier_seed: [0; 8],
             max_open_files: None,

@@ -53,7 +53,7 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
 
     let identities = Identities::of(root_fd.as_fd(), &status, f_type);
     let (handles, root_handle) = handles(config, root_fd.as_fd(), &status, &identities)?;
-    let (changes, time_delta_ns) = change::probe(root_fd.as_fd());
+    let (changes, time_delta_ns) = change::probe(root_fd.as_fd(), IN_MEMORY.contains(&f_type));
     let read_only = statvfs.f_flag.contains(StatVfsMountFlags::RDONLY);
     let properties = Properties {
         max_file_size: greatest_file(root_fd.as_fd()),
@@ -156,7 +156,9 @@ fn handles(
     status: &Statx,
     identities: &Identities,
 ) -> Result<(Handles, Handle), OpenError> {
-    if let Some(found) = kernel_handles(root) {
+    if !config.always_use_index
+        && let Some(found) = kernel_handles(root)
+    {
         return Ok(found);
     }
     let directory = config

@@ -188,7 +188,8 @@ pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> Option<[u8; 16]> {
 pub(crate) fn link_limit(fd: BorrowedFd<'_>) -> u32 {
     // SAFETY: the call takes a descriptor and a constant.
     let limit = unsafe { libc::fpathconf(fd.as_raw_fd(), libc::_PC_LINK_MAX) };
-    u32::try_from(limit).unwrap_or(u32::MAX)
+    // LINUX_LINK_MAX is what the library says where it does not know.
+    u32::try_from(limit).ok().filter(|limit| *limit > 127).unwrap_or(u32::MAX)
 }
 
 /// Sets this thread's supplementary groups. (The C library's function sets those of all threads.)

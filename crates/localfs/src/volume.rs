@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{Mode, OFlags, Statx};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx};
 use rustix::io::Errno;
-use vfs::{Attributes, Change, Context, Error, FileKind, Handle, Properties, Result};
+use vfs::{Attributes, Change, Error, FileKind, Handle, Properties, Result};
 
 use crate::attributes::{
     Snapshot, attributes, changed, created, device_of, is_sealed, kind_of, status, status_and_mount,
@@ -144,7 +144,8 @@ impl Volume {
             index.confirm(&object.handle, &self.file_key(&status, object.fsid));
         }
         let changed = changed(&status);
-        let number = self.changes.number(moment, object.key, changed, own_change);
+        let is_directory = object.kind == FileKind::Directory;
+        let number = self.changes.number(moment, (object.key, is_directory), changed, own_change);
         Ok(Snapshot {
             attributes: attributes(&status, object.fsid, number),
             sealed: is_sealed(&status),
@@ -154,7 +155,16 @@ impl Volume {
 
     /// What happened to `object` between `before` and now, under its lock.
     pub(crate) fn change_since(&self, object: &Object, before: &Attributes) -> Result<Change> {
-        let after = self.stat_after(object)?.attributes;
+        let mut after = self.stat_after(object)?.attributes;
+        if after.change <= before.change && object.kind == FileKind::Directory {
+            // The change time was another object's (see `change`). chown(2) to nobody new sets it to now, and does no more to
+            // a directory; files always have their own.
+            self.act_as_server();
+            let nudged = object.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH));
+            if nudged.is_ok() {
+                after = self.stat_after(object)?.attributes;
+            }
+        }
         Ok(Change { before: before.before(), after, atomic: true })
     }
 
@@ -238,7 +248,8 @@ impl Volume {
         let (handle, status) = self.identify(fd, directory, name)?;
         let fsid = self.fsid_of(fd, device_of(&status));
         let key = (device_of(&status), status.stx_ino);
-        let number = self.changes.number(moment, key, changed(&status), false);
+        let is_directory = kind_of(status.stx_mode) == FileKind::Directory;
+        let number = self.changes.number(moment, (key, is_directory), changed(&status), false);
         Ok((handle, attributes(&status, fsid, number)))
     }
 
@@ -477,19 +488,6 @@ impl Volume {
     /// Fails for changes of a volume that takes none.
     pub(crate) fn require_writable(&self) -> Result<()> {
         if self.properties.read_only { Err(Error::ReadOnly) } else { Ok(()) }
-    }
-
-    /// Directory attributes and an object's, for answers that carry both.
-    pub(crate) fn enter_directory(
-        &self,
-        context: &Context,
-        handle: &Handle,
-        want: u32,
-    ) -> Result<Arc<Object>> {
-        let directory = self.object(handle)?;
-        directory.require_directory()?;
-        self.enter(context, &directory, want)?;
-        Ok(directory)
     }
 }
 

@@ -17,7 +17,10 @@ const MAX_CLIMB: usize = 4096;
 
 impl Volume {
     pub(crate) fn parent(&self, context: &Context, directory: &Handle) -> Result<Found> {
-        let object = self.enter_directory(context, directory, EXECUTE)?;
+        let object = self.object(directory)?;
+        object.require_directory()?;
+        let snapshot = self.stat(&object)?;
+        self.require(context, &object, &snapshot, EXECUTE)?;
         if object.handle == self.root.handle {
             return Err(Error::NotFound);
         }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use vfs::{Context, Error, FileKind, Handle, Op, Renamed, Result};
+use vfs::{Attributes, Change, Context, Error, FileKind, Handle, Op, Renamed, Result};
 
 use crate::durable::{Changed, Extent};
 use crate::errno::translate;
@@ -27,7 +27,7 @@ impl Volume {
         context: &Context,
         (from, old): (&Handle, &[u8]),
         (to, new): (&Handle, &[u8]),
-    ) -> Result<([Changed; 2], Renamed)> {
+    ) -> Result<(Vec<Changed>, Renamed)> {
         let (from, to) = (self.object(from)?, self.object(to)?);
         from.require_directory()?;
         to.require_directory()?;
@@ -42,10 +42,19 @@ impl Volume {
             Err(Error::NotFound | Error::Access) => None,
             Err(error) => return Err(error),
         };
+        if let Some(replaced) = &replaced
+            && self.find(&from, &old).is_ok_and(|moved| moved.handle == replaced.handle)
+        {
+            // POSIX.1-2024 rename(): two names of one file: "rename() shall return successfully and perform no other action".
+            let unchanged =
+                |before| Change { before: Attributes::before(&before), after: before, atomic: true };
+            let renamed = Renamed { from: unchanged(before.0), to: unchanged(before.1) };
+            return Ok((Vec::new(), renamed));
+        }
         if self.is_foreign(context) {
             self.judge_rename(context, (&from, &old), &to, replaced.as_deref())?;
         }
-        let numbers = [(Arc::clone(&from), from.dirt.begin()), (Arc::clone(&to), to.dirt.begin())];
+        let numbers = vec![(Arc::clone(&from), from.dirt.begin()), (Arc::clone(&to), to.dirt.begin())];
         let renamed = from.with_fd(|from_fd| {
             // One lock at a time: the two may be one object.
             let to_file = to.file();

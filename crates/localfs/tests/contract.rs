@@ -1,0 +1,151 @@
+//! The contract of every backend, on directories: with root's powers and without any, with kernel handles and with the
+//! index, on the disk and in memory.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use localfs::{Config, Durability, LocalFs};
+use vfs::contract::{Capabilities, Fixture};
+use vfs::{Backend, Credentials};
+
+/// Set in the child that runs the suite as an ordinary user.
+const UNPRIVILEGED: &str = "ENFYS_TEST_UNPRIVILEGED";
+/// As whom.
+const ORDINARY_USER: u32 = 12_345;
+
+/// What a suite is about.
+#[derive(Clone, Copy)]
+struct Variant {
+    in_memory: bool,
+    index: bool,
+    durability: Durability,
+}
+
+const PLAIN: Variant = Variant { in_memory: false, index: false, durability: Durability::Async };
+
+fn config(place: &Path, state: &str, variant: Variant) -> Config {
+    Config {
+        state_directory: Some(place.join(state)),
+        always_use_index: variant.index,
+        durability: variant.durability,
+        ..Config::new(place.join("export"))
+    }
+}
+
+fn open(config: &Config) -> Arc<LocalFs> {
+    let volume = LocalFs::open(config).expect("volume");
+    if std::env::var_os(UNPRIVILEGED).is_some() {
+        assert!(!volume.acts_as_callers() && volume.uses_index(), "this process has lost its powers");
+    }
+    Arc::new(volume)
+}
+
+/// A copy of the state as it is on disk now: what a killed server leaves, while the one under test goes on.
+fn copy_state(place: &Path, number: usize) -> String {
+    let copy = format!("state-{number}");
+    std::fs::create_dir(place.join(&copy)).expect("directory");
+    for file in std::fs::read_dir(place.join("state")).into_iter().flatten() {
+        let file = file.expect("entry");
+        std::fs::copy(file.path(), place.join(&copy).join(file.file_name())).expect("copy");
+    }
+    copy
+}
+
+fn fixture(variant: Variant) -> Fixture {
+    let top = if variant.in_memory { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+    let place = tempfile::tempdir_in(top).expect("temporary directory");
+    let path = place.path().to_owned();
+    std::fs::create_dir(path.join("export")).expect("directory");
+    let volume = open(&config(&path, "state", variant));
+    let identities = volume.acts_as_callers();
+    let own = Credentials {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: Arc::from([]),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+    let restarts = std::cell::Cell::new(0);
+    Fixture {
+        backend: volume,
+        caller: if identities { Credentials::root() } else { own },
+        capabilities: Capabilities { identities, devices: identities, context_clock: false, holes: true },
+        drive: Box::new(move |future| runtime.block_on(future)),
+        restart: Some(Box::new(move || {
+            localfs::become_server();
+            restarts.set(restarts.get() + 1);
+            let state = copy_state(&path, restarts.get());
+            open(&config(&path, &state, variant)) as Arc<dyn Backend>
+        })),
+        keep: Box::new(Cleanup(Some(place))),
+    }
+}
+
+/// Removes the directory with the server's own powers.
+struct Cleanup(Option<tempfile::TempDir>);
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        localfs::become_server();
+        drop(self.0.take());
+    }
+}
+
+fn plain() -> Fixture {
+    fixture(PLAIN)
+}
+
+fn ordinary_caller() -> Fixture {
+    let fixture = plain();
+    match fixture.capabilities.identities {
+        true => fixture.with_caller(Credentials { uid: 1500, gid: 1500, groups: Arc::from([]) }),
+        false => fixture,
+    }
+}
+
+fn indexed() -> Fixture {
+    fixture(Variant { index: true, ..PLAIN })
+}
+
+fn in_memory() -> Fixture {
+    fixture(Variant { in_memory: true, ..PLAIN })
+}
+
+fn durable() -> Fixture {
+    fixture(Variant { durability: Durability::Sync, ..PLAIN })
+}
+
+vfs::contract_tests!(on_disk, plain);
+vfs::contract_tests!(as_ordinary_caller, ordinary_caller);
+vfs::contract_tests!(with_index, indexed);
+vfs::contract_tests!(on_tmpfs, in_memory);
+vfs::contract_tests!(with_durability, durable);
+
+/// The same again in a process that is an ordinary user without any capability.
+#[test]
+fn without_privileges() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: not root, so the other suites ran without privileges already");
+        return;
+    }
+    // The test binary may be where an ordinary user cannot reach it.
+    let place = tempfile::tempdir().expect("temporary directory");
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    let copy = place.path().join("contract");
+    std::fs::copy(std::env::current_exe().expect("own path"), &copy).expect("copy");
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("chmod");
+    let output = Command::new(&copy)
+        .args(["on_disk::", "on_tmpfs::", "--test-threads=2"])
+        .env(UNPRIVILEGED, "1")
+        .env("TMPDIR", "/tmp")
+        .current_dir("/")
+        .uid(ORDINARY_USER)
+        .gid(ORDINARY_USER)
+        .output()
+        .expect("the child runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains(" passed") && !text.contains("running 0 tests"), "{text}");
+}
