@@ -5,6 +5,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use localfs::{Config, Durability, LocalFs};
 use server::{Export, ExportId, ExportTable};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use vfs::{Backend, MemFs, MemOptions, Timestamp};
@@ -57,8 +58,15 @@ impl Backends {
     fn open(&self, source: &Source) -> Result<Arc<dyn Backend>, String> {
         match source {
             Source::Directory { path, is_async } => {
-                let _ = (is_async, &self.state_dir);
-                Err(format!("{}: directories are not served yet", path.display()))
+                let config = Config {
+                    durability: if *is_async { Durability::Async } else { Durability::Sync },
+                    state_directory: self.state_dir.clone(),
+                    verifier_seed: self.instance.to_be_bytes(),
+                    ..Config::new(path)
+                };
+                LocalFs::open(&config)
+                    .map(|backend| Arc::new(backend) as Arc<dyn Backend>)
+                    .map_err(|error| error.to_string())
             }
             Source::Memory { pseudo: _, bytes } => {
                 let defaults = MemOptions::default();
