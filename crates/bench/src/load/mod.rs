@@ -104,13 +104,16 @@ async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
     let mut connections = Vec::new();
     let mut depth = plan.shape.depth as usize;
     let mut sessions = Vec::new();
+    let handles = nfs3::Handles::find(plan.server, plan.mount, &plan.export, &plan.xids).await;
     if plan.operation.version() == Version::V3 {
-        let handles = nfs3::Handles::find(plan.server, plan.mount, &plan.export, &plan.xids).await?;
+        let handles = handles?;
         for index in 0..plan.shape.connections {
             let stream = Caller::connect(plan.server).await?.into_stream();
             connections.push((stream, nfs3::workload(plan.operation, &handles, index, depth)));
         }
     } else {
+        // Missing files are made over version 3. A server without it must have them; the lookups below will tell.
+        drop(handles);
         for _ in 0..plan.shape.connections {
             let (caller, session) = nfs41::Session::open(plan, &plan.xids).await?;
             depth = depth.min(session.slots());
