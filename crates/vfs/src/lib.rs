@@ -12,6 +12,7 @@ mod context;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod error;
+pub mod fault;
 mod handle;
 pub mod memfs;
 mod name;
