@@ -25,6 +25,13 @@
 //! stateids that name them, live in one of [`SHARDS`] shards chosen by the file; the stateid says which, so that a READ takes
 //! one short lock. A client's part of each shard is listed there, so that it leaves in time proportional to what it holds.
 //! The rejected alternative, a lock a file and a table of stateids beside it, takes three locks a READ.
+//!
+//! **What comes next, and where.** Delegations are a third kind of shard entry (their legal transitions stand in
+//! [`delegation`]); recalls leave as effects and go out over the slots of [`backchannel`]. NFSv4.0's SETCLIENTID is
+//! another decision table beside EXCHANGE_ID's over the same records; its owners' seqids and last replies belong beside the
+//! opens of an owner, and its STALE_STATEID is `Flaw::OtherInstance` under another name. Durable recovery hands the owners of
+//! before to [`State::new`], which is all that the grace period needs.
+//!
 //! Order of locks: client table, then client, then shard, then gauges; a slot's lock is taken alone.
 
 pub mod backchannel;

@@ -5,6 +5,7 @@ mod expiry;
 mod limits;
 mod locks;
 mod opens;
+mod properties;
 mod reclaims;
 mod sessions;
 mod threads;
