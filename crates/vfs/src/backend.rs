@@ -366,7 +366,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ) -> Op<'a, ReadDirEnd>;
 
     /// Opens a regular file. With [`Authority::Caller`] this is the open(2) that the owner's exception rests on, so the
-    /// permission bits alone decide; execute permission grants reading too (RFC 8881 §6.2.1.3.2).
+    /// permission bits alone decide; execute permission grants reading too (RFC 8881 §6.2.1.3.1).
     ///
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::IsSymlink`], and [`Error::WrongKind`] for other kinds.

@@ -49,8 +49,8 @@ pub(super) fn guarded_refuses_what_is_there(t: &Subject) {
     assert_eq!(me.read(&file, 0, 10).unwrap(), b"content");
 }
 
-// RFC 1813 §3.3.8: "if the file exists and the verifiers match, the server should … return success", so that a
-// retransmission whose first answer was lost is not refused.
+// RFC 1813 §3.3.8: "the server reconstructs the file's verifier and compares it with the verifier in the request. If
+// they match, the server treats the request as a success", since its first answer may have been lost.
 pub(super) fn exclusive_recognises_its_repetition(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let first = me.create(&top, "f", &EXCLUSIVE, &SetAttributes::default()).unwrap();

@@ -31,8 +31,8 @@ pub(super) fn holes_read_as_zeros(t: &Subject) {
     assert_eq!(me.read(&file, 0, 200_000).unwrap(), wanted);
 }
 
-// RFC 1813 §3.3.6: "If the offset is at or beyond the end of file: … a status of NFS3_OK, count set to 0, and eof to
-// TRUE."
+// RFC 1813 §3.3.6: "If offset is greater than or equal to the size of the file, the status, NFS3_OK, is returned with
+// count set to 0 and eof set to TRUE".
 pub(super) fn a_read_behind_the_end_is_empty(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     me.write(&file, 0, "abc").unwrap();
@@ -129,7 +129,8 @@ pub(super) fn a_megabyte_at_once(t: &Subject) {
     assert!(me.getattr(&file).unwrap().used >= 1 << 20);
 }
 
-// RFC 1813 §3.3.7: "the server may … commit the data … to a greater degree than requested", never to a lesser.
+// RFC 1813 §3.3.7: "If stable was FILE_SYNC, then committed must also be FILE_SYNC: anything else constitutes a protocol
+// violation." More than asked for is allowed, less never.
 pub(super) fn stability_is_at_least_what_was_asked(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     for asked in ALL {
@@ -139,8 +140,8 @@ pub(super) fn stability_is_at_least_what_was_asked(t: &Subject) {
     assert_eq!(me.read(&file, 0, 10).unwrap(), b"data");
 }
 
-// RFC 1813 §3.3.7: "The server can vary the value of write verifier at each server event that may have caused
-// unstable data to be lost", and nothing here was lost.
+// RFC 8881 §18.3.3: "The server must vary the value of the write verifier at each server event or instantiation that may
+// lead to a loss of uncommitted data." Nothing here loses any, and a verifier that moved would make clients write again.
 pub(super) fn the_write_verifier_stands_still(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     let verifier = t.backend().write_verifier();

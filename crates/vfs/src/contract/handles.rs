@@ -79,7 +79,7 @@ pub(super) fn malformed_handles_are_refused(t: &Subject) {
     }
 }
 
-// RFC 1813 §2.3.3 on NFS3ERR_STALE, and what clients' caches rest on: an inode number may be used again, a handle not.
+// RFC 1813 §2.6 on NFS3ERR_STALE, and what clients' caches rest on: an inode number may be used again, a handle not.
 pub(super) fn a_handle_never_means_another_file(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let mut gone = Vec::new();

@@ -12,8 +12,9 @@ pub(super) fn two_names_are_one_file(t: &Subject) {
     assert_eq!(me.getattr(&file).unwrap(), linked.attributes);
     let found = me.lookup(&directory, "b").unwrap();
     assert_eq!(found.attributes.fileid, linked.attributes.fileid);
-    // RFC 1813 §2.3.3: "If two file handles from the same server are equal, they must refer to the same file, but if
-    // they are not equal, no conclusions can be drawn." One file, one handle is what clients' caches hope for.
+    // RFC 1813 §2.5: "If two file handles from the same server are equal, they must refer to the same file, but if
+    // they are not equal, no conclusions can be drawn." RFC 8881 §4.2.1: where all paths lead to one object, "the server
+    // SHOULD return the same filehandle for each path."
     assert_eq!(found.handle, file);
     me.write(&found.handle, 0, "content").unwrap();
     me.remove(&top, "a", Removal::File).unwrap();

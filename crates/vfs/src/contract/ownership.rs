@@ -102,7 +102,7 @@ pub(super) fn writing_takes_set_id(t: &Subject) {
     assert_eq!(mode(), 0o777, "through an open file too");
 }
 
-// POSIX.1-2024 chown(): without privilege "the S_ISUID and S_ISGID bits of the file mode shall be cleared".
+// POSIX.1-2024 chown(): the set-id bits of a regular file go, unless the caller is privileged.
 pub(super) fn changing_the_group_takes_set_id(t: &Subject) {
     if skipped(t) {
         return;

@@ -73,9 +73,8 @@ pub(super) fn onto_itself_does_nothing(t: &Subject) {
     does_nothing(t, &objects, "d", "d");
 }
 
-// POSIX.1-2024 rename(): "If the old argument and the new argument resolve to either the same existing directory entry
-// or different directory entries for the same existing file, rename() shall return successfully and perform no other
-// action."
+// POSIX.1-2024 rename(): where old and new are entries of the same file, it succeeds and does nothing. RFC 8881 §18.26.3:
+// "RENAME MUST perform no action and return NFS4_OK."
 pub(super) fn two_names_of_one_file_do_nothing(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "a");

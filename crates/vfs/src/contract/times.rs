@@ -48,8 +48,7 @@ fn moved(t: &Subject, file: &Handle, change: impl FnOnce()) -> (bool, bool) {
     (new.accessed != old.accessed, new.modified != old.modified)
 }
 
-// POSIX.1-2024, "shall mark for update" of write(), ftruncate(), chmod(), link(), and of directories in open(),
-// unlink(), rename(), mkdir().
+// POSIX.1-2024 §4.12: what write(), ftruncate(), chmod(), link(), open(), unlink(), rename() and mkdir() mark for update.
 pub(super) fn changes_move_the_right_times(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let (file, directory) = (me.file(&top, "f"), me.directory(&top, "d"));
@@ -98,7 +97,7 @@ pub(super) fn context_time_is_used_exactly(t: &Subject) {
     assert_eq!((changed.modified, changed.changed, changed.created), (written, t.now(), Some(created)));
 }
 
-// RFC 1813 §2.5: nanoseconds "in the range 0 … 999,999,999".
+// RFC 8881 §3.3.1: "Values greater than 999,999,999 for nseconds are invalid."
 pub(super) fn a_bad_time_is_refused(t: &Subject) {
     let file = t.me().file(&t.top(), "f");
     let set = SetAttributes { modified: Some(to(1, 1_000_000_000)), ..SetAttributes::default() };

@@ -125,8 +125,7 @@ impl State {
             Create::Symlink(text) => Body::Symlink(checked_text(text)?),
             Create::Fifo => Body::Fifo,
             Create::Socket => Body::Socket,
-            // POSIX.1-2024 mknod(): "only a process with appropriate privileges may create file types other than FIFO
-            // special."
+            // POSIX.1-2024 mknod(): without privilege only FIFOs.
             Create::CharDevice(_) | Create::BlockDevice(_) if !who.is_root() => {
                 return Err(Error::NotPermitted);
             }

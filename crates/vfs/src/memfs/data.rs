@@ -71,10 +71,9 @@ impl State {
         Ok(Written { count: count as u32, stability, change })
     }
 
-    pub(super) fn commit(&mut self, file: u64, offset: u64, count: u64) -> Result<Change> {
+    /// Any range is stable then: a file is brought to stable storage whole.
+    pub(super) fn commit(&mut self, file: u64) -> Result<Change> {
         self.inode(file).pages()?;
-        // RFC 8881 §18.3.3: an offset and count beyond 64 bits is NFS4ERR_INVAL.
-        offset.checked_add(count).ok_or(Error::Invalid)?;
         self.made_stable(file);
         let attributes = self.attributes(file);
         Ok(change(&attributes, attributes))
@@ -97,8 +96,8 @@ impl State {
             return Err(Error::ReadOnly);
         }
         if authority == Authority::Caller {
-            // RFC 8881 §6.2.1.3.2: "Servers SHOULD allow a user the ability to read the data of the file when only
-            // the ACE4_EXECUTE access mask bit is set."
+            // RFC 8881 §6.2.1.3.1: "Servers SHOULD allow a user the ability to read the data of the file when only
+            // the ACE4_EXECUTE access mask bit is allowed."
             if access.read && !permits(who, inode, EXECUTE) {
                 require(who, inode, READ)?;
             }

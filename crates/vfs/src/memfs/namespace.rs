@@ -79,7 +79,7 @@ impl State {
         let target = self.search(who, to, new)?;
         let source = source.ok_or(Error::NotFound)?;
         let before = (self.attributes(from), self.attributes(to));
-        // POSIX.1-2024 rename(): two names of one file: "rename() shall return successfully and perform no other action".
+        // POSIX.1-2024 rename(): where both are names of one file, it succeeds and does nothing.
         if target != Some(source) {
             self.judge_rename(context, (from, source), (to, target))?;
             match target {

@@ -17,7 +17,8 @@ impl State {
         authority: Authority,
     ) -> Result<Change> {
         let before = self.attributes(file);
-        // RFC 1813 §3.3.2: "If the server's ctime … does not match, the server … returns NFS3ERR_NOT_SYNC".
+        // RFC 1813 §3.3.2: "If the values are different, the server must preserve the object attributes and must return
+        // a status of NFS3ERR_NOT_SYNC."
         if guard.is_some_and(|guard| guard != before.changed) {
             return Err(Error::NotSync);
         }

@@ -151,8 +151,7 @@ impl State {
 }
 
 /// Takes set-user-id and set-group-id from a regular file whose content `who` changed.
-// POSIX.1-2024 write(): "if the file is a regular file, the S_ISUID and S_ISGID bits of the file mode may be cleared."
-// As on Linux, the superuser keeps them.
+// POSIX.1-2024 write() allows it; as on Linux, the superuser keeps them.
 pub(super) fn drop_privileges(who: &Credentials, inode: &mut Inode) {
     if !who.is_root() {
         clear_set_id(who, inode);
