@@ -2,8 +2,9 @@
 //!
 //! [`Backend`] is the whole contract; it knows no protocol, and says nothing that only a local file system could
 //! do. An operation returns an [`Op`]: usually an answer already, sometimes a future, so that what the page cache
-//! can answer costs neither an allocation nor a task. [`MemFs`] is a complete backend in memory; the `contract`
-//! module (feature `contract`) holds the tests that every backend must pass.
+//! can answer costs neither an allocation nor a task. [`MemFs`] is a complete backend in memory, [`fault`]
+//! makes any backend fail by script, and the `contract` module (feature `contract`) holds the tests that every backend
+//! must pass.
 #![forbid(unsafe_code)]
 
 mod attributes;

@@ -247,3 +247,39 @@ fn threads_see_whole_operations() {
     let (space, _) = files.statfs(&context(), &root).now().unwrap();
     assert_eq!(space.total_files - space.free_files, 2);
 }
+
+#[test]
+fn a_cookie_that_was_never_given_is_refused() {
+    let (_, t) = subject(MemOptions::default());
+    let (root, top) = (t.root(), t.top());
+    let _ = root.file(&top, "f");
+    for cookie in [1, 2, 4, 1000, u64::MAX] {
+        assert_eq!(root.page(&top, (cookie, [0; 8]), 9).unwrap_err(), Error::BadCookie, "{cookie}");
+    }
+    assert_eq!(root.page(&top, (3, *b"verifier"), 9).unwrap_err(), Error::BadCookie);
+    assert!(root.page(&top, (3, [0; 8]), 9).unwrap().entries.is_empty());
+}
+
+#[test]
+fn access_times_are_relative() {
+    const DAY_S: i64 = 24 * 60 * 60;
+    let files = MemFs::new(&MemOptions::default());
+    let at = |seconds| vfs::Context {
+        credentials: Arc::new(Credentials::root()),
+        now: Timestamp { seconds, nanoseconds: 0 },
+    };
+    let file = files.create(&at(10), &files.root(), b"f", &GUARDED, &SetAttributes::default()).now().unwrap();
+    let read = |seconds| {
+        let request =
+            vfs::ReadRequest { offset: 0, count: 1, may_splice: false, authority: Authority::Caller };
+        let mut into = bytes::BytesMut::new();
+        let told = files.read(&at(seconds), &file.handle, request, &mut into).now().unwrap().attributes;
+        assert_eq!(told, files.getattr(&at(seconds), &file.handle).now().unwrap());
+        assert_eq!(told.change, file.attributes.change, "an access is no change");
+        told.accessed.seconds
+    };
+    assert_eq!(read(20), 20, "older than the last change");
+    assert_eq!(read(30), 20, "newer than it");
+    assert_eq!(read(19 + DAY_S), 20, "not a day old");
+    assert_eq!(read(20 + DAY_S), 20 + DAY_S, "a day old");
+}
