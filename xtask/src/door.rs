@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the one door to every rung of the test ladder.
 
 use crate::report::Outcome;
-use crate::{check, setup};
+use crate::{check, kernel, setup};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args, Default)]
@@ -18,7 +18,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     {
         println!("setup: {why}");
     }
-    let total = check::run(&check::Options::default())?;
+    let mut total = check::run(&check::Options::default())?;
+    total += kernel::run_rung()?;
     total.print();
     Ok(total)
 }

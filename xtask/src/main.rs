@@ -5,6 +5,7 @@
 
 mod check;
 mod door;
+mod kernel;
 mod peers;
 mod report;
 mod setup;
@@ -25,6 +26,8 @@ struct Cli {
 enum Chore {
     /// Format, lints, layer rules, tests without network or root
     Check(check::Options),
+    /// A real Linux kernel mounts the server and runs programs on it
+    Kernel(kernel::Options),
     /// Install the Debian packages that the tests need
     Setup(setup::Options),
     /// Enfys, its floor and other servers under the same load
@@ -36,6 +39,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Check(options) => check::run(&options),
+        Chore::Kernel(options) => kernel::run(&options).inspect(|tally| options.print(tally)),
         Chore::Setup(options) => setup::run(&options),
         Chore::Peers(options) => peers::run(&options),
         Chore::Test(options) => door::run(&options),

@@ -1,0 +1,23 @@
+# test: of all who create a name with O_EXCL at once, exactly one does; a directory and a link too
+mkdir "$D/one" "$D/two"
+"$PROBE" exclusive "$D/one" "$D/one" 60
+mount_other
+"$PROBE" exclusive "$D/two" "/run/other/$TEST/two" 60
+refused 'File exists' dd if=/dev/null of="$D/one/name-0" conv=excl
+refused 'File exists' mkdir "$D/one"
+refused 'File exists' ln "$D/one/name-0" "$D/one/name-1"
+refused 'File exists' ln -s target "$D/one/name-1"
+# One that was removed can be made again, on the other mount at once.
+rm "$D/one/name-0"
+echo again | dd of="/run/other/$TEST/one/name-0" conv=excl status=none
+umount /run/other
+remount
+same again "$(cat "$D/one/name-0")"
+# What exclusive creation uses to remember its verifier must not show in the file's times or mode.
+before=$(date +%s)
+(umask 027; dd if=/dev/null of="$D/plain" conv=excl status=none)
+remount
+same 640 "$(stat -c %a "$D/plain")"
+now=$(date +%s) mtime=$(stat -c %Y "$D/plain") atime=$(stat -c %X "$D/plain")
+[ "$mtime" -ge "$((before - 60))" ] && [ "$mtime" -le "$((now + 60))" ] || fail "mtime $mtime is not about $now"
+[ "$atime" -ge "$((before - 60))" ] && [ "$atime" -le "$((now + 60))" ] || fail "atime $atime is not about $now"

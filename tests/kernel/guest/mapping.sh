@@ -1,0 +1,10 @@
+# test: shared mappings, with reads and writes beside them
+"$PROBE" mapping "$D/file"
+sum=$(sha256sum <"$D/file")
+remount
+same "$sum" "$(sha256sum <"$D/file")"
+if on_host; then same "$sum" "$(host 'sha256sum <"$H/file"')" "on the server's disk"; fi
+# A program runs from the mount, mapped by the kernel.
+cp /usr/bin/od "$D/program"
+remount
+same ' 61 62' "$(printf ab | "$D/program" -An -tx1)"

@@ -1,0 +1,95 @@
+#!/bin/bash
+# Process 1 of the guest: makes it a machine with a network and the NFS client, then runs the tests in order.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/home LC_ALL=C.UTF-8
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+# Whatever the tests need is below /run: anything else may hold this project's directory.
+mount -t tmpfs run /run
+mkdir -p /run/home /run/rpcbind /run/tmp
+mount -t tmpfs -o size=1500m tmp /run/tmp
+chmod 1777 /run/tmp
+export TMPDIR=/run/tmp
+# Devices of its own: those of the machine are not this kernel's.
+mount -t tmpfs dev /dev
+mknod -m 666 /dev/null c 1 3
+mknod -m 666 /dev/zero c 1 5
+mknod -m 666 /dev/full c 1 7
+mknod -m 666 /dev/random c 1 8
+mknod -m 666 /dev/urandom c 1 9
+ln -s /proc/self/fd /dev/fd
+mkdir /dev/shm
+mount -t tmpfs shm /dev/shm
+# shellcheck disable=SC1090
+. "$GUEST_ENV"
+
+# Debian keeps the modules where modprobe does not look.
+kernel=$(uname -r)
+mkdir -p "/run/modules/lib/modules/$kernel"
+mount --bind "/usr/lib/uml/modules/$kernel" "/run/modules/lib/modules/$kernel"
+for module in nfs nfsv3 nfsv4; do modprobe -d /run/modules "$module"; done
+
+ip link set lo up
+ip addr add 10.99.0.2/24 dev vec0
+ip link set vec0 up
+# A second network of its own, from which `mount_other` mounts: to the server, another client.
+ip netns add other
+ip link set vec1 netns other
+ip -n other link set lo up
+ip -n other addr add 10.99.1.2/24 dev vec1
+ip -n other link set vec1 up
+ip -n other route add default via 10.99.1.1
+ip route add 10.99.1.0/24 via 10.99.0.1
+
+# The kernel's own server, to see what a test makes of it: its files are in the guest's memory.
+if [ -n "$KNFSD_ROOT" ]; then
+    mount -t tmpfs state /var/lib/nfs
+    touch /var/lib/nfs/{etab,rmtab}
+    mkdir -p /var/lib/nfs/{v4recovery,nfsdcltrack}
+    modprobe -d /run/modules nfsd
+    mount -t nfsd nfsd /proc/fs/nfsd
+    number=0
+    # Debian's configuration asks the server's own list of users for groups, and not the client.
+    mount --bind /dev/null /etc/nfs.conf
+    mkdir -p "$KNFSD_ROOT"
+    mount -t tmpfs root "$KNFSD_ROOT"
+    mkdir -p "$KNFSD_ROOT"/{export,space,quota}
+    mount -t tmpfs space "$KNFSD_ROOT/space"
+    mount -t tmpfs quota "$KNFSD_ROOT/quota"
+    # tmpfs of this kernel forgets its place in a directory that changes; ext4 does not.
+    modprobe -d /run/modules loop
+    mknod /dev/loop0 b 7 0
+    truncate -s 700M /run/tmp/knfsd.img
+    mkfs.ext4 -q -N 60000 /run/tmp/knfsd.img
+    mount -o loop=/dev/loop0 /run/tmp/knfsd.img "$KNFSD_ROOT/export"
+    rpcbind -w
+    for export in / /export /space /quota; do
+        mode=rw
+        [ "$export" != / ] || mode=ro
+        exportfs -o "$mode,no_root_squash,insecure,no_subtree_check,fsid=$number" "*:$KNFSD_ROOT$export"
+        number=$((number + 1))
+    done
+    rpc.nfsd --grace-time 2 --lease-time 10 4
+    rpc.mountd --port "$MOUNT_PORT"
+fi
+
+# Users other than root must reach the program, wherever this project's directory is.
+install -m 755 "$HOST_PROBE" /run/probe
+export PROBE=/run/probe
+
+tell() { # a request without an answer that matters
+    exec {channel}<>"/dev/tcp/$DRIVER/$CHANNEL_PORT" && echo "$*" >&"$channel" && cat <&"$channel" >/dev/null
+    exec {channel}>&-
+}
+
+for entry in $TESTS; do
+    test=${entry%:*} limit=${entry#*:}
+    tell begin "$test"
+    exec {log}<>"/dev/tcp/$DRIVER/$CHANNEL_PORT"
+    echo "log $test" >&"$log"
+    timeout --kill-after=10 "$limit" bash "$SCRIPTS/run.sh" "$test" </dev/null >&"$log" 2>&1 {log}>&-
+    status=$?
+    exec {log}>&-
+    tell end "$test" "$status"
+done
+tell done
+poweroff -f

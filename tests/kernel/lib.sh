@@ -1,0 +1,101 @@
+# What the guest's tests are written in: a small vocabulary. A test fails by the first command that fails.
+# shellcheck shell=bash
+set -E
+trap 'echo "failed at ${BASH_SOURCE[0]##*/}:$LINENO: $BASH_COMMAND"' ERR
+
+# Ends the test.
+fail() {
+    echo "failed at ${BASH_SOURCE[1]##*/}:${BASH_LINENO[0]}: $*"
+    exit 1
+}
+
+# same EXPECTED ACTUAL [WHAT]: both are the same text.
+same() {
+    [ "$1" = "$2" ] || fail "${3:-not the same}: expected $(printf %q "$1"), is $(printf %q "$2")"
+}
+
+# same_file A B: both hold the same bytes.
+same_file() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
+
+# same_trees A B: names, contents, types, modes, owners, link counts, times and link targets are the same.
+same_trees() {
+    "$PROBE" manifest "$1" >"$L/manifest.a"
+    "$PROBE" manifest "$2" >"$L/manifest.b"
+    diff "$L/manifest.a" "$L/manifest.b" | head -20 || true
+    cmp -s "$L/manifest.a" "$L/manifest.b" || fail "$1 and $2 differ"
+}
+
+# refused 'TEXT' COMMAND…: the command fails, and says TEXT (as the C library words the error).
+refused() {
+    local wanted=$1 said
+    shift
+    if said=$("$@" 2>&1); then fail "$* succeeded; expected: $wanted"; fi
+    [[ $said == *"$wanted"* ]] || fail "$*: expected: $wanted; said: $said"
+}
+
+# as_user UID GID GROUPS COMMAND…: as another user; GROUPS is a list with commas, or empty.
+as_user() {
+    local uid=$1 gid=$2 groups=$3
+    shift 3
+    if [ -n "$groups" ]; then groups=--groups=$groups; else groups=--clear-groups; fi
+    setpriv --reuid="$uid" --regid="$gid" "$groups" -- "$@"
+}
+
+# Options that mount any export of the server.
+mount_options() {
+    if [ "$VERSION" = 3 ]; then
+        # `nolock`: no portmapper, no statd; locks are the client's own.
+        echo "vers=3,tcp,port=$PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock"
+    else
+        echo "vers=$VERSION,tcp,port=$PORT"
+    fi
+}
+
+# mount_export DIRECTORY [EXPORT] [OPTIONS]
+mount_export() {
+    mkdir -p "$1"
+    mount -t nfs -o "$(mount_options)${3:+,$3}" "$SERVER:$(export_root)${2:-/export}" "$1"
+}
+
+# Forgets everything that the client knows of the export, so that what is read next comes from the server.
+remount() {
+    cd /
+    umount /run/nfs
+    mount_export /run/nfs
+    cd "$L"
+}
+
+# Mounts the export at /run/other as another client, with a network and a name of its own: it shares no cache, no
+# connection and no client id with the first.
+mount_other() {
+    unshare --uts bash -c 'hostname other && mkdir -p /run/other && exec nsenter --net=/run/netns/other "$@"' - \
+        mount -t nfs -o "$(mount_options)" "$SERVER:$(export_root)/export" /run/other
+}
+
+# What the server calls the directory that the exports are in: only version 4 knows of a root of its own.
+export_root() { if [ "$VERSION" = 3 ]; then echo "$KNFSD_ROOT"; fi; }
+
+# request WORDS…: asks the driver; its answer on stdout, its status as the status.
+request() {
+    local channel status
+    exec {channel}<>"/dev/tcp/$DRIVER/$CHANNEL_PORT"
+    echo "$*" >&"$channel"
+    read -r status <&"$channel"
+    cat <&"$channel"
+    exec {channel}>&-
+    return "$status"
+}
+
+# host 'SCRIPT': runs a script beside the server, where $EXPORT, $SPACE and $QUOTA are the exported directories.
+host() { request sh "$(printf %s "H='$H'; $1" | od -An -v -tx1 | tr -d ' \n')"; }
+
+# server kill|start|restart
+server() { request server "$1"; }
+
+# Whether the server's files are a directory that `host` can look into.
+on_host() { [ "$BACKEND" = local ]; }
+
+# How often the kernel found something wrong with what the server said.
+kernel_complaints() {
+    dmesg | grep -cE 'BUG:|readdir loop|fileid changed|bogus|returned a bad|unhandled error|state manager.* failed|Lost .*lock|WARNING:' || true
+}

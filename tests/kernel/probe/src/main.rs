@@ -1,0 +1,95 @@
+//! `kernel-probe`: what the kernel tests do on a mount that no common program does, or does not do exactly.
+//!
+//! Every command checks what it does and says on standard error what was not as it must be.
+
+mod append;
+mod exclusive;
+mod listing;
+mod locks;
+mod manifest;
+mod mapping;
+mod open_files;
+mod sys;
+mod times;
+mod tree;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// What a command answers: nothing, or what was wrong.
+pub(crate) type Checked = Result<(), String>;
+
+/// A command: its name, its arguments for the usage message, how many, and the function that does it.
+type Command = (&'static str, &'static str, usize, fn(&[OsString]) -> Checked);
+
+const COMMANDS: &[Command] = &[
+    ("tree", "DIR FILES: make the same tree of many kinds of files every time", 2, |a| {
+        tree::make(Path::new(&a[0]), number(&a[1])?)
+    }),
+    ("manifest", "DIR: print every entry with its metadata and a checksum", 1, |a| {
+        manifest::print(Path::new(&a[0]))
+    }),
+    ("open-files", "DIR: rename and remove files while they are open", 1, |a| {
+        open_files::check(Path::new(&a[0]))
+    }),
+    ("exclusive", "DIR SAME_DIR NAMES: race for O_EXCL", 3, |a| {
+        exclusive::check(Path::new(&a[0]), Path::new(&a[1]), number(&a[2])?)
+    }),
+    ("append", "FILE RECORDS: write with O_APPEND from several descriptors at once", 2, |a| {
+        append::check(Path::new(&a[0]), number(&a[1])?)
+    }),
+    ("populate", "DIR FILES: make the files that `listing` looks for", 2, |a| {
+        listing::populate(Path::new(&a[0]), number(&a[1])?)
+    }),
+    ("listing", "DIR SAME_DIR FILES ROUNDS: list DIR while SAME_DIR changes", 4, |a| {
+        listing::check(Path::new(&a[0]), Path::new(&a[1]), number(&a[2])?, number(&a[3])?)
+    }),
+    ("mapping", "FILE: share a mapping, and mix it with reads and writes", 1, |a| {
+        mapping::check(Path::new(&a[0]))
+    }),
+    ("times", "DIR: set times to the nanosecond", 1, |a| times::check(Path::new(&a[0]))),
+    ("locks", "FILE SAME_FILE: byte-range locks of two processes", 2, |a| {
+        locks::check(Path::new(&a[0]), Path::new(&a[1]))
+    }),
+    ("flocks", "FILE SAME_FILE: whole-file locks of two processes", 2, |a| {
+        locks::check_flock(Path::new(&a[0]), Path::new(&a[1]))
+    }),
+    ("hold", "FILE: lock as standard input says", 1, |a| locks::hold(Path::new(&a[0]))),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let wanted = arguments.first().and_then(|name| COMMANDS.iter().find(|command| name == command.0));
+    let Some((name, usage, count, run)) = wanted else {
+        for (name, usage, ..) in COMMANDS {
+            eprintln!("kernel-probe {name} {usage}");
+        }
+        return ExitCode::from(2);
+    };
+    if arguments.len() - 1 != *count {
+        eprintln!("usage: kernel-probe {name} {usage}");
+        return ExitCode::from(2);
+    }
+    match run(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{name}: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn number(text: &OsString) -> Result<usize, String> {
+    text.to_str().and_then(|text| text.parse().ok()).ok_or(format!("not a number: {text:?}"))
+}
+
+/// Says what a system call on a path answered.
+pub(crate) fn told<E: std::fmt::Display>(what: impl std::fmt::Debug) -> impl FnOnce(E) -> String {
+    move |error| format!("{what:?}: {error}")
+}
+
+/// Both must be the same.
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, actual: T) -> Checked {
+    if expected == actual { Ok(()) } else { Err(format!("{what}: expected {expected:?}, is {actual:?}")) }
+}

@@ -1,0 +1,2 @@
+# test: (must fail) the server is dead at the end
+server stop

@@ -1,0 +1,3 @@
+# test: (must fail) a program hangs
+# limit: 2
+sleep 1000

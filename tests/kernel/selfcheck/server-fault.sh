@@ -1,0 +1,2 @@
+# test: (must fail) a script beside the server fails
+host 'false'

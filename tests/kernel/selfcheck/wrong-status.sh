@@ -1,0 +1,4 @@
+# test: (must fail) a command fails in the middle
+true
+false
+true

@@ -1,0 +1,273 @@
+//! `cargo xtask kernel`: a real Linux kernel mounts the server, and real programs run on the mount.
+//!
+//! The kernel is Debian's user-mode Linux. Each combination of protocol version, export mode and back end gets
+//! namespaces of its own (network, mounts, processes), in which this program runs once more (`inside`),
+//! starts the server, boots the guest and lets it run every script of `tests/kernel/guest`.
+
+mod channel;
+mod guest;
+mod inside;
+mod matrix;
+mod script;
+mod server;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::report::{Outcome, Tally, workspace_root};
+use crate::setup::{has_program, is_root};
+use matrix::{Backend, Combination, Export, Version};
+use script::Script;
+use server::Kind;
+
+/// Options of `cargo xtask kernel`. Those that select a combination may be left out: then all are run.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Options {
+    /// Only this protocol version
+    #[arg(long)]
+    version: Option<Version>,
+    /// Only this export mode
+    #[arg(long)]
+    export: Option<Export>,
+    /// Only this back end
+    #[arg(long)]
+    backend: Option<Backend>,
+    /// Only this test (may be given more than once)
+    #[arg(long = "test", value_name = "NAME")]
+    tests: Vec<String>,
+    /// Print the tests and the combinations; run nothing
+    #[arg(long)]
+    list: bool,
+    /// A server's command line instead of enfys: {dir} {space} {quota} are the exported directories, {state} one for its state; it must serve them as /export /space /quota on 10.99.0.1:2049
+    #[arg(long, value_name = "COMMAND")]
+    server: Option<String>,
+    /// Which server to test, where --server is not given
+    #[arg(long, default_value = "enfys")]
+    server_kind: Kind,
+    /// Port of the server's MOUNT program, where it is not the NFS port
+    #[arg(long, value_name = "PORT")]
+    mount_port: Option<u16>,
+    /// Combinations run at once
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    jobs: u8,
+    /// Keep the working directory (exports, logs) of combinations that passed, too
+    #[arg(long)]
+    keep: bool,
+    /// Run the scripts that must fail, to see that a failure is noticed
+    #[arg(long)]
+    selfcheck: bool,
+    /// Called by itself, inside the namespaces of one combination
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+impl Options {
+    /// Prints the closing line, except inside, where it would be one of several.
+    pub(crate) fn print(&self, tally: &Tally) {
+        if !self.inside && !self.list {
+            tally.print();
+        }
+    }
+}
+
+/// Runs all chosen tests in all chosen combinations.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let scripts = chosen_scripts(options)?;
+    let combinations: Vec<Combination> = Combination::all().filter(|it| is_chosen(options, it)).collect();
+    if options.list {
+        list(&scripts, &combinations);
+        return Ok(Tally::default());
+    }
+    if options.inside {
+        let combination = combinations.first().ok_or("no such combination")?;
+        return inside::run(options, combination, &scripts);
+    }
+    let mut tally = Tally::default();
+    if let Some(why) = missing() {
+        let tests =
+            combinations.iter().flat_map(|it| scripts.iter().filter(|script| script.runs_in(it))).count();
+        tally.skip(tests as u64, "kernel tests", &why);
+        return Ok(tally);
+    }
+    build(options)?;
+    Ok(run_all(options, &combinations))
+}
+
+/// The kernel tests as the test ladder runs them: the self-check, then the full matrix.
+pub(crate) fn run_rung() -> Outcome {
+    let mut tally = run(&Options { selfcheck: true, ..Options::default() })?;
+    tally += run(&Options::default())?;
+    Ok(tally)
+}
+
+fn is_chosen(options: &Options, combination: &Combination) -> bool {
+    // One combination shows whether failures are noticed.
+    let (version, export, backend) = match options.selfcheck {
+        true => (Some(Version::V3), Some(Export::Async), Some(Backend::Local)),
+        false => (options.version, options.export, options.backend),
+    };
+    // The kernel's own server is in the guest's memory, whatever is asked for.
+    let backend = if options.server_kind == Kind::Knfsd { Some(Backend::Memory) } else { backend };
+    version.is_none_or(|it| it == combination.version)
+        && export.is_none_or(|it| it == combination.export)
+        && backend.is_none_or(|it| it == combination.backend)
+}
+
+fn chosen_scripts(options: &Options) -> Result<Vec<Script>, String> {
+    let directory = if options.selfcheck { "selfcheck" } else { "guest" };
+    let mut scripts = Script::all(&scripts_dir().join(directory))?;
+    if let Some(unknown) =
+        options.tests.iter().find(|name| scripts.iter().all(|script| script.name != **name))
+    {
+        return Err(format!("no kernel test is named {unknown}; see cargo xtask kernel --list"));
+    }
+    scripts.retain(|script| options.tests.is_empty() || options.tests.contains(&script.name));
+    Ok(scripts)
+}
+
+fn scripts_dir() -> PathBuf {
+    workspace_root().join("tests/kernel")
+}
+
+fn list(scripts: &[Script], combinations: &[Combination]) {
+    for script in scripts {
+        let runs_in = combinations.iter().filter(|it| script.runs_in(it)).count();
+        println!("{:<14} {} ({runs_in} combinations)", script.name, script.title);
+    }
+    for combination in combinations {
+        println!("{combination}");
+    }
+}
+
+/// Why this machine cannot run kernel tests; nothing where it can.
+fn missing() -> Option<String> {
+    if !is_root() {
+        return Some("needs root for network namespaces and for files of other owners".into());
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Some("needs /dev/net/tun".into());
+    }
+    let programs = [
+        ("linux.uml", "user-mode-linux"),
+        ("modprobe", "kmod"),
+        ("ip", "iproute2"),
+        ("mount.nfs", "nfs-common"),
+        ("mkfs.btrfs", "btrfs-progs"),
+        ("sqlite3", "sqlite3"),
+        ("git", "git"),
+        ("make", "make"),
+        ("gcc", "gcc"),
+        ("setfattr", "attr"),
+        ("setfacl", "acl"),
+    ];
+    let (program, package) = programs.iter().find(|(program, _)| !has_program(program))?;
+    Some(format!("needs {program} of the package {package}; run cargo xtask setup"))
+}
+
+/// Builds the server in its release profile, and the program that the scripts use.
+fn build(options: &Options) -> Result<(), String> {
+    let mut packages = vec!["kernel-probe"];
+    if options.server.is_none() && options.server_kind == Kind::Enfys {
+        packages.push("enfys");
+    }
+    for package in packages {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--release", "--package", package])
+            .current_dir(workspace_root())
+            .status()
+            .map_err(|error| format!("cargo build: {error}"))?;
+        if !status.success() {
+            return Err(format!("cargo build --package {package} failed"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the combinations on a few threads; each takes the next one that nobody has taken.
+fn run_all(options: &Options, combinations: &[Combination]) -> Tally {
+    let next = AtomicUsize::new(0);
+    let total = Mutex::new(Tally::default());
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(combination) = combinations.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let tally = run_one(options, combination);
+                    *total.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += tally;
+                }
+            });
+        }
+    });
+    total.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Runs this program again in new namespaces, passes its lines on, and counts the results among them.
+fn run_one(options: &Options, combination: &Combination) -> Tally {
+    let mut tally = Tally::default();
+    let mut child = match inside_command(options, combination).and_then(|mut command| {
+        command
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("unshare: {error}"))
+    }) {
+        Ok(child) => child,
+        Err(why) => {
+            println!("FAIL  {combination}  could not start: {why}");
+            tally.count(false);
+            return tally;
+        }
+    };
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            match line.split_whitespace().next() {
+                Some("pass") => tally.count(true),
+                Some("FAIL") => tally.count(false),
+                _ => {}
+            }
+            println!("{line}");
+        }
+    }
+    let ended_well = child.wait().is_ok_and(|status| status.success());
+    if !ended_well && tally.failed == 0 {
+        println!("FAIL  {combination}  the driver ended early");
+        tally.count(false);
+    }
+    tally
+}
+
+fn inside_command(options: &Options, combination: &Combination) -> Result<Command, String> {
+    let own_path = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
+    let mut command = Command::new("unshare");
+    // When this process ends, however it ends, so does everything in the process namespace.
+    command.args([
+        "--net",
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
+    command.arg("--").arg(own_path).args(["kernel", "--inside"]).args(combination.arguments());
+    for test in &options.tests {
+        command.args(["--test", test]);
+    }
+    if let Some(server) = &options.server {
+        command.args(["--server", server]);
+    }
+    command.args(["--server-kind", options.server_kind.name()]);
+    if let Some(port) = options.mount_port {
+        command.args(["--mount-port", &port.to_string()]);
+    }
+    for (given, flag) in [(options.keep, "--keep"), (options.selfcheck, "--selfcheck")] {
+        if given {
+            command.arg(flag);
+        }
+    }
+    Ok(command)
+}

@@ -1,0 +1,130 @@
+//! The guest: Debian's user-mode Linux, booted as a process.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::channel;
+use super::matrix::Combination;
+use super::script::Script;
+use super::server::{self, Kind, Places};
+
+/// A TAP device: a network between the guest and the server.
+pub(super) struct Tap {
+    pub(super) name: &'static str,
+    /// Address and prefix length on the server's side.
+    pub(super) address: &'static str,
+}
+
+/// One for the guest, and one for the second client in it.
+pub(super) const TAPS: [Tap; 2] =
+    [Tap { name: "tap0", address: "10.99.0.1/24" }, Tap { name: "tap1", address: "10.99.1.1/24" }];
+/// The guest's memory: room for the trees that the tests make in it, and for its page cache.
+const MEMORY: &str = "2G";
+
+/// A booted kernel.
+pub(super) struct Guest {
+    child: Child,
+}
+
+impl Guest {
+    /// Boots a kernel that runs `scripts` in order.
+    pub(super) fn boot(setting: &Setting<'_>, scripts: &[&Script]) -> Result<Guest, String> {
+        let told = |error: std::io::Error| format!("guest: {error}");
+        let work = &setting.places.work;
+        let environment = work.join("guest.env");
+        fs::write(&environment, setting.environment(scripts)).map_err(told)?;
+        let console =
+            File::options().create(true).append(true).open(work.join("console.log")).map_err(told)?;
+        let init = setting.scripts_dir.join("init.sh");
+        let mut command = Command::new("linux.uml");
+        command
+            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null"])
+            .arg("con0=null,fd:1")
+            .arg(format!("mem={MEMORY}"))
+            .args(TAPS.iter().enumerate().map(|(number, tap)| {
+                format!("vec{number}:transport=tap,ifname={},depth=128,gro=1", tap.name)
+            }))
+            .arg(format!("uml_dir={}", work.join("uml").display()))
+            .arg(format!("init={}", init.display()))
+            // What the kernel does not know it hands to init: a word with `=` as a variable of its environment.
+            .arg(format!("GUEST_ENV={}", environment.display()))
+            // The guest's memory is a file here, and /dev/shm of a container is small.
+            .env("TMPDIR", work.join("memory"))
+            .stdin(Stdio::null())
+            .stdout(console.try_clone().map_err(told)?)
+            .stderr(console)
+            .process_group(0);
+        Ok(Guest { child: command.spawn().map_err(|error| format!("linux.uml: {error}"))? })
+    }
+
+    /// Whether the kernel has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Ends it, whatever it is doing.
+    pub(super) fn kill(mut self) {
+        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+            // It may have ended between the question and the signal.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// What the guest must know.
+pub(super) struct Setting<'a> {
+    pub(super) combination: &'a Combination,
+    pub(super) places: &'a Places,
+    pub(super) scripts_dir: PathBuf,
+    /// `guest` or `selfcheck`.
+    pub(super) scripts_kind: &'static str,
+    pub(super) server_kind: Kind,
+    pub(super) mount_port: u16,
+}
+
+impl Setting<'_> {
+    /// A file of shell variables.
+    fn environment(&self, scripts: &[&Script]) -> String {
+        let tests: Vec<String> =
+            scripts.iter().map(|script| format!("{}:{}", script.name, script.limit_seconds)).collect();
+        let (address, knfsd_root) = self.server_kind.place();
+        let variables = [
+            ("VERSION", self.combination.version.name().to_owned()),
+            ("EXPORT_MODE", self.combination.export.name().to_owned()),
+            ("BACKEND", self.combination.backend.name().to_owned()),
+            ("DRIVER", server::ADDRESS.to_owned()),
+            ("SERVER", address.to_owned()),
+            ("KNFSD_ROOT", knfsd_root.to_owned()),
+            ("PORT", server::PORT.to_string()),
+            ("MOUNT_PORT", self.mount_port.to_string()),
+            ("CHANNEL_PORT", channel::PORT.to_string()),
+            ("HOST_EXPORT", quoted(&self.places.export)),
+            ("SCRIPTS", quoted(&self.scripts_dir)),
+            ("TESTS_DIR", quoted(&self.scripts_dir.join(self.scripts_kind))),
+            ("HOST_PROBE", quoted(&server::release_dir().join("kernel-probe"))),
+            ("TESTS", format!("'{}'", tests.join(" "))),
+        ];
+        variables.iter().map(|(name, value)| format!("export {name}={value}\n")).collect()
+    }
+}
+
+/// A path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+    use std::path::Path;
+
+    #[test]
+    fn quotes_paths_for_the_shell() {
+        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    }
+}
