@@ -1,9 +1,9 @@
 //! Everything that happens, in the order of virtual time.
 
+use core::net::SocketAddr;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};

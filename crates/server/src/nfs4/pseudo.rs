@@ -6,9 +6,9 @@
 //! A node is known by a number that depends on its path alone, so that its handle survives restarts and reloads. A
 //! client sees only what leads to an export that its address may use: the rest of the tree does not exist for it.
 
+use core::net::IpAddr;
 use std::collections::HashMap;
 use std::hash::Hasher;
-use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use siphasher::sip::SipHasher24;
