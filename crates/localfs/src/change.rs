@@ -116,6 +116,19 @@ impl ChangeClock {
         }
     }
 
+    /// Whether changes within one tick have one ctime.
+    pub(crate) fn is_coarse(&self) -> bool {
+        matches!(self, Self::Ticks(_))
+    }
+
+    /// A change through this server was made to this object, which nobody has looked at since: the next look gives a
+    /// later number than those before.
+    pub(crate) fn was_changed(&self, key: (u64, u64)) {
+        if let Self::Ticks(ticks) = self {
+            ticks.recent[(key.1 as usize) % RECENT_SHARDS].lock().remove(&key);
+        }
+    }
+
     /// Whether any later change shows in ctime.
     pub(crate) fn is_settled(&self, moment: Moment, changed: Timestamp) -> bool {
         match self {
@@ -240,6 +253,14 @@ mod tests {
         let second = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND);
         assert_eq!(first, looked, "looking changes nothing");
         assert!(second > first);
+    }
+
+    #[test]
+    fn a_change_that_nobody_looked_at_shows_at_the_next_look() {
+        let clock = ChangeClock::ticks(1);
+        let first = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 1000);
+        clock.was_changed(KEY);
+        assert!(ticks(&clock).fresh(KEY, 5 * SECOND, false, 5 * SECOND + 2000) > first);
     }
 
     #[test]

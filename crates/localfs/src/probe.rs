@@ -31,6 +31,10 @@ use crate::volume::{Actor, Handles, LOCKS, Volume, mount_of};
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 /// `f_type` of file systems whose `f_fsid` is made of a UUID (ext2 to ext4, btrfs), not of the device number.
 const FSID_FROM_UUID: [u64; 2] = [0xef53, 0x9123_683e];
+/// `f_type` of file systems whose directory positions are stable: ext2 to ext4, XFS, btrfs, F2FS, ZFS, bcachefs, NFS.
+/// tmpfs has them since Linux 6.6, and says so by its timestamps since 6.13.
+const STABLE_POSITIONS: [u64; 7] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x6969];
 /// Descriptors left to sockets, logs and the like.
 const OTHER_DESCRIPTORS: u64 = 256;
 /// Objects kept open at least, however low the limit.
@@ -67,6 +71,8 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         xattrs: has_xattrs(root_fd.as_fd(), "user.enfys.probe"),
         read_only,
     };
+    let has_stable_positions =
+        STABLE_POSITIONS.contains(&f_type) || (IN_MEMORY.contains(&f_type) && !changes.is_coarse());
     let capacity = capacity(config.max_open_files);
     let key = (device_of(&status), status.stx_ino);
     let top = OpenFile::new(
@@ -91,6 +97,7 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         changes,
         has_nowait: AtomicBool::new(true),
         streams: Streams::default(),
+        has_stable_positions,
         locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         fsid: identities.fsid,
         fsids: Mutex::new(HashMap::new()),

@@ -3,7 +3,9 @@
 //! A listing of a large directory takes many READDIRs, each of which continues where the last one stopped. A stream
 //! that stopped is kept with what it has read but not delivered, under its directory and the cookie that the client
 //! will come back with: then nothing is opened and nothing sought. If the directory changed meanwhile, what is left
-//! in the buffer counts for nothing and the stream is positioned anew.
+//! in the buffer counts for nothing and the stream is positioned anew. That is for file systems whose positions are
+//! stable; with others (ramfs, tmpfs before Linux 6.6, overlays, some of FUSE) a position means something only to the
+//! open stream, which goes on as it is, and a listing is exact for as long as its stream is kept.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -147,8 +149,9 @@ impl Streams {
     /// Takes the stream that stopped in `directory` behind `cookie`.
     pub(crate) fn take(&self, directory: &Handle, cookie: u64) -> Option<Stream> {
         let mut waiting = self.waiting.lock();
+        // The newest: it is the one whose reader is most likely to be this one.
         let found =
-            waiting.iter().position(|(handle, stream)| stream.cookie == cookie && handle == directory)?;
+            waiting.iter().rposition(|(handle, stream)| stream.cookie == cookie && handle == directory)?;
         Some(waiting.remove(found).1)
     }
 

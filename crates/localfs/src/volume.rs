@@ -27,6 +27,8 @@ use crate::sys;
 
 /// Locks that make attributes before and after a change one unit; an object has one of them.
 pub(crate) const LOCKS: usize = 256;
+/// Times that an open by handle is tried again where memory is said to be short, most of them a millisecond apart.
+const MAX_TRIES: u32 = 50;
 /// File systems inside one export (btrfs subvolumes) whose ids are remembered; more are asked for each time.
 const MAX_FSIDS: usize = 1024;
 
@@ -75,6 +77,8 @@ pub(crate) struct Volume {
     /// Whether reads can be tried without waiting.
     pub(crate) has_nowait: AtomicBool,
     pub(crate) streams: Streams,
+    /// Whether directory positions stay what they are while entries come and go.
+    pub(crate) has_stable_positions: bool,
     pub(crate) locks: Box<[Mutex<()>]>,
     pub(crate) fsid: u64,
     pub(crate) fsids: Mutex<HashMap<u64, u64>>,
@@ -189,6 +193,14 @@ impl Volume {
             // Forgets it itself.
             let _ = self.stat(&object);
         }
+    }
+
+    /// A name of an object of this handle was removed, replaced or moved through this volume.
+    pub(crate) fn lost_a_name(&self, handle: &Handle) {
+        if let Some(object) = self.objects.peek(handle) {
+            self.changes.was_changed(object.key);
+        }
+        self.forget_if_gone(handle);
     }
 
     /// Locks one object against changes through this volume.
@@ -323,7 +335,20 @@ impl Volume {
 
     fn open_by_kernel_handle(&self, kind: i32, bytes: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         self.act_as_server();
-        sys::open_by_handle_at(self.root_fd.as_fd(), kind, bytes, flags.bits() as i32)
+        let mut tries = 0;
+        loop {
+            let opened = sys::open_by_handle_at(self.root_fd.as_fd(), kind, bytes, flags.bits() as i32);
+            if opened.as_ref().err() != Some(&Errno::NOMEM) || tries == MAX_TRIES {
+                return opened;
+            }
+            // Not only a lack of memory: ext4 also says so while the number of a removed inode is being given to a new file,
+            // and a moment later ESTALE. Rare enough to wait for in place.
+            tries += 1;
+            match tries {
+                ..8 => std::thread::yield_now(),
+                _ => std::thread::sleep(std::time::Duration::from_millis(1)),
+            }
+        }
     }
 
     /// Follows what the index knows, from the parent down; a name that leads elsewhere now is searched for in the parent.
@@ -391,9 +416,9 @@ impl Volume {
 
     /// A directory stream of its own, at the start, opened by the server.
     pub(crate) fn open_directory(&self, directory: &Object) -> Result<OwnedFd> {
-        self.act_as_server();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        directory.with_fd(|fd| rustix::fs::openat(fd, c".", flags, Mode::empty())).map_err(translate)
+        // Not by the name `.`, for which one must be allowed to search the directory, not only to read it.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.reopen(directory, &directory.file(), flags).map_err(translate)
     }
 
     /// A descriptor that content can be read from.

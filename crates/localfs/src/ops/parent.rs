@@ -35,6 +35,8 @@ impl Volume {
             let parent = known.places.first().map(|(parent, _)| *parent).ok_or(Error::Stale)?;
             return self.object(&handle::from_index(index.identity(), parent));
         }
+        // Judged already.
+        self.act_as_server();
         let fd = object.with_fd(open_above).map_err(translate)?;
         self.require_beneath(&fd)?;
         let (kernel, _) = sys::name_to_handle_at(fd.as_fd(), c"").map_err(translate)?;

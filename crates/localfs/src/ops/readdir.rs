@@ -42,7 +42,9 @@ impl Volume {
             Some(stream) if request.cookie != 0 => stream,
             _ => Stream::new(self.open_directory(&directory)?, request.cookie, change)?,
         };
-        stream.refresh(change)?;
+        if self.has_stable_positions {
+            stream.refresh(change)?;
+        }
         // Entries are looked at as the caller, who needs permission to search for that.
         let brings_objects = request.plus && self.enter(context, &directory, EXECUTE).is_ok();
         let eof = self.visit_all(&directory, &mut stream, brings_objects, visit)?;

@@ -57,7 +57,7 @@ impl Volume {
         }
         let change = self.change_since(&directory, &before)?;
         if let Some(victim) = victim {
-            self.forget_if_gone(&victim);
+            self.lost_a_name(&victim);
         }
         Ok((directory, number, change))
     }
@@ -77,14 +77,14 @@ impl Volume {
             return Ok(Some(victim.handle));
         }
         match &self.handles {
-            Handles::Kernel { mount, .. } => {
+            Handles::Kernel { mount, .. } if !self.changes.is_coarse() => {
                 let (kernel, on) = directory
                     .with_fd(|fd| sys::name_to_handle_at(fd.as_fd(), name.as_c_str()))
                     .map_err(translate)?;
                 // Nothing of another file system is ever in the cache.
                 if on == *mount { from_kernel(&kernel).map(Some) } else { Ok(None) }
             }
-            Handles::Indexed { .. } => match self.find(directory, name) {
+            _ => match self.find(directory, name) {
                 Ok(victim) => Ok(Some(victim.handle)),
                 Err(Error::Access) => Ok(None),
                 Err(error) => Err(error),

@@ -67,12 +67,14 @@ impl Volume {
             return Err(translate(errno));
         }
         self.remember_move(context, &to, &new);
-        let renamed =
-            Renamed { from: self.change_since(&from, &before.0)?, to: self.change_since(&to, &before.1)? };
+        let changed = self.change_since(&from, &before.0)?;
+        let is_same = from.handle == to.handle;
+        let to_changed = if is_same { changed } else { self.change_since(&to, &before.1)? };
+        let renamed = Renamed { from: changed, to: to_changed };
         if let Some(replaced) = replaced {
             let handle = replaced.handle;
             drop(replaced);
-            self.forget_if_gone(&handle);
+            self.lost_a_name(&handle);
         }
         Ok((numbers, renamed))
     }
@@ -104,13 +106,14 @@ impl Volume {
         }
     }
 
-    /// Lets the index know where the file is now.
+    /// Lets the index know where the file is now, and coarse clocks that it changed.
     fn remember_move(&self, context: &Context, directory: &Object, name: &Name) {
-        if matches!(self.handles, Handles::Indexed { .. }) {
-            let found = self.enter(context, directory, EXECUTE).and_then(|()| self.find(directory, name));
-            if let Err(error) = found {
-                tracing::warn!(%error, "a renamed file cannot be looked up");
-            }
+        if !matches!(self.handles, Handles::Indexed { .. }) && !self.changes.is_coarse() {
+            return;
+        }
+        match self.enter(context, directory, EXECUTE).and_then(|()| self.find(directory, name)) {
+            Ok(moved) => self.changes.was_changed(moved.key),
+            Err(error) => tracing::warn!(%error, "a renamed file cannot be looked up"),
         }
     }
 }

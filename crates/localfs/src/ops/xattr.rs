@@ -1,7 +1,8 @@
 //! Extended attributes of the `user.` name space (RFC 8276), judged by the kernel as the caller: reading needs
 //! permission to read, changing to write, and only regular files and directories have them.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 use crate::attributes::Snapshot;
 use crate::durable::Extent;
 use crate::errno::translate;
-use crate::object::{Object, OpenFile};
+use crate::object::{Object, OpenFile, Reach};
 use crate::permission::{READ, WRITE};
 use crate::volume::Volume;
 
@@ -27,6 +28,46 @@ const MAX_LIST_BYTES: usize = 65_536;
 /// Values up to this length fit every file system that has extended attributes: where one does not, space is short.
 const SMALL_VALUE_BYTES: usize = 3072;
 
+/// An open object to call for its attributes.
+enum Target {
+    Open(Arc<OpenFile>),
+    /// Its name in /proc, for an object that this process may not open (but may, as the kernel judges, do this to).
+    Named(
+        String,
+        #[allow(dead_code, reason = "keeps the descriptor that the name stands for")] Arc<OpenFile>,
+    ),
+}
+
+impl Target {
+    fn get(&self, name: &CStr, value: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(file) => rustix::fs::fgetxattr(file, name, value),
+            Self::Named(path, _) => rustix::fs::getxattr(path, name, value),
+        }
+    }
+
+    fn list(&self, list: &mut [u8]) -> rustix::io::Result<usize> {
+        match self {
+            Self::Open(file) => rustix::fs::flistxattr(file, list),
+            Self::Named(path, _) => rustix::fs::listxattr(path, list),
+        }
+    }
+
+    fn set(&self, name: &CStr, value: &[u8], flags: XattrFlags) -> rustix::io::Result<()> {
+        match self {
+            Self::Open(file) => rustix::fs::fsetxattr(file, name, value, flags),
+            Self::Named(path, _) => rustix::fs::setxattr(path, name, value, flags),
+        }
+    }
+
+    fn remove(&self, name: &CStr) -> rustix::io::Result<()> {
+        match self {
+            Self::Open(file) => rustix::fs::fremovexattr(file, name),
+            Self::Named(path, _) => rustix::fs::removexattr(path, name),
+        }
+    }
+}
+
 impl Volume {
     pub(crate) fn get_xattr(&self, context: &Context, file: &Handle, name: &[u8]) -> Result<Bytes> {
         let name = full_name(name)?;
@@ -35,15 +76,14 @@ impl Volume {
         if name.as_bytes() == VERIFIER.as_bytes() {
             return Err(Error::NoXattr);
         }
-        let value =
-            read_whole(MAX_VALUE_BYTES, |value| rustix::fs::fgetxattr(&file, name.as_c_str(), value))?;
+        let value = read_whole(MAX_VALUE_BYTES, |value| file.get(&name, value))?;
         Ok(Bytes::from(value))
     }
 
     pub(crate) fn list_xattrs(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
         let object = self.object(file)?;
         let Some(file) = self.judge_xattr_read(context, &object)? else { return Ok(Vec::new()) };
-        let list = read_whole(MAX_LIST_BYTES, |list| rustix::fs::flistxattr(&file, list))?;
+        let list = read_whole(MAX_LIST_BYTES, |list| file.list(list))?;
         let mut names: Vec<Bytes> = list
             .split(|byte| *byte == 0)
             .filter(|name| *name != VERIFIER.as_bytes())
@@ -71,7 +111,7 @@ impl Volume {
             return Op::err(Error::TooBig);
         }
         self.change_xattr(context, file, name, |file, name| {
-            match rustix::fs::fsetxattr(file, name.as_c_str(), value, flags) {
+            match file.set(name, value, flags) {
                 // ext4 says so of a value that is longer than it can ever hold.
                 Err(Errno::NOSPC) if value.len() > SMALL_VALUE_BYTES => Err(Errno::TOOBIG),
                 other => other,
@@ -85,7 +125,7 @@ impl Volume {
         file: &Handle,
         name: &[u8],
     ) -> Op<'a, Change> {
-        self.change_xattr(context, file, name, |file, name| rustix::fs::fremovexattr(file, name.as_c_str()))
+        self.change_xattr(context, file, name, |file, name| file.remove(name))
     }
 
     fn change_xattr<'a>(
@@ -93,7 +133,7 @@ impl Volume {
         context: &Context,
         file: &Handle,
         name: &[u8],
-        change: impl FnOnce(&OpenFile, &CString) -> rustix::io::Result<()>,
+        change: impl FnOnce(&Target, &CStr) -> rustix::io::Result<()>,
     ) -> Op<'a, Change> {
         match self.change_xattr_cached(context, file, name, change) {
             Ok((object, number, change)) => self.when_durable([(object, number)], change),
@@ -106,7 +146,7 @@ impl Volume {
         context: &Context,
         file: &Handle,
         name: &[u8],
-        change: impl FnOnce(&OpenFile, &CString) -> rustix::io::Result<()>,
+        change: impl FnOnce(&Target, &CStr) -> rustix::io::Result<()>,
     ) -> Result<(Arc<Object>, u64, Change)> {
         let name = full_name(name)?;
         let object = self.object(file)?;
@@ -123,7 +163,7 @@ impl Volume {
         if name.as_bytes() == VERIFIER.as_bytes() {
             return Err(Error::NotPermitted);
         }
-        let file = self.readable(&object)?;
+        let file = self.xattr_target(&object)?;
         let number = object.dirt.begin();
         self.act_as(context)?;
         if let Err(errno) = change(&file, &name) {
@@ -134,14 +174,28 @@ impl Volume {
         Ok((object, number, change))
     }
 
-    /// A descriptor to read attributes by, this thread prepared; `None` for objects that never have any.
-    fn judge_xattr_read(&self, context: &Context, object: &Object) -> Result<Option<Arc<OpenFile>>> {
+    fn xattr_target(&self, object: &Object) -> Result<Target> {
+        let file = object.file();
+        if file.reach != Reach::Path {
+            return Ok(Target::Open(file));
+        }
+        match self.readable(object) {
+            // A server without root's powers may be allowed to write, but not to read.
+            Err(Error::Access) => {
+                Ok(Target::Named(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()), file))
+            }
+            other => other.map(Target::Open),
+        }
+    }
+
+    /// An object to read attributes of, this thread prepared; `None` for objects that never have any.
+    fn judge_xattr_read(&self, context: &Context, object: &Object) -> Result<Option<Target>> {
         let snapshot: Snapshot = self.stat(object)?;
         self.require(context, object, &snapshot, READ)?;
         if !has_xattrs(object) {
             return Ok(None);
         }
-        let file = self.readable(object)?;
+        let file = self.xattr_target(object)?;
         self.act_as(context)?;
         Ok(Some(file))
     }

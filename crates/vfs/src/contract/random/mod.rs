@@ -49,8 +49,8 @@ fn try_seeds(t: &Subject, callers: usize) {
     for seed in seeds {
         let mut numbers = Numbers(seed);
         let actions: Vec<_> = (0..length).map(|_| generate::action(&mut numbers, callers)).collect();
-        if let Err((failed, _)) = Run::new(t, callers).all(&actions) {
-            let (actions, why) = shrink(t, callers, actions[..=failed].to_vec());
+        if let Err((failed, first)) = Run::new(t, callers).all(&actions) {
+            let (actions, why) = shrink(t, callers, actions[..=failed].to_vec(), &first);
             panic!(
                 "ENFYS_SEED={seed}: {why}\nafter these actions, the last of which failed:\n{}",
                 told(&actions)
@@ -61,9 +61,10 @@ fn try_seeds(t: &Subject, callers: usize) {
 
 /// Leaves out what the failure does not need: halves first, then smaller and smaller parts, until no single action can
 /// be spared.
-fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>) -> (Vec<Action>, String) {
+fn shrink(t: &Subject, callers: usize, mut actions: Vec<Action>, first: &str) -> (Vec<Action>, String) {
     let Err((_, mut why)) = Run::new(t, callers).all(&actions) else {
-        return (actions, String::from("does not fail again: the backend depends on more than the actions"));
+        let why = format!("{first}; does not fail again: the backend depends on more than the actions");
+        return (actions, why);
     };
     let (mut attempts, mut part) = (0, actions.len() / 2);
     while part > 0 && attempts < SHRINKS_MAX {
