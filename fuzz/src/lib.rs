@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use bytes::{Bytes, BytesMut};
-use protocol::{mount, nfs3, nfs4, portmap, rpcbind};
+use protocol::{mount, nfs2, nfs3, nfs4, nfsacl, nlm, nsm, portmap, rpcbind, rquota};
 use rpc::address::UniversalAddress;
 use rpc::auth::{Identity, OpaqueAuth, authenticate};
 use rpc::message::{CallError, CallHeader, ReplyHeader, peek};
@@ -135,7 +135,7 @@ types! {
 }
 
 types! {
-    /// Arguments and results of MOUNT, the port mapper and rpcbind.
+    /// Arguments and results of MOUNT, the port mapper and rpcbind, of NFS version 2, and of the side protocols.
     services, SERVICES_TYPES, stable:
     "mnt1_call" => mount::DirPath, "mnt1_reply" => mount::FhStatus,
     "mnt3_call" => mount::DirPath, "mnt3_reply" => mount::MountResult,
@@ -156,6 +156,26 @@ types! {
     "taddr2uaddr3_call" => rpcbind::NetBuf, "taddr2uaddr3_reply" => rpcbind::Text,
     "taddr2uaddr4_call" => rpcbind::NetBuf, "taddr2uaddr4_reply" => rpcbind::Text,
     "getaddrlist4_reply" => rpcbind::EntryList, "getstat4_reply" => rpcbind::StatByVersion,
+    "nfs2_getattr_reply" => nfs2::AttrStat, "nfs2_setattr_call" => nfs2::SattrArgs,
+    "nfs2_lookup_call" => nfs2::DirOpArgs, "nfs2_lookup_reply" => nfs2::DirOpRes,
+    "nfs2_readlink_reply" => nfs2::ReadlinkRes, "nfs2_read_call" => nfs2::ReadArgs,
+    "nfs2_read_reply" => nfs2::ReadRes, "nfs2_write_call" => nfs2::WriteArgs,
+    "nfs2_create_call" => nfs2::CreateArgs, "nfs2_rename_call" => nfs2::RenameArgs,
+    "nfs2_link_call" => nfs2::LinkArgs, "nfs2_symlink_call" => nfs2::SymlinkArgs,
+    "nfs2_readdir_call" => nfs2::ReaddirArgs, "nfs2_readdir_reply" => nfs2::ReaddirRes,
+    "nfs2_statfs_reply" => nfs2::StatfsRes,
+    "nlm_test_call" => nlm::TestArgs, "nlm_test_reply" => nlm::TestRes,
+    "nlm_lock_call" => nlm::LockArgs, "nlm_lock_reply" => nlm::Res, "nlm_nm_lock_call" => nlm::LockArgs,
+    "nlm_cancel_call" => nlm::CancelArgs, "nlm_unlock_call" => nlm::UnlockArgs, "nlm_unlock_reply" => nlm::Res,
+    "nlm_share_call" => nlm::ShareArgs, "nlm_share_reply" => nlm::ShareRes, "nlm_free_all_call" => nlm::Notify,
+    "nsm_stat_call" => nsm::Name, "nsm_stat_reply" => nsm::StatRes, "nsm_mon_call" => nsm::Mon,
+    "nsm_mon_reply" => nsm::StatRes, "nsm_unmon_call" => nsm::MonId, "nsm_unmon_all_call" => nsm::MyId,
+    "nsm_unmon_reply" => nsm::SmStat, "nsm_notify_call" => nsm::StateChange, "nlm_sm_status_call" => nsm::Status,
+    "rquota_getquota1_call" => rquota::GetQuotaArgs, "rquota_getquota1_reply" => rquota::QuotaResult,
+    "rquota_getquota2_call" => rquota::ExtGetQuotaArgs, "rquota_getquota2_reply" => rquota::QuotaResult,
+    "rquota_setquota1_call" => rquota::SetQuotaArgs, "rquota_setquota2_call" => rquota::ExtSetQuotaArgs,
+    "nfsacl_getacl_call" => nfsacl::GetAclArgs, "nfsacl_getacl_reply" => nfsacl::GetAclResult,
+    "nfsacl_setacl_call" => nfsacl::SetAclArgs, "nfsacl_setacl_reply" => nfsacl::SetAclResult,
 }
 
 types! {
@@ -183,9 +203,10 @@ pub fn seeds(program: &str, name: &str, message: &Bytes) -> Vec<(&'static str, V
         (true, false) => "cb_compound_reply",
     };
     let (target, types, name) = match program {
-        "nfs3" => ("nfs3", NFS3_TYPES, name),
-        "nfs4" => ("nfs4", NFS4_TYPES, compound),
-        _ => ("services", SERVICES_TYPES, name),
+        "nfs3" => ("nfs3", NFS3_TYPES, name.to_owned()),
+        "nfs4" => ("nfs4", NFS4_TYPES, compound.to_owned()),
+        "mount" | "portmap" | "rpcbind" => ("services", SERVICES_TYPES, name.to_owned()),
+        side => ("services", SERVICES_TYPES, format!("{side}_{name}")),
     };
     if let Some(choice) = types.iter().position(|kind| name.starts_with(kind))
         && has_body

@@ -1,15 +1,20 @@
-//! Wire types of portmap, MOUNT and NFS versions 3 to 4.2, without behaviour.
+//! Wire types of the port mapper and rpcbind, MOUNT, NFS versions 2 to 4.2 and their side protocols, without behaviour.
 //!
 //! A module a program: its numbers, its limits, its types, and a [`procedure::ProgramVersion`] table that says of each
 //! procedure what dispatch, reply cache and metrics must know.
 #![forbid(unsafe_code)]
 
 pub mod mount;
+pub mod nfs2;
 pub mod nfs3;
 pub mod nfs4;
+pub mod nfsacl;
+pub mod nlm;
+pub mod nsm;
 pub mod portmap;
 pub mod procedure;
 pub mod rpcbind;
+pub mod rquota;
 
 /// Encodes and decodes a `bitflags` type as its 32 bits; unknown ones are kept.
 macro_rules! flags_xdr {

@@ -1,7 +1,7 @@
 //! The tables of procedures agree with the procedure numbers, and with the RFCs where a repetition matters.
 
 use protocol::procedure::{Effect, ProgramVersion};
-use protocol::{mount, nfs3, portmap, rpcbind};
+use protocol::{mount, nfs2, nfs3, nfsacl, nlm, nsm, portmap, rpcbind, rquota};
 
 /// Each row stands at its number, under the name that the constant has.
 fn agrees(table: &ProgramVersion, numbers: &[u32], name: impl Fn(u32) -> Option<&'static str>) {
@@ -12,6 +12,9 @@ fn agrees(table: &ProgramVersion, numbers: &[u32], name: impl Fn(u32) -> Option<
     }
     assert_eq!(table.procedure(numbers.iter().max().unwrap() + 1), None);
     assert_eq!(table.procedure(u32::MAX), None);
+    for gap in (0..rows.len() as u32).filter(|number| !numbers.contains(number)) {
+        assert_eq!(table.procedure(gap), None, "{}", table.name);
+    }
 }
 
 #[test]
@@ -23,6 +26,13 @@ fn tables_agree_with_the_constants() {
     agrees(&portmap::TABLE, &to(5), |n| portmap::Proc(n).name());
     agrees(&rpcbind::TABLE_3, &to(8), |n| rpcbind::Proc(n).name());
     agrees(&rpcbind::TABLE_4, &to(12), |n| rpcbind::Proc(n).name());
+    agrees(&nfs2::TABLE, &to(17), |n| nfs2::Proc(n).name());
+    // RFC 1813 §6.2 leaves 16 to 19 out.
+    agrees(&nlm::TABLE, &[to(15), (20..=23).collect()].concat(), |n| nlm::Proc(n).name());
+    agrees(&nsm::TABLE, &to(6), |n| nsm::Proc(n).name());
+    agrees(&rquota::TABLE_1, &to(4), |n| rquota::Proc(n).name());
+    agrees(&rquota::TABLE_2, &to(4), |n| rquota::Proc(n).name());
+    agrees(&nfsacl::TABLE, &to(2), |n| nfsacl::Proc(n).name());
 }
 
 #[test]

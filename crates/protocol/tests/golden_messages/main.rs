@@ -9,6 +9,7 @@ mod nfs3;
 mod nfs4;
 mod services;
 mod shown;
+mod side;
 
 use std::fmt::Debug;
 
@@ -45,6 +46,5 @@ fn same_bytes<T: Decode + Encode + Debug>(golden: &Golden) -> T {
 fn same_as_tshark<T: Decode + Encode + Debug + Shown>(golden: &Golden) {
     let mut shows = Shows::default();
     same_bytes::<T>(golden).show(&mut shows);
-    let expected: Vec<_> = golden.fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-    assert_eq!(shows.0, expected, "{}", golden.name);
+    shows.must_be(golden);
 }

@@ -24,19 +24,33 @@ shown!(mount::Exports, |exports, shows| {
         export.groups.iter().for_each(|group| shows.text("mount.export.group", group));
     }
 });
-shown!(mount::MountList, |list, _shows| { assert!(list.is_empty(), "no recorded list has entries") });
+shown!(mount::FhStatus, |result, shows| {
+    match result {
+        mount::FhStatus::Ok(handle) => {
+            shows.put("mount.status", 0);
+            shows.bytes("nfs.fhandle", handle);
+        }
+        mount::FhStatus::Fail(status) => shows.put("mount.status", status),
+    }
+});
+shown!(mount::MountList, |list, shows| {
+    for mount in list {
+        shows.text("mount.dump.hostname", &mount.hostname);
+        shows.text("mount.dump.directory", &mount.directory);
+    }
+});
 
 #[test]
 fn mount_messages_are_what_tshark_says() {
     for golden in all("mount") {
         let check: fn(&Golden) = match golden.name.split('_').take(2).collect::<Vec<_>>()[..] {
-            ["mnt1" | "mnt3" | "umnt3", "call"] => same_as_tshark::<mount::DirPath>,
+            ["mnt1" | "mnt3" | "umnt1" | "umnt3", "call"] => same_as_tshark::<mount::DirPath>,
+            ["mnt1", _] => same_as_tshark::<mount::FhStatus>,
             ["mnt3", _] => same_as_tshark::<mount::MountResult>,
             ["dump1" | "dump3", "reply"] => same_as_tshark::<mount::MountList>,
             ["export1" | "export3", "reply"] => same_as_tshark::<mount::Exports>,
-            ["null3" | "umntall3" | "dump1" | "dump3" | "export1" | "export3", _] | ["umnt3", "reply"] => {
-                same_as_tshark::<()>
-            }
+            ["null1" | "null3" | "umntall1" | "umntall3" | "dump1" | "dump3" | "export1" | "export3", _]
+            | ["umnt1" | "umnt3", "reply"] => same_as_tshark::<()>,
             _ => panic!("{} belongs to no procedure", golden.name),
         };
         check(&golden);

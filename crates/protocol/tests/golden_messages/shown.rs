@@ -1,5 +1,7 @@
 //! Values as tshark shows them: its field names, its formats, the order of the wire.
 
+use crate::golden::Golden;
+
 /// Fields in the order of the wire.
 #[derive(Default)]
 pub(crate) struct Shows(pub(crate) Vec<(&'static str, String)>);
@@ -21,6 +23,13 @@ impl Shows {
 
     pub(crate) fn text(&mut self, name: &'static str, bytes: &[u8]) {
         self.put(name, std::str::from_utf8(bytes).unwrap());
+    }
+
+    /// All of tshark's fields, and no others.
+    pub(crate) fn must_be(&self, golden: &Golden) {
+        let expected: Vec<_> =
+            golden.fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        assert_eq!(self.0, expected, "{}", golden.name);
     }
 }
 

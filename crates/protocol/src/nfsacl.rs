@@ -1,0 +1,155 @@
+//! The NFSACL side protocol, version 3: POSIX access control lists beside NFS version 3. It was never written down by a standards body; this
+//! is what Solaris and Linux speak.
+
+use xdr::{Decode, DecodeError, Encode, List, Reader, Writer};
+
+use crate::nfs3::{FileHandle, Outcome, PostOpAttr};
+use crate::procedure::{Effect, Procedure, ProgramVersion};
+
+/// The program's number.
+pub const PROGRAM: u32 = 100_227;
+/// The version that goes with NFS version 3.
+pub const VERSION: u32 = 3;
+
+/// The greatest number of entries of a list (Linux and Solaris, `NFS_ACL_MAX_ENTRIES`).
+pub const MAX_ENTRIES: usize = 1024;
+
+xdr::constants! {
+    /// The procedures.
+    pub struct Proc: u32 {
+        /// Does nothing.
+        NULL = 0,
+        /// Gets lists. Arguments: [`GetAclArgs`]; results: [`GetAclResult`].
+        GETACL = 1,
+        /// Sets lists. Arguments: [`SetAclArgs`]; results: [`SetAclResult`].
+        SETACL = 2,
+    }
+}
+
+bitflags::bitflags! {
+    /// Which lists are asked for or follow.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct Mask: u32 {
+        /// The entries of the access list (`NA_ACL`).
+        const ACL = 0x1;
+        /// The number of entries of the access list (`NA_ACLCNT`).
+        const ACLCNT = 0x2;
+        /// The entries of the default list (`NA_DFACL`).
+        const DFACL = 0x4;
+        /// The number of entries of the default list (`NA_DFACLCNT`).
+        const DFACLCNT = 0x8;
+    }
+}
+crate::flags_xdr!(Mask);
+
+xdr::constants! {
+    /// Whom an entry is about; in a default list with [`AclTag::DEFAULT`] added.
+    pub struct AclTag: u32 {
+        /// The owner.
+        USER_OBJ = 0x01,
+        /// A user.
+        USER = 0x02,
+        /// The owning group.
+        GROUP_OBJ = 0x04,
+        /// A group.
+        GROUP = 0x08,
+        /// The most that users and groups are allowed.
+        CLASS_OBJ = 0x10,
+        /// All others.
+        OTHER_OBJ = 0x20,
+    }
+}
+
+impl AclTag {
+    /// Marks the entries of a default list.
+    pub const DEFAULT: u32 = 0x1000;
+}
+
+/// An entry (`aclent`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct AclEntry {
+    /// Whom it is about.
+    pub tag: AclTag,
+    /// The user or group, where it is about one.
+    pub id: u32,
+    /// Permissions: read 4, write 2, execute 1.
+    pub perm: u32,
+}
+
+/// A list, or its length alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Acl {
+    /// The number of entries, which may stand without them.
+    pub count: u32,
+    /// The entries.
+    pub entries: List<AclEntry, MAX_ENTRIES>,
+}
+
+impl Encode for Acl {
+    fn encode(&self, writer: &mut Writer) {
+        writer.u32(self.count);
+        self.entries.encode(writer);
+    }
+}
+
+impl Decode for Acl {
+    fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { count: reader.u32()?, entries: List::decode(reader)? })
+    }
+}
+
+/// Both lists of a file (`secattr`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+pub struct SecAttr {
+    /// What follows.
+    pub mask: Mask,
+    /// The access list.
+    pub acl: Acl,
+    /// The default list, of a directory.
+    pub dfacl: Acl,
+}
+
+/// Arguments of GETACL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct GetAclArgs {
+    /// The file.
+    pub fh: FileHandle,
+    /// What is asked for.
+    pub mask: Mask,
+}
+
+/// Results of GETACL on success.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct GetAclOk {
+    /// The file's attributes.
+    pub attributes: PostOpAttr,
+    /// The lists.
+    pub acl: SecAttr,
+}
+
+/// Results of GETACL; a failure has the file's attributes.
+pub type GetAclResult = Outcome<GetAclOk, PostOpAttr>;
+
+/// Arguments of SETACL.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct SetAclArgs {
+    /// The file.
+    pub fh: FileHandle,
+    /// The lists.
+    pub acl: SecAttr,
+}
+
+/// Results of SETACL, with the file's attributes in success and failure alike.
+pub type SetAclResult = Outcome<PostOpAttr, PostOpAttr>;
+
+/// What is known of each procedure.
+pub static TABLE: ProgramVersion = ProgramVersion {
+    program: PROGRAM,
+    version: VERSION,
+    name: "nfsacl3",
+    procedures: &[
+        Procedure::new(0, "NULL", Effect::None),
+        Procedure::new(1, "GETACL", Effect::None),
+        Procedure::new(2, "SETACL", Effect::Repeatable),
+    ],
+};
