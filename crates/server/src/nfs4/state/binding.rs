@@ -60,6 +60,13 @@ impl Bound {
 #[derive(Debug, Default)]
 pub(super) struct Connections(Mutex<HashMap<ConnectionId, Vec<SessionId>>>);
 
+#[cfg(test)]
+impl Connections {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
 impl Session {
     /// Associates a connection with the fore channel, as every SEQUENCE does. §18.34.3: "When SP4_NONE protection is used,
     /// simply sending a COMPOUND request with a SEQUENCE operation is sufficient to associate the connection".

@@ -124,7 +124,7 @@ impl Client {
         self.active.fetch_sub(1, Relaxed);
     }
 
-    /// §8.3: a lease can expire "when it has been at least the lease interval since the last lease-renewing SEQUENCE …
+    /// §8.3: a lease can expire "when it has been at least the lease interval … since the last lease-renewing SEQUENCE …
     /// and there are no active COMPOUND operations on any such sessions".
     pub(super) fn is_expired(&self, now: Duration, lease: Duration) -> bool {
         self.idle(now) >= lease
@@ -182,7 +182,7 @@ impl Client {
         let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
         flags.set(SequenceStatus::EXPIRED_SOME_STATE_REVOKED, some(&self.holdings.revoked));
         flags.set(SequenceStatus::ADMIN_STATE_REVOKED, some(&self.holdings.admin_revoked));
-        // "Until the client sends a global RECLAIM_COMPLETE, every SEQUENCE operation will return
+        // "Until the client sends a global RECLAIM_COMPLETE …, every SEQUENCE operation will return
         // SEQ4_STATUS_RESTART_RECLAIM_NEEDED."
         flags.set(SequenceStatus::RESTART_RECLAIM_NEEDED, self.is_reclaiming());
         let no_path = self.wants_callbacks.load(Relaxed) && !some(&self.holdings.back_connections);

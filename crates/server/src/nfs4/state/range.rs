@@ -18,8 +18,8 @@ impl LockRange {
     /// `offset` and `length` of LOCK, LOCKT and LOCKU; a length of 2^64 - 1 is "to the end of the file".
     ///
     /// # Errors
-    /// "The server MUST return NFS4ERR_INVAL under the following combinations of length and offset: Length is equal to zero.
-    /// Length is not equal to NFS4_UINT64_MAX, and the sum of length and offset exceeds NFS4_UINT64_MAX."
+    /// "The server MUST return NFS4ERR_INVAL under the following combinations of length and offset: …
+    /// Length is equal to zero. … Length is not equal to NFS4_UINT64_MAX, and the sum of length and offset exceeds NFS4_UINT64_MAX."
     pub fn new(offset: u64, length: u64) -> Result<Self, Status> {
         let end = match length {
             0 => return Err(Status::INVAL),

@@ -75,7 +75,7 @@ impl Session {
     }
 }
 
-/// What the fore channel will be (§18.36.3). "The server MAY decrease this value but MUST NOT increase it", and of
+/// What the fore channel will be (§18.36.3). The server "MAY decrease this value but MUST NOT increase it", and of
 /// operations and requests it "MAY change the requested value".
 ///
 /// # Errors

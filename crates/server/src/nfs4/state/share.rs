@@ -103,7 +103,7 @@ impl ShareCounts {
         }
     }
 
-    /// §9.7: "if ((request.access & file_state.deny)) || (request.deny & file_state.access)) return (NFS4ERR_SHARE_DENIED)", the
+    /// §9.7: "if ((request.access & file_state.deny)) || (request.deny & file_state.access)) { return (NFS4ERR_SHARE_DENIED)", the
     /// state being that of all opens, "including those for the open-owner making the new OPEN request".
     pub(super) fn conflicts(&self, (access, deny): (u8, u8)) -> bool {
         let present = |counts: [u32; 2]| u8::from(counts[0] > 0) | u8::from(counts[1] > 0) << 1;

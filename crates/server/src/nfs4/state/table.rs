@@ -403,7 +403,7 @@ impl State {
     ///
     /// # Errors
     /// STALE_CLIENTID; CLIENTID_BUSY "If there are sessions (both idle and non-idle), opens, locks, delegations, layouts, and/or
-    /// wants associated with the unexpired lease of the client ID", and where the compound runs on a session of it.
+    /// wants … associated with the unexpired lease of the client ID", and where the compound runs on a session of it.
     pub fn destroy_client(
         &self,
         now: Duration,

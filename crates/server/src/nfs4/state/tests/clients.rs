@@ -133,6 +133,7 @@ fn counts_return_to_zero_when_clients_leave() {
     assert_eq!(world.pinned(), 0);
     drop(peers);
     assert_eq!(world.state.counts(), Default::default());
+    assert!(world.state.connections.is_empty());
     for shard in &world.state.shards {
         assert!(shard.lock().is_empty(), "nothing is left of a file, an owner or a client");
     }

@@ -131,6 +131,26 @@ fn unlocking_what_is_not_locked_is_no_error() {
     );
 }
 
+#[test]
+fn lock_stateids_are_freed_in_any_order() {
+    let world = World::new();
+    let peer = world.peer("a");
+    let open = (1, world.open(&peer, 1, "o", BOTH));
+    let mut locks: Vec<Stateid> = (0..8u64)
+        .map(|n| world.lock(&peer, &open, &format!("owner {n}"), LockType::Write, range(n * 10, 5)).unwrap())
+        .collect();
+    for n in [0, 3, 5, 0] {
+        let lock = locks.swap_remove(n);
+        let lock = world.state.unlock(world.now, &peer.client, file(1), &lock, range(0, u64::MAX)).unwrap();
+        assert_eq!(world.state.free_stateid(&peer.client, &lock), Ok(()));
+    }
+    assert!(locks.iter().all(|lock| world.state.test_stateid(&peer.client, lock) == Status::OK));
+    assert_eq!(world.state.counts().locks, 4);
+    world.close(&peer, 1, &open.1).unwrap();
+    assert!(locks.iter().all(|lock| world.state.test_stateid(&peer.client, lock) == Status::BAD_STATEID));
+    assert!(world.state.shards.iter().all(|shard| shard.lock().is_empty()));
+}
+
 /// 100,000 locks on one file, each found, tested and freed: an hour with a list, a moment with a tree.
 #[test]
 fn a_hundred_thousand_locks_on_one_file() {

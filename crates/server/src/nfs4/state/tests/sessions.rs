@@ -212,6 +212,18 @@ fn sessions_are_destroyed_over_their_own_connections_only() {
 }
 
 #[test]
+fn nothing_joins_a_destroyed_session() {
+    let world = World::new();
+    let peer = world.peer("a");
+    let session = world.state.sessions.get(&peer.session).unwrap();
+    world.state.destroy_session(peer.connection, &peer.session).unwrap();
+    // A request that had found the session before it was destroyed.
+    session.touch(ConnectionId(77), &world.state.connections);
+    assert!(!session.is_bound(ConnectionId(77)));
+    assert!(world.state.connections.is_empty(), "or it would be remembered for ever");
+}
+
+#[test]
 fn a_lost_back_channel_is_told_and_repaired() {
     let world = World::new();
     let mut peer = world.peer("a");
