@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::Stream;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{Stream, StreamExt};
 use rpc::record::{self, RecordDecoder, RecordError};
 use server::{Connection, Disposition, Server};
 use tokio::io::AsyncReadExt;
@@ -134,17 +134,35 @@ async fn call(shared: Arc<Shared>, connection: Arc<Connection>, now: server::Now
     Answered { reply, must_close: outcome.disposition == Disposition::Close }
 }
 
+/// Runs a connection to its end, and the calls that wait then to theirs: what they have begun is not left half done, and
+/// an NFSv4.1 client that repeats one of them over another connection finds its reply.
 async fn run(
     shared: &Arc<Shared>,
-    mut stream: TcpStream,
+    stream: TcpStream,
     connection: &Arc<Connection>,
     control: &Control,
+) -> End {
+    let mut waiting = FuturesUnordered::new();
+    let start = |now, record| call(Arc::clone(shared), Arc::clone(connection), now, record);
+    let end = exchange(shared, stream, control, &mut waiting, start).await;
+    while let Some(Answered { reply, .. }) = waiting.next().await {
+        pool::give_reply_buffer(reply);
+    }
+    end
+}
+
+/// Takes calls, gives each to `start`, and sends the replies.
+async fn exchange<F: Future<Output = Answered>>(
+    shared: &Arc<Shared>,
+    mut stream: TcpStream,
+    control: &Control,
+    waiting: &mut FuturesUnordered<Slot<F>>,
+    start: impl Fn(server::Now, Bytes) -> F,
 ) -> End {
     let limits = &shared.limits;
     let mut decoder = RecordDecoder::new(shared.server.settings().max_record as usize);
     let mut buffer = BytesMut::new();
     let mut output = Output::default();
-    let mut waiting = FuturesUnordered::new();
     let mut spare_slot = None;
     let mut is_closing = false;
     loop {
@@ -165,7 +183,7 @@ async fn run(
             // One reading of the clocks serves all records of a read.
             let now = *now.get_or_insert_with(|| shared.clock.now());
             let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
-            slot.fill(call(Arc::clone(shared), Arc::clone(connection), now, record));
+            slot.fill(start(now, record));
             match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
                 Poll::Ready(answered) => {
                     spare_slot = Some(slot);
@@ -194,7 +212,7 @@ async fn run(
             spare_slot = None;
         }
         let wanted = if may_read { Some(decoder.bytes_wanted()) } else { None };
-        let event = next_event(&mut stream, &mut buffer, &mut waiting, wanted, control, is_closing);
+        let event = next_event(&mut stream, &mut buffer, waiting, wanted, control, is_closing);
         let event = if is_in_record && may_read {
             match tokio::time::timeout(limits.stall_timeout, event).await {
                 Ok(event) => event,

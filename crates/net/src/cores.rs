@@ -19,6 +19,9 @@ use crate::{Clock, Limits, Observe, udp};
 /// Idle time after which the kernel probes whether a silent peer is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
+/// How often the server looks after its clients; their leases are tens of seconds.
+const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
+
 /// Threads a core may use for what blocks: fsyncs, cold reads.
 const BLOCKING_THREADS_PER_CORE: usize = 32;
 
@@ -175,7 +178,8 @@ async fn run_core(
                     controls.insert(id, Rc::clone(&control));
                     let shared = Arc::clone(&shared);
                     tasks.spawn_local(async move {
-                        connection::serve(shared, stream, connection, control).await;
+                        connection::serve(Arc::clone(&shared), stream, connection, control).await;
+                        shared.server.connection_closed(id);
                         drop(permit);
                         id
                     });
@@ -211,7 +215,7 @@ impl Acceptor {
     fn start(self, shared: &Arc<Shared>) -> Vec<tokio::task::JoinHandle<()>> {
         let Self { listeners, cores, connections, next_id } = self;
         let accept = Rc::new((cores, connections, next_id));
-        let mut tasks = Vec::new();
+        let mut tasks = vec![tokio::task::spawn_local(maintain(Arc::clone(shared)))];
         for listener in listeners.tcp {
             let (shared, accept) = (Arc::clone(shared), Rc::clone(&accept));
             tasks.push(tokio::task::spawn_local(async move {
@@ -224,6 +228,17 @@ impl Acceptor {
             tasks.push(tokio::task::spawn_local(udp::serve(Arc::clone(shared), socket, id)));
         }
         tasks
+    }
+}
+
+/// Lets the server look after its clients from time to time.
+async fn maintain(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(MAINTENANCE_PERIOD).await;
+        while shared.server.maintain(shared.clock.now()) {
+            // Calls come first.
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::mount::MountTable;
 use crate::nfs4::state::State;
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
-use crate::{Connection, ExportTable, Metrics, Now, Settings};
+use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Settings};
 
 /// The protocol servers over one set of exports, shared by all cores.
 #[derive(Debug)]
@@ -104,9 +104,21 @@ impl Server {
         self.exports.store(Arc::new(exports));
     }
 
+    /// Looks after what clients hold: forgets those that went without a word. To be called about once a second; returns
+    /// whether it should be called again at once, because it looks at a bounded number of clients at a time.
+    pub fn maintain(&self, now: Now) -> bool {
+        self.nfs4.expire(now.monotonic).more
+    }
+
+    /// To be called when a connection is gone: its sessions have one less.
+    pub fn connection_closed(&self, connection: ConnectionId) {
+        self.nfs4.connection_closed(connection);
+    }
+
     /// Serves one RPC record: appends the reply, without record mark, to `reply`, or leaves it as it was.
     ///
-    /// The future may be dropped at any time; a call that is cut off is then as if its reply were lost.
+    /// The future may be dropped at any time; a call that is cut off is then as if its reply were lost. Where it is run to
+    /// its end although the connection is gone, an NFSv4.1 client that repeats the call over another finds its reply.
     pub async fn handle(
         &self,
         connection: &Arc<Connection>,
