@@ -1,6 +1,6 @@
 //! Attributes as GETATTR, READDIR and VERIFY see them.
 
-use protocol::nfs4::attributes::{known, number as n, settable, write_attributes};
+use protocol::nfs4::attributes::{known, number as n, write_attributes};
 use protocol::nfs4::types::{Bitmap, FileType, Status};
 use vfs::{Attributes, Device, FileKind, FsStat, Timestamp};
 use xdr::{Encode, Writer};
@@ -124,12 +124,12 @@ pub(crate) const fn supported(minor: u32) -> Bitmap {
 
 /// The attributes that clients may set in a minor version.
 pub(crate) const fn can_set(minor: u32) -> Bitmap {
-    SETTABLE.intersection(settable(minor))
+    SETTABLE.intersection(supported(minor))
 }
 
 /// The attributes that EXCLUSIVE4_1 may set.
 pub(crate) const fn can_set_with_exclusive(minor: u32) -> Bitmap {
-    WITH_EXCLUSIVE.intersection(settable(minor))
+    WITH_EXCLUSIVE.intersection(supported(minor))
 }
 
 /// The attributes to answer `requested` with.
@@ -137,10 +137,9 @@ pub(crate) const fn can_set_with_exclusive(minor: u32) -> Bitmap {
 /// # Errors
 /// RFC 8881 §5.5: an attribute that can only be set is INVAL in GETATTR and the like.
 pub(crate) fn readable(requested: Bitmap, minor: u32) -> Result<Bitmap, Status> {
-    if !requested.intersection(WRITE_ONLY.intersection(known(minor))).is_empty() {
-        return Err(Status::INVAL);
-    }
-    Ok(requested.intersection(supported(minor)))
+    let supported = supported(minor);
+    let answered = requested.intersection(supported);
+    if answered.intersection(WRITE_ONLY).is_empty() { Ok(answered) } else { Err(Status::INVAL) }
 }
 
 /// Whether space must be asked for.

@@ -65,14 +65,13 @@ struct Limits {
 /// Serves one COMPOUND.
 pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &mut Writer) -> Served {
     let start = reply.mark();
-    let digest_of = arguments.clone();
     let Ok(header) = Header::open(&mut arguments, reply) else { return Served::GarbageArguments };
     if header.minor != MINOR_VERSION {
         // RFC 8881 §16.2.3: "…the server MUST respond with NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
         // array."
         return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);
     }
-    let mut compound = Compound::new(request, &header, &digest_of, start);
+    let mut compound = Compound::new(request, &header, start);
     let (status, results) = match compound.run(&mut arguments, reply).await {
         Ok(end) => end,
         Err(Failure::Replay(cached)) => {
@@ -128,9 +127,9 @@ impl Header {
 }
 
 impl<'r> Compound<'r> {
-    fn new(request: &'r Request<'r>, header: &Header, arguments: &Reader, start: Mark) -> Self {
+    fn new(request: &'r Request<'r>, header: &Header, start: Mark) -> Self {
         let settings = request.server.settings();
-        let bytes = arguments.peek();
+        let bytes = &request.arguments;
         let state = &request.server.nfs4;
         let digest =
             state.digest(caller(&request.identity), &bytes[..bytes.len().min(DIGEST_LENGTH)], bytes.len());

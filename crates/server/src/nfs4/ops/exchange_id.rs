@@ -16,7 +16,6 @@ const IMPLEMENTATION: &[u8] = concat!("Enfys ", env!("CARGO_PKG_VERSION")).as_by
 /// Flags that a client may send.
 const KNOWN: ExchangeIdFlags = ExchangeIdFlags::SUPP_MOVED_REFER
     .union(ExchangeIdFlags::SUPP_MOVED_MIGR)
-    .union(ExchangeIdFlags::SUPP_FENCE_OPS)
     .union(ExchangeIdFlags::BIND_PRINC_STATEID)
     .union(ExchangeIdFlags::MASK_PNFS)
     .union(ExchangeIdFlags::UPD_CONFIRMED_REC_A);
@@ -25,7 +24,9 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let arguments = ExchangeIdArgs::decode(arguments)?;
     // "Bits not defined above cannot be set in the eia_flags field. If they are, the server MUST reject the operation
     // with NFS4ERR_INVAL" (§18.35.3); CONFIRMED_R "can only be set in eir_flags".
-    if !KNOWN.contains(arguments.flags) {
+    // SUPP_FENCE_OPS is version 4.2's (RFC 7862 §14.1.4).
+    let fence = if compound.minor < 2 { ExchangeIdFlags::empty() } else { ExchangeIdFlags::SUPP_FENCE_OPS };
+    if !KNOWN.union(fence).contains(arguments.flags) {
         return Err(Status::INVAL.into());
     }
     match arguments.state_protect {
@@ -102,7 +103,7 @@ mod tests {
     fn refuses_unknown_flags_and_protections() {
         let mut lab = lab();
         let none = || StateProtectArgs::None;
-        for flags in [0x8000_0000, 0x8, 0x0100_0000] {
+        for flags in [0x8000_0000, 0x4, 0x8, 0x0100_0000] {
             let result = lab.alone(args(ExchangeIdFlags::from_bits_retain(flags), none()));
             assert_eq!(result.status(), Status::INVAL, "{flags:x}");
         }
