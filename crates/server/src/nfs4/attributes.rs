@@ -64,10 +64,14 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
 ]);
 
 /// What EXCLUSIVE4_1 may set at once: not times, in which a back end may keep the verifier (RFC 8881 §18.16.3).
-const WITH_EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_SET_MASKED]);
+const WITH_EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP]);
 
-/// What SETATTR and the like can set. TIME_CREATE can be read alone: no system lets it be set.
-const SETTABLE: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]));
+/// What CREATE and OPEN can set. TIME_CREATE can be read alone: no system lets it be set.
+const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]));
+
+/// What SETATTR can set. RFC 8881 §6.2.5: "The mode_set_masked attribute is only valid in a SETATTR operation. If it is
+/// used in a CREATE or OPEN operation, the server MUST return NFS4ERR_INVAL."
+const SETTABLE: Bitmap = WITH_CREATION.union(Bitmap::of(&[n::MODE_SET_MASKED]));
 
 /// What READDIR can answer from an entry alone, without its attributes.
 const OF_ENTRY: Bitmap =
@@ -125,6 +129,11 @@ pub(crate) const fn supported(minor: u32) -> Bitmap {
 /// The attributes that clients may set in a minor version.
 pub(crate) const fn can_set(minor: u32) -> Bitmap {
     SETTABLE.intersection(supported(minor))
+}
+
+/// The attributes that new objects may be given.
+pub(crate) const fn can_set_with_creation(minor: u32) -> Bitmap {
+    WITH_CREATION.intersection(supported(minor))
 }
 
 /// The attributes that EXCLUSIVE4_1 may set.
@@ -343,8 +352,8 @@ fn put_time(time: Timestamp, reply: &mut Writer) {
 
 /// An owner or group as a decimal number.
 ///
-/// RFC 8881 §5.9: "…the owner and owner_group strings … MAY … be … a numeric value … (i.e., strings consisting of
-/// decimal numbers with no leading zeros)", as clients with AUTH_SYS expect.
+/// RFC 8881 §5.9: "owner and group strings that consist of decimal numeric values with no leading zeros can be given a
+/// special interpretation": that of a uid or gid, as clients with AUTH_SYS expect.
 fn put_id(id: u32, reply: &mut Writer) {
     let mut digits = [0; 10];
     let mut at = digits.len();

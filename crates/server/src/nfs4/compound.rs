@@ -67,7 +67,7 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
     let start = reply.mark();
     let Ok(header) = Header::open(&mut arguments, reply) else { return Served::GarbageArguments };
     if header.minor != MINOR_VERSION {
-        // RFC 8881 §16.2.3: "…the server MUST respond with NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
+        // RFC 8881 §16.2.3: "the server MUST return an error of NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
         // array."
         return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);
     }
@@ -113,7 +113,8 @@ impl Header {
     /// Reads tag, minor version and number of operations; writes a status, the tag and a number of results.
     fn open(arguments: &mut Reader, reply: &mut Writer) -> std::result::Result<Self, DecodeError> {
         let status_at = reply.reserve_u32();
-        // RFC 8881 §16.2.2: "The tag field … MUST be the same as in the request"; any bytes will do.
+        // RFC 8881 §16.2.3 leaves the tag to the client, and §16.2.4 lets a server refuse what is not UTF-8: nobody
+        // gains by that, so any bytes come back.
         reply.opaque(arguments.opaque_ref(MAX_TAG)?);
         let (minor, count) = (arguments.u32()?, arguments.u32()?);
         Ok(Self { minor, count, status_at, count_at: reply.reserve_u32() })
@@ -171,7 +172,7 @@ impl<'r> Compound<'r> {
         reply: &mut Writer,
     ) -> Result<Status> {
         let row = number.ok().and_then(|number| rows::find(number, self.minor));
-        // RFC 8881 §15.1.1.4: an unknown operation is answered as OP_ILLEGAL, whatever its number was.
+        // RFC 8881 §16.2.3: for an unknown operation "the server's response will encode the opcode OP_ILLEGAL".
         let shown = row.map_or(OpNum::ILLEGAL, |row| row.number);
         reply.u32(shown.0);
         let status_at = reply.reserve_u32();
@@ -207,12 +208,12 @@ impl<'r> Compound<'r> {
     /// What holds for all operations before one runs: its place, its file handles, room for its result.
     fn prepare(&mut self, row: &Row, reply: &Writer) -> std::result::Result<(), Status> {
         self.check_position(row)?;
-        if let Some(status) = self.refusal {
-            return Err(status);
-        }
-        // RFC 8881 §17: operations of version 4.0 that later ones MUST NOT implement.
+        // Operations of version 4.0 that later ones MUST NOT implement (RFC 8881 §17), whatever else is wrong: §2.10.6.1.3.
         if row.until < self.minor {
             return Err(Status::NOTSUPP);
+        }
+        if let Some(status) = self.refusal {
+            return Err(status);
         }
         if row.needs >= Needs::Current && self.current.is_none() {
             return Err(Status::NOFILEHANDLE);
@@ -243,7 +244,7 @@ impl<'r> Compound<'r> {
         }
         match row.number {
             OpNum::SEQUENCE => Err(Status::SEQUENCE_POS),
-            // RFC 8881 §18.34.3: "This operation … MUST appear alone in the COMPOUND".
+            // RFC 8881 §18.34.3: "It MUST be the only operation in the COMPOUND procedure."
             OpNum::BIND_CONN_TO_SESSION => Err(Status::NOT_ONLY_OP),
             _ => Ok(()),
         }
@@ -388,7 +389,7 @@ impl<'r> Compound<'r> {
 
     /// RESTOREFH.
     pub(crate) fn restore(&mut self) -> Result {
-        // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return NFS4ERR_NOFILEHANDLE."
+        // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return the error NFS4ERR_NOFILEHANDLE."
         let (object, stateid) = self.saved.ok_or(Failure::Status(Status::NOFILEHANDLE))?;
         self.set_current(object, None);
         self.stateid = stateid;
@@ -445,7 +446,7 @@ impl<'r> Compound<'r> {
         attributes: &'s Attributes,
     ) -> attributes::Subject<'s> {
         let mounted_on = match &object {
-            // RFC 8881 §5.8.2.19: at the root of a file system, the number of the directory it is mounted on.
+            // RFC 8881 §5.8.2.23: at the root of a file system, the number of the directory it is mounted on.
             Object::File(file) if file.is_root() => {
                 self.exports().pseudo().mount_of(file.export.id).map(|node| node.id)
             }

@@ -8,10 +8,11 @@ use protocol::nfs4::types::Status;
 /// keeps the bytes, since file systems hold names of older encodings that must stay reachable. `fs_charset_cap` says so.
 pub(crate) fn check(name: &[u8]) -> Result<(), Status> {
     match name {
-        // RFC 8881 §18.13.3 and others: "If the length of objname is zero, NFS4ERR_INVAL will be returned."
+        // RFC 8881 §18.13.3, and others alike: "If the component is a zero-length string … the error NFS4ERR_INVAL will be
+        // returned."
         [] => Err(Status::INVAL),
-        // RFC 8881 §18.13.4: "the server MAY … return NFS4ERR_BADNAME" for names that mean the directory itself or the
-        // one above: clients resolve them, or use LOOKUPP.
+        // RFC 8881 §15.1.7.2: BADNAME, for instance for ".." "on a server whose file system uses that name for links to
+        // parent directories". LOOKUPP goes there.
         b"." | b".." => Err(Status::BADNAME),
         // RFC 8881 §15.1.7.1, .2: a character that the server does not support; a name that it does not.
         _ if name.contains(&0) => Err(Status::BADCHAR),

@@ -1,6 +1,6 @@
 //! The pseudo file system: read-only directories that join the exports into one tree below the root.
 //!
-//! RFC 8881 §7.3: "NFSv4.1 servers avoid this name space inconsistency by presenting all the exports for a given server
+//! RFC 8881 §7.3: "NFSv4.1 servers avoid this namespace inconsistency by presenting all the exports for a given server
 //! within the framework of a single namespace for that server."
 //!
 //! A node is known by a number that depends on its path alone, so that its handle survives restarts and reloads. A

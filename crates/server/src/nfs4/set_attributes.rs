@@ -36,7 +36,8 @@ impl Wanted {
         if !attributes.mask.is_subset(allowed.intersection(can_set(minor))) {
             return Err(Status::INVAL);
         }
-        // RFC 8881 §6.2.5: "If both mode and mode_set_masked are set …, the server MUST return NFS4ERR_INVAL."
+        // RFC 8881 §6.2.5: "If the mode and mode_set_masked attributes are both specified in the same SETATTR, the server
+        // MUST also return NFS4ERR_INVAL."
         if wire.mode.is_some() && wire.mode_set_masked.is_some() {
             return Err(Status::INVAL);
         }
@@ -60,7 +61,7 @@ impl Wanted {
     pub(crate) fn over(&self, present: u32) -> SetAttributes {
         match self.masked {
             None => self.set,
-            // RFC 8881 §5.13.1: only the bits of the mask take the new value.
+            // RFC 8881 §6.2.5: only the bits of the mask take the new value.
             Some(ModeMasked { value, mask }) => {
                 SetAttributes { mode: Some(present & !mask.bits() | value.bits() & mask.bits()), ..self.set }
             }
@@ -85,8 +86,8 @@ fn set_time(time: WireSetTime) -> Result<SetTime, Status> {
 
 /// An owner or group from its decimal string.
 ///
-/// RFC 8881 §5.9: "…strings consisting of decimal numbers with no leading zeros"; a name, which nobody here can
-/// translate, is BADOWNER, and so is the number that means "no change" to POSIX.
+/// RFC 8881 §5.9: "decimal numeric values with no leading zeros"; a name, which nobody here can translate, is BADOWNER,
+/// and so is the number that stands for no change in POSIX.
 fn parse_id(text: &Utf8) -> Result<u32, Status> {
     if text.is_empty() {
         return Err(Status::INVAL);

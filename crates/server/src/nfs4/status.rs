@@ -31,7 +31,7 @@ impl From<vfs::Error> for Failure {
 }
 
 impl From<DecodeError> for Failure {
-    /// RFC 8881 §15.1.1.1: BADXDR where "the server encountered an XDR decoding error while processing an operation".
+    /// RFC 8881 §15.1.1.1: BADXDR where arguments "do not match those specified in the XDR definition".
     fn from(_: DecodeError) -> Self {
         Self::Status(Status::BADXDR)
     }

@@ -12,7 +12,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let file = compound.file(Status::BAD_STATEID)?;
     let stateid = compound.stateid(open_stateid)?;
     compound.state().close(compound.client()?, file.key(compound.server()), &stateid)?;
-    // RFC 8881 §18.2.4: "the server … SHOULD return a … special invalid stateid".
+    // RFC 8881 §18.2.4: "the server SHOULD return the invalid special stateid".
     Stateid::INVALID.encode(reply);
     compound.set_stateid(Stateid::INVALID);
     Ok(())

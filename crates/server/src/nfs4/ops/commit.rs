@@ -12,7 +12,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let file = compound.writable(Status::ISDIR)?;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
-    // RFC 8881 §18.3.3: "A value of 0 … for count … from offset to the end of file": the backend's rule too.
+    // RFC 8881 §18.3.3: "If the count is zero, a flush from the offset to the end of the file is done": the backend's
+    // rule too.
     match backend.commit(&context, &file.handle, offset, u64::from(count)).await {
         Ok(_) => {
             reply.opaque_fixed(&backend.write_verifier());

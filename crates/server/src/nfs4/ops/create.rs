@@ -6,16 +6,12 @@ use protocol::nfs4::types::{Bitmap, FileType, Status};
 use vfs::{Create, Device};
 use xdr::{Decode, Encode, Reader, Writer};
 
-use crate::nfs4::attributes::can_set;
+use crate::nfs4::attributes::can_set_with_creation;
 use crate::nfs4::compound::{Compound, put_change};
 use crate::nfs4::names;
 use crate::nfs4::object::Object;
 use crate::nfs4::set_attributes::Wanted;
 use crate::nfs4::status::Result;
-
-/// Mode of a new directory and of other new objects where `mode_set_masked` sets some bits of it alone.
-const DIRECTORY_MODE: u32 = 0o700;
-const OTHER_MODE: u32 = 0o600;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = CreateArgs::decode(arguments)?;
@@ -23,12 +19,11 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     names::check(&arguments.name)?;
     let what = what(&arguments.object_type)?;
     // Only regular files have a size that can be set.
-    let allowed = can_set(compound.minor).difference(Bitmap::of(&[number::SIZE]));
+    let allowed = can_set_with_creation(compound.minor).difference(Bitmap::of(&[number::SIZE]));
     let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed)?;
-    let set = wanted.over(if matches!(what, Create::Directory) { DIRECTORY_MODE } else { OTHER_MODE });
     let context = compound.context(directory.export);
     let backend = &directory.export.backend;
-    match backend.create(&context, &directory.handle, &arguments.name, &what, &set).await {
+    match backend.create(&context, &directory.handle, &arguments.name, &what, &wanted.set).await {
         Ok(created) => {
             put_change(&created.directory, reply);
             wanted.mask.encode(reply);
@@ -115,6 +110,17 @@ mod tests {
         assert_eq!(at_export(&mut lab, create(CreateType::DIRECTORY, "..")), Status::BADNAME);
         let empty = CreateType::Link(Opaque::default());
         assert_eq!(at_export(&mut lab, create(empty, "link")), Status::INVAL);
+        // RFC 8881 §6.2.5: "only valid in a SETATTR operation".
+        let masked = protocol::nfs4::attributes::SetAttributes {
+            mode_set_masked: Some(protocol::nfs4::attributes::values::ModeMasked {
+                value: protocol::nfs4::types::Mode::RUSR,
+                mask: protocol::nfs4::types::Mode::RUSR,
+            }),
+            ..Default::default()
+        };
+        let attributes = masked.to_file_attributes();
+        let masked = CreateArgs { object_type: CreateType::FIFO, name: name("f"), attributes };
+        assert_eq!(at_export(&mut lab, Op::Create(masked)), Status::INVAL);
         let sized = CreateArgs { object_type: CreateType::FIFO, name: name("f"), attributes: size(1) };
         assert_eq!(at_export(&mut lab, Op::Create(sized)), Status::INVAL);
         let inside = lab.status_at(&["export", "file"], create(CreateType::DIRECTORY, "x"));

@@ -6,8 +6,8 @@ use xdr::{Decode, Reader};
 
 use crate::nfs4::status::Result;
 
-/// "The server MUST support DELEGPURGE and CLAIM_DELEGATE_PREV together or neither" (§18.5.3, §10.2.1): neither, since no
-/// delegation outlives the client instance that it was granted to.
+/// "The server MAY support DELEGPURGE, but if it does not, it MUST NOT support CLAIM_DELEGATE_PREV and MUST NOT support
+/// CLAIM_DELEG_PREV_FH" (§18.5.3): no delegation outlives the client instance that it was granted to.
 pub(crate) fn run(arguments: &mut Reader) -> Result {
     DelegPurgeArgs::decode(arguments)?;
     Err(Status::NOTSUPP.into())

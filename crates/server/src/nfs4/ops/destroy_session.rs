@@ -9,8 +9,8 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let DestroySessionArgs { session_id } = DestroySessionArgs::decode(arguments)?;
-    // "If the COMPOUND request starts with SEQUENCE, and if the sessionids … are the same, then DESTROY_SESSION MUST be
-    // the final operation" (§18.37.3).
+    // "If the COMPOUND request starts with SEQUENCE, and if the sessionids specified in SEQUENCE and DESTROY_SESSION are
+    // the same, then … DESTROY_SESSION MUST be the final operation in the COMPOUND request" (§18.37.3).
     let is_own = compound.session().is_some_and(|running| running.sequence().session_id == session_id);
     if is_own && compound.index + 1 != compound.count {
         return Err(Status::NOT_ONLY_OP.into());

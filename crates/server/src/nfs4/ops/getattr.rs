@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_root_of_an_export_tells_where_it_is_mounted() {
-        // RFC 8881 §5.8.2.19: the number in the file system above, not the root's own.
+        // RFC 8881 §5.8.2.23: the number in the file system above, not the root's own.
         let mut lab = lab_of(vec![export(1, "/data/a"), export(2, "/data/b")]);
         let mut seen = Vec::new();
         for path in [["data", "a"], ["data", "b"]] {

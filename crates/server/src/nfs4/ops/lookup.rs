@@ -57,8 +57,8 @@ pub(crate) fn enter<'r>(compound: &Compound<'r>, node: &'r Node) -> Result<Objec
     }
 }
 
-/// RFC 8881 §18.13.3: "If the current filehandle designates a … symbolic link, the error NFS4ERR_SYMLINK … not a
-/// directory … NFS4ERR_NOTDIR".
+/// RFC 8881 §18.13.4: "If the current filehandle supplied is not a directory but a symbolic link, the error
+/// NFS4ERR_SYMLINK is returned as the error. For all other non-directory file types, the error NFS4ERR_NOTDIR is returned."
 pub(crate) async fn not_directory(compound: &Compound<'_>, file: &File<'_>) -> Failure {
     match compound.attributes_of(&Object::File(*file)).await {
         Ok(attributes) if attributes.kind == FileKind::Symlink => Status::SYMLINK.into(),

@@ -15,16 +15,13 @@ use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, SetAt
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::lookup::{child, not_directory};
-use crate::nfs4::attributes::{can_set, can_set_with_exclusive};
+use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object, not_regular};
 use crate::nfs4::set_attributes::Wanted;
 use crate::nfs4::state::{Client, OpenGrant, OpenRequest};
 use crate::nfs4::status::Result;
-
-/// Mode of a new file where `mode_set_masked` sets some bits of it alone.
-const FILE_MODE: u32 = 0o600;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = OpenArgs::decode(arguments)?;
@@ -88,7 +85,7 @@ async fn find<'r>(
     let named = match &arguments.claim {
         OpenClaim::Null(name) => Some(name),
         OpenClaim::Fh | OpenClaim::Previous(_) => None,
-        // RFC 8881 §18.16.3: "The server MAY support CLAIM_DELEGATE_PREV and/or CLAIM_DELEG_PREV_FH".
+        // RFC 8881 §18.16.3: the server "MAY support" these, and with DELEGPURGE only.
         OpenClaim::DelegatePrev(_) | OpenClaim::DelegatePrevFh => return Err(Status::NOTSUPP.into()),
         // No delegation was granted, so no stateid names one.
         OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return Err(Status::BAD_STATEID.into()),
@@ -155,7 +152,7 @@ struct Creation {
 
 impl Creation {
     fn parse(how: &CreateHow, minor: u32) -> std::result::Result<Self, Status> {
-        let attributes = can_set(minor);
+        let attributes = can_set_with_creation(minor);
         Ok(match how {
             CreateHow::Unchecked(set) => {
                 Self { mode: CreateMode::Unchecked, wanted: Wanted::parse(set, minor, attributes)? }
@@ -192,7 +189,7 @@ async fn create<'r>(
     names::check(name)?;
     // Truncation waits for the share reservation; in a new file nobody holds one.
     let size = creation.wanted.set.size;
-    let set = SetAttributes { size: None, ..creation.wanted.over(FILE_MODE) };
+    let set = SetAttributes { size: None, ..creation.wanted.set };
     let context = compound.context(directory.export);
     let what = Create::File(creation.mode);
     let created = directory.export.backend.create(&context, &directory.handle, name, &what, &set).await;

@@ -30,7 +30,7 @@ fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
             .map(Object::Pseudo)
             .ok_or(Status::STALE.into());
     }
-    // RFC 8881 §15.1.2.10: STALE also where "access to it has been revoked": an export that is gone, or that this client
+    // RFC 8881 §15.1.2.7: STALE also where "access to it has been revoked": an export that is gone, or that this client
     // may not use. PUTFH has no ACCESS among its errors.
     let export = compound.exports().by_id(id).filter(|export| compound.admits(export));
     Ok(Object::File(File { export: export.ok_or(Status::STALE)?, handle }))

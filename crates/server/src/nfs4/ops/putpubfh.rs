@@ -1,4 +1,4 @@
-//! PUTPUBFH (RFC 8881 §18.20): "the public filehandle … may be the same as … the root filehandle", and here it is.
+//! PUTPUBFH (RFC 8881 §18.20): public and root file handle "SHOULD be equivalent", and are.
 
 use crate::nfs4::compound::Compound;
 use crate::nfs4::status::Result;

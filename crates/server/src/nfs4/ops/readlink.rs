@@ -15,7 +15,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, reply: &mut Writer) -> Resu
             compound.set_fresh(attributes);
             Ok(())
         }
-        // RFC 8881 §15.1.4.? and §18.24: WRONG_TYPE for what is no symbolic link; version 4.0 says INVAL.
+        // RFC 8881 §15.1.2.9: "an invalid type for the current operation"; version 4.0 says INVAL.
         Err(vfs::Error::Invalid) => Err(Status::WRONG_TYPE.into()),
         Err(error) => Err(error.into()),
     }

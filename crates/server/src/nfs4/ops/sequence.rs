@@ -19,8 +19,8 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
         Sequenced::Replay(replay) => match replay.reply {
             Some(cached) => Err(Failure::Replay(cached)),
             None => {
-                // RFC 8881 §2.10.6.1.3: "…the replier … MUST return NFS4ERR_RETRY_UNCACHED_REP in the reply to the
-                // second operation".
+                // RFC 8881 §2.10.6.1.3: SEQUENCE's result, "with the next operation in COMPOUND … having the error
+                // NFS4ERR_RETRY_UNCACHED_REP".
                 replay.sequence.encode(reply);
                 compound.refuse_rest(Status::RETRY_UNCACHED_REP);
                 Ok(())

@@ -12,7 +12,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let client = compound.client()?;
     reply.u32(stateids.len() as u32);
     for stateid in &stateids {
-        // §18.48.3: special stateids are BAD_STATEID, the current one among them: nothing to hand out, nothing to test.
+        // "Special stateids are always considered invalid (they result in the error code NFS4ERR_BAD_STATEID)" (§18.48.3).
         let status = if stateid.is_special() {
             Status::BAD_STATEID
         } else {

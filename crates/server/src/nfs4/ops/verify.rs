@@ -40,8 +40,8 @@ pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader)
 
 /// Which attributes to compare.
 ///
-/// RFC 8881 §18.31.3: "If the … attribute … rdattr_error or any set-only attribute … NFS4ERR_INVAL", and
-/// "NFS4ERR_ATTRNOTSUPP" for one that is not supported.
+/// RFC 8881 §18.31.4: "When the attribute rdattr_error or any set-only attribute … is specified, the error NFS4ERR_INVAL
+/// is returned to the client"; ATTRNOTSUPP for one that is not supported.
 fn comparable(sent: &FileAttributes, minor: u32) -> Result<Bitmap> {
     let mask = sent.mask;
     readable(mask, minor)?;
