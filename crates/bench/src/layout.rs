@@ -6,18 +6,28 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::operation::LARGE_BYTES;
+use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 
 /// The directory below the export that holds all files of a measurement.
 pub const DIRECTORY: &str = "enfys-bench";
 /// The file that is read; its content is [`pattern_word`].
 pub const READ_FILE: &str = "read";
-/// The file that is written; of the same size, so that no WRITE extends it.
-pub const WRITE_FILE: &str = "write";
+/// The file that small WRITEs go to; of the same size, so that none extends it.
+///
+/// It is written in small blocks from the start: ext4 walks all blocks of a page-cache folio for each write into it, and
+/// the size of folios follows that of the writes that made them. In a file made by large writes, more than half of a
+/// small WRITE would be that walk.
+pub const SMALL_WRITE_FILE: &str = "write-small";
+/// The file that large WRITEs go to.
+pub const LARGE_WRITE_FILE: &str = "write-large";
 /// The directory where CREATE+REMOVE works, empty before and after.
 pub const CHURN_DIRECTORY: &str = "churn";
-/// Size of both files, in bytes: larger than the caches of a core, far smaller than memory.
+/// Size of each file, in bytes: larger than the caches of a core, far smaller than memory.
 pub const FILE_BYTES: u64 = 64 << 20;
+
+/// The files, each with the size of the writes that make it.
+pub const FILES: [(&str, u32); 3] =
+    [(READ_FILE, LARGE_BYTES), (SMALL_WRITE_FILE, SMALL_BYTES), (LARGE_WRITE_FILE, LARGE_BYTES)];
 
 /// The eight bytes that stand in [`READ_FILE`] at `offset` (a multiple of 8).
 #[must_use]
@@ -40,21 +50,21 @@ pub fn fill_pattern(offset: u64, block: &mut [u8]) {
 pub fn prepare(export: &Path) -> io::Result<()> {
     let directory = export.join(DIRECTORY);
     fs::create_dir_all(directory.join(CHURN_DIRECTORY))?;
-    for name in [READ_FILE, WRITE_FILE] {
+    for (name, block_bytes) in FILES {
         let path = directory.join(name);
         if fs::metadata(&path).is_ok_and(|status| status.len() == FILE_BYTES) {
             continue;
         }
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-        write_pattern(&mut file)?;
+        write_pattern(&mut file, block_bytes)?;
         // Written back before anything is measured, so that the flusher is quiet.
         file.sync_all()?;
     }
     Ok(())
 }
 
-fn write_pattern(file: &mut File) -> io::Result<()> {
-    let mut block = vec![0; LARGE_BYTES as usize];
+fn write_pattern(file: &mut File, block_bytes: u32) -> io::Result<()> {
+    let mut block = vec![0; block_bytes as usize];
     for offset in (0..FILE_BYTES).step_by(block.len()) {
         fill_pattern(offset, &mut block);
         file.write_all(&block)?;

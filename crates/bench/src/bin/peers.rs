@@ -110,7 +110,11 @@ fn run(cli: &Cli) -> Result<(), String> {
 }
 
 fn chosen_peers(only: &[String]) -> Result<Vec<Peer>, String> {
-    let named = |peer: &Peer| if *peer == Peer::FloorSendfile { Peer::Floor.name() } else { peer.name() };
+    let named = |peer: &Peer| match peer {
+        Peer::FloorSendfile => Peer::Floor.name(),
+        Peer::EnfysAsync => Peer::Enfys.name(),
+        peer => peer.name(),
+    };
     if let Some(unknown) = only.iter().find(|name| !Peer::ALL.iter().any(|peer| named(peer) == **name)) {
         return Err(format!("--only {unknown}: there are floor, enfys, enfys_memory, ganesha, nfs3_server"));
     }
@@ -154,7 +158,8 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), Str
 fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String> {
     raise_descriptor_limit().map_err(|error| format!("raise the limit of open files: {error}"))?;
     // The floor gives every connection a buffer for ever: its memory says nothing.
-    for peer in peers.iter().filter(|peer| !matches!(peer, Peer::Floor | Peer::FloorSendfile)) {
+    let telling = |peer: &&Peer| !matches!(peer, Peer::Floor | Peer::FloorSendfile | Peer::EnfysAsync);
+    for peer in peers.iter().filter(telling) {
         match peers::idle(*peer, place, connections) {
             Ok(idle) => println!("{}: {idle}", peer.name()),
             Err(why) => println!("missing: {why}"),

@@ -31,12 +31,13 @@ pub(super) struct Files {
 }
 
 /// Where each file stands: its parent's handle, and its name.
-const PLACES: [(usize, &str); 5] = [
+const PLACES: [(usize, &str); 6] = [
     (usize::MAX, ""),
     (0, layout::DIRECTORY),
     (1, layout::CHURN_DIRECTORY),
     (1, layout::READ_FILE),
-    (1, layout::WRITE_FILE),
+    (1, layout::SMALL_WRITE_FILE),
+    (1, layout::LARGE_WRITE_FILE),
 ];
 /// A file handle of the floor, in bytes.
 const HANDLE_BYTES: u32 = 4;
@@ -71,7 +72,8 @@ impl Files {
             File::open(&directory)?,
             File::open(directory.join(layout::CHURN_DIRECTORY))?,
             writable(layout::READ_FILE)?,
-            writable(layout::WRITE_FILE)?,
+            writable(layout::SMALL_WRITE_FILE)?,
+            writable(layout::LARGE_WRITE_FILE)?,
         ];
         Ok(Self { files, large_read })
     }

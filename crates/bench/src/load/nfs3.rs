@@ -23,8 +23,8 @@ use crate::operation::Operation;
 pub(super) const NFS3: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
 const MOUNT3: Program = Program { number: mount::PROGRAM, version: mount::VERSION_3 };
 
-/// Bytes of each WRITE that fills a file: no server takes less.
-const FILL_BYTES: u32 = 64 << 10;
+/// Most bytes of a WRITE that fills a file: every server takes them.
+const FILL_BYTES_MAX: u32 = 64 << 10;
 /// What user 0 certainly may do with a regular file.
 const ACCESS_ASKED: Access = Access::READ.union(Access::MODIFY).union(Access::EXTEND);
 
@@ -34,7 +34,8 @@ pub(crate) struct Handles {
     directory: FileHandle,
     churn: FileHandle,
     read: FileHandle,
-    write: FileHandle,
+    small_write: FileHandle,
+    large_write: FileHandle,
 }
 
 impl Handles {
@@ -49,9 +50,12 @@ impl Handles {
         let mut setup = Setup { caller: Caller::connect(server).await?, xids };
         let directory = setup.directory(root, layout::DIRECTORY).await?;
         let churn = setup.directory(directory, layout::CHURN_DIRECTORY).await?;
-        let read = setup.file(directory, layout::READ_FILE).await?;
-        let write = setup.file(directory, layout::WRITE_FILE).await?;
-        Ok(Self { directory, churn, read, write })
+        let mut files = [FileHandle::default(); layout::FILES.len()];
+        for (file, (name, block_bytes)) in files.iter_mut().zip(layout::FILES) {
+            *file = setup.file(directory, name, block_bytes).await?;
+        }
+        let [read, small_write, large_write] = files;
+        Ok(Self { directory, churn, read, small_write, large_write })
     }
 }
 
@@ -104,7 +108,12 @@ impl Setup<'_> {
         self.made(parent, name).await
     }
 
-    async fn file(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
+    async fn file(
+        &mut self,
+        parent: FileHandle,
+        name: &str,
+        block_bytes: u32,
+    ) -> Result<FileHandle, LoadError> {
         if let Some(found) = self.lookup(parent, name).await? {
             return Ok(found.object);
         }
@@ -114,7 +123,7 @@ impl Setup<'_> {
         let result: CreateResult = self.call(&what, Proc::CREATE, &arguments).await?;
         success(result).map_err(|why| LoadError::wrong(&what, why))?;
         let file = self.made(parent, name).await?;
-        self.fill(file, name).await?;
+        self.fill(file, name, block_bytes.min(FILL_BYTES_MAX)).await?;
         Ok(file)
     }
 
@@ -124,14 +133,13 @@ impl Setup<'_> {
         Ok(found.ok_or_else(|| LoadError::wrong("LOOKUP", format!("{name} is gone")))?.object)
     }
 
-    async fn fill(&mut self, file: FileHandle, name: &str) -> Result<(), LoadError> {
+    async fn fill(&mut self, file: FileHandle, name: &str, count: u32) -> Result<(), LoadError> {
         let what = format!("WRITE {name}");
-        let count = FILL_BYTES;
         for offset in (0..layout::FILE_BYTES).step_by(count as usize) {
             let mut block = vec![0; count as usize];
             layout::fill_pattern(offset, &mut block);
             let data = Opaque::new(block).expect("within the protocol's bound");
-            let arguments = WriteArgs { file, offset, count, stable: StableHow::FileSync, data };
+            let arguments = WriteArgs { file, offset, count, stable: StableHow::Unstable, data };
             let result: WriteResult = self.call(&what, Proc::WRITE, &arguments).await?;
             match success(result) {
                 Ok(written) if written.count == count => {}
@@ -183,7 +191,8 @@ pub(crate) fn workload(
             Box::new(Lookup { template: request(Proc::LOOKUP, &arguments), expected: object })
         }
         Operation::Read4k | Operation::Read1m => Box::new(Read::new(object, bytes, offsets, depth)),
-        Operation::Write4k | Operation::Write1m => Box::new(Write::new(handles.write, bytes, offsets)),
+        Operation::Write4k => Box::new(Write::new(handles.small_write, bytes, offsets)),
+        Operation::Write1m => Box::new(Write::new(handles.large_write, bytes, offsets)),
         Operation::CreateRemove => Box::new(CreateRemove::new(handles.churn, connection, depth)),
         Operation::SequenceGetattr41 => unreachable!("not an operation of version 3"),
     }

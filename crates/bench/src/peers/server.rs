@@ -33,6 +33,8 @@ pub enum Peer {
     FloorSendfile,
     /// This project's server.
     Enfys,
+    /// The same with `--async`: like the floor and the rivals, it answers CREATE and REMOVE before they are on disk.
+    EnfysAsync,
     /// The same over a file system in memory: what is left is the protocol's share. Measured only when named.
     EnfysMemory,
     /// NFS-Ganesha with its VFS back end.
@@ -43,16 +45,24 @@ pub enum Peer {
 
 impl Peer {
     /// All of them, in the order of the report.
-    pub const ALL: &[Self] =
-        &[Self::Floor, Self::FloorSendfile, Self::Enfys, Self::EnfysMemory, Self::Nfs3Server, Self::Ganesha];
+    pub const ALL: &[Self] = &[
+        Self::Floor,
+        Self::FloorSendfile,
+        Self::Enfys,
+        Self::EnfysAsync,
+        Self::EnfysMemory,
+        Self::Nfs3Server,
+        Self::Ganesha,
+    ];
 
-    /// The name in the report and, apart from the second floor, of `--only`.
+    /// The name in the report and, apart from the second floor and the async export, of `--only`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
             Self::FloorSendfile => "floor (sendfile)",
             Self::Enfys => "enfys",
+            Self::EnfysAsync => "enfys_async",
             Self::EnfysMemory => "enfys_memory",
             Self::Ganesha => "ganesha",
             Self::Nfs3Server => "nfs3_server",
@@ -65,6 +75,8 @@ impl Peer {
         match self {
             Self::Floor | Self::Nfs3Server => operation.version() == Version::V3,
             Self::FloorSendfile => operation == Operation::Read1m,
+            // UNSTABLE writes and reads do not depend on it.
+            Self::EnfysAsync => operation == Operation::CreateRemove,
             Self::Enfys | Self::EnfysMemory | Self::Ganesha => true,
         }
     }
@@ -186,11 +198,14 @@ fn prepare(
             }
             command
         }
-        Peer::Enfys | Peer::EnfysMemory => {
+        Peer::Enfys | Peer::EnfysAsync | Peer::EnfysMemory => {
             let mut command = own_program(&place.programs.join("enfys"), "cargo build --release -p enfys")?;
             let export = format!("{}:{EXPORT}", place.export.display());
-            let what = if peer == Peer::Enfys { &export } else { "--memory" };
+            let what = if peer == Peer::EnfysMemory { "--memory" } else { &export };
             command.args(["serve", what, "--listen", &listen, "--squash", "none"]);
+            if peer == Peer::EnfysAsync {
+                command.arg("--async");
+            }
             command.arg("--state-dir").arg(place.scratch.join(format!("{}-state", peer.name())));
             command
         }

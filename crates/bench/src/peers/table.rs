@@ -36,7 +36,10 @@ pub fn targets(comparison: &Comparison) -> String {
             .to_vec(),
         ];
         for operation in comparison.operations() {
-            rows.push(target_row(comparison, operation, shape));
+            rows.push(target_row(comparison, Peer::Enfys, operation, shape));
+            if comparison.summary(Peer::EnfysAsync, operation, shape).is_some() {
+                rows.push(target_row(comparison, Peer::EnfysAsync, operation, shape));
+            }
         }
         text.push_str(&align(&rows));
         text.push('\n');
@@ -44,15 +47,17 @@ pub fn targets(comparison: &Comparison) -> String {
     text
 }
 
-fn target_row(comparison: &Comparison, operation: Operation, shape: Shape) -> Vec<String> {
+/// The row of `own`, a server of this project, beside the others.
+fn target_row(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape) -> Vec<String> {
     let cpu = |peer| comparison.summary(peer, operation, shape).and_then(|summary| summary.server_cpu_us);
     let floor = match operation.target() {
         Target::OfSendfileFloor(_) => cpu(Peer::FloorSendfile),
         _ => cpu(Peer::Floor),
     };
-    let enfys = cpu(Peer::Enfys);
-    let (target, verdict) = verdict(comparison, operation, shape);
-    let mut row = vec![operation.title().to_owned()];
+    let enfys = cpu(own);
+    let (target, verdict) = verdict(comparison, own, operation, shape);
+    let export = if own == Peer::EnfysAsync { ", async export" } else { "" };
+    let mut row = vec![format!("{}{export}", operation.title())];
     row.extend([floor, enfys, cpu(Peer::Nfs3Server), cpu(Peer::Ganesha)].map(|value| number(value, "")));
     row.push(number(ratio(enfys, floor), "×"));
     row.push(number(ratio(enfys, cpu(Peer::Ganesha)), "×"));
@@ -60,10 +65,10 @@ fn target_row(comparison: &Comparison, operation: Operation, shape: Shape) -> Ve
     row
 }
 
-/// What is promised for `operation` in this shape, and whether Enfys keeps it.
-fn verdict(comparison: &Comparison, operation: Operation, shape: Shape) -> (String, String) {
+/// What is promised for `operation` in this shape, and whether `own` keeps it.
+fn verdict(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape) -> (String, String) {
     let summary = |peer, operation| comparison.summary(peer, operation, shape);
-    let enfys = summary(Peer::Enfys, operation);
+    let enfys = summary(own, operation);
     let judge = |text: String, reached: Option<f64>, limit: f64| {
         let verdict = match reached {
             None => "–",
@@ -95,7 +100,7 @@ fn verdict(comparison: &Comparison, operation: Operation, shape: Shape) -> (Stri
         ),
         Target::OfOwnGetattr(limit) => judge(
             format!("≤ {limit}× own v3 GETATTR"),
-            ratio(cpu(enfys), cpu(summary(Peer::Enfys, Operation::Getattr))),
+            ratio(cpu(enfys), cpu(summary(own, Operation::Getattr))),
             limit,
         ),
     }
@@ -190,7 +195,13 @@ mod tests {
     }
 
     fn verdict_of(runs: Vec<Run>, operation: Operation, depth: u32) -> String {
-        verdict(&Comparison { runs, ..Comparison::default() }, operation, Shape { connections: 1, depth }).1
+        verdict(
+            &Comparison { runs, ..Comparison::default() },
+            Peer::Enfys,
+            operation,
+            Shape { connections: 1, depth },
+        )
+        .1
     }
 
     #[test]
