@@ -307,7 +307,12 @@ impl State {
         request: &CreateSession<'_>,
     ) -> (Result<CreateSessionOk, Status>, Option<Record>) {
         let mut table = self.clients.lock();
-        // Phase 1, client record look up.
+        // Phase 1, client record look up. A record whose time is over is gone, whether or not a sweep has come by.
+        let late =
+            |record: &Record| record.phase == Phase::Unconfirmed && is_over(record, now, self.lease, false);
+        if table.records.get(&request.client_id).is_some_and(late) {
+            return (Err(Status::STALE_CLIENTID), table.remove(request.client_id, Event::Expire));
+        }
         let Some(record) = table.records.get_mut(&request.client_id) else {
             return (Err(Status::STALE_CLIENTID), None);
         };

@@ -120,6 +120,18 @@ fn sweeps_remove_what_is_over_and_keep_what_is_not() {
 }
 
 #[test]
+fn a_record_not_confirmed_within_a_lease_is_gone() {
+    let mut world = World::new();
+    let in_time = world.exchange("in time", 1, &ROOT).unwrap();
+    let late = world.exchange("late", 1, &ROOT).unwrap();
+    world.pass(LEASE - SECOND);
+    assert!(world.create(in_time.client_id, in_time.sequence_id, 1).is_ok());
+    world.pass(SECOND);
+    assert_eq!(world.create(late.client_id, late.sequence_id, 1), Err(Status::STALE_CLIENTID));
+    assert_eq!(world.state.counts().clients, 1, "without a sweep");
+}
+
+#[test]
 fn a_sweep_is_bounded_and_goes_on_where_it_ended() {
     let mut world = World::new();
     for n in 0..1000 {
