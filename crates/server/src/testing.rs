@@ -23,6 +23,7 @@ use protocol::nfs4::types::{
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply};
+use vfs::fault::Faulty;
 use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::{Encode, List, Opaque, Writer};
 
@@ -41,6 +42,12 @@ pub(crate) fn export(id: u32, path: &str) -> Export {
     let backend = Arc::new(MemFs::new(&MemOptions { identity, ..MemOptions::default() }));
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     Export { id: ExportId(id), path: path.into(), backend, options, fsid: (100 + u64::from(id), 0) }
+}
+
+/// An export, `/export`, that goes wrong as it is told.
+pub(crate) fn faulty() -> (Export, Arc<Faulty<MemFs>>) {
+    let backend = Arc::new(Faulty::new(MemFs::new(&MemOptions::default())));
+    (Export { backend: backend.clone(), ..export(1, "/export") }, backend)
 }
 
 /// An export for the clients of one network.
@@ -166,18 +173,12 @@ impl Lab {
         assert_eq!(done.status, Status::OK);
     }
 
-    /// Sends bytes as the arguments of a compound; returns the results' bytes, or why there are none.
-    pub(crate) fn raw(&mut self, arguments: &[u8]) -> Result<Bytes, rpc::message::RpcError> {
+    /// The RPC record of a COMPOUND call with these bytes as its arguments.
+    pub(crate) fn record(&mut self, arguments: &[u8]) -> Bytes {
         struct Raw<'a>(&'a [u8]);
         impl Encode for Raw<'_> {
             fn encode(&self, writer: &mut Writer) {
                 writer.raw(self.0);
-            }
-        }
-        struct Rest(Bytes);
-        impl xdr::Decode for Rest {
-            fn decode(reader: &mut xdr::Reader) -> Result<Self, xdr::DecodeError> {
-                Ok(Self(reader.rest()))
             }
         }
         self.xid += 1;
@@ -191,12 +192,22 @@ impl Lab {
         let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
         let mut call = Writer::new();
         encode_call(&mut call, &header, &Raw(arguments));
+        call.into_bytes()
+    }
+
+    /// The time of the next request.
+    pub(crate) fn now(&self) -> Now {
         let wall = Timestamp { seconds: 1_000_000 + self.seconds as i64, nanoseconds: 5 };
-        let now = Now { monotonic: Duration::from_secs(self.seconds), wall };
+        Now { monotonic: Duration::from_secs(self.seconds), wall }
+    }
+
+    /// Sends bytes as the arguments of a compound; returns the results' bytes, or why there are none.
+    pub(crate) fn raw(&mut self, arguments: &[u8]) -> Result<Bytes, rpc::message::RpcError> {
+        let record = self.record(arguments);
         let mut reply = Writer::new();
-        let outcome = self.server.handle(&self.connection, now, call.into_bytes(), &mut reply).now_or_never();
+        let outcome = self.server.handle(&self.connection, self.now(), record, &mut reply).now_or_never();
         assert_eq!(outcome.expect("memory answers at once").disposition, Disposition::Reply);
-        parse_reply::<Rest>(reply.into_bytes()).map(|rest| rest.0)
+        results(reply)
     }
 
     /// Sends a compound as it is.
@@ -307,6 +318,17 @@ impl Lab {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// The bytes of a reply's results, or why there are none.
+pub(crate) fn results(reply: Writer) -> Result<Bytes, rpc::message::RpcError> {
+    struct Rest(Bytes);
+    impl xdr::Decode for Rest {
+        fn decode(reader: &mut xdr::Reader) -> Result<Self, xdr::DecodeError> {
+            Ok(Self(reader.rest()))
+        }
+    }
+    parse_reply::<Rest>(reply.into_bytes()).map(|rest| rest.0)
 }
 
 pub(crate) fn compound(ops: Vec<Op>) -> CompoundArgs {

@@ -562,4 +562,6 @@ pub(crate) fn put_change(change: &vfs::Change, reply: &mut Writer) {
 }
 
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
 mod tests;

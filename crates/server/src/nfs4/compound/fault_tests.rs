@@ -1,0 +1,203 @@
+//! Compounds over a file system that fails, falls short or takes its time.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use protocol::nfs4::attributes::number as n;
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::*;
+use protocol::nfs4::types::{Bitmap, HasStatus, StableHow, Stateid, Status};
+use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
+use vfs::{Error, MemFs};
+use xdr::{Opaque, Writer};
+
+use crate::testing::{
+    Lab, at, compound, create, faulty, getattr, lab_of, lookup, mode, name, open, putfh, size,
+};
+
+fn faulty_lab() -> (Lab, Arc<Faulty<MemFs>>) {
+    let (export, backend) = faulty();
+    let mut lab = lab_of(vec![export]);
+    lab.file(&["export", "file"], b"hello");
+    (lab, backend)
+}
+
+fn write(data: &'static [u8]) -> Op {
+    let stateid = Stateid::ANONYMOUS;
+    let data = Opaque::from_static(data);
+    Op::Write(write::WriteArgs { stateid, offset: 0, stable: StableHow::Unstable, data })
+}
+
+const COMMIT: Op = Op::Commit(commit::CommitArgs { offset: 0, count: 0 });
+
+/// Each operation that asks the backend, on a directory or a file.
+fn operations() -> Vec<(Method, &'static [&'static str], Op)> {
+    let (directory, file): (&[&str], &[&str]) = (&["export"], &["export", "file"]);
+    let attributes = Bitmap::of(&[n::SIZE]);
+    let (cookie_verifier, maxcount) = ([0; 8], 1000);
+    let list = readdir::ReadDirArgs { cookie: 0, cookie_verifier, dircount: 0, maxcount, attributes };
+    let fifo = create::CreateType::FIFO;
+    vec![
+        (Method::Access, file, Op::Access(access::AccessArgs { access: access::AccessMask::READ })),
+        (Method::Commit, file, COMMIT),
+        (
+            Method::Create,
+            directory,
+            Op::Create(create::CreateArgs { object_type: fifo, name: name("f"), attributes: mode(0) }),
+        ),
+        (Method::Create, directory, create("new", b"owner")),
+        (Method::Statfs, directory, getattr(&[n::SPACE_FREE])),
+        (Method::Lookup, directory, open("file", b"owner", open::ShareAccess::READ)),
+        (Method::Open, directory, open("file", b"owner", open::ShareAccess::READ)),
+        (Method::Read, file, Op::Read(read::ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 9 })),
+        (Method::Readdir, directory, Op::ReadDir(list)),
+        (Method::Remove, directory, Op::Remove(remove::RemoveArgs { target: name("file") })),
+        (
+            Method::Setattr,
+            file,
+            Op::SetAttr(setattr::SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) }),
+        ),
+        (Method::Write, file, write(b"x")),
+    ]
+}
+
+#[test]
+fn the_backend_s_errors_reach_the_client_by_their_names() {
+    for (error, status) in [
+        (Error::Later, Status::DELAY),
+        (Error::NoSpace, Status::NOSPC),
+        (Error::Quota, Status::DQUOT),
+        (Error::Io, Status::IO),
+        (Error::Stale, Status::STALE),
+    ] {
+        for (method, path, op) in operations() {
+            let (mut lab, backend) = faulty_lab();
+            let object = lab.handle(path);
+            backend.add(Rule::on(method, Fault::Fail(error)));
+            assert_eq!(lab.status(vec![putfh(object), op]), status, "{method:?}");
+            assert_eq!(lab.server.nfs4.counts().opens, 0);
+        }
+    }
+}
+
+#[test]
+fn a_failed_commit_changes_the_verifier() {
+    let (mut lab, backend) = faulty_lab();
+    let file = lab.handle(&["export", "file"]);
+    let verifier = |lab: &mut Lab| match lab.last(vec![putfh(file), write(b"x")]) {
+        OpResult::Write(result) => result.into_result().unwrap().verifier,
+        other => panic!("{other:?}"),
+    };
+    let before = verifier(&mut lab);
+    assert_eq!(verifier(&mut lab), before);
+    backend.add(Rule::on(Method::Commit, Fault::Fail(Error::Io)).times(1));
+    assert_eq!(lab.status(vec![putfh(file), COMMIT]), Status::IO);
+    assert_ne!(verifier(&mut lab), before, "unstable data may be lost, and the client must know");
+}
+
+#[test]
+fn short_reads_and_writes_say_how_short() {
+    let (mut lab, backend) = faulty_lab();
+    let file = lab.handle(&["export", "file"]);
+    backend.add(Rule::on(Method::Write, Fault::Short(3)));
+    backend.add(Rule::on(Method::Read, Fault::Short(2)));
+    let OpResult::Write(written) = lab.last(vec![putfh(file), write(b"HELLO")]) else { panic!() };
+    assert_eq!(written.into_result().unwrap().count, 3);
+    let read = Op::Read(read::ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 100 });
+    let OpResult::Read(read) = lab.last(vec![putfh(file), read]) else { panic!() };
+    let read = read.into_result().unwrap();
+    assert_eq!((&read.data[..], read.eof), (&b"HE"[..], false));
+}
+
+#[test]
+fn an_open_whose_truncation_fails_is_taken_back() {
+    let (mut lab, backend) = faulty_lab();
+    backend.add(Rule::on(Method::Setattr, Fault::Fail(Error::NoSpace)).times(1));
+    let how = open::OpenHow::Create(open::CreateHow::Unchecked(size(0)));
+    let args = crate::testing::open_args("file", b"owner", open::ShareAccess::BOTH, how);
+    assert_eq!(lab.status_at(&["export"], Op::Open(args.clone())), Status::NOSPC);
+    assert_eq!(lab.server.nfs4.counts().opens, 0);
+    assert_eq!(lab.status_at(&["export"], Op::Open(args)), Status::OK);
+}
+
+#[test]
+fn the_backend_is_asked_once() {
+    let (mut lab, backend) = faulty_lab();
+    let (directory, file) = (lab.handle(&["export"]), lab.handle(&["export", "file"]));
+    let mut asked = |ops: Vec<Op>, method| {
+        let before = backend.calls(method);
+        lab.ok(ops);
+        backend.calls(method) - before
+    };
+    let all = || getattr(&[n::TYPE, n::SIZE, n::CHANGE, n::FILEID, n::MOUNTED_ON_FILEID]);
+    assert_eq!(asked(vec![putfh(file), all()], Method::Getattr), 1);
+    assert_eq!(asked(vec![putfh(file), all()], Method::Statfs), 0);
+    // What LOOKUP, WRITE, ACCESS and OPEN saw is what GETATTR tells.
+    assert_eq!(asked(vec![putfh(directory), lookup("file"), Op::GetFh, all()], Method::Getattr), 0);
+    assert_eq!(asked(vec![putfh(file), write(b"x"), all()], Method::Getattr), 0);
+    let access = Op::Access(access::AccessArgs { access: access::AccessMask::READ });
+    assert_eq!(asked(vec![putfh(file), access.clone(), all()], Method::Getattr), 0);
+    let opened = open("file", b"owner", open::ShareAccess::READ);
+    let ops = vec![putfh(directory), opened, Op::GetFh, access, all()];
+    assert_eq!(asked(ops, Method::Getattr), 0);
+    // But not over an operation that may have changed it.
+    let ops = vec![putfh(file), all(), COMMIT, all()];
+    assert_eq!(asked(ops, Method::Getattr), 2);
+}
+
+/// Polls a call once.
+fn poll<F: Future>(call: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    call.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn statuses(result: &CompoundResult) -> Vec<Status> {
+    result.results.iter().map(HasStatus::status).collect()
+}
+
+#[test]
+fn a_retransmission_during_execution_waits_and_is_not_executed() {
+    let (mut lab, backend) = faulty_lab();
+    let file = lab.handle(&["export", "file"]);
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Write, Fault::Hold(gate.clone())));
+    let args = xdr::to_bytes(&compound(vec![lab.next(true), putfh(file), write(b"once")]));
+    let (record, now) = (lab.record(&args), lab.now());
+    let (server, connection) = (lab.server.clone(), lab.connection.clone());
+    let mut reply = Writer::new();
+    let before = backend.calls(Method::Write);
+    {
+        let mut call = pin!(server.handle(&connection, now, record, &mut reply));
+        assert!(poll(call.as_mut()).is_pending());
+        // RFC 8881 §2.10.6.2 and §18.46: SEQUENCE says DELAY while the request is being executed.
+        let again: CompoundResult = xdr::from_bytes(lab.raw(&args).unwrap()).unwrap();
+        assert_eq!(statuses(&again), [Status::DELAY]);
+        gate.open();
+        assert!(poll(call.as_mut()).is_ready());
+    }
+    let first = crate::testing::results(reply).unwrap();
+    assert_eq!(lab.raw(&args).unwrap(), first);
+    assert_eq!(backend.calls(Method::Write) - before, 1);
+}
+
+#[test]
+fn a_call_that_is_cut_off_is_never_executed_again() {
+    let (mut lab, backend) = faulty_lab();
+    let file = lab.handle(&["export", "file"]);
+    backend.add(Rule::on(Method::Write, Fault::Hold(Gate::new())));
+    let args = xdr::to_bytes(&compound(vec![lab.next(true), putfh(file), write(b"once")]));
+    let (record, now) = (lab.record(&args), lab.now());
+    let (server, connection) = (lab.server.clone(), lab.connection.clone());
+    let mut reply = Writer::new();
+    {
+        let mut call = pin!(server.handle(&connection, now, record, &mut reply));
+        assert!(poll(call.as_mut()).is_pending());
+    }
+    backend.heal();
+    let before = backend.calls(Method::Write);
+    let again: CompoundResult = xdr::from_bytes(lab.raw(&args).unwrap()).unwrap();
+    assert_eq!(statuses(&again), [Status::OK, Status::RETRY_UNCACHED_REP]);
+    assert_eq!(backend.calls(Method::Write), before);
+    // The slot goes on.
+    assert_eq!(lab.status(at(&["export"], vec![])), Status::OK);
+}
