@@ -180,7 +180,8 @@ impl Volume {
 
     /// Whether changes have to reach a device before they are answered.
     pub(crate) fn must_sync(&self) -> bool {
-        self.durability == Durability::Sync && !self.is_in_memory
+        // Tests count syncs wherever they run.
+        self.durability == Durability::Sync && (cfg!(test) || !self.is_in_memory)
     }
 
     /// Whether records of the index have to reach a device before their handles are answered.
@@ -246,8 +247,11 @@ impl Volume {
 
     fn sync_object(&self, object: &Object, extent: Extent) -> Result<()> {
         #[cfg(test)]
-        if let Some(error) = self.planned_sync_failure.lock().take() {
-            return Err(error);
+        {
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            if let Some(error) = self.planned_sync_failure.lock().take() {
+                return Err(error);
+            }
         }
         let can_open = matches!(object.kind, FileKind::Regular | FileKind::Directory);
         let present = object.file();
@@ -276,5 +280,173 @@ fn sync_file(file: &OpenFile, kind: FileKind, extent: Extent) -> Result<()> {
         // A sealed or read-only file system has nothing to write back.
         Err(Errno::ROFS) => Ok(()),
         other => other.map_err(translate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use vfs::{
+        Authority, Context, Create, CreateMode, Credentials, Handle, SetAttributes, Stability, Timestamp,
+    };
+
+    struct Case {
+        volume: Arc<Volume>,
+        context: Context,
+        file: Handle,
+        _directory: tempfile::TempDir,
+    }
+
+    /// A durable volume with one file, all of it synced.
+    async fn case() -> Case {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let top = directory.path().join("export");
+        std::fs::create_dir(&top).expect("directory");
+        let config = Config { state_directory: Some(directory.path().join("state")), ..Config::new(top) };
+        let volume = crate::probe::open(&config).expect("volume");
+        let uid = rustix::process::geteuid().as_raw();
+        let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
+        let context = Context { credentials, now: Timestamp::default() };
+        let what = Create::File(CreateMode::Guarded);
+        let root = volume.root.handle;
+        let created =
+            volume.create(&context, &root, b"f", &what, &SetAttributes::default()).await.expect("create");
+        Case { file: created.handle, volume, context, _directory: directory }
+    }
+
+    impl Case {
+        async fn write(&self, stability: Stability) -> Result<()> {
+            let data = bytes::Bytes::from_static(b"data");
+            let (context, file) = (&self.context, &self.file);
+            self.volume.write(context, file, 0, &data, stability, Authority::Caller).await.map(drop)
+        }
+
+        async fn commit(&self) -> Result<()> {
+            self.volume.commit(&self.file, 0, 0).await.map(drop)
+        }
+
+        fn syncs(&self) -> usize {
+            self.volume.syncs.load(Ordering::Relaxed)
+        }
+
+        fn plan_failure(&self) {
+            *self.volume.planned_sync_failure.lock() = Some(Error::Io);
+        }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(test);
+    }
+
+    #[test]
+    fn a_failed_sync_reaches_the_client_changes_the_verifier_and_leaves_dirt() {
+        run(async {
+            let case = case().await;
+            let verifier = case.volume.verifier();
+            case.write(Stability::Unstable).await.expect("write");
+            case.plan_failure();
+            assert_eq!(case.commit().await, Err(Error::Io));
+            let after = case.volume.verifier();
+            assert_ne!(after, verifier, "unstable data may be lost");
+            // The next COMMIT syncs again, though nothing was written since.
+            let syncs = case.syncs();
+            assert_eq!(case.commit().await, Ok(()));
+            assert_eq!((case.syncs(), case.volume.verifier()), (syncs + 1, after));
+        });
+    }
+
+    #[test]
+    fn a_failed_sync_fails_the_stable_write_that_wanted_it() {
+        run(async {
+            let case = case().await;
+            case.plan_failure();
+            assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
+            assert_eq!(case.write(Stability::DataSync).await, Ok(()));
+        });
+    }
+
+    #[test]
+    fn a_failed_sync_of_a_directory_fails_the_create() {
+        run(async {
+            let case = case().await;
+            case.plan_failure();
+            let root = case.volume.root.handle;
+            let made = case
+                .volume
+                .create(&case.context, &root, b"d", &Create::Directory, &SetAttributes::default())
+                .await;
+            assert_eq!(made.err(), Some(Error::Io));
+        });
+    }
+
+    #[test]
+    fn a_commit_of_a_clean_file_syncs_nothing() {
+        run(async {
+            let case = case().await;
+            case.write(Stability::Unstable).await.expect("write");
+            case.commit().await.expect("commit");
+            let syncs = case.syncs();
+            case.commit().await.expect("commit");
+            case.commit().await.expect("commit");
+            assert_eq!(case.syncs(), syncs);
+            case.write(Stability::FileSync).await.expect("write");
+            assert_eq!(case.syncs(), syncs + 1);
+            case.commit().await.expect("commit");
+            assert_eq!(case.syncs(), syncs + 1, "a stable write leaves nothing to commit");
+        });
+    }
+
+    #[test]
+    fn unstable_writes_sync_nothing() {
+        run(async {
+            let case = case().await;
+            let syncs = case.syncs();
+            for _ in 0..10 {
+                case.write(Stability::Unstable).await.expect("write");
+            }
+            assert_eq!(case.syncs(), syncs);
+            assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 1);
+            case.commit().await.expect("commit");
+            assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    #[test]
+    fn all_who_wait_share_two_syncs() {
+        run(async {
+            let case = case().await;
+            let syncs = case.syncs();
+            let object = case.volume.object(&case.file).expect("object");
+            // All of these begin before the first sync can end on this single thread.
+            let waiting: Vec<_> = (0..100)
+                .map(|_| {
+                    let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
+                    let change = object.dirt.begin();
+                    async move { volume.make_durable(&object, change, Extent::Data).await }
+                })
+                .collect();
+            let tasks: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
+            for task in tasks {
+                task.await.expect("task").expect("sync");
+            }
+            assert!(case.syncs() <= syncs + 2, "{} syncs", case.syncs() - syncs);
+        });
+    }
+
+    #[test]
+    fn a_failure_is_told_to_all_who_waited_for_that_sync() {
+        run(async {
+            let case = case().await;
+            let object = case.volume.object(&case.file).expect("object");
+            object.dirt.begin();
+            let (one, first) = oneshot::channel();
+            let (other, second) = oneshot::channel();
+            object.dirt.state.lock().waiting.extend([(Extent::Data, one), (Extent::All, other)]);
+            case.plan_failure();
+            case.volume.sync_while_wanted(&object);
+            assert_eq!((first.await, second.await), (Ok(Err(Error::Io)), Ok(Err(Error::Io))));
+            assert!(object.dirt.is_dirty());
+        });
     }
 }

@@ -130,3 +130,36 @@ impl Volume {
         exchanged.is_ok_and(|file| !file.reach.writes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn what_nobody_writes_or_commits_is_synced_and_given_back() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let top = directory.path().join("export");
+        std::fs::create_dir(&top).expect("directory");
+        std::fs::write(top.join("f"), b"data").expect("write");
+        let config = Config { state_directory: Some(directory.path().join("state")), ..Config::new(top) };
+        let volume = crate::probe::open(&config).expect("volume");
+        let name = crate::name::Name::new(b"f").expect("a name");
+        let object = volume.find(&volume.root, &name).expect("object");
+        let (_, change) = volume.begin_write(&object).expect("open for writing");
+        volume.clean_up();
+        assert!(object.dirt.is_dirty() && object.file().reach.writes(), "just written");
+        volume.round.fetch_add(IDLE_ROUNDS, Ordering::Relaxed);
+        volume.clean_up();
+        assert!(object.file().reach.writes(), "dirt keeps its descriptor");
+        volume.round.fetch_add(FORGOTTEN_ROUNDS, Ordering::Relaxed);
+        volume.clean_up();
+        assert!(!object.dirt.is_dirty() && !object.file().reach.writes());
+        let (_, next) = volume.begin_write(&object).expect("open for writing again");
+        assert!(next > change);
+        object.pin();
+        volume.round.fetch_add(FORGOTTEN_ROUNDS, Ordering::Relaxed);
+        volume.clean_up();
+        assert!(object.file().reach.writes(), "an open keeps it");
+    }
+}

@@ -47,6 +47,10 @@ const GREATEST_FILE: u64 = i64::MAX as u64;
 /// Opens a volume.
 pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
     let path = &config.directory;
+    if rustix::process::geteuid().is_root() {
+        // Whatever this thread did before for callers of another volume.
+        identity::become_server();
+    }
     let failed = |errno: Errno| OpenError::Directory(path.clone(), errno.into());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root_fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
@@ -108,6 +112,8 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         root_fd,
         #[cfg(test)]
         planned_sync_failure: Mutex::new(None),
+        #[cfg(test)]
+        syncs: Default::default(),
     });
     volume.objects.insert(root_handle, Arc::clone(&volume.root));
     crate::janitor::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;

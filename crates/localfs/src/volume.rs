@@ -14,7 +14,7 @@ use vfs::{Attributes, Change, Error, FileKind, Handle, Properties, Result};
 use crate::attributes::{
     Snapshot, attributes, changed, created, device_of, is_sealed, kind_of, status, status_and_mount,
 };
-use crate::change::ChangeClock;
+use crate::change::{ChangeClock, Moment};
 use crate::config::Durability;
 use crate::durable::Dirt;
 use crate::errno::translate;
@@ -91,6 +91,9 @@ pub(crate) struct Volume {
     /// The error of the next sync.
     #[cfg(test)]
     pub(crate) planned_sync_failure: Mutex<Option<Error>>,
+    /// Syncs so far.
+    #[cfg(test)]
+    pub(crate) syncs: AtomicUsize,
 }
 
 impl fmt::Debug for Volume {
@@ -147,14 +150,19 @@ impl Volume {
         if let Handles::Indexed { index, .. } = &self.handles {
             index.confirm(&object.handle, &self.file_key(&status, object.fsid));
         }
-        let changed = changed(&status);
+        Ok(self.snapshot(object, &status, moment, own_change))
+    }
+
+    /// What `status`, taken after `moment`, says of `object`.
+    fn snapshot(&self, object: &Object, status: &Statx, moment: Moment, own_change: bool) -> Snapshot {
+        let changed = changed(status);
         let is_directory = object.kind == FileKind::Directory;
         let number = self.changes.number(moment, (object.key, is_directory), changed, own_change);
-        Ok(Snapshot {
-            attributes: attributes(&status, object.fsid, number),
-            sealed: is_sealed(&status),
+        Snapshot {
+            attributes: attributes(status, object.fsid, number),
+            sealed: is_sealed(status),
             settled: self.changes.is_settled(moment, changed),
-        })
+        }
     }
 
     /// What happened to `object` between `before` and now, under its lock.
@@ -246,6 +254,20 @@ impl Volume {
         Ok(self.keep(handle, &status, file))
     }
 
+    /// The same for one that this server has just created.
+    pub(crate) fn adopt_new(
+        &self,
+        file: OpenFile,
+        directory: &Object,
+        name: &Name,
+    ) -> Result<(Arc<Object>, Snapshot)> {
+        let moment = self.changes.moment();
+        let (handle, status) = self.identify(file.as_fd(), directory, name)?;
+        let object = self.keep(handle, &status, file);
+        let snapshot = self.snapshot(&object, &status, moment, true);
+        Ok((object, snapshot))
+    }
+
     /// Handle and attributes of what was opened as `name` of `directory`, without keeping it.
     ///
     /// # Errors
@@ -295,6 +317,11 @@ impl Volume {
     /// Puts an object into the cache, or returns the one that is there.
     pub(crate) fn keep(&self, handle: Handle, status: &Statx, file: OpenFile) -> Arc<Object> {
         if let Some(object) = self.objects.get(&handle) {
+            if file.reach.writes() {
+                // Somebody has looked the new file up already.
+                let better = object.replace_file(|present| Ok((!present.reach.writes()).then_some(file)));
+                debug_assert!(better.is_ok(), "nothing here fails");
+            }
             return object;
         }
         let fsid = self.fsid_of(file.as_fd(), device_of(status));

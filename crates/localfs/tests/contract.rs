@@ -1,20 +1,14 @@
 //! The contract of every backend, on directories: with root's powers and without any, with kernel handles and with the
 //! index, on the disk and in memory.
 
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use localfs::{Config, Durability, LocalFs};
 use vfs::contract::{Capabilities, Fixture};
 use vfs::{Backend, Credentials};
-
-/// Set in the child that runs the suite as an ordinary user.
-const UNPRIVILEGED: &str = "ENFYS_TEST_UNPRIVILEGED";
-/// As whom.
-const ORDINARY_USER: u32 = 12_345;
 
 /// What a suite is about.
 #[derive(Clone, Copy)]
@@ -37,7 +31,7 @@ fn config(place: &Path, state: &str, variant: Variant) -> Config {
 
 fn open(config: &Config) -> Arc<LocalFs> {
     let volume = LocalFs::open(config).expect("volume");
-    if std::env::var_os(UNPRIVILEGED).is_some() {
+    if std::env::var_os(common::UNPRIVILEGED).is_some() {
         assert!(!volume.acts_as_callers() && volume.uses_index(), "this process has lost its powers");
     }
     Arc::new(volume)
@@ -126,26 +120,5 @@ vfs::contract_tests!(with_durability, durable);
 /// The same again in a process that is an ordinary user without any capability.
 #[test]
 fn without_privileges() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root, so the other suites ran without privileges already");
-        return;
-    }
-    // The test binary may be where an ordinary user cannot reach it.
-    let place = tempfile::tempdir().expect("temporary directory");
-    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).expect("chmod");
-    let copy = place.path().join("contract");
-    std::fs::copy(std::env::current_exe().expect("own path"), &copy).expect("copy");
-    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("chmod");
-    let output = Command::new(&copy)
-        .args(["on_disk::", "on_tmpfs::", "--test-threads=2"])
-        .env(UNPRIVILEGED, "1")
-        .env("TMPDIR", "/tmp")
-        .current_dir("/")
-        .uid(ORDINARY_USER)
-        .gid(ORDINARY_USER)
-        .output()
-        .expect("the child runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains(" passed") && !text.contains("running 0 tests"), "{text}");
+    common::again_without_privileges(&["on_disk::", "on_tmpfs::"]);
 }

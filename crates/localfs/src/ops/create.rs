@@ -10,6 +10,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
@@ -77,8 +78,8 @@ impl Volume {
         let judged = judge(context, &before, what, set);
         let number = directory.dirt.begin();
         let made = judged.and_then(|()| self.make(context, &directory, &name, what, set));
-        let object = match made {
-            Ok(object) => object,
+        let (object, attributes) = match made {
+            Ok(made) => made,
             Err(error) => {
                 directory.dirt.succeeded(number, Extent::All);
                 drop(lock);
@@ -92,7 +93,7 @@ impl Volume {
         let own_number = object.dirt.begin();
         let created = Created {
             handle: object.handle,
-            attributes: self.stat_after(&object)?.attributes,
+            attributes,
             directory: self.change_since(&directory, &before)?,
             is_new: true,
         };
@@ -106,16 +107,20 @@ impl Volume {
         name: &Name,
         what: &Create,
         set: &SetAttributes,
-    ) -> Result<Arc<Object>> {
+    ) -> Result<(Arc<Object>, Attributes)> {
         clear_umask_once();
         let file = self.make_name(directory, name, what, set)?;
-        let object = match file {
-            Some(file) => self.adopt(file, directory, name),
-            None => self.find(directory, name),
+        let made = match file {
+            Some(file) => self.adopt_new(file, directory, name).map(|(object, seen)| (object, Some(seen))),
+            None => self.find(directory, name).map(|object| (object, None)),
         };
-        let finished = object.and_then(|object| {
-            self.finish(context, &object, what, set)?;
-            Ok(object)
+        let finished = made.and_then(|(object, seen)| {
+            let is_changed = self.finish(context, &object, what, set)?;
+            let attributes = match seen {
+                Some(seen) if !is_changed => seen.attributes,
+                _ => self.stat_after(&object)?.attributes,
+            };
+            Ok((object, attributes))
         });
         if finished.is_err() {
             let flags = match what {
@@ -163,10 +168,11 @@ impl Volume {
         made.map(|()| None).map_err(translate)
     }
 
-    /// What the kernel did not do when it made the name.
-    fn finish(&self, context: &Context, object: &Object, what: &Create, set: &SetAttributes) -> Result<()> {
+    /// What the kernel did not do when it made the name; true where that was anything.
+    fn finish(&self, context: &Context, object: &Object, what: &Create, set: &SetAttributes) -> Result<bool> {
         if object.kind == FileKind::Regular {
             // It was created open for writing.
+            object.last_write.store(self.round.load(Ordering::Relaxed), Ordering::Relaxed);
             self.janitor.ring();
         }
         self.act_as(context)?;
@@ -182,23 +188,27 @@ impl Volume {
             set_owner(&file, set)?;
         }
         let takes_special_bits = object.kind == FileKind::Directory || is_given;
-        if (is_exclusive && wanted != WHILE_UNVERIFIED) || (takes_special_bits && wanted & SET_IDS != 0) {
+        let sets_mode =
+            (is_exclusive && wanted != WHILE_UNVERIFIED) || (takes_special_bits && wanted & SET_IDS != 0);
+        if sets_mode {
             let inherited = match object.kind {
                 FileKind::Directory => self.stat(object)?.attributes.mode & SET_GROUP_ID,
                 _ => 0,
             };
             set_mode(&file, wanted | inherited)?;
         }
-        if let (Some(size), FileKind::Regular) = (set.size.filter(|size| *size > 0), object.kind) {
+        let size = set.size.filter(|size| *size > 0 && object.kind == FileKind::Regular);
+        if let Some(size) = size {
             if size > self.properties.max_file_size {
                 return Err(Error::TooLarge);
             }
             rustix::fs::ftruncate(&file, size).map_err(translate)?;
         }
-        if !has_verifier_in_times && (set.accessed.is_some() || set.modified.is_some()) {
+        let sets_times = !has_verifier_in_times && (set.accessed.is_some() || set.modified.is_some());
+        if sets_times {
             set_times(&file, set)?;
         }
-        Ok(())
+        Ok(is_exclusive || is_given || sets_mode || size.is_some() || sets_times)
     }
 
     /// The name is taken.

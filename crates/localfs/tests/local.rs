@@ -1,0 +1,476 @@
+//! What only a file system on this machine can meet: local processes, mount points, ACLs, many users, few descriptors.
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
+
+use bytes::Bytes;
+use common::{Place, has_powers, me, mode, user};
+use localfs::Durability;
+use vfs::{
+    Access, Authority, Backend, Context, Create, CreateMode, Error, OpenAccess, Removal, SetAttributes,
+    Stability,
+};
+
+const GUARDED: Create = Create::File(CreateMode::Guarded);
+
+/// Runs a program as root, outside the export.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    localfs::become_server();
+    Command::new(program).args(arguments).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_local_rename_keeps_the_handle_and_a_local_removal_makes_it_stale() {
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    std::fs::rename(place.path("a"), place.path("b")).expect("rename");
+    assert_eq!(place.getattr(&file).expect("there").links, 1);
+    std::fs::remove_file(place.path("b")).expect("remove");
+    assert_eq!(place.getattr(&file).err(), Some(Error::Stale));
+    assert_eq!(place.read(&me(), &file).err(), Some(Error::Stale));
+}
+
+#[test]
+fn with_an_index_a_local_rename_in_the_directory_is_found_after_a_restart() {
+    let mut place = Place::with(|config| localfs::Config { always_use_index: true, ..config });
+    let root = place.fs().root();
+    let directory = place.make(&me(), &root, "d", &Create::Directory, 0o755).expect("mkdir");
+    let file = place.make(&me(), &directory, "a", &GUARDED, 0o600).expect("create");
+    let other = place.make(&me(), &directory, "other", &GUARDED, 0o600).expect("create");
+    place.write(&me(), &file, b"mine", Stability::Unstable).expect("write");
+    place.volume = None;
+    std::fs::rename(place.path("d"), place.path("renamed")).expect("rename");
+    std::fs::rename(place.path("renamed/a"), place.path("renamed/b")).expect("rename");
+    // Another file takes the old name, and must not be taken for it.
+    std::fs::write(place.path("renamed/a"), b"not mine").expect("write");
+    std::fs::remove_file(place.path("renamed/other")).expect("remove");
+    place.restart();
+    assert!(place.fs().uses_index());
+    assert_eq!(place.read(&me(), &file).expect("found"), b"mine");
+    assert_eq!(place.getattr(&other).err(), Some(Error::Stale));
+    assert_eq!(place.lookup(&me(), &directory, "b"), Ok(file));
+}
+
+#[test]
+fn with_an_index_a_reused_inode_number_is_another_file() {
+    let mut place = Place::with(|config| localfs::Config { always_use_index: true, ..config });
+    let old = place.file(&me(), "old", 0o600);
+    let number = place.getattr(&old).expect("there").fileid;
+    place.volume = None;
+    std::fs::remove_file(place.path("old")).expect("remove");
+    // Whether the file system gives the number again is its own affair; with this many it mostly does.
+    let reused = (0..4000).any(|round| {
+        std::fs::write(place.path("old"), b"new").expect("write");
+        let is_same = std::fs::metadata(place.path("old")).expect("there").ino() == number;
+        if !is_same {
+            std::fs::rename(place.path("old"), place.path(&format!("kept-{round}"))).expect("rename");
+        }
+        is_same
+    });
+    println!("inode number reused: {reused}");
+    place.restart();
+    assert_eq!(place.getattr(&old).err(), Some(Error::Stale));
+}
+
+#[test]
+fn local_changes_move_the_change_attribute() {
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    let mut last = place.getattr(&file).expect("there").change;
+    for round in 0..300 {
+        // The same size and, on a coarse clock, the same time.
+        std::fs::write(place.path("a"), format!("{round:04}")).expect("write");
+        let mut now = place.getattr(&file).expect("there").change;
+        if now == last {
+            // A coarse clock may show it when its tick is over.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            now = place.getattr(&file).expect("there").change;
+        }
+        assert!(now > last, "round {round}: from {last} to {now}");
+        last = now;
+    }
+}
+
+#[test]
+fn symlinks_out_of_the_export_lead_nowhere() {
+    let place = Place::new();
+    let root = place.fs().root();
+    std::fs::write(place.outside().join("secret"), b"secret").expect("write");
+    symlink(place.outside(), place.path("out")).expect("symlink");
+    symlink(place.outside().join("secret"), place.path("file")).expect("symlink");
+    let out = place.lookup(&me(), &root, "out").expect("the link itself");
+    assert_eq!(place.lookup(&me(), &out, "secret"), Err(Error::NotDirectory));
+    assert_eq!(place.make(&me(), &out, "x", &GUARDED, 0o600), Err(Error::NotDirectory));
+    let file = place.lookup(&me(), &root, "file").expect("the link itself");
+    assert!(place.read(&me(), &file).is_err());
+    assert_eq!(
+        place.make(&me(), &root, "file", &Create::File(CreateMode::Unchecked), 0o600),
+        Err(Error::IsSymlink)
+    );
+    assert_eq!(place.lookup(&me(), &root, ".."), Err(Error::BadName));
+}
+
+#[test]
+fn the_way_up_ends_at_the_top_even_for_what_was_moved_out() {
+    let place = Place::new();
+    let root = place.fs().root();
+    let inner = place.make(&me(), &root, "d", &Create::Directory, 0o755).expect("mkdir");
+    let found = place.wait(place.fs().parent(&me(), &inner)).expect("parent");
+    assert_eq!(found.handle, root);
+    assert_eq!(place.wait(place.fs().parent(&me(), &root)).err(), Some(Error::NotFound));
+    std::fs::rename(place.path("d"), place.outside().join("d")).expect("rename");
+    let above = place.wait(place.fs().parent(&me(), &inner));
+    if place.fs().uses_index() {
+        assert_eq!(above.expect("where it was").handle, root);
+    } else {
+        assert_eq!(above.err(), Some(Error::Stale));
+    }
+}
+
+#[test]
+fn a_mount_point_inside_is_listed_and_not_entered() {
+    if !has_powers() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.fs().root();
+    let below = place.make(&me(), &root, "m", &Create::Directory, 0o755).expect("mkdir");
+    let path = place.path("m");
+    let path = path.to_str().expect("a plain path");
+    if !run("mount", &["-t", "tmpfs", "tmpfs", path]) {
+        println!("skipped: cannot mount here");
+        return;
+    }
+    std::fs::write(place.path("m/other"), b"another file system").expect("write");
+    let looked_up = place.lookup(&me(), &root, "m");
+    let listed = place.list(&me(), &root);
+    let inside = place.lookup(&me(), &below, "other");
+    assert!(run("umount", &[path]));
+    assert_eq!(looked_up, Err(Error::Access));
+    assert_eq!(listed, Ok(vec![(String::from("m"), None)]));
+    assert_eq!(inside, Err(Error::NotFound), "the handle means the directory below the mount");
+}
+
+#[test]
+fn an_acl_decides_for_cached_descriptors_too() {
+    if !has_powers() || !run("setfacl", &["--version"]) {
+        println!("skipped: needs setfacl");
+        return;
+    }
+    let place = Place::new();
+    let path = place.path("a");
+    let file = place.file(&me(), "a", 0o640);
+    place.write(&me(), &file, b"data", Stability::Unstable).expect("write");
+    let (named, masked, member, other) =
+        (user(2001, &[]), user(2002, &[]), user(2003, &[77]), user(2004, &[]));
+    // Cached, and judged by mode bits until now.
+    assert_eq!(place.read(&named, &file).err(), Some(Error::Access));
+    let acl = "u:2001:rw,u:2002:rw,g:77:r";
+    assert!(run("setfacl", &["-m", acl, path.to_str().expect("path")]));
+    assert_eq!(place.read(&named, &file).expect("named"), b"data");
+    assert_eq!(place.write(&named, &file, b"DATA", Stability::Unstable), Ok(4));
+    assert_eq!(place.read(&member, &file).expect("member"), b"DATA");
+    assert_eq!(place.write(&member, &file, b"x", Stability::Unstable), Err(Error::Access));
+    assert_eq!(place.read(&other, &file).err(), Some(Error::Access));
+    let (granted, _) = place.wait(place.fs().access(&masked, &file, Access::all())).expect("access");
+    assert!(granted.contains(Access::READ | Access::MODIFY));
+    assert!(run("setfacl", &["-m", "m::r", path.to_str().expect("path")]));
+    assert_eq!(
+        place.write(&masked, &file, b"x", Stability::Unstable),
+        Err(Error::Access),
+        "the mask limits it"
+    );
+    assert!(run("setfacl", &["-b", path.to_str().expect("path")]));
+    assert_eq!(place.read(&named, &file).err(), Some(Error::Access));
+}
+
+#[test]
+fn users_in_turn_get_their_own_rights_and_files() {
+    if !has_powers() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.fs().root();
+    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
+    let users: Vec<Context> = (0..8).map(|number| user(3000 + number, &[500 + number, 9])).collect();
+    let files: Vec<_> = users
+        .iter()
+        .enumerate()
+        .map(|(number, context)| {
+            place.make(context, &root, &format!("f{number}"), &GUARDED, 0o600).expect("create")
+        })
+        .collect();
+    for round in 0..200 {
+        let (mine, theirs) = (round % 8, (round * 5 + 3) % 8);
+        let file = place.getattr(&files[mine]).expect("there");
+        assert_eq!((file.uid, file.gid), (3000 + mine as u32, 3000 + mine as u32));
+        assert_eq!(place.write(&users[mine], &files[mine], b"x", Stability::Unstable), Ok(1));
+        if mine != theirs {
+            assert_eq!(
+                place.write(&users[mine], &files[theirs], b"y", Stability::Unstable),
+                Err(Error::Access)
+            );
+            assert_eq!(place.read(&users[mine], &files[theirs]).err(), Some(Error::Access));
+        }
+    }
+}
+
+#[test]
+fn many_threads_with_many_users_never_mix_them_up() {
+    if !has_powers() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
+    let volume = place.fs().clone();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let volume = volume.clone();
+            scope.spawn(move || {
+                let root = volume.root();
+                for round in 0..300_u32 {
+                    let context = user(4000 + (round + thread) % 5, &[round % 3]);
+                    let name = format!("t{thread}-{round}");
+                    let made = volume.create(&context, &root, name.as_bytes(), &GUARDED, &mode(0o600)).now();
+                    let made = made.expect("create");
+                    assert_eq!(made.attributes.uid, context.credentials.uid);
+                    volume.remove(&context, &root, name.as_bytes(), Removal::File).now().expect("remove");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn few_descriptors_serve_many_files() {
+    let place = Place::with(|config| localfs::Config { max_open_files: Some(16), ..config });
+    let context = me();
+    let files: Vec<_> = (0..200).map(|number| place.file(&context, &format!("f{number}"), 0o600)).collect();
+    let open = || std::fs::read_dir("/proc/self/fd").expect("proc").count();
+    let before = open();
+    for round in 0..3_u8 {
+        for (number, file) in files.iter().enumerate() {
+            let text = format!("{round} {number}");
+            place.write(&context, file, text.as_bytes(), Stability::Unstable).expect("write");
+            assert_eq!(place.read(&context, file).expect("read"), text.as_bytes());
+        }
+    }
+    // Other tests run in this process too; without the bound there would be two hundred more.
+    assert!(open() < before + 120, "{} descriptors, {before} before", open());
+}
+
+#[test]
+fn too_many_dirty_files_go_to_the_device_at_once() {
+    let place = Place::with(|config| localfs::Config {
+        max_open_files: Some(16),
+        durability: Durability::Sync,
+        ..config
+    });
+    let context = me();
+    let files: Vec<_> = (0..40).map(|number| place.file(&context, &format!("f{number}"), 0o600)).collect();
+    let data = Bytes::from_static(b"data");
+    let write = |file| {
+        let written =
+            place.wait(place.fs().write(&context, file, 0, &data, Stability::Unstable, Authority::Caller));
+        written.expect("write").stability
+    };
+    let stabilities: Vec<_> = files.iter().map(write).collect();
+    assert_eq!(stabilities[0], Stability::Unstable);
+    assert_eq!(stabilities[39], Stability::DataSync, "no more than half of the descriptors are held by dirt");
+}
+
+#[test]
+fn a_file_written_here_can_be_executed_locally_soon_after() {
+    let place = Place::new();
+    let file = place.file(&me(), "true", 0o755);
+    let program = std::fs::read("/bin/true").expect("a program");
+    place.write(&me(), &file, &program, Stability::Unstable).expect("write");
+    place.wait(place.fs().commit(&me(), &file, 0, 0)).expect("commit");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        match Command::new(place.path("true")).status() {
+            Ok(status) => break assert!(status.success()),
+            // ETXTBSY: still open for writing.
+            Err(error) => assert_eq!(error.raw_os_error(), Some(26), "{error}"),
+        }
+        assert!(std::time::Instant::now() < deadline, "the descriptor is never given back");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    // And written again afterwards.
+    assert_eq!(place.write(&me(), &file, b"#!", Stability::Unstable), Ok(2));
+}
+
+#[test]
+fn an_open_keeps_content_whose_name_a_local_process_removed() {
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    place.write(&me(), &file, b"kept", Stability::Unstable).expect("write");
+    let access = OpenAccess { read: true, write: false };
+    let opened = place.wait(place.fs().open(&me(), &file, access, Authority::Caller)).expect("open");
+    std::fs::remove_file(place.path("a")).expect("remove");
+    assert_eq!(place.read(&me(), &file).expect("still there"), b"kept");
+    drop(opened);
+    assert_eq!(place.read(&me(), &file).err(), Some(Error::Stale));
+}
+
+#[test]
+fn special_files_are_never_opened() {
+    let place = Place::new();
+    let root = place.fs().root();
+    let pipe = place.make(&me(), &root, "pipe", &Create::Fifo, 0o600).expect("mkfifo");
+    // An open of a pipe without a writer would wait for ever.
+    assert_eq!(place.read(&me(), &pipe).err(), Some(Error::WrongKind));
+    assert_eq!(place.write(&me(), &pipe, b"x", Stability::Unstable), Err(Error::WrongKind));
+    let set = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
+    let changed = place.wait(place.fs().setattr(&me(), &pipe, &set, None, Authority::Caller)).expect("chmod");
+    assert_eq!(changed.after.mode, 0o640);
+}
+
+#[test]
+fn the_identity_is_the_directorys_not_the_paths() {
+    let mut place = Place::new();
+    let identity = place.fs().identity();
+    let file = place.file(&me(), "a", 0o600);
+    place.volume = None;
+    let moved = place.outside().join("moved");
+    std::fs::rename(&place.config.directory, &moved).expect("rename");
+    place.config.directory = moved;
+    place.restart();
+    assert_eq!(place.fs().identity(), identity);
+    assert_eq!(place.getattr(&file).expect("there").kind, vfs::FileKind::Regular);
+    let other = Place::new();
+    assert_ne!(other.fs().identity(), identity);
+}
+
+#[test]
+fn exclusive_verifiers_stay_out_of_sight() {
+    let place = Place::new();
+    let root = place.fs().root();
+    let exclusive = Create::File(CreateMode::Exclusive(*b"verifier"));
+    let file = place.make(&me(), &root, "a", &exclusive, 0o600).expect("create");
+    assert_eq!(place.wait(place.fs().list_xattrs(&me(), &file)), Ok(Vec::new()));
+    let name = b"enfys.create_verifier";
+    assert_eq!(place.wait(place.fs().get_xattr(&me(), &file, name)), Err(Error::NoXattr));
+    assert_eq!(place.wait(place.fs().remove_xattr(&me(), &file, name)).err(), Some(Error::NotPermitted));
+    // A SETATTR of times, as clients send after an exclusive create, does not make it another file.
+    let now = SetAttributes { modified: Some(vfs::SetTime::Now), ..SetAttributes::default() };
+    place.wait(place.fs().setattr(&me(), &file, &now, None, Authority::Caller)).expect("setattr");
+    assert_eq!(place.make(&me(), &root, "a", &exclusive, 0o600), Ok(file));
+}
+
+#[test]
+fn an_unreadable_directory_is_one_line_that_names_it() {
+    let config = localfs::Config::new("/nonexistent/export");
+    let error = localfs::LocalFs::open(&config).expect_err("no such directory").to_string();
+    assert!(error.contains("/nonexistent/export") && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn without_state_the_index_is_refused_by_name() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let config = localfs::Config { always_use_index: true, ..localfs::Config::new(directory.path()) };
+    let error = localfs::LocalFs::open(&config).expect_err("nowhere to keep it").to_string();
+    assert!(error.contains("state directory"), "{error}");
+}
+
+#[test]
+fn a_large_read_of_cached_data_is_a_range_and_a_small_one_a_copy() {
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    let data = vec![5; 300_000];
+    place.write(&me(), &file, &data, Stability::Unstable).expect("write");
+    let read = |count| {
+        let mut into = bytes::BytesMut::new();
+        let request = vfs::ReadRequest { offset: 0, count, may_splice: true, authority: Authority::Caller };
+        place.wait(place.fs().read(&me(), &file, request, &mut into)).expect("read")
+    };
+    let large = read(256 * 1024);
+    let vfs::Payload::Range(range) = large.payload else { panic!("not a range") };
+    assert_eq!((range.offset, range.length, large.eof), (0, 256 * 1024, false));
+    let mut bytes = vec![0; 1000];
+    range.source.read_at(0, &mut bytes);
+    assert_eq!(bytes, vec![5; 1000]);
+    assert!(matches!(read(4096).payload, vfs::Payload::Appended));
+}
+
+#[test]
+fn a_cold_read_waits_on_the_pool() {
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    place.write(&me(), &file, &vec![9; 200_000], Stability::Unstable).expect("write");
+    let local = std::fs::File::open(place.path("a")).expect("open");
+    local.sync_all().expect("sync");
+    rustix::fs::fadvise(&local, 0, None, rustix::fs::Advice::DontNeed).expect("fadvise");
+    let mut into = bytes::BytesMut::from(&b"header"[..]);
+    let request =
+        vfs::ReadRequest { offset: 0, count: 150_000, may_splice: true, authority: Authority::Caller };
+    let context = me();
+    let op = place.fs().read(&context, &file, request, &mut into);
+    let was_pending = matches!(op, vfs::Op::Pending(_));
+    let read = place.wait(op).expect("read");
+    match read.payload {
+        vfs::Payload::Bytes(bytes) => assert_eq!(bytes, vec![9; 150_000]),
+        // Where the temporary directory is in memory, nothing is ever cold.
+        _ => assert!(!was_pending),
+    }
+    assert_eq!(&into[..], b"header", "nothing is left of the attempt");
+    assert_eq!((read.count, read.eof), (150_000, false));
+}
+
+#[test]
+fn a_thousand_entries_are_listed_once_while_local_processes_come_and_go() {
+    let place = Place::new();
+    for number in 0..1000 {
+        std::fs::write(place.path(&format!("stay-{number}")), b"").expect("write");
+    }
+    let root = place.fs().root();
+    let mut seen = Vec::new();
+    let (mut cookie, mut round) = (0, 0);
+    loop {
+        let mut left = 7;
+        let request = vfs::ReadDir { cookie, verifier: [0; 8], plus: false };
+        let mut visit = |entry: vfs::Entry<'_>| {
+            if left == 0 {
+                return std::ops::ControlFlow::Break(());
+            }
+            left -= 1;
+            seen.push(String::from_utf8_lossy(entry.name).into_owned());
+            cookie = entry.cookie;
+            std::ops::ControlFlow::Continue(())
+        };
+        let context = me();
+        let end = place.wait(place.fs().readdir(&context, &root, request, &mut visit)).expect("readdir");
+        if end.eof {
+            break;
+        }
+        round += 1;
+        std::fs::write(place.path(&format!("come-{round}")), b"").expect("write");
+        let _ = std::fs::remove_file(place.path(&format!("come-{}", round / 2)));
+    }
+    seen.retain(|name| name.starts_with("stay"));
+    seen.sort();
+    let mut all: Vec<_> = (0..1000).map(|number| format!("stay-{number}")).collect();
+    all.sort();
+    assert_eq!(seen, all);
+}
+
+#[test]
+fn a_write_by_another_takes_set_user_id_even_through_a_cached_descriptor() {
+    if !has_powers() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o4777);
+    place.write(&me(), &file, b"root's", Stability::Unstable).expect("write");
+    assert_eq!(place.getattr(&file).expect("there").mode, 0o4777, "root may keep it");
+    place.write(&user(5000, &[]), &file, b"other", Stability::Unstable).expect("write");
+    assert_eq!(place.getattr(&file).expect("there").mode, 0o777);
+}
+
+/// All of this again in a process that is an ordinary user without any capability.
+#[test]
+fn without_privileges() {
+    common::again_without_privileges(&[]);
+}

@@ -1,0 +1,148 @@
+//! A server without root's powers: it acts as its own user, and others are judged in user space besides.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use common::{Place, me, mode, user};
+use vfs::{
+    Access, Authority, Backend, Create, CreateMode, Error, OpenAccess, Removal, SetAttributes, Stability,
+};
+
+const GUARDED: Create = Create::File(CreateMode::Guarded);
+
+/// These tests are about a process without powers.
+fn is_child() -> bool {
+    let is_child = !rustix::process::geteuid().is_root();
+    if !is_child {
+        println!("skipped: run as an ordinary user by `without_privileges`");
+    }
+    is_child
+}
+
+#[test]
+fn without_privileges() {
+    common::again_without_privileges(&[]);
+}
+
+#[test]
+fn the_server_is_nobody_else_and_finds_files_by_index() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    assert!(!place.fs().acts_as_callers() && place.fs().uses_index());
+}
+
+#[test]
+fn another_user_gets_what_the_mode_gives() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.fs().root();
+    let other = user(2000, &[]);
+    let private = place.file(&me(), "private", 0o600);
+    let public = place.file(&me(), "public", 0o644);
+    place.write(&me(), &private, b"mine", Stability::Unstable).expect("write");
+    place.write(&me(), &public, b"ours", Stability::Unstable).expect("write");
+    assert_eq!(place.read(&other, &private).err(), Some(Error::Access), "though the server could");
+    assert_eq!(place.read(&other, &public).expect("readable"), b"ours");
+    assert_eq!(place.write(&other, &public, b"x", Stability::Unstable), Err(Error::Access));
+    let (granted, _) = place.wait(place.fs().access(&other, &public, Access::all())).expect("access");
+    assert_eq!(granted, Access::READ | Access::XAREAD | Access::XALIST);
+    let access = OpenAccess { read: true, write: true };
+    assert_eq!(
+        place.wait(place.fs().open(&other, &public, access, Authority::Caller)).err(),
+        Some(Error::Access)
+    );
+    assert_eq!(place.lookup(&other, &root, "public"), Ok(public));
+}
+
+#[test]
+fn another_user_changes_no_names_where_the_mode_forbids() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.fs().root();
+    let other = user(2000, &[]);
+    let set = |bits| std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(bits));
+    set(0o755).expect("chmod");
+    place.file(&me(), "a", 0o644);
+    assert_eq!(place.make(&other, &root, "new", &GUARDED, 0o600), Err(Error::Access));
+    assert_eq!(place.make(&other, &root, "new", &Create::Directory, 0o700), Err(Error::Access));
+    assert_eq!(place.make(&other, &root, "a", &GUARDED, 0o600), Err(Error::Exists));
+    let remove = || place.wait(place.fs().remove(&other, &root, b"a", Removal::File)).map(drop);
+    let rename = || place.wait(place.fs().rename(&other, (&root, b"a"), (&root, b"b"))).map(drop);
+    assert_eq!((remove(), rename()), (Err(Error::Access), Err(Error::Access)));
+    set(0o1777).expect("chmod");
+    assert_eq!((remove(), rename()), (Err(Error::NotPermitted), Err(Error::NotPermitted)), "sticky");
+    set(0o777).expect("chmod");
+    assert_eq!((rename(), remove()), (Ok(()), Err(Error::NotFound)));
+    set(0o700).expect("chmod");
+    assert_eq!(place.lookup(&other, &root, "b"), Err(Error::Access));
+    assert_eq!(place.list(&other, &root).err(), Some(Error::Access));
+}
+
+#[test]
+fn what_another_user_creates_belongs_to_the_server() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
+    let root = place.fs().root();
+    let other = user(2000, &[]);
+    let file = place.make(&other, &root, "theirs", &GUARDED, 0o666).expect("create");
+    assert_eq!(place.getattr(&file).expect("there").uid, rustix::process::geteuid().as_raw());
+    assert_eq!(place.write(&other, &file, b"x", Stability::Unstable), Ok(1), "as others may");
+    let chmod = |set: &SetAttributes| {
+        place.wait(place.fs().setattr(&other, &file, set, None, Authority::Caller)).err()
+    };
+    assert_eq!(chmod(&mode(0o600)), Some(Error::NotPermitted), "it is not the owner");
+    // The superuser of a client has the server's powers, and no more.
+    let root_caller = user(0, &[]);
+    let give = SetAttributes { uid: Some(2000), ..SetAttributes::default() };
+    let given = place.wait(place.fs().setattr(&root_caller, &file, &give, None, Authority::Caller));
+    assert_eq!(given.err(), Some(Error::NotPermitted));
+}
+
+#[test]
+fn acls_are_read_for_others() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    place.write(&me(), &file, b"data", Stability::Unstable).expect("write");
+    let path = place.path("a");
+    let set = Command::new("setfacl").args(["-m", "u:2001:r,g:77:rw"]).arg(&path).status();
+    if !set.is_ok_and(|status| status.success()) {
+        println!("skipped: needs setfacl");
+        return;
+    }
+    assert_eq!(place.read(&user(2001, &[]), &file).expect("named"), b"data");
+    assert_eq!(place.write(&user(2001, &[]), &file, b"x", Stability::Unstable), Err(Error::Access));
+    assert_eq!(place.write(&user(2003, &[77]), &file, b"DATA", Stability::Unstable), Ok(4));
+    assert_eq!(place.read(&user(2004, &[]), &file).err(), Some(Error::Access));
+}
+
+#[test]
+fn handles_survive_a_restart_without_privileges() {
+    if !is_child() {
+        return;
+    }
+    let mut place = Place::new();
+    let root = place.fs().root();
+    let directory = place.make(&me(), &root, "d", &Create::Directory, 0o755).expect("mkdir");
+    let file = place.make(&me(), &directory, "f", &GUARDED, 0o600).expect("create");
+    place.write(&me(), &file, b"kept", Stability::Unstable).expect("write");
+    let renamed = place.wait(place.fs().rename(&me(), (&root, b"d"), (&root, b"e")));
+    renamed.expect("rename");
+    place.restart();
+    assert_eq!(place.fs().root(), root);
+    assert_eq!(place.read(&me(), &file).expect("found"), b"kept");
+    assert_eq!(place.lookup(&me(), &directory, "f"), Ok(file));
+}
