@@ -8,6 +8,7 @@
 
 pub mod backend;
 pub mod client;
+pub mod compounds;
 pub mod network;
 pub mod rng;
 pub mod scenario;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use v3::ClientV3;
-pub use v41::{ClientV41, Words, at_export};
+pub use v41::{ClientV41, Words, at_export, export};
 
 use crate::rng::Rng;
 use crate::world::Received;

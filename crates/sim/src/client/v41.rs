@@ -93,6 +93,18 @@ impl Words {
         self.compound(std::iter::once(sequence).chain(ops).collect())
     }
 
+    /// The last request in the session did not use its place in the slot.
+    pub fn take_back(&mut self) {
+        self.sequence -= 1;
+    }
+
+    /// The client as an owner of opens.
+    #[must_use]
+    pub fn owner(&self) -> StateOwner {
+        let owner = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
+        StateOwner { client_id: self.client_id, owner }
+    }
+
     /// Takes what EXCHANGE_ID and CREATE_SESSION answered.
     ///
     /// # Errors
@@ -133,12 +145,11 @@ impl Words {
     /// OPEN of a name in `/export`.
     #[must_use]
     pub fn open(&self, name: &str, access: ShareAccess, deny: ShareDeny, how: OpenHow) -> Vec<Op> {
-        let owner = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
         let open = OpenArgs {
             seqid: 0,
             share_access: access,
             share_deny: deny,
-            owner: StateOwner { client_id: self.client_id, owner },
+            owner: self.owner(),
             how,
             claim: OpenClaim::Null(component(name)),
         };
@@ -156,7 +167,9 @@ pub fn at_export(name: &str) -> Vec<Op> {
     ops
 }
 
-fn export() -> Vec<Op> {
+/// The way to the export's top.
+#[must_use]
+pub fn export() -> Vec<Op> {
     vec![Op::PutRootFh, Op::Lookup(LookupArgs { name: component("export") })]
 }
 
