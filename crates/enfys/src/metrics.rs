@@ -154,7 +154,14 @@ impl Collector for Everything {
             ("read_bytes", "Payload of READs", &metrics.read_bytes),
             ("write_bytes", "Payload of WRITEs", &metrics.write_bytes),
             ("malformed_records", "Records that were no valid call", &metrics.malformed),
-            ("refused_calls", "Calls refused for credentials or RPC version", &metrics.refused),
+            ("refused_calls", "Calls refused for credentials, RPC version or address", &metrics.refused),
+            ("bad_handles", "File handles that this server never made", &metrics.bad_handles),
+            (
+                "stalled_connections",
+                "Connections closed in mid-record or mid-reply",
+                &metrics.stalled_connections,
+            ),
+            ("refused_connections", "Connections over the limit", &metrics.refused_connections),
             ("replayed_calls", "Retransmissions answered from the reply cache", &metrics.replayed),
         ];
         for (name, help, value) in counters {

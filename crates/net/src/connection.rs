@@ -4,6 +4,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Instant;
 
@@ -94,10 +95,17 @@ pub(crate) async fn serve(
     control: Rc<Control>,
 ) {
     let peer = connection.peer;
+    let metrics = shared.server.metrics();
     match run(&shared, stream, &connection, &control).await {
         End::Closed => debug!(%peer, "connection closed"),
-        End::Protocol(why) => warn!(%peer, "connection closed: {why}"),
-        End::Stalled => warn!(%peer, "connection closed: the peer stopped in the middle"),
+        End::Protocol(why) => {
+            metrics.malformed.fetch_add(1, Relaxed);
+            warn!(%peer, "connection closed: {why}");
+        }
+        End::Stalled => {
+            metrics.stalled_connections.fetch_add(1, Relaxed);
+            warn!(%peer, "connection closed: the peer stopped in the middle");
+        }
         End::Io(error) => debug!(%peer, "connection lost: {error}"),
     }
 }

@@ -264,6 +264,7 @@ async fn accept_all(
             }
         };
         if connections.load(Relaxed) >= shared.limits.max_connections {
+            shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
             warn!(%peer, "connection refused: the limit of {} is reached", shared.limits.max_connections);
             continue;
         }

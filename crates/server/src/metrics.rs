@@ -35,10 +35,16 @@ pub struct Metrics {
     pub read_bytes: AtomicU64,
     /// Payload bytes that WRITEs accepted.
     pub write_bytes: AtomicU64,
-    /// Records that were no call, or no valid one.
+    /// Records that were no call, or no valid one, and streams that were not records.
     pub malformed: AtomicU64,
-    /// Calls refused for their credentials, address or rejected RPC version.
+    /// Calls refused for their credentials or RPC version, or because the client's address may not use the export.
     pub refused: AtomicU64,
+    /// File handles that this server never made.
+    pub bad_handles: AtomicU64,
+    /// Connections closed because the peer stopped in the middle of a record or took no reply.
+    pub stalled_connections: AtomicU64,
+    /// Connections not taken because there were too many.
+    pub refused_connections: AtomicU64,
     /// Replies that came from a reply cache.
     pub replayed: AtomicU64,
 }
@@ -53,6 +59,9 @@ impl Default for Metrics {
             write_bytes: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            bad_handles: AtomicU64::new(0),
+            stalled_connections: AtomicU64::new(0),
+            refused_connections: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
         }
     }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arc_swap::Guard;
 use bytes::Bytes;
@@ -60,9 +61,14 @@ pub(crate) enum Served {
 impl Request<'_> {
     /// Finds the file that a handle from the wire means, and who the caller is there.
     pub(crate) fn target(&self, wire: &[u8]) -> Result<Target<'_>, TargetError> {
-        let (id, handle) = self.server.settings.handle_key.open(wire).ok_or(TargetError::BadHandle)?;
+        let metrics = &self.server.metrics;
+        let Some((id, handle)) = self.server.settings.handle_key.open(wire) else {
+            metrics.bad_handles.fetch_add(1, Relaxed);
+            return Err(TargetError::BadHandle);
+        };
         let export = self.exports.by_id(id).ok_or(TargetError::Stale)?;
         if !export.options.admits(self.connection.peer.ip()) {
+            metrics.refused.fetch_add(1, Relaxed);
             return Err(TargetError::NotAdmitted);
         }
         Ok(Target { export, handle, context: self.context(export) })

@@ -1,5 +1,5 @@
 use protocol::nfs3::{CreateArgs, CreateHow, CreateOk, DirOpArgs, NfsStat, Outcome, Sattr, WccData};
-use vfs::{Create, CreateMode};
+use vfs::{Create, CreateMode, Error};
 use xdr::Writer;
 
 use super::reply::{answer, fattr, resolve_writable, set_attributes, status, wcc_data};
@@ -47,7 +47,11 @@ async fn create_in(
     }
     let set = set_attributes(attributes)?;
     let created = target.export.backend.create(&target.context, &target.handle, name, what, &set).await;
-    let created = created.map_err(status)?;
+    // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
+    let created = created.map_err(|error| match error {
+        Error::IsDirectory | Error::IsSymlink | Error::WrongKind => NfsStat::EXIST,
+        error => status(error),
+    })?;
     Ok(CreateOk {
         obj: Some(target.seal(request, &created.handle)),
         obj_attributes: Some(fattr(target.export, &created.attributes)),

@@ -8,7 +8,8 @@ use futures_util::FutureExt;
 use protocol::nfs3::*;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{AcceptStatus, CallHeader, RpcError, encode_call, parse_reply};
-use vfs::{Backend, MemFs, MemOptions, Timestamp};
+use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
+use vfs::{Backend, Error, MemFs, MemOptions, Timestamp};
 use xdr::{Decode, Encode, Opaque, Writer};
 
 use crate::{
@@ -28,7 +29,17 @@ struct Pair {
 }
 
 fn pair_with(options: ExportOptions, memory: &MemOptions, uid: u32) -> Pair {
-    let backend = Arc::new(MemFs::new(memory));
+    pair_over(Arc::new(MemFs::new(memory)), options, uid)
+}
+
+/// As [`pair`], over a backend that goes wrong as told.
+fn faulty_pair() -> (Pair, Arc<Faulty<MemFs>>) {
+    let backend = Arc::new(Faulty::new(MemFs::new(&MemOptions::default())));
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    (pair_over(backend.clone(), options, 0), backend)
+}
+
+fn pair_over(backend: Arc<dyn Backend>, options: ExportOptions, uid: u32) -> Pair {
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
     let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
@@ -411,4 +422,83 @@ fn unknown_programs_versions_and_procedures_are_told_apart() {
     assert_eq!(status(100_005, 7, 0), mismatch(3, 3));
     assert_eq!(status(PROGRAM, VERSION, 22), AcceptStatus::ProcedureUnavailable);
     assert_eq!(parse_reply::<()>(pair.raw(1, PROGRAM, VERSION, 0, &()).unwrap()), Ok(()));
+}
+
+#[test]
+fn a_file_that_is_not_there_yet_is_jukebox_and_asking_again_is_not_answered_from_the_cache() {
+    let (pair, backend) = faulty_pair();
+    backend.add(Rule::on(Method::Create, Fault::Fail(Error::Later)).times(1));
+    let args = CreateArgs { where_: pair.at(b"file"), how: CreateHow::Guarded(Sattr::default()) };
+    let ask = || {
+        parse_reply::<CreateResult>(pair.raw(5, PROGRAM, VERSION, Proc::CREATE.0, &args).unwrap()).unwrap()
+    };
+    assert_eq!(ask().status(), NfsStat::JUKEBOX);
+    // RFC 1813 §2.6 lets a client come back under the same number as well as under another.
+    assert_eq!(ask().status(), NfsStat::OK);
+    backend.add(Rule::on(Method::Read, Fault::Fail(Error::Later)).times(1));
+    let file = pair.lookup(b"file").into_result().unwrap().object;
+    assert_eq!(pair.read(file, 0, 10).status(), NfsStat::JUKEBOX);
+    assert_eq!(pair.read(file, 0, 10).status(), NfsStat::OK);
+}
+
+#[test]
+fn a_failing_commit_reaches_the_client_and_changes_the_verifier() {
+    let (pair, backend) = faulty_pair();
+    let file = pair.file(b"file");
+    let before = pair.write(file, 0, b"data", StableHow::Unstable).into_result().unwrap().verf;
+    backend.add(Rule::on(Method::Commit, Fault::Fail(Error::Io)).times(1));
+    let commit = || pair.call::<CommitResult>(Proc::COMMIT, &CommitArgs { file, offset: 0, count: 0 });
+    assert_eq!(commit().status(), NfsStat::IO);
+    // The client must send again what it wrote before: another verifier says so.
+    assert_ne!(commit().into_result().unwrap().verf, before);
+}
+
+#[test]
+fn a_full_disk_and_a_used_up_quota_are_told_apart() {
+    let (pair, backend) = faulty_pair();
+    let file = pair.file(b"file");
+    for (error, status) in [(Error::NoSpace, NfsStat::NOSPC), (Error::Quota, NfsStat::DQUOT)] {
+        backend.add(Rule::on(Method::Write, Fault::Fail(error)).times(1));
+        let result = pair.write(file, 0, b"data", StableHow::Unstable);
+        assert_eq!(result.status(), status);
+        assert!(
+            matches!(result, Outcome::Fail(_, wcc) if wcc.after.is_some()),
+            "a failure tells attributes too"
+        );
+    }
+}
+
+#[test]
+fn a_copy_of_a_call_that_is_being_executed_is_dropped() {
+    let (pair, backend) = faulty_pair();
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Create, Fault::Hold(gate.clone())).times(1));
+    let where_ = pair.at(b"file");
+    let mut call = Writer::new();
+    let header = CallHeader::new(9, PROGRAM, VERSION, Proc::CREATE.0);
+    encode_call(&mut call, &header, &CreateArgs { where_, how: CreateHow::Guarded(Sattr::default()) });
+    let call = call.into_bytes();
+    let now = Now { monotonic: Duration::from_secs(1), wall: Timestamp::default() };
+    let (mut first, mut copy) = (Writer::new(), Writer::new());
+    let mut executing = Box::pin(pair.server.handle(&pair.connection, now, call.clone(), &mut first));
+    assert!((&mut executing).now_or_never().is_none(), "the gate holds it");
+    let outcome = pair.server.handle(&pair.connection, now, call.clone(), &mut copy).now_or_never().unwrap();
+    assert_eq!(outcome.disposition, Disposition::Drop);
+    gate.open();
+    let outcome = executing.now_or_never().expect("the gate is open");
+    assert_eq!(outcome.disposition, Disposition::Reply);
+    let outcome = pair.server.handle(&pair.connection, now, call, &mut copy).now_or_never().unwrap();
+    assert_eq!(outcome.disposition, Disposition::Reply);
+    assert_eq!(first.inline(), copy.inline(), "a later copy gets the first one's reply");
+    assert_eq!(backend.calls(Method::Create), 1);
+}
+
+#[test]
+fn what_is_refused_is_counted() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let pair = pair();
+    pair.call::<GetattrResult>(Proc::GETATTR, &GetattrArgs { object: FileHandle::new(&[1; 40]).unwrap() });
+    pair.raw(1, PROGRAM, VERSION, Proc::GETATTR.0, &()).unwrap();
+    let metrics = pair.server.metrics();
+    assert_eq!((metrics.bad_handles.load(Relaxed), metrics.malformed.load(Relaxed)), (1, 1));
 }
