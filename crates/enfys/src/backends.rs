@@ -2,87 +2,187 @@
 
 use std::collections::HashMap;
 use std::hash::Hasher;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use localfs::{Config, Durability, LocalFs};
 use server::{Export, ExportId, ExportTable};
 use siphasher::sip128::{Hasher128, SipHasher24};
-use vfs::{Backend, MemFs, MemOptions, Timestamp};
+use tracing::{error, info};
+use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
-use crate::plan::{ExportPlan, Source};
+use crate::export_plan::{ExportPlan, MemoryLimits, Source};
 use crate::state_dir;
 
 /// File systems in use, by what they were opened for.
 #[derive(Debug)]
 pub struct Backends {
-    open: HashMap<Source, Arc<dyn Backend>>,
+    open: HashMap<Source, Opened>,
     /// Different at every start.
     instance: u64,
+    /// First write verifier of every directory.
+    verifier: Verifier,
     /// Where indexes of handles live; none for what is transient.
-    state_dir: Option<std::path::PathBuf>,
+    state_dir: Option<PathBuf>,
+    /// Whether data of a file system that is no longer served may have been lost.
+    has_lost: bool,
 }
+
+#[derive(Debug, Clone)]
+enum Opened {
+    Directory(LocalFs),
+    Memory(Arc<MemFs>),
+}
+
+/// Exports that stand ready, with their file systems.
+#[derive(Debug)]
+pub struct Prepared {
+    table: ExportTable,
+    open: HashMap<Source, Opened>,
+}
+
+/// File systems that are no longer served.
+#[derive(Debug)]
+pub struct Removed(Vec<Opened>);
 
 impl Backends {
     /// None yet.
-    pub fn new(instance: u64, state_dir: Option<std::path::PathBuf>) -> Self {
-        Self { open: HashMap::new(), instance, state_dir }
+    pub fn new(instance: u64, verifier: Verifier, state_dir: Option<PathBuf>) -> Self {
+        Self { open: HashMap::new(), instance, verifier, state_dir, has_lost: false }
     }
 
-    /// Opens what `plans` name, drops what they no longer name.
+    /// Opens what `plans` name and is not open yet; changes nothing.
     ///
     /// # Errors
-    /// One line that names the export; nothing is changed then.
-    pub fn exports(&mut self, plans: &[ExportPlan]) -> Result<ExportTable, String> {
+    /// One line that names the export.
+    pub fn prepare(&self, plans: &[ExportPlan]) -> Result<Prepared, String> {
         let mut open = HashMap::new();
         let mut exports = Vec::new();
         for plan in plans {
-            let known = self.open.get(&plan.source).or_else(|| open.get(&plan.source)).cloned();
-            let backend = match known {
-                Some(backend) => backend,
-                None => self.open(&plan.source)?,
+            let opened = match self.open.get(&plan.source) {
+                Some(opened) => opened.clone(),
+                None => self.open(plan).map_err(|why| plan.blame(why))?,
             };
-            open.insert(plan.source.clone(), Arc::clone(&backend));
-            exports.push(export(plan, backend));
+            exports.push(export(plan, opened.backend()));
+            open.insert(plan.source.clone(), opened);
         }
         let table = ExportTable::new(exports).map_err(|error| error.to_string())?;
-        self.open = open;
-        Ok(table)
+        Ok(Prepared { table, open })
     }
 
-    /// All file systems in use.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
-        self.open.values()
+    /// Takes what was prepared from `plans` into use, with their limits and promises. Returns the exports, and the file
+    /// systems that are no longer among them.
+    pub fn take(&mut self, plans: &[ExportPlan], prepared: Prepared) -> (ExportTable, Removed) {
+        let Prepared { table, open } = prepared;
+        for plan in plans {
+            match open.get(&plan.source) {
+                Some(Opened::Directory(directory)) => {
+                    if let Err(error) = directory.set_durability(durability(plan)) {
+                        error!("{}", plan.blame(format!("what was answered before is not stable: {error}")));
+                    }
+                }
+                Some(Opened::Memory(memory)) => {
+                    let (bytes, quota) = limits(plan.memory);
+                    memory.set_limits(bytes, quota);
+                }
+                None => {}
+            }
+        }
+        let mut before = std::mem::replace(&mut self.open, open);
+        before.retain(|source, _| !self.open.contains_key(source));
+        (table, Removed(before.into_values().collect()))
     }
 
-    fn open(&self, source: &Source) -> Result<Arc<dyn Backend>, String> {
-        match source {
-            Source::Directory { path, is_async } => {
+    /// Flushes and closes what is no longer served.
+    pub async fn close(&mut self, removed: Removed) {
+        for opened in &removed.0 {
+            match self.flush_one(opened).await {
+                Ok(is_unchanged) => self.has_lost |= !is_unchanged,
+                Err(why) => {
+                    self.has_lost = true;
+                    error!("an export that was removed: {why}");
+                }
+            }
+        }
+    }
+
+    /// Brings everything to stable storage. Returns the write verifier if it stays good: nothing was lost since it was
+    /// given out.
+    ///
+    /// # Errors
+    /// One line with the first failure; all file systems are flushed all the same.
+    pub async fn flush(&self) -> Result<Option<Verifier>, String> {
+        let (mut is_good, mut result) = (!self.has_lost, Ok(()));
+        for opened in self.open.values() {
+            match self.flush_one(opened).await {
+                Ok(is_unchanged) => is_good &= is_unchanged,
+                Err(why) => result = result.and(Err(why)),
+            }
+        }
+        result.map(|()| is_good.then_some(self.verifier))
+    }
+
+    /// Whether the verifier stayed as it was.
+    async fn flush_one(&self, opened: &Opened) -> Result<bool, String> {
+        let backend = opened.backend();
+        backend.sync().await.map_err(|error| format!("flushing: {error}"))?;
+        Ok(match opened {
+            Opened::Directory(directory) => directory.write_verifier() == self.verifier,
+            // What memory loses has its own verifier.
+            Opened::Memory(_) => true,
+        })
+    }
+
+    fn open(&self, plan: &ExportPlan) -> Result<Opened, String> {
+        match &plan.source {
+            Source::Directory(path) => {
                 let config = Config {
-                    durability: if *is_async { Durability::Async } else { Durability::Sync },
+                    durability: durability(plan),
                     state_directory: self.state_dir.clone(),
-                    verifier_seed: self.instance.to_be_bytes(),
+                    verifier_seed: self.verifier,
                     ..Config::new(path)
                 };
-                LocalFs::open(&config)
-                    .map(|backend| Arc::new(backend) as Arc<dyn Backend>)
-                    .map_err(|error| error.to_string())
+                let directory = LocalFs::open(&config).map_err(|error| error.to_string())?;
+                let acts = if directory.acts_as_callers() { "each caller" } else { "this process's user" };
+                let handles = if directory.uses_index() { "an index" } else { "the kernel" };
+                info!("{}: acts as {acts}, finds files by handles of {handles}", path.display());
+                Ok(Opened::Directory(directory))
             }
-            Source::Memory { pseudo: _, bytes } => {
-                let defaults = MemOptions::default();
+            Source::Memory(_) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                Ok(Arc::new(MemFs::new(&MemOptions {
+                let (max_bytes, quota_bytes) = limits(plan.memory);
+                Ok(Opened::Memory(Arc::new(MemFs::new(&MemOptions {
                     identity: state_dir::random()?,
                     instance: self.instance,
-                    max_bytes: bytes.unwrap_or(defaults.max_bytes),
+                    max_bytes,
+                    quota_bytes,
                     // Everyone may create files at the top, each its own, as in /tmp.
                     root_mode: 0o1777,
                     now: Timestamp { seconds: now.as_secs().cast_signed(), nanoseconds: now.subsec_nanos() },
-                    ..defaults
-                })))
+                    ..MemOptions::default()
+                }))))
             }
         }
     }
+}
+
+impl Opened {
+    fn backend(&self) -> Arc<dyn Backend> {
+        match self {
+            Self::Directory(directory) => Arc::new(directory.clone()),
+            Self::Memory(memory) => Arc::clone(memory) as Arc<dyn Backend>,
+        }
+    }
+}
+
+fn durability(plan: &ExportPlan) -> Durability {
+    if plan.is_async { Durability::Async } else { Durability::Sync }
+}
+
+/// Bytes in all, and of one user.
+fn limits(memory: MemoryLimits) -> (u64, Option<u64>) {
+    (memory.bytes.unwrap_or(MemOptions::default().max_bytes), memory.quota)
 }
 
 /// Numbers an export. They are made of its path and its file system's identity by a hash that must never change:

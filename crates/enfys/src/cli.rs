@@ -19,47 +19,55 @@ pub enum Command {
     CheckConfig(CheckArguments),
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   enfys serve /srv/data
       serves /srv/data as /export on 127.0.0.1:2049, to this machine alone; root is squashed to nobody
   enfys serve /srv/a:/a /srv/b:/b --listen 0.0.0.0:2049 --read-only
       serves two directories, read-only, to everyone who reaches this machine
-  enfys serve --memory --listen 127.0.0.1:12049
-      serves an empty file system in memory, gone with the server
+  enfys serve --memory --listen 127.0.0.1:0
+      serves an empty file system in memory, gone with the server, on a port that is free and printed
+  enfys serve --config /etc/enfys.toml
+      serves what the file says; `enfys check-config` shows that first. Only a file can say which clients
+      may come, how much memory may be taken, or squash one export and not another
 
-Mount with the kernel's client (as root):
+Mount with the kernel's client (as root); the server prints these lines with its own addresses and ports:
   mount -t nfs -o vers=4.1,port=2049 127.0.0.1:/export /mnt
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp,nolock 127.0.0.1:/export /mnt
 
-Send SIGHUP to read the configuration's exports again, SIGTERM or SIGINT to flush and stop.")]
+Who acts: started as root, the server acts as each caller, and the kernel judges. Started by anybody else, all
+new files belong to that user, and callers get what permission bits give them.
+
+Signals: SIGHUP reads the exports again without dropping a client; a mistake changes nothing and is logged.
+SIGTERM or SIGINT answers what was taken, flushes and ends; a second one ends at once.")]
 pub struct ServeArguments {
-    /// Directories to serve, each with the path that clients mount it by (default /export)
+    /// Directories to serve, each with the path that clients mount it by (default /export); in place of the
+    /// configuration's exports
     #[arg(value_name = "PATH[:/PSEUDO]")]
     pub paths: Vec<String>,
-    /// Address to listen on; may be given several times [default: 127.0.0.1:2049]
+    /// Address to listen on; may be given several times; port 0 takes a free one [default: 127.0.0.1:2049]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Vec<SocketAddr>,
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
-    /// Whose requests are taken as nobody's: root's (the default), everybody's, or nobody's
+    /// Whose requests are taken as nobody's [default: root]
     #[arg(long, value_enum)]
     pub squash: Option<SquashArgument>,
     /// Answer before data are on stable storage, as exportfs' `async` does. Fast, but a crash of this machine loses
     /// what clients were told is safe
     #[arg(long)]
     pub r#async: bool,
-    /// Serve a file system in memory instead of a directory
+    /// Serve a file system in memory instead of a directory; for several, give `:/PSEUDO` for each
     #[arg(long)]
     pub memory: bool,
     /// Answer port mapper calls on port 111 of the listening addresses; where a port mapper runs already, register
     /// with it instead
     #[arg(long)]
     pub portmap: bool,
-    /// Where the handle key and other durable state live [default: /var/lib/enfys for root, else
-    /// $XDG_STATE_HOME/enfys or ~/.local/state/enfys]
+    /// Where the key of file handles and other durable state live; one server uses it at a time [default:
+    /// /var/lib/enfys for root, else $XDG_STATE_HOME/enfys or ~/.local/state/enfys; none for --memory]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Configuration in TOML; what the command line gives goes before it
@@ -71,7 +79,8 @@ pub struct ServeArguments {
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N")]
     pub cores: Option<usize>,
-    /// What to log: error, warn, info, debug, trace, or a filter as tracing's EnvFilter takes it
+    /// What to log, to standard error: error, warn, info, debug, trace, or a filter as tracing's EnvFilter takes it.
+    /// `info` tells of mounts, `debug` of connections
     #[arg(long, value_name = "FILTER", env = "ENFYS_LOG", default_value = "info")]
     pub log: String,
 }

@@ -1,9 +1,10 @@
-//! The configuration file: TOML, every key known, every wrong one named.
+//! The configuration file: TOML, every key known, every wrong one named with its line.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use toml::Spanned;
 
 /// What a configuration file can say.
 #[derive(Debug, Default, Deserialize)]
@@ -20,11 +21,14 @@ pub struct Config {
     /// Bounds.
     pub limits: Limits,
     /// What to serve.
-    pub export: Vec<ExportConfig>,
+    export: Vec<Spanned<ExportConfig>>,
+    /// Where it was read, and its text: for messages.
+    #[serde(skip)]
+    source: (PathBuf, String),
 }
 
 /// Bounds on what clients can make the server do.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Limits {
     /// Connections open at once.
@@ -67,6 +71,8 @@ pub struct ExportConfig {
     pub memory: bool,
     /// Bytes that a file system in memory may take.
     pub memory_bytes: Option<u64>,
+    /// Bytes that one user other than root may take of it.
+    pub quota_bytes: Option<u64>,
     /// The path that clients mount it by.
     pub pseudo: Option<String>,
     /// Its number in handles; made of the path and the file system unless given.
@@ -85,14 +91,82 @@ pub struct ExportConfig {
     pub r#async: bool,
 }
 
-/// Reads a configuration file.
-///
-/// # Errors
-/// One line that names the file, the line and the key.
-pub fn read(path: &Path) -> Result<Config, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        format!("{}:{line}: {}", path.display(), error.message().replace('\n', ", "))
-    })
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// One line that names the file, the line and the key.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {}", path.display(), crate::said(&error)))?;
+        let parsed: Result<Self, toml::de::Error> = toml::from_str(&text);
+        let source = (path.to_path_buf(), text);
+        match parsed {
+            Ok(config) => Ok(Self { source, ..config }),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                Err(format!("{}: {}", place(&source, at), error.message().replace('\n', ", ")))
+            }
+        }
+    }
+
+    /// All exports, each with its place (`FILE:LINE`) for messages.
+    pub fn exports(&self) -> impl Iterator<Item = (String, &ExportConfig)> {
+        self.export.iter().map(|export| (place(&self.source, export.span().start), export.get_ref()))
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.source.0
+    }
+}
+
+/// `FILE:LINE` of a byte of a file's text.
+fn place((path, text): &(PathBuf, String), at: usize) -> String {
+    let before = text.get(..at).unwrap_or_default();
+    format!("{}:{}", path.display(), before.matches('\n').count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let name = file.path().display().to_string();
+        Config::read(file.path()).map_err(|error| error.replace(&name, "FILE"))
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_with_its_line() {
+        let error = read("portmap = true\n[limits]\nconnektions = 4\n").unwrap_err();
+        assert!(error.starts_with("FILE:3: ") && error.contains("connektions"), "{error}");
+        let error = read("[[export]]\npath = '/a'\n\n[[export]]\nreadonly = true\n").unwrap_err();
+        assert!(error.starts_with("FILE:5: ") && error.contains("readonly"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_line() {
+        for (text, line) in [
+            ("listen = ['localhost']", 1),
+            ("\nmetrics = 9100", 2),
+            ("[[export]]\npath = '/a'\nsquash = 'some'", 3),
+            ("[limits]\nio-bytes = -1", 2),
+            ("portmap = true\nportmap = true", 2),
+            ("[[export]]\npath = '/a", 2),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(&format!("FILE:{line}: ")), "{text}: {error}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn exports_know_their_places() {
+        let config = read("portmap = false\n\n[[export]]\npath = '/a'\n[[export]]\nmemory = true\n").unwrap();
+        let places: Vec<_> =
+            config.exports().map(|(place, _)| place.rsplit(':').next().unwrap().to_owned()).collect();
+        assert_eq!(places, ["3", "5"]);
+    }
 }

@@ -3,12 +3,19 @@
 // Nothing is reachable from outside a binary; `pub` says here what other modules use.
 #![allow(unreachable_pub)]
 
+mod announce;
 mod backends;
 mod cli;
 mod config;
+mod directories;
+mod export_plan;
+mod latency;
+mod listen;
 mod metrics;
 mod plan;
 mod serve;
+mod service;
+mod signals;
 mod state_dir;
 
 use std::process::ExitCode;
@@ -32,4 +39,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What an error says to people, without its number.
+fn said(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
 }

@@ -1,22 +1,23 @@
-//! Prometheus metrics: what the server counts, and how long calls take.
+//! Prometheus metrics: what the server counts, what there is, and how long calls take.
 
+use std::fmt::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use net::Observe;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use protocol::procedure::ProgramVersion;
-use server::{Operation, OperationMetrics, Server};
+use server::{OperationMetrics, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::latency::{Calls, Histogram, Latencies};
 
 /// Bytes of an HTTP request that are read at most.
 const MAX_REQUEST: usize = 8 << 10;
@@ -24,90 +25,42 @@ const MAX_REQUEST: usize = 8 << 10;
 /// How long a scraper may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Procedures whose latency is told apart: NFSv3's, NFSv4's two, MOUNT's, and one for all else.
-const NFS3: usize = 22;
-const NFS4: usize = 2;
-const MOUNT: usize = 6;
-const CLASSES: usize = NFS3 + NFS4 + MOUNT + 1;
-
-/// How long calls took, by procedure.
-#[derive(Debug)]
-pub struct Latencies {
-    histograms: [Histogram; CLASSES],
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        // 1 µs to 33 s.
-        Self { histograms: std::array::from_fn(|_| Histogram::new(exponential_buckets(1e-6, 2.0, 26))) }
-    }
-}
-
-impl Observe for Latencies {
-    fn observe(&self, operation: Operation, took: Duration, _is_error: bool) {
-        self.histograms[class(operation)].observe(took.as_secs_f64());
-    }
-}
-
-fn class(operation: Operation) -> usize {
-    match operation {
-        Operation::Nfs3(number) if (number as usize) < NFS3 => number as usize,
-        Operation::Nfs4(number) if (number as usize) < NFS4 => NFS3 + number as usize,
-        Operation::Mount(number) if (number as usize) < MOUNT => NFS3 + NFS4 + number as usize,
-        _ => CLASSES - 1,
-    }
-}
-
-fn class_labels(index: usize) -> ProcedureLabels {
-    let name = |table: &'static ProgramVersion, number: usize| {
-        table.procedure(number as u32).map_or("OTHER", |row| row.name)
-    };
-    let (program, procedure) = match index {
-        _ if index < NFS3 => ("nfs3", name(&protocol::nfs3::TABLE, index)),
-        _ if index == NFS3 => ("nfs4", "NULL"),
-        _ if index < NFS3 + NFS4 => ("nfs4", "COMPOUND"),
-        _ if index < CLASSES - 1 => ("mount3", name(&protocol::mount::TABLE_3, index - NFS3 - NFS4)),
-        _ => ("other", "OTHER"),
-    };
-    ProcedureLabels { program, procedure }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ProcedureLabels {
-    program: &'static str,
-    procedure: &'static str,
-}
-
 /// Answers scrapes.
 #[derive(Debug)]
 pub struct MetricsServer {
-    registry: Registry,
+    listener: TcpListener,
+    address: SocketAddr,
 }
 
 impl MetricsServer {
-    /// Metrics of `server`.
-    pub fn new(server: Arc<Server>, latencies: Arc<Latencies>, connections: Arc<AtomicUsize>) -> Self {
-        let mut registry = Registry::with_prefix("enfys");
-        registry.register_collector(Box::new(Everything { server, latencies, connections }));
-        Self { registry }
-    }
-
-    /// Serves `/metrics` on `address` from now on.
+    /// Listens on `address`.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
-    pub async fn start(self, address: SocketAddr) -> io::Result<()> {
-        let listener = TcpListener::bind(address).await?;
-        let registry = Arc::new(self.registry);
+    /// One line that names the address.
+    pub async fn bind(address: SocketAddr) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("metrics on {address}: {}", crate::said(&error));
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it listens; the port is a real one.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves `/metrics` of `server` from now on; within a runtime.
+    pub fn start(self, server: Arc<Server>, latencies: Arc<Latencies>, connections: Arc<AtomicUsize>) {
+        let mut registry = Registry::with_prefix("enfys");
+        registry.register_collector(Box::new(Everything { server, latencies, connections }));
         tokio::spawn(async move {
             loop {
-                if let Ok((stream, _)) = listener.accept().await {
+                if let Ok((stream, _)) = self.listener.accept().await {
                     // One at a time: scrapes are rare, and nobody can hold more than one of our descriptors.
                     let _ = tokio::time::timeout(REQUEST_TIMEOUT, answer(stream, &registry)).await;
                 }
             }
         });
-        Ok(())
     }
 }
 
@@ -135,6 +88,12 @@ async fn answer(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
     stream.shutdown().await
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    program: &'static str,
+    operation: &'static str,
+}
+
 /// Reads everything at the moment of a scrape.
 #[derive(Debug)]
 struct Everything {
@@ -144,11 +103,64 @@ struct Everything {
 }
 
 impl Collector for Everything {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         self.encode_operations(&mut encoder, "operations", "Calls and operations answered", |o| &o.calls)?;
         self.encode_operations(&mut encoder, "operation_errors", "Those answered with an error", |o| {
             &o.errors
         })?;
+        self.encode_bytes(&mut encoder, "received_bytes", "Bytes of calls", |calls| &calls.received)?;
+        self.encode_bytes(&mut encoder, "sent_bytes", "Bytes of replies", |calls| &calls.sent)?;
+        self.encode_counters(&mut encoder)?;
+        self.encode_gauges(&mut encoder)?;
+        self.encode_latencies(&mut encoder)
+    }
+}
+
+impl Everything {
+    fn encode_operations(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&OperationMetrics) -> &AtomicU64,
+    ) -> Result<(), Error> {
+        let metrics = self.server.metrics();
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        let mut one = |program, operation, counts: &OperationMetrics| {
+            if counts.calls.load(Relaxed) == 0 {
+                return Ok(());
+            }
+            let labels = Labels { program, operation };
+            ConstCounter::new(value(counts).load(Relaxed)).encode(family.encode_family(&labels)?)
+        };
+        for (row, counts) in protocol::nfs3::TABLE.procedures.iter().zip(&metrics.nfs3) {
+            one("nfs3", row.name, counts)?;
+        }
+        for (row, counts) in protocol::mount::TABLE_3.procedures.iter().zip(&metrics.mount) {
+            one("mount3", row.name, counts)?;
+        }
+        for (counts, number) in metrics.nfs4.iter().zip(0..) {
+            one("nfs4", protocol::nfs4::types::OpNum(number).name().unwrap_or("OTHER"), counts)?;
+        }
+        Ok(())
+    }
+
+    fn encode_bytes(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&Calls) -> &AtomicU64,
+    ) -> Result<(), Error> {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (program, operation, calls) in self.latencies.calls() {
+            let labels = Labels { program, operation };
+            ConstCounter::new(value(calls).load(Relaxed)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let metrics = self.server.metrics();
         let counters = [
             ("read_bytes", "Payload of READs", &metrics.read_bytes),
@@ -162,61 +174,54 @@ impl Collector for Everything {
                 &metrics.stalled_connections,
             ),
             ("refused_connections", "Connections over the limit", &metrics.refused_connections),
-            ("replayed_calls", "Retransmissions answered from the reply cache", &metrics.replayed),
+            ("replayed_calls", "Retransmissions answered from a reply cache", &metrics.replayed),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value.load(Relaxed));
-            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
         }
-        let connections = ConstGauge::new(self.connections.load(Relaxed) as i64);
-        connections.encode(encoder.encode_descriptor(
-            "connections",
-            "Open connections",
-            None,
-            connections.metric_type(),
-        )?)?;
-        self.encode_latencies(&mut encoder)
+        Ok(())
+    }
+
+    fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let counts = self.server.counts();
+        let gauges = [
+            ("connections", "Open connections", self.connections.load(Relaxed) as u64),
+            ("clients", "NFSv4 client records", counts.clients),
+            ("sessions", "NFSv4.1 sessions", counts.sessions),
+            ("slots", "Slots granted to sessions", counts.slots),
+            ("opens", "NFSv4 opens", counts.opens),
+            ("locks", "Byte ranges locked", counts.locks),
+            ("delegations", "Delegations", counts.delegations),
+            ("revoked", "Opens and locks revoked and not acknowledged", counts.revoked),
+            ("slot_cache_bytes", "Memory charged for replies kept in slots", counts.slot_cache_bytes),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let calls =
+            self.latencies.calls().map(|(program, operation, calls)| (program, operation, &calls.took));
+        let operations = self.latencies.nfs4_operations().map(|(operation, took)| ("nfs4", operation, took));
+        let help = "From a call's last byte to its reply; of NFSv4 operations, within the COMPOUND";
+        let mut family = encoder.encode_descriptor("operation_seconds", help, None, MetricType::Histogram)?;
+        for (program, operation, took) in calls.chain(operations) {
+            encode_histogram(&mut family, &Labels { program, operation }, took)?;
+        }
+        Ok(())
     }
 }
 
-impl Everything {
-    fn encode_operations(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        name: &str,
-        help: &str,
-        value: impl Fn(&OperationMetrics) -> &AtomicU64,
-    ) -> Result<(), std::fmt::Error> {
-        let metrics = self.server.metrics();
-        let zero = ConstCounter::new(0u64);
-        let mut family = encoder.encode_descriptor(name, help, None, zero.metric_type())?;
-        let mut one = |program, procedure, operation: &OperationMetrics| {
-            let count = value(operation).load(Relaxed);
-            if count == 0 {
-                return Ok(());
-            }
-            let labels = ProcedureLabels { program, procedure };
-            ConstCounter::new(count).encode(family.encode_family(&labels)?)
-        };
-        for (row, operation) in protocol::nfs3::TABLE.procedures.iter().zip(&metrics.nfs3) {
-            one("nfs3", row.name, operation)?;
-        }
-        for (row, operation) in protocol::mount::TABLE_3.procedures.iter().zip(&metrics.mount) {
-            one("mount3", row.name, operation)?;
-        }
-        for (number, operation) in metrics.nfs4.iter().enumerate() {
-            one("nfs4", protocol::nfs4::types::OpNum(number as u32).name().unwrap_or("OTHER"), operation)?;
-        }
-        Ok(())
-    }
-
-    fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let histograms = &self.latencies.histograms;
-        let (name, help) = ("call_seconds", "From a call's last byte to its reply");
-        let mut family = encoder.encode_descriptor(name, help, None, histograms[0].metric_type())?;
-        for (index, histogram) in histograms.iter().enumerate() {
-            histogram.encode(family.encode_family(&class_labels(index))?)?;
-        }
-        Ok(())
-    }
+fn encode_histogram(
+    family: &mut prometheus_client::encoding::MetricEncoder<'_>,
+    labels: &Labels,
+    histogram: &Histogram,
+) -> Result<(), Error> {
+    let snapshot = histogram.snapshot();
+    let mut encoder = family.encode_family(labels)?;
+    encoder.encode_histogram::<NoLabelSet>(snapshot.total_s, snapshot.count, &snapshot.buckets, None)
 }

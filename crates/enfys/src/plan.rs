@@ -2,235 +2,151 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use server::{DEFAULT_ANONYMOUS, ExportOptions, Network, Settings, Squash};
-use vfs::Credentials;
+use server::{ExportTable, Settings};
 
-use crate::cli::{ServeArguments, SquashArgument};
-use crate::config::{self, Config, ExportConfig, Limits, SquashConfig};
+use crate::cli::ServeArguments;
+use crate::config::{Config, Limits};
+use crate::directories;
+use crate::export_plan::{ExportPlan, Source};
+use crate::state_dir;
 
 /// Port of NFS (RFC 1813 §2.2, RFC 8881 §2.9.3).
 const NFS_PORT: u16 = 2049;
 
-/// The path an export is mounted by unless told otherwise.
-const DEFAULT_PSEUDO: &str = "/export";
-
 /// Everything that `enfys serve` was told.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     pub listen: Vec<SocketAddr>,
     pub metrics: Option<SocketAddr>,
+    /// Where durable state lives; `None` where nothing served outlives the server and no place was asked for.
     pub state_dir: Option<PathBuf>,
-    pub port_mapper: PortMapper,
+    pub wants_port_mapper: bool,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
-}
-
-/// One export.
-#[derive(Debug, Clone)]
-pub struct ExportPlan {
-    pub source: Source,
-    pub pseudo: String,
-    pub id: Option<u32>,
-    pub options: ExportOptions,
-}
-
-/// What is behind an export; equal sources are one and the same file system when exports are read again.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// A directory, and whether changes are on stable storage before they are answered.
-    Directory { path: PathBuf, is_async: bool },
-    /// Memory, told apart by the path it is mounted by.
-    Memory { pseudo: String, bytes: Option<u64> },
-}
-
-/// Who tells clients where the server is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PortMapper {
-    /// Nobody: clients are told port numbers by people.
-    None,
-    /// The server itself.
-    Own,
-    /// One that runs on this machine already, with which the server registers.
-    Other,
-}
-
-impl PortMapper {
-    fn choose(is_wanted: bool) -> Self {
-        let is_running =
-            || std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, protocol::portmap::PORT)).is_ok();
-        match is_wanted {
-            false => Self::None,
-            true if is_running() => Self::Other,
-            true => Self::Own,
-        }
-    }
+    /// What works and is likely not meant.
+    pub warnings: Vec<String>,
 }
 
 impl Plan {
-    /// Puts command line and configuration together.
+    /// Puts command line and configuration together, and checks what can be checked before anything is opened.
     ///
     /// # Errors
     /// One line that says what is wrong with which of them.
     pub fn new(arguments: &ServeArguments) -> Result<Self, String> {
         let config = match &arguments.config {
-            Some(path) => config::read(path)?,
+            Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        let mut exports = exports_of_arguments(arguments)?;
+        let mut exports = ExportPlan::of_arguments(arguments)?;
         if exports.is_empty() {
-            exports = exports_of(&config)?;
+            exports = ExportPlan::of_config(&config, Some(arguments))?;
         }
         if exports.is_empty() {
-            return Err(
-                "nothing to serve: give a directory, --memory, or a configuration with an [[export]]".into(),
-            );
-        }
-        let mut listen = if arguments.listen.is_empty() { config.listen } else { arguments.listen.clone() };
-        if listen.is_empty() {
-            listen.push(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)));
+            return Err(match &arguments.config {
+                Some(_) => format!("{}: no [[export]]: nothing to serve", config.file().display()),
+                None => {
+                    "nothing to serve: give a directory, --memory, or a --config with an [[export]]".into()
+                }
+            });
         }
         let mut limits = config.limits;
         limits.cores = arguments.cores.or(limits.cores);
         check_limits(&limits)?;
+        let mut listen = if arguments.listen.is_empty() { config.listen } else { arguments.listen.clone() };
+        if listen.is_empty() {
+            listen.push(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)));
+        }
+        let state_dir = state_dir(arguments.state_dir.as_ref().or(config.state_dir.as_ref()), &exports)?;
+        let warnings = check_exports(&exports, state_dir.as_deref())?;
         Ok(Self {
             listen,
             metrics: arguments.metrics.or(config.metrics),
-            state_dir: arguments.state_dir.clone().or(config.state_dir),
-            port_mapper: PortMapper::choose(arguments.portmap || config.portmap),
+            state_dir,
+            wants_port_mapper: arguments.portmap || config.portmap,
             limits,
             exports,
+            warnings,
         })
     }
 
-    /// The port that clients are told.
-    pub fn port(&self) -> u16 {
-        self.listen.first().map_or(NFS_PORT, SocketAddr::port)
+    /// Names what differs from `other` and takes effect at a start only.
+    pub fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
+        let pairs = [
+            ("listen", self.listen != other.listen),
+            ("metrics", self.metrics != other.metrics),
+            ("state-dir", self.state_dir != other.state_dir),
+            ("portmap", self.wants_port_mapper != other.wants_port_mapper),
+            ("limits", self.limits != other.limits),
+        ];
+        pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
 
-    /// Whether nothing served outlives the server.
-    pub fn is_transient(&self) -> bool {
-        self.exports.iter().all(|export| matches!(export.source, Source::Memory { .. }))
+    /// The bounds that the configuration sets, over the server's own.
+    pub fn apply_limits(&self, settings: &mut Settings) {
+        let limits = &self.limits;
+        if let Some(bytes) = limits.io_bytes {
+            settings.max_io = bytes;
+            settings.max_record = bytes + Settings::RECORD_OVERHEAD;
+        }
+        settings.reply_cache_bytes = limits.reply_cache_bytes.unwrap_or(settings.reply_cache_bytes);
+        settings.slot_cache_bytes = limits.slot_cache_bytes.unwrap_or(settings.slot_cache_bytes);
+        settings.max_clients = limits.clients.unwrap_or(settings.max_clients);
+        settings.max_state = limits.state.unwrap_or(settings.max_state);
+        if let Some(seconds) = limits.lease_seconds {
+            settings.lease = std::time::Duration::from_secs(u64::from(seconds));
+        }
     }
 }
 
-/// `enfys check-config`.
+/// `enfys check-config`: everything that a start would find wrong, short of listening.
 ///
 /// # Errors
 /// One line that names what is wrong.
 pub fn check(path: &Path) -> Result<(), String> {
-    let config = config::read(path)?;
-    check_limits(&config.limits)?;
-    let exports = exports_of(&config)?;
-    if exports.is_empty() {
-        return Err(format!("{}: no [[export]]: nothing to serve", path.display()));
+    let plan = Plan::new(&ServeArguments { config: Some(path.to_path_buf()), ..ServeArguments::default() })?;
+    if let Some(directory) = &plan.state_dir {
+        state_dir::check(directory)?;
     }
-    for export in &exports {
-        if let Source::Directory { path, .. } = &export.source {
-            let metadata = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            if !metadata.is_dir() {
-                return Err(format!("{}: not a directory", path.display()));
-            }
-        }
-        println!("{}", export.describe());
+    for export in &plan.exports {
+        println!("{export}");
+    }
+    for warning in &plan.warnings {
+        println!("warning: {warning}");
     }
     Ok(())
 }
 
-impl ExportPlan {
-    /// One line for people.
-    pub fn describe(&self) -> String {
-        let source = match &self.source {
-            Source::Directory { path, is_async } => {
-                format!("{} ({})", path.display(), if *is_async { "async" } else { "sync" })
+/// The place that was asked for, or the usual one where one is needed.
+fn state_dir(asked: Option<&PathBuf>, exports: &[ExportPlan]) -> Result<Option<PathBuf>, String> {
+    let is_transient = exports.iter().all(|export| matches!(export.source, Source::Memory(_)));
+    match asked {
+        Some(path) => std::path::absolute(path)
+            .map(Some)
+            .map_err(|error| format!("state directory {}: {}", path.display(), crate::said(&error))),
+        None if is_transient => Ok(None),
+        None => state_dir::default_path().map(Some),
+    }
+}
+
+/// Whether exports can stand beside each other; returns warnings.
+fn check_exports(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<String>, String> {
+    for (index, export) in exports.iter().enumerate() {
+        for other in &exports[..index] {
+            if other.pseudo == export.pseudo {
+                let why = "another export is mounted by this path already; give each its own, \
+                           as in `/srv/a:/a /srv/b:/b` or by `pseudo`";
+                return Err(export.blame(why));
             }
-            Source::Memory { .. } => "memory".into(),
-        };
-        let squash = match self.options.squash {
-            Squash::None => "nobody squashed",
-            Squash::Root => "root squashed",
-            Squash::All => "all squashed",
-        };
-        let access = if self.options.read_only { "read-only" } else { "read-write" };
-        let clients = match self.options.clients.as_slice() {
-            [] => "any client that reaches it".into(),
-            networks => networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-        };
-        format!("{source} as {}: {access}, {squash}, for {clients}", self.pseudo)
-    }
-}
-
-fn exports_of_arguments(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
-    let options = ExportOptions {
-        read_only: arguments.read_only,
-        squash: match arguments.squash {
-            None | Some(SquashArgument::Root) => Squash::Root,
-            Some(SquashArgument::All) => Squash::All,
-            Some(SquashArgument::None) => Squash::None,
-        },
-        ..ExportOptions::default()
-    };
-    if arguments.memory {
-        let pseudo = match arguments.paths.as_slice() {
-            [] => DEFAULT_PSEUDO.to_string(),
-            [pseudo] if pseudo.starts_with(":/") => pseudo[1..].to_string(),
-            [directory, ..] => {
-                return Err(format!(
-                    "--memory serves no directory: leave out `{directory}`, or give `:/PSEUDO`"
-                ));
+            let paths = [&*other.pseudo, &*export.pseudo];
+            ExportTable::check_paths(paths).map_err(|error| export.blame(error))?;
+            if export.id.is_some() && export.id == other.id {
+                return Err(export.blame(format!("has the same `id` as {}", other.pseudo)));
             }
-        };
-        let source = Source::Memory { pseudo: pseudo.clone(), bytes: None };
-        return Ok(vec![ExportPlan { source, pseudo, id: None, options }]);
+        }
+        ExportTable::check_paths([&*export.pseudo]).map_err(|error| export.blame(error))?;
     }
-    let plans = arguments.paths.iter().map(|argument| {
-        let (path, pseudo) = match argument.rsplit_once(":/") {
-            Some((path, pseudo)) => (path, format!("/{pseudo}")),
-            None => (argument.as_str(), DEFAULT_PSEUDO.to_string()),
-        };
-        let path = std::path::absolute(path).map_err(|error| format!("{path}: {error}"))?;
-        let source = Source::Directory { path, is_async: arguments.r#async };
-        Ok(ExportPlan { source, pseudo, id: None, options: options.clone() })
-    });
-    plans.collect()
-}
-
-fn exports_of(config: &Config) -> Result<Vec<ExportPlan>, String> {
-    config.export.iter().map(export_of).collect()
-}
-
-fn export_of(config: &ExportConfig) -> Result<ExportPlan, String> {
-    let pseudo = config.pseudo.clone().unwrap_or_else(|| DEFAULT_PSEUDO.into());
-    let wrong = |what: &str| format!("export {pseudo}: {what}");
-    let source = match (&config.path, config.memory) {
-        (Some(path), false) if !path.is_absolute() => return Err(wrong("`path` must be absolute")),
-        (Some(path), false) => Source::Directory { path: path.clone(), is_async: config.r#async },
-        (None, true) => Source::Memory { pseudo: pseudo.clone(), bytes: config.memory_bytes },
-        (Some(_), true) => return Err(wrong("`path` and `memory` exclude each other")),
-        (None, false) => return Err(wrong("needs a `path`, or `memory = true`")),
-    };
-    if config.id == Some(0) {
-        return Err(wrong("`id` must not be 0"));
-    }
-    let clients: Result<Vec<Network>, String> =
-        config.clients.iter().map(|network| network.parse()).collect();
-    let anonymous = Credentials {
-        uid: config.anonymous_uid.unwrap_or(DEFAULT_ANONYMOUS),
-        gid: config.anonymous_gid.unwrap_or(DEFAULT_ANONYMOUS),
-        groups: Arc::from([]),
-    };
-    let options = ExportOptions {
-        read_only: config.read_only,
-        squash: match config.squash {
-            None | Some(SquashConfig::Root) => Squash::Root,
-            Some(SquashConfig::All) => Squash::All,
-            Some(SquashConfig::None) => Squash::None,
-        },
-        anonymous: Arc::new(anonymous),
-        clients: clients.map_err(|why| wrong(&format!("`clients`: {why}")))?,
-    };
-    Ok(ExportPlan { source, pseudo, id: config.id, options })
+    directories::check(exports, state_dir)
 }
 
 /// Smallest and greatest READ or WRITE that make sense: a page, and what the wire types decode.
@@ -243,25 +159,15 @@ fn check_limits(limits: &Limits) -> Result<(), String> {
     if limits.lease_seconds.is_some_and(|seconds| !(1..=3600).contains(&seconds)) {
         return Err("limits: `lease-seconds` must be 1 to 3600".into());
     }
-    let zero = [("connections", limits.connections), ("clients", limits.clients), ("cores", limits.cores)];
+    let zero = [
+        ("connections", limits.connections),
+        ("clients", limits.clients),
+        ("state", limits.state),
+        ("cores", limits.cores),
+    ];
     match zero.iter().find(|(_, value)| *value == Some(0)) {
         Some((name, _)) => Err(format!("limits: `{name}` must not be 0")),
         None => Ok(()),
-    }
-}
-
-/// Applies configured bounds to the server's settings.
-pub fn apply(limits: &Limits, settings: &mut Settings) {
-    if let Some(bytes) = limits.io_bytes {
-        settings.max_io = bytes;
-        settings.max_record = bytes + Settings::RECORD_OVERHEAD;
-    }
-    settings.reply_cache_bytes = limits.reply_cache_bytes.unwrap_or(settings.reply_cache_bytes);
-    settings.slot_cache_bytes = limits.slot_cache_bytes.unwrap_or(settings.slot_cache_bytes);
-    settings.max_clients = limits.clients.unwrap_or(settings.max_clients);
-    settings.max_state = limits.state.unwrap_or(settings.max_state);
-    if let Some(seconds) = limits.lease_seconds {
-        settings.lease = std::time::Duration::from_secs(u64::from(seconds));
     }
 }
 
@@ -269,35 +175,35 @@ pub fn apply(limits: &Limits, settings: &mut Settings) {
 mod tests {
     use super::*;
 
-    fn plan(toml: &str) -> Result<Vec<ExportPlan>, String> {
-        exports_of(&toml::from_str(toml).unwrap())
-    }
-
     #[test]
-    fn exports_say_what_is_wrong_with_them() {
-        let wrong = |text, expected: &str| {
-            let error = plan(text).unwrap_err();
-            assert!(error.contains(expected), "{error}");
+    fn limits_are_bounded() {
+        let wrong = |limits: Limits, name: &str| {
+            assert!(check_limits(&limits).unwrap_err().contains(name), "{name}");
         };
-        wrong("[[export]]\npseudo = '/a'", "export /a: needs a `path`");
-        wrong("[[export]]\npath = 'relative'", "must be absolute");
-        wrong("[[export]]\npath = '/a'\nmemory = true", "exclude each other");
-        wrong("[[export]]\npath = '/a'\nclients = ['10.0.0.0/40']", "`40` is not a prefix length");
-        wrong("[[export]]\npath = '/a'\nid = 0", "must not be 0");
+        wrong(Limits { io_bytes: Some(100), ..Limits::default() }, "io-bytes");
+        wrong(Limits { io_bytes: Some(5 << 20), ..Limits::default() }, "io-bytes");
+        wrong(Limits { lease_seconds: Some(0), ..Limits::default() }, "lease-seconds");
+        wrong(Limits { connections: Some(0), ..Limits::default() }, "connections");
+        assert_eq!(check_limits(&Limits { io_bytes: Some(4 << 20), ..Limits::default() }), Ok(()));
     }
 
     #[test]
-    fn an_export_without_options_squashes_root_and_writes() {
-        let exports = plan("[[export]]\npath = '/srv'").unwrap();
-        assert_eq!(exports[0].pseudo, "/export");
-        assert_eq!(exports[0].options, ExportOptions::default());
-    }
-
-    #[test]
-    fn a_wrong_key_is_named_with_its_line() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "portmap = true\n[limits]\nconnektions = 4\n").unwrap();
-        let error = config::read(file.path()).unwrap_err();
-        assert!(error.contains(":3: ") && error.contains("connektions"), "{error}");
+    fn says_what_a_reload_does_not_change() {
+        let plan = |listen: &str, connections| {
+            let limits = Limits { connections, ..Limits::default() };
+            let listen = vec![listen.parse().unwrap()];
+            Plan {
+                listen,
+                metrics: None,
+                state_dir: None,
+                wants_port_mapper: false,
+                limits,
+                exports: Vec::new(),
+                warnings: Vec::new(),
+            }
+        };
+        let old = plan("127.0.0.1:2049", None);
+        assert!(old.fixed_differences(&plan("127.0.0.1:2049", None)).is_empty());
+        assert_eq!(old.fixed_differences(&plan("127.0.0.1:2050", Some(5))), ["listen", "limits"]);
     }
 }

@@ -1,25 +1,23 @@
 //! `enfys serve`.
 
 use std::io::IsTerminal;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use net::{Limits, Listeners, Registered};
-use sd_notify::NotifyState;
+use net::{Limits, Registered, Running};
 use server::{HandleKey, Server, Settings};
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::announce::announce;
 use crate::backends::Backends;
 use crate::cli::ServeArguments;
-use crate::metrics::{Latencies, MetricsServer};
-use crate::plan::{self, Plan, PortMapper};
-use crate::state_dir::{self, Identity};
-
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
+use crate::latency::Latencies;
+use crate::listen::{self, Bound, PortMapper};
+use crate::metrics::MetricsServer;
+use crate::plan::Plan;
+use crate::service;
+use crate::signals::{Signals, Wish};
+use crate::state_dir::{self, Identity, StateDir};
 
 /// Serves until told to stop.
 ///
@@ -28,42 +26,51 @@ const BACKLOG: i32 = 1024;
 pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     start_log(&arguments.log)?;
     let plan = Plan::new(arguments)?;
+    plan.warnings.iter().for_each(|warning| warn!("{warning}"));
     raise_descriptor_limit();
-    let (identity, state_dir) = identity(&plan)?;
-    let instance = u64::from_be_bytes(state_dir::random()?);
-    let mut backends = Backends::new(instance, state_dir);
-    let exports = backends.exports(&plan.exports)?;
-    let listeners = listen(&plan)?;
-    let mut settings = Settings::new(
-        HandleKey(identity.handle_key),
-        instance,
-        state_dir::random()?,
-        identity.server_id.to_vec(),
-    );
-    plan::apply(&plan.limits, &mut settings);
-    settings.portmap = (plan.port_mapper == PortMapper::Own).then(|| plan.port());
-    let server = Arc::new(Server::new(settings, exports));
-
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("no event queue: {error}"))?;
-    let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(|error| format!("no event queue: {}", crate::said(&error)))?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let state = State::open(&plan)?;
+    let mut backends =
+        Backends::new(state.instance, state.verifier, state.directory.as_ref().map(|d| d.path().into()));
+    let prepared = backends.prepare(&plan.exports)?;
+    let bound = listen::bind(&plan)?;
+    let (exports, _) = backends.take(&plan.exports, prepared);
+    let (server, latencies) = new_server(&plan, &bound, &state, exports)?;
+    // Before connections are taken: where it fails, no client has been answered.
+    let metrics = match plan.metrics {
+        Some(address) => Some(runtime.block_on(MetricsServer::bind(address))?),
+        None => None,
+    };
+    let addresses = bound.addresses.clone();
+    let (port, port_mapper) = (bound.port(), bound.port_mapper);
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
-    let running = net::serve(Arc::clone(&server), listeners, limits(&plan), observer)
-        .map_err(|error| format!("cannot start threads: {error}"))?;
-    if let (Some(address), Some(latencies)) = (plan.metrics, latencies) {
-        let metrics = MetricsServer::new(Arc::clone(&server), latencies, running.connections());
-        runtime.block_on(metrics.start(address)).map_err(|error| format!("metrics on {address}: {error}"))?;
+    let running = net::serve(Arc::clone(&server), bound.listeners, limits(&plan), observer)
+        .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;
+    let registered = register(port_mapper, port)?;
+    let mut metrics_address = None;
+    if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
+        metrics_address = Some(metrics.address());
+        let _context = runtime.enter();
+        metrics.start(Arc::clone(&server), latencies, running.connections());
     }
-    let registered = register(&plan)?;
-    announce(&plan);
-    notify(&[NotifyState::Ready]);
-    runtime.block_on(wait(arguments, &server, &mut backends));
-    notify(&[NotifyState::Stopping]);
+    announce(&plan.exports, &addresses, metrics_address);
+    service::ready();
+    runtime.block_on(serve(arguments, plan, &mut signals, &server, &mut backends));
+    service::stopping();
     info!("stopping: no new calls; what was taken is answered, then everything is flushed");
-    drop(registered);
-    running.shut_down();
-    flush(&runtime, &backends)
+    runtime.block_on(stop(running, registered, &mut signals, &backends, &state))
 }
+
+/// Threads of the main runtime for what blocks; the cores have their own.
+const BLOCKING_THREADS: usize = 4;
+
+/// Exit status after a second signal, when not everything was flushed.
+const CUT_SHORT: i32 = 1;
 
 fn start_log(filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("--log `{filter}`: {error}"))?;
@@ -73,18 +80,6 @@ fn start_log(filter: &str) -> Result<(), String> {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     Ok(())
-}
-
-/// Who this server is, and where what it keeps lives.
-fn identity(plan: &Plan) -> Result<(Identity, Option<PathBuf>), String> {
-    match &plan.state_dir {
-        None if plan.is_transient() => Ok((Identity::transient()?, None)),
-        None => {
-            let path = state_dir::default_path()?;
-            Ok((Identity::durable(&path)?, Some(path)))
-        }
-        Some(path) => Ok((Identity::durable(path)?, Some(path.clone()))),
-    }
 }
 
 /// Each connection and each cached file is a descriptor: take as many as the system allows.
@@ -97,57 +92,51 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Takes the sockets that systemd opened, if it did; binds the planned ones otherwise.
-fn listen(plan: &Plan) -> Result<Listeners, String> {
-    let mut passed = listenfd::ListenFd::from_env();
-    let mut listeners = Listeners::default();
-    for index in 0..passed.len() {
-        match passed.take_tcp_listener(index) {
-            Ok(Some(listener)) => listeners.tcp.push(listener),
-            Ok(None) => {}
-            Err(error) => return Err(format!("socket {index} passed at start: {error}")),
-        }
-    }
-    if listeners.tcp.is_empty() {
-        for address in &plan.listen {
-            listeners.tcp.push(bind_tcp(*address)?);
-        }
-    }
-    if plan.port_mapper == PortMapper::Own {
-        for address in
-            plan.listen.iter().map(|address| SocketAddr::new(address.ip(), protocol::portmap::PORT))
-        {
-            listeners.tcp.push(bind_tcp(address)?);
-            let socket = UdpSocket::bind(address)
-                .map_err(|error| format!("cannot listen on udp {address}: {error}"))?;
-            socket.set_nonblocking(true).map_err(|error| format!("udp {address}: {error}"))?;
-            listeners.udp.push(socket);
-        }
-    }
-    for listener in &listeners.tcp {
-        listener.set_nonblocking(true).map_err(|error| format!("listening socket: {error}"))?;
-        rustix::net::listen(listener, BACKLOG).map_err(|error| format!("listening socket: {error}"))?;
-    }
-    Ok(listeners)
+/// Who this server is, and what it is this time.
+#[derive(Debug)]
+struct State {
+    directory: Option<StateDir>,
+    identity: Identity,
+    /// Different at every start.
+    instance: u64,
+    /// Different at every start behind an end that may have lost data.
+    verifier: [u8; 8],
 }
 
-/// Tells a port mapper that runs already where this server is, if it shall be told.
-fn register(plan: &Plan) -> Result<Option<Registered>, String> {
-    if plan.port_mapper != PortMapper::Other {
-        return Ok(None);
+impl State {
+    fn open(plan: &Plan) -> Result<Self, String> {
+        let instance: [u8; 8] = state_dir::random()?;
+        let directory = plan.state_dir.as_deref().map(StateDir::open).transpose()?;
+        let (identity, verifier) = match &directory {
+            Some(directory) => (directory.identity()?, directory.take_clean_verifier()?),
+            None => (Identity::transient()?, None),
+        };
+        let verifier = verifier.unwrap_or(instance);
+        Ok(Self { directory, identity, instance: u64::from_be_bytes(instance), verifier })
     }
-    info!("a port mapper runs on this machine: registering with it");
-    let registered = Registered::new(plan.port());
-    registered.map(Some).map_err(|error| format!("cannot register with the port mapper that runs: {error}"))
 }
 
-fn bind_tcp(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!("cannot listen on {address}: the port is in use; give another with --listen")
-        }
-        _ => format!("cannot listen on {address}: {error}"),
-    })
+fn new_server(
+    plan: &Plan,
+    bound: &Bound,
+    state: &State,
+    exports: server::ExportTable,
+) -> Result<(Arc<Server>, Option<Arc<Latencies>>), String> {
+    let mut settings = Settings::new(
+        HandleKey(state.identity.handle_key),
+        state.instance,
+        state_dir::random()?,
+        state.identity.server_id.to_vec(),
+    );
+    plan.apply_limits(&mut settings);
+    settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
+    let server = Server::new(settings, exports);
+    let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));
+    let server = match &latencies {
+        Some(latencies) => server.with_observer(Arc::clone(latencies) as Arc<dyn server::Observer>),
+        None => server,
+    };
+    Ok((Arc::new(server), latencies))
 }
 
 fn limits(plan: &Plan) -> Limits {
@@ -159,77 +148,87 @@ fn limits(plan: &Plan) -> Limits {
     }
 }
 
-/// Says on standard output how to mount what is served.
-fn announce(plan: &Plan) {
-    for export in &plan.exports {
-        println!("serving {}", export.describe());
-        for address in &plan.listen {
-            let (host, port) = (host(*address), address.port());
-            let path = &export.pseudo;
-            println!("  mount -t nfs -o vers=4.1,port={port} {host}:{path} /mnt");
-            println!(
-                "  mount -t nfs -o vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock {host}:{path} /mnt"
-            );
-            println!("  nfs://{host}{path}?version=3&nfsport={port}&mountport={port}");
-        }
+/// Tells a port mapper that runs already where this server is, if it shall be told.
+fn register(port_mapper: PortMapper, port: u16) -> Result<Option<Registered>, String> {
+    if port_mapper != PortMapper::Other {
+        return Ok(None);
     }
-    let is_open = plan.listen.iter().any(|address| !address.ip().is_loopback());
-    if is_open && plan.exports.iter().any(|export| export.options.clients.is_empty()) {
-        warn!("an export without `clients` is open to every machine that reaches the listening address");
-    }
-}
-
-/// The address as a client would write it.
-fn host(address: SocketAddr) -> String {
-    match address {
-        _ if address.ip().is_unspecified() => "HOST".into(),
-        SocketAddr::V4(address) => address.ip().to_string(),
-        SocketAddr::V6(address) => format!("[{}]", address.ip()),
-    }
-}
-
-fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        warn!("the service manager could not be told: {error}");
-    }
+    info!("a port mapper runs on this machine: registering with it");
+    let registered = Registered::new(port);
+    registered
+        .map(Some)
+        .map_err(|error| format!("cannot register with the port mapper that runs: {}", crate::said(&error)))
 }
 
 /// Waits for the signal to stop; reads exports again at SIGHUP.
-async fn wait(arguments: &ServeArguments, server: &Server, backends: &mut Backends) {
-    let signals = [SignalKind::hangup(), SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-    let [Ok(mut hangup), Ok(mut terminate), Ok(mut interrupt)] = signals else {
-        return error!("signals cannot be received");
-    };
-    loop {
-        tokio::select! {
-            _ = hangup.recv() => reload(arguments, server, backends),
-            _ = terminate.recv() => return,
-            _ = interrupt.recv() => return,
+async fn serve(
+    arguments: &ServeArguments,
+    mut plan: Plan,
+    signals: &mut Signals,
+    server: &Server,
+    backends: &mut Backends,
+) {
+    while signals.next().await == Wish::Reload {
+        service::reloading();
+        match reload(arguments, &plan, server, backends).await {
+            Ok(new) => plan = new,
+            Err(why) => error!("not reloaded, everything stays as it was: {why}"),
         }
+        service::ready();
     }
 }
 
 /// Replaces the exports; on any error everything stays as it is.
-fn reload(arguments: &ServeArguments, server: &Server, backends: &mut Backends) {
-    let exports = Plan::new(arguments).and_then(|plan| Ok((backends.exports(&plan.exports)?, plan)));
-    match exports {
-        Ok((exports, plan)) => {
-            server.replace_exports(exports);
-            for export in &plan.exports {
-                info!("reloaded: serving {}", export.describe());
-            }
-        }
-        Err(why) => error!("not reloaded, everything stays as it was: {why}"),
+async fn reload(
+    arguments: &ServeArguments,
+    old: &Plan,
+    server: &Server,
+    backends: &mut Backends,
+) -> Result<Plan, String> {
+    let new = Plan::new(arguments)?;
+    let prepared = backends.prepare(&new.exports)?;
+    new.warnings.iter().for_each(|warning| warn!("{warning}"));
+    let fixed = old.fixed_differences(&new);
+    if !fixed.is_empty() {
+        warn!("other values of {} take effect at the next start", fixed.join(", "));
     }
+    let (exports, removed) = backends.take(&new.exports, prepared);
+    server.replace_exports(exports);
+    backends.close(removed).await;
+    for export in &new.exports {
+        info!("reloaded: serving {export}");
+    }
+    // What is fixed is compared with what is in effect, not with what was asked for last.
+    Ok(Plan { exports: new.exports, warnings: Vec::new(), ..old.clone() })
 }
 
-/// Brings everything to stable storage before the process ends.
-fn flush(runtime: &tokio::runtime::Runtime, backends: &Backends) -> Result<(), String> {
-    let mut result = Ok(());
-    for backend in backends.iter() {
-        if let Err(error) = runtime.block_on(backend.sync()) {
-            result = Err(format!("flushing at the end: {error}"));
+/// Ends in order, unless told once more to end.
+async fn stop(
+    running: Running,
+    registered: Option<Registered>,
+    signals: &mut Signals,
+    backends: &Backends,
+    state: &State,
+) -> Result<(), String> {
+    let in_order = async {
+        let ended = tokio::task::spawn_blocking(move || {
+            // The port mapper may take its time: whoever asks it meanwhile finds nobody.
+            running.shut_down();
+            drop(registered);
+        });
+        let ended = ended.await;
+        ended.map_err(|error| format!("stopping: {error}"))?;
+        let verifier = backends.flush().await?;
+        match (&state.directory, verifier) {
+            (Some(directory), Some(verifier)) => directory.keep_clean_verifier(verifier),
+            _ => Ok(()),
+        }
+    };
+    tokio::select! {
+        result = in_order => result,
+        () = signals.stop() => {
+            warn!("ending at once, as told: what was not flushed may be lost if the machine crashes");
+            std::process::exit(CUT_SHORT)
         }
     }
-    result
 }

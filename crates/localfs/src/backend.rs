@@ -10,7 +10,7 @@ use vfs::{
     Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
 };
 
-use crate::config::{Config, OpenError};
+use crate::config::{Config, Durability, OpenError};
 use crate::volume::{Actor, Handles, Volume};
 
 /// A file system that is a directory of this machine, with everything below it on the same mount.
@@ -37,6 +37,15 @@ impl LocalFs {
     #[must_use]
     pub fn acts_as_callers(&self) -> bool {
         matches!(self.volume.actor, Actor::Callers)
+    }
+
+    /// Changes what answers promise, for requests from now on. Blocks while what was acknowledged under
+    /// [`Durability::Async`] goes to stable storage.
+    ///
+    /// # Errors
+    /// What the sync reported; the new promise holds for new requests all the same.
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        self.volume.set_durability(durability)
     }
 
     /// Whether files are found again through the index of the state directory, not by kernel handles.

@@ -181,13 +181,13 @@ impl Volume {
     /// Whether changes have to reach a device before they are answered.
     pub(crate) fn must_sync(&self) -> bool {
         // Tests count syncs wherever they run.
-        self.durability == Durability::Sync && (cfg!(test) || !self.is_in_memory)
+        self.durability() == Durability::Sync && (cfg!(test) || !self.is_in_memory)
     }
 
     /// Whether records of the index have to reach a device before their handles are answered.
     pub(crate) fn must_sync_index(&self) -> bool {
         // What is exported may be in memory; the index need not be.
-        self.durability == Durability::Sync
+        self.durability() == Durability::Sync
             && !self.is_in_memory
             && matches!(&self.handles, Handles::Indexed { index, .. } if index.is_unsynced())
     }
@@ -209,10 +209,25 @@ impl Volume {
             outcome = outcome.and(self.sync_now(&object));
         }
         outcome = outcome.and(self.sync_index());
-        if self.durability == Durability::Async {
+        if self.durability() == Durability::Async {
             outcome = outcome.and(rustix::fs::syncfs(&self.root_fd).map_err(translate));
         }
         outcome
+    }
+
+    /// Promises something else from now on. What was answered under [`Durability::Async`] is on stable storage before
+    /// [`Durability::Sync`] is promised for it too.
+    pub(crate) fn set_durability(&self, durability: Durability) -> Result<()> {
+        let was_async = self.is_async.swap(durability == Durability::Async, Ordering::AcqRel);
+        if !was_async || durability == Durability::Async {
+            return Ok(());
+        }
+        // Objects that were answered so count as clean: only the whole file system has them all.
+        let synced = rustix::fs::syncfs(&self.root_fd).map_err(translate).and(self.sync_index());
+        if synced.is_err() {
+            self.change_verifier();
+        }
+        synced
     }
 
     fn sync_while_wanted(&self, object: &Object) {

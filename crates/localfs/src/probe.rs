@@ -16,7 +16,7 @@ use vfs::{FileKind, Handle, Properties};
 use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
 use crate::change;
-use crate::config::{Config, OpenError};
+use crate::config::{Config, Durability, OpenError};
 use crate::durable::Dirt;
 use crate::handle::{from_index, from_kernel};
 use crate::identity::{self, FILE_CAPABILITIES};
@@ -89,7 +89,7 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         root: Arc::new(Object::new(root_handle, FileKind::Directory, identities.fsid, key, top, dirt)),
         handles,
         actor: actor(),
-        durability: config.durability,
+        is_async: AtomicBool::new(config.durability == Durability::Async),
         is_in_memory: IN_MEMORY.contains(&f_type),
         identity: identities.export,
         properties,

@@ -61,7 +61,8 @@ pub(crate) struct Volume {
     pub(crate) root: Arc<Object>,
     pub(crate) handles: Handles,
     pub(crate) actor: Actor,
-    pub(crate) durability: Durability,
+    /// Whether answers do not wait for stable storage: [`Durability::Async`].
+    pub(crate) is_async: AtomicBool,
     /// Whether there is no device behind, so that a sync has nothing to do.
     pub(crate) is_in_memory: bool,
     pub(crate) identity: [u8; 16],
@@ -102,7 +103,7 @@ impl fmt::Debug for Volume {
             .field("root", &self.root.handle)
             .field("handles", &self.handles)
             .field("actor", &self.actor)
-            .field("durability", &self.durability)
+            .field("durability", &self.durability())
             .field("objects", &self.objects.len())
             .finish_non_exhaustive()
     }
@@ -530,6 +531,11 @@ impl Volume {
     pub(crate) fn verifier(&self) -> [u8; 8] {
         let changes = self.verifier_changes.load(Ordering::Acquire);
         (u64::from_be_bytes(self.verifier_seed).wrapping_add(changes)).to_be_bytes()
+    }
+
+    /// What answers promise at the moment.
+    pub(crate) fn durability(&self) -> Durability {
+        if self.is_async.load(Ordering::Acquire) { Durability::Async } else { Durability::Sync }
     }
 
     /// Unstable data may have been lost.

@@ -20,7 +20,7 @@ use xdr::Writer;
 
 use crate::output::Output;
 use crate::slot::Slot;
-use crate::{Clock, Limits, Observe, pool};
+use crate::{Call, Clock, Limits, Observe, pool};
 
 /// Bytes read at once where no longer record is awaited.
 const READ_AT_ONCE: usize = pool::RECEIVE_BUFFER;
@@ -128,7 +128,7 @@ impl Answered {
 
 /// Serves one call.
 async fn call(shared: Arc<Shared>, connection: Arc<Connection>, now: server::Now, record: Bytes) -> Answered {
-    let began = shared.observer.is_some().then(Instant::now);
+    let began = shared.observer.is_some().then(|| (Instant::now(), record.len()));
     let mut reply = pool::take_reply_buffer();
     let start = record::start_record(&mut reply);
     let outcome = shared.server.handle(&connection, now, record, &mut reply).await;
@@ -136,8 +136,9 @@ async fn call(shared: Arc<Shared>, connection: Arc<Connection>, now: server::Now
         Disposition::Reply => record::finish_record(&mut reply, start),
         Disposition::Drop | Disposition::Close => reply.clear(),
     }
-    if let (Some(observer), Some(began)) = (&shared.observer, began) {
-        observer.observe(outcome.operation, began.elapsed(), outcome.is_error);
+    if let (Some(observer), Some((began, received))) = (&shared.observer, began) {
+        let (operation, took, sent) = (outcome.operation, began.elapsed(), reply.length());
+        observer.observe(Call { operation, took, received, sent });
     }
     Answered { reply, must_close: outcome.disposition == Disposition::Close }
 }

@@ -45,8 +45,21 @@ impl Default for Limits {
     }
 }
 
-/// Told how long each call took; for metrics.
+/// Told of each call; for metrics.
 pub trait Observe: Send + Sync {
-    /// A call was answered, or dropped, `took` after its record was complete.
-    fn observe(&self, operation: Operation, took: Duration, is_error: bool);
+    /// A call was answered or dropped.
+    fn observe(&self, call: Call);
+}
+
+/// A call that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// What it asked for.
+    pub operation: Operation,
+    /// From the moment its record was complete to the moment its reply was.
+    pub took: Duration,
+    /// Bytes of its record.
+    pub received: usize,
+    /// Bytes of its reply, with a stream's record mark; none where it was dropped.
+    pub sent: usize,
 }

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
-use crate::nfs4::state::State;
+use crate::nfs4::state::{Counts, State};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
-use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Settings};
+use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings};
 
 /// The protocol servers over one set of exports, shared by all cores.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub struct Server {
     pub(crate) reply_cache: ReplyCache,
     pub(crate) nfs4: State,
     pub(crate) mounts: MountTable,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 /// What the transport does after [`Server::handle`].
@@ -78,7 +80,18 @@ impl Server {
             exports: ArcSwap::from_pointee(exports),
             metrics: Metrics::default(),
             mounts: MountTable::default(),
+            observer: None,
         }
+    }
+
+    /// Tells `observer` of operations.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
+        self.observer.as_deref()
     }
 
     /// What it was started with.
@@ -93,15 +106,24 @@ impl Server {
         &self.metrics
     }
 
+    /// How many NFSv4 clients, sessions, opens and so on there are.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.nfs4.counts()
+    }
+
     /// The exports now.
     #[must_use]
     pub fn exports(&self) -> Arc<ExportTable> {
         self.exports.load_full()
     }
 
-    /// Replaces all exports; calls under way finish with those they began with.
+    /// Replaces all exports; calls under way finish with those they began with. Opens and locks in exports that are gone
+    /// are revoked, so that their files are let go.
     pub fn replace_exports(&self, exports: ExportTable) {
+        let served: HashSet<_> = exports.iter().map(|export| export.fsid).collect();
         self.exports.store(Arc::new(exports));
+        self.nfs4.revoke_unserved(|fsid| served.contains(&fsid));
     }
 
     /// Looks after what clients hold: forgets those that went without a word. To be called about once a second; returns

@@ -165,28 +165,39 @@ impl ExportTable {
     /// # Errors
     /// See [`ExportError`].
     pub fn new(exports: Vec<Export>) -> Result<Self, ExportError> {
+        Self::check_paths(exports.iter().map(|export| &*export.path))?;
         let mut table = Self::default();
         for export in exports {
-            let parts_valid = export.path.strip_prefix('/').is_some_and(|rest| {
-                rest.split('/')
-                    .all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
-            });
-            if !parts_valid {
-                return Err(ExportError::InvalidPath(export.path));
-            }
-            for other in &table.exports {
-                if covers(&export.path, &other.path) || covers(&other.path, &export.path) {
-                    return Err(ExportError::OverlappingPaths(other.path.clone(), export.path));
-                }
-                if export.id == other.id {
-                    return Err(ExportError::SameId(other.path.clone(), export.path));
-                }
+            if let Some(other) = table.exports.iter().find(|other| other.id == export.id) {
+                return Err(ExportError::SameId(other.path.clone(), export.path));
             }
             table.by_id.insert(export.id, table.exports.len());
             table.exports.push(Arc::new(export));
         }
         table.pseudo = PseudoFs::new(&table.exports);
         Ok(table)
+    }
+
+    /// Checks that these are paths of exports that can stand beside each other.
+    ///
+    /// # Errors
+    /// See [`ExportError`].
+    pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a str>) -> Result<(), ExportError> {
+        let mut seen: Vec<&str> = Vec::new();
+        for path in paths {
+            let is_valid = path.strip_prefix('/').is_some_and(|rest| {
+                rest.split('/')
+                    .all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
+            });
+            if !is_valid {
+                return Err(ExportError::InvalidPath(path.into()));
+            }
+            if let Some(other) = seen.iter().find(|other| covers(path, other) || covers(other, path)) {
+                return Err(ExportError::OverlappingPaths((*other).into(), path.into()));
+            }
+            seen.push(path);
+        }
+        Ok(())
     }
 
     /// The directories above the exports.

@@ -20,6 +20,8 @@ pub mod nfs4;
 #[allow(dead_code, reason = "READ of v3 and v4 come next")]
 mod payload;
 mod portmap;
+#[cfg(test)]
+mod reload_tests;
 mod reply_cache;
 mod request;
 mod settings;
@@ -32,6 +34,7 @@ pub use export::{
     DEFAULT_ANONYMOUS, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash,
 };
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
-pub use metrics::{Metrics, OperationMetrics};
+pub use metrics::{Metrics, Observer, OperationMetrics};
+pub use nfs4::state::Counts;
 pub use portmap::{REGISTRATIONS, Registration};
 pub use settings::{Now, Settings};

@@ -1,4 +1,17 @@
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use protocol::nfs4::types::OpNum;
+
+/// Told how long operations inside of a call take; whoever carries the calls knows how long those take.
+pub trait Observer: Send + Sync + fmt::Debug {
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+
+    /// An NFSv4 operation, [`OpNum::ILLEGAL`] for an unknown one, was done `took` after it began.
+    fn nfs4_operation(&self, operation: OpNum, took: Duration);
+}
 
 /// Counts of one operation.
 #[derive(Debug, Default)]

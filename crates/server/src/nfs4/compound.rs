@@ -18,7 +18,7 @@ use super::status::{Failure, Result, in_minor};
 use super::{attributes, ops};
 use crate::caller::Identity;
 use crate::request::{Request, Served};
-use crate::{Export, Server};
+use crate::{Export, Observer, Server};
 
 /// Longest tag in bytes. The RFC sets no limit; Linux's clients send a few bytes.
 const MAX_TAG: usize = 1024;
@@ -171,6 +171,8 @@ impl<'r> Compound<'r> {
         arguments: &mut Reader,
         reply: &mut Writer,
     ) -> Result<Status> {
+        let observer = self.request.server.observer();
+        let began = observer.map(Observer::now);
         let row = number.ok().and_then(|number| rows::find(number, self.minor));
         // RFC 8881 §16.2.3: for an unknown operation "the server's response will encode the opcode OP_ILLEGAL".
         let shown = row.map_or(OpNum::ILLEGAL, |row| row.number);
@@ -202,6 +204,9 @@ impl<'r> Compound<'r> {
         };
         reply.patch_u32(status_at, status.0);
         self.request.server.metrics().nfs4_operation(shown.0).count(status != Status::OK);
+        if let (Some(observer), Some(began)) = (observer, began) {
+            observer.nfs4_operation(shown, observer.now().saturating_sub(began));
+        }
         Ok(status)
     }
 

@@ -155,6 +155,12 @@ impl MemFs {
         *self.shared.verifier.write() = verifier;
     }
 
+    /// Other limits from now on, as [`MemOptions::max_bytes`] and [`MemOptions::quota_bytes`]; what is in use beyond them
+    /// stays.
+    pub fn set_limits(&self, max_bytes: u64, quota_bytes: Option<u64>) {
+        self.shared.state.write().space.set_limits(max_bytes, quota_bytes);
+    }
+
     /// Answers from what is there.
     fn ask<T>(&self, file: &Handle, answer: impl FnOnce(&State, u64) -> Result<T>) -> Op<'static, T> {
         let state = self.shared.state.read();

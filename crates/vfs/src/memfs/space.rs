@@ -20,12 +20,22 @@ impl Space {
         Self { limit, quota, used: 0, by_owner: BTreeMap::new() }
     }
 
+    /// Other limits from now on; what is in use beyond them stays.
+    pub(super) fn set_limits(&mut self, limit: u64, quota: Option<u64>) {
+        (self.limit, self.quota) = (limit, quota);
+    }
+
+    fn free(&self) -> u64 {
+        // The limit may have been lowered.
+        self.limit.saturating_sub(self.used)
+    }
+
     /// Takes `bytes` for an object of `owner`.
     ///
     /// # Errors
     /// [`Error::NoSpace`] above the limit, [`Error::Quota`] above the owner's; the superuser has none.
     pub(super) fn charge(&mut self, owner: u32, bytes: u64) -> Result<()> {
-        if bytes > self.limit - self.used {
+        if bytes > self.free() {
             return Err(Error::NoSpace);
         }
         self.charge_owner(owner, bytes)?;
@@ -53,7 +63,7 @@ impl Space {
 
     /// Bytes that all may use, that are free, and that are free for `uid`.
     pub(super) fn report(&self, uid: u32) -> (u64, u64, u64) {
-        let free = self.limit - self.used;
+        let free = self.free();
         let available = match self.quota {
             Some(quota) if uid != 0 => free.min(quota.saturating_sub(self.owned(uid))),
             _ => free,
@@ -100,6 +110,18 @@ mod tests {
         space.refund(0, 61);
         assert_eq!(space.report(1), (100, 100, 60));
         assert!(space.by_owner.is_empty());
+    }
+
+    #[test]
+    fn a_limit_below_what_is_used_takes_nothing_away() {
+        let mut space = Space::new(100, None);
+        space.charge(1, 80).unwrap();
+        space.set_limits(50, Some(60));
+        assert_eq!(space.report(1), (50, 0, 0));
+        assert_eq!(space.charge(0, 1), Err(Error::NoSpace));
+        space.refund(1, 40);
+        assert_eq!(space.report(1), (50, 10, 10));
+        assert_eq!(space.charge(0, 10), Ok(()));
     }
 
     #[test]

@@ -67,6 +67,17 @@ impl State {
         Ok(())
     }
 
+    /// Takes away all opens and locks of files in exports that are no longer served, as [`Self::revoke`] does; `is_served`
+    /// is asked for an export's `fsid`.
+    pub fn revoke_unserved(&self, is_served: impl Fn((u64, u64)) -> bool) {
+        for shard in &self.shards {
+            let mut dropped = Dropped::new();
+            let mut shard = shard.lock();
+            shard.take_files(|file| !is_served(file.fsid), &self.gauges, &mut dropped);
+            drop(shard);
+        }
+    }
+
     /// Lets go all opens and locks of a client whose record is gone. A shard at a time, so that others wait for one only.
     pub(super) fn release_state(&self, client: ClientId) {
         for shard in &self.shards {

@@ -439,6 +439,20 @@ impl Shard {
         }
     }
 
+    /// Takes away all that is held of files that `is_gone` names.
+    pub(super) fn take_files(
+        &mut self,
+        is_gone: impl Fn(FileKey) -> bool,
+        gauges: &Gauges,
+        dropped: &mut Dropped,
+    ) {
+        let gone = self.files.iter().filter(|(file, _)| is_gone(**file));
+        let opens: Vec<u32> = gone.flat_map(|(_, file)| file.opens.iter().copied()).collect();
+        for open in opens {
+            self.end(open, Event::Take, gauges, dropped);
+        }
+    }
+
     /// Whether nothing is left.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {

@@ -1,0 +1,88 @@
+//! What can be told of exported directories before they are opened.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::export_plan::{ExportPlan, Source};
+
+/// A directory as the file system knows it.
+struct Directory<'a> {
+    export: &'a ExportPlan,
+    /// Without symbolic links.
+    path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
+}
+
+/// Checks that the directories are there, may be read, and do not get into each other's way; returns warnings.
+///
+/// # Errors
+/// One line that names the export and the directory.
+pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<String>, String> {
+    let mut seen: Vec<Directory<'_>> = Vec::new();
+    let mut warnings = Vec::new();
+    for export in exports {
+        let Source::Directory(path) = &export.source else { continue };
+        let directory = look(export, path)
+            .map_err(|error| export.blame(format!("{}: {}", path.display(), crate::said(&error))))?;
+        for other in &seen {
+            // State of NFSv4 (locks, share reservations) is kept for each export: two that hold the same files would let
+            // one client's lock pass another's by.
+            if other.id == directory.id {
+                let why = format!("{} is exported as {} already", path.display(), other.export.pseudo);
+                return Err(export.blame(why));
+            }
+            let nested = [(other, &directory), (&directory, other)];
+            let nested = nested.into_iter().find(|(outer, inner)| {
+                // Another file system that is mounted inside is not reached through the outer directory.
+                outer.id.0 == inner.id.0 && inner.path.starts_with(&outer.path)
+            });
+            warnings.extend(nested.map(|(outer, inner)| {
+                let (inner, outer) = (&inner.export.pseudo, &outer.export.pseudo);
+                format!(
+                    "{inner} lies inside of {outer}: locks taken through one do not hold through the other"
+                )
+            }));
+        }
+        if let Some(state_dir) = state_dir
+            && resolved(state_dir).starts_with(&directory.path)
+        {
+            let why = format!(
+                "the state directory {} lies inside of it, and clients could take the key of file handles; \
+                 give another with --state-dir",
+                state_dir.display()
+            );
+            return Err(export.blame(why));
+        }
+        seen.push(directory);
+    }
+    Ok(warnings)
+}
+
+/// Looks at a directory in the way that serving it needs.
+fn look<'a>(export: &'a ExportPlan, path: &Path) -> io::Result<Directory<'a>> {
+    let metadata = std::fs::metadata(path)?;
+    if metadata.is_dir() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty())?;
+        let id = (metadata.dev(), metadata.ino());
+        Ok(Directory { export, path: std::fs::canonicalize(path)?, id })
+    } else {
+        Err(io::Error::from(io::ErrorKind::NotADirectory))
+    }
+}
+
+/// `path` without symbolic links as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let there = absolute.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    match there {
+        Some((ancestor, canonical)) => {
+            canonical.join(absolute.strip_prefix(ancestor).unwrap_or(Path::new("")))
+        }
+        None => absolute,
+    }
+}

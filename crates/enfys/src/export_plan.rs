@@ -1,0 +1,296 @@
+//! One export as the command line or the configuration asks for it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use server::{DEFAULT_ANONYMOUS, ExportOptions, Network, Squash};
+use vfs::Credentials;
+
+use crate::cli::{ServeArguments, SquashArgument};
+use crate::config::{Config, ExportConfig, SquashConfig};
+
+/// The path an export is mounted by unless told otherwise.
+const DEFAULT_PSEUDO: &str = "/export";
+
+/// One export.
+#[derive(Debug, Clone)]
+pub struct ExportPlan {
+    pub source: Source,
+    pub is_async: bool,
+    pub memory: MemoryLimits,
+    pub pseudo: String,
+    pub id: Option<u32>,
+    pub options: ExportOptions,
+    /// `FILE:LINE`; none where the command line asks for it.
+    place: Option<String>,
+}
+
+/// What is behind an export; equal sources are one and the same file system when exports are read again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A directory.
+    Directory(PathBuf),
+    /// Memory, told apart by the path it is mounted by.
+    Memory(String),
+}
+
+/// Bounds of a file system in memory; the default where there is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Bytes in all.
+    pub bytes: Option<u64>,
+    /// Bytes of one user.
+    pub quota: Option<u64>,
+}
+
+impl ExportPlan {
+    /// What the command line asks to serve.
+    ///
+    /// # Errors
+    /// One line that names the argument.
+    pub fn of_arguments(arguments: &ServeArguments) -> Result<Vec<Self>, String> {
+        let mut plans = if arguments.memory { memory(arguments)? } else { directories(arguments)? };
+        plans.iter_mut().for_each(|plan| plan.override_by(arguments));
+        Ok(plans)
+    }
+
+    /// What a configuration asks to serve; the command line's options go before it.
+    ///
+    /// # Errors
+    /// One line that names the file and the line.
+    pub fn of_config(config: &Config, arguments: Option<&ServeArguments>) -> Result<Vec<Self>, String> {
+        let plans = config.exports().map(|(place, export)| {
+            let mut plan = Self::of_table(export).map_err(|why| format!("{place}: {why}"))?;
+            plan.place = Some(place);
+            arguments.inspect(|arguments| plan.override_by(arguments));
+            Ok(plan)
+        });
+        plans.collect()
+    }
+
+    fn of_table(config: &ExportConfig) -> Result<Self, String> {
+        let pseudo = config.pseudo.clone().unwrap_or_else(|| DEFAULT_PSEUDO.into());
+        let wrong = |what: &str| format!("export {pseudo}: {what}");
+        let source = match (&config.path, config.memory) {
+            (Some(path), false) if !path.is_absolute() => return Err(wrong("`path` must be absolute")),
+            (Some(path), false) => Source::Directory(path.clone()),
+            (None, true) => Source::Memory(pseudo.clone()),
+            (Some(_), true) => return Err(wrong("`path` and `memory` exclude each other")),
+            (None, false) => return Err(wrong("needs a `path`, or `memory = true`")),
+        };
+        let has_limits = config.memory_bytes.is_some() || config.quota_bytes.is_some();
+        if has_limits && !config.memory {
+            return Err(wrong("`memory-bytes` and `quota-bytes` are for `memory = true`"));
+        }
+        if config.r#async && config.memory {
+            return Err(wrong("`async` is for directories: memory is never on stable storage"));
+        }
+        if config.id == Some(0) {
+            return Err(wrong("`id` must not be 0"));
+        }
+        let clients: Result<Vec<Network>, String> =
+            config.clients.iter().map(|network| network.parse()).collect();
+        let anonymous = Credentials {
+            uid: config.anonymous_uid.unwrap_or(DEFAULT_ANONYMOUS),
+            gid: config.anonymous_gid.unwrap_or(DEFAULT_ANONYMOUS),
+            groups: Arc::from([]),
+        };
+        let options = ExportOptions {
+            read_only: config.read_only,
+            squash: config.squash.map_or(Squash::Root, Squash::from),
+            anonymous: Arc::new(anonymous),
+            clients: clients.map_err(|why| wrong(&format!("`clients`: {why}")))?,
+        };
+        let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
+        Ok(Self { source, is_async: config.r#async, memory, pseudo, id: config.id, options, place: None })
+    }
+
+    fn override_by(&mut self, arguments: &ServeArguments) {
+        self.options.read_only |= arguments.read_only;
+        self.is_async |= arguments.r#async && matches!(self.source, Source::Directory(_));
+        if let Some(squash) = arguments.squash {
+            self.options.squash = squash.into();
+        }
+    }
+
+    fn new(source: Source, pseudo: String) -> Self {
+        let (memory, options) = (MemoryLimits::default(), ExportOptions::default());
+        Self { source, is_async: false, memory, pseudo, id: None, options, place: None }
+    }
+
+    /// `why` it cannot be served, with what a person needs to find it.
+    pub fn blame(&self, why: impl fmt::Display) -> String {
+        match &self.place {
+            Some(place) => format!("{place}: export {}: {why}", self.pseudo),
+            None => format!("export {}: {why}", self.pseudo),
+        }
+    }
+}
+
+/// One line for people.
+impl fmt::Display for ExportPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Directory(path) => {
+                write!(f, "{} ({})", path.display(), if self.is_async { "async" } else { "sync" })?;
+            }
+            Source::Memory(_) => f.write_str("memory")?,
+        }
+        let access = if self.options.read_only { "read-only" } else { "read-write" };
+        let squash = match self.options.squash {
+            Squash::None => "nobody squashed",
+            Squash::Root => "root squashed",
+            Squash::All => "all squashed",
+        };
+        write!(f, " as {}: {access}, {squash}, for ", self.pseudo)?;
+        match self.options.clients.as_slice() {
+            [] => f.write_str("any client that reaches it"),
+            networks => {
+                let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
+                f.write_str(&networks.join(", "))
+            }
+        }
+    }
+}
+
+impl From<SquashArgument> for Squash {
+    fn from(argument: SquashArgument) -> Self {
+        match argument {
+            SquashArgument::Root => Self::Root,
+            SquashArgument::All => Self::All,
+            SquashArgument::None => Self::None,
+        }
+    }
+}
+
+impl From<SquashConfig> for Squash {
+    fn from(config: SquashConfig) -> Self {
+        match config {
+            SquashConfig::Root => Self::Root,
+            SquashConfig::All => Self::All,
+            SquashConfig::None => Self::None,
+        }
+    }
+}
+
+/// `--memory`, alone or with `:/PSEUDO` for each of several.
+fn memory(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
+    let pseudos = arguments.paths.iter().map(|argument| match argument.strip_prefix(':') {
+        Some(pseudo) => Ok(pseudo.to_owned()),
+        None => {
+            Err(format!("--memory serves no directory: leave out `{argument}`, or give a path as `:/PSEUDO`"))
+        }
+    });
+    let mut pseudos: Vec<String> = pseudos.collect::<Result<_, _>>()?;
+    if pseudos.is_empty() {
+        pseudos.push(DEFAULT_PSEUDO.into());
+    }
+    let plan = |pseudo: String| ExportPlan::new(Source::Memory(pseudo.clone()), pseudo);
+    Ok(pseudos.into_iter().map(plan).collect())
+}
+
+fn directories(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
+    let plans = arguments.paths.iter().map(|argument| {
+        let (path, pseudo) = match argument.rsplit_once(":/") {
+            Some((path, pseudo)) => (path, format!("/{pseudo}")),
+            None => (argument.as_str(), DEFAULT_PSEUDO.to_string()),
+        };
+        if path.is_empty() {
+            return Err(format!("`{argument}` names no directory; a file system in memory needs --memory"));
+        }
+        let path =
+            std::path::absolute(path).map_err(|error| format!("`{argument}`: {}", crate::said(&error)))?;
+        Ok(ExportPlan::new(Source::Directory(path), pseudo))
+    });
+    plans.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn of_config(toml: &str) -> Result<Vec<ExportPlan>, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), toml).unwrap();
+        let name = file.path().display().to_string();
+        let config = Config::read(file.path()).unwrap();
+        ExportPlan::of_config(&config, None).map_err(|error| error.replace(&name, "FILE"))
+    }
+
+    fn arguments(words: &str) -> ServeArguments {
+        let words = ["enfys", "serve"].into_iter().chain(words.split_whitespace());
+        match Cli::parse_from(words).command {
+            Command::Serve(arguments) => *arguments,
+            Command::CheckConfig(_) => unreachable!("`serve` was given"),
+        }
+    }
+
+    #[test]
+    fn exports_of_a_file_say_where_and_what_is_wrong_with_them() {
+        let wrong = |text, expected: &str| assert_eq!(of_config(text).unwrap_err(), expected);
+        wrong("[[export]]\npseudo = '/a'", "FILE:1: export /a: needs a `path`, or `memory = true`");
+        wrong("\n[[export]]\npath = 'relative'", "FILE:2: export /export: `path` must be absolute");
+        wrong(
+            "[[export]]\npath = '/a'\nmemory = true",
+            "FILE:1: export /export: `path` and `memory` exclude each other",
+        );
+        wrong(
+            "[[export]]\npath = '/a'\n[[export]]\npseudo = '/b'\npath = '/b'\nclients = ['10.0.0.0/40']",
+            "FILE:3: export /b: `clients`: `40` is not a prefix length of at most 32",
+        );
+        wrong("[[export]]\npath = '/a'\nid = 0", "FILE:1: export /export: `id` must not be 0");
+        wrong(
+            "[[export]]\npath = '/a'\nmemory-bytes = 5",
+            "FILE:1: export /export: `memory-bytes` and `quota-bytes` are for `memory = true`",
+        );
+    }
+
+    #[test]
+    fn an_export_without_options_squashes_root_and_writes() {
+        let exports = of_config("[[export]]\npath = '/srv'").unwrap();
+        assert_eq!(exports[0].pseudo, "/export");
+        assert_eq!(exports[0].options, ExportOptions::default());
+        assert!(!exports[0].is_async);
+        let given = ExportPlan::of_arguments(&arguments("/srv")).unwrap();
+        assert_eq!(given[0].to_string(), exports[0].to_string());
+        assert_eq!(
+            given[0].to_string(),
+            "/srv (sync) as /export: read-write, root squashed, for any client that reaches it"
+        );
+    }
+
+    #[test]
+    fn options_of_the_command_line_go_before_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[[export]]\npath = '/srv'\n").unwrap();
+        let config = Config::read(file.path()).unwrap();
+        let given = arguments("--read-only --squash all --async");
+        let exports = ExportPlan::of_config(&config, Some(&given)).unwrap();
+        assert_eq!(
+            exports[0].to_string(),
+            "/srv (async) as /export: read-only, all squashed, for any client that reaches it"
+        );
+    }
+
+    #[test]
+    fn arguments_name_directories_and_memory() {
+        let sources = |words| {
+            let plans = ExportPlan::of_arguments(&arguments(words)).unwrap();
+            plans.into_iter().map(|plan| (plan.source, plan.pseudo)).collect::<Vec<_>>()
+        };
+        let directory = |path: &str| Source::Directory(path.into());
+        assert_eq!(
+            sources("/a:/x /b:y:/z/w"),
+            [(directory("/a"), "/x".into()), (directory("/b:y"), "/z/w".into())]
+        );
+        assert_eq!(sources("--memory"), [(Source::Memory("/export".into()), "/export".into())]);
+        assert_eq!(sources("--memory :/a :/b").len(), 2);
+        for wrong in ["--memory /srv", ":/a"] {
+            assert!(ExportPlan::of_arguments(&arguments(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

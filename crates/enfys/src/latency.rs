@@ -1,0 +1,211 @@
+//! How long calls and operations take, and how many bytes they move: counted without locks, on every core.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use net::{Call, Observe};
+use protocol::nfs4::types::OpNum;
+use protocol::procedure::ProgramVersion;
+use server::{Observer, Operation};
+
+/// Upper bound of the first bucket in nanoseconds; each further one's is twice that of the one before.
+const FIRST_BOUND_NS: u64 = 250;
+/// Buckets: up to 16.8 s, and one for all above.
+const BUCKETS: usize = 28;
+
+/// Procedures that are told apart: NFSv3's, NFSv4's two, MOUNT's, and one for all else.
+const NFS3: usize = 22;
+const NFS4: usize = 2;
+const MOUNT: usize = 6;
+const CLASSES: usize = NFS3 + NFS4 + MOUNT + 1;
+
+/// NFSv4 operations by number; the last stands for unknown ones.
+const NFS4_OPERATIONS: usize = 80;
+
+/// What was measured of all calls.
+#[derive(Debug)]
+pub struct Latencies {
+    start: Instant,
+    calls: [Calls; CLASSES],
+    nfs4_operations: [Histogram; NFS4_OPERATIONS],
+}
+
+/// What was measured of one procedure.
+#[derive(Debug, Default)]
+pub struct Calls {
+    pub took: Histogram,
+    /// Bytes of records and of replies.
+    pub received: AtomicU64,
+    pub sent: AtomicU64,
+}
+
+/// How often something took how long.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    total_ns: AtomicU64,
+}
+
+/// A histogram at a moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    pub count: u64,
+    pub total_s: f64,
+    /// Upper bounds in seconds, and how many fell below each but not below the one before.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            calls: std::array::from_fn(|_| Calls::default()),
+            nfs4_operations: std::array::from_fn(|_| Histogram::default()),
+        }
+    }
+}
+
+impl Observe for Latencies {
+    fn observe(&self, call: Call) {
+        let calls = &self.calls[class(call.operation)];
+        calls.took.count(call.took);
+        calls.received.fetch_add(call.received as u64, Relaxed);
+        calls.sent.fetch_add(call.sent as u64, Relaxed);
+    }
+}
+
+impl Observer for Latencies {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn nfs4_operation(&self, operation: OpNum, took: Duration) {
+        self.nfs4_operations[(operation.0 as usize).min(NFS4_OPERATIONS - 1)].count(took);
+    }
+}
+
+impl Latencies {
+    /// Program and procedure, and what was measured of it; only those that were called.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, &'static str, &Calls)> {
+        let named = self.calls.iter().enumerate().map(|(index, calls)| {
+            let (program, procedure) = name(index);
+            (program, procedure, calls)
+        });
+        named.filter(|(_, _, calls)| !calls.took.is_empty())
+    }
+
+    /// NFSv4 operations, and how long they took; only those that were called.
+    pub fn nfs4_operations(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
+        let named = self.nfs4_operations.iter().zip(0..);
+        named
+            .map(|(histogram, number)| (OpNum(number).name().unwrap_or("OTHER"), histogram))
+            .filter(|(_, histogram)| !histogram.is_empty())
+    }
+}
+
+impl Histogram {
+    fn count(&self, took: Duration) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket(ns)].fetch_add(1, Relaxed);
+        self.total_ns.fetch_add(ns, Relaxed);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.buckets.iter().all(|bucket| bucket.load(Relaxed) == 0)
+    }
+
+    /// What was counted so far.
+    pub fn snapshot(&self) -> Snapshot {
+        let bounds = (0..BUCKETS as u32).map(|index| match index as usize {
+            // Stands for infinity in the text.
+            last if last == BUCKETS - 1 => f64::MAX,
+            _ => (FIRST_BOUND_NS << index) as f64 / 1e9,
+        });
+        let buckets: Vec<_> =
+            bounds.zip(&self.buckets).map(|(bound, count)| (bound, count.load(Relaxed))).collect();
+        Snapshot {
+            count: buckets.iter().map(|(_, count)| count).sum(),
+            total_s: self.total_ns.load(Relaxed) as f64 / 1e9,
+            buckets,
+        }
+    }
+}
+
+/// The first bucket whose bound is not below `ns`.
+fn bucket(ns: u64) -> usize {
+    let multiple = ns.div_ceil(FIRST_BOUND_NS).max(1);
+    // Twice the bound a bucket: the logarithm, rounded up.
+    let index = (u64::BITS - (multiple - 1).leading_zeros()) as usize;
+    index.min(BUCKETS - 1)
+}
+
+fn class(operation: Operation) -> usize {
+    match operation {
+        Operation::Nfs3(number) if (number as usize) < NFS3 => number as usize,
+        Operation::Nfs4(number) if (number as usize) < NFS4 => NFS3 + number as usize,
+        Operation::Mount(number) if (number as usize) < MOUNT => NFS3 + NFS4 + number as usize,
+        _ => CLASSES - 1,
+    }
+}
+
+/// Program and procedure of a class.
+fn name(class: usize) -> (&'static str, &'static str) {
+    let procedure = |table: &'static ProgramVersion, number: usize| {
+        table.procedure(number as u32).map_or("OTHER", |row| row.name)
+    };
+    match class {
+        _ if class < NFS3 => ("nfs3", procedure(&protocol::nfs3::TABLE, class)),
+        NFS3 => ("nfs4", "NULL"),
+        _ if class < NFS3 + NFS4 => ("nfs4", "COMPOUND"),
+        _ if class < CLASSES - 1 => ("mount3", procedure(&protocol::mount::TABLE_3, class - NFS3 - NFS4)),
+        _ => ("other", "OTHER"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_fall_into_the_bucket_below_whose_bound_they_are() {
+        for (ns, expected) in [
+            (0, 0),
+            (250, 0),
+            (251, 1),
+            (500, 1),
+            (501, 2),
+            (1000, 2),
+            (1001, 3),
+            (FIRST_BOUND_NS << 26, 26),
+            ((FIRST_BOUND_NS << 26) + 1, 27),
+            (u64::MAX, 27),
+        ] {
+            assert_eq!(bucket(ns), expected, "{ns} ns");
+        }
+    }
+
+    #[test]
+    fn calls_and_operations_are_told_apart() {
+        let latencies = Latencies::default();
+        let took = Duration::from_micros(3);
+        for operation in [
+            Operation::Nfs3(6),
+            Operation::Nfs4(1),
+            Operation::Mount(1),
+            Operation::Mount(77),
+            Operation::None,
+        ] {
+            latencies.observe(Call { operation, took, received: 100, sent: 40 });
+        }
+        latencies.nfs4_operation(OpNum::GETATTR, took);
+        latencies.nfs4_operation(OpNum::ILLEGAL, took);
+        let named: Vec<_> = latencies.calls().map(|(program, procedure, _)| (program, procedure)).collect();
+        assert_eq!(named, [("nfs3", "READ"), ("nfs4", "COMPOUND"), ("mount3", "MNT"), ("other", "OTHER")]);
+        let (_, _, other) = latencies.calls().last().unwrap();
+        assert_eq!((other.received.load(Relaxed), other.sent.load(Relaxed)), (200, 80));
+        let snapshot = other.took.snapshot();
+        assert_eq!((snapshot.count, snapshot.buckets[4]), (2, (4e-6, 2)));
+        let operations: Vec<_> = latencies.nfs4_operations().map(|(name, _)| name).collect();
+        assert_eq!(operations, ["GETATTR", "OTHER"]);
+    }
+}

@@ -1,0 +1,160 @@
+//! Sockets to listen on: passed by the service manager, or bound here.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+
+use net::Listeners;
+use protocol::portmap;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use crate::plan::Plan;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// Ports below are the superuser's.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+/// Who tells clients where the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortMapper {
+    /// Nobody: clients are told port numbers by people.
+    None,
+    /// The server itself.
+    Own,
+    /// One that runs on this machine already, with which the server registers.
+    Other,
+}
+
+/// Sockets, and where clients find NFS.
+#[derive(Debug)]
+pub struct Bound {
+    pub listeners: Listeners,
+    /// The addresses of NFS; the ports are real ones.
+    pub addresses: Vec<SocketAddr>,
+    pub port_mapper: PortMapper,
+}
+
+impl Bound {
+    /// The port that clients are told.
+    pub fn port(&self) -> u16 {
+        self.addresses[0].port()
+    }
+}
+
+/// Takes the sockets that the service manager opened, if it did; binds the planned ones otherwise.
+///
+/// # Errors
+/// One line that names the address.
+pub fn bind(plan: &Plan) -> Result<Bound, String> {
+    let mut listeners = Listeners { tcp: passed()?, udp: Vec::new() };
+    if listeners.tcp.is_empty() {
+        let bound = plan.listen.iter().map(|address| listen_on(*address, &plan.listen));
+        listeners.tcp = bound.collect::<Result<_, _>>()?;
+    }
+    let addresses: io::Result<Vec<_>> = listeners.tcp.iter().map(TcpListener::local_addr).collect();
+    let addresses = addresses.map_err(|error| format!("listening socket: {}", crate::said(&error)))?;
+    let port_mapper = choose_port_mapper(plan.wants_port_mapper);
+    if port_mapper == PortMapper::Own {
+        let own: Vec<_> =
+            addresses.iter().map(|address| SocketAddr::new(address.ip(), portmap::PORT)).collect();
+        for address in &own {
+            listeners.tcp.push(listen_on(*address, &own)?);
+            listeners.udp.push(UdpSocket::bind(address).map_err(|error| refused("udp ", *address, &error))?);
+        }
+    }
+    Ok(Bound { listeners, addresses, port_mapper })
+}
+
+/// Stream sockets passed as sd_listen_fds(3) has it.
+fn passed() -> Result<Vec<TcpListener>, String> {
+    let mut passed = listenfd::ListenFd::from_env();
+    let mut listeners = Vec::new();
+    for index in 0..passed.len() {
+        let listener = passed.take_tcp_listener(index);
+        let listener = listener.map_err(|error| {
+            let why = crate::said(&error);
+            format!("socket {index} passed by the service manager is no listening TCP socket: {why}")
+        })?;
+        listeners.extend(listener);
+    }
+    Ok(listeners)
+}
+
+fn choose_port_mapper(is_wanted: bool) -> PortMapper {
+    let is_running = || TcpStream::connect((core::net::Ipv4Addr::LOCALHOST, portmap::PORT)).is_ok();
+    match is_wanted {
+        false => PortMapper::None,
+        true if is_running() => PortMapper::Other,
+        true => PortMapper::Own,
+    }
+}
+
+/// A socket that listens on `address`, beside those that listen on `all`.
+fn listen_on(address: SocketAddr, all: &[SocketAddr]) -> Result<TcpListener, String> {
+    // `[::]` takes IPv4 too, unless it is asked to leave that to `0.0.0.0`.
+    let is_ipv4_elsewhere = all.iter().any(|other| other.is_ipv4() && other.port() == address.port());
+    let bind = || -> rustix::io::Result<OwnedFd> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket =
+            rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+        // Connections of a server that just ended linger in TIME_WAIT and must not keep the next one from its port.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, is_ipv4_elsewhere)?;
+        }
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(socket)
+    };
+    bind().map(TcpListener::from).map_err(|error| refused("", address, &error.into()))
+}
+
+fn refused(transport: &str, address: SocketAddr, error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => "the port is in use; give another with --listen".into(),
+        io::ErrorKind::PermissionDenied if address.port() < FIRST_UNPRIVILEGED_PORT => {
+            format!("ports below {FIRST_UNPRIVILEGED_PORT} need root or CAP_NET_BIND_SERVICE")
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
+        _ => crate::said(error),
+    };
+    format!("cannot listen on {transport}{address}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_listen_on_one_port() {
+        let ipv6 = listen_on("[::1]:0".parse().unwrap(), &[]);
+        let Ok(ipv6) = ipv6 else { return println!("skipped: no IPv6 on this machine") };
+        drop(ipv6);
+        let ipv4 = listen_on("0.0.0.0:0".parse().unwrap(), &[]).unwrap();
+        let ipv4 = ipv4.local_addr().unwrap();
+        let wildcard = SocketAddr::new("::".parse().unwrap(), ipv4.port());
+        listen_on(wildcard, &[ipv4, wildcard]).unwrap();
+        let error = listen_on(wildcard, &[wildcard]).unwrap_err();
+        assert!(error.ends_with("the port is in use; give another with --listen"), "{error}");
+    }
+
+    #[test]
+    fn refusals_say_what_can_be_done() {
+        let said = |errno: rustix::io::Errno, address: &str| {
+            refused("", address.parse().unwrap(), &io::Error::from(errno))
+        };
+        assert_eq!(
+            said(rustix::io::Errno::ACCESS, "127.0.0.1:111"),
+            "cannot listen on 127.0.0.1:111: ports below 1024 need root or CAP_NET_BIND_SERVICE"
+        );
+        assert_eq!(
+            said(rustix::io::Errno::ADDRNOTAVAIL, "192.0.2.1:2049"),
+            "cannot listen on 192.0.2.1:2049: this machine has no such address"
+        );
+        assert_eq!(
+            said(rustix::io::Errno::ACCESS, "127.0.0.1:2049"),
+            "cannot listen on 127.0.0.1:2049: Permission denied"
+        );
+    }
+}
