@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use protocol::nfs4::{PROC_COMPOUND, PROC_NULL};
 use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRange, encode_success};
 use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
@@ -183,7 +184,9 @@ impl Server {
         encode_success(reply, xid);
         let served = match operation {
             Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
-            Operation::Nfs4(_) => crate::nfs4::procedure(&request, procedure, reader, reply).await,
+            Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
+            Operation::Nfs4(PROC_COMPOUND) => crate::nfs4::compound(&request, reader, reply).await,
+            Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => crate::mount::procedure(&request, procedure, reader, reply).await,
             Operation::Portmap(_) => {
                 crate::portmap::procedure(&request, header.version, procedure, reader, reply)

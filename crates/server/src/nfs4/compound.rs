@@ -4,8 +4,10 @@
 //! its status alone. Between operations a compound carries the current and the saved file handle with their stateids
 //! ([`Compound`]), and what was just learned of the current object, so that GETATTR after LOOKUP asks nobody.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use bytes::Bytes;
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 use vfs::{Attributes, Context};
@@ -72,16 +74,21 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
         return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);
     }
     let mut compound = Compound::new(request, &header, start);
-    let (status, results) = match compound.run(&mut arguments, reply).await {
-        Ok(end) => end,
-        Err(Failure::Replay(cached)) => {
-            request.server.metrics().replayed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            reply.rewind(start);
-            reply.raw(&cached);
-            return Served::Done { is_error: false };
-        }
-        Err(Failure::Status(status) | Failure::Written(status)) => (status, 0),
-    };
+    let mut status = Status::OK;
+    // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
+    while status == Status::OK && compound.index < compound.count {
+        let (operation, done) = compound.start(&mut arguments, reply);
+        let done = match (done, operation.row) {
+            (None, Some(row)) => compound.execute(row, &mut arguments, reply).await,
+            (done, _) => done.unwrap_or(Ok(())),
+        };
+        status = match compound.end(&operation, done, reply) {
+            Ok(status) => status,
+            Err(cached) => return replay(request, &cached, start, reply),
+        };
+        compound.index += 1;
+    }
+    let results = compound.index;
     let served = header.close(status, results, reply);
     let copied;
     if let Some(running) = compound.session.take() {
@@ -98,6 +105,27 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
         running.finish(request.now.monotonic, all);
     }
     served
+}
+
+/// Answers a retransmission with the reply that its slot kept.
+fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut Writer) -> Served {
+    request.server.metrics().replayed.fetch_add(1, Relaxed);
+    reply.rewind(start);
+    reply.raw(cached);
+    Served::Done { is_error: false }
+}
+
+/// An operation that has begun.
+#[derive(Debug)]
+struct Operation {
+    /// None where the minor version has no such operation.
+    row: Option<&'static Row>,
+    /// The number in the reply.
+    shown: OpNum,
+    status_at: Mark,
+    body: Mark,
+    /// By the observer's clock, where there is one.
+    began: Option<Duration>,
 }
 
 /// The beginning of a compound and, in the reply, what is filled in at its end.
@@ -150,62 +178,58 @@ impl<'r> Compound<'r> {
         }
     }
 
-    /// Executes operations until one fails; returns the last one's status and how many results there are.
-    async fn run(&mut self, arguments: &mut Reader, reply: &mut Writer) -> Result<(Status, u32)> {
-        while self.index < self.count {
-            // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
-            let number = arguments.u32();
-            let status = self.operation(number, arguments, reply).await?;
-            self.index += 1;
-            if status != Status::OK {
-                return Ok((status, self.index));
-            }
-        }
-        Ok((Status::OK, self.count))
-    }
-
-    /// Executes one operation and writes its result.
-    async fn operation(
-        &mut self,
-        number: std::result::Result<u32, DecodeError>,
-        arguments: &mut Reader,
-        reply: &mut Writer,
-    ) -> Result<Status> {
-        let observer = self.request.server.observer();
-        let began = observer.map(Observer::now);
+    /// Begins an operation: writes its number and room for its status, and runs it where it waits for nothing.
+    fn start(&mut self, arguments: &mut Reader, reply: &mut Writer) -> (Operation, Option<Result>) {
+        let began = self.request.server.observer().map(Observer::now);
+        // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
+        let number = arguments.u32();
         let row = number.ok().and_then(|number| rows::find(number, self.minor));
         // RFC 8881 §16.2.3: for an unknown operation "the server's response will encode the opcode OP_ILLEGAL".
         let shown = row.map_or(OpNum::ILLEGAL, |row| row.number);
         reply.u32(shown.0);
         let status_at = reply.reserve_u32();
-        let body = reply.mark();
+        let operation = Operation { row, shown, status_at, body: reply.mark(), began };
         let done = match row {
             Some(row) => match self.prepare(row, reply) {
-                Ok(()) => self.execute(row, arguments, reply).await,
-                Err(status) => Err(status.into()),
+                Ok(()) => self.execute_at_once(row, arguments, reply),
+                Err(status) => Some(Err(status.into())),
             },
-            None if number.is_err() => Err(Status::BADXDR.into()),
+            None if number.is_err() => Some(Err(Status::BADXDR.into())),
             // An operation that the minor version does not have is illegal wherever it comes.
-            None => Err(Status::OP_ILLEGAL.into()),
+            None => Some(Err(Status::OP_ILLEGAL.into())),
         };
-        let done = done.and_then(|()| self.check_length(row, reply));
+        (operation, done)
+    }
+
+    /// Ends an operation: fills in its status, and takes back what a failed one wrote.
+    ///
+    /// # Errors
+    /// The whole reply, where SEQUENCE found it.
+    fn end(
+        &self,
+        operation: &Operation,
+        done: Result,
+        reply: &mut Writer,
+    ) -> std::result::Result<Status, Bytes> {
+        let done = done.and_then(|()| self.check_length(operation.row, reply));
         let status = match done {
             Ok(()) => Status::OK,
             Err(Failure::Written(status)) => status,
             Err(Failure::Status(status)) => {
-                reply.rewind(body);
-                if shown == OpNum::SETATTR {
+                reply.rewind(operation.body);
+                if operation.shown == OpNum::SETATTR {
                     // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, whatever the status.
                     reply.u32(0);
                 }
                 in_minor(status, self.minor)
             }
-            Err(replay @ Failure::Replay(_)) => return Err(replay),
+            Err(Failure::Replay(cached)) => return Err(cached),
         };
-        reply.patch_u32(status_at, status.0);
-        self.request.server.metrics().nfs4_operation(shown.0).count(status != Status::OK);
-        if let (Some(observer), Some(began)) = (observer, began) {
-            observer.nfs4_operation(shown, observer.now().saturating_sub(began));
+        reply.patch_u32(operation.status_at, status.0);
+        let server = self.request.server;
+        server.metrics().nfs4_operation(operation.shown.0).count(status != Status::OK);
+        if let (Some(observer), Some(began)) = (server.observer(), operation.began) {
+            observer.nfs4_operation(operation.shown, observer.now().saturating_sub(began));
         }
         Ok(status)
     }
@@ -284,58 +308,66 @@ impl<'r> Compound<'r> {
         limit.saturating_sub(reply.length_since(self.limits.start))
     }
 
-    async fn execute(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
-        match row.number {
+    /// Executes an operation that asks no backend; none for those that may have to wait for one.
+    fn execute_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Option<Result> {
+        Some(match row.number {
             OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
             OpNum::PUTFH => ops::putfh::run(self, arguments),
+            OpNum::PUTROOTFH => ops::putrootfh::run(self),
+            OpNum::PUTPUBFH => ops::putpubfh::run(self),
+            OpNum::GETFH => ops::getfh::run(self, reply),
+            OpNum::SAVEFH => ops::savefh::run(self),
+            OpNum::RESTOREFH => ops::restorefh::run(self),
+            OpNum::CLOSE => ops::close::run(self, arguments, reply),
+            OpNum::OPEN_DOWNGRADE => ops::open_downgrade::run(self, arguments, reply),
+            OpNum::LOCK => ops::lock::run(self, arguments, reply),
+            OpNum::LOCKU => ops::locku::run(self, arguments, reply),
+            OpNum::TEST_STATEID => ops::test_stateid::run(self, arguments, reply),
+            OpNum::FREE_STATEID => ops::free_stateid::run(self, arguments),
+            OpNum::DELEGPURGE => ops::delegpurge::run(arguments),
+            OpNum::DELEGRETURN => ops::delegreturn::run(self, arguments),
+            OpNum::EXCHANGE_ID => ops::exchange_id::run(self, arguments, reply),
+            OpNum::CREATE_SESSION => ops::create_session::run(self, arguments, reply),
+            OpNum::DESTROY_SESSION => ops::destroy_session::run(self, arguments),
+            OpNum::DESTROY_CLIENTID => ops::destroy_clientid::run(self, arguments),
+            OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
+            OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
+            OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
+            OpNum::SET_SSV => ops::set_ssv::run(arguments),
+            _ => return None,
+        })
+    }
+
+    /// Executes an operation that asks a backend.
+    async fn execute(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
+        match row.number {
             OpNum::GETATTR => ops::getattr::run(self, arguments, reply).await,
             OpNum::ACCESS => ops::access::run(self, arguments, reply).await,
             OpNum::LOOKUP => ops::lookup::run(self, arguments).await,
             OpNum::READ => ops::read::run(self, arguments, reply).await,
             OpNum::WRITE => ops::write::run(self, arguments, reply).await,
-            OpNum::GETFH => ops::getfh::run(self, reply),
-            OpNum::SAVEFH => ops::savefh::run(self),
-            OpNum::RESTOREFH => ops::restorefh::run(self),
             OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
             _ => Box::pin(self.execute_seldom(row, arguments, reply)).await,
         }
     }
 
-    /// What is allocated for when it comes, so that the future of the others stays small.
+    /// What memory is allocated for when it comes, so that the future of the others stays small.
     async fn execute_seldom(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
         match row.number {
-            OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
-            OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
-            OpNum::CLOSE => ops::close::run(self, arguments, reply),
             OpNum::CREATE => ops::create::run(self, arguments, reply).await,
-            OpNum::CREATE_SESSION => ops::create_session::run(self, arguments, reply),
-            OpNum::DELEGPURGE => ops::delegpurge::run(arguments),
-            OpNum::DELEGRETURN => ops::delegreturn::run(self, arguments),
-            OpNum::DESTROY_CLIENTID => ops::destroy_clientid::run(self, arguments),
-            OpNum::DESTROY_SESSION => ops::destroy_session::run(self, arguments),
-            OpNum::EXCHANGE_ID => ops::exchange_id::run(self, arguments, reply),
-            OpNum::FREE_STATEID => ops::free_stateid::run(self, arguments),
             OpNum::LINK => ops::link::run(self, arguments, reply).await,
-            OpNum::LOCK => ops::lock::run(self, arguments, reply),
             OpNum::LOCKT => ops::lockt::run(self, arguments, reply).await,
-            OpNum::LOCKU => ops::locku::run(self, arguments, reply),
             OpNum::LOOKUPP => ops::lookupp::run(self).await,
             OpNum::NVERIFY => ops::nverify::run(self, arguments).await,
             OpNum::OPEN => ops::open::run(self, arguments, reply).await,
             OpNum::OPENATTR => ops::openattr::run(self, arguments).await,
-            OpNum::OPEN_DOWNGRADE => ops::open_downgrade::run(self, arguments, reply),
-            OpNum::PUTPUBFH => ops::putpubfh::run(self),
-            OpNum::PUTROOTFH => ops::putrootfh::run(self),
             OpNum::READDIR => ops::readdir::run(self, arguments, reply).await,
             OpNum::READLINK => ops::readlink::run(self, reply).await,
-            OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
             OpNum::REMOVE => ops::remove::run(self, arguments, reply).await,
             OpNum::RENAME => ops::rename::run(self, arguments, reply).await,
             OpNum::SECINFO => ops::secinfo::run(self, arguments, reply).await,
             OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,
             OpNum::SETATTR => ops::setattr::run(self, arguments, reply).await,
-            OpNum::SET_SSV => ops::set_ssv::run(arguments),
-            OpNum::TEST_STATEID => ops::test_stateid::run(self, arguments, reply),
             OpNum::VERIFY => ops::verify::run(self, arguments).await,
             // RFC 8881 §15.1.1.5: operations that exist and are not supported here.
             _ => Err(Status::NOTSUPP.into()),
