@@ -302,6 +302,14 @@ impl<'r> Compound<'r> {
         }
     }
 
+    /// Why not even the least result has room.
+    pub(crate) fn no_room(&self) -> Status {
+        match self.limits.cached {
+            Some(cached) if cached < self.limits.reply => Status::REP_TOO_BIG_TO_CACHE,
+            _ => Status::REP_TOO_BIG,
+        }
+    }
+
     /// Bytes of results that still have room; what READ and READDIR may fill.
     pub(crate) fn room(&self, reply: &Writer) -> usize {
         let limit = self.limits.cached.map_or(self.limits.reply, |cached| cached.min(self.limits.reply));

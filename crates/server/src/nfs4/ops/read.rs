@@ -27,7 +27,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let room = compound.room(reply).saturating_sub(BEFORE_DATA) & !3;
     let count = count.min(compound.server().settings().max_io);
     if count > 0 && room == 0 {
-        return Err(Status::REP_TOO_BIG.into());
+        return Err(compound.no_room().into());
     }
     // Beyond the last byte that a file can have there is the end of the file, not an overflow.
     let offset = offset.min(LAST_OFFSET);

@@ -31,16 +31,20 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     {
         return Err(Status::BAD_COOKIE.into());
     }
+    let room = compound.room(reply);
     let listing = Listing {
         settings: compound.server().settings(),
         minor: compound.minor,
         mask,
         dircount: if arguments.dircount == 0 { usize::MAX } else { arguments.dircount as usize },
-        left: (arguments.maxcount as usize).min(compound.room(reply)),
+        left: (arguments.maxcount as usize).min(room),
         listed: 0,
+        // "If the server is unable to return a single directory entry within the maxcount limit, the error
+        // NFS4ERR_TOOSMALL MUST be returned to the client" (§18.23.3); other limits have other names.
+        too_small: if room < arguments.maxcount as usize { compound.no_room() } else { Status::TOOSMALL },
     };
     if listing.left < AROUND_ENTRIES {
-        return Err(Status::TOOSMALL.into());
+        return Err(listing.too_small.into());
     }
     match compound.current()? {
         Object::Pseudo(node) => pseudo(compound, node, &arguments, listing, reply).await,
@@ -59,6 +63,8 @@ struct Listing<'a> {
     left: usize,
     /// Entries written.
     listed: usize,
+    /// What to answer where not one entry has room.
+    too_small: Status,
 }
 
 impl Listing<'_> {
@@ -103,11 +109,10 @@ impl Listing<'_> {
     /// Writes what stands behind the entries.
     ///
     /// # Errors
-    /// "If the server is unable to return a single directory entry within the maxcount limit, the error
-    /// NFS4ERR_TOOSMALL MUST be returned to the client" (§18.23.3).
+    /// Where an entry waits and not one had room.
     fn end(self, verifier_at: Mark, verifier: Verifier, eof: bool, reply: &mut Writer) -> Result {
         if self.listed == 0 && !eof {
-            return Err(Status::TOOSMALL.into());
+            return Err(self.too_small.into());
         }
         reply.bool(false);
         reply.bool(eof);
@@ -358,6 +363,16 @@ mod tests {
         assert_eq!(lab.status_at(&["export"], small(0)), Status::TOOSMALL);
         let mut empty = crate::testing::lab();
         assert_eq!(empty.status_at(&["export"], small(16)), Status::OK);
+    }
+
+    #[test]
+    fn a_reply_without_room_is_not_the_client_s_maxcount() {
+        let mut lab = filled(1);
+        let mut fore = crate::testing::channel();
+        fore.max_response_size = 256;
+        lab.connect_with(b"small", fore);
+        let result = lab.run(at(&["export"], vec![Op::GetFh, Op::GetFh, Op::ReadDir(ALL)]));
+        assert_eq!((result.status, result.results.len()), (Status::REP_TOO_BIG, 6));
     }
 
     #[test]
