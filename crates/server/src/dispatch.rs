@@ -185,9 +185,12 @@ impl Server {
         let served = match operation {
             Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
-            Operation::Nfs4(PROC_COMPOUND) => crate::nfs4::compound(&request, reader, reply).await,
+            // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
+            Operation::Nfs4(PROC_COMPOUND) => Box::pin(crate::nfs4::compound(&request, reader, reply)).await,
             Operation::Nfs4(_) => Served::NoProcedure,
-            Operation::Mount(_) => crate::mount::procedure(&request, procedure, reader, reply).await,
+            Operation::Mount(_) => {
+                Box::pin(crate::mount::procedure(&request, procedure, reader, reply)).await
+            }
             Operation::Portmap(_) => {
                 crate::portmap::procedure(&request, header.version, procedure, reader, reply)
             }

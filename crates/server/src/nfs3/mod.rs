@@ -55,29 +55,40 @@ pub(crate) async fn procedure(
             }
         };
     }
+    // A future is as large as the largest that it may hold, and is moved once for every caller above it: kept in place, the
+    // long ones would cost every GETATTR some kilobytes of copying. Whoever makes more than one system call can afford an
+    // allocation.
+    macro_rules! serve_boxed {
+        ($function:path) => {
+            match whole(arguments) {
+                Some(arguments) => Box::pin($function(request, arguments, reply)).await,
+                None => return Served::GarbageArguments,
+            }
+        };
+    }
     let status = match Proc(procedure) {
         Proc::NULL => NfsStat::OK,
         Proc::GETATTR => serve!(getattr::serve),
-        Proc::SETATTR => serve!(setattr::serve),
-        Proc::LOOKUP => serve!(lookup::serve),
+        Proc::SETATTR => serve_boxed!(setattr::serve),
+        Proc::LOOKUP => serve_boxed!(lookup::serve),
         Proc::ACCESS => serve!(access::serve),
-        Proc::READLINK => serve!(readlink::serve),
-        Proc::READ => serve!(read::serve),
-        Proc::WRITE => serve!(write::serve),
-        Proc::CREATE => serve!(create::serve),
-        Proc::MKDIR => serve!(mkdir::serve),
-        Proc::SYMLINK => serve!(symlink::serve),
-        Proc::MKNOD => serve!(mknod::serve),
-        Proc::REMOVE => serve!(remove::serve_remove),
-        Proc::RMDIR => serve!(remove::serve_rmdir),
-        Proc::RENAME => serve!(rename::serve),
-        Proc::LINK => serve!(link::serve),
-        Proc::READDIR => serve!(readdir::serve),
-        Proc::READDIRPLUS => serve!(readdir::serve_plus),
-        Proc::FSSTAT => serve!(filesystem::serve_fsstat),
-        Proc::FSINFO => serve!(filesystem::serve_fsinfo),
-        Proc::PATHCONF => serve!(filesystem::serve_pathconf),
-        Proc::COMMIT => serve!(commit::serve),
+        Proc::READLINK => serve_boxed!(readlink::serve),
+        Proc::READ => serve_boxed!(read::serve),
+        Proc::WRITE => serve_boxed!(write::serve),
+        Proc::CREATE => serve_boxed!(create::serve),
+        Proc::MKDIR => serve_boxed!(mkdir::serve),
+        Proc::SYMLINK => serve_boxed!(symlink::serve),
+        Proc::MKNOD => serve_boxed!(mknod::serve),
+        Proc::REMOVE => serve_boxed!(remove::serve_remove),
+        Proc::RMDIR => serve_boxed!(remove::serve_rmdir),
+        Proc::RENAME => serve_boxed!(rename::serve),
+        Proc::LINK => serve_boxed!(link::serve),
+        Proc::READDIR => serve_boxed!(readdir::serve),
+        Proc::READDIRPLUS => serve_boxed!(readdir::serve_plus),
+        Proc::FSSTAT => serve_boxed!(filesystem::serve_fsstat),
+        Proc::FSINFO => serve_boxed!(filesystem::serve_fsinfo),
+        Proc::PATHCONF => serve_boxed!(filesystem::serve_pathconf),
+        Proc::COMMIT => serve_boxed!(commit::serve),
         _ => return Served::NoProcedure,
     };
     request.server.metrics.nfs3[procedure as usize].count(status != NfsStat::OK);
