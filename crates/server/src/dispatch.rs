@@ -14,7 +14,7 @@ use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, State};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
-use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings};
+use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, Transport};
 
 /// The protocol servers over one set of exports, shared by all cores.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Server {
     pub(crate) exports: ArcSwap<ExportTable>,
     pub(crate) metrics: Metrics,
     pub(crate) reply_cache: ReplyCache,
+    /// Replies to WRITEs apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
+    pub(crate) write_reply_cache: ReplyCache,
     pub(crate) nfs4: State,
     pub(crate) mounts: MountTable,
     observer: Option<Arc<dyn Observer>>,
@@ -70,12 +72,23 @@ const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 const PORTMAP: u32 = 100_000;
 
+/// The port mapper's port (RFC 1833 §2.1).
+const PORTMAP_PORT: u16 = protocol::portmap::PORT;
+
+/// NFSv3's WRITE.
+const WRITE3: u32 = protocol::nfs3::Proc::WRITE.0;
+
+/// One part in so many of the reply cache is for WRITEs.
+const WRITE_REPLY_SHARE: usize = 4;
+
 impl Server {
     /// A server of `exports`.
     #[must_use]
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
+        let write_share = settings.reply_cache_bytes / WRITE_REPLY_SHARE;
         Self {
-            reply_cache: ReplyCache::new(settings.reply_cache_bytes),
+            reply_cache: ReplyCache::new(settings.reply_cache_bytes - write_share),
+            write_reply_cache: ReplyCache::new(write_share),
             nfs4: State::new(&settings, Vec::new(), Duration::ZERO),
             settings,
             exports: ArcSwap::from_pointee(exports),
@@ -169,7 +182,7 @@ impl Server {
             Ok(identity) => identity,
             Err(status) => return self.refuse(&ReplyHeader::auth_error(xid, status), reply),
         };
-        let operation = match self.select(&header) {
+        let operation = match self.select(&header, connection) {
             Ok(operation) => operation,
             Err(status) => return reject(xid, status, start, reply, Operation::None),
         };
@@ -223,15 +236,11 @@ impl Server {
         if !crate::nfs3::is_non_idempotent(header.procedure) {
             return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         }
-        let call = [header.program, header.version, header.procedure];
-        let key = CallKey::new(
-            &self.settings.secret,
-            request.connection.peer.ip(),
-            header.xid,
-            call,
-            &request.arguments,
-        );
-        let execution: Execution<'_> = match self.reply_cache.begin(key) {
+        let key =
+            CallKey::new(&self.settings.secret, request.connection.peer.ip(), header, &request.arguments);
+        let is_write = header.procedure == WRITE3;
+        let cache = if is_write { &self.write_reply_cache } else { &self.reply_cache };
+        let execution: Execution<'_> = match cache.begin(key, request.now.monotonic) {
             Begin::Execute(execution) => execution,
             Begin::InProgress => return Served::Drop,
             Begin::Replay(cached) => {
@@ -249,8 +258,16 @@ impl Server {
     }
 
     /// Finds what a call is for, or why nothing here serves it.
-    fn select(&self, header: &CallHeader) -> Result<Operation, AcceptStatus> {
+    fn select(&self, header: &CallHeader, connection: &Connection) -> Result<Operation, AcceptStatus> {
         let mismatch = |low, high| Err(AcceptStatus::ProgramMismatch(VersionRange { low, high }));
+        // The port mapper's port is for the port mapper. Datagrams above all: their source can be forged, so that `clients`
+        // would mean nothing and long answers would go to somebody who never asked; and RFC 8881 §2.9.1 forbids NFSv4.1
+        // over UDP.
+        let is_port_mapper =
+            connection.transport == Transport::Udp || connection.local.port() == PORTMAP_PORT;
+        if is_port_mapper && self.settings.portmap.is_some() && header.program != PORTMAP {
+            return Err(AcceptStatus::ProgramUnavailable);
+        }
         match (header.program, header.version) {
             (NFS, 3) => Ok(Operation::Nfs3(header.procedure)),
             (NFS, 4) => Ok(Operation::Nfs4(header.procedure)),

@@ -5,17 +5,23 @@
 //! - A call that is still being executed is not executed again: the copy is dropped, the first one's answer serves both.
 //! - A client's transaction numbers start anew when it reboots, so the number alone does not tell a retransmission: what
 //!   was asked must be the same too. A client may come back from another port, so the port is not compared.
+//! - Who asks counts too: another user of the same client must not be able to put an answer where somebody's call will look
+//!   for it.
+//! - A reply is given again for ten minutes at most: a client that always begins with the same numbers must not be told
+//!   that something was done which it asked for in another life. Retransmissions come within a few minutes.
 //! - Memory is bounded; the oldest replies go first. Constant time a call; cores do not wait for each other.
 //! - Kept are encoded bytes, not structures.
 //! - WRITE is among the calls kept: a copy executed late would undo a newer write of the same range.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
 
 use bytes::Bytes;
 use core::net::IpAddr;
 use parking_lot::Mutex;
 use protocol::nfs3;
+use rpc::message::CallHeader;
 use siphasher::sip::SipHasher24;
 
 /// Shards, each with a lock of its own.
@@ -34,6 +40,9 @@ const DIGESTED_BYTES_OF_WRITE: usize = 256;
 /// Program, version and procedure of the one call whose arguments are long.
 const WRITE: [u32; 3] = [nfs3::PROGRAM, nfs3::VERSION, nfs3::Proc::WRITE.0];
 
+/// How long a reply is given again.
+const REPLAY_FOR: Duration = Duration::from_secs(600);
+
 /// What tells a call from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallKey {
@@ -43,19 +52,22 @@ pub(crate) struct CallKey {
 }
 
 impl CallKey {
-    /// `arguments` are the call's XDR, `call` its program, version and procedure.
-    pub(crate) fn new(secret: &[u8; 16], client: IpAddr, xid: u32, call: [u32; 3], arguments: &[u8]) -> Self {
+    /// `arguments` are the call's XDR.
+    pub(crate) fn new(secret: &[u8; 16], client: IpAddr, call: &CallHeader, arguments: &[u8]) -> Self {
         let mut hasher = SipHasher24::new_with_key(secret);
         match client {
             IpAddr::V4(address) => hasher.write(&address.octets()),
             IpAddr::V6(address) => hasher.write(&address.octets()),
         }
-        call.iter().for_each(|number| hasher.write_u32(*number));
-        hasher.write_u32(xid);
+        [call.xid, call.program, call.version, call.procedure, call.credential.flavor.0]
+            .iter()
+            .for_each(|number| hasher.write_u32(*number));
+        hasher.write(&call.credential.body);
         hasher.write_usize(arguments.len());
-        let most = if call == WRITE { DIGESTED_BYTES_OF_WRITE } else { DIGESTED_BYTES };
+        let is_write = [call.program, call.version, call.procedure] == WRITE;
+        let most = if is_write { DIGESTED_BYTES_OF_WRITE } else { DIGESTED_BYTES };
         hasher.write(&arguments[..arguments.len().min(most)]);
-        Self { client, xid, digest: hasher.finish() }
+        Self { client, xid: call.xid, digest: hasher.finish() }
     }
 
     fn shard(&self) -> usize {
@@ -85,6 +97,8 @@ struct Entry {
     xid: u32,
     /// `None` while the call is being executed.
     reply: Option<Bytes>,
+    /// When the call came, monotonic.
+    began: Duration,
 }
 
 #[derive(Default)]
@@ -125,17 +139,26 @@ impl ReplyCache {
     }
 
     /// Registers a call that is about to be executed, or finds what became of it.
-    pub(crate) fn begin(&self, key: CallKey) -> Begin<'_> {
+    pub(crate) fn begin(&self, key: CallKey, now: Duration) -> Begin<'_> {
         let mut shard = self.shards[key.shard()].lock();
-        match shard.entries.get(&key.digest) {
+        let shard = &mut *shard;
+        match shard.entries.get_mut(&key.digest) {
             Some(entry) if entry.client == key.client && entry.xid == key.xid => match &entry.reply {
                 None => Begin::InProgress,
-                Some(reply) => Begin::Replay(reply.clone()),
+                Some(reply) if now.saturating_sub(entry.began) < REPLAY_FOR => Begin::Replay(reply.clone()),
+                Some(reply) => {
+                    // Its place in the queue stays; what it cost is given back.
+                    shard.bytes -= reply.len() + ENTRY_OVERHEAD;
+                    (entry.reply, entry.began) = (None, now);
+                    Begin::Execute(Execution { cache: self, key, is_finished: false })
+                }
             },
             // Two different calls with one digest: execute, and leave the first one's entry alone.
             Some(_) => Begin::Execute(Execution { cache: self, key, is_finished: true }),
             None => {
-                shard.entries.insert(key.digest, Entry { client: key.client, xid: key.xid, reply: None });
+                shard
+                    .entries
+                    .insert(key.digest, Entry { client: key.client, xid: key.xid, reply: None, began: now });
                 Begin::Execute(Execution { cache: self, key, is_finished: false })
             }
         }
@@ -165,9 +188,14 @@ impl Execution<'_> {
         shard.finished.push_back(self.key.digest);
         while shard.bytes > self.cache.bytes_per_shard {
             let Some(oldest) = shard.finished.pop_front() else { break };
-            if let Some(Entry { reply: Some(reply), .. }) = shard.entries.remove(&oldest) {
-                shard.bytes -= reply.len() + ENTRY_OVERHEAD;
-            }
+            // A call that is executed anew has an older place in the queue too, which is void.
+            let Some(length) =
+                shard.entries.get(&oldest).and_then(|entry| entry.reply.as_ref().map(Bytes::len))
+            else {
+                continue;
+            };
+            shard.entries.remove(&oldest);
+            shard.bytes -= length + ENTRY_OVERHEAD;
         }
     }
 }
@@ -188,43 +216,80 @@ impl std::fmt::Debug for ReplyCache {
 
 #[cfg(test)]
 mod tests {
+    use rpc::auth::{AuthFlavor, OpaqueAuth};
+    use xdr::Opaque;
+
     use super::*;
 
+    const NOW: Duration = Duration::from_secs(1000);
+
     fn key(client: u8, xid: u32, arguments: &[u8]) -> CallKey {
-        CallKey::new(&[1; 16], IpAddr::from([10, 0, 0, client]), xid, [100_003, 3, 12], arguments)
+        let header = CallHeader::new(xid, 100_003, 3, 12);
+        CallKey::new(&[1; 16], IpAddr::from([10, 0, 0, client]), &header, arguments)
     }
 
     #[test]
     fn a_retransmission_gets_the_first_reply_and_another_call_does_not() {
         let cache = ReplyCache::new(1 << 20);
-        let Begin::Execute(execution) = cache.begin(key(1, 7, b"remove a")) else { panic!("new call") };
-        assert!(matches!(cache.begin(key(1, 7, b"remove a")), Begin::InProgress));
+        let Begin::Execute(execution) = cache.begin(key(1, 7, b"remove a"), NOW) else { panic!("new call") };
+        assert!(matches!(cache.begin(key(1, 7, b"remove a"), NOW), Begin::InProgress));
         execution.finish(b"removed");
         assert!(
-            matches!(cache.begin(key(1, 7, b"remove a")), Begin::Replay(reply) if &reply[..] == b"removed")
+            matches!(cache.begin(key(1, 7, b"remove a"), NOW), Begin::Replay(reply) if &reply[..] == b"removed")
         );
         for other in [key(1, 7, b"remove b"), key(2, 7, b"remove a"), key(1, 8, b"remove a")] {
-            assert!(matches!(cache.begin(other), Begin::Execute(_)));
+            assert!(matches!(cache.begin(other, NOW), Begin::Execute(_)));
         }
     }
 
     #[test]
     fn an_abandoned_execution_is_forgotten() {
         let cache = ReplyCache::new(1 << 20);
-        drop(cache.begin(key(1, 1, b"x")));
-        assert!(matches!(cache.begin(key(1, 1, b"x")), Begin::Execute(_)));
+        drop(cache.begin(key(1, 1, b"x"), NOW));
+        assert!(matches!(cache.begin(key(1, 1, b"x"), NOW), Begin::Execute(_)));
     }
 
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
         let cache = ReplyCache::new(SHARDS * 10 * (100 + ENTRY_OVERHEAD));
         for xid in 0..10_000 {
-            let Begin::Execute(execution) = cache.begin(key(1, xid, b"x")) else { panic!("new call") };
+            let Begin::Execute(execution) = cache.begin(key(1, xid, b"x"), NOW) else { panic!("new call") };
             execution.finish(&[0; 100]);
         }
         assert!(cache.bytes() <= SHARDS * 10 * (100 + ENTRY_OVERHEAD));
         assert!(cache.bytes() >= SHARDS * 9 * (100 + ENTRY_OVERHEAD));
-        assert!(matches!(cache.begin(key(1, 9_999, b"x")), Begin::Replay(_)));
-        assert!(matches!(cache.begin(key(1, 0, b"x")), Begin::Execute(_)));
+        assert!(matches!(cache.begin(key(1, 9_999, b"x"), NOW), Begin::Replay(_)));
+        assert!(matches!(cache.begin(key(1, 0, b"x"), NOW), Begin::Execute(_)));
+    }
+
+    #[test]
+    fn another_user_of_the_client_gets_no_answer_of_somebody_else() {
+        let cache = ReplyCache::new(1 << 20);
+        let client = IpAddr::from([10, 0, 0, 1]);
+        let call = |uid: u8| {
+            let credential =
+                OpaqueAuth { flavor: AuthFlavor::SYS, body: Opaque::new(vec![uid; 20]).unwrap() };
+            CallKey::new(
+                &[1; 16],
+                client,
+                &CallHeader { credential, ..CallHeader::new(7, 100_003, 3, 12) },
+                b"remove a",
+            )
+        };
+        let Begin::Execute(execution) = cache.begin(call(1), NOW) else { panic!("new call") };
+        execution.finish(b"permission denied");
+        assert!(matches!(cache.begin(call(2), NOW), Begin::Execute(_)));
+    }
+
+    #[test]
+    fn a_reply_of_another_life_is_not_given_again() {
+        let cache = ReplyCache::new(1 << 20);
+        for round in 0..3u32 {
+            let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW + REPLAY_FOR * round) else {
+                panic!("{round}")
+            };
+            execution.finish(b"done");
+            assert_eq!(cache.bytes(), 4 + ENTRY_OVERHEAD);
+        }
     }
 }

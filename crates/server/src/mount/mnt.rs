@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use protocol::mount::{DirPath, MountOk, MountResult, MountStat};
 use rpc::auth::AuthFlavor;
-use vfs::{Context, Credentials, Error, FileKind, Handle};
+use vfs::{Credentials, Error, FileKind, Handle};
 use xdr::{Encode, List, Writer};
 
 use crate::Export;
@@ -44,10 +44,17 @@ fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export,
     })
 }
 
-/// Follows `path` below the export's top, without symbolic links. Done as the superuser: mounting says nothing of what
-/// the caller may do there, and every call is judged anew.
+/// Ports below this one only a superuser of the client can send from.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+/// Follows `path` below the export's top, without symbolic links. Who comes from a privileged port mounts for the whole
+/// client, so directories closed to others do not stop it, as with Linux's mountd; anybody else gets no further than by
+/// calls of their own.
 async fn walk(request: &Request<'_>, export: &Export, path: &[u8]) -> Result<Handle, Error> {
-    let context = Context { credentials: Arc::new(Credentials::root()), now: request.now.wall };
+    let mut context = request.context(export);
+    if request.connection.peer.port() < FIRST_UNPRIVILEGED_PORT {
+        context.credentials = Arc::new(Credentials::root());
+    }
     let mut handle = export.backend.root();
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
         if name == b".." {

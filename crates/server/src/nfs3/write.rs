@@ -38,6 +38,9 @@ async fn write(target: &Target<'_>, args: WriteArgs) -> Result<WriteOk, NfsStat>
     };
     let (backend, data) = (&target.export.backend, args.data.into_bytes());
     let (context, handle) = (&target.context, &target.handle);
+    // Sampled before the write: if a sync fails in between, data of the old verifier must not be answered with the new one,
+    // or a later COMMIT that has nothing left to report would match it.
+    let verf = backend.write_verifier();
     let written = backend.write(context, handle, args.offset, &data, stability, Authority::Caller).await;
     let written = written.map_err(status)?;
     Ok(WriteOk {
@@ -48,7 +51,6 @@ async fn write(target: &Target<'_>, args: WriteArgs) -> Result<WriteOk, NfsStat>
             Stability::DataSync => StableHow::DataSync,
             Stability::FileSync => StableHow::FileSync,
         },
-        // Read after the write: a verifier that changes later makes the client send these data again.
-        verf: backend.write_verifier(),
+        verf,
     })
 }
