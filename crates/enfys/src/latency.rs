@@ -117,8 +117,7 @@ impl Histogram {
     /// What was counted so far.
     pub fn snapshot(&self) -> Snapshot {
         let bounds = (0..BUCKETS as u32).map(|index| match index as usize {
-            // Stands for infinity in the text.
-            last if last == BUCKETS - 1 => f64::MAX,
+            last if last == BUCKETS - 1 => f64::INFINITY,
             _ => (FIRST_BOUND_NS << index) as f64 / 1e9,
         });
         let buckets: Vec<_> =

@@ -27,6 +27,9 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // A huge page for each thread's first small allocation is 2 MiB of memory a core, and no call is measurably faster
+    // for it. Where the kernel does not let a process choose, nothing is lost but that.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let cli = cli::Cli::parse();
     let done = match cli.command {
         cli::Command::Serve(arguments) => serve::run(&arguments),

@@ -277,6 +277,7 @@ async fn accept_all(
             }
         };
         let core = cores.iter().min_by_key(|core| core.connections.load(Relaxed)).expect("there is a core");
+        debug!(%peer, "connection taken");
         let permit = Permit::new(connections, &core.connections);
         match stream.into_std() {
             Ok(stream) => drop(core.inbox.send(Message::Connection(stream, connection, permit))),

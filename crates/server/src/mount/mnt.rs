@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use protocol::mount::{DirPath, MountOk, MountResult, MountStat};
 use rpc::auth::AuthFlavor;
+use tracing::info;
 use vfs::{Credentials, Error, FileKind, Handle};
 use xdr::{Encode, List, Writer};
 
@@ -10,13 +11,16 @@ use crate::request::Request;
 
 /// MNT (RFC 1813 §5.2.1): the handle of an export, or of a directory below one.
 pub(super) async fn serve(request: &Request<'_>, path: &DirPath, reply: &mut Writer) -> MountStat {
+    let peer = request.connection.peer;
     match mount(request, path).await {
         Ok(ok) => {
+            info!(%peer, "NFSv3: mounts {}", path.escape_ascii());
             request.server.mounts.insert(request.connection.peer.ip(), path);
             MountResult::Ok(ok).encode(reply);
             MountStat::OK
         }
         Err(status) => {
+            info!(%peer, "NFSv3: may not mount {}: {status:?}", path.escape_ascii());
             MountResult::Fail(status).encode(reply);
             status
         }

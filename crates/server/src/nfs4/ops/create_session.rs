@@ -2,6 +2,7 @@
 
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags};
 use protocol::nfs4::types::Status;
+use tracing::info;
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
@@ -32,6 +33,12 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             connection: compound.request.connection.id,
         },
     )?;
+    info!(
+        peer = %compound.request.connection.peer,
+        client = format_args!("{:#x}", arguments.client_id),
+        slots = created.fore_channel.max_requests,
+        "NFSv4.1: has a session"
+    );
     created.encode(reply);
     Ok(())
 }

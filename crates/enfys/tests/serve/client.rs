@@ -1,0 +1,255 @@
+//! A client that waits for each answer: NFSv3 and MOUNT, and as much of NFSv4.1 as keeps a file open.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use protocol::mount::{DirPath, MountResult, MountStat};
+use protocol::nfs3::{
+    CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirOpArgs, Fattr, FileHandle, Filename,
+    GetattrArgs, LookupArgs, LookupOk, NfsStat, Outcome, PostOpAttr, Proc, ReadArgs, ReadOk, Sattr,
+    StableHow, WccData, WriteArgs, WriteOk, WriteVerf,
+};
+use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
+use protocol::nfs4::ops::lookup::LookupArgs as Lookup4;
+use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::session::{
+    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
+};
+use protocol::nfs4::types::{ClientOwner, Component, SessionId, StateOwner, Status, Utf8};
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::message::{CallHeader, encode_call, parse_reply};
+use rpc::record::{RecordDecoder, finish_record, start_record};
+use xdr::{Decode, Encode, List, Opaque, Writer};
+
+/// How long an answer may take; far above what it takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any answer here.
+const MAX_RECORD: usize = 2 << 20;
+
+/// Programs and their versions.
+const NFS3: (u32, u32) = (protocol::nfs3::PROGRAM, 3);
+const NFS4: (u32, u32) = (protocol::nfs4::PROGRAM, 4);
+const MOUNT3: (u32, u32) = (protocol::mount::PROGRAM, 3);
+
+/// A connection, and who calls over it.
+pub struct Client {
+    stream: TcpStream,
+    xid: u32,
+    pub uid: u32,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("an option");
+        Self { stream, xid: 1, uid: 1000 }
+    }
+
+    /// Calls a procedure and decodes its results.
+    pub fn call<R: Decode>(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) -> R {
+        self.send(program, procedure, arguments);
+        parse_reply(self.receive()).expect("results")
+    }
+
+    fn send(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) {
+        self.try_send(program, procedure, arguments).expect("the server reads");
+    }
+
+    fn try_send(
+        &mut self,
+        (program, version): (u32, u32),
+        procedure: u32,
+        arguments: &impl Encode,
+    ) -> std::io::Result<()> {
+        self.xid += 1;
+        let credential = OpaqueAuth::sys(&AuthSys {
+            stamp: 0,
+            machine_name: Opaque::from_static(b"client"),
+            uid: self.uid,
+            gid: self.uid,
+            gids: GroupList::default(),
+        });
+        let header = CallHeader { credential, ..CallHeader::new(self.xid, program, version, procedure) };
+        let mut call = Writer::new();
+        let start = start_record(&mut call);
+        encode_call(&mut call, &header, arguments);
+        finish_record(&mut call, start);
+        self.stream.write_all(call.inline())
+    }
+
+    fn receive(&mut self) -> bytes::Bytes {
+        let (mut decoder, mut buffer) = (RecordDecoder::new(MAX_RECORD), BytesMut::new());
+        loop {
+            if let Some(record) = decoder.decode(&mut buffer).expect("a record") {
+                return record;
+            }
+            let mut chunk = [0; 4096];
+            let read = self.stream.read(&mut chunk).expect("an answer");
+            assert_ne!(read, 0, "the server closed the connection");
+            buffer.extend_from_slice(&chunk[..read]);
+        }
+    }
+
+    fn nfs3<T: Decode, F: Decode>(&mut self, procedure: Proc, arguments: &impl Encode) -> Result<T, NfsStat> {
+        let outcome: Outcome<T, F> = self.call(NFS3, procedure.0, arguments);
+        outcome.into_result().map_err(|(status, _)| status)
+    }
+
+    /// MNT.
+    pub fn mount(&mut self, path: &str) -> Result<FileHandle, MountStat> {
+        let path = DirPath::new(path.to_owned().into_bytes()).expect("a short path");
+        match self.call(MOUNT3, 1, &path) {
+            MountResult::Ok(ok) => Ok(ok.fhandle),
+            MountResult::Fail(status) => Err(status),
+        }
+    }
+
+    pub fn getattr(&mut self, object: FileHandle) -> Result<Fattr, NfsStat> {
+        self.nfs3::<_, ()>(Proc::GETATTR, &GetattrArgs { object })
+    }
+
+    pub fn lookup(&mut self, directory: FileHandle, name: &str) -> Result<FileHandle, NfsStat> {
+        let arguments = LookupArgs { what: entry(directory, name) };
+        self.nfs3::<LookupOk, PostOpAttr>(Proc::LOOKUP, &arguments).map(|found| found.object)
+    }
+
+    /// Makes a file that everybody may change.
+    pub fn create(&mut self, directory: FileHandle, name: &str) -> Result<FileHandle, NfsStat> {
+        let sattr = Sattr { mode: Some(0o666), ..Sattr::default() };
+        let arguments = CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(sattr) };
+        let created = self.nfs3::<CreateOk, WccData>(Proc::CREATE, &arguments);
+        created.map(|created| created.obj.expect("a handle"))
+    }
+
+    pub fn write(
+        &mut self,
+        file: FileHandle,
+        data: &'static [u8],
+        stable: StableHow,
+    ) -> Result<WriteVerf, NfsStat> {
+        let count = data.len() as u32;
+        let arguments = WriteArgs { file, offset: 0, count, stable, data: Opaque::from_static(data) };
+        let written: WriteOk = self.nfs3::<_, WccData>(Proc::WRITE, &arguments)?;
+        assert_eq!(written.count, count);
+        assert!(written.committed >= stable);
+        Ok(written.verf)
+    }
+
+    pub fn commit(&mut self, file: FileHandle) -> Result<WriteVerf, NfsStat> {
+        let arguments = CommitArgs { file, offset: 0, count: 0 };
+        self.nfs3::<CommitOk, WccData>(Proc::COMMIT, &arguments).map(|committed| committed.verf)
+    }
+
+    pub fn read(&mut self, file: FileHandle) -> Result<Vec<u8>, NfsStat> {
+        let arguments = ReadArgs { file, offset: 0, count: 65_536 };
+        self.nfs3::<ReadOk, PostOpAttr>(Proc::READ, &arguments).map(|read| read.data.to_vec())
+    }
+
+    /// Asks for reads, and takes no answer, until the server takes no more calls.
+    pub fn clog(mut self, file: FileHandle) -> TcpStream {
+        self.stream.set_nonblocking(true).expect("an option");
+        let arguments = ReadArgs { file, offset: 0, count: 1 << 20 };
+        while self.try_send(NFS3, Proc::READ.0, &arguments).is_ok() {}
+        self.stream
+    }
+}
+
+fn entry(dir: FileHandle, name: &str) -> DirOpArgs {
+    DirOpArgs { dir, name: Filename::new(name.to_owned().into_bytes()).expect("a short name") }
+}
+
+/// An NFSv4.1 client with a session.
+pub struct Client4 {
+    client: Client,
+    session: SessionId,
+    sequence: u32,
+}
+
+impl Client4 {
+    /// Gets a session on a connection of its own.
+    pub fn connect(address: SocketAddr) -> Self {
+        let mut this = Self { client: Client::connect(address), session: SessionId::default(), sequence: 0 };
+        let owner = ClientOwner { verifier: [1; 8], owner_id: Opaque::from_static(b"test client") };
+        let exchange = Op::ExchangeId(ExchangeIdArgs {
+            client_owner: owner,
+            flags: ExchangeIdFlags::empty(),
+            state_protect: StateProtectArgs::None,
+            implementation: List::default(),
+        });
+        let OpResult::ExchangeId(id) = this.alone(exchange) else { panic!("an EXCHANGE_ID is answered so") };
+        let id = id.into_result().expect("a client id");
+        let create = Op::CreateSession(CreateSessionArgs {
+            client_id: id.client_id,
+            sequence: id.sequence_id,
+            flags: CreateSessionFlags::empty(),
+            fore_channel: channel(),
+            back_channel: channel(),
+            callback_program: 0x4000_0000,
+            sec_parms: List::default(),
+        });
+        let OpResult::CreateSession(session) = this.alone(create) else { panic!("as CREATE_SESSION") };
+        this.session = session.into_result().expect("a session").session_id;
+        this.run(vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })])
+            .expect("reclaimed nothing");
+        this
+    }
+
+    fn alone(&mut self, op: Op) -> OpResult {
+        self.send(vec![op]).results.into_vec().pop().expect("a result")
+    }
+
+    fn send(&mut self, ops: Vec<Op>) -> CompoundResult {
+        let ops = List::new(ops).expect("few operations");
+        let arguments = CompoundArgs { tag: Utf8::from_static(b""), minor_version: 1, ops };
+        self.client.call(NFS4, 1, &arguments)
+    }
+
+    /// Runs operations behind a SEQUENCE; returns their results, or the status that they ended with.
+    pub fn run(&mut self, ops: Vec<Op>) -> Result<Vec<OpResult>, Status> {
+        self.sequence += 1;
+        let sequence = Op::Sequence(SequenceArgs {
+            session_id: self.session,
+            sequence_id: self.sequence,
+            slot_id: 0,
+            highest_slot_id: 0,
+            cache_this: false,
+        });
+        let result = self.send(std::iter::once(sequence).chain(ops).collect());
+        if result.status == Status::OK {
+            Ok(result.results.into_vec().split_off(1))
+        } else {
+            Err(result.status)
+        }
+    }
+
+    /// Opens the file `name` of the export at `/path`, for reading and writing.
+    pub fn open(&mut self, path: &'static str, name: &'static str) -> Result<(), Status> {
+        let lookup = Op::Lookup(Lookup4 { name: Component::from_static(path.as_bytes()) });
+        let owner = Opaque::from_static(b"owner");
+        let open = Op::Open(OpenArgs {
+            seqid: 0,
+            share_access: ShareAccess::BOTH,
+            share_deny: ShareDeny::empty(),
+            owner: StateOwner { client_id: 0, owner },
+            how: OpenHow::NoCreate,
+            claim: OpenClaim::Null(Component::from_static(name.as_bytes())),
+        });
+        self.run(vec![Op::PutRootFh, lookup, open]).map(drop)
+    }
+}
+
+fn channel() -> ChannelAttributes {
+    ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: 1 << 20,
+        max_response_size: 1 << 20,
+        max_response_size_cached: 8192,
+        max_operations: 16,
+        max_requests: 8,
+        rdma_ird: List::default(),
+    }
+}

@@ -1,0 +1,195 @@
+//! Starts, ends and what lasts over them.
+
+use protocol::nfs3::{NfsStat, StableHow};
+use rustix::process::Signal;
+
+use crate::client::{Client, Client4};
+use crate::server::{Place, Server, with};
+
+#[test]
+fn the_mount_commands_are_printed_with_real_ports() {
+    let place = Place::new();
+    let server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    let port = server.address.port();
+    assert_ne!(port, 0);
+    let expected = format!(
+        "serving memory as /export: read-write, root squashed, for any client that reaches it\n\
+         \x20 mount -t nfs -o vers=4.1,port={port} 127.0.0.1:/export /mnt\n\
+         \x20 mount -t nfs -o vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock 127.0.0.1:/export /mnt\n\
+         \x20 nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}\n"
+    );
+    assert_eq!(server.announced, expected);
+    server.stop();
+}
+
+#[test]
+fn files_and_handles_outlive_a_restart_and_a_crash() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let arguments = with(&place, &[&export]);
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    client.write(file, b"lasting", StableHow::FileSync).unwrap();
+    server.stop();
+    assert_eq!(std::fs::read(export.join("file")).unwrap(), b"lasting");
+
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.read(file).unwrap(), b"lasting");
+    std::fs::rename(export.join("file"), export.join("renamed")).unwrap();
+    assert_eq!(client.read(file).unwrap(), b"lasting");
+    server.kill();
+
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.lookup(root, "renamed").unwrap(), file);
+    assert_eq!(client.read(file).unwrap(), b"lasting");
+    std::fs::remove_file(export.join("renamed")).unwrap();
+    assert_eq!(client.read(file).unwrap_err(), NfsStat::STALE);
+    server.stop();
+}
+
+#[test]
+fn handles_go_with_the_state_directory() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let arguments = with(&place, &[&export]);
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    client.getattr(root).unwrap();
+    server.stop();
+    std::fs::remove_dir_all(place.path("state")).unwrap();
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.getattr(root).unwrap_err(), NfsStat::BADHANDLE);
+    client.mount("/export").unwrap();
+    server.stop();
+}
+
+#[test]
+fn the_write_verifier_changes_where_data_may_be_lost() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let arguments = with(&place, &[&export]);
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    let first = client.write(file, b"unstable", StableHow::Unstable).unwrap();
+    // Everything is flushed at an end in order: nothing has to be sent again.
+    server.stop();
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.commit(file).unwrap(), first);
+    assert_eq!(client.write(file, b"unstable", StableHow::Unstable).unwrap(), first);
+    server.kill();
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    let second = client.commit(file).unwrap();
+    assert_ne!(second, first);
+    // What one clean end said must not be believed after a crash.
+    server.kill();
+    let server = Server::start(&place, &arguments);
+    let third = Client::connect(server.address).commit(file).unwrap();
+    assert!(third != first && third != second);
+    server.stop();
+}
+
+#[test]
+fn memory_is_gone_with_the_server() {
+    let place = Place::new();
+    let arguments = with(&place, &["--memory".as_ref()]);
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    server.stop();
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
+    let root = client.mount("/export").unwrap();
+    assert_eq!(client.lookup(root, "file").unwrap_err(), NfsStat::NOENT);
+    server.stop();
+}
+
+#[test]
+fn root_is_squashed_unless_told_otherwise() {
+    let place = Place::new();
+    for (options, uid, expected) in [
+        (&[][..], 0, 65_534),
+        (&[], 1000, 1000),
+        (&["--squash", "none"], 0, 0),
+        (&["--squash", "all"], 1000, 65_534),
+    ] {
+        let arguments = [&["serve", "--memory", "--listen", "127.0.0.1:0"], options].concat();
+        let server = Server::start(&place, &arguments);
+        let mut client = Client::connect(server.address);
+        client.uid = uid;
+        let root = client.mount("/export").unwrap();
+        let file = client.create(root, "file").unwrap();
+        assert_eq!(client.getattr(file).unwrap().uid, expected, "{options:?}");
+        server.stop();
+    }
+}
+
+#[test]
+fn read_only_refuses_every_change() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let server = Server::start(&place, &with(&place, &[&export, "--read-only".as_ref()]));
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    assert_eq!(client.create(root, "file").unwrap_err(), NfsStat::ROFS);
+    server.stop();
+}
+
+#[test]
+fn an_interrupt_ends_in_order_and_a_second_signal_at_once() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    server.signal(Signal::INT);
+    assert!(server.wait().success());
+
+    // A client that takes no answers holds up the end.
+    let mut server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    client.write(file, &[7; 1 << 20], StableHow::FileSync).unwrap();
+    let _clogged = client.clog(file);
+    let from = server.log().len();
+    server.signal(Signal::TERM);
+    server.await_log(from, "stopping");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(1), "{}", server.log());
+    assert!(server.log()[from..].contains("ending at once, as told"));
+}
+
+#[test]
+fn mounts_and_sessions_are_logged_and_secrets_are_not() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let server = Server::start(&place, &with(&place, &[&export, "--log".as_ref(), "trace".as_ref()]));
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    client.mount("/other\n").unwrap_err();
+    Client4::connect(server.address);
+    for expected in [
+        "connection taken",
+        "NFSv3: mounts /export",
+        "NFSv3: may not mount /other\\n: ",
+        "NFSv4.1: has a session",
+    ] {
+        server.await_log(0, expected);
+    }
+    let key = std::fs::read(place.path("state/handle.key")).unwrap();
+    let log = server.log();
+    for secret in [&key[..], &root[..]] {
+        let hexadecimal: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!log.contains(&hexadecimal) && !log.contains(&format!("{secret:?}")), "{log}");
+    }
+    server.stop();
+}

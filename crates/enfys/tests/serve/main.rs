@@ -1,0 +1,14 @@
+//! The `enfys` binary as people meet it: started, asked over loopback, told by signals, stopped.
+// Nothing is reachable from outside a test; `pub` says here what other modules use.
+#![allow(unreachable_pub)]
+
+mod client;
+mod documents;
+mod libnfs;
+mod lifetime;
+mod memory;
+mod metrics;
+mod refusals;
+mod reload;
+mod server;
+mod service;

@@ -1,0 +1,33 @@
+//! What the server takes while nobody asks it for anything.
+
+use crate::client::Client;
+use crate::server::{Place, Server, with};
+
+/// Resident set at rest in bytes at most.
+const AT_REST: u64 = 20_000_000;
+
+/// Bytes of a field of /proc/PID/status.
+fn status(pid: u32, field: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("the field is there");
+    let kilobytes = line.trim_start_matches(':').trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().expect("a number") * 1024
+}
+
+#[test]
+fn a_server_at_rest_takes_little_memory() {
+    let place = Place::new();
+    let export = place.directory("export");
+    for what in ["--memory".as_ref(), export.as_path()] {
+        // Of a machine larger than those that tests run on: no core may cost much.
+        let arguments = with(&place, &[what, "--cores".as_ref(), "16".as_ref()]);
+        let server = Server::start(&place, &arguments);
+        let mut client = Client::connect(server.address);
+        client.mount("/export").unwrap();
+        drop(client);
+        let resident = status(server.pid(), "VmRSS");
+        println!("{resident} bytes resident, {} of them anonymous", status(server.pid(), "RssAnon"));
+        assert!(resident < AT_REST, "{resident} bytes");
+        server.stop();
+    }
+}

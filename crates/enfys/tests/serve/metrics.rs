@@ -1,0 +1,102 @@
+//! What a Prometheus server is told.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use protocol::nfs3::{NfsStat, StableHow};
+
+use crate::client::{Client, Client4};
+use crate::server::{Place, Server};
+
+/// An HTTP answer: its head and its body.
+fn get(address: SocketAddr, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("the metrics are served");
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("head and body");
+    (head.to_owned(), body.to_owned())
+}
+
+/// Values by name and labels.
+fn scrape(address: SocketAddr) -> HashMap<String, f64> {
+    let (head, body) = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(body.ends_with("# EOF\n"), "OpenMetrics ends so");
+    let samples = body.lines().filter(|line| !line.starts_with('#'));
+    samples
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a sample");
+            (name.to_owned(), value.parse().expect("a number"))
+        })
+        .collect()
+}
+
+#[test]
+fn calls_bytes_latencies_and_state_are_counted() {
+    let place = Place::new();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut server = Server::start(&place, &arguments);
+    let metrics = server.metrics_address();
+    let before = scrape(metrics);
+    assert_eq!(before["enfys_connections"], 0.0);
+    assert!(!before.keys().any(|name| name.contains("operations_total")), "{before:?}");
+
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    client.write(file, b"twelve bytes", StableHow::FileSync).unwrap();
+    assert_eq!(client.read(file).unwrap().len(), 12);
+    assert_eq!(client.lookup(root, "missing").unwrap_err(), NfsStat::NOENT);
+    let mut client4 = Client4::connect(server.address);
+    client4.open("export", "file").unwrap();
+
+    let after = scrape(metrics);
+    for (name, expected) in [
+        ("enfys_operations_total{program=\"mount3\",operation=\"MNT\"}", 1.0),
+        ("enfys_operations_total{program=\"nfs3\",operation=\"READ\"}", 1.0),
+        ("enfys_operations_total{program=\"nfs3\",operation=\"LOOKUP\"}", 1.0),
+        ("enfys_operation_errors_total{program=\"nfs3\",operation=\"LOOKUP\"}", 1.0),
+        ("enfys_operation_errors_total{program=\"nfs3\",operation=\"READ\"}", 0.0),
+        ("enfys_operations_total{program=\"nfs4\",operation=\"OPEN\"}", 1.0),
+        ("enfys_operations_total{program=\"nfs4\",operation=\"SEQUENCE\"}", 2.0),
+        ("enfys_operation_seconds_count{program=\"nfs3\",operation=\"WRITE\"}", 1.0),
+        ("enfys_operation_seconds_count{program=\"nfs4\",operation=\"OPEN\"}", 1.0),
+        ("enfys_operation_seconds_count{program=\"nfs4\",operation=\"COMPOUND\"}", 4.0),
+        ("enfys_operation_seconds_bucket{le=\"+Inf\",program=\"nfs3\",operation=\"WRITE\"}", 1.0),
+        ("enfys_read_bytes_total", 12.0),
+        ("enfys_write_bytes_total", 12.0),
+        ("enfys_malformed_records_total", 0.0),
+        ("enfys_connections", 2.0),
+        ("enfys_clients", 1.0),
+        ("enfys_sessions", 1.0),
+        ("enfys_opens", 1.0),
+        ("enfys_locks", 0.0),
+    ] {
+        assert_eq!(after.get(name), Some(&expected), "{name} in {after:#?}");
+    }
+    assert!(after["enfys_slots"] >= 1.0);
+    let bytes = |direction: &str, operation: &str| {
+        after[&format!("enfys_{direction}_bytes_total{{program=\"nfs3\",operation=\"{operation}\"}}")]
+    };
+    assert!(bytes("received", "WRITE") >= bytes("received", "READ") + 12.0);
+    assert!(bytes("sent", "READ") > 12.0);
+    server.stop();
+}
+
+#[test]
+fn nothing_else_is_served_there() {
+    let place = Place::new();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut server = Server::start(&place, &arguments);
+    let metrics = server.metrics_address();
+    let (head, _) = get(metrics, "GET /secret HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 404 Not Found"), "{head}");
+    // A scraper that says nothing does not keep others out for ever, and one that says too much is let go.
+    let mut chatty = TcpStream::connect(metrics).unwrap();
+    chatty.write_all(&[b'x'; 16 << 10]).unwrap();
+    let _ = chatty.read_to_end(&mut Vec::new());
+    scrape(metrics);
+    server.stop();
+}

@@ -1,0 +1,172 @@
+//! What keeps the server from starting: each one line that names it, and an exit status that says failure.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::server::{ENFYS, Place, Server, mode, refusal, run, with};
+
+/// The binary with none of root's rights over files that are not its user's, in a network of its own; `None` where the
+/// system does not let a test do that.
+fn powerless(arguments: &[String]) -> Option<Output> {
+    let unshare = |program: &str, arguments: &[String]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--net", "--", program]).args(arguments).output()
+    };
+    match unshare("true", &[]) {
+        Ok(output) if output.status.success() => Some(unshare(ENFYS, arguments).expect("unshare ran before")),
+        _ => {
+            println!("skipped: no user namespaces, so that rights cannot be given up");
+            None
+        }
+    }
+}
+
+#[test]
+fn nothing_to_serve() {
+    assert_eq!(
+        refusal(&run(&["serve"])),
+        "nothing to serve: give a directory, --memory, or a --config with an [[export]]"
+    );
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    assert_eq!(
+        refusal(&run(&["serve", "--memory", "--listen", &address])),
+        format!("cannot listen on {address}: the port is in use; give another with --listen")
+    );
+    let arguments = with(&place, &["--memory".as_ref(), "--metrics".as_ref(), address.as_ref()]);
+    assert_eq!(refusal(&run(&arguments)), format!("metrics on {address}: Address already in use"));
+}
+
+#[test]
+fn a_privileged_port_needs_rights() {
+    let arguments = ["serve", "--memory", "--listen", "0.0.0.0:111"].map(String::from);
+    let Some(output) = powerless(&arguments) else { return };
+    assert_eq!(
+        refusal(&output),
+        "cannot listen on 0.0.0.0:111: ports below 1024 need root or CAP_NET_BIND_SERVICE"
+    );
+}
+
+#[test]
+fn what_is_no_readable_directory_is_named() {
+    let place = Place::new();
+    let missing = place.path("missing");
+    let said = refusal(&run(&with(&place, &[&missing])));
+    assert_eq!(said, format!("export /export: {}: No such file or directory", missing.display()));
+    let file = place.file("file", "");
+    let said = refusal(&run(&with(&place, &[&file])));
+    assert_eq!(said, format!("export /export: {}: not a directory", file.display()));
+    let closed = place.directory("closed");
+    std::fs::set_permissions(&closed, mode(0)).unwrap();
+    let output = powerless(&with(&place, &[&closed]));
+    std::fs::set_permissions(&closed, mode(0o700)).unwrap();
+    let Some(output) = output else { return };
+    assert_eq!(refusal(&output), format!("export /export: {}: Permission denied", closed.display()));
+}
+
+#[test]
+fn exports_that_get_into_each_others_way_are_named() {
+    let place = Place::new();
+    let (a, b) = (place.directory("a"), place.directory("b"));
+    let said = |more: &[&Path]| refusal(&run(&with(&place, more)));
+    let as_path = |path: &Path, pseudo: &str| format!("{}:{pseudo}", path.display());
+    assert!(said(&[&a, &b]).starts_with("export /export: another export is mounted by this path already"));
+    let overlapping = said(&[as_path(&a, "/x").as_ref(), as_path(&b, "/x/y").as_ref()]);
+    assert!(overlapping.starts_with("export /x/y: "), "{overlapping}");
+    let twice = said(&[as_path(&a, "/x").as_ref(), as_path(&place.path("b/../a"), "/y").as_ref()]);
+    assert_eq!(twice, format!("export /y: {}/../a is exported as /x already", b.display()));
+    let wrong = said(&[as_path(&a, "/x/../y").as_ref()]);
+    assert!(wrong.starts_with("export /x/../y: ") && wrong.contains("`..`"), "{wrong}");
+}
+
+#[test]
+fn a_state_directory_that_clients_could_read_is_refused() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let inside = export.join("state/deep");
+    let arguments = ["serve".as_ref(), export.as_path(), "--state-dir".as_ref(), &inside];
+    let said = refusal(&run(&arguments));
+    assert!(
+        said.starts_with(&format!("export /export: the state directory {} lies inside", inside.display()))
+    );
+    assert!(!inside.exists());
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_used_is_named() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let state = place.directory("state");
+    std::fs::set_permissions(&state, mode(0o500)).unwrap();
+    let output = powerless(&with(&place, &[&export]));
+    std::fs::set_permissions(&state, mode(0o700)).unwrap();
+    if let Some(output) = output {
+        assert_eq!(refusal(&output), format!("state directory {}: Permission denied", state.display()));
+    }
+    std::fs::write(state.join("handle.key"), "short").unwrap();
+    std::fs::set_permissions(state.join("handle.key"), mode(0o600)).unwrap();
+    let said = refusal(&run(&with(&place, &[&export])));
+    assert!(said.starts_with(&format!("{}: damaged: ", state.join("handle.key").display())), "{said}");
+}
+
+#[test]
+fn two_servers_do_not_share_a_state_directory() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let first = Server::start(&place, &with(&place, &[&export]));
+    let said = refusal(&run(&with(&place, &[&export])));
+    assert!(said.contains("another server uses it; give each its own with --state-dir"), "{said}");
+    first.kill();
+    Server::start(&place, &with(&place, &[&export])).stop();
+}
+
+#[test]
+fn a_wrong_key_is_named_with_file_and_line() {
+    let place = Place::new();
+    let file = place.file("enfys.toml", "[limits]\nlease-seconds = 30\nconnektions = 5\n");
+    let file = file.display().to_string();
+    for arguments in [vec!["serve", "--config", &file], vec!["check-config", &file]] {
+        let said = refusal(&run(&arguments));
+        assert!(said.starts_with(&format!("{file}:3: unknown field `connektions`")), "{said}");
+    }
+    let missing = place.path("missing.toml");
+    let said = refusal(&run(&["check-config".as_ref(), missing.as_path()]));
+    assert_eq!(said, format!("{}: No such file or directory", missing.display()));
+}
+
+#[test]
+fn check_config_finds_what_a_start_would() {
+    let place = Place::new();
+    let config = format!(
+        "state-dir = '{}'\n\n[[export]]\npath = '{}'\n",
+        place.path("state").display(),
+        place.path("missing").display()
+    );
+    let file = place.file("enfys.toml", &config);
+    let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
+    let expected = format!(
+        "{}:3: export /export: {}: No such file or directory",
+        file.display(),
+        place.path("missing").display()
+    );
+    assert_eq!(said, expected);
+    let said = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
+    assert_eq!(said, expected);
+    place.directory("missing");
+    let output = run(&["check-config".as_ref(), file.as_path()]);
+    assert!(output.status.success());
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!(
+            "{} (sync) as /export: read-write, root squashed, for any client that reaches it\n",
+            place.path("missing").display()
+        )
+    );
+    assert!(!place.path("state").exists(), "a check leaves nothing behind");
+}

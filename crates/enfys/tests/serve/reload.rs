@@ -1,0 +1,168 @@
+//! SIGHUP: other exports for the clients that are there.
+
+use std::path::PathBuf;
+
+use protocol::mount::MountStat;
+use protocol::nfs3::{NfsStat, StableHow};
+use protocol::nfs4::types::Status;
+use rustix::process::Signal;
+
+use crate::client::{Client, Client4};
+use crate::server::{Place, Server};
+
+/// A server whose configuration can be changed.
+struct Lab {
+    place: Place,
+    config: PathBuf,
+    server: Server,
+}
+
+impl Lab {
+    /// `text` is the configuration; `DIR` in it stands for the place's directory.
+    fn start(place: Place, text: &str) -> Self {
+        let config = place.path("enfys.toml");
+        std::fs::write(&config, Self::fill_in(&place, text)).unwrap();
+        let arguments = ["serve", "--config", config.to_str().unwrap()];
+        let server = Server::start(&place, &arguments);
+        Self { place, config, server }
+    }
+
+    fn fill_in(place: &Place, text: &str) -> String {
+        let head = "listen = ['127.0.0.1:0']\nstate-dir = 'DIR/state'\n";
+        format!("{head}{text}").replace("DIR", place.path("").to_str().unwrap().trim_end_matches('/'))
+    }
+
+    fn reload(&self, text: &str) -> String {
+        std::fs::write(&self.config, Self::fill_in(&self.place, text)).unwrap();
+        self.server.reload()
+    }
+}
+
+const MEMORY: &str = "[[export]]\nmemory = true\npseudo = '/memory'\n";
+
+#[test]
+fn clients_keep_their_connections_and_memory_its_content() {
+    let lab = Lab::start(Place::new(), MEMORY);
+    let mut client = Client::connect(lab.server.address);
+    let root = client.mount("/memory").unwrap();
+    let file = client.create(root, "file").unwrap();
+    client.write(file, b"kept", StableHow::FileSync).unwrap();
+    let said = lab.reload(&format!("{MEMORY}read-only = true\nmemory-bytes = 65536\n"));
+    assert!(said.contains("reloaded: serving memory as /memory: read-only"), "{said}");
+    assert_eq!(client.read(file).unwrap(), b"kept");
+    assert_eq!(client.write(file, b"more", StableHow::FileSync).unwrap_err(), NfsStat::ROFS);
+    lab.reload(&format!("{MEMORY}memory-bytes = 65536\n"));
+    client.write(file, b"more", StableHow::FileSync).unwrap();
+    // Directory and file take something too.
+    let other = client.create(root, "other").unwrap();
+    client.write(other, &[1; 57_344], StableHow::FileSync).unwrap();
+    let third = client.create(root, "third").unwrap();
+    assert_eq!(client.write(third, &[1; 8192], StableHow::FileSync).unwrap_err(), NfsStat::NOSPC);
+    assert_eq!(client.read(file).unwrap(), b"more");
+    lab.reload(MEMORY);
+    client.write(third, &[1; 8192], StableHow::FileSync).unwrap();
+    lab.server.stop();
+}
+
+#[test]
+fn a_removed_export_goes_stale_and_comes_back() {
+    let place = Place::new();
+    place.directory("one");
+    place.directory("two");
+    let one = "[[export]]\npath = 'DIR/one'\npseudo = '/one'\n";
+    let two = "[[export]]\npath = 'DIR/two'\npseudo = '/two'\n";
+    let lab = Lab::start(place, &format!("{one}{two}"));
+    let mut client = Client::connect(lab.server.address);
+    let one_root = client.mount("/one").unwrap();
+    let two_root = client.mount("/two").unwrap();
+    let file = client.create(two_root, "file").unwrap();
+    let mut client4 = Client4::connect(lab.server.address);
+    client4.open("two", "file").unwrap();
+    lab.reload(one);
+    client.getattr(one_root).unwrap();
+    assert_eq!(client.getattr(two_root).unwrap_err(), NfsStat::STALE);
+    assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
+    assert_eq!(client.mount("/two").unwrap_err(), MountStat::NOENT);
+    // The session is not touched; only the way is gone.
+    assert_eq!(client4.open("two", "file").unwrap_err(), Status::NOENT);
+    lab.reload(&format!("{one}{two}"));
+    client.getattr(file).unwrap();
+    client4.open("two", "file").unwrap();
+    lab.server.stop();
+}
+
+#[test]
+fn changed_options_are_in_effect() {
+    let place = Place::new();
+    place.directory("data");
+    let export = "[[export]]\npath = 'DIR/data'\n";
+    let lab = Lab::start(place, export);
+    let mut client = Client::connect(lab.server.address);
+    client.uid = 0;
+    let root = client.mount("/export").unwrap();
+    let owner = |client: &mut Client, name| {
+        let file = client.create(root, name).unwrap();
+        client.getattr(file).unwrap().uid
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    let squashed = owner(&mut client, "squashed");
+    // Without root's powers, all files are the server's user's.
+    assert!(squashed == 65_534 || !is_root);
+    lab.reload(&format!("{export}squash = 'none'\nasync = true\n"));
+    assert!(owner(&mut client, "root") == 0 || !is_root);
+    let said = lab.reload(&format!("{export}squash = 'none'\nclients = ['192.0.2.0/24']\n"));
+    assert!(said.contains("(sync)") && said.contains("for 192.0.2.0/24"), "{said}");
+    assert_eq!(client.getattr(root).unwrap_err(), NfsStat::ACCES);
+    assert_eq!(client.mount("/export").unwrap_err(), MountStat::ACCES);
+    lab.reload(export);
+    client.getattr(root).unwrap();
+    lab.server.stop();
+}
+
+#[test]
+fn a_broken_configuration_changes_nothing_and_says_why() {
+    let lab = Lab::start(Place::new(), MEMORY);
+    let mut client = Client::connect(lab.server.address);
+    let root = client.mount("/memory").unwrap();
+    let file = lab.config.display();
+    for (text, why) in [
+        (format!("{MEMORY}reed-only = true\n"), format!("{file}:6: unknown field `reed-only`")),
+        ("[[export]]\npath = 'DIR/missing'\n".into(), format!("{file}:3: export /export: ")),
+        (format!("{MEMORY}{MEMORY}"), "another export is mounted by this path already".into()),
+        (String::new(), "nothing to serve".into()),
+    ] {
+        let said = lab.reload(&text);
+        assert!(said.contains("not reloaded, everything stays as it was: "), "{said}");
+        assert!(said.contains(&why), "{why}: {said}");
+        client.getattr(root).unwrap();
+        client.mount("/memory").unwrap();
+    }
+    std::fs::remove_file(&lab.config).unwrap();
+    assert!(lab.server.reload().contains("No such file or directory"));
+    client.getattr(root).unwrap();
+    lab.server.stop();
+}
+
+#[test]
+fn what_takes_effect_at_a_start_only_is_named() {
+    let lab = Lab::start(Place::new(), MEMORY);
+    let said = lab.reload(&format!("portmap = true\n[limits]\nconnections = 5\n{MEMORY}"));
+    assert!(said.contains("other values of portmap, limits take effect at the next start"), "{said}");
+    // Compared with what is in effect, so it is said again.
+    assert!(lab.server.reload().contains("portmap, limits"));
+    assert!(!lab.reload(MEMORY).contains("next start"));
+    lab.server.stop();
+}
+
+#[test]
+fn many_reloads_lose_no_call() {
+    let lab = Lab::start(Place::new(), MEMORY);
+    let mut client = Client::connect(lab.server.address);
+    let root = client.mount("/memory").unwrap();
+    for round in 0..50 {
+        lab.server.signal(Signal::HUP);
+        client.create(root, &format!("file {round}")).unwrap();
+    }
+    assert!(lab.server.reload().contains("reloaded"));
+    lab.server.stop();
+}

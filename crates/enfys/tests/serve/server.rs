@@ -1,0 +1,203 @@
+//! A server process of a test's own, on ports of its own.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long a test waits for what must come; far above what it takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The binary under test.
+pub const ENFYS: &str = env!("CARGO_BIN_EXE_enfys");
+
+/// A directory for one test, and what to put into it.
+pub struct Place(TempDir);
+
+impl Place {
+    /// An empty directory on the disk that the build is on: what is in memory has other promises.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Makes a directory that everyone may change.
+    pub fn directory(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir(&path).expect("directory");
+        std::fs::set_permissions(&path, mode(0o1777)).expect("permissions");
+        path
+    }
+
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, content).expect("file");
+        path
+    }
+
+    /// The first arguments of a server that keeps its state here.
+    pub fn arguments(&self) -> Vec<String> {
+        let state = self.path("state").display().to_string();
+        ["serve", "--listen", "127.0.0.1:0", "--state-dir", &state].map(String::from).to_vec()
+    }
+}
+
+/// Permission bits.
+pub fn mode(mode: u32) -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(mode)
+}
+
+/// A server that runs; killed when dropped.
+pub struct Server {
+    child: Child,
+    /// Where it answers NFS.
+    pub address: SocketAddr,
+    /// What it printed until it was ready.
+    pub announced: String,
+    log: PathBuf,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts the binary with these arguments and waits until it has announced itself.
+    pub fn start(place: &Place, arguments: &[impl AsRef<OsStr>]) -> Self {
+        let mut command = Command::new(ENFYS);
+        command.args(arguments);
+        Self::spawn(place, command)
+    }
+
+    /// Starts a command that becomes the server.
+    pub fn spawn(place: &Place, mut command: Command) -> Self {
+        let log = place.path("log");
+        let stderr = File::options().append(true).create(true).open(&log).expect("log");
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut announced = String::new();
+        // The URL is the last line about an address.
+        while !announced.contains("nfs://") {
+            let read = stdout.read_line(&mut announced).expect("text");
+            assert_ne!(read, 0, "ended early: {announced}{}", std::fs::read_to_string(&log).unwrap());
+        }
+        let address = announced_address(&announced);
+        Self { child, address, announced, log, _stdout: stdout }
+    }
+
+    /// The rest of what it announces: where the metrics are.
+    pub fn metrics_address(&mut self) -> SocketAddr {
+        let mut line = String::new();
+        while !line.starts_with("metrics: ") {
+            line.clear();
+            assert_ne!(self._stdout.read_line(&mut line).expect("text"), 0, "no metrics announced");
+        }
+        let address =
+            line.trim().strip_prefix("metrics: http://").and_then(|rest| rest.strip_suffix("/metrics"));
+        address.expect("a URL").parse().expect("an address")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server runs");
+    }
+
+    /// Everything logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).expect("log")
+    }
+
+    /// Waits until the log has `text` behind its first `from` bytes.
+    #[track_caller]
+    pub fn await_log(&self, from: usize, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log()[from..].contains(text) {
+            assert!(Instant::now() < deadline, "`{text}` is missing in: {}", self.log());
+            sleep(PAUSE);
+        }
+    }
+
+    /// Reads the exports again; returns what was logged about it.
+    #[track_caller]
+    pub fn reload(&self) -> String {
+        let from = self.log().len();
+        self.signal(Signal::HUP);
+        self.await_log(from, "reloaded");
+        self.log()[from..].to_owned()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "still runs: {}", self.log());
+            sleep(PAUSE);
+        }
+    }
+
+    /// Ends it in order.
+    #[track_caller]
+    pub fn stop(mut self) {
+        self.signal(Signal::TERM);
+        assert!(self.wait().success(), "{}", self.log());
+    }
+
+    /// Ends it without a word.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("a child");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The address in a line `nfs://HOST/PATH?…nfsport=PORT…`.
+fn announced_address(text: &str) -> SocketAddr {
+    let url = text.split("nfs://").nth(1).expect("a URL");
+    let host = url.split('/').next().expect("a host");
+    let port = url.split("nfsport=").nth(1).and_then(|rest| rest.split('&').next()).expect("a port");
+    format!("{host}:{port}").parse().expect("an address")
+}
+
+/// What the binary said when it refused to start: one line, and the exit status says failure.
+#[track_caller]
+pub fn refusal(output: &Output) -> String {
+    let stderr = String::from_utf8(output.stderr.clone()).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let lines: Vec<_> = stderr.lines().filter(|line| !line.contains(" INFO ")).collect();
+    assert_eq!(lines.len(), 1, "one line says why: {stderr}");
+    lines[0].strip_prefix("enfys: ").expect("the program's name comes first").to_owned()
+}
+
+/// Runs the binary to its end.
+pub fn run(arguments: &[impl AsRef<OsStr>]) -> Output {
+    Command::new(ENFYS).args(arguments).output().expect("the binary starts")
+}
+
+/// [`Place::arguments`] and more.
+pub fn with(place: &Place, more: &[&Path]) -> Vec<String> {
+    let more = more.iter().map(|argument| argument.display().to_string());
+    place.arguments().into_iter().chain(more).collect()
+}
