@@ -33,6 +33,10 @@ pub struct Config {
 pub struct Limits {
     /// Connections open at once.
     pub connections: Option<usize>,
+    /// Connections of one address open at once.
+    pub connections_per_address: Option<usize>,
+    /// Bytes that long requests may hold while they arrive or wait, over all connections.
+    pub memory_bytes: Option<usize>,
     /// Bytes of a READ or WRITE.
     pub io_bytes: Option<u32>,
     /// Bytes of cached NFSv3 replies.

@@ -161,6 +161,8 @@ fn check_limits(limits: &Limits) -> Result<(), String> {
     }
     let zero = [
         ("connections", limits.connections),
+        ("connections-per-address", limits.connections_per_address),
+        ("memory-bytes", limits.memory_bytes),
         ("clients", limits.clients),
         ("state", limits.state),
         ("cores", limits.cores),

@@ -144,6 +144,11 @@ fn limits(plan: &Plan) -> Limits {
     Limits {
         cores: plan.limits.cores.unwrap_or(defaults.cores),
         max_connections: plan.limits.connections.unwrap_or(defaults.max_connections),
+        max_connections_per_address: plan
+            .limits
+            .connections_per_address
+            .unwrap_or(defaults.max_connections_per_address),
+        request_memory_bytes: plan.limits.memory_bytes.unwrap_or(defaults.request_memory_bytes),
         ..defaults
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
@@ -18,19 +18,39 @@ use tokio::net::TcpStream;
 use tracing::{debug, warn};
 use xdr::Writer;
 
+use crate::budget::{Budget, Charge};
 use crate::output::Output;
 use crate::slot::Slot;
+use crate::throttle::Throttle;
 use crate::{Call, Clock, Limits, Observe, pool};
 
 /// Bytes read at once where no longer record is awaited.
 const READ_AT_ONCE: usize = pool::RECEIVE_BUFFER;
+
+/// A record may take so many times the stall timeout, however steadily its bytes drip.
+const RECORD_PATIENCE: u32 = 5;
+
+/// How long a connection waits before it looks again whether there is memory for its record.
+const BUDGET_PAUSE: Duration = Duration::from_millis(20);
 
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) server: Arc<Server>,
     pub(crate) clock: Clock,
     pub(crate) limits: Limits,
+    pub(crate) budget: Arc<Budget>,
+    /// For lines that peers can provoke.
+    pub(crate) throttle: Throttle,
     pub(crate) observer: Option<Arc<dyn Observe>>,
+}
+
+impl Shared {
+    /// Logs what a peer did wrong, unless peers do too much wrong; `log` is told how many such lines were left out.
+    pub(crate) fn complain(&self, log: impl FnOnce(u64)) {
+        if let Some(more) = self.throttle.admit(self.clock.now()) {
+            log(more);
+        }
+    }
 }
 
 /// How the core that owns a connection reaches it; both live on one thread.
@@ -100,11 +120,11 @@ pub(crate) async fn serve(
         End::Closed => debug!(%peer, "connection closed"),
         End::Protocol(why) => {
             metrics.malformed.fetch_add(1, Relaxed);
-            warn!(%peer, "connection closed: {why}");
+            shared.complain(|more| warn!(%peer, more, "connection closed: {why}"));
         }
         End::Stalled => {
             metrics.stalled_connections.fetch_add(1, Relaxed);
-            warn!(%peer, "connection closed: the peer stopped in the middle");
+            shared.complain(|more| warn!(%peer, more, "connection closed: the peer stopped in the middle"));
         }
         End::Io(error) => debug!(%peer, "connection lost: {error}"),
     }
@@ -174,6 +194,9 @@ async fn exchange<F: Future<Output = Answered>>(
     let mut output = Output::default();
     let mut spare_slot = None;
     let mut is_closing = false;
+    // What a long record holds while it arrives, and by when it must be there.
+    let mut arriving: Option<Charge> = None;
+    let mut deadline: Option<tokio::time::Instant> = None;
     loop {
         let (mut now, mut is_drained) = (None, false);
         while waiting.len() < limits.max_waiting_calls && !output.is_high() && !is_closing {
@@ -192,13 +215,18 @@ async fn exchange<F: Future<Output = Answered>>(
             // One reading of the clocks serves all records of a read.
             let now = *now.get_or_insert_with(|| shared.clock.now());
             let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
+            let length = record.len();
+            (arriving, deadline) = (None, None);
             slot.fill(start(now, record));
             match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
                 Poll::Ready(answered) => {
                     spare_slot = Some(slot);
                     is_closing |= answered.queue(&mut output);
                 }
-                Poll::Pending => waiting.push(slot),
+                Poll::Pending => {
+                    slot.hold(shared.budget.charge(length));
+                    waiting.push(slot);
+                }
             }
         }
         if let Err(error) = output.flush(&stream, limits.stall_timeout).await {
@@ -220,12 +248,31 @@ async fn exchange<F: Future<Output = Answered>>(
             output.release();
             spare_slot = None;
         }
-        let wanted = if may_read { Some(decoder.bytes_wanted()) } else { None };
+        let missing = decoder.bytes_wanted();
+        if may_read && is_in_record && missing > READ_AT_ONCE && arriving.is_none() {
+            if shared.budget.is_used_up() {
+                // Others' requests hold all the memory there is for them: look again when one may have been answered.
+                let event = next_event(&mut stream, &mut buffer, waiting, None, control, is_closing);
+                match tokio::time::timeout(BUDGET_PAUSE, event).await {
+                    Ok(Ok(Event::Answered(answered))) => is_closing |= answered.queue(&mut output),
+                    Ok(Ok(_)) => is_closing = true,
+                    Ok(Err(error)) => return error.into(),
+                    Err(_) => {}
+                }
+                continue;
+            }
+            arriving = Some(shared.budget.charge(missing));
+        }
+        let wanted = may_read.then_some(missing);
         let event = next_event(&mut stream, &mut buffer, waiting, wanted, control, is_closing);
         let event = if is_in_record && may_read {
-            match tokio::time::timeout(limits.stall_timeout, event).await {
+            let now = tokio::time::Instant::now();
+            let deadline = *deadline.get_or_insert(now + limits.stall_timeout * RECORD_PATIENCE);
+            match tokio::time::timeout_at(deadline.min(now + limits.stall_timeout), event).await {
                 Ok(event) => event,
-                Err(_) if waiting.is_empty() => return End::Stalled,
+                Err(_) if waiting.is_empty() || deadline <= tokio::time::Instant::now() => {
+                    return End::Stalled;
+                }
                 Err(_) => continue,
             }
         } else {

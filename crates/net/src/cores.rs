@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 use std::io;
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
 
+use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
+use crate::throttle::Throttle;
 use crate::{Clock, Limits, Observe, udp};
 
 /// Idle time after which the kernel probes whether a silent peer is still there.
@@ -27,6 +29,9 @@ const BLOCKING_THREADS_PER_CORE: usize = 32;
 
 /// How long a shutdown waits for answers that peers do not take.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of so many descriptors one may be a connection's: the others are the files' and the system's.
+const DESCRIPTORS_PER_CONNECTION: usize = 3;
 
 /// Pause after the system refused a connection for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -50,13 +55,14 @@ enum Message {
 struct Permit {
     total: Arc<AtomicUsize>,
     core: Arc<AtomicUsize>,
+    _address: Entered,
 }
 
 impl Permit {
-    fn new(total: &Arc<AtomicUsize>, core: &Arc<AtomicUsize>) -> Self {
+    fn new(total: &Arc<AtomicUsize>, core: &Arc<AtomicUsize>, address: Entered) -> Self {
         total.fetch_add(1, Relaxed);
         core.fetch_add(1, Relaxed);
-        Self { total: Arc::clone(total), core: Arc::clone(core) }
+        Self { total: Arc::clone(total), core: Arc::clone(core), _address: address }
     }
 }
 
@@ -64,6 +70,58 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.total.fetch_sub(1, Relaxed);
         self.core.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How many connections each address has.
+#[derive(Debug, Clone, Default)]
+struct Addresses(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// A connection counted for its address.
+struct Entered {
+    addresses: Addresses,
+    address: IpAddr,
+}
+
+impl Addresses {
+    /// Counts one more, unless there are `limit` already.
+    fn enter(&self, address: IpAddr, limit: usize) -> Option<Entered> {
+        let mut counts = self.lock();
+        let count = counts.entry(address).or_insert(0);
+        if *count >= limit {
+            return None;
+        }
+        *count += 1;
+        Some(Entered { addresses: self.clone(), address })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // Nothing in here can panic half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut counts = self.addresses.lock();
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Tells the server that a connection is gone, even where its task dies.
+struct Goodbye {
+    server: Arc<Server>,
+    id: ConnectionId,
+}
+
+impl Drop for Goodbye {
+    fn drop(&mut self) {
+        self.server.connection_closed(self.id);
     }
 }
 
@@ -122,7 +180,11 @@ pub fn serve(
     // Whoever bound them need not know that an event queue, not a blocking call, waits for them.
     listeners.tcp.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
     listeners.udp.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
-    let shared = Arc::new(Shared { server, clock: Clock::start(), limits, observer });
+    let mut limits = limits;
+    limits.max_connections = limits.max_connections.min(descriptors() / DESCRIPTORS_PER_CONNECTION).max(1);
+    let budget = Budget::new(limits.request_memory_bytes);
+    let throttle = Throttle::default();
+    let shared = Arc::new(Shared { server, clock: Clock::start(), limits, budget, throttle, observer });
     let connections = Arc::new(AtomicUsize::new(0));
     let (mut cores, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -178,8 +240,8 @@ async fn run_core(
                     controls.insert(id, Rc::clone(&control));
                     let shared = Arc::clone(&shared);
                     tasks.spawn_local(async move {
-                        connection::serve(Arc::clone(&shared), stream, connection, control).await;
-                        shared.server.connection_closed(id);
+                        let _goodbye = Goodbye { server: Arc::clone(&shared.server), id };
+                        connection::serve(shared, stream, connection, control).await;
                         drop(permit);
                         id
                     });
@@ -214,13 +276,13 @@ struct Acceptor {
 impl Acceptor {
     fn start(self, shared: &Arc<Shared>) -> Vec<tokio::task::JoinHandle<()>> {
         let Self { listeners, cores, connections, next_id } = self;
-        let accept = Rc::new((cores, connections, next_id));
+        let accept = Rc::new((cores, connections, next_id, Addresses::default()));
         let mut tasks = vec![tokio::task::spawn_local(maintain(Arc::clone(shared)))];
         for listener in listeners.tcp {
             let (shared, accept) = (Arc::clone(shared), Rc::clone(&accept));
             tasks.push(tokio::task::spawn_local(async move {
-                let (cores, connections, next_id) = &*accept;
-                accept_all(&shared, listener, cores, connections, next_id).await;
+                let (cores, connections, next_id, addresses) = &*accept;
+                accept_all(&shared, listener, cores, connections, next_id, addresses).await;
             }));
         }
         for socket in listeners.udp {
@@ -248,6 +310,7 @@ async fn accept_all(
     cores: &[Core],
     connections: &Arc<AtomicUsize>,
     next_id: &AtomicU64,
+    addresses: &Addresses,
 ) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -265,9 +328,15 @@ async fn accept_all(
         };
         if connections.load(Relaxed) >= shared.limits.max_connections {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
-            warn!(%peer, "connection refused: the limit of {} is reached", shared.limits.max_connections);
+            let limit = shared.limits.max_connections;
+            shared.complain(|more| warn!(%peer, more, "connection refused: the limit of {limit} is reached"));
             continue;
         }
+        let Some(address) = addresses.enter(peer.ip(), shared.limits.max_connections_per_address) else {
+            shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
+            shared.complain(|more| warn!(%peer, more, "connection refused: too many of this address"));
+            continue;
+        };
         let id = ConnectionId(next_id.fetch_add(1, Relaxed));
         let connection = match prepare(&stream) {
             Ok(local) => Arc::new(Connection::new(id, peer, local, Transport::Tcp, true)),
@@ -276,9 +345,13 @@ async fn accept_all(
                 continue;
             }
         };
-        let core = cores.iter().min_by_key(|core| core.connections.load(Relaxed)).expect("there is a core");
+        // A core whose thread died takes nothing any more.
+        let alive = cores.iter().filter(|core| !core.inbox.is_closed());
+        let Some(core) = alive.min_by_key(|core| core.connections.load(Relaxed)) else {
+            return error!("no thread is left to serve");
+        };
+        let permit = Permit::new(connections, &core.connections, address);
         debug!(%peer, "connection taken");
-        let permit = Permit::new(connections, &core.connections);
         match stream.into_std() {
             Ok(stream) => drop(core.inbox.send(Message::Connection(stream, connection, permit))),
             Err(error) => debug!(%peer, "connection lost: {error}"),
@@ -294,4 +367,12 @@ fn prepare(stream: &tokio::net::TcpStream) -> io::Result<std::net::SocketAddr> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
     stream.local_addr()
+}
+
+/// Descriptors that this process may have.
+fn descriptors() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }

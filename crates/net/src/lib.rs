@@ -5,6 +5,7 @@
 //! connection's bounded set of waiting ones. No task is spawned for a call: that alone cost ten times what a GETATTR does.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod clock;
 mod connection;
 mod cores;
@@ -12,6 +13,7 @@ mod output;
 mod pool;
 mod rpcbind;
 mod slot;
+mod throttle;
 mod udp;
 
 use std::time::Duration;
@@ -28,9 +30,15 @@ pub struct Limits {
     pub cores: usize,
     /// Connections open at once; further ones are closed as they come.
     pub max_connections: usize,
+    /// Connections of one address at once, so that one client cannot take them all.
+    pub max_connections_per_address: usize,
+    /// Bytes that long requests may hold, over all connections, while they arrive or wait for their answers; beyond, no
+    /// more of them are read until some are answered.
+    pub request_memory_bytes: usize,
     /// Calls of one connection that may wait at once; beyond, nothing more is read from it.
     pub max_waiting_calls: usize,
-    /// How long a peer may take none of a reply, or send none of a record it began, before the connection is closed.
+    /// How long a peer may take none of a reply, or send none of a record it began, before the connection is closed. A
+    /// whole record may take five times as long.
     pub stall_timeout: Duration,
 }
 
@@ -39,6 +47,8 @@ impl Default for Limits {
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             max_connections: 10_000,
+            max_connections_per_address: 8_000,
+            request_memory_bytes: 256 << 20,
             max_waiting_calls: 128,
             stall_timeout: Duration::from_secs(60),
         }

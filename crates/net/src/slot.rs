@@ -2,14 +2,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::budget::Charge;
+
 /// Memory for the future of one call, used again for the next: a call allocates only where it has to wait.
 pub(crate) struct Slot<F> {
     future: Pin<Box<Option<F>>>,
+    /// What the call holds while it waits.
+    charge: Option<Charge>,
 }
 
 impl<F: Future> Slot<F> {
     pub(crate) fn new() -> Self {
-        Self { future: Box::pin(None) }
+        Self { future: Box::pin(None), charge: None }
+    }
+
+    /// Charges the call in it for as long as it waits.
+    pub(crate) fn hold(&mut self, charge: Charge) {
+        self.charge = Some(charge);
     }
 
     /// Puts a call in.
@@ -26,6 +35,7 @@ impl<F: Future> Future for Slot<F> {
         let future = self.future.as_mut().as_pin_mut().expect("a slot is polled while it is filled");
         let output = std::task::ready!(future.poll(context));
         self.future.set(None);
+        self.charge = None;
         Poll::Ready(output)
     }
 }

@@ -61,7 +61,15 @@ struct Client {
 
 impl TestServer {
     fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
+        self.client_from([127, 0, 0, 1])
+    }
+
+    fn client_from(&self, address: [u8; 4]) -> Client {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+        connect(&socket, &self.address).unwrap();
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client { stream, decoder: RecordDecoder::new(4 << 20), buffer: BytesMut::new() }
     }
@@ -230,6 +238,50 @@ fn closes_on_a_sender_that_stops_within_a_record() {
     let mut idle = server.client();
     assert!(stalled.receive().is_none());
     assert!(idle.is_alive(), "between records a client may be silent");
+}
+
+#[test]
+fn closes_on_a_sender_whose_record_drips_without_end() {
+    let server = start(Limits { stall_timeout: Duration::from_millis(100), ..limits() });
+    let mut dripping = server.client();
+    // A record of 200 bytes, each of which comes in time.
+    dripping.send(&0x8000_00c8u32.to_be_bytes());
+    dripping.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let is_closed = (0..199).any(|_| {
+        let mut end = [0];
+        let sent = dripping.stream.write_all(&[0]);
+        sent.is_err()
+            || !matches!(dripping.stream.read(&mut end), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    });
+    assert!(is_closed, "the server would have waited for ever");
+    assert!(server.client().is_alive());
+}
+
+#[test]
+fn one_address_cannot_take_every_connection() {
+    let server = start(Limits { max_connections_per_address: 2, ..limits() });
+    let (mut first, mut second) = (server.client(), server.client());
+    assert!(first.is_alive() && second.is_alive());
+    assert!(server.client().receive().is_none());
+    let mut other = server.client_from([127, 0, 0, 2]);
+    assert!(other.is_alive(), "another address has room of its own");
+}
+
+#[test]
+fn long_requests_take_turns_where_memory_is_short() {
+    let server = start(Limits { request_memory_bytes: 1, ..limits() });
+    let mut client = server.client();
+    let file = file_of(&server, &mut client, 1 << 20);
+    let mut others: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    let data = Opaque::new(vec![8; 1 << 20]).unwrap();
+    let args = WriteArgs { file, offset: 0, count: 1 << 20, stable: StableHow::Unstable, data };
+    std::thread::scope(|scope| {
+        for other in &mut others {
+            scope
+                .spawn(|| assert_eq!(other.call::<WriteResult>(9, Proc::WRITE, &args).status(), NfsStat::OK));
+        }
+    });
+    assert!(client.is_alive());
 }
 
 #[test]
