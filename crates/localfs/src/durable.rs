@@ -5,9 +5,12 @@
 //! concurrent COMMITs of a file, or CREATEs in a directory, cost two syncs.
 //!
 //! Writes go through one descriptor, which stays open while there is dirt, since the kernel reports a failed
-//! write-back once to each descriptor that was open at the time. A change is counted *before* it is made, and counts
-//! as durable only when a sync returned success: after a failure the object stays dirty, the write verifier changes
-//! (the kernel may have dropped the pages, so that clients must send them again), and everybody who waited is told.
+//! write-back once to each descriptor that was open at the time. So an object is dirty from *before* a change is made
+//! ([`Dirt::begin`]). The number that is waited for, though, is given *after* the change was made ([`Begun::made`]): a
+//! sync that began in between may have missed it, and must not cover it. A change that failed gets no number, and
+//! leaves the earlier ones as they are. Changes count as durable only when a sync returned success: after a failure the
+//! object stays dirty, the write verifier changes (the kernel may have dropped the pages, so that clients must send them
+//! again), and everybody who waited is told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,14 +44,17 @@ pub(crate) struct Dirt {
 
 /// Tells one who waits how the sync ended.
 type Waiter = oneshot::Sender<Result<()>>;
+type Outcome = oneshot::Receiver<Result<()>>;
 
 /// An object, and the number of a change of it.
 pub(crate) type Changed = (Arc<Object>, u64);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Number of the last change begun.
-    begun: u64,
+    /// Changes that are being made, or may be.
+    in_flight: u32,
+    /// Number of the last change made.
+    made: u64,
     /// Changes up to here are durable as to their data, and with all attributes.
     data: u64,
     all: u64,
@@ -58,6 +64,10 @@ struct State {
 }
 
 impl State {
+    fn is_dirty(&self) -> bool {
+        self.in_flight > 0 || self.data < self.made
+    }
+
     fn durable(&self, extent: Extent) -> u64 {
         match extent {
             Extent::Data => self.data,
@@ -72,29 +82,24 @@ impl Dirt {
         Self { state: Mutex::default(), dirty_objects: Arc::clone(dirty_objects) }
     }
 
-    /// Counts a change that is about to be made; returns its number.
-    pub(crate) fn begin(&self) -> u64 {
-        let mut state = self.state.lock();
-        if state.data == state.begun {
-            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
-        }
-        state.begun += 1;
-        state.begun
+    /// Makes the object dirty, for a change that is about to be made.
+    pub(crate) fn begin(&self) -> Begun<'_> {
+        self.update(|state| state.in_flight += 1);
+        Begun { dirt: self }
     }
 
     /// Whether data may be lost by a crash of the machine.
     pub(crate) fn is_dirty(&self) -> bool {
-        let state = self.state.lock();
-        state.data < state.begun
+        self.state.lock().is_dirty()
     }
 
-    /// Number of the last change begun, where that is not durable yet.
+    /// Number of the last change made, where its data are not durable yet.
     pub(crate) fn outstanding(&self) -> Option<u64> {
         let state = self.state.lock();
-        (state.data < state.begun).then_some(state.begun)
+        (state.data < state.made).then_some(state.made)
     }
 
-    /// Everything begun so far, and what the running sync must do for those who wait.
+    /// Everything made so far, and what the running sync must do for those who wait.
     fn next_sync(&self) -> Option<(u64, Extent, Vec<Waiter>)> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
@@ -104,28 +109,65 @@ impl Dirt {
         let waiting = std::mem::take(&mut state.waiting);
         let all = waiting.iter().any(|(extent, _)| *extent == Extent::All);
         let extent = if all { Extent::All } else { Extent::Data };
-        Some((state.begun, extent, waiting.into_iter().map(|(_, sender)| sender).collect()))
+        Some((state.made, extent, waiting.into_iter().map(|(_, sender)| sender).collect()))
     }
 
     /// Changes up to this one are durable.
     pub(crate) fn succeeded(&self, up_to: u64, extent: Extent) {
+        self.update(|state| {
+            state.data = state.data.max(up_to);
+            if extent == Extent::All {
+                state.all = state.all.max(up_to);
+            }
+        });
+    }
+
+    /// Changes the state, and with it the number of dirty objects.
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
-        if state.data < state.begun && up_to >= state.begun {
-            self.dirty_objects.fetch_sub(1, Ordering::Relaxed);
+        let was_dirty = state.is_dirty();
+        let result = change(&mut state);
+        match (was_dirty, state.is_dirty()) {
+            (false, true) => _ = self.dirty_objects.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.dirty_objects.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
         }
-        state.data = state.data.max(up_to);
-        if extent == Extent::All {
-            state.all = state.all.max(up_to);
-        }
+        result
     }
 }
 
 impl Drop for Dirt {
     fn drop(&mut self) {
-        let state = self.state.get_mut();
-        if state.data < state.begun {
+        if self.state.get_mut().is_dirty() {
             self.dirty_objects.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// A change that is being made. Dropped, it was not: the object is as dirty as it was before.
+#[derive(Debug)]
+#[must_use = "a change that was made has to be numbered"]
+pub(crate) struct Begun<'a> {
+    dirt: &'a Dirt,
+}
+
+impl Begun<'_> {
+    /// The change is made: its number. Only a sync that begins from now on covers it.
+    pub(crate) fn made(self) -> u64 {
+        let dirt = self.dirt;
+        // Dropping does its own half of this; the object must not look clean in between.
+        std::mem::forget(self);
+        dirt.update(|state| {
+            state.in_flight -= 1;
+            state.made += 1;
+            state.made
+        })
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.dirt.update(|state| state.in_flight -= 1);
     }
 }
 
@@ -140,10 +182,18 @@ impl Volume {
         change: u64,
         extent: Extent,
     ) -> Result<()> {
+        match self.want_durable(object, change, extent) {
+            Some(outcome) => outcome.await.unwrap_or(Err(Error::ServerFault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts what [`make_durable`](Self::make_durable) waits for; `None` where the change is durable already.
+    fn want_durable(self: &Arc<Self>, object: &Arc<Object>, change: u64, extent: Extent) -> Option<Outcome> {
         let (receiver, is_first) = {
             let mut state = object.dirt.state.lock();
             if state.durable(extent) >= change {
-                return Ok(());
+                return None;
             }
             let (sender, receiver) = oneshot::channel();
             state.waiting.push((extent, sender));
@@ -153,11 +203,11 @@ impl Volume {
             let (volume, object) = (Arc::clone(self), Arc::clone(object));
             tokio::task::spawn_blocking(move || volume.sync_while_wanted(&object));
         }
-        receiver.await.unwrap_or(Err(Error::ServerFault))
+        Some(receiver)
     }
 
     /// Answers `value` when the present content and entries of `objects` are durable; at once where the volume does not
-    /// promise durability. `changes` are what [`Dirt::begin`] gave.
+    /// promise durability. `changes` are what [`Begun::made`] gave.
     pub(crate) fn when_durable<'a, T: Send + 'a>(
         self: &'a Arc<Self>,
         changes: impl IntoIterator<Item = Changed>,
@@ -171,8 +221,13 @@ impl Volume {
         }
         let changes: Vec<_> = changes.into_iter().collect();
         Op::pending(async move {
-            for (object, change) in &changes {
-                self.make_durable(object, *change, Extent::All).await?;
+            // All of them at once: what a child and its directory need is mostly one commit of the file system's journal.
+            let wanted: Vec<_> = changes
+                .iter()
+                .filter_map(|(object, change)| self.want_durable(object, *change, Extent::All))
+                .collect();
+            for outcome in wanted {
+                outcome.await.unwrap_or(Err(Error::ServerFault))?;
             }
             Ok(value)
         })
@@ -315,10 +370,15 @@ mod tests {
 
     /// A durable volume with one file, all of it synced.
     async fn case() -> Case {
+        case_of(Durability::Sync).await
+    }
+
+    async fn case_of(durability: Durability) -> Case {
         let directory = tempfile::tempdir().expect("temporary directory");
         let top = directory.path().join("export");
         std::fs::create_dir(&top).expect("directory");
-        let config = Config { state_directory: Some(directory.path().join("state")), ..Config::new(top) };
+        let state_directory = Some(directory.path().join("state"));
+        let config = Config { state_directory, durability, ..Config::new(top) };
         let volume = crate::probe::open(&config).expect("volume");
         let uid = rustix::process::geteuid().as_raw();
         let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
@@ -428,6 +488,73 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
+        let dirt = Dirt::new(&Arc::default());
+        let begun = dirt.begin();
+        let (waiter, _outcome) = oneshot::channel();
+        dirt.state.lock().waiting.push((Extent::All, waiter));
+        let (up_to, extent, _) = dirt.next_sync().expect("somebody waits");
+        // The system call comes only now, beside the running fsync, which then succeeds.
+        let number = begun.made();
+        dirt.succeeded(up_to, extent);
+        assert_eq!((dirt.is_dirty(), dirt.outstanding()), (true, Some(number)));
+        assert!(dirt.state.lock().durable(Extent::All) < number);
+        dirt.succeeded(number, Extent::All);
+        assert!(!dirt.is_dirty());
+    }
+
+    #[test]
+    fn what_is_being_changed_is_dirty_and_counted_once() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let dirt = Dirt::new(&count);
+        let (one, other) = (dirt.begin(), dirt.begin());
+        assert!(dirt.is_dirty() && dirt.outstanding().is_none(), "nothing to wait for yet");
+        let number = one.made();
+        dirt.succeeded(number, Extent::Data);
+        assert!(dirt.is_dirty(), "the other is still under way");
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        drop(other);
+        assert_eq!((dirt.is_dirty(), count.load(Ordering::Relaxed)), (false, 0));
+        let _number = dirt.begin().made();
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        drop(dirt);
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn an_operation_that_fails_leaves_what_is_dirty_dirty() {
+        run(async {
+            let case = case().await;
+            case.write(Stability::Unstable).await.expect("write");
+            let (context, root, volume) = (&case.context, case.volume.root.handle, &case.volume);
+            let linked = volume.link(context, &case.file, &root, b"f").await;
+            assert_eq!(linked.err(), Some(Error::Exists));
+            let removed = volume.remove_xattr(context, &case.file, b"none").await;
+            assert!(removed.is_err());
+            let set = SetAttributes { uid: Some(u32::MAX), ..SetAttributes::default() };
+            assert!(volume.setattr(context, &case.file, &set, None, Authority::Caller).await.is_err());
+            let syncs = case.syncs();
+            case.commit().await.expect("commit");
+            assert_eq!(case.syncs(), syncs + 1, "the write is not on stable storage yet");
+        });
+    }
+
+    #[test]
+    fn where_nothing_is_promised_nothing_stays_dirty() {
+        run(async {
+            let case = case_of(Durability::Async).await;
+            let set = SetAttributes { size: Some(10), ..SetAttributes::default() };
+            let (context, volume) = (&case.context, &case.volume);
+            volume.setattr(context, &case.file, &set, None, Authority::Caller).await.expect("truncate");
+            case.write(Stability::Unstable).await.expect("write");
+            volume.allocate(context, &case.file, 0, 4096).await.expect("allocate");
+            let far = u64::from(u32::MAX) << 20;
+            let _too_much = volume.allocate(context, &case.file, 0, far).await.expect_err("no such space");
+            assert_eq!(volume.dirty_objects.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    #[test]
     fn all_who_wait_share_two_syncs() {
         run(async {
             let case = case().await;
@@ -437,7 +564,7 @@ mod tests {
             let waiting: Vec<_> = (0..100)
                 .map(|_| {
                     let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
-                    let change = object.dirt.begin();
+                    let change = object.dirt.begin().made();
                     async move { volume.make_durable(&object, change, Extent::Data).await }
                 })
                 .collect();
@@ -454,7 +581,7 @@ mod tests {
         run(async {
             let case = case().await;
             let object = case.volume.object(&case.file).expect("object");
-            object.dirt.begin();
+            object.dirt.begin().made();
             let (one, first) = oneshot::channel();
             let (other, second) = oneshot::channel();
             object.dirt.state.lock().waiting.extend([(Extent::Data, one), (Extent::All, other)]);

@@ -146,7 +146,7 @@ mod tests {
         let volume = crate::probe::open(&config).expect("volume");
         let name = crate::name::Name::new(b"f").expect("a name");
         let object = volume.find(&volume.root, &name).expect("object");
-        let (_, change) = volume.begin_write(&object).expect("open for writing");
+        let change = volume.begin_write(&object).expect("open for writing").1.made();
         volume.clean_up();
         assert!(object.dirt.is_dirty() && object.file().reach.writes(), "just written");
         volume.round.fetch_add(IDLE_ROUNDS, Ordering::Relaxed);
@@ -155,7 +155,7 @@ mod tests {
         volume.round.fetch_add(FORGOTTEN_ROUNDS, Ordering::Relaxed);
         volume.clean_up();
         assert!(!object.dirt.is_dirty() && !object.file().reach.writes());
-        let (_, next) = volume.begin_write(&object).expect("open for writing again");
+        let next = volume.begin_write(&object).expect("open for writing again").1.made();
         assert!(next > change);
         object.pin();
         volume.round.fetch_add(FORGOTTEN_ROUNDS, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use vfs::{Error, FileKind, Handle, RangeSource};
 
-use crate::durable::Dirt;
+use crate::durable::{Begun, Dirt};
 
 /// What a descriptor may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,9 +131,9 @@ impl Object {
         call(self.file.read().as_fd())
     }
 
-    /// A descriptor that can write, and the generation of the change that is about to be made with it; `None` where the
-    /// present descriptor cannot. From here on the object is dirty and keeps this descriptor.
-    pub(crate) fn begin_change(&self) -> Option<(Arc<OpenFile>, u64)> {
+    /// A descriptor that can write, and the change that is about to be made with it; `None` where the present descriptor
+    /// cannot. From here on the object is dirty and keeps this descriptor.
+    pub(crate) fn begin_change(&self) -> Option<(Arc<OpenFile>, Begun<'_>)> {
         let file = self.file.read();
         file.reach.writes().then(|| (Arc::clone(&file), self.dirt.begin()))
     }
@@ -181,6 +181,17 @@ impl Object {
     }
 }
 
+/// Lends the descriptors of two objects, which may be one. No lock is held meanwhile: a thread that asks for a
+/// `RwLock` it reads already waits for ever once another waits to write.
+pub(crate) fn with_both<T>(
+    one: &Object,
+    other: &Object,
+    call: impl FnOnce(BorrowedFd<'_>, BorrowedFd<'_>) -> T,
+) -> T {
+    let (one, other) = (one.file(), other.file());
+    call(one.as_fd(), other.as_fd())
+}
+
 /// Keeps what must not be forgotten.
 #[derive(Debug, Clone)]
 pub(crate) struct KeepUsed;
@@ -211,6 +222,8 @@ pub(crate) fn objects(capacity: usize) -> Objects {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     fn object(number: u8) -> Arc<Object> {
@@ -227,7 +240,7 @@ mod tests {
         let used = object(0);
         cache.insert(used.handle, Arc::clone(&used));
         let dirty = object(1);
-        dirty.dirt.begin();
+        dirty.dirt.begin().made();
         cache.insert(dirty.handle, dirty);
         for number in 2..200 {
             let object = object(number);
@@ -242,8 +255,19 @@ mod tests {
     fn a_change_is_dirt_before_the_descriptor_is_handed_out() {
         let object = object(1);
         assert!(!object.dirt.is_dirty());
-        let (file, _) = object.begin_change().expect("open for writing");
+        let (file, begun) = object.begin_change().expect("open for writing");
         assert!(object.dirt.is_dirty() && file.reach.writes());
+        drop(begun);
+        assert!(!object.dirt.is_dirty(), "nothing was changed");
+    }
+
+    #[test]
+    fn two_lent_descriptors_leave_no_lock_behind_which_a_writer_could_queue() {
+        let (one, other) = (object(1), object(2));
+        with_both(&one, &other, |_, _| {
+            assert!(one.file.try_write().is_some() && other.file.try_write().is_some());
+        });
+        with_both(&one, &one, |first, second| assert_eq!(first.as_raw_fd(), second.as_raw_fd()));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use vfs::{
 
 use super::setattr::{judge_time_values, set_mode, set_owner, set_times};
 use super::xattr::VERIFIER;
-use crate::durable::{Changed, Extent};
+use crate::durable::Changed;
 use crate::errno::translate;
 use crate::identity::clear_umask_once;
 use crate::name::Name;
@@ -76,13 +76,12 @@ impl Volume {
             }
         }
         let judged = judge(context, &before, what, set);
-        let number = directory.dirt.begin();
+        let begun = directory.dirt.begin();
         let made = judged.and_then(|()| self.make(context, &directory, &name, what, set));
         let (object, attributes) = match made {
             Ok(made) => made,
             Err(error) => {
-                directory.dirt.succeeded(number, Extent::All);
-                drop(lock);
+                drop((begun, lock));
                 // A taken name is told before anything else that is wrong.
                 return match self.create_again(context, &directory, &name, what, set) {
                     Err(Error::NotFound) => Err(error),
@@ -90,7 +89,8 @@ impl Volume {
                 };
             }
         };
-        let own_number = object.dirt.begin();
+        let number = begun.made();
+        let own_number = object.dirt.begin().made();
         let created = Created {
             handle: object.handle,
             attributes,

@@ -5,7 +5,7 @@ use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use vfs::{Context, Error, FileKind, Handle, Linked, Op, Result};
 
-use crate::durable::{Changed, Extent};
+use crate::durable::Changed;
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::OpenFile;
@@ -55,19 +55,15 @@ impl Volume {
         if self.is_foreign(context) {
             self.enter(context, &directory, WRITE | EXECUTE)?;
         }
-        let numbers =
-            [(Arc::clone(&object), object.dirt.begin()), (Arc::clone(&directory), directory.dirt.begin())];
-        if let Err(errno) = make_link(&object.file(), &directory.file(), &name) {
-            for (object, number) in numbers {
-                object.dirt.succeeded(number, Extent::All);
-            }
-            return Err(translate(errno));
-        }
+        let begun = (object.dirt.begin(), directory.dirt.begin());
+        make_link(&object.file(), &directory.file(), &name).map_err(translate)?;
+        let numbers = (begun.0.made(), begun.1.made());
         if matches!(self.handles, Handles::Indexed { .. }) {
             self.find(&directory, &name)?;
         }
         let attributes = self.stat_after(&object)?.attributes;
-        Ok((numbers, Linked { attributes, directory: self.change_since(&directory, &before)? }))
+        let linked = Linked { attributes, directory: self.change_since(&directory, &before)? };
+        Ok(([(Arc::clone(&object), numbers.0), (Arc::clone(&directory), numbers.1)], linked))
     }
 }
 

@@ -41,7 +41,7 @@ impl Volume {
         let before = self.stat(&directory)?.attributes;
         self.enter(context, &directory, EXECUTE)?;
         let victim = self.victim(context, &directory, &name)?;
-        let number = directory.dirt.begin();
+        let begun = directory.dirt.begin();
         let unlink = |flags| directory.with_fd(|fd| rustix::fs::unlinkat(fd, name.as_c_str(), flags));
         let removed = match removal {
             Removal::Directory => unlink(AtFlags::REMOVEDIR),
@@ -51,10 +51,8 @@ impl Volume {
                 other => other,
             },
         };
-        if let Err(errno) = removed {
-            directory.dirt.succeeded(number, crate::durable::Extent::All);
-            return Err(translate(errno));
-        }
+        removed.map_err(translate)?;
+        let number = begun.made();
         let change = self.change_since(&directory, &before)?;
         if let Some(victim) = victim {
             self.lost_a_name(&victim);

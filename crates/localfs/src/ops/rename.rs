@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use vfs::{Attributes, Change, Context, Error, FileKind, Handle, Op, Renamed, Result};
 
-use crate::durable::{Changed, Extent};
+use crate::durable::Changed;
 use crate::errno::translate;
 use crate::name::Name;
-use crate::object::Object;
+use crate::object::{Object, with_both};
 use crate::permission::{EXECUTE, WRITE};
 use crate::volume::{Handles, Volume};
 
@@ -54,21 +54,14 @@ impl Volume {
         if self.is_foreign(context) {
             self.judge_rename(context, (&from, &old), &to, replaced.as_deref())?;
         }
-        let numbers = vec![(Arc::clone(&from), from.dirt.begin()), (Arc::clone(&to), to.dirt.begin())];
-        let renamed = from.with_fd(|from_fd| {
-            // One lock at a time: the two may be one object.
-            let to_file = to.file();
-            rustix::fs::renameat(from_fd, old.as_c_str(), &*to_file, new.as_c_str())
-        });
-        if let Err(errno) = renamed {
-            for (object, number) in numbers {
-                object.dirt.succeeded(number, Extent::All);
-            }
-            return Err(translate(errno));
-        }
+        let is_same = from.handle == to.handle;
+        let begun = (from.dirt.begin(), (!is_same).then(|| to.dirt.begin()));
+        with_both(&from, &to, |from, to| rustix::fs::renameat(from, old.as_c_str(), to, new.as_c_str()))
+            .map_err(translate)?;
+        let mut numbers = vec![(Arc::clone(&from), begun.0.made())];
+        numbers.extend(begun.1.map(|begun| (Arc::clone(&to), begun.made())));
         self.remember_move(context, &to, &new);
         let changed = self.change_since(&from, &before.0)?;
-        let is_same = from.handle == to.handle;
         let to_changed = if is_same { changed } else { self.change_since(&to, &before.1)? };
         let renamed = Renamed { from: changed, to: to_changed };
         if let Some(replaced) = replaced {

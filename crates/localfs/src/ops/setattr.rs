@@ -10,7 +10,6 @@ use vfs::{
 };
 
 use crate::attributes::Snapshot;
-use crate::durable::Extent;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::permission::{WRITE, owns};
@@ -58,11 +57,16 @@ impl Volume {
             return Ok((Self::no_change(&before), None));
         }
         self.judge_setattr(context, object, &before, set, authority)?;
-        let number = object.dirt.begin();
-        if let Err(error) = self.apply(context, object, &before, set) {
-            object.dirt.succeeded(number, Extent::All);
-            return Err(error);
-        }
+        // Opened by the server, before this thread becomes the caller. What was judged is the caller's right to do so.
+        let (writable, begun) = match set.size {
+            Some(_) => {
+                let (file, begun) = self.begin_write(object)?;
+                (Some(file), begun)
+            }
+            None => (None, object.dirt.begin()),
+        };
+        self.apply(context, object, &before, set, writable)?;
+        let number = begun.made();
         Ok((self.change_since(object, &before.attributes)?, Some(number)))
     }
 
@@ -120,12 +124,8 @@ impl Volume {
         object: &Object,
         before: &Snapshot,
         set: &SetAttributes,
+        writable: Option<Arc<OpenFile>>,
     ) -> Result<()> {
-        // Opened by the server, before this thread becomes the caller. What was judged is the caller's right to do so.
-        let writable = match set.size {
-            Some(_) => Some(self.begin_write(object)?.0),
-            None => None,
-        };
         self.act_as(context)?;
         let file = object.file();
         if set.uid.is_some() || set.gid.is_some() {

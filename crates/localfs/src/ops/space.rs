@@ -100,9 +100,10 @@ impl Volume {
             return Err(Error::TooLarge);
         }
         let length = length.min(self.properties.max_file_size - offset);
-        let (file, number) = self.begin_write(&object)?;
+        let (file, begun) = self.begin_write(&object)?;
         self.act_as_writer(context)?;
         rustix::fs::fallocate(&file, how, offset, length).map_err(translate)?;
+        let number = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
         Ok((object, number, change))
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use vfs::{Authority, Context, Error, Handle, Op, Result, Stability, Written};
 
-use crate::durable::Extent;
+use crate::durable::{Begun, Extent};
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::volume::Volume;
@@ -54,15 +54,16 @@ impl Volume {
         if room == 0 {
             return Err(Error::TooLarge);
         }
-        let (file, change) = self.begin_write(object)?;
+        let (file, begun) = self.begin_write(object)?;
         self.act_as_writer(context)?;
         let count = write_all(&file, &data[..room], offset)?;
+        let change = begun.made();
         let around = self.change_since(object, &before.attributes)?;
         Ok((Written { count: count as u32, stability, change: around }, change))
     }
 
-    /// A descriptor for a write, and the number of the change.
-    pub(crate) fn begin_write(&self, object: &Object) -> Result<(Arc<OpenFile>, u64)> {
+    /// A descriptor for a write, and the change that is about to be made.
+    pub(crate) fn begin_write<'a>(&self, object: &'a Object) -> Result<(Arc<OpenFile>, Begun<'a>)> {
         object.last_write.store(self.round.load(Ordering::Relaxed), Ordering::Relaxed);
         loop {
             if let Some(begun) = object.begin_change() {

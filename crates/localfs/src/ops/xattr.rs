@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 
 use crate::attributes::Snapshot;
-use crate::durable::Extent;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::permission::{READ, WRITE};
@@ -164,12 +163,10 @@ impl Volume {
             return Err(Error::NotPermitted);
         }
         let file = self.xattr_target(&object)?;
-        let number = object.dirt.begin();
+        let begun = object.dirt.begin();
         self.act_as(context)?;
-        if let Err(errno) = change(&file, &name) {
-            object.dirt.succeeded(number, Extent::All);
-            return Err(translate(errno));
-        }
+        change(&file, &name).map_err(translate)?;
+        let number = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
         Ok((object, number, change))
     }
