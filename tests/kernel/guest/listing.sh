@@ -12,11 +12,15 @@ umount /run/other
 remount
 same 10000 "$(find "$D/large" -type f | wc -l)"
 if on_host; then
-    # And by a program on the server's machine.
-    host 'touch "$H/go"; for n in $(seq 3000); do : >"$H/large/$n-host"; rm "$H/large/$n-host"; done; rm "$H/go"' &
-    while [ ! -e "$D/go" ]; do sleep 0.1; done
-    ls -U "$D/large" | grep keep- | sort | uniq -c | awk '$1 != 1 { print; bad = 1 } END { exit bad || NR != 10000 }' ||
-        fail 'a listing skips or repeats what stays'
+    # And by a program on the server's machine, until it is told to stop.
+    host 'n=0; until [ -e "$H/stop" ]; do n=$((n + 1)); : >"$H/large/$n-host"; rm "$H/large/$n-host"; done; echo $n' >"$L/changes" &
+    for round in 1 2 3; do
+        # Without --all and --size, ls asks for names only; -U keeps them in the order that they came in.
+        ls -U "$D/large" | grep ^keep- | sort | uniq --count | awk '$1 != 1 { print; bad = 1 } END { exit bad || NR != 10000 }' ||
+            fail "listing $round skips or repeats what stays"
+    done
+    touch "$D/stop"
     wait $!
+    [ "$(cat "$L/changes")" -gt 10 ] || fail 'the directory hardly changed'
 fi
 rm -rf "$D/large"

@@ -13,7 +13,7 @@ use super::channel::{self, Event};
 use super::guest::{Guest, Setting, TAPS, Tap};
 use super::matrix::{Backend, Combination};
 use super::script::Script;
-use super::server::{ADDRESS, Kind, Places, Server, release_dir};
+use super::server::{ADDRESS, Kind, Places, SPACE_MIB, Server, release_dir};
 use super::{Options, scripts_dir};
 use crate::report::{Outcome, Tally, workspace_root};
 
@@ -27,8 +27,6 @@ const TICK: Duration = Duration::from_millis(500);
 const TAIL_LINES: usize = 40;
 /// And of the server's log and the guest's console, this much.
 const TAIL_BYTES: usize = 2000;
-/// Size of the file system that is soon full.
-const SPACE_MIB: u32 = 48;
 /// Size of the one with a quota, and the quota.
 const QUOTA_FS_MIB: u64 = 256;
 const QUOTA_MIB: u32 = 32;

@@ -21,6 +21,10 @@ pub(super) const ADDRESS: &str = "10.99.0.1";
 pub(super) const GUEST_ADDRESS: &str = "10.99.0.2";
 /// The NFS port.
 pub(super) const PORT: u16 = 2049;
+/// What enfys serves from directories.
+const ENFYS_EXPORTS: &str = "{dir}:/export {space}:/space {quota}:/quota";
+/// Size of the file system that is soon full.
+pub(super) const SPACE_MIB: u32 = 48;
 /// How long a server may take until it listens.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Port of the MOUNT program of servers that have one for it.
@@ -57,7 +61,7 @@ impl Kind {
     /// The shell command that becomes the server.
     pub(super) fn command(self, combination: &Combination, places: &Places) -> Result<String, String> {
         match self {
-            Kind::Enfys => Ok(enfys_command(combination)),
+            Kind::Enfys => enfys_command(combination, places),
             Kind::Ganesha => ganesha_command(places),
             Kind::Knfsd => Ok("exec sleep infinity".into()),
         }
@@ -118,20 +122,35 @@ impl Places {
     }
 }
 
-fn enfys_command(combination: &Combination) -> String {
-    let binary = release_dir().join("enfys");
-    let exports = "{dir}:/export {space}:/space {quota}:/quota";
-    let mut command = format!(
-        "{} serve {exports} --listen {ADDRESS}:{PORT} --squash none --state-dir {{state}}",
-        binary.display()
-    );
-    if combination.export == Export::Async {
-        command.push_str(" --async");
-    }
-    if combination.backend == Backend::Memory {
-        command.push_str(" --memory");
-    }
-    command
+fn enfys_command(combination: &Combination, places: &Places) -> Result<String, String> {
+    let enfys =
+        format!("exec {} serve --listen {ADDRESS}:{PORT} --state-dir {{state}}", enfys_binary().display());
+    Ok(match (combination.backend, combination.export) {
+        (Backend::Local, Export::Sync) => format!("{enfys} --squash none {ENFYS_EXPORTS}"),
+        (Backend::Local, Export::Async) => format!("{enfys} --squash none --async {ENFYS_EXPORTS}"),
+        (Backend::Memory, _) => {
+            let file = places.work.join("enfys.toml");
+            write(&file, &enfys_memory_config())?;
+            format!("{enfys} --config {}", file.display())
+        }
+    })
+}
+
+/// Several file systems in memory, of which one is small, are more than the command line can say.
+fn enfys_memory_config() -> String {
+    let export = |pseudo: &str, more: &str| {
+        format!("[[export]]\nmemory = true\npseudo = \"{pseudo}\"\nsquash = \"none\"\n{more}\n")
+    };
+    let small = format!("memory-bytes = {}", u64::from(SPACE_MIB) << 20);
+    [export("/export", ""), export("/space", &small), export("/quota", "")].concat()
+}
+
+fn enfys_binary() -> PathBuf {
+    release_dir().join("enfys")
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// Where cargo puts what it builds with --release.
@@ -156,7 +175,7 @@ fn ganesha_command(places: &Places) -> Result<String, String> {
         ));
     }
     let file = places.work.join("ganesha.conf");
-    fs::write(&file, config).map_err(|error| format!("{}: {error}", file.display()))?;
+    write(&file, &config)?;
     let (file, log) = (file.display(), places.work.join("ganesha.log"));
     Ok(format!(
         "pgrep -x rpcbind >/dev/null || rpcbind -w; mkdir -p /run/ganesha; exec ganesha.nfsd -F -f {file} -L {} -p /run/ganesha/pid",
@@ -242,5 +261,40 @@ impl Server {
     /// Its process id, where it runs.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::matrix::Version;
+    use super::*;
+
+    fn command(export: Export, backend: Backend, places: &Places) -> String {
+        let combination = Combination { version: Version::V3, export, backend };
+        let template = Kind::Enfys.command(&combination, places).expect("a command");
+        places.fill_in(&template)
+    }
+
+    #[test]
+    fn a_command_names_the_directories_of_its_combination() {
+        let places = Places::below(Path::new("/w"));
+        let sync = command(Export::Sync, Backend::Local, &places);
+        assert!(sync.ends_with(
+            "--state-dir /w/state --squash none /w/export:/export /w/space:/space /w/quota:/quota"
+        ));
+        let fast = command(Export::Async, Backend::Local, &places);
+        assert!(fast.contains(" --async ") && !sync.contains(" --async "), "{sync}\n{fast}");
+    }
+
+    #[test]
+    fn memory_is_served_by_a_configuration() {
+        let work = tempfile::tempdir().expect("a directory");
+        let command = command(Export::Sync, Backend::Memory, &Places::below(work.path()));
+        assert!(command.ends_with("enfys.toml") && !command.contains("/export"), "{command}");
+        let config: toml::Table =
+            fs::read_to_string(work.path().join("enfys.toml")).expect("the file").parse().expect("TOML");
+        let exports = config["export"].as_array().expect("exports");
+        assert_eq!(exports.len(), 3);
+        assert_eq!(exports[1]["memory-bytes"].as_integer(), Some(i64::from(SPACE_MIB) << 20));
     }
 }
