@@ -163,6 +163,8 @@ fn missing() -> Option<String> {
         ("gcc", "gcc"),
         ("setfattr", "attr"),
         ("setfacl", "acl"),
+        ("dumpcap", "tshark"),
+        ("tshark", "tshark"),
     ];
     let (program, package) = programs.iter().find(|(program, _)| !has_program(program))?;
     Some(format!("needs {program} of the package {package}; run cargo xtask setup"))

@@ -25,7 +25,9 @@ const GRACE: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_millis(500);
 /// A log's last lines that are shown where a test fails.
 const TAIL_LINES: usize = 40;
-/// And of the server's log and the guest's console, this much.
+/// Of the server's log fewer: most of it was said when it started.
+const SERVER_LINES: usize = 8;
+/// And of neither more than this much.
 const TAIL_BYTES: usize = 2000;
 /// Size of the one with a quota, and the quota.
 const QUOTA_FS_MIB: u64 = 256;
@@ -42,7 +44,10 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
     };
     let mut server = Server::new(&template, &places, options.server_kind != Kind::Knfsd);
     if let Err(why) = server.start() {
-        return Err(format!("{why}\n{}", tail(&fs::read(places.server_log()).unwrap_or_default())));
+        return Err(format!(
+            "{why}\n{}",
+            tail(&fs::read(places.server_log()).unwrap_or_default(), TAIL_LINES)
+        ));
     }
     let setting = Setting {
         combination,
@@ -287,15 +292,15 @@ impl Driver<'_> {
         if let Some(why) = why {
             self.explain(script, why, &log, &log_file);
             if elapsed.is_none() || log.is_empty() {
-                self.show_end_of("console.log");
+                self.show_end_of("console.log", TAIL_LINES);
             }
         }
     }
 
     fn explain(&mut self, script: &Script, why: &str, log: &[u8], log_file: &Path) {
         println!("      {} ({}): {why}", script.title, script.name);
-        print!("{}", tail(log));
-        self.show_end_of("server.log");
+        print!("{}", tail(log, TAIL_LINES));
+        self.show_end_of("server.log", SERVER_LINES);
         println!("      log: {}", log_file.display());
         let mut replay = format!("cargo xtask kernel {}", self.setting.combination.arguments().join(" "));
         if let Some(server) = &self.options.server {
@@ -306,11 +311,11 @@ impl Driver<'_> {
         println!("      replay: (cd {} && {replay} --test {})", workspace_root().display(), script.name);
     }
 
-    fn show_end_of(&self, name: &str) {
+    fn show_end_of(&self, name: &str, lines: usize) {
         let text = fs::read(self.setting.places.work.join(name)).unwrap_or_default();
         if !text.is_empty() {
             println!("      {name} ends:");
-            print!("{}", tail(&text[text.len().saturating_sub(TAIL_BYTES)..]));
+            print!("{}", tail(&text[text.len().saturating_sub(TAIL_BYTES)..], lines));
         }
     }
 
@@ -329,10 +334,10 @@ impl Driver<'_> {
 }
 
 /// The last lines of a log, indented.
-fn tail(log: &[u8]) -> String {
+fn tail(log: &[u8], count: usize) -> String {
     let text = String::from_utf8_lossy(log);
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].iter().map(|line| format!("      | {line}\n")).collect()
+    lines[lines.len().saturating_sub(count)..].iter().map(|line| format!("      | {line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -342,8 +347,8 @@ mod tests {
     #[test]
     fn a_tail_is_the_last_lines() {
         let log: String = (1..=100).map(|number| format!("line {number}\n")).collect();
-        let tail = tail(log.as_bytes());
-        assert_eq!(tail.lines().count(), TAIL_LINES);
+        let tail = tail(log.as_bytes(), 40);
+        assert_eq!(tail.lines().count(), 40);
         assert!(tail.ends_with("line 100\n"));
         assert!(!tail.contains("line 60\n"));
     }

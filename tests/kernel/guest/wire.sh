@@ -1,0 +1,36 @@
+# test: tshark, which nobody here wrote, finds nothing malformed in what the server says, and no SERVERFAULT
+# backends: local
+capture='"$(dirname "$EXPORT")/wire.pcapng"'
+host "dumpcap -q -B 64 -i tap0 -w $capture & until [ -e \$H/stop ]; do sleep 0.2; done; kill \$!; wait \$!" >"$L/dumpcap" 2>&1 &
+sleep 1
+"$PROBE" tree "$L/original" 150
+remount # the mount itself is of interest, too
+mount_other
+cp -a "$L/original" "$D/tree"
+ls -lR "/run/other/$TEST/tree" >/dev/null
+df "$D" >/dev/null
+"$PROBE" manifest "/run/other/$TEST/tree" >/dev/null
+cp -a "/run/other/$TEST/tree" "$D/copy"
+"$PROBE" open-files "$D"
+mkdir "$D/names"
+"$PROBE" exclusive "$D/names" "/run/other/$TEST/names" 10
+if [ "$VERSION" != 3 ]; then "$PROBE" locks "$D/lock" "/run/other/$TEST/lock"; fi
+dd if=/dev/zero of="$D/zeros" bs=1M count=3 conv=fsync status=none
+for refused in "cat $D/nothing" "rmdir $D" "mkdir $D/names" "ln -sT x $D/names" "mv -T $D/names $D/tree"; do
+    $refused 2>/dev/null && fail "$refused succeeded"
+done
+rm -rf "$D/tree" "$D/copy"
+umount /run/other
+sleep 1
+touch "$D/stop"
+wait $! || fail "dumpcap: $(cat "$L/dumpcap")"
+read_capture() { host "tshark -r $capture -n -Y '$1' -T fields -e frame.number -e _ws.col.Info 2>/dev/null"; }
+replies=$(read_capture 'rpc.msgtyp == 1 && nfs' | wc -l)
+[ "$replies" -gt 1000 ] || fail "tshark saw only $replies replies"
+# NOENT was answered more than once: without it, the fields below are not what they are taken for.
+[ -n "$(read_capture 'nfs.status == 2 || nfs.nfsstat4 == 2')" ] || fail 'tshark sees no error'
+same '' "$(read_capture '_ws.malformed' | head -5)" 'malformed'
+# RFC 1813 §2.6 and RFC 8881 §15.1.1.6: what the server has no better word for. Here there always is one.
+same '' "$(read_capture 'nfs.status == 10006 || nfs.nfsstat4 == 10006' | head -5)" 'SERVERFAULT'
+same '' "$(read_capture 'rpc.state_accept != 0 && rpc.msgtyp == 1 && nfs' | head -5)" 'calls that RPC refused'
+host "rm $capture"
