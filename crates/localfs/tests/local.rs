@@ -361,6 +361,19 @@ fn exclusive_verifiers_stay_out_of_sight() {
 }
 
 #[test]
+fn times_that_look_like_a_verifier_are_none_where_the_file_has_content() {
+    let place = Place::new();
+    let root = place.fs().root();
+    let file = place.file(&me(), "a", 0o600);
+    place.write(&me(), &file, b"content", Stability::FileSync).expect("write");
+    let second = |seconds| Some(vfs::SetTime::To(vfs::Timestamp { seconds, nanoseconds: 0 }));
+    let times = SetAttributes { accessed: second(1), modified: second(2), ..SetAttributes::default() };
+    place.wait(place.fs().setattr(&me(), &file, &times, None, Authority::Caller)).expect("setattr");
+    let exclusive = Create::File(CreateMode::Exclusive([0, 0, 0, 1, 0, 0, 0, 2]));
+    assert_eq!(place.make(&me(), &root, "a", &exclusive, 0o600), Err(Error::Exists));
+}
+
+#[test]
 fn an_unreadable_directory_is_one_line_that_names_it() {
     let config = localfs::Config::new("/nonexistent/export");
     let error = localfs::LocalFs::open(&config).expect_err("no such directory").to_string();

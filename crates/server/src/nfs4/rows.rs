@@ -126,7 +126,9 @@ const TABLE: &[Row] = &[
     row(OpNum::LAYOUTGET, Current).since(1),
     row(OpNum::LAYOUTRETURN, Nothing).since(1),
     row(OpNum::SECINFO_NO_NAME, Current).since(1),
-    row(OpNum::SEQUENCE, Nothing).since(1),
+    // RFC 8881 §2.10.6.1.2: where SEQUENCE fails, "the sequence ID of the slot MUST NOT change": it cannot fail once it has
+    // its slot. §2.10.6.4 lets what follows it be too long for the reply.
+    row(OpNum::SEQUENCE, Nothing).since(1).reserves(0),
     row(OpNum::SET_SSV, Nothing).since(1),
     row(OpNum::TEST_STATEID, Nothing).since(1).keeps(),
     row(OpNum::WANT_DELEGATION, Current).since(1),

@@ -11,7 +11,7 @@ use protocol::nfs4::ops::open::{
     OpenResultFlags, ShareAccess, ShareDeny, WhyNoDelegation,
 };
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, SetAttributes};
+use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, Removal, SetAttributes};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::lookup::{child, not_directory};
@@ -29,7 +29,15 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let client = Arc::clone(compound.client()?);
     compound.state().admit_open(compound.now(), &client, arguments.claim.is_reclaim())?;
     let target = find(compound, &arguments, access).await?;
-    let (grant, attributes) = open(compound, &client, &arguments, access, &target).await?;
+    let (grant, attributes) = match open(compound, &client, &arguments, access, &target).await {
+        Ok(opened) => opened,
+        Err(failure) => {
+            if target.is_new && failure == Status::DELAY.into() {
+                take_back(compound, &arguments, &target).await;
+            }
+            return Err(failure);
+        }
+    };
     OpenOk {
         stateid: grant.stateid,
         change: target.change,
@@ -63,6 +71,8 @@ struct Target<'r> {
     file: File<'r>,
     /// On whose word: a file that this OPEN created is open for its creator, whatever its mode says.
     authority: Authority,
+    /// This OPEN created it.
+    is_new: bool,
     /// The directory around a creation; the same twice where none was.
     change: ChangeInfo,
     attributes_set: Bitmap,
@@ -72,7 +82,8 @@ struct Target<'r> {
 
 impl<'r> Target<'r> {
     fn found(file: File<'r>, change: ChangeInfo) -> Self {
-        Self { file, authority: Authority::Caller, change, attributes_set: Bitmap::EMPTY, size: None }
+        let (authority, attributes_set) = (Authority::Caller, Bitmap::EMPTY);
+        Self { file, authority, is_new: false, change, attributes_set, size: None }
     }
 }
 
@@ -204,18 +215,19 @@ async fn create<'r>(
         Err(error) => return Err(error.into()),
     };
     check_regular(&created.attributes)?;
-    let is_ours = created.is_new || matches!(creation.mode, CreateMode::Exclusive(_));
+    let is_ours = created.is_new || is_own_retry(&creation, &created.attributes, context.credentials.uid);
     let (size, attributes_set) = if is_ours {
         (size.filter(|size| *size != created.attributes.size), creation.wanted.mask)
     } else {
         // "When an UNCHECKED4 create encounters an existing file, the attributes specified by createattrs are not used,
         // except that when createattrs specifies the size attribute with a size of zero, the existing file is truncated."
-        let size = size.filter(|size| *size == 0);
+        let size = size.filter(|size| *size == 0 && creation.mode == CreateMode::Unchecked);
         (size, if size.is_some() { Bitmap::of(&[number::SIZE]) } else { Bitmap::EMPTY })
     };
     Ok(Target {
         file: directory.with(created.handle),
         authority: if is_ours { Authority::Opened } else { Authority::Caller },
+        is_new: created.is_new,
         change: ChangeInfo {
             atomic: created.directory.atomic,
             before: created.directory.before.change,
@@ -224,6 +236,32 @@ async fn create<'r>(
         attributes_set,
         size,
     })
+}
+
+/// Whether an exclusive creation that found its verifier is the creator's own, come again: then the file is still as
+/// creation left it, and is open whatever its mode says.
+///
+/// RFC 8881 §18.16.3: "If the object does exist and the stored verifier matches the client provided verifier, the server
+/// uses the existing object as the newly created object." The verifier is no secret, though (a backend may keep it where
+/// everybody can read it), so that it vouches for nothing: any other OPEN that brings it is judged as the caller's, and
+/// changes no size.
+fn is_own_retry(creation: &Creation, found: &Attributes, caller: u32) -> bool {
+    let owner = creation.wanted.set.uid.unwrap_or(caller);
+    matches!(creation.mode, CreateMode::Exclusive(_)) && found.size == 0 && found.uid == owner
+}
+
+/// Removes a file whose OPEN is told to come again: found by its repetition, it would be EXIST for a guarded one, and
+/// closed to its creator where its mode is. Best effort, and only while the name is still that file's.
+async fn take_back(compound: &Compound<'_>, arguments: &OpenArgs, target: &Target<'_>) {
+    let (OpenClaim::Null(name), Ok(Object::File(directory))) = (&arguments.claim, compound.current()) else {
+        return;
+    };
+    let context = compound.context(directory.export);
+    let backend = &directory.export.backend;
+    let found = backend.lookup(&context, &directory.handle, name).await;
+    if found.is_ok_and(|found| found.handle == target.file.handle) {
+        let _ = backend.remove(&context, &directory.handle, name, Removal::File).await;
+    }
 }
 
 /// A create where nothing can be created.
@@ -300,14 +338,16 @@ mod tests {
     use protocol::nfs4::ops::create::{CreateArgs, CreateType};
     use protocol::nfs4::ops::open::CreateVerifierAttributes;
     use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::ops::setattr::SetAttrArgs;
     use protocol::nfs4::ops::write::WriteArgs;
-    use protocol::nfs4::types::{StableHow, Stateid};
+    use protocol::nfs4::types::{Mode, StableHow, Stateid};
+    use vfs::fault::{Fault, Method, Rule};
     use xdr::Opaque;
 
     use super::*;
     use crate::testing::{
-        Lab, at, attributes_in, create, export, getattr, lab, lab_of, mode, name, open, open_args,
-        open_result, putfh, size,
+        Lab, at, attributes_in, create, export, faulty, getattr, lab, lab_of, lab_with, lookup, mode, name,
+        open, open_args, open_result, putfh, size,
     };
 
     fn creating(text: &'static str, how: CreateHow) -> Op {
@@ -382,6 +422,58 @@ mod tests {
         let bare = opened(&mut lab, creating("bare", CreateHow::Exclusive([5; 8])));
         assert_eq!(bare.attributes_set, Bitmap::EMPTY);
         assert_eq!(lab.status_at(&["export"], creating("bare", CreateHow::Exclusive([6; 8]))), Status::EXIST);
+    }
+
+    #[test]
+    fn an_exclusive_verifier_opens_nobody_else_s_file_and_truncates_nothing() {
+        let mut lab = lab();
+        let writable = SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o777) };
+        lab.ok(at(&["export"], vec![Op::SetAttr(writable)]));
+        let exclusive = |length| {
+            let set = protocol::nfs4::attributes::SetAttributes {
+                mode: Some(Mode::from_bits_retain(0o600)),
+                size: length,
+                ..Default::default()
+            };
+            let attributes = set.to_file_attributes();
+            creating(
+                "file",
+                CreateHow::Exclusive41(CreateVerifierAttributes { verifier: [7; 8], attributes }),
+            )
+        };
+        lab.uid = 1000;
+        opened(&mut lab, exclusive(None));
+        lab.uid = 2000;
+        assert_eq!(lab.status_at(&["export"], exclusive(None)), Status::ACCESS);
+        lab.uid = 1000;
+        let write = Op::Write(WriteArgs {
+            stateid: Stateid::CURRENT,
+            offset: 0,
+            stable: StableHow::FileSync,
+            data: Opaque::from_static(b"data"),
+        });
+        lab.ok(at(&["export"], vec![exclusive(None), write]));
+        lab.uid = 2000;
+        assert_eq!(lab.status_at(&["export"], exclusive(Some(0))), Status::ACCESS);
+        lab.uid = 1000;
+        assert_eq!(opened(&mut lab, exclusive(Some(0))).attributes_set, Bitmap::EMPTY);
+        assert_eq!(lab.attributes(&["export", "file"], &[n::SIZE]).size, Some(4));
+    }
+
+    #[test]
+    fn what_is_told_to_come_again_leaves_no_file() {
+        let mut lab = lab_with(vec![export(1, "/export")], |settings| settings.max_state = 2);
+        lab.ok(at(&["export"], vec![create("a", b"owner")]));
+        lab.ok(at(&["export"], vec![create("b", b"owner")]));
+        assert_eq!(lab.status_at(&["export"], create("c", b"owner")), Status::DELAY);
+        assert_eq!(lab.status_at(&["export"], lookup("c")), Status::NOENT);
+
+        let (exported, backend) = faulty();
+        let mut lab = lab_of(vec![exported]);
+        backend.add(Rule::on(Method::Open, Fault::Fail(vfs::Error::Later)));
+        assert_eq!(lab.status_at(&["export"], create("file", b"owner")), Status::DELAY);
+        backend.heal();
+        assert_eq!(lab.status_at(&["export"], create("file", b"owner")), Status::OK, "not EXIST");
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl State {
         client: &Arc<Client>,
         request: &LockRequest<'_>,
     ) -> Result<Stateid, LockError> {
-        self.admit_open(now, client, request.reclaim)?;
+        self.admit(now, client, request.reclaim)?;
         self.make_room(now, 1 + RANGES_A_LOCK)?;
         let mut dropped = Dropped::new();
         let (mut shard, found) = self.find_locker(client, request)?;

@@ -17,7 +17,7 @@
 //!    slot that answers retransmissions with RETRY_UNCACHED_REP: what ran partly must not run again.
 //! 4. [`State::expire`] from time to time (a second is a good period), [`State::connection_closed`] when one closes.
 //!
-//! **OPEN in order**: [`State::admit_open`] (grace; before anything is created) → backend: lookup or create, open (gives
+//! **OPEN in order**: [`State::admit_open`] (grace, room; before anything is created) → backend: lookup or create, open (gives
 //! the [`Pin`](vfs::Pin)) → [`State::open`] (share reservations) → truncation, if any, by the backend; where that fails,
 //! [`State::withdraw_open`].
 //!

@@ -39,11 +39,20 @@ pub struct OpenGrant {
 }
 
 impl State {
-    /// Whether this client may open, or lock, now; before a file is created.
+    /// Whether this client may open now, and whether there is room for what it opens; before a file is created.
+    ///
+    /// # Errors
+    /// GRACE, NO_GRACE, RECLAIM_BAD, DELAY (no room).
+    pub fn admit_open(&self, now: Duration, client: &Client, reclaim: bool) -> Result<(), Status> {
+        self.admit(now, client, reclaim)?;
+        self.make_room(now, 1)
+    }
+
+    /// Whether this client may open, or lock, now.
     ///
     /// # Errors
     /// GRACE, NO_GRACE, RECLAIM_BAD.
-    pub fn admit_open(&self, now: Duration, client: &Client, reclaim: bool) -> Result<(), Status> {
+    pub(super) fn admit(&self, now: Duration, client: &Client, reclaim: bool) -> Result<(), Status> {
         if !reclaim {
             // RFC 8881 §18.51.3: "If non-reclaim locking operations are done before the RECLAIM_COMPLETE, an NFS4ERR_GRACE error
             // will be returned." §8.4.2.1: and to everyone while the grace period runs.
@@ -72,7 +81,6 @@ impl State {
     ) -> Result<OpenGrant, Status> {
         let bits = valid_bits(request.access, request.deny)?;
         self.admit_open(now, client, request.reclaim)?;
-        self.make_room(now, 1)?;
         let mut dropped = Dropped::new();
         let number = self.shard_of(request.file);
         let mut shard = self.shards[number].lock();
