@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use crate::announce::announce;
 use crate::backends::Backends;
 use crate::cli::ServeArguments;
+use crate::export_plan::ExportPlan;
 use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::MetricsServer;
@@ -200,6 +201,10 @@ async fn reload(
     let (exports, removed) = backends.take(&new.exports, prepared);
     server.replace_exports(exports);
     backends.close(removed).await;
+    let is_served = |export: &ExportPlan| new.exports.iter().any(|other| other.pseudo == export.pseudo);
+    for export in old.exports.iter().filter(|export| !is_served(export)) {
+        info!("reloaded: no longer serving {}", export.pseudo);
+    }
     for export in &new.exports {
         info!("reloaded: serving {export}");
     }

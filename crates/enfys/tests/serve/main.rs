@@ -8,6 +8,7 @@ mod libnfs;
 mod lifetime;
 mod memory;
 mod metrics;
+mod portmap;
 mod refusals;
 mod reload;
 mod server;

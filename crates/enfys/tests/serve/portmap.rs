@@ -1,0 +1,105 @@
+//! Port numbers told to clients that insist on asking: `rpcinfo` and `showmount` are the clients, in a network of the
+//! test's own, where port 111 is free.
+
+use std::process::{Command, Output};
+
+use crate::server::{ENFYS, Place};
+
+/// What every script here needs.
+const PROGRAMS: [&str; 5] = ["unshare", "ip", "rpcinfo", "showmount", "rpcbind"];
+
+/// Starts a server (`$1` is the binary) and waits until it is ready; `stop` ends it in order.
+const SERVE: &str = r#"
+    set -e
+    trap 'kill $server $rpcbind 2>/dev/null || true' EXIT
+    ip link set lo up
+    serve() {
+        "$1" serve --memory --listen 127.0.0.1:2049 --portmap >"$2/out" 2>"$2/log" & server=$!
+        until grep -q nfs:// "$2/out"; do
+            kill -0 $server || { cat "$2/log" >&2; exit 1; }
+            sleep 0.02
+        done
+    }
+    stop() { kill $server; wait $server; server=; }
+"#;
+
+/// Runs a script as root of namespaces of its own; `None` where the system does not let a test do that.
+fn isolated(place: &Place, options: &[&str], script: &str) -> Option<String> {
+    let has = |program: &&str| {
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        found.is_ok_and(|output| output.status.success())
+    };
+    if let Some(missing) = PROGRAMS.iter().find(|program| !has(program)) {
+        println!("skipped: {missing} is not installed");
+        return None;
+    }
+    let run = |words: &[&str]| {
+        Command::new("unshare").args(options).args(words).output().expect("unshare is there")
+    };
+    if !run(&["true"]).status.success() {
+        println!("skipped: no network namespaces for tests");
+        return None;
+    }
+    let whole = format!("{SERVE}{script}");
+    let directory = place.path("").display().to_string();
+    let Output { status, stdout, stderr } = run(&["sh", "-c", &whole, "sh", ENFYS, &directory]);
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    Some(String::from_utf8(stdout).expect("text"))
+}
+
+/// Program, version, protocol and port of each line that tells them.
+fn registrations(text: &str) -> Vec<[&str; 4]> {
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let told = lines.filter(|words| words.len() == 5 && words[0] != "program");
+    told.map(|words| [words[0], words[1], words[2], words[3]]).collect()
+}
+
+const NFS: [[&str; 4]; 3] =
+    [["100003", "3", "tcp", "2049"], ["100003", "4", "tcp", "2049"], ["100005", "3", "tcp", "2049"]];
+
+#[test]
+fn an_own_port_mapper_tells_the_ports_and_mount_the_exports() {
+    let place = Place::new();
+    let script = r#"
+        serve "$1" "$2"
+        rpcinfo -p 127.0.0.1
+        showmount -e 127.0.0.1
+        rpcinfo -u 127.0.0.1 100000 2
+        rpcinfo -t 127.0.0.1 100003 3
+        stop
+    "#;
+    let Some(said) = isolated(&place, &["--user", "--map-root-user", "--net"], script) else { return };
+    let told = registrations(&said);
+    assert_eq!(told[..3].iter().map(|row| row[0]).collect::<Vec<_>>(), ["100000"; 3], "{said}");
+    assert_eq!(told[3..], NFS, "{said}");
+    assert!(said.contains("/export (everyone)"), "{said}");
+    assert!(said.contains("program 100000 version 2 ready and waiting"), "over UDP: {said}");
+    assert!(said.contains("program 100003 version 3 ready and waiting"), "{said}");
+}
+
+#[test]
+fn a_port_mapper_that_runs_is_told_and_told_again_at_the_end() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: rpcbind needs root");
+        return;
+    }
+    let place = Place::new();
+    // rpcbind keeps its socket and its lock in /run.
+    let script = r#"
+        mount -t tmpfs none /run
+        rpcbind -f -w & rpcbind=$!
+        until rpcinfo -p 127.0.0.1 >"$2/empty" 2>&1; do kill -0 $rpcbind; sleep 0.02; done
+        serve "$1" "$2"
+        rpcinfo -p 127.0.0.1
+        stop
+        echo stopped
+        rpcinfo -p 127.0.0.1
+    "#;
+    let Some(said) = isolated(&place, &["--net", "--mount"], script) else { return };
+    let (during, after) = said.split_once("stopped\n").expect("both lists");
+    let told = registrations(during);
+    for row in NFS {
+        assert!(told.contains(&row), "{row:?} is missing: {during}");
+    }
+    assert!(registrations(after).iter().all(|row| row[0] == "100000"), "{after}");
+}
