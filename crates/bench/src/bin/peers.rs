@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Measure Enfys, its floor and other NFS servers under the same load
 #[derive(Parser)]
-#[command(name = "cargo xtask peers")]
+#[command(name = "cargo xtask peers", bin_name = "cargo xtask peers")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Chore>,
