@@ -456,6 +456,31 @@ mod tests {
     }
 
     #[test]
+    fn a_create_that_finds_what_another_made_waits_for_the_device_too() {
+        run(async {
+            let case = case().await;
+            let (context, root, volume) = (&case.context, case.volume.root.handle, &case.volume);
+            let set = SetAttributes::default();
+            let exclusive = Create::File(CreateMode::Exclusive(*b"verifier"));
+            case.plan_failure();
+            let first = volume.create(context, &root, b"e", &exclusive, &set).await;
+            assert_eq!(first.err(), Some(Error::Io));
+            case.plan_failure();
+            let unchecked = Create::File(CreateMode::Unchecked);
+            let second = volume.create(context, &root, b"e", &unchecked, &set).await;
+            assert_eq!(second.err(), Some(Error::Io), "its name is not on stable storage yet");
+            let third = volume.create(context, &root, b"e", &unchecked, &set).await;
+            assert!(third.is_ok_and(|created| !created.is_new));
+            // After a restart nothing is known to be dirty; yet the first call was never answered.
+            let syncs = case.syncs();
+            volume.create(context, &root, b"e", &exclusive, &set).await.expect("the same call again");
+            assert_eq!(case.syncs(), syncs + 2, "file and directory");
+            volume.create(context, &root, b"e", &unchecked, &set).await.expect("found");
+            assert_eq!(case.syncs(), syncs + 2, "nothing is dirty");
+        });
+    }
+
+    #[test]
     fn a_commit_of_a_clean_file_syncs_nothing() {
         run(async {
             let case = case().await;

@@ -167,7 +167,12 @@ impl Object {
 
     /// Whether an open holds it.
     pub(crate) fn is_pinned(&self) -> bool {
-        self.pins.load(Ordering::Acquire) > 0
+        self.pins() > 0
+    }
+
+    /// How many opens hold it.
+    pub(crate) fn pins(&self) -> u32 {
+        self.pins.load(Ordering::Acquire)
     }
 
     /// An open holds it from now on.

@@ -1,6 +1,7 @@
 //! A directory tree under export: finding objects by handle or name, and their attributes.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::index::{FileKey, Index, MAX_DEPTH, Place};
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::streams::Streams;
-use crate::sys;
+use crate::sys::{self, KernelHandle};
 
 /// Locks that make attributes before and after a change one unit; an object has one of them.
 pub(crate) const LOCKS: usize = 256;
@@ -228,11 +229,8 @@ impl Volume {
     /// The object of a name. The thread must be prepared ([`Volume::enter`]).
     pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
         if let Handles::Kernel { mount, .. } = &self.handles {
-            let (kernel, on) =
-                directory.with_fd(|fd| sys::name_to_handle_at(fd, name.as_c_str())).map_err(translate)?;
-            if on != *mount {
-                return Err(Error::Access);
-            }
+            let kernel = directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?;
+            let kernel = kernel.ok_or(Error::Access)?;
             if let Some(object) = self.objects.get(&handle::from_kernel(&kernel)?) {
                 return Ok(object);
             }
@@ -291,10 +289,7 @@ impl Volume {
     fn identify(&self, fd: BorrowedFd<'_>, directory: &Object, name: &Name) -> Result<(Handle, Statx)> {
         match &self.handles {
             Handles::Kernel { mount, .. } => {
-                let (kernel, on) = sys::name_to_handle_at(fd, c"").map_err(translate)?;
-                if on != *mount {
-                    return Err(Error::Access);
-                }
+                let kernel = handle_on(*mount, fd, c"")?.ok_or(Error::Access)?;
                 Ok((handle::from_kernel(&kernel)?, status(fd).map_err(translate)?))
             }
             Handles::Indexed { index, mount } => {
@@ -555,6 +550,16 @@ pub(crate) fn mount_of(status: &Statx, root_device: u64) -> u64 {
         status.stx_mnt_id
     } else {
         u64::from(device_of(status) != root_device)
+    }
+}
+
+/// The kernel's handle of `name` in `directory` (or of `directory` itself), `None` for what is on another mount than the
+/// export's: some file systems have no handles, or longer ones, and the kernel says so before it tells the mount.
+pub(crate) fn handle_on(mount: i32, directory: BorrowedFd<'_>, name: &CStr) -> Result<Option<KernelHandle>> {
+    match sys::name_to_handle_at(directory, name) {
+        Ok((kernel, on)) => Ok((on == mount).then_some(kernel)),
+        Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => Ok(None),
+        Err(errno) => Err(translate(errno)),
     }
 }
 

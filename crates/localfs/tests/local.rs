@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::{Place, has_powers, me, mode, user};
 use localfs::Durability;
 use vfs::{
-    Access, Authority, Backend, Context, Create, CreateMode, Error, OpenAccess, Removal, SetAttributes,
+    Access, Authority, Backend, Context, Create, CreateMode, Error, Op, OpenAccess, Removal, SetAttributes,
     Stability,
 };
 
@@ -151,6 +151,58 @@ fn a_mount_point_inside_is_listed_and_not_entered() {
     assert_eq!(looked_up, Err(Error::Access));
     assert_eq!(listed, Ok(vec![(String::from("m"), None)]));
     assert_eq!(inside, Err(Error::NotFound), "the handle means the directory below the mount");
+}
+
+#[test]
+fn a_mount_point_of_a_file_system_without_handles_is_not_entered_either() {
+    if !has_powers() {
+        return;
+    }
+    let place = Place::new();
+    let root = place.fs().root();
+    place.make(&me(), &root, "m", &Create::Directory, 0o755).expect("mkdir");
+    let path = place.path("m");
+    let path = path.to_str().expect("a plain path");
+    // proc has no handles that could be opened.
+    if !run("mount", &["-t", "proc", "proc", path]) {
+        println!("skipped: cannot mount here");
+        return;
+    }
+    let looked_up = place.lookup(&me(), &root, "m");
+    let removed = place.wait(place.fs().remove(&me(), &root, b"m", Removal::Directory));
+    assert!(run("umount", &[path]));
+    assert_eq!(looked_up, Err(Error::Access));
+    assert_eq!(removed.err(), Some(Error::Busy));
+}
+
+#[test]
+fn an_open_beside_a_removal_gets_the_file_or_the_error_but_no_stale_handle() {
+    let place = Place::new();
+    let (root, access) = (place.fs().root(), OpenAccess { read: true, write: true });
+    for round in 0..300 {
+        let file = place.file(&me(), "f", 0o600);
+        let both = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let removal = scope.spawn(|| {
+                both.wait();
+                let Op::Ready(removed) = place.fs().remove(&me(), &root, b"f", Removal::File) else {
+                    panic!("an asynchronous volume does not wait");
+                };
+                removed.expect("an answer").expect("removed");
+            });
+            both.wait();
+            let opened = match place.fs().open(&me(), &file, access, Authority::Caller) {
+                Op::Ready(opened) => opened.expect("an answer"),
+                Op::Pending(_) => panic!("nothing to wait for"),
+            };
+            removal.join().expect("removal");
+            match opened {
+                Ok(_pin) => assert_eq!(place.getattr(&file).expect("an open keeps it").links, 0, "{round}"),
+                Err(error) => assert_eq!(error, Error::Stale),
+            }
+            assert_eq!(place.getattr(&file).err(), Some(Error::Stale), "given up in round {round}");
+        });
+    }
 }
 
 #[test]

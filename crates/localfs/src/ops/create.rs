@@ -238,6 +238,16 @@ impl Volume {
             let (_, change) = self.setattr_cached(context, &object, &size, None, vfs::Authority::Caller)?;
             changes.extend(change.map(|number| (Arc::clone(&object), number)));
         }
+        match what {
+            // This is a retransmission: the first call may still wait for the device, have failed to reach it, or have died
+            // with an earlier server, of which nothing is known here.
+            Create::File(CreateMode::Exclusive(_)) => {
+                changes.push((Arc::clone(&object), object.dirt.begin().made()));
+                changes.push((Arc::clone(directory), directory.dirt.begin().made()));
+            }
+            // The name may be another call's that has not been answered yet.
+            _ => changes.extend(directory.dirt.outstanding().map(|number| (Arc::clone(directory), number))),
+        }
         let created = Created {
             handle: object.handle,
             attributes: self.stat(&object)?.attributes,

@@ -37,7 +37,13 @@ impl Volume {
             return Err(Error::IsSymlink);
         }
         object.require_regular()?;
-        let snapshot = self.stat(&object)?;
+        // Held before it is looked at, and let go again where anything fails: a REMOVE after this look keeps it.
+        let pin = self.hold(object);
+        let object = &pin.object;
+        let snapshot = self.stat(object)?;
+        if snapshot.attributes.links == 0 && self.counts_links && !self.is_kept_by_another(object) {
+            return Err(Error::Stale);
+        }
         if access.write {
             self.require_writable()?;
             if snapshot.sealed {
@@ -47,22 +53,31 @@ impl Volume {
         if authority == Authority::Caller {
             // RFC 8881 §6.2.1.3.2: "Servers SHOULD allow a user the ability to read the data of the file when only the
             // ACE4_EXECUTE access mask bit is set."
-            if access.read && !self.may(context, &object, &snapshot, EXECUTE)? {
-                self.require(context, &object, &snapshot, READ)?;
+            if access.read && !self.may(context, object, &snapshot, EXECUTE)? {
+                self.require(context, object, &snapshot, READ)?;
             }
             if access.write {
-                self.require(context, &object, &snapshot, WRITE)?;
+                self.require(context, object, &snapshot, WRITE)?;
             }
         }
         // Now, so that what cannot be opened fails here and not at the first READ or WRITE.
         if access.write {
-            self.begin_open_for_writing(&object)?;
+            self.begin_open_for_writing(object)?;
         } else if access.read && !object.file().reach.reads() {
-            self.readable(&object)?;
+            self.readable(object)?;
         }
+        Ok(Opened { pin: Arc::new(pin), attributes: snapshot.attributes })
+    }
+
+    fn hold(self: &Arc<Self>, object: Arc<Object>) -> Held {
         object.pin();
-        let pin = Arc::new(Held { volume: Arc::clone(self), object });
-        Ok(Opened { pin, attributes: snapshot.attributes })
+        Held { volume: Arc::clone(self), object }
+    }
+
+    /// Whether an object without names, which the caller has pinned, is one that an earlier open keeps, and so still found
+    /// by its handle.
+    fn is_kept_by_another(&self, object: &Arc<Object>) -> bool {
+        object.pins() > 1 && self.objects.peek(&object.handle).is_some_and(|kept| Arc::ptr_eq(&kept, object))
     }
 
     fn begin_open_for_writing(&self, object: &Object) -> Result<()> {

@@ -1,4 +1,3 @@
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::AtFlags;
@@ -10,8 +9,7 @@ use crate::handle::from_kernel;
 use crate::name::Name;
 use crate::object::Object;
 use crate::permission::EXECUTE;
-use crate::sys;
-use crate::volume::{Handles, Volume};
+use crate::volume::{Handles, Volume, handle_on};
 
 impl Volume {
     pub(crate) fn remove<'a>(
@@ -76,11 +74,9 @@ impl Volume {
         }
         match &self.handles {
             Handles::Kernel { mount, .. } if !self.changes.is_coarse() => {
-                let (kernel, on) = directory
-                    .with_fd(|fd| sys::name_to_handle_at(fd.as_fd(), name.as_c_str()))
-                    .map_err(translate)?;
                 // Nothing of another file system is ever in the cache.
-                if on == *mount { from_kernel(&kernel).map(Some) } else { Ok(None) }
+                let kernel = directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?;
+                kernel.map(|kernel| from_kernel(&kernel)).transpose()
             }
             _ => match self.find(directory, name) {
                 Ok(victim) => Ok(Some(victim.handle)),
