@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt};
 use rpc::record::{self, RecordDecoder, RecordError};
-use server::{Connection, Disposition, Server};
+use server::{Connection, Disposition, Server, Throttle};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tracing::{debug, warn};
@@ -21,7 +21,6 @@ use xdr::Writer;
 use crate::budget::{Budget, Charge};
 use crate::output::Output;
 use crate::slot::Slot;
-use crate::throttle::Throttle;
 use crate::{Call, Clock, Limits, Observe, pool};
 
 /// Bytes read at once where no longer record is awaited.

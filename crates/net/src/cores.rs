@@ -8,14 +8,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use server::{Connection, ConnectionId, Server, Transport};
+use server::{Connection, ConnectionId, Server, Throttle, Transport};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
 
 use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
-use crate::throttle::Throttle;
 use crate::{Clock, Limits, Observe, udp};
 
 /// Idle time after which the kernel probes whether a silent peer is still there.

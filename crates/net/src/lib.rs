@@ -13,7 +13,6 @@ mod output;
 mod pool;
 mod rpcbind;
 mod slot;
-mod throttle;
 mod udp;
 
 use std::time::Duration;

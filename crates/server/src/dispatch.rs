@@ -14,7 +14,7 @@ use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, State};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
-use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, Transport};
+use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, Throttle, Transport};
 
 /// The protocol servers over one set of exports, shared by all cores.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub struct Server {
     pub(crate) nfs4: State,
     pub(crate) mounts: MountTable,
     observer: Option<Arc<dyn Observer>>,
+    /// For log lines that clients cause.
+    pub(crate) throttle: Throttle,
 }
 
 /// What the transport does after [`Server::handle`].
@@ -67,6 +69,9 @@ pub struct Outcome {
     pub is_error: bool,
 }
 
+/// Mounts and sessions that are logged; a client that makes hundreds a second is not told of each.
+const LOG_LINES_A_SECOND: u16 = 10;
+
 /// RPC program numbers (RFC 1813 §2.1, §5; RFC 1833 §2).
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
@@ -95,6 +100,7 @@ impl Server {
             metrics: Metrics::default(),
             mounts: MountTable::default(),
             observer: None,
+            throttle: Throttle::new(LOG_LINES_A_SECOND),
         }
     }
 

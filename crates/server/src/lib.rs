@@ -27,6 +27,7 @@ mod request;
 mod settings;
 #[cfg(test)]
 mod testing;
+mod throttle;
 
 pub use connection::{Connection, ConnectionId, Transport};
 pub use dispatch::{Disposition, Operation, Outcome, Server};
@@ -38,3 +39,4 @@ pub use metrics::{Metrics, Observer, OperationMetrics};
 pub use nfs4::state::Counts;
 pub use portmap::{REGISTRATIONS, Registration};
 pub use settings::{Now, Settings};
+pub use throttle::Throttle;

@@ -14,13 +14,17 @@ pub(super) async fn serve(request: &Request<'_>, path: &DirPath, reply: &mut Wri
     let peer = request.connection.peer;
     match mount(request, path).await {
         Ok(ok) => {
-            info!(%peer, "NFSv3: mounts {}", path.escape_ascii());
+            if let Some(unsaid) = request.server.throttle.admit(request.now) {
+                info!(%peer, unsaid, "NFSv3: mounts {}", path.escape_ascii());
+            }
             request.server.mounts.insert(request.connection.peer.ip(), path);
             MountResult::Ok(ok).encode(reply);
             MountStat::OK
         }
         Err(status) => {
-            info!(%peer, "NFSv3: may not mount {}: {status:?}", path.escape_ascii());
+            if let Some(unsaid) = request.server.throttle.admit(request.now) {
+                info!(%peer, unsaid, "NFSv3: may not mount {}: {status:?}", path.escape_ascii());
+            }
             MountResult::Fail(status).encode(reply);
             status
         }

@@ -33,12 +33,11 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             connection: compound.request.connection.id,
         },
     )?;
-    info!(
-        peer = %compound.request.connection.peer,
-        client = format_args!("{:#x}", arguments.client_id),
-        slots = created.fore_channel.max_requests,
-        "NFSv4.1: has a session"
-    );
+    let request = compound.request;
+    if let Some(unsaid) = request.server.throttle.admit(request.now) {
+        let (peer, slots) = (request.connection.peer, created.fore_channel.max_requests);
+        info!(%peer, client = format_args!("{:#x}", arguments.client_id), slots, unsaid, "NFSv4.1: has a session");
+    }
     created.encode(reply);
     Ok(())
 }
