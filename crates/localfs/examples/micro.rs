@@ -22,6 +22,17 @@ fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Offsets of pages in a file of 64 MiB, in no order.
+#[derive(Default)]
+struct Places(u64);
+
+impl Places {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % (16 * 1024) * 4096
+    }
+}
+
 fn measure(name: &str, rounds: u32, mut operation: impl FnMut()) {
     for _ in 0..rounds / 10 {
         operation();
@@ -76,6 +87,11 @@ fn bare(directory: &std::path::Path) {
     measure("bare pwrite 4 KiB", ROUNDS, || {
         rustix::io::pwrite(&file, &page, 0).expect("write");
     });
+    let mut place = Places::default();
+    measure("bare pwrite and statx, 64 MiB", ROUNDS, || {
+        rustix::io::pwrite(&file, &page, place.next()).expect("write");
+        rustix::fs::statx(file.as_fd(), c"", AtFlags::EMPTY_PATH, wanted).expect("statx");
+    });
     measure("bare create, close and remove", ROUNDS / 10, || {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         drop(rustix::fs::openat(&top, c"new", flags, Mode::from_raw_mode(0o644)).expect("create"));
@@ -111,6 +127,11 @@ fn through(volume: &LocalFs, uid: u32) {
         volume.read(&me, &file, request, &mut into).now().expect("read");
     });
     measure("WRITE 4 KiB", ROUNDS, || write(&me));
+    let mut place = Places::default();
+    measure("WRITE 4 KiB, 64 MiB", ROUNDS, || {
+        let written = volume.write(&me, &file, place.next(), &page, Stability::Unstable, Authority::Caller);
+        written.now().expect("write");
+    });
     measure("CREATE and REMOVE", ROUNDS / 10, || {
         volume.create(&me, &root, b"new", &Create::File(CreateMode::Guarded), &set).now().expect("create");
         volume.remove(&me, &root, b"new", Removal::File).now().expect("remove");

@@ -54,6 +54,14 @@ impl LocalFs {
         matches!(self.volume.handles, Handles::Indexed { .. })
     }
 
+    /// Whether a change attribute stands until the next change. With the coarse timestamps of kernels before Linux 6.13
+    /// it moves once more when the tick of the last change is over, since a local process may have changed the file
+    /// within the same tick.
+    #[must_use]
+    pub fn has_steady_changes(&self) -> bool {
+        self.volume.changes.is_steady()
+    }
+
     /// Answers `value` when the handles in it are on stable storage.
     fn when_findable<'a, T: Send + 'a>(&'a self, result: Result<T>) -> Op<'a, T> {
         let value = match result {

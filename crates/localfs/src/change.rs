@@ -121,6 +121,11 @@ impl ChangeClock {
         matches!(self, Self::Ticks(_))
     }
 
+    /// Whether what was told of an object stands until its next change.
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self, Self::Multigrain { shared: false })
+    }
+
     /// A change through this server was made to this object, which nobody has looked at since: the next look gives a
     /// later number than those before.
     pub(crate) fn was_changed(&self, key: (u64, u64)) {

@@ -55,6 +55,7 @@ fn fixture(variant: Variant) -> Fixture {
     std::fs::create_dir(path.join("export")).expect("directory");
     let volume = open(&config(&path, "state", variant));
     let identities = volume.acts_as_callers();
+    let steady_change = volume.has_steady_changes();
     let own = Credentials {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -65,7 +66,13 @@ fn fixture(variant: Variant) -> Fixture {
     Fixture {
         backend: volume,
         caller: if identities { Credentials::root() } else { own },
-        capabilities: Capabilities { identities, devices: identities, context_clock: false, holes: true },
+        capabilities: Capabilities {
+            identities,
+            devices: identities,
+            context_clock: false,
+            steady_change,
+            holes: true,
+        },
         drive: Box::new(move |future| runtime.block_on(future)),
         restart: Some(Box::new(move || {
             localfs::become_server();

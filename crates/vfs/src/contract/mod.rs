@@ -59,13 +59,17 @@ pub struct Capabilities {
     pub devices: bool,
     /// Times come from [`crate::Context::now`], not from a clock of the backend's own.
     pub context_clock: bool,
+    /// A change attribute that was told stands until the next change. Otherwise (where it is made of a coarse clock) it
+    /// may move once more when the clock's tick is over, since another change may have hidden in the same tick.
+    pub steady_change: bool,
     /// [`Backend::seek`], [`Backend::allocate`] and [`Backend::deallocate`] work, holes included.
     pub holes: bool,
 }
 
 impl Capabilities {
     /// All of them.
-    pub const ALL: Self = Self { identities: true, devices: true, context_clock: true, holes: true };
+    pub const ALL: Self =
+        Self { identities: true, devices: true, context_clock: true, steady_change: true, holes: true };
 }
 
 /// A fresh, empty backend to test.

@@ -98,6 +98,13 @@ impl Subject {
         Caller { subject: self, credentials: Arc::new(credentials) }
     }
 
+    /// Whether `later`, of two change attributes between which nothing changed, is what `earlier` was; or may be more,
+    /// on a coarse clock.
+    #[must_use]
+    pub fn is_same_change(&self, earlier: u64, later: u64) -> bool {
+        earlier == later || (!self.capabilities().steady_change && earlier < later)
+    }
+
     /// Whether the case has to be skipped, saying so.
     #[must_use]
     pub fn lacks(&self, present: bool, what: &str) -> bool {
