@@ -28,7 +28,7 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::time::ClockId;
 use vfs::Timestamp;
@@ -110,7 +110,7 @@ impl ChangeClock {
             }
             Self::Multigrain { .. } => changed_ns,
             Self::Ticks(ticks) if ticks.is_settled(moment, changed_ns) => {
-                changed_ns.saturating_add(ticks.settled_offset())
+                ticks.settled(key, changed_ns, moment)
             }
             Self::Ticks(ticks) => ticks.fresh(key, changed_ns, own, clock_ns(ClockId::Realtime)),
         }
@@ -129,8 +129,10 @@ impl ChangeClock {
     /// A change through this server was made to this object, which nobody has looked at since: the next look gives a
     /// later number than those before.
     pub(crate) fn was_changed(&self, key: (u64, u64)) {
-        if let Self::Ticks(ticks) = self {
-            ticks.recent[(key.1 as usize) % RECENT_SHARDS].lock().remove(&key);
+        if let Self::Ticks(ticks) = self
+            && let Some(entry) = ticks.recent(key).get_mut(&key)
+        {
+            entry.changed_ns = 0;
         }
     }
 
@@ -154,19 +156,36 @@ impl Ticks {
         self.granularity_ns.max(SHORTEST_TICK_NS) / 2
     }
 
+    /// Since Linux 6.13 two ctimes may lie closer together than a tick, because the clock of all file systems follows those
+    /// of multigrain ones. So what was told of a ctime just settled is remembered, for the next one to be above it.
+    fn settled(&self, key: (u64, u64), changed_ns: u64, moment: Moment) -> u64 {
+        let number = changed_ns.saturating_add(self.settled_offset());
+        if moment.coarse_ns - changed_ns < 2 * self.settled_offset() + LONGEST_TICK_NS {
+            let mut recent = self.recent(key);
+            recent.insert(key, Recent { changed_ns, number });
+        }
+        number
+    }
+
+    /// The shard that remembers `key`, with room for it.
+    fn recent(&self, key: (u64, u64)) -> MutexGuard<'_, HashMap<(u64, u64), Recent>> {
+        let mut recent = self.recent[(key.1 as usize) % RECENT_SHARDS].lock();
+        if recent.len() >= MAX_RECENT {
+            recent.clear();
+        }
+        recent
+    }
+
     fn fresh(&self, key: (u64, u64), changed_ns: u64, own: bool, now_ns: u64) -> u64 {
         let highest = self.settled_offset() - 1;
         let longest = 2 * self.granularity_ns.max(LONGEST_TICK_NS);
         let elapsed = now_ns.saturating_sub(changed_ns).min(longest);
         let by_time = changed_ns
             .saturating_add((u128::from(elapsed) * u128::from(highest) / u128::from(longest)) as u64);
-        let mut recent = self.recent[(key.1 as usize) % RECENT_SHARDS].lock();
-        if recent.len() >= MAX_RECENT {
-            recent.clear();
-        }
+        let mut recent = self.recent(key);
         let entry = recent.entry(key).or_insert(Recent { changed_ns, number: by_time });
         if entry.changed_ns != changed_ns {
-            *entry = Recent { changed_ns, number: by_time };
+            *entry = Recent { changed_ns, number: by_time.max(entry.number + 1) };
         } else if own {
             entry.number = by_time.max(entry.number + 1).min(changed_ns.saturating_add(highest));
         }
@@ -280,6 +299,17 @@ mod tests {
         let next =
             ticks(&clock).fresh(KEY, 5 * SECOND + SHORTEST_TICK_NS, false, 5 * SECOND + SHORTEST_TICK_NS);
         assert!(settled < next);
+    }
+
+    #[test]
+    fn a_ctime_soon_after_one_that_has_settled_is_above_it() {
+        let clock = ChangeClock::ticks(1);
+        let settled =
+            clock.number(Moment { coarse_ns: 5 * SECOND + 10 }, (KEY, false), at(5 * SECOND), false);
+        let next = ticks(&clock).fresh(KEY, 5 * SECOND + 20, true, 5 * SECOND + 30);
+        assert!(next > settled);
+        let moment = Moment { coarse_ns: 5 * SECOND + 4_000_000 };
+        assert!(clock.number(moment, (KEY, false), at(5 * SECOND + 20), false) > next);
     }
 
     #[test]

@@ -129,3 +129,18 @@ vfs::contract_tests!(with_durability, durable);
 fn without_privileges() {
     common::again_without_privileges(&["on_disk::", "on_tmpfs::"]);
 }
+
+/// ramfs has coarse timestamps, no creation times, no handles, and directory positions that move: the least that a file
+/// system can offer.
+#[test]
+fn on_a_coarse_clock() {
+    let unsupported = ["space::", "every_change_of_a_file"].map(|name| ["--skip", name]).concat();
+    common::again_mounted(&["-t", "ramfs", "ramfs"], &[&["on_disk::"], &unsupported[..]].concat());
+}
+
+/// As inside a container.
+#[test]
+fn on_an_overlay() {
+    let options = "lowerdir={lower},upperdir={upper},workdir={work}";
+    common::again_mounted(&["-t", "overlay", "overlay", "-o", options], &["on_disk::"]);
+}

@@ -10,7 +10,11 @@ impl Volume {
         directory.require_directory()?;
         let name = Name::new(name)?;
         self.enter(context, &directory, EXECUTE)?;
-        let object = self.find(&directory, &name)?;
+        let object = match self.find(&directory, &name) {
+            // Nothing is found in a directory that a local process has removed.
+            Err(Error::NotFound) => return Err(self.stat(&directory).err().unwrap_or(Error::NotFound)),
+            other => other?,
+        };
         let attributes = match self.stat(&object) {
             // Removed between the two.
             Err(Error::Stale) => return Err(Error::NotFound),

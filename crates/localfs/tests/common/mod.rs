@@ -63,6 +63,53 @@ pub(crate) fn again_without_privileges(filters: &[&str]) {
     assert!(text.contains(" passed") && !text.contains("running 0 tests"), "{text}");
 }
 
+fn type_of(path: &Path) -> u64 {
+    rustix::fs::statfs(path).expect("statfs").f_type as u64 & 0xffff_ffff
+}
+
+/// Whether `path` is on tmpfs or ramfs.
+pub(crate) fn is_in_memory(path: &Path) -> bool {
+    [0x0102_1994, 0x8584_58f6].contains(&type_of(path))
+}
+
+/// Whether `path` is on ext4, XFS, btrfs or tmpfs.
+pub(crate) fn is_ordinary(path: &Path) -> bool {
+    [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994].contains(&type_of(path))
+}
+
+/// Mounts a file system with these arguments of mount(8), and runs tests of this binary with their temporary files there.
+/// The arguments may name directories `{lower}`, `{upper}` and `{work}`, which are made.
+pub(crate) fn again_mounted(mount: &[&str], filters: &[&str]) {
+    if !has_powers() {
+        return;
+    }
+    let place = tempfile::tempdir().expect("temporary directory");
+    let path = |name: &str| place.path().join(name).to_string_lossy().into_owned();
+    for name in ["top", "lower", "upper", "work"] {
+        std::fs::create_dir(path(name)).expect("directory");
+    }
+    let named = |argument: &&str| {
+        let argument = argument.replace("{lower}", &path("lower")).replace("{upper}", &path("upper"));
+        argument.replace("{work}", &path("work"))
+    };
+    let mounted = Command::new("mount").args(mount.iter().map(named)).arg(path("top")).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: cannot mount here");
+        return;
+    }
+    let output = Command::new(std::env::current_exe().expect("own path"))
+        .args(filters)
+        .args(["--test-threads=2"])
+        .env("TMPDIR", path("top"))
+        .output();
+    let unmounted = Command::new("umount").arg(path("top")).status();
+    assert!(unmounted.is_ok_and(|status| status.success()), "everything on it is closed");
+    let output = output.expect("the child runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains(" passed") && !text.contains("running 0 tests"), "{text}");
+}
+
 /// Whether this process may act as anybody; says so if not.
 pub(crate) fn has_powers() -> bool {
     let is_root = rustix::process::geteuid().is_root();
