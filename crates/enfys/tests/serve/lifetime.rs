@@ -1,10 +1,12 @@
 //! Starts, ends and what lasts over them.
 
+use std::process::Command;
+
 use protocol::nfs3::{NfsStat, StableHow};
 use rustix::process::Signal;
 
 use crate::client::{Client, Client4};
-use crate::server::{Place, Server, with};
+use crate::server::{ENFYS, Place, Server, with};
 
 #[test]
 fn the_mount_commands_are_printed_with_real_ports() {
@@ -22,33 +24,55 @@ fn the_mount_commands_are_printed_with_real_ports() {
     server.stop();
 }
 
-#[test]
-fn files_and_handles_outlive_a_restart_and_a_crash() {
+/// Starts, ends, kills and starts again a server that a command before its own may change.
+fn files_and_handles_last(before: &[&str]) {
     let place = Place::new();
     let export = place.directory("export");
-    let arguments = with(&place, &[&export]);
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let start = || {
+        let words: Vec<String> = before.iter().map(ToString::to_string).chain([ENFYS.to_owned()]).collect();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(with(&place, &[&export]));
+        let server = Server::spawn(&place, command);
+        // Otherwise the test without privileges shows nothing.
+        assert!(before.is_empty() || server.log().contains("handles of an index"), "{}", server.log());
+        let client = Client::connect(server.address);
+        (server, client)
+    };
+    let (server, mut client) = start();
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
     client.write(file, b"lasting", StableHow::FileSync).unwrap();
     server.stop();
     assert_eq!(std::fs::read(export.join("file")).unwrap(), b"lasting");
 
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start();
     assert_eq!(client.read(file).unwrap(), b"lasting");
     std::fs::rename(export.join("file"), export.join("renamed")).unwrap();
     assert_eq!(client.read(file).unwrap(), b"lasting");
     server.kill();
 
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start();
     assert_eq!(client.lookup(root, "renamed").unwrap(), file);
     assert_eq!(client.read(file).unwrap(), b"lasting");
     std::fs::remove_file(export.join("renamed")).unwrap();
     assert_eq!(client.read(file).unwrap_err(), NfsStat::STALE);
     server.stop();
+}
+
+#[test]
+fn files_and_handles_outlive_a_restart_and_a_crash() {
+    files_and_handles_last(&[]);
+}
+
+#[test]
+fn they_do_without_privileges_too() {
+    let unshare = ["unshare", "--user", "--"];
+    let can = Command::new("unshare").args(["--user", "true"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no user namespaces, so that rights cannot be given up");
+        return;
+    }
+    files_and_handles_last(&unshare);
 }
 
 #[test]

@@ -86,6 +86,25 @@ fn exports_that_get_into_each_others_way_are_named() {
 }
 
 #[test]
+fn an_export_inside_of_another_is_warned_of() {
+    let place = Place::new();
+    let (outer, inner) = (place.directory("outer"), place.directory("outer/inner"));
+    let config = format!(
+        "state-dir = '{}'\n[[export]]\npath = '{}'\npseudo = '/inner'\n[[export]]\npath = '{}'\npseudo = '/outer'\n",
+        place.path("state").display(),
+        inner.display(),
+        outer.display()
+    );
+    let file = place.file("enfys.toml", &config);
+    let output = run(&["check-config".as_ref(), file.as_path()]);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let warning =
+        "warning: /inner lies inside of /outer: locks taken through one do not hold through the other";
+    assert_eq!(said.lines().last(), Some(warning));
+}
+
+#[test]
 fn a_state_directory_that_clients_could_read_is_refused() {
     let place = Place::new();
     let export = place.directory("export");
