@@ -4,6 +4,8 @@
 //! its status alone. Between operations a compound carries the current and the saved file handle with their stateids
 //! ([`Compound`]), and what was just learned of the current object, so that GETATTR after LOOKUP asks nobody.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -75,11 +77,20 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
     }
     let mut compound = Compound::new(request, &header, start);
     let mut status = Status::OK;
+    let mut waited = false;
     // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
     while status == Status::OK && compound.index < compound.count {
         let (operation, done) = compound.start(&mut arguments, reply);
         let done = match (done, operation.row) {
-            (None, Some(row)) => compound.execute(row, &mut arguments, reply).await,
+            (None, Some(row)) => {
+                let mut execution = pin!(compound.execute(row, &mut arguments, reply));
+                poll_fn(|context| {
+                    let polled = execution.as_mut().poll(context);
+                    waited |= polled.is_pending();
+                    polled
+                })
+                .await
+            }
             (done, _) => done.unwrap_or(Ok(())),
         };
         status = match compound.end(&operation, done, reply) {
@@ -102,7 +113,8 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
         } else {
             None
         };
-        running.finish(request.now.monotonic, all);
+        // There is no clock here: what never waited ended when it began.
+        if waited { running.finish_late(all) } else { running.finish(request.now.monotonic, all) }
     }
     served
 }
@@ -442,20 +454,37 @@ impl<'r> Compound<'r> {
     }
 
     /// Makes `stateid` current: "If an operation returns a stateid, it MUST set the current stateid to the returned
-    /// value" (§16.2.3.1.2).
+    /// value" (RFC 8881 §16.2.3.1.2).
     pub(crate) fn set_stateid(&mut self, stateid: Stateid) {
         self.stateid = stateid;
     }
 
-    /// The stateid that an operation means: the current one for (1, 0).
+    /// The stateid that an operation means: the current one for (1, 0), whatever its seqid is by now.
+    ///
+    /// RFC 8881 §8.2.3: "The stateid passed to the operation in place of the special value has its "seqid" value set to zero,
+    /// except when the current stateid is used by the operation CLOSE or OPEN_DOWNGRADE", which see
+    /// [`Self::exact_stateid`].
     ///
     /// # Errors
     /// BAD_STATEID where the current one is special ("a disallowed use of the current stateid", §16.2.3.1.2).
     pub(crate) fn stateid(&self, given: Stateid) -> Result<Stateid> {
-        if given != Stateid::CURRENT || self.minor == 0 {
+        let meant = self.exact_stateid(given)?;
+        Ok(if self.is_current(given) { Stateid { seqid: 0, ..meant } } else { meant })
+    }
+
+    /// As [`Self::stateid`], with the current one's seqid.
+    ///
+    /// # Errors
+    /// As [`Self::stateid`].
+    pub(crate) fn exact_stateid(&self, given: Stateid) -> Result<Stateid> {
+        if !self.is_current(given) {
             return Ok(given);
         }
         if self.stateid.is_special() { Err(Status::BAD_STATEID.into()) } else { Ok(self.stateid) }
+    }
+
+    fn is_current(&self, given: Stateid) -> bool {
+        given == Stateid::CURRENT && self.minor > 0
     }
 
     /// Keeps what this operation saw of the current object for the next one.

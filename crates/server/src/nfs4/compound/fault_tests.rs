@@ -181,6 +181,33 @@ fn a_retransmission_during_execution_waits_and_is_not_executed() {
 }
 
 #[test]
+fn a_call_that_waited_renews_the_lease_at_its_end() {
+    let (mut lab, backend) = faulty_lab();
+    let mut denying =
+        crate::testing::open_args("file", b"o", open::ShareAccess::BOTH, open::OpenHow::NoCreate);
+    denying.share_deny = open::ShareDeny::BOTH;
+    lab.ok(at(&["export"], vec![Op::Open(denying)]));
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Access, Fault::Hold(gate.clone())));
+    let access = Op::Access(access::AccessArgs { access: access::AccessMask::READ });
+    let args = xdr::to_bytes(&compound([vec![lab.next(true)], at(&["export"], vec![access])].concat()));
+    let (record, now) = (lab.record(&args), lab.now());
+    let (server, connection) = (lab.server.clone(), lab.connection.clone());
+    let mut reply = Writer::new();
+    let mut call = pin!(server.handle(&connection, now, record, &mut reply));
+    assert!(poll(call.as_mut()).is_pending());
+    // Longer than the lease.
+    lab.seconds += 100;
+    gate.open();
+    assert!(poll(call.as_mut()).is_ready());
+    let mut other = lab.other(b"other");
+    let opening = || open("file", b"o", open::ShareAccess::READ);
+    assert_eq!(other.status_at(&["export"], opening()), Status::SHARE_DENIED);
+    other.seconds += 100;
+    assert_eq!(other.status_at(&["export"], opening()), Status::OK, "and not for ever");
+}
+
+#[test]
 fn a_call_that_is_cut_off_is_never_executed_again() {
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);

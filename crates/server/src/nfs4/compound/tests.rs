@@ -165,6 +165,27 @@ fn sequence_does_not_fail_once_it_has_its_slot() {
 }
 
 #[test]
+fn the_current_stateid_means_the_state_whatever_its_seqid_is_by_now() {
+    use protocol::nfs4::ops::close::CloseArgs;
+    use protocol::nfs4::ops::open::ShareAccess;
+    use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::types::Stateid;
+    let mut lab = lab();
+    lab.file(&["export", "file"], b"data");
+    let opening = || crate::testing::open("file", b"owner", ShareAccess::READ);
+    // The second OPEN is of the same open, so that the stateid saved before is an old one.
+    let upgraded = |last| {
+        let root = at(&["export"], vec![]);
+        [at(&["export"], vec![opening(), Op::SaveFh]), root, vec![opening(), Op::RestoreFh, last]].concat()
+    };
+    let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 4 });
+    assert_eq!(lab.status(upgraded(read)), Status::OK);
+    let close = || Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
+    assert_eq!(lab.status(upgraded(close())), Status::OLD_STATEID, "CLOSE means what it saw");
+    assert_eq!(lab.status(at(&["export"], vec![opening(), close()])), Status::OK);
+}
+
+#[test]
 fn a_request_longer_than_the_channel_allows_is_refused() {
     let mut lab = lab();
     let mut fore = channel();

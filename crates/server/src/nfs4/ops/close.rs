@@ -10,7 +10,7 @@ use crate::nfs4::status::Result;
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let CloseArgs { open_stateid, .. } = CloseArgs::decode(arguments)?;
     let file = compound.file(Status::BAD_STATEID)?;
-    let stateid = compound.stateid(open_stateid)?;
+    let stateid = compound.exact_stateid(open_stateid)?;
     compound.state().close(compound.client()?, file.key(compound.server()), &stateid)?;
     // RFC 8881 §18.2.4: "the server SHOULD return the invalid special stateid".
     Stateid::INVALID.encode(reply);

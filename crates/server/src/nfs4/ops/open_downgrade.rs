@@ -11,7 +11,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let OpenDowngradeArgs { open_stateid, share_access, share_deny, .. } =
         OpenDowngradeArgs::decode(arguments)?;
     let file = compound.file(Status::BAD_STATEID)?;
-    let stateid = compound.stateid(open_stateid)?;
+    let stateid = compound.exact_stateid(open_stateid)?;
     let key = file.key(compound.server());
     let downgraded =
         compound.state().open_downgrade(compound.client()?, key, &stateid, share_access, share_deny)?;

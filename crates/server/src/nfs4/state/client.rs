@@ -1,6 +1,8 @@
 //! Client records and their leases (RFC 8881 §8.3, §18.35.4).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,6 +44,8 @@ pub struct Client {
     renewed: AtomicU64,
     /// COMPOUNDs in progress on its sessions.
     active: AtomicU32,
+    /// One ended at a time that nobody told: whoever looks next renews the lease.
+    ended_late: AtomicBool,
     /// The record is gone: nothing may be added to what it holds.
     gone: AtomicBool,
     /// It has, or had, a back channel: only then is the lack of one worth a status flag.
@@ -67,6 +71,7 @@ impl Client {
             principal,
             renewed: AtomicU64::new(0),
             active: AtomicU32::new(0),
+            ended_late: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             wants_callbacks: AtomicBool::new(false),
             reclaiming: AtomicBool::new(false),
@@ -116,12 +121,14 @@ impl Client {
     }
 
     /// A COMPOUND ended; `now` where the time is known. §8.3: once the response "has been sent, the server MUST set the
-    /// lease to expire no sooner than the sum of current time and the value of the lease_time attribute".
+    /// lease to expire no sooner than the sum of current time and the value of the lease_time attribute". Where the time
+    /// is not known, that of the next look is no sooner: a sweep's, a second later, or that of a request in conflict.
     pub(super) fn end(&self, now: Option<Duration>) {
-        if let Some(now) = now {
-            self.renew(now);
+        match now {
+            Some(now) => self.renew(now),
+            None => self.ended_late.store(true, Release),
         }
-        self.active.fetch_sub(1, Relaxed);
+        self.active.fetch_sub(1, Release);
     }
 
     /// §8.3: a lease can expire "when it has been at least the lease interval … since the last lease-renewing SEQUENCE …
@@ -132,8 +139,11 @@ impl Client {
 
     /// For how long the lease has not been renewed; zero while a COMPOUND runs.
     pub(super) fn idle(&self, now: Duration) -> Duration {
-        if self.active.load(Relaxed) > 0 {
+        if self.active.load(Acquire) > 0 {
             return Duration::ZERO;
+        }
+        if self.ended_late.load(Acquire) && self.ended_late.swap(false, Acquire) {
+            self.renew(now);
         }
         Duration::from_nanos(nanos(now).saturating_sub(self.renewed.load(Relaxed)))
     }

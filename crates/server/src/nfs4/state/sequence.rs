@@ -85,6 +85,11 @@ impl Running {
         self.end(Some(now), reply.filter(|_| self.cache_this));
     }
 
+    /// As [`Self::finish`], for a request that waited for something, so that the time that it came with is no longer now.
+    pub fn finish_late(mut self, reply: Option<&[u8]>) {
+        self.end(None, reply.filter(|_| self.cache_this));
+    }
+
     fn end(&mut self, now: Option<Duration>, reply: Option<&[u8]>) {
         self.ended = true;
         self.session.slots.finish(self.sequence.slot_id, reply);

@@ -85,6 +85,23 @@ fn a_request_in_progress_keeps_the_lease() {
 }
 
 #[test]
+fn a_lease_lasts_from_the_end_of_a_request_that_waited() {
+    let mut world = World::new();
+    let mut a = world.peer("a");
+    world.try_open(&a, 1, "o", BOTH, ShareDeny::BOTH).unwrap();
+    let running = a.start(&world, 0);
+    world.pass(LEASE * 2);
+    running.finish_late(None);
+    // RFC 8881 §8.3: "no sooner than the sum of current time and the value of the lease_time attribute".
+    let b = world.peer("b");
+    assert_eq!(world.try_open(&b, 1, "o", READ, NONE), Err(Status::SHARE_DENIED));
+    world.pass(LEASE - SECOND);
+    assert_eq!(world.try_open(&b, 1, "o", READ, NONE), Err(Status::SHARE_DENIED));
+    world.pass(SECOND);
+    assert!(world.try_open(&b, 1, "o", READ, NONE).is_ok(), "once");
+}
+
+#[test]
 fn io_of_others_pushes_an_expired_deny_aside() {
     let mut world = World::new();
     let a = world.peer("a");
