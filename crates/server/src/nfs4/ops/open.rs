@@ -27,7 +27,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let arguments = OpenArgs::decode(arguments)?;
     let access = check_share(arguments.share_access, arguments.share_deny)?;
     let client = Arc::clone(compound.client()?);
-    compound.state().admit_open(compound.now(), &client, arguments.claim.is_reclaim())?;
+    let (owner, reclaim) = (&arguments.owner.owner, arguments.claim.is_reclaim());
+    compound.state().admit_open(compound.now(), &client, owner, reclaim)?;
     let target = find(compound, &arguments, access).await?;
     let (grant, attributes) = match open(compound, &client, &arguments, access, &target).await {
         Ok(opened) => opened,
@@ -291,7 +292,14 @@ async fn open(
     let backend = &file.export.backend;
     // To truncate is to write, whatever the share access says.
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
-    let opened = backend.open(&context, &file.handle, wanted, target.authority).await?;
+    let opened = match backend.open(&context, &file.handle, wanted, target.authority).await {
+        // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
+        Err(vfs::Error::Later) => {
+            compound.state().press(compound.now());
+            backend.open(&context, &file.handle, wanted, target.authority).await?
+        }
+        opened => opened?,
+    };
     let grant = compound.state().open(
         compound.now(),
         client,
@@ -474,6 +482,21 @@ mod tests {
         assert_eq!(lab.status_at(&["export"], create("file", b"owner")), Status::DELAY);
         backend.heal();
         assert_eq!(lab.status_at(&["export"], create("file", b"owner")), Status::OK, "not EXIST");
+    }
+
+    #[test]
+    fn a_backend_that_is_short_gets_back_what_expired_clients_hold() {
+        let (exported, backend) = faulty();
+        let mut lab = lab_of(vec![exported]);
+        lab.file(&["export", "file"], b"");
+        let mut gone = lab.other(b"gone");
+        gone.open(&["export", "file"], b"owner");
+        lab.seconds += 60;
+        lab.ok(at(&["export"], vec![]));
+        lab.seconds += 60;
+        backend.add(Rule::on(Method::Open, Fault::Fail(vfs::Error::Later)).times(1));
+        lab.open(&["export", "file"], b"owner");
+        assert_eq!(lab.server.counts().opens, 1);
     }
 
     #[test]

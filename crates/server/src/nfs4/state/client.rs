@@ -1,5 +1,6 @@
 //! Client records and their leases (RFC 8881 §8.3, §18.35.4).
 
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::slot::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
 
 /// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
@@ -25,6 +27,8 @@ pub enum Principal {
 pub(super) struct Holdings {
     /// Opens, lock stateids, delegations.
     pub(super) state: AtomicU32,
+    /// The weight of these, of what is revoked and not yet freed, and of locked ranges.
+    pub(super) charged: AtomicU32,
     /// Of an expired lease, revoked for another's sake, not yet freed by FREE_STATEID.
     pub(super) revoked: AtomicU32,
     /// Revoked by the administrator, not yet freed.
@@ -54,6 +58,8 @@ pub struct Client {
     reclaiming: AtomicBool,
     reclaim_complete: AtomicBool,
     pub(super) holdings: Holdings,
+    /// What its sessions' slots may take.
+    pub(super) slot_memory: Arc<SlotMemory>,
 }
 
 impl Client {
@@ -62,6 +68,7 @@ impl Client {
         owner: Bytes,
         verifier: Verifier,
         principal: Principal,
+        slot_memory: Arc<SlotMemory>,
         now: Duration,
     ) -> Self {
         let client = Self {
@@ -77,6 +84,7 @@ impl Client {
             reclaiming: AtomicBool::new(false),
             reclaim_complete: AtomicBool::new(false),
             holdings: Holdings::default(),
+            slot_memory,
         };
         client.renew(now);
         client

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use super::client::Client;
+
 /// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -23,12 +25,26 @@ pub struct Counts {
     pub slot_cache_bytes: u64,
 }
 
+/// One client has this part of what all may have at most, so that none shuts out the others.
+const SHARE_PART: usize = 4;
+/// Opens and locks that one client may have however small that part is.
+const SHARE_MIN: usize = 1024;
+/// Bytes of an owner that weigh as much as an entry without them.
+const OWNER_BYTES: usize = 256;
+
+/// What an open or a lock stateid counts for: an owner of 1024 bytes is as much to keep as four more of them.
+pub(super) fn weight(owner: &[u8]) -> usize {
+    1 + owner.len() / OWNER_BYTES
+}
+
 /// The counts of opens and locks as they change, and the bound on their sum.
 #[derive(Debug)]
 pub(super) struct Gauges {
-    /// Entries of the shards and locked ranges: what `max_state` bounds.
+    /// Weights of the shards' entries, and locked ranges: what `max_state` bounds.
     state: AtomicUsize,
     max_state: usize,
+    /// What one client may have of it.
+    share: u32,
     pub(super) opens: AtomicU64,
     pub(super) locks: AtomicU64,
     pub(super) revoked: AtomicU64,
@@ -41,6 +57,7 @@ impl Gauges {
         Self {
             state: AtomicUsize::new(0),
             max_state,
+            share: u32::try_from((max_state / SHARE_PART).max(SHARE_MIN)).unwrap_or(u32::MAX),
             opens: AtomicU64::new(0),
             locks: AtomicU64::new(0),
             revoked: AtomicU64::new(0),
@@ -48,20 +65,29 @@ impl Gauges {
         }
     }
 
-    /// Whether `more` entries fit.
+    /// Whether `more` fits, over all clients.
     pub(super) fn has_room(&self, more: usize) -> bool {
         self.state.load(Relaxed) + more <= self.max_state
     }
 
-    /// An entry came (1) or went (-1).
-    pub(super) fn state_changed(&self, by: isize) {
-        self.state.fetch_add(by.cast_unsigned(), Relaxed);
+    /// Whether `more` fits into what one client may have.
+    pub(super) fn has_share(&self, client: &Client, more: usize) -> bool {
+        let charged = client.holdings.charged.load(Relaxed) as usize;
+        charged + more <= self.share as usize
     }
 
-    /// Locked ranges came or went.
-    pub(super) fn locks_changed(&self, by: isize) {
-        self.state_changed(by);
-        self.locks.fetch_add((by as i64).cast_unsigned(), Relaxed);
+    /// An entry of this weight came, or went (negative), or that many ranges.
+    pub(super) fn charge(&self, client: &Client, by: i32) {
+        self.state.fetch_add((by as isize).cast_unsigned(), Relaxed);
+        client.holdings.charged.fetch_add(by.cast_unsigned(), Relaxed);
+    }
+
+    /// Locked ranges of a client came or went.
+    pub(super) fn locks_changed(&self, client: &Client, before: usize, after: usize) {
+        // No file has 2^31 ranges: `max_state` bounds them all.
+        let by = (after as i64 - before as i64) as i32;
+        self.charge(client, by);
+        self.locks.fetch_add(i64::from(by).cast_unsigned(), Relaxed);
     }
 }
 

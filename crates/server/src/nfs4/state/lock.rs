@@ -11,6 +11,7 @@ use parking_lot::MutexGuard;
 
 use super::State;
 use super::client::Client;
+use super::gauges::weight;
 use super::range::{Held, LockRange};
 use super::shard::{Dropped, Event, FileKey, Kind, Shard};
 use super::stateid::next_seqid;
@@ -97,7 +98,12 @@ impl State {
         request: &LockRequest<'_>,
     ) -> Result<Stateid, LockError> {
         self.admit(now, client, request.reclaim)?;
-        self.make_room(now, 1 + RANGES_A_LOCK)?;
+        // An owner that is known here already needs less.
+        let owner = match request.locker {
+            Locker::New { owner, .. } => weight(owner),
+            Locker::Existing(_) => 0,
+        };
+        self.make_room(now, client, owner + RANGES_A_LOCK)?;
         let mut dropped = Dropped::new();
         let (mut shard, found) = self.find_locker(client, request)?;
         let result = self.lock_in(&mut shard, now, client, request, &found, &mut dropped);
@@ -136,7 +142,7 @@ impl State {
         let index = shard.lock_entry(found.open, &found.owner, client, &self.gauges);
         let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("just found as a lock") };
         let number = lock.owner_number;
-        self.change_ranges(shard, request.file, |ranges| {
+        self.change_ranges(shard, client, request.file, |ranges| {
             ranges.lock(number, request.range, write, index);
         });
         let entry = shard.entry_mut(index);
@@ -179,7 +185,7 @@ impl State {
         stateid: &Stateid,
         range: LockRange,
     ) -> Result<Stateid, Status> {
-        let has_room = self.make_room(now, 1);
+        let has_room = self.make_room(now, client, 1);
         let (mut shard, index) =
             self.find_entry(client, file, stateid, |kind| matches!(kind, Kind::Lock(_)))?;
         let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("found as a lock") };
@@ -188,7 +194,7 @@ impl State {
         if shard.file_mut(file).ranges.is_split_by(number, range) {
             has_room?;
         }
-        self.change_ranges(&mut shard, file, |ranges| ranges.unlock(number, range));
+        self.change_ranges(&mut shard, client, file, |ranges| ranges.unlock(number, range));
         let entry = shard.entry_mut(index);
         entry.seqid = next_seqid(entry.seqid);
         Ok(shard.stateid(index, self.boot))
@@ -243,13 +249,14 @@ impl State {
     fn change_ranges(
         &self,
         shard: &mut Shard,
+        client: &Client,
         file: FileKey,
         change: impl FnOnce(&mut super::range::Ranges),
     ) {
         let ranges = &mut shard.file_mut(file).ranges;
         let before = ranges.count();
         change(ranges);
-        self.gauges.locks_changed(ranges.count() as isize - before as isize);
+        self.gauges.locks_changed(client, before, ranges.count());
     }
 }
 

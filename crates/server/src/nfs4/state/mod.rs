@@ -123,7 +123,9 @@ impl State {
     #[must_use]
     pub fn new(settings: &Settings, previous: Vec<Bytes>, now: Duration) -> Self {
         let seed = keyed(settings, u64::MAX);
-        let nobody = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, now);
+        let slot_memory = Arc::new(SlotMemory::new(settings.slot_cache_bytes));
+        let of_nobody = Arc::clone(&slot_memory);
+        let nobody = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, of_nobody, now);
         Self {
             boot: (keyed(settings, settings.instance) >> 32) as u32 | 1,
             lease: settings.lease,
@@ -134,7 +136,7 @@ impl State {
             shards: std::array::from_fn(|number| Mutex::new(Shard::new(number, seed))),
             grace: Grace::new(previous, now + settings.lease),
             gauges: Gauges::new(settings.max_state),
-            slot_memory: Arc::new(SlotMemory::new(settings.slot_cache_bytes)),
+            slot_memory,
             nobody,
             hasher: FixedState::with_seed(seed),
             client_ids: AtomicU32::new(0),
@@ -202,11 +204,15 @@ impl State {
         }
     }
 
-    /// Room for `more` opens, locks or ranges; where there is none, expired clients go.
+    /// Room for opens, locks or ranges that weigh `more`; where there is none, expired clients go.
     ///
     /// # Errors
-    /// DELAY: v4.1 has no RESOURCE, and what others hold may go.
-    fn make_room(&self, now: Duration, more: usize) -> Result<(), Status> {
+    /// DELAY: v4.1 has no RESOURCE, and what others hold may go. A client that holds its share waits for itself: whoever
+    /// opens without end must not shut the others out.
+    fn make_room(&self, now: Duration, client: &Client, more: usize) -> Result<(), Status> {
+        if !self.gauges.has_share(client, more) {
+            return Err(Status::DELAY);
+        }
         if self.gauges.has_room(more) {
             return Ok(());
         }

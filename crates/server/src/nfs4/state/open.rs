@@ -7,6 +7,7 @@ use vfs::Pin;
 
 use super::State;
 use super::client::Client;
+use super::gauges::weight;
 use super::shard::{Dropped, Event, FileKey, Kind, Shard};
 use super::share::{Modes, valid_bits};
 use super::stateid::{Place, next_seqid};
@@ -43,9 +44,15 @@ impl State {
     ///
     /// # Errors
     /// GRACE, NO_GRACE, RECLAIM_BAD, DELAY (no room).
-    pub fn admit_open(&self, now: Duration, client: &Client, reclaim: bool) -> Result<(), Status> {
+    pub fn admit_open(
+        &self,
+        now: Duration,
+        client: &Client,
+        owner: &[u8],
+        reclaim: bool,
+    ) -> Result<(), Status> {
         self.admit(now, client, reclaim)?;
-        self.make_room(now, 1)
+        self.make_room(now, client, weight(owner))
     }
 
     /// Whether this client may open, or lock, now.
@@ -80,7 +87,7 @@ impl State {
         request: OpenRequest<'_>,
     ) -> Result<OpenGrant, Status> {
         let bits = valid_bits(request.access, request.deny)?;
-        self.admit_open(now, client, request.reclaim)?;
+        self.admit_open(now, client, request.owner, request.reclaim)?;
         let mut dropped = Dropped::new();
         let number = self.shard_of(request.file);
         let mut shard = self.shards[number].lock();

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use super::backchannel::BackChannel;
 use super::binding::Bound;
 use super::client::{Client, Principal};
-use super::slot::{CACHED_REPLY_MAX, SlotMemory, SlotTable};
+use super::slot::{CACHED_REPLY_MAX, SlotTable};
 use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SessionId, Status};
 use crate::{ConnectionId, Settings};
 
@@ -66,9 +66,8 @@ impl Session {
         client: Arc<Client>,
         fore: ChannelAttributes,
         back: BackChannel,
-        memory: &Arc<SlotMemory>,
     ) -> Option<Self> {
-        let slots = SlotTable::new(fore.max_requests, fore.max_response_size_cached, memory)?;
+        let slots = SlotTable::new(fore.max_requests, fore.max_response_size_cached, &client.slot_memory)?;
         let last_connection = AtomicU64::new(0);
         let bound = RwLock::new(Bound::default());
         Some(Self { id, client, fore, slots, last_connection, bound, back: Mutex::new(back) })

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vfs::Pin;
 
 use super::client::Client;
-use super::gauges::{Gauges, adjust};
+use super::gauges::{Gauges, adjust, weight};
 use super::range::Ranges;
 use super::share::{Modes, ShareCounts};
 use super::stateid::{Flaw, Place, Revocation, check_seqid};
@@ -72,6 +72,17 @@ pub(super) struct Entry {
     pub(super) kind: Kind,
     /// Its place in the client's list.
     at_client: u32,
+}
+
+impl Entry {
+    /// What it counts for.
+    fn weight(&self) -> i32 {
+        let owner = match &self.kind {
+            Kind::Open(open) => &open.owner,
+            Kind::Lock(lock) => &lock.owner,
+        };
+        weight(owner) as i32
+    }
 }
 
 #[derive(Debug)]
@@ -355,8 +366,9 @@ impl Shard {
                 let file = self.file_mut(file);
                 let before = file.ranges.count();
                 file.ranges.unlock_holder(number, index);
-                gauges.locks_changed(file.ranges.count() as isize - before as isize);
+                let after = file.ranges.count();
                 file.count_owner(client, &owner, -1);
+                gauges.locks_changed(&self.entry(index).client, before, after);
             }
         }
     }
@@ -397,7 +409,7 @@ impl Shard {
             at_client: list.len() as u32,
         };
         adjust_holding(client, None, 1);
-        gauges.state_changed(1);
+        gauges.charge(client, entry.weight());
         let index = match self.free.pop() {
             Some(index) => {
                 let cell = &mut self.cells[index as usize];
@@ -418,7 +430,7 @@ impl Shard {
     fn free(&mut self, index: u32, gauges: &Gauges) {
         let Some(entry) = self.cells[index as usize].entry.take() else { return };
         self.free.push(index);
-        gauges.state_changed(-1);
+        gauges.charge(&entry.client, -entry.weight());
         let id = entry.client.id();
         let Some(list) = self.clients.get_mut(&id) else { return };
         list.swap_remove(entry.at_client as usize);

@@ -24,16 +24,34 @@ pub(super) const GUARANTEED_SLOTS: u32 = 2;
 /// Slots made at a time.
 const CHUNK: u32 = 16;
 
-/// Memory of all sessions' slots and the replies that they keep.
+/// One client has this part of the memory at most, so that none shuts out the others.
+const SHARE_PART: usize = 4;
+/// Bytes that one client may have however small that part is: a session of a thousand slots, and some replies.
+const SHARE_MIN: usize = 64 << 10;
+
+/// Memory of sessions' slots and the replies that they keep: of all clients, or one client's share of it.
 #[derive(Debug)]
 pub(super) struct SlotMemory {
     used: AtomicUsize,
     budget: usize,
+    /// All clients', where this is a share.
+    whole: Option<Arc<SlotMemory>>,
 }
 
 impl SlotMemory {
     pub(super) fn new(budget: usize) -> Self {
-        Self { used: AtomicUsize::new(0), budget }
+        Self { used: AtomicUsize::new(0), budget, whole: None }
+    }
+
+    /// What one client may have of `whole`.
+    pub(super) fn share_of(whole: &Arc<Self>) -> Self {
+        let budget = (whole.budget / SHARE_PART).max(SHARE_MIN);
+        Self { used: AtomicUsize::new(0), budget, whole: Some(Arc::clone(whole)) }
+    }
+
+    /// This, and what it is a share of.
+    fn both(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.whole.as_deref())
     }
 
     /// Bytes charged.
@@ -43,27 +61,37 @@ impl SlotMemory {
 
     /// Whether what is not guaranteed must wait.
     fn is_exhausted(&self) -> bool {
-        self.used() >= self.budget
+        self.both().any(|memory| memory.used() >= memory.budget)
     }
 
     /// Whether clients should be asked to use fewer slots: three quarters are gone.
     fn is_scarce(&self) -> bool {
-        self.used() >= self.budget / 4 * 3
+        self.both().any(|memory| memory.used() >= memory.budget / 4 * 3)
     }
 
     fn charge(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Relaxed);
+        for memory in self.both() {
+            memory.used.fetch_add(bytes, Relaxed);
+        }
     }
 
     fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Relaxed);
+        for memory in self.both() {
+            memory.used.fetch_sub(bytes, Relaxed);
+        }
     }
 
     /// Takes `bytes`, or nothing where they would not fit.
     fn reserve(&self, bytes: usize) -> bool {
-        self.used
-            .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|sum| *sum <= self.budget))
-            .is_ok()
+        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.budget);
+        if self.used.fetch_update(Relaxed, Relaxed, fits).is_err() {
+            return false;
+        }
+        let whole_fits = self.whole.as_ref().is_none_or(|whole| whole.reserve(bytes));
+        if !whole_fits {
+            self.used.fetch_sub(bytes, Relaxed);
+        }
+        whole_fits
     }
 }
 

@@ -16,6 +16,7 @@ use super::binding::Channels;
 use super::client::{Client, Principal};
 use super::exchange::{Decision, Known, decide};
 use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
+use super::slot::SlotMemory;
 use super::transitions::{Row, step};
 use super::wire::{ClientId, CreateSessionFlags, CreateSessionOk, SessionId, Status, Verifier};
 use crate::ConnectionId;
@@ -267,7 +268,8 @@ impl State {
         }
         let id = self.next_client_id();
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
-        table.insert(Arc::new(Client::new(id, owner, request.verifier, principal, now)));
+        let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
+        table.insert(Arc::new(Client::new(id, owner, request.verifier, principal, slots, now)));
         (Ok(ExchangedId { client_id: id, sequence_id: FIRST_SEQUENCE, confirmed: false }), removed)
     }
 
@@ -362,8 +364,7 @@ impl State {
         let id = self.next_session_id(request.client_id);
         let channel = BackChannel::new(request.callback_program, back.clone());
         let client = Arc::clone(&record.client);
-        let session =
-            Session::new(id, client, fore.clone(), channel, &self.slot_memory).ok_or(Status::DELAY)?;
+        let session = Session::new(id, client, fore.clone(), channel).ok_or(Status::DELAY)?;
         // "The connection CREATE_SESSION that is sent over is associated with the session's fore channel."
         let channels = if wants_back { Channels::FORE | Channels::BACK } else { Channels::FORE };
         let joined = session.join(request.connection, channels, &self.connections);
@@ -455,7 +456,7 @@ impl State {
     }
 
     /// Something does not fit: expired clients go, courtesy or not. One sweep's worth, so that the cost is bounded.
-    pub(super) fn press(&self, now: Duration) {
+    pub fn press(&self, now: Duration) {
         let removed = self.take_expired(&mut self.clients.lock(), now, true).0;
         self.let_go(removed);
     }

@@ -51,6 +51,42 @@ fn opens_and_locks_are_bounded_and_expired_ones_give_way() {
 }
 
 #[test]
+fn one_client_leaves_room_for_the_others() {
+    let world = World::with(&Settings { max_state: 8192, ..settings() }, &[]);
+    let (a, b) = (world.peer("a"), world.peer("b"));
+    let open = (0, world.open(&a, 0, "o", BOTH));
+    // Two owners of 1024 bytes weigh five each.
+    let long = |first: &str| format!("{first}{}", "x".repeat(1023));
+    world.open(&a, 1, &long("p"), BOTH);
+    world.open(&a, 1, &long("q"), BOTH);
+    let lock = world.lock(&a, &open, "l", LockType::Write, range(0, 1)).unwrap();
+    let locked = (0..4096).filter(|n| {
+        let locker = Locker::Existing(Stateid { seqid: 0, ..lock });
+        let (file, range) = (file(0), range(4 + 2 * n, 1));
+        let request = LockRequest { file, lock_type: LockType::Write, range, reclaim: false, locker };
+        world.state.lock(world.now, &a.client, &request).is_ok()
+    });
+    let locked = locked.count();
+    // A quarter of all, less the opens, the lock stateid, its first range and the range that a LOCK might split.
+    assert_eq!(locked, 2048 - (1 + 2 * 5) - 2 - 1);
+    assert_eq!(world.try_open(&a, 2, "o", READ, NONE).map(|_| ()), Ok(()));
+    assert_eq!(world.try_open(&a, 3, "o", READ, NONE), Err(Status::DELAY));
+    assert!(world.try_open(&b, 3, "o", READ, NONE).is_ok());
+    world.close(&a, 0, &open.1).unwrap();
+    assert!(world.try_open(&a, 3, "o", READ, NONE).is_ok(), "what is closed counts no more");
+}
+
+#[test]
+fn one_client_s_sessions_leave_memory_for_the_others() {
+    let world = World::with(&Settings { slot_cache_bytes: 1 << 20, ..settings() }, &[]);
+    let (a, b) = ["a", "b"].map(|owner| world.exchange(owner, 1, &ROOT).unwrap()).into();
+    let made = (1..64).take_while(|n| world.create(a.client_id, *n, 1).is_ok()).count();
+    assert!((2..=32).contains(&made), "{made} sessions of at least 8 KiB in 256 KiB");
+    assert!(world.state.counts().slot_cache_bytes <= 256 << 10);
+    assert!(world.create(b.client_id, b.sequence_id, 2).is_ok());
+}
+
+#[test]
 fn sessions_are_bounded_by_memory_and_expired_ones_give_way() {
     let mut world = World::with(&Settings { slot_cache_bytes: 100_000, ..settings() }, &[]);
     let mut peers = Vec::new();
