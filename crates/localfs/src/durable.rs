@@ -347,8 +347,6 @@ fn sync_file(file: &OpenFile, kind: FileKind, extent: Extent) -> Result<()> {
     match synced {
         // Some file systems have nothing to sync a directory with, and say so.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if kind == FileKind::Directory => Ok(()),
-        // A sealed or read-only file system has nothing to write back.
-        Err(Errno::ROFS) => Ok(()),
         other => other.map_err(translate),
     }
 }

@@ -202,12 +202,17 @@ pub(crate) fn with_both<T>(
 pub(crate) struct KeepUsed;
 
 impl Lifecycle<Handle, Arc<Object>> for KeepUsed {
-    type RequestState = ();
+    /// What the request evicted: closed after the shard's lock is let go.
+    type RequestState = Vec<Arc<Object>>;
 
     // A clone is taken only under the lock of the cache's shard, which eviction holds too: who is counted once here
     // cannot get another user before it is gone.
     fn is_pinned(&self, _: &Handle, object: &Arc<Object>) -> bool {
         Arc::strong_count(object) > 1 || object.dirt.is_dirty()
+    }
+
+    fn on_evict(&self, evicted: &mut Self::RequestState, _: Handle, object: Arc<Object>) {
+        evicted.push(object);
     }
 }
 

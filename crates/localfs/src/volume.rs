@@ -26,6 +26,8 @@ use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::streams::Streams;
 use crate::sys::{self, KernelHandle};
 
+/// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
+const MANY_BLOCKS: u64 = 128 * 1024;
 /// Locks that make attributes before and after a change one unit; an object has one of them.
 pub(crate) const LOCKS: usize = 256;
 /// Times that an open by handle is tried again where memory is said to be short, most of them a millisecond apart.
@@ -197,20 +199,25 @@ impl Volume {
         }
     }
 
-    /// Lets go of an object that may just have lost its last name, so that its space is freed.
-    pub(crate) fn forget_if_gone(&self, handle: &Handle) {
-        if let Some(object) = self.objects.peek(handle) {
-            // Forgets it itself.
-            let _ = self.stat(&object);
+    /// Lets go of an object if it has lost its last name and no open holds it, so that its space is freed. Freeing much
+    /// takes time, which nobody here waits for.
+    pub(crate) fn let_go_if_gone(&self, object: Arc<Object>) {
+        let Ok(status) = object.with_fd(status) else { return };
+        if status.stx_nlink > 0 || !self.counts_links || object.is_pinned() {
+            return;
+        }
+        self.forget(&object);
+        if status.stx_blocks >= MANY_BLOCKS
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn_blocking(move || drop(object));
         }
     }
 
-    /// A name of an object of this handle was removed, replaced or moved through this volume.
-    pub(crate) fn lost_a_name(&self, handle: &Handle) {
-        if let Some(object) = self.objects.peek(handle) {
-            self.changes.was_changed(object.key);
-        }
-        self.forget_if_gone(handle);
+    /// A name of an object was removed, replaced or moved through this volume.
+    pub(crate) fn lost_a_name(&self, object: Arc<Object>) {
+        self.changes.was_changed(object.key);
+        self.let_go_if_gone(object);
     }
 
     /// Locks one object against changes through this volume.

@@ -596,3 +596,28 @@ fn on_an_overlay_a_handle_survives_the_first_change() {
     assert!(run("umount", &[&path("top")]));
     assert!(outcome.is_ok());
 }
+
+#[test]
+fn the_space_of_a_large_file_is_freed_after_its_removal_is_answered() {
+    let place = Place::new();
+    let root = place.fs().root();
+    let file = place.file(&me(), "large", 0o600);
+    let length = 100 << 20;
+    if place.wait(place.fs().allocate(&me(), &file, 0, length)).is_err() {
+        println!("skipped: no room for a large file here");
+        return;
+    }
+    let used = || {
+        let (space, _) = place.wait(place.fs().statfs(&me(), &root)).expect("statfs");
+        space.total_bytes - space.free_bytes
+    };
+    let before = used();
+    place.wait(place.fs().remove(&me(), &root, b"large", Removal::File)).expect("remove");
+    assert_eq!(place.getattr(&file).err(), Some(Error::Stale));
+    // The machine has other users: half of it back is enough to tell.
+    let is_freed = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        used() + length / 2 < before
+    });
+    assert!(is_freed, "{} bytes in use, {before} before", used());
+}

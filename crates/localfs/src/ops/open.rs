@@ -10,16 +10,19 @@ use crate::volume::Volume;
 #[derive(Debug)]
 struct Held {
     volume: Arc<Volume>,
-    object: Arc<Object>,
+    /// There until it is dropped.
+    object: Option<Arc<Object>>,
 }
 
 impl Pin for Held {}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.object.unpin() {
+        if let Some(object) = self.object.take()
+            && object.unpin()
+        {
             // The last name may have gone meanwhile; then this is the end of it.
-            self.volume.forget_if_gone(&self.object.handle);
+            self.volume.let_go_if_gone(object);
         }
     }
 }
@@ -38,8 +41,8 @@ impl Volume {
         }
         object.require_regular()?;
         // Held before it is looked at, and let go again where anything fails: a REMOVE after this look keeps it.
-        let pin = self.hold(object);
-        let object = &pin.object;
+        let pin = self.hold(Arc::clone(&object));
+        let object = &object;
         let snapshot = self.stat(object)?;
         if snapshot.attributes.links == 0 && self.counts_links && !self.is_kept_by_another(object) {
             return Err(Error::Stale);
@@ -71,7 +74,7 @@ impl Volume {
 
     fn hold(self: &Arc<Self>, object: Arc<Object>) -> Held {
         object.pin();
-        Held { volume: Arc::clone(self), object }
+        Held { volume: Arc::clone(self), object: Some(object) }
     }
 
     /// Whether an object without names, which the caller has pinned, is one that an earlier open keeps, and so still found

@@ -5,11 +5,10 @@ use rustix::io::Errno;
 use vfs::{Change, Context, Error, Handle, Op, Removal, Result};
 
 use crate::errno::translate;
-use crate::handle::from_kernel;
 use crate::name::Name;
 use crate::object::Object;
 use crate::permission::EXECUTE;
-use crate::volume::{Handles, Volume, handle_on};
+use crate::volume::Volume;
 
 impl Volume {
     pub(crate) fn remove<'a>(
@@ -53,36 +52,22 @@ impl Volume {
         let number = begun.made();
         let change = self.change_since(&directory, &before)?;
         if let Some(victim) = victim {
-            self.lost_a_name(&victim);
+            self.lost_a_name(victim);
         }
         Ok((directory, number, change))
     }
 
-    /// The handle of what is about to lose its name, so that a descriptor kept for it can be closed. For a caller whom the
-    /// kernel does not judge, the removal is judged here.
-    pub(crate) fn victim(
-        &self,
-        context: &Context,
-        directory: &Object,
-        name: &Name,
-    ) -> Result<Option<Handle>> {
+    /// What is about to lose its name: held until it is gone, so that freeing its space is not part of the removal. Nothing
+    /// for another file system mounted there. For a caller whom the kernel does not judge, the removal is judged here.
+    fn victim(&self, context: &Context, directory: &Object, name: &Name) -> Result<Option<Arc<Object>>> {
+        let victim = match self.find(directory, name) {
+            Err(Error::Access) if !self.is_foreign(context) => return Ok(None),
+            other => other?,
+        };
         if self.is_foreign(context) {
-            let victim = self.find(directory, name)?;
             let attributes = self.stat(&victim)?.attributes;
             self.require_removal(context, directory, &attributes)?;
-            return Ok(Some(victim.handle));
         }
-        match &self.handles {
-            Handles::Kernel { mount, .. } if !self.changes.is_coarse() => {
-                // Nothing of another file system is ever in the cache.
-                let kernel = directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?;
-                kernel.map(|kernel| from_kernel(&kernel)).transpose()
-            }
-            _ => match self.find(directory, name) {
-                Ok(victim) => Ok(Some(victim.handle)),
-                Err(Error::Access) => Ok(None),
-                Err(error) => Err(error),
-            },
-        }
+        Ok(Some(victim))
     }
 }

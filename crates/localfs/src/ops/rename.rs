@@ -65,9 +65,7 @@ impl Volume {
         let to_changed = if is_same { changed } else { self.change_since(&to, &before.1)? };
         let renamed = Renamed { from: changed, to: to_changed };
         if let Some(replaced) = replaced {
-            let handle = replaced.handle;
-            drop(replaced);
-            self.lost_a_name(&handle);
+            self.lost_a_name(replaced);
         }
         Ok((numbers, renamed))
     }
