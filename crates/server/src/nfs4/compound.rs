@@ -28,8 +28,6 @@ use crate::{Export, Observer, Server};
 const MAX_TAG: usize = 1024;
 /// Bytes of an accepted RPC reply's header without verifier, which the limits of a channel count in (RFC 5531 §9).
 const RPC_REPLY_HEADER: usize = rpc::message::SUCCESS_HEADER_LENGTH;
-/// Bytes of a compound's beginning that tell it from another on the same slot; see `State::digest`.
-const DIGEST_LENGTH: usize = 256;
 /// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
 const ALONE: u32 = 1;
 /// The minor version that is served.
@@ -143,6 +141,8 @@ struct Operation {
 /// The beginning of a compound and, in the reply, what is filled in at its end.
 #[derive(Debug)]
 struct Header {
+    /// Bytes of the tag with its length: two requests may well have one tag, of any length.
+    tag: usize,
     minor: u32,
     count: u32,
     status_at: Mark,
@@ -155,9 +155,11 @@ impl Header {
         let status_at = reply.reserve_u32();
         // RFC 8881 §16.2.3 leaves the tag to the client, and §16.2.4 lets a server refuse what is not UTF-8: nobody
         // gains by that, so any bytes come back.
-        reply.opaque(arguments.opaque_ref(MAX_TAG)?);
+        let tag = arguments.opaque_ref(MAX_TAG)?;
+        reply.opaque(tag);
+        let tag = size_of::<u32>() + tag.len() + xdr::padding(tag.len());
         let (minor, count) = (arguments.u32()?, arguments.u32()?);
-        Ok(Self { minor, count, status_at, count_at: reply.reserve_u32() })
+        Ok(Self { tag, minor, count, status_at, count_at: reply.reserve_u32() })
     }
 
     fn close(self, status: Status, results: u32, reply: &mut Writer) -> Served {
@@ -172,8 +174,7 @@ impl<'r> Compound<'r> {
         let settings = request.server.settings();
         let bytes = &request.arguments;
         let state = &request.server.nfs4;
-        let digest =
-            state.digest(caller(&request.identity), &bytes[..bytes.len().min(DIGEST_LENGTH)], bytes.len());
+        let digest = state.digest(caller(&request.identity), &bytes[header.tag..], bytes.len());
         Self {
             request,
             minor: header.minor,
@@ -223,7 +224,10 @@ impl<'r> Compound<'r> {
         done: Result,
         reply: &mut Writer,
     ) -> std::result::Result<Status, Bytes> {
-        let done = done.and_then(|()| self.check_length(operation.row, reply));
+        let done = match done {
+            Ok(()) | Err(Failure::Written(_)) => self.check_length(operation.row, reply).and(done),
+            done => done,
+        };
         let status = match done {
             Ok(()) => Status::OK,
             Err(Failure::Written(status)) => status,

@@ -46,6 +46,9 @@ const OPEN: usize = STATEID + CHANGE_INFO + 4 + BITMAP + 12;
 /// `LOCK4denied` with the longest owner.
 const LOCK_DENIED: usize = 8 + 8 + 4 + 8 + 4 + 1024;
 
+/// `CREATE_SESSION4resok`: session, sequence, flags, two channels without RDMA.
+const CREATE_SESSION: usize = 16 + 4 + 4 + 2 * 28;
+
 const fn row(number: OpNum, needs: Needs) -> Row {
     Row { number, needs, since: 0, until: NEWEST, may_stand_alone: false, keeps_fresh: false, reserves: None }
 }
@@ -116,7 +119,7 @@ const TABLE: &[Row] = &[
     row(OpNum::BACKCHANNEL_CTL, Nothing).since(1),
     row(OpNum::BIND_CONN_TO_SESSION, Nothing).since(1).alone(),
     row(OpNum::EXCHANGE_ID, Nothing).since(1).alone(),
-    row(OpNum::CREATE_SESSION, Nothing).since(1).alone(),
+    row(OpNum::CREATE_SESSION, Nothing).since(1).alone().reserves(CREATE_SESSION),
     row(OpNum::DESTROY_SESSION, Nothing).since(1).alone().reserves(0),
     row(OpNum::FREE_STATEID, Nothing).since(1).keeps().reserves(0),
     row(OpNum::GET_DIR_DELEGATION, Current).since(1),

@@ -3,12 +3,14 @@
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::remove::RemoveArgs;
-use protocol::nfs4::ops::session::{DestroySessionArgs, ReclaimCompleteArgs};
+use protocol::nfs4::ops::session::{
+    CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs,
+};
 use protocol::nfs4::types::{HasStatus, OpNum, Status, Utf8};
 use rpc::message::{AcceptStatus, RpcError};
 use xdr::{Encode, List, Writer};
 
-use crate::testing::{Lab, at, channel, compound, create, getattr, lab, name};
+use crate::testing::{Lab, at, channel, compound, create, getattr, lab, name, putfh};
 
 /// A compound's arguments, header and encoded operations apart.
 fn raw(minor: u32, count: u32, operations: &[u8]) -> Vec<u8> {
@@ -183,6 +185,67 @@ fn the_current_stateid_means_the_state_whatever_its_seqid_is_by_now() {
     let close = || Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
     assert_eq!(lab.status(upgraded(close())), Status::OLD_STATEID, "CLOSE means what it saw");
     assert_eq!(lab.status(at(&["export"], vec![opening(), close()])), Status::OK);
+}
+
+#[test]
+fn a_session_is_not_made_where_the_reply_cannot_tell_of_it() {
+    let mut lab = lab();
+    let mut fore = channel();
+    fore.max_response_size = 120;
+    lab.connect_with(b"small", fore);
+    let id = lab.exchange(b"another");
+    let sessions = lab.server.counts().sessions;
+    let create = Op::CreateSession(CreateSessionArgs {
+        client_id: id.client_id,
+        sequence: id.sequence_id,
+        flags: CreateSessionFlags::empty(),
+        fore_channel: channel(),
+        back_channel: channel(),
+        callback_program: 1,
+        sec_parms: List::default(),
+    });
+    assert_eq!(lab.status(vec![create]), Status::REP_TOO_BIG);
+    assert_eq!(lab.server.counts().sessions, sessions);
+}
+
+#[test]
+fn a_lock_in_the_way_is_told_where_there_is_room_for_it() {
+    use protocol::nfs4::ops::lock::{LockArgs, LockTArgs, LockType, Locker, OpenToLockOwner};
+    use protocol::nfs4::types::StateOwner;
+    let mut lab = lab();
+    lab.file(&["export", "file"], b"");
+    let (file, open_stateid) = lab.open(&["export", "file"], b"owner");
+    let owner = xdr::Opaque::from_static(&[b'x'; 1024]);
+    let lock_owner = StateOwner { client_id: 0, owner };
+    let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
+    let lock_type = LockType::Write;
+    let locker = Locker::New(new);
+    let lock = LockArgs { lock_type, reclaim: false, offset: 0, length: 1, locker };
+    lab.ok(vec![putfh(file), Op::Lock(lock)]);
+    let test = || {
+        let args = LockTArgs { lock_type, offset: 0, length: 1, owner: StateOwner::default() };
+        vec![putfh(file), Op::LockT(args)]
+    };
+    assert_eq!(lab.status(test()), Status::DENIED);
+    let mut fore = channel();
+    fore.max_response_size = 1000;
+    lab.connect_with(b"small", fore);
+    assert_eq!(lab.status(test()), Status::REP_TOO_BIG);
+}
+
+#[test]
+fn requests_with_one_long_tag_are_told_apart() {
+    let mut lab = lab();
+    let sequence = lab.next(true);
+    let tagged = |op| CompoundArgs {
+        tag: Utf8::from_static(&[b't'; 1000]),
+        minor_version: 1,
+        ops: List::new(vec![sequence.clone(), op]).unwrap(),
+    };
+    assert_eq!(lab.send(&tagged(Op::PutRootFh)).status, Status::OK);
+    // RFC 8881 §2.10.6.1.3.1: not a retry, though the slot, the sequence ID and the length are the same.
+    assert_eq!(lab.send(&tagged(Op::PutPubFh)).status, Status::SEQ_FALSE_RETRY);
+    assert_eq!(lab.send(&tagged(Op::PutRootFh)).status, Status::OK);
 }
 
 #[test]

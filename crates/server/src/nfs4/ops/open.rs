@@ -196,7 +196,7 @@ async fn create<'r>(
     let directory = match compound.current()? {
         Object::File(directory) if !directory.export.options.read_only => directory,
         // What is there can be opened all the same, as open(2) with O_CREAT does on a read-only file system.
-        _ => return existing_on_read_only(compound, name, &creation.mode, access).await,
+        _ => return existing_on_read_only(compound, name, &creation, access).await,
     };
     names::check(name)?;
     // Truncation waits for the share reservation; in a new file nobody holds one.
@@ -269,11 +269,13 @@ async fn take_back(compound: &Compound<'_>, arguments: &OpenArgs, target: &Targe
 async fn existing_on_read_only<'r>(
     compound: &mut Compound<'r>,
     name: &[u8],
-    mode: &CreateMode,
+    creation: &Creation,
     access: OpenAccess,
 ) -> Result<Target<'r>> {
     match by_name(compound, name, access).await {
-        Ok(_) if *mode != CreateMode::Unchecked => Err(Status::EXIST.into()),
+        Ok(_) if creation.mode != CreateMode::Unchecked => Err(Status::EXIST.into()),
+        // RFC 8881 §18.16.3: with a size of zero "the existing file is truncated", which it cannot be.
+        Ok(_) if creation.wanted.set.size == Some(0) => Err(Status::ROFS.into()),
         Err(failure) if failure == Status::NOENT.into() => Err(Status::ROFS.into()),
         other => other,
     }
@@ -308,6 +310,7 @@ async fn open(
             owner: &arguments.owner.owner,
             access: arguments.share_access,
             deny: arguments.share_deny,
+            truncates: target.size.is_some(),
             reclaim: arguments.claim.is_reclaim(),
             pin: opened.pin,
         },
@@ -584,8 +587,11 @@ mod tests {
         let mut denying = open_args("file", b"denier", ShareAccess::READ, OpenHow::NoCreate);
         denying.share_deny = ShareDeny::WRITE;
         lab.ok(at(&["export"], vec![Op::Open(denying)]));
-        let truncating = creating("file", CreateHow::Unchecked(size(0)));
-        assert_eq!(lab.status_at(&["export"], truncating), Status::SHARE_DENIED);
+        for access in [ShareAccess::READ, ShareAccess::BOTH] {
+            let how = OpenHow::Create(CreateHow::Unchecked(size(0)));
+            let truncating = Op::Open(open_args("file", b"owner", access, how));
+            assert_eq!(lab.status_at(&["export"], truncating), Status::SHARE_DENIED);
+        }
         assert_eq!(lab.attributes(&["export", "file"], &[n::SIZE]).size, Some(5));
     }
 
@@ -631,6 +637,9 @@ mod tests {
             Op::Open(open_args(text, b"owner", access, OpenHow::Create(how)))
         };
         assert_eq!(lab.status_at(&["export"], unchecked(ShareAccess::READ, "file")), Status::OK);
+        let how = OpenHow::Create(CreateHow::Unchecked(size(0)));
+        let truncating = Op::Open(open_args("file", b"owner", ShareAccess::READ, how));
+        assert_eq!(lab.status_at(&["export"], truncating), Status::ROFS);
         assert_eq!(lab.status_at(&["export"], unchecked(ShareAccess::BOTH, "file")), Status::ROFS);
         assert_eq!(lab.status_at(&["export"], unchecked(ShareAccess::READ, "new")), Status::ROFS);
         assert_eq!(lab.status_at(&[], unchecked(ShareAccess::READ, "new")), Status::ROFS);

@@ -24,6 +24,8 @@ pub struct OpenRequest<'a> {
     pub access: ShareAccess,
     /// `share_deny`.
     pub deny: ShareDeny,
+    /// Whether the file will be truncated: another's deny of writing forbids it, whatever `access` says.
+    pub truncates: bool,
     /// CLAIM_PREVIOUS.
     pub reclaim: bool,
     /// From the backend.
@@ -109,7 +111,9 @@ impl State {
         if client.is_gone() {
             return Err(Status::DEADSESSION);
         }
-        if self.is_denied(shard, now, client, request.file, bits, dropped) {
+        // RFC 8881 §9.1.2: to change the size is "treated as if … writing the area between the old and new sizes".
+        let writes = if request.truncates { ShareAccess::WRITE.bits() as u8 } else { 0 };
+        if self.is_denied(shard, now, client, request.file, (bits.0 | writes, bits.1), dropped) {
             let reclaim = request.reclaim;
             return Err(if reclaim { Status::RECLAIM_CONFLICT } else { Status::SHARE_DENIED });
         }

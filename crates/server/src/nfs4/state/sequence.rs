@@ -203,8 +203,14 @@ impl State {
         })
     }
 
-    /// Tells requests apart: `caller` is the effective user as a number, `compound` the encoded COMPOUND, or as much of its
-    /// start as is at hand, `length` its whole length in bytes. Covers the first 512 bytes.
+    /// Where a session's callbacks go.
+    #[cfg(test)]
+    pub(crate) fn callback_program(&self, session: &SessionId) -> Option<u32> {
+        Some(self.sessions.get(session)?.back.lock().program())
+    }
+
+    /// Tells requests apart: `caller` is the effective user as a number, `compound` the encoded COMPOUND from behind its tag,
+    /// or as much of its start as is at hand, `length` its whole length in bytes. Covers the first 512 bytes.
     #[must_use]
     pub fn digest(&self, caller: u64, compound: &[u8], length: usize) -> u64 {
         let mut hasher = self.hasher.build_hasher();

@@ -129,7 +129,7 @@ impl World {
         deny: ShareDeny,
     ) -> Result<OpenGrant, Status> {
         let (file, owner, pin) = (file(fileid), owner.as_bytes(), self.pin.clone());
-        let request = OpenRequest { file, owner, access, deny, reclaim: false, pin };
+        let request = OpenRequest { file, owner, access, deny, truncates: false, reclaim: false, pin };
         self.state.open(self.now, &peer.client, request)
     }
 

@@ -7,6 +7,7 @@ fn reclaim(world: &World, peer: &Peer, deny: ShareDeny) -> Result<Stateid, Statu
         owner: b"o".as_slice(),
         access: BOTH,
         deny,
+        truncates: false,
         reclaim: true,
         pin: world.pin.clone(),
     };
