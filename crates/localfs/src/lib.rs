@@ -4,7 +4,8 @@
 //! As **root** (with the powers to set users and to override permissions, tried out at the start) every name is
 //! created, looked up, moved and removed as the caller, so that the kernel judges; data go through descriptors that are
 //! open for all callers, and each request is judged by permission bits, or by the kernel where the file has an ACL.
-//! Device files can be made by root's callers only.
+//! Device files can be made by root's callers only. The machine's own rules hold too: with `fs.protected_hardlinks` a
+//! caller may link only what it owns or may read and write.
 //!
 //! As **anybody else** the server acts as its own user: new files are its own, whoever calls. Callers of another
 //! user id get what permission bits and ACLs give them, judged here, *and* no more than what the kernel lets the
@@ -33,8 +34,9 @@
 //!
 //! # Waiting
 //! What the page cache answers is answered in place. Data that are not cached are read, and syncs done, on the blocking
-//! pool of the tokio runtime. Names and attributes that are not cached are read in place all the same: Linux has no way
-//! to ask for them without waiting.
+//! pool of the tokio runtime. Names and attributes that are not cached are read in place all the same, and so are writes
+//! and truncations done: Linux offers no way to try them without waiting. File systems that cannot tell what is cached
+//! (overlays, most of FUSE) have all their data read on the pool.
 #![deny(unsafe_code)]
 
 mod acl;
