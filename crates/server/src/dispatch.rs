@@ -1,10 +1,11 @@
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use protocol::nfs4::{PROC_COMPOUND, PROC_NULL};
 use rpc::message::{AcceptStatus, CallError, CallHeader, ReplyHeader, VersionRange, encode_success};
 use tracing::debug;
@@ -27,6 +28,8 @@ pub struct Server {
     pub(crate) write_reply_cache: ReplyCache,
     pub(crate) nfs4: State,
     pub(crate) mounts: MountTable,
+    /// Exports that were replaced, while calls under way still use them.
+    retired: Mutex<Vec<Weak<ExportTable>>>,
     observer: Option<Arc<dyn Observer>>,
     /// For log lines that clients cause.
     pub(crate) throttle: Throttle,
@@ -99,6 +102,7 @@ impl Server {
             exports: ArcSwap::from_pointee(exports),
             metrics: Metrics::default(),
             mounts: MountTable::default(),
+            retired: Mutex::default(),
             observer: None,
             throttle: Throttle::new(LOG_LINES_A_SECOND),
         }
@@ -139,16 +143,34 @@ impl Server {
     }
 
     /// Replaces all exports; calls under way finish with those they began with. Opens and locks in exports that are gone
-    /// are revoked, so that their files are let go.
+    /// are revoked, so that their files are let go; what calls under way open there is, by [`Self::maintain`].
     pub fn replace_exports(&self, exports: ExportTable) {
-        let served: HashSet<_> = exports.iter().map(|export| export.fsid).collect();
-        self.exports.store(Arc::new(exports));
+        let old = self.exports.swap(Arc::new(exports));
+        self.retired.lock().push(Arc::downgrade(&old));
+        drop(old);
+        self.revoke_unserved();
+    }
+
+    fn revoke_unserved(&self) {
+        let served: HashSet<_> = self.exports.load().iter().map(|export| export.fsid).collect();
         self.nfs4.revoke_unserved(|fsid| served.contains(&fsid));
+    }
+
+    /// Revokes what calls have opened in exports that were replaced under them, until the last of these calls is over.
+    fn revoke_retired(&self) {
+        let mut retired = self.retired.lock();
+        if retired.is_empty() {
+            return;
+        }
+        // Looked at before: what nobody uses now cannot be opened in any more.
+        retired.retain(|table| table.strong_count() > 0);
+        self.revoke_unserved();
     }
 
     /// Looks after what clients hold: forgets those that went without a word. To be called about once a second; returns
     /// whether it should be called again at once, because it looks at a bounded number of clients at a time.
     pub fn maintain(&self, now: Now) -> bool {
+        self.revoke_retired();
         self.nfs4.expire(now.monotonic).more
     }
 

@@ -1,16 +1,49 @@
 //! What becomes of clients when the exports are replaced.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::open::ShareAccess;
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::ops::stateid::FreeStateidArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 
+use vfs::fault::{Fault, Gate, Method, Rule};
+use xdr::Writer;
+
 use crate::ExportTable;
-use crate::testing::{Lab, export, lab_of, putfh};
+use crate::testing::{Lab, at, compound, export, faulty, lab_of, open, putfh};
 
 fn read(handle: Handle, stateid: Stateid) -> Vec<Op> {
     vec![putfh(handle), Op::Read(ReadArgs { stateid, offset: 0, count: 10 })]
+}
+
+#[test]
+fn what_is_opened_while_its_export_goes_is_revoked_too() {
+    let (export, backend) = faulty();
+    let mut lab = lab_of(vec![export]);
+    lab.file(&["export", "file"], b"hello");
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Open, Fault::Hold(gate.clone())));
+    let opening = at(&["export"], vec![open("file", b"owner", ShareAccess::READ)]);
+    let args = xdr::to_bytes(&compound([vec![lab.next(true)], opening].concat()));
+    let (record, now) = (lab.record(&args), lab.now());
+    let (server, connection) = (lab.server.clone(), lab.connection.clone());
+    let mut reply = Writer::new();
+    {
+        let mut call = pin!(server.handle(&connection, now, record, &mut reply));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut context).is_pending());
+        server.replace_exports(ExportTable::new(Vec::new()).unwrap());
+        server.maintain(now);
+        gate.open();
+        assert!(call.as_mut().poll(&mut context).is_ready());
+    }
+    server.maintain(now);
+    let counts = server.counts();
+    assert_eq!((counts.opens, counts.revoked), (0, 1));
 }
 
 /// What SEQUENCE says of the client's state.
@@ -50,4 +83,33 @@ fn opens_in_a_removed_export_are_revoked_and_others_stay() {
     let (again, open) = lab.open(&["removed", "file"], b"owner");
     assert_eq!(again, removed);
     assert_eq!(lab.status(read(again, open)), Status::OK);
+}
+
+#[test]
+fn nfs3_obeys_what_nfs4_opens_deny() {
+    use protocol::nfs3::{NfsStat, Proc, ReadArgs, Sattr, SetattrArgs, StableHow, WriteArgs};
+    use protocol::nfs4::ops::open::{OpenHow, ShareDeny};
+    let mut lab = lab_of(vec![export(1, "/export")]);
+    let file = lab.file(&["export", "file"], b"hello");
+    let mut denying = crate::testing::open_args("file", b"owner", ShareAccess::BOTH, OpenHow::NoCreate);
+    denying.share_deny = ShareDeny::BOTH;
+    lab.ok(at(&["export"], vec![Op::Open(denying)]));
+    let file = protocol::nfs3::FileHandle::new(&file).unwrap();
+    let data = xdr::Opaque::from_static(b"HELLO");
+    let write = WriteArgs { file, offset: 0, count: 5, stable: StableHow::FileSync, data };
+    let new_attributes = |size| Sattr { size, mode: Some(0o600), ..Sattr::default() };
+    let set = |size| SetattrArgs { object: file, new_attributes: new_attributes(size), guard: None };
+    let all = |lab: &mut Lab| {
+        [
+            lab.nfs3(Proc::READ.0, &ReadArgs { file, offset: 0, count: 5 }),
+            lab.nfs3(Proc::WRITE.0, &write),
+            lab.nfs3(Proc::SETATTR.0, &set(Some(0))),
+            lab.nfs3(Proc::SETATTR.0, &set(None)),
+        ]
+    };
+    let jukebox = NfsStat::JUKEBOX;
+    assert_eq!(all(&mut lab), [jukebox, jukebox, jukebox, NfsStat::OK]);
+    // As everybody: the lease is over.
+    lab.seconds += 100;
+    assert_eq!(all(&mut lab), [NfsStat::OK; 4]);
 }

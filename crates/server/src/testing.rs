@@ -201,6 +201,26 @@ impl Lab {
         Now { monotonic: Duration::from_secs(self.seconds), wall }
     }
 
+    /// The status of an NFSv3 call by the superuser.
+    pub(crate) fn nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> protocol::nfs3::NfsStat {
+        self.xid += 1;
+        let credential = OpaqueAuth::sys(&AuthSys {
+            stamp: 0,
+            machine_name: Opaque::from_static(b"client"),
+            uid: 0,
+            gid: 0,
+            gids: GroupList::default(),
+        });
+        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, 3, procedure) };
+        let mut call = Writer::new();
+        encode_call(&mut call, &header, arguments);
+        let mut reply = Writer::new();
+        let done = self.server.handle(&self.connection, self.now(), call.into_bytes(), &mut reply);
+        assert_eq!(done.now_or_never().expect("memory answers at once").disposition, Disposition::Reply);
+        let results = results(reply).expect("results");
+        protocol::nfs3::NfsStat(u32::from_be_bytes(results[..4].try_into().unwrap()))
+    }
+
     /// Sends bytes as the arguments of a compound; returns the results' bytes, or why there are none.
     pub(crate) fn raw(&mut self, arguments: &[u8]) -> Result<Bytes, rpc::message::RpcError> {
         let record = self.record(arguments);

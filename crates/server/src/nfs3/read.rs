@@ -4,7 +4,8 @@ use protocol::nfs3::{FATTR_LENGTH, Fattr, NfsStat, Outcome, PostOpAttr, ReadArgs
 use vfs::{Authority, ReadRequest};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve, status};
+use super::reply::{answer, check_denials, fattr, resolve, status};
+use crate::nfs4::state::IoKind;
 use crate::payload;
 use crate::request::Request;
 
@@ -19,6 +20,9 @@ pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Wri
         Ok(target) => target,
         Err(status) => return answer(reply, &Outcome::<ReadOk, PostOpAttr>::Fail(status, None)),
     };
+    if let Err(status) = check_denials(request, &target, IoKind::Read) {
+        return answer(reply, &Outcome::<ReadOk, _>::Fail(status, target.post_op().await));
+    }
     let start = reply.mark();
     reply.raw(&[0; HEAD]);
     let wanted = ReadRequest {

@@ -8,6 +8,8 @@ use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Ti
 use xdr::{Encode, Writer};
 
 use crate::Export;
+use crate::nfs4::File;
+use crate::nfs4::state::IoKind;
 use crate::request::{Request, Target, TargetError};
 
 /// Nanoseconds of a second.
@@ -53,6 +55,17 @@ pub(super) fn resolve<'r>(request: &'r Request<'_>, handle: &FileHandle) -> Resu
         TargetError::Stale => NfsStat::STALE,
         TargetError::NotAdmitted => NfsStat::ACCES,
     })
+}
+
+/// Whether I/O may go ahead beside the opens of NFSv4 clients: these can specify "the type of access to deny others"
+/// (RFC 8881 §9.7), and here are others. NFSv3 has no status for it; with JUKEBOX its client comes again.
+pub(super) fn check_denials(request: &Request<'_>, target: &Target<'_>, kind: IoKind) -> Result<(), NfsStat> {
+    let state = &request.server.nfs4;
+    if !state.has_denials() {
+        return Ok(());
+    }
+    let key = File { export: target.export, handle: target.handle }.key(request.server);
+    state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
 }
 
 /// As [`resolve`], for what would change something there.

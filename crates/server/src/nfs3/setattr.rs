@@ -2,7 +2,8 @@ use protocol::nfs3::{NfsStat, Outcome, SetattrArgs, WccData};
 use vfs::Authority;
 use xdr::Writer;
 
-use super::reply::{answer, resolve_writable, set_attributes, status, timestamp, wcc_data};
+use super::reply::{answer, check_denials, resolve_writable, set_attributes, status, timestamp, wcc_data};
+use crate::nfs4::state::IoKind;
 use crate::request::{Request, Target};
 
 /// SETATTR (RFC 1813 §3.3.2).
@@ -11,14 +12,17 @@ pub(super) async fn serve(request: &Request<'_>, args: SetattrArgs, reply: &mut 
         Ok(target) => target,
         Err(status) => return answer(reply, &Outcome::<WccData, _>::Fail(status, WccData::default())),
     };
-    match set(&target, &args).await {
+    match set(request, &target, &args).await {
         Ok(wcc) => answer(reply, &Outcome::<_, WccData>::Ok(wcc)),
         Err(status) => answer(reply, &Outcome::<WccData, _>::Fail(status, target.wcc().await)),
     }
 }
 
-async fn set(target: &Target<'_>, args: &SetattrArgs) -> Result<WccData, NfsStat> {
+async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> Result<WccData, NfsStat> {
     let set = set_attributes(&args.new_attributes)?;
+    if set.size.is_some() {
+        check_denials(request, target, IoKind::Write)?;
+    }
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
     let guard = args.guard.map(timestamp).transpose()?;
     let backend = &target.export.backend;

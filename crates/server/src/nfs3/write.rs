@@ -4,7 +4,8 @@ use protocol::nfs3::{NfsStat, Outcome, StableHow, WccData, WriteArgs, WriteOk};
 use vfs::{Authority, Stability};
 use xdr::Writer;
 
-use super::reply::{answer, resolve_writable, status, wcc_data};
+use super::reply::{answer, check_denials, resolve_writable, status, wcc_data};
+use crate::nfs4::state::IoKind;
 use crate::request::{Request, Target};
 
 /// WRITE (RFC 1813 §3.3.7).
@@ -13,7 +14,7 @@ pub(super) async fn serve(request: &Request<'_>, args: WriteArgs, reply: &mut Wr
         Ok(target) => target,
         Err(status) => return answer(reply, &Outcome::<WriteOk, _>::Fail(status, WccData::default())),
     };
-    match write(&target, args).await {
+    match write(request, &target, args).await {
         Ok(ok) => {
             request.server.metrics.write_bytes.fetch_add(u64::from(ok.count), Relaxed);
             answer(reply, &Outcome::<_, WccData>::Ok(ok))
@@ -22,7 +23,7 @@ pub(super) async fn serve(request: &Request<'_>, args: WriteArgs, reply: &mut Wr
     }
 }
 
-async fn write(target: &Target<'_>, args: WriteArgs) -> Result<WriteOk, NfsStat> {
+async fn write(request: &Request<'_>, target: &Target<'_>, args: WriteArgs) -> Result<WriteOk, NfsStat> {
     // The count and the length of the data say the same thing twice; where they differ the client is confused.
     if args.count as usize != args.data.len() {
         return Err(NfsStat::INVAL);
@@ -31,6 +32,7 @@ async fn write(target: &Target<'_>, args: WriteArgs) -> Result<WriteOk, NfsStat>
     if args.offset.checked_add(u64::from(args.count)).is_none() {
         return Err(NfsStat::FBIG);
     }
+    check_denials(request, target, IoKind::Write)?;
     let stability = match args.stable {
         StableHow::Unstable => Stability::Unstable,
         StableHow::DataSync => Stability::DataSync,

@@ -16,6 +16,7 @@ use vfs::{Attributes, Context};
 use xdr::{DecodeError, Mark, Reader, Writer};
 
 use super::object::{File, Object};
+use super::pseudo::Node;
 use super::rows::{self, Needs, Row};
 use super::state::{self, IoKind, IoPermit, Running, Sequenced};
 use super::status::{Failure, Result, in_minor};
@@ -506,10 +507,16 @@ impl<'r> Compound<'r> {
         Ok(attributes)
     }
 
+    /// Attributes of a directory of the pseudo file system.
+    pub(crate) fn pseudo_attributes(&self, node: &Node) -> Attributes {
+        let (peer, exports) = (self.request.connection.peer.ip(), self.exports());
+        exports.pseudo().attributes(node, exports, peer, self.request.now.wall)
+    }
+
     /// Attributes of an object, asked for now.
     pub(crate) async fn attributes_of(&self, object: &Object<'_>) -> Result<Attributes> {
         match object {
-            Object::Pseudo(node) => Ok(self.exports().pseudo().attributes(node, self.request.now.wall)),
+            Object::Pseudo(node) => Ok(self.pseudo_attributes(node)),
             Object::File(file) => {
                 let context = self.context(file.export);
                 Ok(file.export.backend.getattr(&context, &file.handle).await?)

@@ -15,3 +15,4 @@ pub mod state;
 mod status;
 
 pub(crate) use compound::serve as compound;
+pub(crate) use object::File;

@@ -37,7 +37,6 @@ pub(crate) struct PseudoFs {
     nodes: Vec<Node>,
     by_id: HashMap<u64, usize>,
     mounts: HashMap<ExportId, usize>,
-    change: u64,
     /// When this set of exports was first looked at: the server core has no clock of its own to ask before.
     seen: OnceLock<Timestamp>,
 }
@@ -51,13 +50,8 @@ impl Default for PseudoFs {
 impl PseudoFs {
     /// The tree above `exports`, whose paths neither overlap nor repeat.
     pub(crate) fn new(exports: &[Arc<Export>]) -> Self {
-        let mut tree = Self {
-            nodes: Vec::new(),
-            by_id: HashMap::new(),
-            mounts: HashMap::new(),
-            change: change_of(exports),
-            seen: OnceLock::new(),
-        };
+        let mut tree =
+            Self { nodes: Vec::new(), by_id: HashMap::new(), mounts: HashMap::new(), seen: OnceLock::new() };
         tree.add("", &[], 0);
         for export in exports {
             tree.mount(export);
@@ -134,13 +128,21 @@ impl PseudoFs {
         node.children.iter().map(|index| &self.nodes[*index])
     }
 
-    /// Attributes of a directory, at a time `now` of day.
-    pub(crate) fn attributes(&self, node: &Node, now: Timestamp) -> Attributes {
+    /// Attributes of a directory for a client at `peer`, at a time `now` of day. They tell nothing of exports that it may
+    /// not use.
+    pub(crate) fn attributes(
+        &self,
+        node: &Node,
+        exports: &ExportTable,
+        peer: IpAddr,
+        now: Timestamp,
+    ) -> Attributes {
         let time = *self.seen.get_or_init(|| now);
         Attributes {
             kind: FileKind::Directory,
             mode: 0o555,
-            links: 2 + node.children.len() as u32,
+            // As file systems have it that do not count subdirectories: the same for every client.
+            links: 2,
             uid: 0,
             gid: 0,
             size: 4096,
@@ -152,7 +154,7 @@ impl PseudoFs {
             modified: time,
             changed: time,
             created: None,
-            change: self.change,
+            change: node.change(exports, peer),
         }
     }
 }
@@ -165,24 +167,24 @@ impl Node {
 
     /// Whether a client at `peer` may use anything here or below; everybody sees the root.
     pub(crate) fn is_visible(&self, exports: &ExportTable, peer: IpAddr) -> bool {
-        self.name.is_empty()
-            || self
-                .leads_to
-                .iter()
-                .any(|id| exports.by_id(*id).is_some_and(|export| export.options.admits(peer)))
+        self.name.is_empty() || self.visible(exports, peer).next().is_some()
     }
-}
 
-/// A change attribute that differs whenever the exports, or who may see them, differ.
-fn change_of(exports: &[Arc<Export>]) -> u64 {
-    let mut hasher = SipHasher24::new();
-    for export in exports {
-        let Export { id, path, options, .. } = &**export;
-        hasher.write_u32(id.0);
-        hasher.write(path.as_bytes());
-        hasher.write(format!("{:?}", options.clients).as_bytes());
+    /// The exports here and below that a client at `peer` may use.
+    fn visible<'a>(&'a self, exports: &'a ExportTable, peer: IpAddr) -> impl Iterator<Item = &'a Export> {
+        let here = self.leads_to.iter().filter_map(|id| exports.by_id(*id)).map(Arc::as_ref);
+        here.filter(move |export: &&Export| export.options.admits(peer))
     }
-    hasher.finish()
+
+    /// A change attribute that differs whenever what a client at `peer` sees here and below differs.
+    fn change(&self, exports: &ExportTable, peer: IpAddr) -> u64 {
+        let mut hasher = SipHasher24::new();
+        for export in self.visible(exports, peer) {
+            hasher.write_u32(export.id.0);
+            hasher.write(export.path.as_bytes());
+        }
+        hasher.finish()
+    }
 }
 
 #[cfg(test)]
@@ -229,12 +231,20 @@ mod tests {
     #[test]
     fn other_exports_change_the_change_attribute() {
         let now = Timestamp { seconds: 5, nanoseconds: 0 };
-        let change = |table: &ExportTable| table.pseudo().attributes(table.pseudo().root(), now).change;
+        let seen = |table: &ExportTable, peer: &str| {
+            table.pseudo().attributes(table.pseudo().root(), table, peer.parse().unwrap(), now)
+        };
+        let change = |table: &ExportTable| seen(table, "192.0.2.1").change;
         let first = tree(&["/a"]);
         assert_eq!(change(&first), change(&tree(&["/a"])));
         assert_ne!(change(&first), change(&tree(&["/a", "/b"])));
         let narrowed = ExportTable::new(vec![export_for(1, "/a", "10.0.0.0/8")]).unwrap();
         assert_ne!(change(&first), change(&narrowed));
+        // Whoever may not use an export does not learn that it has come.
+        let hidden = ExportTable::new(vec![export(1, "/a"), export_for(2, "/b", "10.0.0.0/8")]).unwrap();
+        assert_eq!(seen(&first, "192.0.2.1").change, seen(&hidden, "192.0.2.1").change);
+        assert_eq!(seen(&first, "192.0.2.1").links, seen(&hidden, "192.0.2.1").links);
+        assert_ne!(seen(&first, "10.0.0.1").change, seen(&hidden, "10.0.0.1").change);
     }
 
     #[test]

@@ -216,7 +216,8 @@ fn put_entry(
     .write(if is_lost { of_entry(mask) } else { mask }, reply);
 }
 
-/// A directory of the pseudo file system. Cookies are a node's number among its siblings, from 3 on; the verifier is the
+/// A directory of the pseudo file system. Cookies are a node's number among those that the
+/// client sees, from 3 on; the verifier is the
 /// change attribute, which differs when they do.
 async fn pseudo(
     compound: &mut Compound<'_>,
@@ -226,15 +227,16 @@ async fn pseudo(
     reply: &mut Writer,
 ) -> Result {
     let exports = compound.exports();
-    let verifier = exports.pseudo().attributes(node, compound.request.now.wall).change.to_be_bytes();
+    let verifier = compound.pseudo_attributes(node).change.to_be_bytes();
     if arguments.cookie != 0 && arguments.cookie_verifier != verifier {
         return Err(Status::NOT_SAME.into());
     }
     let peer = compound.request.connection.peer.ip();
     let verifier_at = listing.begin(reply);
     let mut eof = true;
-    for (child, cookie) in exports.pseudo().children(node).zip(FIRST_COOKIE..) {
-        if cookie <= arguments.cookie || !child.is_visible(exports, peer) {
+    let visible = exports.pseudo().children(node).filter(|child| child.is_visible(exports, peer));
+    for (child, cookie) in visible.zip(FIRST_COOKIE..) {
+        if cookie <= arguments.cookie {
             continue;
         }
         let object = enter(compound, child)?;
@@ -242,7 +244,7 @@ async fn pseudo(
             Ok(seen) => seen,
             // RFC 8881 §18.23.3: with rdattr_error asked for, one entry's failure is not all entries'.
             Err(Failure::Status(status)) if listing.mask.has(number::RDATTR_ERROR) => {
-                let attributes = exports.pseudo().attributes(child, compound.request.now.wall);
+                let attributes = compound.pseudo_attributes(child);
                 let subject = Subject { error: status, ..compound.subject(object, &attributes) };
                 let mask = of_entry(listing.mask);
                 if listing.put(&child.name, cookie, reply, |reply| subject.write(mask, reply)).is_break() {

@@ -95,6 +95,12 @@ impl State {
         if denied { Err(Status::LOCKED) } else { Ok(IoPermit { authority: Authority::Caller, stateid }) }
     }
 
+    /// Whether any open denies anything: mostly none does, and [`Self::check_stateless_io`] need not be asked.
+    #[must_use]
+    pub fn has_denials(&self) -> bool {
+        gauges::read(&self.gauges.denying) > 0
+    }
+
     /// Whether I/O without any NFSv4 client (NFSv3) may go ahead: an open may deny it.
     ///
     /// # Errors
@@ -111,7 +117,7 @@ impl State {
         file: FileKey,
         kind: IoKind,
     ) -> Result<(), Status> {
-        if gauges::read(&self.gauges.denying) == 0 {
+        if !self.has_denials() {
             return Ok(());
         }
         let mut dropped = Dropped::new();
