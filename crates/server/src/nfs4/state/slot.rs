@@ -5,6 +5,7 @@
 //! reply is kept as encoded bytes. Slots are granted by the hundred and mostly idle, so they are made in chunks when first
 //! used. The memory is bounded by [`SlotMemory`], strictly but for the replies of requests in progress.
 
+use std::cmp::Ordering;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -269,17 +270,27 @@ impl SlotTable {
         let mut guard = slots[(slot % CHUNK) as usize].lock();
         let had = guard.reply.capacity();
         guard.reply.clear();
+        let is_guaranteed = slot < GUARANTEED_SLOTS;
         match reply.filter(|reply| reply.len() <= self.reply_max) {
             Some(reply) => {
                 guard.reply.reserve_exact(reply.len());
                 guard.reply.extend_from_slice(reply);
                 guard.turn(Event::Keep);
             }
-            None => guard.turn(Event::Forget),
+            None => {
+                // Empty, it is of use to others now rather than to this slot again.
+                if !is_guaranteed && self.memory.is_scarce() {
+                    guard.reply = Vec::new();
+                }
+                guard.turn(Event::Forget);
+            }
         }
-        let more = guard.reply.capacity() - had;
-        if more > 0 && slot >= GUARANTEED_SLOTS {
-            self.charge(more);
+        let has = guard.reply.capacity();
+        match has.cmp(&had) {
+            _ if is_guaranteed => {}
+            Ordering::Greater => self.charge(has - had),
+            Ordering::Less => self.release(had - has),
+            Ordering::Equal => {}
         }
     }
 
@@ -299,6 +310,11 @@ impl SlotTable {
     fn charge(&self, bytes: usize) {
         self.charged.fetch_add(bytes, Relaxed);
         self.memory.charge(bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.charged.fetch_sub(bytes, Relaxed);
+        self.memory.release(bytes);
     }
 }
 
@@ -387,6 +403,21 @@ mod tests {
             assert_eq!(slots.arrive(0, sequence_id, 0, true), Ok(Verdict::New));
             slots.finish(0, Some(&[0; 4096]));
         }
+    }
+
+    #[test]
+    fn under_pressure_a_slot_gives_back_what_it_no_longer_keeps() {
+        let memory = Arc::new(SlotMemory::new(16_000));
+        let slots = SlotTable::new(16, CACHED_REPLY_MAX, &memory).unwrap();
+        let base = memory.used();
+        assert_eq!(slots.arrive(5, 1, 0, true), Ok(Verdict::New));
+        slots.finish(5, Some(&[0; 4000]));
+        assert!(memory.is_scarce() && memory.used() >= base + 4000);
+        assert_eq!(slots.arrive(5, 2, 0, false), Ok(Verdict::New));
+        slots.finish(5, None);
+        assert_eq!(memory.used(), base);
+        drop(slots);
+        assert_eq!(memory.used(), 0);
     }
 
     #[test]
