@@ -17,6 +17,8 @@ pub struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
+    /// A file grew beyond RLIMIT_FSIZE: the client is told by an error, the server goes on.
+    _file_size: Signal,
 }
 
 impl Signals {
@@ -30,6 +32,7 @@ impl Signals {
             hangup: register(SignalKind::hangup())?,
             terminate: register(SignalKind::terminate())?,
             interrupt: register(SignalKind::interrupt())?,
+            _file_size: register(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

@@ -193,9 +193,7 @@ async fn exchange<F: Future<Output = Answered>>(
     let mut output = Output::default();
     let mut spare_slot = None;
     let mut is_closing = false;
-    // What a long record holds while it arrives, and by when it must be there.
-    let mut arriving: Option<Charge> = None;
-    let mut deadline: Option<tokio::time::Instant> = None;
+    let mut arrival = Arrival::default();
     loop {
         let (mut now, mut is_drained) = (None, false);
         while waiting.len() < limits.max_waiting_calls && !output.is_high() && !is_closing {
@@ -215,7 +213,7 @@ async fn exchange<F: Future<Output = Answered>>(
             let now = *now.get_or_insert_with(|| shared.clock.now());
             let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
             let length = record.len();
-            (arriving, deadline) = (None, None);
+            arrival = Arrival::default();
             slot.fill(start(now, record));
             match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
                 Poll::Ready(answered) => {
@@ -248,30 +246,20 @@ async fn exchange<F: Future<Output = Answered>>(
             spare_slot = None;
         }
         let missing = decoder.bytes_wanted();
-        if may_read && is_in_record && missing > READ_AT_ONCE && arriving.is_none() {
-            if shared.budget.is_used_up() {
-                // Others' requests hold all the memory there is for them: look again when one may have been answered.
-                let event = next_event(&mut stream, &mut buffer, waiting, None, control, is_closing);
-                match tokio::time::timeout(BUDGET_PAUSE, event).await {
-                    Ok(Ok(Event::Answered(answered))) => is_closing |= answered.queue(&mut output),
-                    Ok(Ok(_)) => is_closing = true,
-                    Ok(Err(error)) => return error.into(),
-                    Err(_) => {}
-                }
-                continue;
-            }
-            arriving = Some(shared.budget.charge(missing));
-        }
-        let wanted = may_read.then_some(missing);
+        let is_long = is_in_record && missing > READ_AT_ONCE;
+        let has_memory = !is_long || arrival.is_charged() || arrival.charge(&shared.budget, missing);
+        let wanted = (may_read && has_memory).then_some(missing);
         let event = next_event(&mut stream, &mut buffer, waiting, wanted, control, is_closing);
         let event = if is_in_record && may_read {
-            let now = tokio::time::Instant::now();
-            let deadline = *deadline.get_or_insert(now + limits.stall_timeout * RECORD_PATIENCE);
-            match tokio::time::timeout_at(deadline.min(now + limits.stall_timeout), event).await {
+            let patience = if has_memory { limits.stall_timeout } else { BUDGET_PAUSE };
+            match tokio::time::timeout_at(arrival.look_again(limits.stall_timeout, patience), event).await {
                 Ok(event) => event,
-                Err(_) if waiting.is_empty() || deadline <= tokio::time::Instant::now() => {
-                    return End::Stalled;
+                // Others' requests hold all the memory there is, which is not the peer's fault.
+                Err(_) if !has_memory => {
+                    arrival = Arrival::default();
+                    continue;
                 }
+                Err(_) if waiting.is_empty() || arrival.is_overdue() => return End::Stalled,
                 Err(_) => continue,
             }
         } else {
@@ -286,6 +274,40 @@ async fn exchange<F: Future<Output = Answered>>(
             Ok(Event::Answered(answered)) => is_closing |= answered.queue(&mut output),
             Err(error) => return error.into(),
         }
+    }
+}
+
+/// A record on its way.
+#[derive(Debug, Default)]
+struct Arrival {
+    /// The memory it takes, where that is much.
+    charge: Option<Charge>,
+    /// By when it must be there.
+    deadline: Option<tokio::time::Instant>,
+}
+
+impl Arrival {
+    fn is_charged(&self) -> bool {
+        self.charge.is_some()
+    }
+
+    /// Takes `bytes` for it, if there are any to be had.
+    fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) -> bool {
+        if !budget.is_used_up() {
+            self.charge = Some(budget.charge(bytes));
+        }
+        self.is_charged()
+    }
+
+    /// When to look at it again: after `patience`, or when all of its time is over.
+    fn look_again(&mut self, stall_timeout: Duration, patience: Duration) -> tokio::time::Instant {
+        let now = tokio::time::Instant::now();
+        let deadline = *self.deadline.get_or_insert(now + stall_timeout * RECORD_PATIENCE);
+        deadline.min(now + patience)
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= tokio::time::Instant::now())
     }
 }
 
