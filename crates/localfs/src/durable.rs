@@ -250,7 +250,10 @@ impl Volume {
     /// Brings the index to stable storage.
     pub(crate) fn sync_index(&self) -> Result<()> {
         match &self.handles {
-            Handles::Indexed { index, .. } if index.is_unsynced() => index.sync(),
+            Handles::Indexed { index, .. } if index.is_unsynced() => {
+                self.act_as_server();
+                index.sync()
+            }
             _ => Ok(()),
         }
     }

@@ -3,9 +3,9 @@
 //! A file open for writing cannot be executed by local processes (ETXTBSY), keeps leases from being granted and hides
 //! the close that inotify watchers wait for. So a descriptor that may write is exchanged for one that may not, some
 //! seconds after the last write, unless an open holds it. Dirt that no client has committed for a while (it crashed, or
-//! went away) is synced, so that nothing stays pinned for ever.
+//! went away) is synced, so that nothing stays pinned for ever. The index of handles is synced and kept small here too.
 //!
-//! One thread for each volume, asleep unless there is a descriptor open for writing. It ends with the volume.
+//! One thread for each volume, asleep unless there is something to do. It ends with the volume.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -38,7 +38,7 @@ struct State {
 }
 
 impl Alarm {
-    /// There is a descriptor open for writing.
+    /// There is a descriptor open for writing, or something to do in the index.
     pub(crate) fn ring(&self) {
         let mut state = self.state.0.lock();
         if !std::mem::replace(&mut state.has_work, true) {
@@ -95,11 +95,12 @@ impl Volume {
     /// One round; true where another one is needed.
     fn clean_up(&self) -> bool {
         let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
-        if let Handles::Indexed { index, .. } = &self.handles
-            && index.is_unsynced()
-        {
+        if let Handles::Indexed { index, .. } = &self.handles {
             // Reported where it is noticed.
-            let _ = index.sync();
+            let _ = self.sync_index();
+            // In the state directory, where callers may do nothing.
+            self.act_as_server();
+            index.compact_if_worth_it();
         }
         let mut is_needed = false;
         let writable =
@@ -135,6 +136,45 @@ impl Volume {
 mod tests {
     use super::*;
     use crate::config::Config;
+
+    #[test]
+    fn the_index_is_compacted_by_the_server_whoever_removed_the_files() {
+        use crate::index::{FileKey, Place, ROOT};
+        use vfs::Timestamp;
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let (top, state) = (directory.path().join("export"), directory.path().join("state"));
+        std::fs::create_dir(&top).expect("directory");
+        let config =
+            Config { state_directory: Some(state.clone()), always_use_index: true, ..Config::new(top) };
+        let volume = crate::probe::open(&config).expect("volume");
+        let Handles::Indexed { index, .. } = &volume.handles else { panic!("asked for") };
+        let name = [b'n'; 200];
+        let mut is_worth_it = false;
+        for inode in (1 << 40..).take(40_000) {
+            let key = FileKey { fsid: 1, inode, created: Timestamp::default() };
+            let place = Place { parent: ROOT, name: &name };
+            is_worth_it = index.forget(index.remember(&key, &place, false).expect("number"));
+            if is_worth_it {
+                break;
+            }
+        }
+        assert!(is_worth_it);
+        let bytes = || -> u64 {
+            let files = std::fs::read_dir(&state).expect("state");
+            files.map(|file| file.expect("file").metadata().expect("file").len()).sum()
+        };
+        let before = bytes();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // As a thread that has just done something for a caller.
+                if matches!(volume.actor, crate::volume::Actor::Callers) {
+                    crate::identity::become_user(65_534).expect("switch");
+                }
+                volume.clean_up();
+            });
+        });
+        assert!(bytes() < before / 2, "{} of {before} bytes", bytes());
+    }
 
     #[test]
     fn what_nobody_writes_or_commits_is_synced_and_given_back() {

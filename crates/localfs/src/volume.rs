@@ -194,8 +194,9 @@ impl Volume {
         self.objects.remove(&object.handle);
         if let (Handles::Indexed { index, .. }, Ok(Meaning::Indexed(_, id))) =
             (&self.handles, handle::decode(&object.handle))
+            && index.forget(id)
         {
-            index.forget(id);
+            self.janitor.ring();
         }
     }
 

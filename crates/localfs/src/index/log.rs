@@ -101,6 +101,10 @@ pub(super) struct Log {
     path: PathBuf,
     identity: IndexIdentity,
     end: u64,
+    /// Whether a sync has failed, so that records may be only in the page cache, and counted clean there.
+    is_suspect: bool,
+    /// Whether the file's name still has to reach stable storage.
+    is_name_unsynced: bool,
     is_abandoned: bool,
 }
 
@@ -147,7 +151,16 @@ impl Log {
         }
         let end = scan(&file, &mut visit)?;
         file.set_len(end)?;
-        Ok((Self { file, path: path.to_owned(), identity, end, is_abandoned: false }, is_complete))
+        let log = Self {
+            file,
+            path: path.to_owned(),
+            identity,
+            end,
+            is_suspect: false,
+            is_name_unsynced: true,
+            is_abandoned: false,
+        };
+        Ok((log, is_complete))
     }
 
     pub(super) fn identity(&self) -> IndexIdentity {
@@ -183,8 +196,29 @@ impl Log {
         Ok(())
     }
 
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.sync_name()?;
         self.file.sync_data()
+    }
+
+    /// Brings the name of the file to stable storage, if it is new.
+    pub(super) fn sync_name(&mut self) -> Result<()> {
+        if let Some(directory) = self.path.parent().filter(|_| self.is_name_unsynced) {
+            File::open(directory)?.sync_all()?;
+        }
+        self.is_name_unsynced = false;
+        Ok(())
+    }
+
+    /// A sync of the file has failed. The kernel tells that once: another sync that succeeds says nothing about the records
+    /// from before it, and only a rewrite brings them to stable storage.
+    pub(super) fn suspect(&mut self) {
+        self.is_suspect = true;
+    }
+
+    /// Whether a sync has failed since the file was written anew.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.is_suspect
     }
 
     /// Another descriptor of the file, to sync it by.
@@ -208,16 +242,21 @@ impl Log {
         Ok(Rewrite { file, path, end: HEADER_BYTES, buffer: Vec::new() })
     }
 
-    /// Puts the new file in the place of the old one.
+    /// Puts the new file in the place of the old one, which stays in use where that fails. The name is not synced yet.
     pub(super) fn finish_rewrite(&mut self, mut rewrite: Rewrite) -> Result<()> {
-        rewrite.flush()?;
-        rewrite.file.sync_data()?;
-        std::fs::rename(&rewrite.path, &self.path)?;
-        if let Some(directory) = self.path.parent() {
-            File::open(directory)?.sync_all()?;
+        let finished = rewrite
+            .flush()
+            .and_then(|()| rewrite.file.sync_data())
+            .and_then(|()| std::fs::rename(&rewrite.path, &self.path));
+        if let Err(error) = finished {
+            rewrite.discard();
+            return Err(error);
         }
+        // From the rename on the old file has no name: nothing may be written there any more.
         self.file = rewrite.file;
         self.end = rewrite.end;
+        self.is_suspect = false;
+        self.is_name_unsynced = true;
         Ok(())
     }
 
@@ -232,7 +271,11 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         // Marked clean only when everything before is on stable storage.
-        if !self.is_abandoned && self.file.sync_data().is_ok() && self.file.write_all_at(&[1], 32).is_ok() {
+        if !self.is_abandoned
+            && !self.is_suspect
+            && self.file.sync_data().is_ok()
+            && self.file.write_all_at(&[1], 32).is_ok()
+        {
             let _ = self.file.sync_data();
         }
     }
@@ -248,6 +291,11 @@ impl Rewrite {
             self.flush()?;
         }
         Ok(offset)
+    }
+
+    /// Gives its space back.
+    pub(super) fn discard(self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -27,7 +27,7 @@ use siphasher::sip::SipHasher13;
 use vfs::{Error, Handle, Result, Timestamp};
 
 use crate::handle::{self, IndexIdentity, Meaning};
-use log::{Log, Record};
+use log::{Log, Record, Rewrite};
 
 /// Files that an index knows at most. At the bound new files are refused with [`Error::ServerFault`]; it is met only
 /// where more than this many files exist, since those removed are forgotten.
@@ -83,6 +83,11 @@ pub(crate) struct Index {
     /// Numbers of the last record appended, and of the last one on stable storage.
     appended: AtomicU64,
     synced: AtomicU64,
+    /// One sync at a time, so that nobody takes its success for that of one that failed beside it.
+    syncing: Mutex<()>,
+    /// The next sync fails.
+    #[cfg(test)]
+    planned_sync_failure: std::sync::atomic::AtomicBool,
 }
 
 #[derive(Debug)]
@@ -138,13 +143,18 @@ impl Index {
             // A new index, or the directory was replaced by another: nothing in it is known yet.
             state.restart(root)?;
         }
-        state.compact_if_worth_it()?;
+        if state.is_mostly_garbage() {
+            state.compact()?;
+        }
         state.log.sync()?;
         Ok(Self {
             identity,
             state: Mutex::new(state),
             appended: AtomicU64::new(0),
             synced: AtomicU64::new(0),
+            syncing: Mutex::new(()),
+            #[cfg(test)]
+            planned_sync_failure: Default::default(),
         })
     }
 
@@ -178,9 +188,21 @@ impl Index {
         self.state.lock().find(id).map_err(|error| report(&error))
     }
 
-    /// The file is gone.
-    pub(crate) fn forget(&self, id: u64) {
-        if let Err(error) = self.state.lock().forget(id) {
+    /// The file is gone. True where [`compact_if_worth_it`](Self::compact_if_worth_it) is worth it now.
+    pub(crate) fn forget(&self, id: u64) -> bool {
+        let mut state = self.state.lock();
+        if let Err(error) = state.forget(id) {
+            report(&error);
+        }
+        state.is_mostly_garbage()
+    }
+
+    /// Rewrites the log when most of it is garbage. Makes a file beside it, so the thread must be the server's.
+    pub(crate) fn compact_if_worth_it(&self) {
+        let mut state = self.state.lock();
+        if state.is_mostly_garbage()
+            && let Err(error) = state.compact()
+        {
             report(&error);
         }
     }
@@ -200,13 +222,39 @@ impl Index {
         self.synced.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
     }
 
-    /// Brings all records to stable storage; nobody who looks something up waits for that.
+    /// Brings all records to stable storage; nobody who looks something up waits for that. After a failure it rewrites the
+    /// log, and so the thread must be the server's.
+    ///
+    /// # Errors
+    /// [`Error::ServerFault`] where that fails; the records stay unsynced.
     pub(crate) fn sync(&self) -> Result<()> {
+        let _one_at_a_time = self.syncing.lock();
+        self.sync_alone().map_err(|error| report(&error))
+    }
+
+    fn sync_alone(&self) -> std::io::Result<()> {
         let (file, appended) = {
-            let state = self.state.lock();
-            (state.log.file().map_err(|error| report(&error))?, self.appended.load(Ordering::Acquire))
+            let mut state = self.state.lock();
+            if state.log.is_suspect() {
+                state.compact()?;
+            }
+            state.log.sync_name()?;
+            (state.log.file()?, self.appended.load(Ordering::Acquire))
         };
-        file.sync_data().map_err(|error| report(&error))?;
+        if self.synced.load(Ordering::Acquire) >= appended {
+            // Somebody else has, while this thread waited.
+            return Ok(());
+        }
+        let synced = file.sync_data();
+        #[cfg(test)]
+        let synced = match self.planned_sync_failure.swap(false, Ordering::Relaxed) {
+            true => Err(rustix::io::Errno::IO.into()),
+            false => synced,
+        };
+        if synced.is_err() {
+            self.state.lock().log.suspect();
+        }
+        synced?;
         self.synced.fetch_max(appended, Ordering::AcqRel);
         Ok(())
     }
@@ -244,7 +292,7 @@ impl State {
         let previous = if is_linked { entry.offset } else { 0 };
         let is_known = is_linked
             && self
-                .places(entry.offset)?
+                .places(id, entry.offset)?
                 .1
                 .iter()
                 .any(|(parent, name)| (*parent, &**name) == (place.parent, place.name));
@@ -256,20 +304,29 @@ impl State {
 
     fn find(&mut self, id: u64) -> std::io::Result<Option<Known>> {
         let Some(entry) = self.files.get(&id).copied() else { return Ok(None) };
-        let (key, places) = self.places(entry.offset)?;
+        let (key, places) = self.places(id, entry.offset)?;
         Ok(Some(Known { key, places }))
     }
 
-    fn places(&self, newest: u64) -> std::io::Result<(FileKey, Places)> {
-        let record = self.log.read(newest)?;
+    fn places(&self, id: u64, newest: u64) -> std::io::Result<(FileKey, Places)> {
+        let record = self.read(id, newest)?;
         let (key, mut previous) = (record.key, record.previous);
         let mut places = vec![(record.parent, record.name)];
         while previous != 0 && places.len() < MAX_PLACES {
-            let record = self.log.read(previous)?;
+            let record = self.read(id, previous)?;
             previous = record.previous;
             places.push((record.parent, record.name));
         }
         Ok((key, places))
+    }
+
+    /// The record at an offset, which must be one of `id`: whatever went wrong, no number leads to another's file.
+    fn read(&self, id: u64, offset: u64) -> std::io::Result<Record> {
+        let record = self.log.read(offset)?;
+        if record.id == id && !record.is_gone {
+            return Ok(record);
+        }
+        Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "the index of handles has lost a record"))
     }
 
     fn forget(&mut self, id: u64) -> std::io::Result<()> {
@@ -280,9 +337,10 @@ impl State {
         if self.numbers.get(&entry.key) == Some(&id) {
             self.numbers.remove(&entry.key);
         }
-        self.live_bytes = self.live_bytes.saturating_sub(Record::MIN_BYTES);
-        self.log.append(&Record::gone(id))?;
-        self.compact_if_worth_it()
+        // As much as was added for it, or what lives would seem to grow for ever.
+        let bytes = self.read(id, entry.offset).map_or(Record::MIN_BYTES, |record| record.encoded_bytes());
+        self.live_bytes = self.live_bytes.saturating_sub(bytes);
+        self.log.append(&Record::gone(id)).map(drop)
     }
 
     fn confirm(&mut self, id: u64, key: &FileKey) -> std::io::Result<()> {
@@ -290,7 +348,7 @@ impl State {
         let Some(entry) = self.files.get(&id).copied().filter(|entry| entry.key != digest) else {
             return Ok(());
         };
-        let record = self.log.read(entry.offset)?;
+        let record = self.read(id, entry.offset)?;
         self.numbers.remove(&entry.key);
         self.append(id, key, &Place { parent: record.parent, name: &record.name }, record.previous)
     }
@@ -313,28 +371,47 @@ impl State {
         Ok(())
     }
 
-    /// Rewrites the log when most of it is garbage.
-    fn compact_if_worth_it(&mut self) -> std::io::Result<()> {
+    fn is_mostly_garbage(&self) -> bool {
         let garbage = self.log.bytes().saturating_sub(self.live_bytes);
-        if garbage < MIN_GARBAGE_BYTES || garbage < 2 * self.live_bytes {
-            return Ok(());
-        }
-        let ids: Vec<u64> = self.files.keys().copied().collect();
+        garbage >= MIN_GARBAGE_BYTES && garbage >= 2 * self.live_bytes
+    }
+
+    /// Rewrites the log without garbage, all of it on stable storage.
+    fn compact(&mut self) -> std::io::Result<()> {
         let mut rewrite = self.log.begin_rewrite(self.next)?;
+        let (moved, live_bytes) = match self.copy(&mut rewrite) {
+            Ok(copied) => copied,
+            Err(error) => {
+                rewrite.discard();
+                return Err(error);
+            }
+        };
+        self.log.finish_rewrite(rewrite)?;
+        // Only now: until here the offsets are those of the old file.
+        for (id, offset) in moved {
+            if let Some(entry) = self.files.get_mut(&id) {
+                entry.offset = offset;
+            }
+        }
+        self.live_bytes = live_bytes;
+        self.log.sync_name()
+    }
+
+    /// Writes what is known; returns where the newest record of each number is now, and the bytes of all.
+    fn copy(&self, rewrite: &mut Rewrite) -> std::io::Result<(Vec<(u64, u64)>, u64)> {
+        let mut moved = Vec::with_capacity(self.files.len());
         let mut live_bytes = 0;
-        for id in ids {
-            let Some(entry) = self.files.get(&id).copied() else { continue };
-            let (key, places) = self.places(entry.offset)?;
+        for (&id, entry) in &self.files {
+            let (key, places) = self.places(id, entry.offset)?;
             let mut previous = 0;
             for (parent, name) in places.into_iter().rev() {
                 let record = Record { id, key, parent, previous, name, is_gone: false };
                 previous = rewrite.append(&record)?;
                 live_bytes += record.encoded_bytes();
             }
-            self.files.insert(id, Entry { offset: previous, ..entry });
+            moved.push((id, previous));
         }
-        self.live_bytes = live_bytes;
-        self.log.finish_rewrite(rewrite)
+        Ok((moved, live_bytes))
     }
 }
 
@@ -430,13 +507,87 @@ mod tests {
         index.remember(&key(5), &at(ROOT, "linked"), true).expect("number");
         for round in 0..60_000 {
             let id = index.remember(&key(100 + round), &at(ROOT, "comes and goes"), false).expect("number");
-            index.forget(id);
+            if index.forget(id) {
+                index.compact_if_worth_it();
+            }
         }
         let bytes = std::fs::metadata(directory.path().join("index")).expect("file").len();
         assert!(bytes < 2 * MIN_GARBAGE_BYTES, "{bytes} bytes for two files");
         assert_eq!(places(&index, kept).len(), 2);
         drop(index);
         assert_eq!(places(&open(&directory), kept).len(), 2);
+    }
+
+    #[test]
+    fn a_failed_rewrite_leaves_every_number_with_its_file() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let gone = index.remember(&key(9), &at(ROOT, "shifts all the others"), false).expect("number");
+        let name = |inode: u64| format!("file {inode}");
+        let ids: Vec<_> = (10..30)
+            .map(|inode| index.remember(&key(inode), &at(ROOT, &name(inode)), false).expect("number"))
+            .collect();
+        index.forget(gone);
+        // A directory in its place: everything is written, but not put there.
+        let path = directory.path().join("index");
+        std::fs::rename(&path, directory.path().join("moved")).expect("rename");
+        std::fs::create_dir(&path).expect("directory");
+        assert!(index.state.lock().compact().is_err());
+        assert!(!path.with_extension("new").exists(), "its space is given back");
+        for (inode, id) in (10..).zip(&ids) {
+            assert_eq!(places(&index, *id), [(ROOT, name(inode).into_bytes())]);
+        }
+        std::fs::remove_dir(&path).expect("remove");
+        index.state.lock().compact().expect("now it can be put there");
+        for (inode, id) in (10..).zip(&ids) {
+            assert_eq!(places(&index, *id), [(ROOT, name(inode).into_bytes())]);
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_number_is_an_error_and_no_file() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let index = open(&directory);
+        let one = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        let other = index.remember(&key(11), &at(ROOT, "b"), false).expect("number");
+        let mut state = index.state.lock();
+        let wrong = state.files[&other].offset;
+        state.files.get_mut(&one).expect("known").offset = wrong;
+        drop(state);
+        assert_eq!(index.find(one).err(), Some(Error::ServerFault));
+    }
+
+    #[test]
+    fn after_a_failed_sync_only_a_rewrite_counts() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("index");
+        let inode = || std::fs::metadata(&path).expect("file").ino();
+        let index = open(&directory);
+        let file = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        let before = inode();
+        index.planned_sync_failure.store(true, Ordering::Relaxed);
+        assert_eq!(index.sync(), Err(Error::ServerFault));
+        assert!(index.is_unsynced());
+        // The kernel would say that all is well: it has told the error already.
+        index.sync().expect("sync");
+        assert!(!index.is_unsynced());
+        assert_ne!(inode(), before, "the records are in another file");
+        assert_eq!(places(&index, file), [(ROOT, b"a".to_vec())]);
+    }
+
+    #[test]
+    fn a_log_whose_sync_failed_is_not_closed_as_complete() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("index");
+        let index = open(&directory);
+        index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
+        index.planned_sync_failure.store(true, Ordering::Relaxed);
+        index.sync().expect_err("planned");
+        drop(index);
+        assert_eq!(std::fs::read(&path).expect("log")[32], 0);
+        drop(open(&directory));
+        assert_eq!(std::fs::read(&path).expect("log")[32], 1);
     }
 
     #[test]
