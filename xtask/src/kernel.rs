@@ -51,9 +51,9 @@ pub(crate) struct Options {
     /// Port of the server's MOUNT program, where it is not the NFS port
     #[arg(long, value_name = "PORT")]
     mount_port: Option<u16>,
-    /// Combinations run at once
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
-    jobs: u8,
+    /// Combinations run at once [default: 2 where there are as many cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    jobs: Option<u8>,
     /// Keep the working directory (exports, logs) of combinations that passed, too
     #[arg(long)]
     keep: bool,
@@ -65,7 +65,15 @@ pub(crate) struct Options {
     inside: bool,
 }
 
+/// A guest keeps one core busy and a server most of another, so that more at once would only be later.
+const JOBS_DEFAULT_MAX: usize = 2;
+
 impl Options {
+    fn jobs(&self) -> usize {
+        let cores = || thread::available_parallelism().map_or(1, usize::from).min(JOBS_DEFAULT_MAX);
+        self.jobs.map_or_else(cores, usize::from)
+    }
+
     /// Prints the closing line, except inside, where it would be one of several.
     pub(crate) fn print(&self, tally: &Tally) {
         if !self.inside && !self.list {
@@ -194,7 +202,7 @@ fn run_all(options: &Options, combinations: &[Combination]) -> Tally {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());
     thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
+        for _ in 0..options.jobs() {
             scope.spawn(|| {
                 while let Some(combination) = combinations.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let tally = run_one(options, combination);

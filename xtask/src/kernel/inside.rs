@@ -3,11 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::channel::{self, Event};
 use super::guest::{Guest, Setting, TAPS, Tap};
@@ -37,6 +39,7 @@ const QUOTA_MIB: u32 = 32;
 pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Script]) -> Outcome {
     let work = release_dir().join("kernel-tests").join(combination.slug());
     let places = Places::below(&work);
+    let _alone = alone(&work)?;
     prepare(&places, combination)?;
     let template = match &options.server {
         Some(command) => command.clone(),
@@ -78,6 +81,17 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         clean(&places);
     }
     Ok(tally)
+}
+
+/// Keeps a second run of the same combination out of this one's directory, until the result is dropped.
+fn alone(work: &Path) -> Result<fs::File, String> {
+    let path = PathBuf::from(format!("{}.lock", work.display()));
+    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(path.parent().unwrap_or(work)).map_err(told)?;
+    let file = fs::File::create(&path).map_err(told)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| format!("another run of this combination uses {}", work.display()))?;
+    Ok(file)
 }
 
 fn script_environment(places: &Places) -> Vec<(String, String)> {
