@@ -16,7 +16,7 @@ const GUARDED: Create = Create::File(CreateMode::Guarded);
 fn is_child() -> bool {
     let is_child = !rustix::process::geteuid().is_root();
     if !is_child {
-        println!("skipped: run as an ordinary user by `without_privileges`");
+        println!("left to `without_privileges`, which runs this as an ordinary user");
     }
     is_child
 }

@@ -3,7 +3,7 @@
 //!
 //! A backend's test file names a function that makes a [`Fixture`] and gets one `#[test]` a case:
 //!
-//! ```ignore
+//! ```text
 //! vfs::contract_tests!(as_root, || Fixture::ready(Arc::new(MemFs::new(&options()))));
 //! ```
 //!

@@ -105,11 +105,11 @@ impl Subject {
         earlier == later || (!self.capabilities().steady_change && earlier < later)
     }
 
-    /// Whether the case has to be skipped, saying so.
+    /// Whether the case does not apply, because the backend by its nature lacks what it is about; says so.
     #[must_use]
     pub fn lacks(&self, present: bool, what: &str) -> bool {
         if !present {
-            println!("skipped: this backend lacks {what}");
+            println!("not applicable: this backend lacks {what}");
         }
         !present
     }
