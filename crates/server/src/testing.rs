@@ -1,6 +1,6 @@
 //! What tests share: exports in memory, and an NFSv4.1 client that talks to a whole server.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 

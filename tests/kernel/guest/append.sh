@@ -2,16 +2,14 @@
 "$PROBE" append "$D/log" 300
 mount_other
 same "$(sha256sum <"$D/log")" "$(sha256sum <"/run/other/$TEST/log")"
-# Close-to-open: what one appended and closed, the other appends to. Not in v3: there Linux 6.1 now and then opens a
-# file that another client changed without asking for its attributes (a capture shows no GETATTR and no LOOKUP
-# between the two WRITEs), and writes at the end that it remembers.
-if [ "$VERSION" != 3 ]; then
-    for turn in $(seq 100); do
-        echo "a$turn" >>"$D/turns"
-        echo "b$turn" >>"/run/other/$TEST/turns"
-    done
-    for turn in $(seq 100); do echo "a$turn"; echo "b$turn"; done >"$L/turns"
-    remount
-    diff "$L/turns" "$D/turns" || fail 'what one appended is not where the other goes on'
-fi
+# Close-to-open: what one appended and closed, the other appends to. In v3 one is lost now and then, and why is not known
+# (SEMANTICS.md, Known weaknesses); more turns there when it is.
+turns=5
+if [ "$VERSION" != 3 ]; then turns=100; fi
+for turn in $(seq $turns); do
+    echo "a$turn" >>"$D/turns"
+    echo "b$turn" >>"/run/other/$TEST/turns"
+done
+for turn in $(seq $turns); do echo "a$turn"; echo "b$turn"; done >"$L/turns"
+diff "$L/turns" "$D/turns" || fail 'what one appended is not where the other goes on'
 umount /run/other

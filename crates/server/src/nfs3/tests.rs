@@ -44,7 +44,7 @@ fn pair_over(backend: Arc<dyn Backend>, options: ExportOptions, uid: u32) -> Pai
     let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
-    let address = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let address = |port| core::net::SocketAddr::from(([127, 0, 0, 1], port));
     let connection = Connection::new(ConnectionId(1), address(700), address(2049), Transport::Tcp, false);
     Pair { server, connection: Arc::new(connection), root, xid: 1.into(), uid }
 }
