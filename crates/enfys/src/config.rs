@@ -18,6 +18,8 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// Whether to answer port mapper calls.
     pub portmap: bool,
+    /// Versions of NFS to serve, as mount options name them; all unless given.
+    pub versions: Option<Vec<String>>,
     /// Bounds.
     pub limits: Limits,
     /// What to serve.

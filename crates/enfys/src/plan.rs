@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use server::{ExportTable, Settings};
+use server::{ExportTable, Settings, Versions};
 
 use crate::cli::ServeArguments;
 use crate::config::{Config, Limits};
@@ -22,6 +22,7 @@ pub struct Plan {
     /// Where durable state lives; `None` where nothing served outlives the server and no place was asked for.
     pub state_dir: Option<PathBuf>,
     pub wants_port_mapper: bool,
+    pub versions: Versions,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
     /// What works and is likely not meant.
@@ -53,6 +54,7 @@ impl Plan {
         let mut limits = config.limits;
         limits.cores = arguments.cores.or(limits.cores);
         check_limits(&limits)?;
+        let versions = parse_versions(config.versions.as_deref())?;
         let mut listen = if arguments.listen.is_empty() { config.listen } else { arguments.listen.clone() };
         if listen.is_empty() {
             listen.push(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)));
@@ -64,6 +66,7 @@ impl Plan {
             metrics: arguments.metrics.or(config.metrics),
             state_dir,
             wants_port_mapper: arguments.portmap || config.portmap,
+            versions,
             limits,
             exports,
             warnings,
@@ -77,6 +80,7 @@ impl Plan {
             ("metrics", self.metrics != other.metrics),
             ("state-dir", self.state_dir != other.state_dir),
             ("portmap", self.wants_port_mapper != other.wants_port_mapper),
+            ("versions", self.versions != other.versions),
             ("limits", self.limits != other.limits),
         ];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -84,6 +88,7 @@ impl Plan {
 
     /// The bounds that the configuration sets, over the server's own.
     pub fn apply_limits(&self, settings: &mut Settings) {
+        settings.versions = self.versions;
         let limits = &self.limits;
         if let Some(bytes) = limits.io_bytes {
             settings.max_io = bytes;
@@ -152,6 +157,19 @@ fn check_exports(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec
 /// Smallest and greatest READ or WRITE that make sense: a page, and what the wire types decode.
 const IO_BYTES: std::ops::RangeInclusive<u32> = 4096..=4 << 20;
 
+/// The versions that are asked for by name.
+fn parse_versions(names: Option<&[String]>) -> Result<Versions, String> {
+    let Some(names) = names else { return Ok(Versions::IMPLEMENTED) };
+    let mut versions = Versions::empty();
+    for name in names {
+        versions |= Versions::named(name)
+            .map(|named| named & Versions::IMPLEMENTED)
+            .filter(|named| !named.is_empty())
+            .ok_or_else(|| format!("versions: {name:?} is none that can be served"))?;
+    }
+    if versions.is_empty() { Err("versions: nothing is left to serve".into()) } else { Ok(versions) }
+}
+
 fn check_limits(limits: &Limits) -> Result<(), String> {
     if limits.io_bytes.is_some_and(|bytes| !IO_BYTES.contains(&bytes)) {
         return Err(format!("limits: `io-bytes` must be {} to {}", IO_BYTES.start(), IO_BYTES.end()));
@@ -190,6 +208,18 @@ mod tests {
     }
 
     #[test]
+    fn versions_are_named_as_mount_options_name_them() {
+        let parse = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            parse_versions(Some(&names))
+        };
+        assert_eq!(parse_versions(None), Ok(Versions::IMPLEMENTED));
+        assert_eq!(parse(&["3", "4.1"]), Ok(Versions::V3 | Versions::V4_1));
+        assert!(parse(&["3", "5"]).unwrap_err().contains("\"5\""));
+        assert!(parse(&[]).is_err());
+    }
+
+    #[test]
     fn says_what_a_reload_does_not_change() {
         let plan = |listen: &str, connections| {
             let limits = Limits { connections, ..Limits::default() };
@@ -199,6 +229,7 @@ mod tests {
                 metrics: None,
                 state_dir: None,
                 wants_port_mapper: false,
+                versions: Versions::IMPLEMENTED,
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),

@@ -297,9 +297,12 @@ impl Server {
             return Err(AcceptStatus::ProgramUnavailable);
         }
         match (header.program, header.version) {
-            (NFS, 3) => Ok(Operation::Nfs3(header.procedure)),
-            (NFS, 4) => Ok(Operation::Nfs4(header.procedure)),
-            (NFS, _) => mismatch(3, 4),
+            (NFS, version) => match (version, self.settings.versions.program_versions()) {
+                (_, None) => Err(AcceptStatus::ProgramUnavailable),
+                (3, Some((3, _))) => Ok(Operation::Nfs3(header.procedure)),
+                (4, Some((_, 4))) => Ok(Operation::Nfs4(header.procedure)),
+                (_, Some((low, high))) => mismatch(low, high),
+            },
             (MOUNT, 3) => Ok(Operation::Mount(header.procedure)),
             (MOUNT, _) => mismatch(3, 3),
             (PORTMAP, _) if self.settings.portmap.is_none() => Err(AcceptStatus::ProgramUnavailable),

@@ -28,6 +28,7 @@ mod settings;
 #[cfg(test)]
 mod testing;
 mod throttle;
+mod versions;
 
 pub use connection::{Connection, ConnectionId, Transport};
 pub use dispatch::{Disposition, Operation, Outcome, Server};
@@ -40,3 +41,4 @@ pub use nfs4::state::Counts;
 pub use portmap::{REGISTRATIONS, Registration};
 pub use settings::{Now, Settings};
 pub use throttle::Throttle;
+pub use versions::Versions;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use vfs::Timestamp;
 
-use crate::HandleKey;
+use crate::{HandleKey, Versions};
 
 /// What time it is, told with every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Settings {
     pub secret: [u8; 16],
     /// `so_major_id` and `eir_server_scope` (RFC 8881 §2.10.4): the same over restarts, unique to this server.
     pub server_name: Vec<u8>,
+    /// Versions that are answered; others are told that they are not served.
+    pub versions: Versions,
     /// Bytes of a READ or WRITE at most.
     pub max_io: u32,
     /// Bytes of an RPC record at most; [`Self::max_io`] and room for the rest of a request.
@@ -58,6 +60,7 @@ impl Settings {
             instance,
             secret,
             server_name,
+            versions: Versions::IMPLEMENTED,
             max_io: Self::DEFAULT_MAX_IO,
             max_record: Self::DEFAULT_MAX_IO + Self::RECORD_OVERHEAD,
             lease: Duration::from_secs(90),

@@ -31,8 +31,6 @@ const MAX_TAG: usize = 1024;
 const RPC_REPLY_HEADER: usize = rpc::message::SUCCESS_HEADER_LENGTH;
 /// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
 const ALONE: u32 = 1;
-/// The minor version that is served.
-const MINOR_VERSION: u32 = 1;
 
 /// A compound between two operations.
 #[derive(Debug)]
@@ -69,7 +67,7 @@ struct Limits {
 pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &mut Writer) -> Served {
     let start = reply.mark();
     let Ok(header) = Header::open(&mut arguments, reply) else { return Served::GarbageArguments };
-    if header.minor != MINOR_VERSION {
+    if !request.server.settings.versions.has_minor(header.minor) {
         // RFC 8881 §16.2.3: "the server MUST return an error of NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
         // array."
         return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);

@@ -1,0 +1,86 @@
+use bitflags::bitflags;
+
+bitflags! {
+    /// Versions of NFS that a server answers.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Versions: u8 {
+        /// Version 3 (RFC 1813).
+        const V3 = 1;
+        /// Version 4.0 (RFC 7530).
+        const V4_0 = 1 << 1;
+        /// Version 4.1 (RFC 8881).
+        const V4_1 = 1 << 2;
+        /// Version 4.2 (RFC 7862).
+        const V4_2 = 1 << 3;
+    }
+}
+
+impl Versions {
+    /// What this software can serve.
+    pub const IMPLEMENTED: Self = Self::V3.union(Self::V4_1);
+
+    /// The minor versions of version 4, lowest first.
+    const MINOR: [Self; 3] = [Self::V4_0, Self::V4_1, Self::V4_2];
+
+    /// Whether this minor version of version 4 is among them.
+    #[must_use]
+    pub fn has_minor(self, minor: u32) -> bool {
+        Self::MINOR.get(minor as usize).is_some_and(|version| self.contains(*version))
+    }
+
+    /// Lowest and highest version of the NFS program, for PROG_MISMATCH; none where nothing is served.
+    #[must_use]
+    pub fn program_versions(self) -> Option<(u32, u32)> {
+        let four = self.intersects(Self::V4_0 | Self::V4_1 | Self::V4_2);
+        match (self.contains(Self::V3), four) {
+            (true, true) => Some((3, 4)),
+            (true, false) => Some((3, 3)),
+            (false, true) => Some((4, 4)),
+            (false, false) => None,
+        }
+    }
+
+    /// The version that people write so: `3`, `4.0`, `4.1`, `4.2`; `4` stands for all of version 4.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "3" => Self::V3,
+            "4" => Self::V4_0 | Self::V4_1 | Self::V4_2,
+            "4.0" => Self::V4_0,
+            "4.1" => Self::V4_1,
+            "4.2" => Self::V4_2,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minor_versions_are_told_apart() {
+        let some = Versions::V4_0 | Versions::V4_2;
+        assert_eq!(
+            [0, 1, 2, 3, u32::MAX].map(|minor| some.has_minor(minor)),
+            [true, false, true, false, false]
+        );
+    }
+
+    #[test]
+    fn a_program_answers_from_its_lowest_to_its_highest_version() {
+        assert_eq!((Versions::V3 | Versions::V4_1).program_versions(), Some((3, 4)));
+        assert_eq!(Versions::V4_0.program_versions(), Some((4, 4)));
+        assert_eq!(Versions::V3.program_versions(), Some((3, 3)));
+        assert_eq!(Versions::empty().program_versions(), None);
+    }
+
+    #[test]
+    fn names_are_those_of_the_mount_options() {
+        assert_eq!(Versions::named("4.1"), Some(Versions::V4_1));
+        assert_eq!(Versions::named("4"), Some(Versions::V4_0 | Versions::V4_1 | Versions::V4_2));
+        for wrong in ["", "5", "4.3", "v3", "41"] {
+            assert_eq!(Versions::named(wrong), None);
+        }
+    }
+}
