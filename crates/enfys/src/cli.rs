@@ -13,7 +13,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve directories over NFSv3 and NFSv4.1
+    /// Serve directories over NFSv3, NFSv4.1 and NFSv4.2
     Serve(Box<ServeArguments>),
     /// Check a configuration file and say what would be served
     CheckConfig(CheckArguments),

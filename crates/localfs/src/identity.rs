@@ -33,12 +33,13 @@ struct Current {
     uid: Option<u32>,
     gid: Option<u32>,
     groups: Option<Arc<[u32]>>,
-    has_own_umask: bool,
+    /// Whether the thread's umask is its own; `None` while nobody has asked.
+    has_own_umask: Option<bool>,
 }
 
 thread_local! {
     static CURRENT: RefCell<Current> =
-        const { RefCell::new(Current { uid: None, gid: None, groups: None, has_own_umask: false }) };
+        const { RefCell::new(Current { uid: None, gid: None, groups: None, has_own_umask: None }) };
 }
 
 impl Current {
@@ -104,16 +105,27 @@ pub fn become_server() {
     }
 }
 
-/// Sees to it that modes of new files come out as asked: an umask of 0, of this thread alone where that is allowed.
-pub(crate) fn clear_umask_once() {
-    CURRENT.with_borrow_mut(|current| {
-        if !current.has_own_umask {
-            current.has_own_umask = true;
-            if sys::own_umask().is_err() {
-                sys::clear_umask();
+/// Makes a name with this umask, which the kernel applies unless the directory has a default ACL.
+///
+/// The thread's umask is 0 otherwise, so that modes come out as asked. Where a thread may not have one of its own,
+/// `make` is told the bits to leave out of the mode instead: then a default ACL grants less than it might, never more.
+pub(crate) fn with_umask<T>(umask: u32, make: impl FnOnce(u32) -> T) -> T {
+    let has_own = CURRENT.with_borrow_mut(|current| {
+        *current.has_own_umask.get_or_insert_with(|| {
+            let is_own = sys::own_umask().is_ok();
+            if !is_own {
+                sys::set_umask(0);
             }
-        }
+            is_own
+        })
     });
+    if umask == 0 || !has_own {
+        return make(umask);
+    }
+    sys::set_umask(umask);
+    let made = make(0);
+    sys::set_umask(0);
+    made
 }
 
 /// Whether this process can act as its callers: it is root, may set users and groups, and loses its powers over files

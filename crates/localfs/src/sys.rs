@@ -231,15 +231,15 @@ pub(crate) fn own_umask() -> Result<()> {
     // SAFETY: affects nothing in memory.
     let separated = check(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FS) });
     if separated.is_ok() {
-        clear_umask();
+        set_umask(0);
     }
     separated.map(drop)
 }
 
-/// Sets the umask of this thread, and of all that share its file-system context, to 0.
-pub(crate) fn clear_umask() {
+/// Sets the umask of this thread, and of all that share its file-system context.
+pub(crate) fn set_umask(umask: u32) {
     // SAFETY: cannot fail, affects nothing in memory.
-    unsafe { libc::umask(0) };
+    unsafe { libc::umask(umask) };
 }
 
 #[cfg(test)]

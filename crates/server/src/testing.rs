@@ -68,12 +68,19 @@ pub(crate) struct Lab {
     pub(crate) session: SessionId,
     pub(crate) sequence: u32,
     pub(crate) client_id: u64,
+    /// Minor version of compounds behind SEQUENCE.
+    pub(crate) minor: u32,
     xid: u32,
 }
 
 /// A server of one export, `/export`, and the superuser of a client.
 pub(crate) fn lab() -> Lab {
     lab_of(vec![export(1, "/export")])
+}
+
+/// As [`lab`], for a client of version 4.2.
+pub(crate) fn lab_42() -> Lab {
+    Lab { minor: 2, ..lab() }
 }
 
 pub(crate) fn lab_of(exports: Vec<Export>) -> Lab {
@@ -119,6 +126,7 @@ impl Lab {
             session: SessionId::default(),
             sequence: 0,
             client_id: 0,
+            minor: 1,
             xid: 0,
         }
     }
@@ -259,7 +267,7 @@ impl Lab {
         let mut all = vec![self.next(false)];
         all.extend(ops);
         let sent = all.len();
-        let result = self.send(&compound(all));
+        let result = self.send(&CompoundArgs { minor_version: self.minor, ..compound(all) });
         // Every result is that of its operation, all but the last succeeded, and the last says how it ended.
         let count = result.results.len();
         assert!(count == sent || result.status != Status::OK, "{result:?}");

@@ -118,6 +118,9 @@ pub enum SetTime {
 pub struct SetAttributes {
     /// Permission bits, low 12 bits.
     pub mode: Option<u32>,
+    /// Bits to take from the mode of a new object, low 9 bits, unless its directory has an ACL that new objects inherit
+    /// (RFC 8275 §5); means nothing to what exists.
+    pub umask: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
     /// Owning group.

@@ -23,7 +23,7 @@ use super::setattr::{judge_time_values, set_mode, set_owner, set_times};
 use super::xattr::VERIFIER;
 use crate::durable::Changed;
 use crate::errno::translate;
-use crate::identity::clear_umask_once;
+use crate::identity::with_umask;
 use crate::name::Name;
 use crate::object::{Object, OpenFile, Reach};
 use crate::permission::{EXECUTE, WRITE};
@@ -33,7 +33,7 @@ use crate::volume::{Actor, Volume};
 const MAX_SYMLINK_BYTES: usize = 4095;
 const SET_GROUP_ID: u32 = 0o2000;
 const SET_IDS: u32 = 0o6000;
-/// Mode of a file until its verifier is written: its creator must be able to.
+/// What the mode of a file has until its verifier is written: its creator must be able to.
 const WHILE_UNVERIFIED: u32 = 0o600;
 
 impl Volume {
@@ -108,7 +108,6 @@ impl Volume {
         what: &Create,
         set: &SetAttributes,
     ) -> Result<(Arc<Object>, Attributes)> {
-        clear_umask_once();
         let file = self.make_name(directory, name, what, set)?;
         let made = match file {
             Some(file) => self.adopt_new(file, directory, name).map(|(object, seen)| (object, Some(seen))),
@@ -142,10 +141,23 @@ impl Volume {
         what: &Create,
         set: &SetAttributes,
     ) -> Result<Option<OpenFile>> {
-        let mode = Mode::from_raw_mode(match what {
-            Create::File(CreateMode::Exclusive(_)) => WHILE_UNVERIFIED,
-            _ => wanted_mode(what, set),
-        });
+        let (umask, wanted) = (set.umask.unwrap_or(0) & !while_unverified(what), wanted_mode(what, set));
+        let mode = match what {
+            Create::File(CreateMode::Exclusive(_)) => wanted & !SET_IDS | WHILE_UNVERIFIED,
+            _ => wanted,
+        };
+        with_umask(umask, |left_out| {
+            let mode = Mode::from_raw_mode(mode & !left_out);
+            Self::make_name_of_mode(directory, name, what, mode)
+        })
+    }
+
+    fn make_name_of_mode(
+        directory: &Object,
+        name: &Name,
+        what: &Create,
+        mode: Mode,
+    ) -> Result<Option<OpenFile>> {
         let node = |kind, device: vfs::Device| {
             let device = rustix::fs::makedev(device.major, device.minor);
             directory.with_fd(|fd| rustix::fs::mknodat(fd, name.as_c_str(), kind, mode, device))
@@ -188,14 +200,13 @@ impl Volume {
             set_owner(&file, set)?;
         }
         let takes_special_bits = object.kind == FileKind::Directory || is_given;
-        let sets_mode =
-            (is_exclusive && wanted != WHILE_UNVERIFIED) || (takes_special_bits && wanted & SET_IDS != 0);
+        // The present mode is changed, not replaced: a default ACL may have left less than was wanted, and a directory's
+        // set-group-id comes from the one above.
+        let drops = while_unverified(what) & (!wanted | set.umask.unwrap_or(0));
+        let adds = if is_exclusive || takes_special_bits { wanted & SET_IDS } else { 0 };
+        let sets_mode = drops | adds != 0;
         if sets_mode {
-            let inherited = match object.kind {
-                FileKind::Directory => self.stat(object)?.attributes.mode & SET_GROUP_ID,
-                _ => 0,
-            };
-            set_mode(&file, wanted | inherited)?;
+            set_mode(&file, self.stat(object)?.attributes.mode & !drops | adds)?;
         }
         let size = set.size.filter(|size| *size > 0 && object.kind == FileKind::Regular);
         if let Some(size) = size {
@@ -301,6 +312,11 @@ fn times_of(verifier: &Verifier) -> (i64, i64) {
     let [a, b, c, d, e, f, g, h] = *verifier;
     let half = |bytes| i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
     (half([a, b, c, d]), half([e, f, g, h]))
+}
+
+/// The bits that the object has until it is finished, wanted or not.
+fn while_unverified(what: &Create) -> u32 {
+    if matches!(what, Create::File(CreateMode::Exclusive(_))) { WHILE_UNVERIFIED } else { 0 }
 }
 
 fn wanted_mode(what: &Create, set: &SetAttributes) -> u32 {

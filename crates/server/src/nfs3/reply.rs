@@ -173,6 +173,7 @@ pub(super) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, NfsStat> {
     };
     Ok(SetAttributes {
         mode: sattr.mode.map(|mode| mode & 0o7777),
+        umask: None,
         uid: sattr.uid,
         gid: sattr.gid,
         size: sattr.size,

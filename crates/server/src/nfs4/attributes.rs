@@ -59,19 +59,23 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::MODE_SET_MASKED,
     n::SUPPATTR_EXCLCREAT,
     n::FS_CHARSET_CAP,
+    n::SPACE_FREED,
     n::CHANGE_ATTR_TYPE,
+    n::MODE_UMASK,
     n::XATTR_SUPPORT,
 ]);
 
 /// What EXCLUSIVE4_1 may set at once: not times, in which a back end may keep the verifier (RFC 8881 §18.16.3).
-const WITH_EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP]);
+const WITH_EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
 
 /// What CREATE and OPEN can set. TIME_CREATE can be read alone: no system lets it be set.
 const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]));
 
 /// What SETATTR can set. RFC 8881 §6.2.5: "The mode_set_masked attribute is only valid in a SETATTR operation. If it is
 /// used in a CREATE or OPEN operation, the server MUST return NFS4ERR_INVAL."
-const SETTABLE: Bitmap = WITH_CREATION.union(Bitmap::of(&[n::MODE_SET_MASKED]));
+/// RFC 8275 §5: "The mode_umask attribute is only meaningful for operations that create objects".
+const SETTABLE: Bitmap =
+    WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[n::MODE_SET_MASKED]));
 
 /// What READDIR can answer from an entry alone, without its attributes.
 const OF_ENTRY: Bitmap =
@@ -115,7 +119,8 @@ const OF_SPACE: Bitmap = Bitmap::of(&[
 ]);
 
 /// What can be set and not read.
-const WRITE_ONLY: Bitmap = Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET, n::MODE_SET_MASKED]);
+const WRITE_ONLY: Bitmap =
+    Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET, n::MODE_SET_MASKED, n::MODE_UMASK]);
 
 /// Attributes by minor version.
 const SUPPORTED_BY_MINOR: [Bitmap; 3] =
@@ -258,6 +263,9 @@ impl Subject<'_> {
                 reply.u32(a.device.minor);
             }
             n::SPACE_USED => reply.u64(a.used),
+            // RFC 7862 §12.2.2: "the number of bytes freed if the file is deleted": nothing while it has another name.
+            n::SPACE_FREED if a.kind != FileKind::Directory && a.links > 1 => reply.u64(0),
+            n::SPACE_FREED => reply.u64(a.used),
             n::TIME_ACCESS => put_time(a.accessed, reply),
             n::TIME_CREATE => put_time(a.created.unwrap_or_default(), reply),
             n::TIME_METADATA => put_time(a.changed, reply),

@@ -1,16 +1,18 @@
 //! Attributes that clients want set, in SETATTR, CREATE and OPEN.
 
-use protocol::nfs4::attributes::values::{ModeMasked, SetTime as WireSetTime};
+use protocol::nfs4::attributes::values::{ModeMasked, ModeUmask, SetTime as WireSetTime};
 use protocol::nfs4::attributes::{FileAttributes, SetAttributes as Wire};
 use protocol::nfs4::types::{Bitmap, Mode, Status, Utf8};
 use vfs::{SetAttributes, SetTime, Timestamp};
 
-use super::attributes::{can_set, supported};
+use super::attributes::supported;
 
 /// Nanoseconds in a second.
 const SECOND_NS: u32 = 1_000_000_000;
 /// All bits of `mode4`.
 const MODE_BITS: u32 = 0o7777;
+/// All bits of `mu_umask`.
+const UMASK_BITS: u32 = 0o777;
 
 /// What a client wants set, taken apart.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +35,7 @@ impl Wanted {
         let wire =
             Wire::from_file_attributes(attributes, supported(minor)).map_err(|error| error.status())?;
         // Known, but not to be set here: TIME_CREATE anywhere; times by EXCLUSIVE4_1, where §18.16.3 demands INVAL.
-        if !attributes.mask.is_subset(allowed.intersection(can_set(minor))) {
+        if !attributes.mask.is_subset(allowed) {
             return Err(Status::INVAL);
         }
         // RFC 8881 §6.2.5: "If the mode and mode_set_masked attributes are both specified in the same SETATTR, the server
@@ -41,8 +43,16 @@ impl Wanted {
         if wire.mode.is_some() && wire.mode_set_masked.is_some() {
             return Err(Status::INVAL);
         }
+        // RFC 8275 §5: "The server MUST return NFS4ERR_INVAL if the client attempts to set both mode and mode_umask in
+        // the same operation."
+        let (mode, umask) = match (wire.mode, wire.mode_umask) {
+            (Some(_), Some(_)) => return Err(Status::INVAL),
+            (mode, None) => (mode, None),
+            (None, Some(ModeUmask { mode, umask })) => (Some(mode), Some(umask_bits(umask)?)),
+        };
         let set = SetAttributes {
-            mode: wire.mode.map(mode_bits).transpose()?,
+            mode: mode.map(mode_bits).transpose()?,
+            umask,
             uid: wire.owner.as_ref().map(parse_id).transpose()?,
             gid: wire.owner_group.as_ref().map(parse_id).transpose()?,
             size: wire.size,
@@ -71,6 +81,12 @@ impl Wanted {
 
 fn mode_bits(mode: Mode) -> Result<u32, Status> {
     if mode.bits() & !MODE_BITS == 0 { Ok(mode.bits()) } else { Err(Status::INVAL) }
+}
+
+/// RFC 8275 §5: "Only the nine low-order mode4 bits of mu_umask are defined.  A server MUST return NFS4ERR_INVAL if bits other
+/// than those nine are set."
+fn umask_bits(umask: Mode) -> Result<u32, Status> {
+    if umask.bits() & !UMASK_BITS == 0 { Ok(umask.bits()) } else { Err(Status::INVAL) }
 }
 
 /// RFC 8881 §3.3.1: "Values greater than 999,999,999 for nseconds are invalid."
@@ -107,6 +123,7 @@ mod tests {
     use protocol::nfs4::types::Time;
 
     use super::*;
+    use crate::nfs4::attributes::{can_set, can_set_with_creation};
 
     fn parse(wire: &Wire) -> Result<Wanted, Status> {
         Wanted::parse(&wire.to_file_attributes(), 1, can_set(1))
@@ -156,6 +173,24 @@ mod tests {
         assert_eq!(of(n::TIME_CREATE, 12), Status::INVAL);
         assert_eq!(of(n::MODE, 3), Status::BADXDR);
         assert_eq!(of(n::MODE, 8), Status::BADXDR);
+    }
+
+    #[test]
+    fn a_mode_with_umask_is_for_new_objects_of_version_4_2() {
+        let bits = Mode::from_bits_retain;
+        let wire = |umask| Wire {
+            mode_umask: Some(ModeUmask { mode: bits(0o1666), umask: bits(umask) }),
+            ..Wire::default()
+        };
+        let parse = |wire: &Wire, minor, allowed| Wanted::parse(&wire.to_file_attributes(), minor, allowed);
+        let set = parse(&wire(0o027), 2, can_set_with_creation(2)).unwrap().set;
+        assert_eq!((set.mode, set.umask), (Some(0o1666), Some(0o027)));
+        assert_eq!(parse(&wire(0o1022), 2, can_set_with_creation(2)).unwrap_err(), Status::INVAL);
+        let both = Wire { mode: Some(Mode::RUSR), ..wire(0o022) };
+        assert_eq!(parse(&both, 2, can_set_with_creation(2)).unwrap_err(), Status::INVAL);
+        // "in other operations that take fattr4 arguments, the server MUST reject it with NFS4ERR_INVAL."
+        assert_eq!(parse(&wire(0o022), 2, can_set(2)).unwrap_err(), Status::INVAL);
+        assert_eq!(parse(&wire(0o022), 1, can_set_with_creation(1)).unwrap_err(), Status::ATTRNOTSUPP);
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod restart;
 mod space;
 mod subject;
 mod times;
+mod umask;
 mod xattr;
 
 use std::any::Any;
@@ -332,6 +333,10 @@ cases! { $
         a_handle_never_means_another_file
         handles_differ
         survive_the_move_of_an_ancestor
+    }
+    umask {
+        the_mode_is_limited_for_every_kind
+        special_bits_survive_it
     }
     xattr {
         values_are_kept

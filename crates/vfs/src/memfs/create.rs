@@ -96,6 +96,10 @@ impl State {
             Create::Directory => set.mode.unwrap_or(0o700),
             _ => set.mode.unwrap_or(0o600),
         } & 0o7777;
+        if !matches!(what, Create::Symlink(_)) {
+            // Nothing here has an ACL to inherit.
+            mode &= !set.umask.unwrap_or(0);
+        }
         if matches!(what, Create::Directory) {
             // As on Linux and System V: the inheritance of the group is itself inherited.
             mode |= parent.mode & SETGID;
