@@ -9,11 +9,15 @@
 //!   for it.
 //! - A reply is given again for ten minutes at most: a client that always begins with the same numbers must not be told
 //!   that something was done which it asked for in another life. Retransmissions come within a few minutes.
-//! - Memory is bounded; the oldest replies go first. Constant time a call; cores do not wait for each other.
+//! - Memory is bounded; the oldest replies go first. Constant time a call; cores do not wait for each other. Little memory
+//!   is touched a call, because after megabytes of other replies all of it is cold.
 //! - Kept are encoded bytes, not structures.
 //! - WRITE is among the calls kept: a copy executed late would undo a newer write of the same range.
 
-use std::collections::{HashMap, VecDeque};
+mod ring;
+
+use std::collections::HashMap;
+use std::collections::hash_map;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
@@ -22,13 +26,25 @@ use core::net::IpAddr;
 use parking_lot::Mutex;
 use protocol::nfs3;
 use rpc::message::CallHeader;
-use siphasher::sip::SipHasher24;
+use siphasher::sip::SipHasher13;
+
+use self::ring::{Place, Record, Ring};
 
 /// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// Bytes that an entry costs beside its reply, about: key, map slot, queue slot, allocation.
-const ENTRY_OVERHEAD: usize = 160;
+/// Bytes that an entry of the map costs, about: key and value, and slots that stay empty.
+const MAP_SLOT: usize = 40;
+
+/// Bytes that a reply costs beside its own, about.
+#[cfg(test)]
+const ENTRY_OVERHEAD: usize = MAP_SLOT + 16;
+
+/// One part in so many of a shard's memory is for its map, the others for replies.
+const MAP_SHARE: usize = 4;
+
+/// Stands for the place of a reply while the call is being executed.
+const NO_PLACE: Place = Place::MAX;
 
 /// Bytes of the arguments that are compared. Whole for every call but WRITE.
 const DIGESTED_BYTES: usize = 1024;
@@ -46,28 +62,34 @@ const REPLAY_FOR: Duration = Duration::from_secs(600);
 /// What tells a call from all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallKey {
-    client: IpAddr,
     xid: u32,
+    /// Of all that is compared, the client's address and the transaction number among it.
     digest: u64,
 }
 
 impl CallKey {
     /// `arguments` are the call's XDR.
+    // Clients never see a digest, and what they could learn is whether two calls of one address have the same: one
+    // round for each block, as in Rust's own maps, is ample, and takes half the time of two.
     pub(crate) fn new(secret: &[u8; 16], client: IpAddr, call: &CallHeader, arguments: &[u8]) -> Self {
-        let mut hasher = SipHasher24::new_with_key(secret);
-        match client {
-            IpAddr::V4(address) => hasher.write(&address.octets()),
-            IpAddr::V6(address) => hasher.write(&address.octets()),
+        let mut hasher = SipHasher13::new_with_key(secret);
+        let client = match client {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let mut fixed = [0; 40];
+        fixed[..16].copy_from_slice(&client.octets());
+        let lengths = [call.credential.body.len() as u32, arguments.len() as u32];
+        let numbers = [call.xid, call.program, call.version, call.procedure, call.credential.flavor.0];
+        for (place, number) in fixed[16..].chunks_exact_mut(4).zip(numbers.iter().chain(&lengths)) {
+            place.copy_from_slice(&number.to_ne_bytes());
         }
-        [call.xid, call.program, call.version, call.procedure, call.credential.flavor.0]
-            .iter()
-            .for_each(|number| hasher.write_u32(*number));
+        hasher.write(&fixed);
         hasher.write(&call.credential.body);
-        hasher.write_usize(arguments.len());
         let is_write = [call.program, call.version, call.procedure] == WRITE;
         let most = if is_write { DIGESTED_BYTES_OF_WRITE } else { DIGESTED_BYTES };
         hasher.write(&arguments[..arguments.len().min(most)]);
-        Self { client, xid: call.xid, digest: hasher.finish() }
+        Self { xid: call.xid, digest: hasher.finish() }
     }
 
     fn shard(&self) -> usize {
@@ -87,32 +109,29 @@ impl Hasher for Identity {
         unreachable!("only digests are hashed");
     }
     fn write_u64(&mut self, value: u64) {
-        self.0 = value.rotate_right(8);
+        // The lowest bits are the same in all of a shard; they must not be among those that the map looks at first.
+        self.0 = value.rotate_right(16);
     }
 }
 
 #[derive(Debug)]
 struct Entry {
-    client: IpAddr,
     xid: u32,
-    /// `None` while the call is being executed.
-    reply: Option<Bytes>,
-    /// When the call came, monotonic.
-    began: Duration,
+    /// Where the reply is.
+    reply: Place,
 }
 
-#[derive(Default)]
 struct Shard {
     entries: HashMap<u64, Entry, BuildHasherDefault<Identity>>,
-    /// Digests of finished entries, oldest first.
-    finished: VecDeque<u64>,
-    bytes: usize,
+    /// Finished calls' replies by digest, oldest first. Those of calls that were executed anew since are void: the entry
+    /// has another place.
+    replies: Ring,
+    max_replies: usize,
 }
 
 /// See the module's text.
 pub(crate) struct ReplyCache {
     shards: [Mutex<Shard>; SHARDS],
-    bytes_per_shard: usize,
 }
 
 /// What to do with a call.
@@ -129,73 +148,92 @@ pub(crate) enum Begin<'c> {
 pub(crate) struct Execution<'c> {
     cache: &'c ReplyCache,
     key: CallKey,
+    began_s: u32,
     is_finished: bool,
 }
 
 impl ReplyCache {
     /// Keeps at most about `bytes` of replies.
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), bytes_per_shard: bytes / SHARDS }
+        Self { shards: std::array::from_fn(|_| Mutex::new(Shard::new(bytes / SHARDS))) }
     }
 
     /// Registers a call that is about to be executed, or finds what became of it.
     pub(crate) fn begin(&self, key: CallKey, now: Duration) -> Begin<'_> {
         let mut shard = self.shards[key.shard()].lock();
-        let shard = &mut *shard;
-        match shard.entries.get_mut(&key.digest) {
-            Some(entry) if entry.client == key.client && entry.xid == key.xid => match &entry.reply {
-                None => Begin::InProgress,
-                Some(reply) if now.saturating_sub(entry.began) < REPLAY_FOR => Begin::Replay(reply.clone()),
-                Some(reply) => {
-                    // Its place in the queue stays; what it cost is given back.
-                    shard.bytes -= reply.len() + ENTRY_OVERHEAD;
-                    (entry.reply, entry.began) = (None, now);
-                    Begin::Execute(Execution { cache: self, key, is_finished: false })
-                }
-            },
+        let Shard { entries, replies, .. } = &mut *shard;
+        // Whole seconds: centuries of them.
+        let began_s = now.as_secs() as u32;
+        let execute = |is_finished| Begin::Execute(Execution { cache: self, key, began_s, is_finished });
+        match entries.entry(key.digest) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(Entry { xid: key.xid, reply: NO_PLACE });
+                execute(false)
+            }
             // Two different calls with one digest: execute, and leave the first one's entry alone.
-            Some(_) => Begin::Execute(Execution { cache: self, key, is_finished: true }),
-            None => {
-                shard
-                    .entries
-                    .insert(key.digest, Entry { client: key.client, xid: key.xid, reply: None, began: now });
-                Begin::Execute(Execution { cache: self, key, is_finished: false })
+            hash_map::Entry::Occupied(entry) if entry.get().xid != key.xid => execute(true),
+            hash_map::Entry::Occupied(entry) if entry.get().reply == NO_PLACE => Begin::InProgress,
+            hash_map::Entry::Occupied(mut entry) => {
+                let kept = replies.get(entry.get().reply);
+                if u64::from(began_s.saturating_sub(kept.began_s)) < REPLAY_FOR.as_secs() {
+                    return Begin::Replay(Bytes::copy_from_slice(kept.bytes));
+                }
+                entry.get_mut().reply = NO_PLACE;
+                execute(false)
             }
         }
     }
 
-    /// Replies kept, for metrics and tests.
+    /// Bytes of replies that would be given again, and what they cost.
     #[cfg(test)]
     fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+        let of_shard = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            let kept = shard.entries.values().filter(|entry| entry.reply != NO_PLACE);
+            kept.map(|entry| shard.replies.get(entry.reply).bytes.len() + ENTRY_OVERHEAD).sum::<usize>()
+        };
+        self.shards.iter().map(of_shard).sum()
+    }
+}
+
+impl Shard {
+    fn new(bytes: usize) -> Self {
+        let of_map = bytes / MAP_SHARE;
+        Self {
+            entries: HashMap::default(),
+            replies: Ring::new(bytes - of_map),
+            max_replies: of_map / MAP_SLOT,
+        }
+    }
+
+    /// Keeps the reply of a call that is registered.
+    fn keep(&mut self, key: CallKey, began_s: u32, reply: &[u8]) {
+        let Self { entries, replies, max_replies } = self;
+        let mut forget = |digest, place| {
+            if let hash_map::Entry::Occupied(entry) = entries.entry(digest)
+                && entry.get().reply == place
+            {
+                entry.remove();
+            }
+        };
+        while replies.len() >= (*max_replies).max(1) {
+            replies.pop(&mut forget);
+        }
+        let place = replies.push(&Record { tag: key.digest, began_s, bytes: reply }, &mut forget);
+        match (place, entries.get_mut(&key.digest)) {
+            (Some(place), Some(entry)) => entry.reply = place,
+            // There is no memory for it: a retransmission will be executed.
+            _ => _ = entries.remove(&key.digest),
+        }
     }
 }
 
 impl Execution<'_> {
     /// Keeps the reply, a whole RPC message.
     pub(crate) fn finish(mut self, reply: &[u8]) {
-        if self.is_finished {
-            return;
-        }
-        self.is_finished = true;
-        let reply = Bytes::copy_from_slice(reply);
-        let mut shard = self.cache.shards[self.key.shard()].lock();
-        let shard = &mut *shard;
-        shard.bytes += reply.len() + ENTRY_OVERHEAD;
-        if let Some(entry) = shard.entries.get_mut(&self.key.digest) {
-            entry.reply = Some(reply);
-        }
-        shard.finished.push_back(self.key.digest);
-        while shard.bytes > self.cache.bytes_per_shard {
-            let Some(oldest) = shard.finished.pop_front() else { break };
-            // A call that is executed anew has an older place in the queue too, which is void.
-            let Some(length) =
-                shard.entries.get(&oldest).and_then(|entry| entry.reply.as_ref().map(Bytes::len))
-            else {
-                continue;
-            };
-            shard.entries.remove(&oldest);
-            shard.bytes -= length + ENTRY_OVERHEAD;
+        if !self.is_finished {
+            self.is_finished = true;
+            self.cache.shards[self.key.shard()].lock().keep(self.key, self.began_s, reply);
         }
     }
 }
@@ -210,7 +248,7 @@ impl Drop for Execution<'_> {
 
 impl std::fmt::Debug for ReplyCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReplyCache").field("bytes_per_shard", &self.bytes_per_shard).finish_non_exhaustive()
+        f.debug_struct("ReplyCache").finish_non_exhaustive()
     }
 }
 
@@ -222,6 +260,9 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1000);
+
+    /// Replies of 100 bytes that a shard is given memory for.
+    const KEPT: usize = 100;
 
     fn key(client: u8, xid: u32, arguments: &[u8]) -> CallKey {
         let header = CallHeader::new(xid, 100_003, 3, 12);
@@ -251,13 +292,13 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
-        let cache = ReplyCache::new(SHARDS * 10 * (100 + ENTRY_OVERHEAD));
+        let cache = ReplyCache::new(SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
         for xid in 0..10_000 {
             let Begin::Execute(execution) = cache.begin(key(1, xid, b"x"), NOW) else { panic!("new call") };
             execution.finish(&[0; 100]);
         }
-        assert!(cache.bytes() <= SHARDS * 10 * (100 + ENTRY_OVERHEAD));
-        assert!(cache.bytes() >= SHARDS * 9 * (100 + ENTRY_OVERHEAD));
+        assert!(cache.bytes() <= SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
+        assert!(cache.bytes() >= SHARDS * (KEPT * 9 / 10) * (100 + ENTRY_OVERHEAD));
         assert!(matches!(cache.begin(key(1, 9_999, b"x"), NOW), Begin::Replay(_)));
         assert!(matches!(cache.begin(key(1, 0, b"x"), NOW), Begin::Execute(_)));
     }
