@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt};
 use rpc::record::{self, RecordDecoder, RecordError};
-use server::{Connection, Disposition, Server, Throttle};
+use server::{Connection, Disposition, Outbox, Server, Throttle};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tracing::{debug, warn};
@@ -172,7 +172,10 @@ async fn run(
 ) -> End {
     let mut waiting = FuturesUnordered::new();
     let start = |now, record| call(Arc::clone(shared), Arc::clone(connection), now, record);
-    let end = exchange(shared, stream, control, &mut waiting, start).await;
+    let end = exchange(shared, stream, (control, &connection.outbox), &mut waiting, start).await;
+    // Who waits for a client's answer over this connection need not.
+    connection.outbox.close();
+    shared.server.connection_closed(connection.id);
     while let Some(Answered { reply, .. }) = waiting.next().await {
         pool::give_reply_buffer(reply);
     }
@@ -183,7 +186,7 @@ async fn run(
 async fn exchange<F: Future<Output = Answered>>(
     shared: &Arc<Shared>,
     mut stream: TcpStream,
-    control: &Control,
+    (control, outbox): (&Control, &Outbox),
     waiting: &mut FuturesUnordered<Slot<F>>,
     start: impl Fn(server::Now, Bytes) -> F,
 ) -> End {
@@ -249,7 +252,7 @@ async fn exchange<F: Future<Output = Answered>>(
         let is_long = is_in_record && missing > READ_AT_ONCE;
         let has_memory = !is_long || arrival.is_charged() || arrival.charge(&shared.budget, missing);
         let wanted = (may_read && has_memory).then_some(missing);
-        let event = next_event(&mut stream, &mut buffer, waiting, wanted, control, is_closing);
+        let event = next_event(&mut stream, &mut buffer, waiting, wanted, (control, outbox), is_closing);
         let event = if is_in_record && may_read {
             let patience = if has_memory { limits.stall_timeout } else { BUDGET_PAUSE };
             match tokio::time::timeout_at(arrival.look_again(limits.stall_timeout, patience), event).await {
@@ -272,9 +275,20 @@ async fn exchange<F: Future<Output = Answered>>(
             Ok(Event::Received(0)) | Ok(Event::Shutdown) => is_closing = true,
             Ok(Event::Received(_)) => {}
             Ok(Event::Answered(answered)) => is_closing |= answered.queue(&mut output),
+            Ok(Event::Calling(call)) => queue_call(&call, &mut output),
             Err(error) => return error.into(),
         }
     }
+}
+
+/// Puts a call to the client behind the replies.
+fn queue_call(call: &[u8], output: &mut Output) {
+    let mut record = pool::take_reply_buffer();
+    let start = record::start_record(&mut record);
+    record.raw(call);
+    record::finish_record(&mut record, start);
+    output.push(&mut record);
+    pool::give_reply_buffer(record);
 }
 
 /// A record on its way.
@@ -317,6 +331,8 @@ enum Event {
     Received(usize),
     /// A waiting call was answered.
     Answered(Answered),
+    /// The server calls the client.
+    Calling(Bytes),
     /// The server is shutting down.
     Shutdown,
 }
@@ -327,7 +343,7 @@ async fn next_event<F>(
     buffer: &mut BytesMut,
     waiting: &mut FuturesUnordered<Slot<F>>,
     wanted: Option<usize>,
-    control: &Control,
+    (control, outbox): (&Control, &Outbox),
     is_closing: bool,
 ) -> io::Result<Event>
 where
@@ -338,6 +354,9 @@ where
             && let Poll::Ready(Some(answered)) = Pin::new(&mut *waiting).poll_next(context)
         {
             return Poll::Ready(Ok(Event::Answered(answered)));
+        }
+        if let Poll::Ready(call) = outbox.poll_record(context) {
+            return Poll::Ready(Ok(Event::Calling(call)));
         }
         if !is_closing && control.is_stopping(context) {
             return Poll::Ready(Ok(Event::Shutdown));

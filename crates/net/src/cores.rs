@@ -115,12 +115,13 @@ impl Drop for Entered {
 /// Tells the server that a connection is gone, even where its task dies.
 struct Goodbye {
     server: Arc<Server>,
-    id: ConnectionId,
+    connection: Arc<Connection>,
 }
 
 impl Drop for Goodbye {
     fn drop(&mut self) {
-        self.server.connection_closed(self.id);
+        self.connection.outbox.close();
+        self.server.connection_closed(self.connection.id);
     }
 }
 
@@ -239,7 +240,8 @@ async fn run_core(
                     controls.insert(id, Rc::clone(&control));
                     let shared = Arc::clone(&shared);
                     tasks.spawn_local(async move {
-                        let _goodbye = Goodbye { server: Arc::clone(&shared.server), id };
+                        let _goodbye =
+                            Goodbye { server: Arc::clone(&shared.server), connection: Arc::clone(&connection) };
                         connection::serve(shared, stream, connection, control).await;
                         drop(permit);
                         id

@@ -1,7 +1,9 @@
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::Outbox;
 use crate::caller::CallerCache;
 
 /// Number of a connection, never used twice while the server runs.
@@ -30,6 +32,8 @@ pub struct Connection {
     pub transport: Transport,
     /// Whether large READs may be answered with file ranges.
     pub can_splice: bool,
+    /// Calls of ours to the client.
+    pub outbox: Arc<Outbox>,
     pub(crate) callers: Mutex<CallerCache>,
 }
 
@@ -43,6 +47,7 @@ impl Connection {
         transport: Transport,
         can_splice: bool,
     ) -> Self {
-        Self { id, peer, local, transport, can_splice, callers: Mutex::new(CallerCache::default()) }
+        let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
+        Self { id, peer, local, transport, can_splice, outbox, callers }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
         return Err(Status::NOENT.into());
     }
     // RFC 8881 §18.33.3: "The BACKCHANNEL_CTL operation replaces the backchannel's callback program number".
-    compound.session().ok_or(Status::OP_NOT_IN_SESSION)?.set_callback_program(program);
+    compound.session().ok_or(Status::OP_NOT_IN_SESSION)?.control_back_channel(program, &sec_parms);
     Ok(())
 }
 

@@ -8,8 +8,9 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let BindConnToSessionArgs { session_id, direction, .. } = BindConnToSessionArgs::decode(arguments)?;
-    let connection = compound.request.connection.id;
-    let direction = compound.state().bind_connection(connection, &session_id, direction)?;
+    let connection = compound.request.connection;
+    let outbox = Some(&connection.outbox);
+    let direction = compound.state().bind_connection(connection.id, outbox, &session_id, direction)?;
     // No RDMA: the connection stays as it is.
     BindConnToSessionOk { session_id, direction, use_rdma: false }.encode(reply);
     Ok(())

@@ -29,8 +29,11 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             fore_channel: &arguments.fore_channel,
             back_channel: &arguments.back_channel,
             callback_program: arguments.callback_program,
+            security: &arguments.sec_parms,
+            minor: compound.minor,
             principal: &principal,
             connection: compound.request.connection.id,
+            outbox: Some(&compound.request.connection.outbox),
         },
     )?;
     let request = compound.request;

@@ -1,13 +1,26 @@
-//! The back channel's side of a session: which slots callbacks may use (RFC 8881 §2.10.6, with the roles changed).
-//!
-//! Nothing is called back yet: recalls come with delegations. The bookkeeping stands here because CREATE_SESSION fixes
-//! what it starts from.
+//! The back channel's side of a session: which slots callbacks may use (RFC 8881 §2.10.6, with the roles changed), and what
+//! a callback looks like on the wire.
 
+use bytes::Bytes;
+use protocol::nfs4::callback::sequence::{CbSequenceArgs, ReferringCallList};
+use protocol::nfs4::callback::{self, CbCompoundArgs, CbOp};
+use protocol::nfs4::ops::backchannel::{CallbackSecParms, SecParmsList};
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::message::{CallHeader, encode_call};
+use xdr::{List, Opaque, Writer};
+
+use super::callback::Callback;
 use super::transitions::{Row, step};
-use super::wire::ChannelAttributes;
+use super::wire::{ChannelAttributes, SessionId};
+use crate::ConnectionId;
 
 /// Callbacks under way on one session at most, whatever the client offers.
 const CALLBACKS_MAX: u32 = 64;
+/// Bytes of the longest callback: RPC header with the longest AUTH_SYS (40 + 340), tag, minor version, ident and count (16),
+/// CB_SEQUENCE with a referring call (72), CB_GETATTR or CB_RECALL (4 + 16 + 4 + 4 + 64 + 12).
+const CALLBACK_BYTES: u32 = 576;
+/// Bytes of its reply: RPC header (24), status, tag and count (12), CB_SEQUENCE (44), CB_GETATTR with all that is asked (80).
+const CALLBACK_REPLY_BYTES: u32 = 160;
 
 /// What a callback slot is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +38,8 @@ enum Event {
     Send,
     Answer,
     Lose,
+    /// The callback is given up together with the session's back channel: nothing is known of the slot any more.
+    Abandon,
 }
 
 /// RFC 8881 §18.46.3: "The server cannot be sure whether or not the client received the callback operation, and so, per
@@ -34,12 +49,18 @@ const TRANSITIONS: &[Row<Phase, Event>] = &[
     (Phase::Sent, Event::Answer, Phase::Idle),
     (Phase::Sent, Event::Lose, Phase::Unsure),
     (Phase::Unsure, Event::Send, Phase::Sent),
+    (Phase::Sent, Event::Abandon, Phase::Idle),
+    (Phase::Unsure, Event::Abandon, Phase::Idle),
 ];
 
 #[derive(Debug)]
 struct CallbackSlot {
     phase: Phase,
     sequence_id: u32,
+    /// What was sent, until it is answered.
+    callback: Option<Callback>,
+    /// Over which connection, when it was sent last.
+    connection: ConnectionId,
 }
 
 /// A callback's place: what its CB_SEQUENCE says.
@@ -56,84 +77,195 @@ pub struct CallbackTurn {
 /// A session's back channel.
 #[derive(Debug)]
 pub struct BackChannel {
+    session: SessionId,
+    minor: u32,
     program: u32,
+    credential: OpaqueAuth,
     attributes: ChannelAttributes,
     slots: Vec<CallbackSlot>,
 }
 
 impl BackChannel {
-    /// As CREATE_SESSION agreed.
+    /// As CREATE_SESSION agreed, in this minor version.
     #[must_use]
-    pub fn new(program: u32, attributes: ChannelAttributes) -> Self {
-        Self { program, attributes, slots: Vec::new() }
+    pub fn new(
+        session: SessionId,
+        minor: u32,
+        (program, security): (u32, &SecParmsList),
+        attributes: ChannelAttributes,
+    ) -> Self {
+        let credential = credential(security);
+        Self { session, minor, program, credential, attributes, slots: Vec::new() }
     }
 
     /// `csa_cb_program`.
-    #[must_use]
-    pub fn program(&self) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn program(&self) -> u32 {
         self.program
     }
 
-    /// BACKCHANNEL_CTL (RFC 8881 §18.33): callbacks go to this program from now on.
-    pub fn set_program(&mut self, program: u32) {
+    /// BACKCHANNEL_CTL (RFC 8881 §18.33): callbacks go to this program, and with this security, from now on.
+    pub fn control(&mut self, program: u32, security: &SecParmsList) {
         self.program = program;
+        self.credential = credential(security);
     }
 
-    /// Limits of what may be sent.
+    /// Whether every callback that there is fits through it.
     #[must_use]
-    pub fn attributes(&self) -> &ChannelAttributes {
-        &self.attributes
+    pub fn is_wide_enough(&self) -> bool {
+        let ChannelAttributes { max_request_size, max_response_size, max_operations, max_requests, .. } =
+            self.attributes;
+        max_request_size >= CALLBACK_BYTES
+            && max_response_size >= CALLBACK_REPLY_BYTES
+            && max_operations >= 2
+            && max_requests >= 1
     }
 
-    /// A slot for a new callback, the lowest that is idle; `None` while all are taken.
-    pub fn send(&mut self) -> Option<CallbackTurn> {
+    /// Takes a slot for a new callback, the lowest that is idle, as sent over `connection`; gives it back where all are
+    /// taken.
+    pub fn send(&mut self, callback: Callback, connection: ConnectionId) -> Result<CallbackTurn, Callback> {
         let idle = self.slots.iter().position(|slot| slot.phase == Phase::Idle);
         let index = match idle {
             Some(index) => index,
             None if (self.slots.len() as u32) < self.attributes.max_requests.min(CALLBACKS_MAX) => {
-                self.slots.push(CallbackSlot { phase: Phase::Idle, sequence_id: 0 });
+                let (phase, sequence_id) = (Phase::Idle, 0);
+                self.slots.push(CallbackSlot { phase, sequence_id, callback: None, connection });
                 self.slots.len() - 1
             }
-            None => return None,
+            None => return Err(callback),
         };
+        let slot = &mut self.slots[index];
         // §18.36.4: "the first CB_SEQUENCE operation on a slot after session creation MUST have a sequence ID of one".
-        self.slots[index].sequence_id = self.slots[index].sequence_id.wrapping_add(1);
-        Some(self.sent(index))
+        slot.sequence_id = slot.sequence_id.wrapping_add(1);
+        slot.callback = Some(callback);
+        Ok(self.sent(index, connection))
     }
 
     /// Sends again what may have been lost, under the same sequence ID; `None` where nothing was lost on this slot.
-    pub fn send_again(&mut self, slot_id: u32) -> Option<CallbackTurn> {
+    pub fn send_again(&mut self, slot_id: u32, connection: ConnectionId) -> Option<CallbackTurn> {
         let index = slot_id as usize;
-        (self.slots.get(index)?.phase == Phase::Unsure).then(|| self.sent(index))
+        (self.slots.get(index)?.phase == Phase::Unsure).then(|| self.sent(index, connection))
     }
 
-    /// The client replied.
-    pub fn answered(&mut self, turn: CallbackTurn) {
-        self.turn(turn, Event::Answer);
+    /// Slots whose callback may have been lost.
+    #[must_use]
+    pub fn unsure(&self) -> Vec<u32> {
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| slot.phase == Phase::Unsure);
+        slots.map(|(index, _)| index as u32).collect()
     }
 
-    /// The connection went before the reply came.
+    /// The client replied; gives the callback, once.
+    pub fn answered(&mut self, turn: CallbackTurn) -> Option<Callback> {
+        self.turn(turn, Event::Answer)?.callback.take()
+    }
+
+    /// It is not known whether the client has it: the connection went, or the client asked to be asked again.
     pub fn lost(&mut self, turn: CallbackTurn) {
         self.turn(turn, Event::Lose);
     }
 
-    fn turn(&mut self, turn: CallbackTurn, event: Event) {
-        if let Some(slot) = self.slots.get_mut(turn.slot_id as usize)
-            && slot.sequence_id == turn.sequence_id
-            && let Some(next) = step(TRANSITIONS, slot.phase, event)
-        {
-            slot.phase = next;
+    /// A connection went before the replies came.
+    pub fn lost_connection(&mut self, connection: ConnectionId) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.connection == connection) {
+            if let Some(next) = step(TRANSITIONS, slot.phase, Event::Lose) {
+                slot.phase = next;
+            }
         }
     }
 
-    fn sent(&mut self, index: usize) -> CallbackTurn {
+    /// The back channel is given up; its callbacks must find another way.
+    pub fn abandon(&mut self) -> Vec<Callback> {
+        let mut left = Vec::new();
+        for slot in &mut self.slots {
+            if let Some(next) = step(TRANSITIONS, slot.phase, Event::Abandon) {
+                slot.phase = next;
+            }
+            left.extend(slot.callback.take());
+        }
+        left
+    }
+
+    /// Over which connection a callback was sent that is not answered yet.
+    #[must_use]
+    pub fn awaits(&self, turn: CallbackTurn) -> Option<ConnectionId> {
+        let slot = self.slots.get(turn.slot_id as usize)?;
+        let waits = slot.phase == Phase::Sent && slot.sequence_id == turn.sequence_id;
+        waits.then_some(slot.connection)
+    }
+
+    /// The record of a callback in its slot.
+    pub fn record(&self, turn: CallbackTurn, xid: u32, referring: Option<ReferringCallList>) -> Bytes {
+        let sequence = CbOp::Sequence(CbSequenceArgs {
+            session_id: self.session,
+            sequence_id: turn.sequence_id,
+            slot_id: turn.slot_id,
+            highest_slot_id: turn.highest_slot_id,
+            cache_this: false,
+            referring_calls: List::new(referring.into_iter().collect()).unwrap_or_default(),
+        });
+        let callback = self.slots.get(turn.slot_id as usize).and_then(|slot| slot.callback.as_ref());
+        let ops = std::iter::once(sequence).chain(callback.map(|callback| callback.operation().clone()));
+        let args = CbCompoundArgs {
+            tag: Opaque::default(),
+            minor_version: self.minor,
+            callback_ident: 0,
+            ops: List::new(ops.collect()).unwrap_or_default(),
+        };
+        let mut record = Writer::new();
+        encode_call(&mut record, &self.header(xid, callback::PROC_COMPOUND), &args);
+        record.into_bytes()
+    }
+
+    /// The record of CB_NULL, by which a path is tried.
+    pub fn probe(&self, xid: u32) -> Bytes {
+        let mut record = Writer::new();
+        encode_call(&mut record, &self.header(xid, callback::PROC_NULL), &());
+        record.into_bytes()
+    }
+
+    fn header(&self, xid: u32, procedure: u32) -> CallHeader {
+        let credential = self.credential.clone();
+        CallHeader { credential, ..CallHeader::new(xid, self.program, callback::VERSION, procedure) }
+    }
+
+    fn turn(&mut self, turn: CallbackTurn, event: Event) -> Option<&mut CallbackSlot> {
+        let slot = self.slots.get_mut(turn.slot_id as usize)?;
+        if slot.sequence_id != turn.sequence_id {
+            return None;
+        }
+        slot.phase = step(TRANSITIONS, slot.phase, event)?;
+        Some(slot)
+    }
+
+    fn sent(&mut self, index: usize, connection: ConnectionId) -> CallbackTurn {
         let slot = &mut self.slots[index];
         slot.phase =
             step(TRANSITIONS, slot.phase, Event::Send).expect("only idle and unsure slots are sent on");
+        slot.connection = connection;
         let sequence_id = slot.sequence_id;
         let highest = self.slots.iter().rposition(|slot| slot.phase != Phase::Idle).unwrap_or(index);
         CallbackTurn { slot_id: index as u32, sequence_id, highest_slot_id: highest as u32 }
     }
+}
+
+/// Who we are to the client: the first that it offered of what is known here (RFC 8881 §18.36.3: the server "MUST" use one
+/// of `csa_sec_parms`). RPCSEC_GSS is not known; a client that offered nothing else hears from nobody.
+fn credential(security: &SecParmsList) -> OpaqueAuth {
+    let sys = |parms: &protocol::nfs4::ops::backchannel::AuthSysParms| {
+        OpaqueAuth::sys(&AuthSys {
+            stamp: parms.stamp,
+            machine_name: Opaque::new(parms.machine_name.bytes().clone()).unwrap_or_default(),
+            uid: parms.uid,
+            gid: parms.gid,
+            gids: GroupList::new(&parms.gids).unwrap_or_default(),
+        })
+    };
+    let known = security.iter().find_map(|parms| match parms {
+        CallbackSecParms::None => Some(OpaqueAuth::NONE),
+        CallbackSecParms::Sys(parms) => Some(sys(parms)),
+        CallbackSecParms::Gss(_) => None,
+    });
+    known.unwrap_or(OpaqueAuth::NONE)
 }
 
 #[cfg(test)]
@@ -141,8 +273,13 @@ mod tests {
     use super::super::transitions::check_table;
     use super::*;
 
-    fn turn(slot_id: u32, sequence_id: u32, highest_slot_id: u32) -> Option<CallbackTurn> {
-        Some(CallbackTurn { slot_id, sequence_id, highest_slot_id })
+    fn back() -> BackChannel {
+        let attributes = ChannelAttributes { max_requests: 2, ..Default::default() };
+        BackChannel::new([1; 16], 1, (7, &SecParmsList::default()), attributes)
+    }
+
+    fn turn(slot_id: u32, sequence_id: u32, highest_slot_id: u32) -> CallbackTurn {
+        CallbackTurn { slot_id, sequence_id, highest_slot_id }
     }
 
     #[test]
@@ -152,17 +289,23 @@ mod tests {
 
     #[test]
     fn callbacks_take_the_lowest_idle_slot_and_retry_what_was_lost() {
-        let mut back = BackChannel::new(7, ChannelAttributes { max_requests: 2, ..Default::default() });
-        let (first, second) = (back.send(), back.send());
+        let (mut back, home, new) = (back(), ConnectionId(1), ConnectionId(2));
+        let send = |back: &mut BackChannel| back.send(Callback::recall_slot(1), home);
+        let (first, second) = (send(&mut back).unwrap(), send(&mut back).unwrap());
         assert_eq!((first, second), (turn(0, 1, 0), turn(1, 1, 1)));
-        assert_eq!(back.send(), None, "the client offered two");
-        back.answered(first.unwrap());
-        assert_eq!(back.send(), turn(0, 2, 1));
-        back.answered(first.unwrap());
-        assert_eq!(back.send(), None, "an answer to what was answered before frees nothing");
-        back.lost(second.unwrap());
-        assert_eq!(back.send(), None, "a lost callback keeps its slot");
-        assert_eq!(back.send_again(0), None);
-        assert_eq!(back.send_again(1), turn(1, 1, 1));
+        assert!(send(&mut back).is_err(), "the client offered two");
+        assert!(back.answered(first).is_some());
+        assert_eq!(send(&mut back).unwrap(), turn(0, 2, 1));
+        assert!(back.answered(first).is_none());
+        assert!(send(&mut back).is_err(), "an answer to what was answered before frees nothing");
+        back.lost(second);
+        assert!(send(&mut back).is_err(), "a lost callback keeps its slot");
+        assert_eq!(back.unsure(), [1]);
+        assert_eq!(back.send_again(0, new), None);
+        assert_eq!(back.send_again(1, new), Some(turn(1, 1, 1)));
+        back.lost_connection(home);
+        assert_eq!(back.unsure(), [0], "what went over the new one is still on its way");
+        assert_eq!(back.abandon().len(), 2);
+        assert!(back.answered(turn(1, 1, 1)).is_none(), "nobody waits for it any more");
     }
 }

@@ -1,15 +1,17 @@
 //! Which connections belong to which sessions (RFC 8881 §2.10.3.1, §18.34).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bitflags::bitflags;
 use parking_lot::Mutex;
 
 use super::State;
+use super::callback::Sent;
 use super::session::Session;
 use super::wire::{DirFromClient, DirFromServer, SequenceStatus, SessionId, Status};
-use crate::ConnectionId;
+use crate::{ConnectionId, Outbox};
 
 /// Connections remembered a session. A client that opens more may use them: with SP4_NONE nothing hangs on it but
 /// DESTROY_SESSION and callbacks, which take one of those that are remembered.
@@ -40,6 +42,8 @@ impl Channels {
 #[derive(Debug, Default)]
 pub(super) struct Bound {
     connections: Vec<(ConnectionId, Channels)>,
+    /// What takes callbacks, of each connection that carries the back channel.
+    backs: Vec<(ConnectionId, Arc<Outbox>)>,
     /// The session is destroyed: nothing joins it any more.
     closed: bool,
     /// The session has, or had, a back channel.
@@ -51,8 +55,9 @@ impl Bound {
         self.connections.iter().find(|(id, _)| *id == connection).map(|(_, channels)| *channels)
     }
 
-    fn has_back(&self) -> bool {
-        self.connections.iter().any(|(_, channels)| channels.contains(Channels::BACK))
+    /// The connection for callbacks: the one that was bound last.
+    pub(super) fn back(&self) -> Option<&(ConnectionId, Arc<Outbox>)> {
+        self.backs.last()
     }
 }
 
@@ -74,7 +79,7 @@ impl Session {
         let mark = connection.0.wrapping_add(1);
         if self.last_connection.load(Relaxed) != mark {
             if self.bound.read().channels(connection).is_none() {
-                self.join(connection, Channels::FORE, connections);
+                self.join(connection, Channels::FORE, None, connections);
             }
             self.last_connection.store(mark, Relaxed);
         }
@@ -85,13 +90,13 @@ impl Session {
         &self,
         connection: ConnectionId,
         channels: Channels,
+        outbox: Option<&Arc<Outbox>>,
         connections: &Connections,
     ) -> bool {
         let mut bound = self.bound.write();
         if bound.closed {
             return false;
         }
-        let had_back = bound.channels(connection).is_some_and(|channels| channels.contains(Channels::BACK));
         match bound.connections.iter().position(|(id, _)| *id == connection) {
             Some(at) => bound.connections[at].1 |= channels,
             None if bound.connections.len() >= MAX_CONNECTIONS_A_SESSION => return false,
@@ -105,7 +110,10 @@ impl Session {
                 bound.connections.push((connection, channels));
             }
         }
-        if channels.contains(Channels::BACK) && !had_back {
+        let Some(outbox) = outbox.filter(|_| channels.contains(Channels::BACK)) else { return true };
+        if !bound.backs.iter().any(|(id, _)| *id == connection) {
+            outbox.open();
+            bound.backs.push((connection, Arc::clone(outbox)));
             bound.wants_callbacks = true;
             self.client.set_wants_callbacks();
             self.client.holdings.back_connections.fetch_add(1, Relaxed);
@@ -116,9 +124,10 @@ impl Session {
     /// Takes a connection away.
     fn part(&self, connection: ConnectionId) {
         let mut bound = self.bound.write();
-        if let Some(index) = bound.connections.iter().position(|(id, _)| *id == connection) {
-            let (_, channels) = bound.connections.swap_remove(index);
-            self.forget_back(channels);
+        bound.connections.retain(|(id, _)| *id != connection);
+        if let Some(index) = bound.backs.iter().position(|(id, _)| *id == connection) {
+            bound.backs.remove(index);
+            self.forget_back();
         }
         self.last_connection.store(0, Relaxed);
     }
@@ -128,8 +137,10 @@ impl Session {
         let mut bound = self.bound.write();
         bound.closed = true;
         let mut map = connections.0.lock();
-        for (connection, channels) in bound.connections.drain(..) {
-            self.forget_back(channels);
+        for _ in bound.backs.drain(..) {
+            self.forget_back();
+        }
+        for (connection, _) in bound.connections.drain(..) {
             if let Some(sessions) = map.get_mut(&connection) {
                 sessions.retain(|id| *id != self.id);
                 if sessions.is_empty() {
@@ -139,10 +150,21 @@ impl Session {
         }
     }
 
-    fn forget_back(&self, channels: Channels) {
-        if channels.contains(Channels::BACK) {
-            self.client.holdings.back_connections.fetch_sub(1, Relaxed);
+    /// Leaves a connection to the fore channel; calls that `is_ours` are not awaited any more.
+    pub(super) fn unbind_back(&self, connection: ConnectionId, is_ours: impl Fn(&Sent) -> bool) {
+        let mut bound = self.bound.write();
+        if let Some(entry) = bound.connections.iter_mut().find(|(id, _)| *id == connection) {
+            entry.1.remove(Channels::BACK);
         }
+        if let Some(index) = bound.backs.iter().position(|(id, _)| *id == connection) {
+            let (_, outbox) = bound.backs.remove(index);
+            outbox.forget(is_ours);
+            self.forget_back();
+        }
+    }
+
+    fn forget_back(&self) {
+        self.client.holdings.back_connections.fetch_sub(1, Relaxed);
     }
 
     /// Whether the connection is one of the session's.
@@ -155,11 +177,13 @@ impl Session {
         let mut flags = self.client.status_flags();
         // With every path down this session's is down too; without a callback that waits, a session without a path beside
         // others that have one is no news (§18.46.3).
-        if flags.contains(SequenceStatus::CB_PATH_DOWN) {
+        // §2.10.6.2: a callback that must be repeated here and cannot makes it news.
+        if flags.contains(SequenceStatus::CB_PATH_DOWN) || self.is_cut.load(Relaxed) {
             let bound = self.bound.read();
-            let down = bound.wants_callbacks && !bound.has_back();
+            let down = bound.wants_callbacks && bound.back().is_none();
             flags.set(SequenceStatus::CB_PATH_DOWN_SESSION, down);
         }
+        flags.set(SequenceStatus::BACKCHANNEL_FAULT, self.has_fault.load(Relaxed));
         flags
     }
 }
@@ -173,6 +197,7 @@ impl State {
     pub fn bind_connection(
         &self,
         connection: ConnectionId,
+        outbox: Option<&Arc<Outbox>>,
         session: &SessionId,
         direction: DirFromClient,
     ) -> Result<DirFromServer, Status> {
@@ -198,7 +223,10 @@ impl State {
                 return Err(Status::INVAL);
             }
         }
-        if session.join(connection, wanted, &self.connections) {
+        if session.join(connection, wanted, outbox, &self.connections) {
+            if wanted.contains(Channels::BACK) {
+                self.try_path(&session);
+            }
             Ok(wanted.answer())
         } else {
             Err(Status::DELAY)
@@ -211,6 +239,7 @@ impl State {
         for id in sessions.into_iter().flatten() {
             if let Some(session) = self.sessions.get(&id) {
                 session.part(connection);
+                self.path_lost(&session, connection);
             }
         }
     }

@@ -7,7 +7,9 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
+use super::callback::Calls;
 use super::slot::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
 
@@ -58,6 +60,10 @@ pub struct Client {
     reclaiming: AtomicBool,
     reclaim_complete: AtomicBool,
     pub(super) holdings: Holdings,
+    /// Callbacks that wait, and its sessions.
+    pub(super) calls: Mutex<Calls>,
+    /// A callback, or a trial, was answered, and the way it took may still be there.
+    reachable: AtomicBool,
     /// What its sessions' slots may take.
     pub(super) slot_memory: Arc<SlotMemory>,
 }
@@ -84,6 +90,8 @@ impl Client {
             reclaiming: AtomicBool::new(false),
             reclaim_complete: AtomicBool::new(false),
             holdings: Holdings::default(),
+            calls: Mutex::default(),
+            reachable: AtomicBool::new(false),
             slot_memory,
         };
         client.renew(now);
@@ -173,6 +181,20 @@ impl Client {
         self.wants_callbacks.store(true, Relaxed);
     }
 
+    /// Whether any connection carries callbacks to it.
+    pub(super) fn has_back_connection(&self) -> bool {
+        self.holdings.back_connections.load(Relaxed) > 0
+    }
+
+    /// Whether callbacks arrive, as far as that is known.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.reachable.load(Relaxed)
+    }
+
+    pub(super) fn set_reachable(&self, reachable: bool) {
+        self.reachable.store(reachable, Relaxed);
+    }
+
     /// It is one of those that the grace period waits for.
     pub(super) fn set_reclaiming(&self) {
         self.reclaiming.store(true, Relaxed);
@@ -210,6 +232,6 @@ impl Client {
 }
 
 /// 584 years of nanoseconds fit.
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -27,14 +27,16 @@
 //! The rejected alternative, a lock a file and a table of stateids beside it, takes three locks a READ.
 //!
 //! **What comes next, and where.** Delegations are a third kind of shard entry (their legal transitions stand in
-//! [`delegation`]); recalls leave as effects and go out over the slots of [`backchannel`]. NFSv4.0's SETCLIENTID is
+//! [`delegation`]); recalls leave by [`callback`] over the slots of [`backchannel`]. NFSv4.0's SETCLIENTID is
 //! another decision table beside EXCHANGE_ID's over the same records; its owners' seqids and last replies belong beside the
 //! opens of an owner, and its STALE_STATEID is `Flaw::OtherInstance` under another name. Durable recovery hands the owners of
 //! before to [`State::new`], which is all that the grace period needs.
 //!
-//! Order of locks: client table, then client, then shard, then gauges; a slot's lock is taken alone.
+//! Order of locks: client table, then client, then shard, then gauges; for callbacks: client table, a client's calls, a session's
+//! connections, its back channel, an outbox. A slot's lock comes last.
 
 pub mod backchannel;
+pub mod callback;
 pub mod delegation;
 
 mod binding;
@@ -71,6 +73,7 @@ use foldhash::quality::FixedState;
 use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip::SipHasher24;
 
+use client::nanos;
 pub use client::{Client, Principal};
 pub use gauges::Counts;
 pub use io::{IoKind, IoPermit};
@@ -84,6 +87,7 @@ pub use stateid::SHARDS;
 pub use table::{ExchangeId, ExchangedId, Swept};
 
 use binding::Connections;
+use callback::Watched;
 use gauges::Gauges;
 use grace::Grace;
 use sequence::SessionTable;
@@ -106,6 +110,10 @@ pub struct State {
     clients: Mutex<ClientTable>,
     sessions: SessionTable,
     connections: Connections,
+    /// Callbacks under way.
+    watched: Watched,
+    /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
+    tick: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
     grace: Grace,
     gauges: Gauges,
@@ -133,6 +141,8 @@ impl State {
             clients: Mutex::default(),
             sessions: SessionTable::default(),
             connections: Connections::default(),
+            watched: Watched::default(),
+            tick: AtomicU64::new(nanos(now)),
             shards: std::array::from_fn(|number| Mutex::new(Shard::new(number, seed))),
             grace: Grace::new(previous, now + settings.lease),
             gauges: Gauges::new(settings.max_state),
@@ -165,6 +175,11 @@ impl State {
     #[must_use]
     pub fn in_grace(&self, now: Duration) -> bool {
         self.grace.is_active(now)
+    }
+
+    /// The time, as exactly as [`Self::expire`] is called.
+    fn tick(&self) -> Duration {
+        Duration::from_nanos(self.tick.load(Relaxed))
     }
 
     /// The instance before a counter: a client ID of another instance is not found (STALE_CLIENTID).

@@ -12,7 +12,7 @@ use super::State;
 use super::client::Client;
 use super::session::Session;
 use super::slot::Verdict;
-use super::wire::{ChannelAttributes, SequenceArgs, SequenceOk, SessionId, Status};
+use super::wire::{ChannelAttributes, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status};
 use crate::ConnectionId;
 
 /// Bytes at the start of a compound that its digest covers. All operations but WRITE's data and the like are within them;
@@ -67,9 +67,9 @@ impl Running {
         &self.session.fore
     }
 
-    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program of this session's callbacks from now on.
-    pub fn set_callback_program(&self, program: u32) {
-        self.session.back.lock().set_program(program);
+    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on.
+    pub fn control_back_channel(&self, program: u32, security: &SecParmsList) {
+        self.session.back.lock().control(program, security);
     }
 
     /// `sa_cachethis`.
@@ -141,12 +141,19 @@ impl SessionTable {
         self.part(id).read().get(id).cloned()
     }
 
-    pub(super) fn insert(&self, session: Session) {
-        self.part(&session.id).write().insert(session.id, Arc::new(session));
+    pub(super) fn insert(&self, session: Session) -> Arc<Session> {
+        let session = Arc::new(session);
+        self.part(&session.id).write().insert(session.id, Arc::clone(&session));
+        session
     }
 
     pub(super) fn remove(&self, id: &SessionId) -> Option<Arc<Session>> {
         self.part(id).write().remove(id)
+    }
+
+    /// Sessions of one of the parts, in turn.
+    pub(super) fn some(&self, turn: u64) -> Vec<Arc<Session>> {
+        self.0[turn as usize % PARTS].read().values().cloned().collect()
     }
 
     /// Sessions, and the slots granted to them.

@@ -1,7 +1,7 @@
 //! Sessions: what CREATE_SESSION negotiates and makes (RFC 8881 §18.36).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -9,8 +9,8 @@ use super::backchannel::BackChannel;
 use super::binding::Bound;
 use super::client::{Client, Principal};
 use super::slot::{CACHED_REPLY_MAX, SlotTable};
-use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SessionId, Status};
-use crate::{ConnectionId, Settings};
+use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SecParmsList, SessionId, Status};
+use crate::{ConnectionId, Outbox, Settings};
 
 /// Operations of a compound at most. The Linux client asks for 8 to 64; more is for clients that make their own compounds.
 pub(super) const MAX_OPERATIONS: u32 = 256;
@@ -40,10 +40,16 @@ pub struct CreateSession<'a> {
     pub back_channel: &'a ChannelAttributes,
     /// `csa_cb_program`.
     pub callback_program: u32,
+    /// `csa_sec_parms`.
+    pub security: &'a SecParmsList,
+    /// Of the compound: callbacks of the session are of the same minor version.
+    pub minor: u32,
     /// Of the request.
     pub principal: &'a Principal,
     /// Over which it came.
     pub connection: ConnectionId,
+    /// What takes calls to the client there; `None` where nothing can.
+    pub outbox: Option<&'a Arc<Outbox>>,
 }
 
 /// A session.
@@ -57,6 +63,12 @@ pub(super) struct Session {
     pub(super) last_connection: AtomicU64,
     pub(super) bound: RwLock<Bound>,
     pub(super) back: Mutex<BackChannel>,
+    /// Nobody knows any more what the slots of the back channel have seen.
+    pub(super) has_fault: AtomicBool,
+    /// The slots that CB_RECALL_SLOT has asked for last, plus one; 0 where none was sent.
+    pub(super) recalled_slots: AtomicU32,
+    /// A callback may be lost, and there is no connection to send it again.
+    pub(super) is_cut: AtomicBool,
 }
 
 impl Session {
@@ -70,7 +82,20 @@ impl Session {
         let slots = SlotTable::new(fore.max_requests, fore.max_response_size_cached, &client.slot_memory)?;
         let last_connection = AtomicU64::new(0);
         let bound = RwLock::new(Bound::default());
-        Some(Self { id, client, fore, slots, last_connection, bound, back: Mutex::new(back) })
+        let back = Mutex::new(back);
+        let (has_fault, is_cut) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Self {
+            id,
+            client,
+            fore,
+            slots,
+            last_connection,
+            bound,
+            back,
+            has_fault,
+            recalled_slots: AtomicU32::new(0),
+            is_cut,
+        })
     }
 }
 

@@ -66,7 +66,7 @@ impl SlotMemory {
     }
 
     /// Whether clients should be asked to use fewer slots: three quarters are gone.
-    fn is_scarce(&self) -> bool {
+    pub(super) fn is_scarce(&self) -> bool {
         self.both().any(|memory| memory.used() >= memory.budget / 4 * 3)
     }
 
@@ -221,6 +221,12 @@ impl SlotTable {
     /// Slots granted.
     pub(super) fn granted(&self) -> u32 {
         self.granted
+    }
+
+    /// Whether a slot's last request has this sequence ID.
+    pub(super) fn is_last(&self, slot: u32, sequence_id: u32) -> bool {
+        let chunk = (slot < self.granted).then(|| self.chunk(slot).get()).flatten();
+        chunk.is_some_and(|slots| slots[(slot % CHUNK) as usize].lock().sequence_id == sequence_id)
     }
 
     /// `sr_target_highest_slotid`: all slots, or the guaranteed ones where memory is scarce.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use super::State;
 use super::backchannel::BackChannel;
 use super::binding::Channels;
-use super::client::{Client, Principal};
+use super::client::{Client, Principal, nanos};
 use super::exchange::{Decision, Known, decide};
 use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
 use super::slot::SlotMemory;
@@ -362,18 +363,23 @@ impl State {
             return Err(Status::NOSPC);
         }
         let id = self.next_session_id(request.client_id);
-        let channel = BackChannel::new(request.callback_program, back.clone());
+        let calls = (request.callback_program, request.security);
+        let channel = BackChannel::new(id, request.minor, calls, back.clone());
         let client = Arc::clone(&record.client);
         let session = Session::new(id, client, fore.clone(), channel).ok_or(Status::DELAY)?;
         // "The connection CREATE_SESSION that is sent over is associated with the session's fore channel."
         let channels = if wants_back { Channels::FORE | Channels::BACK } else { Channels::FORE };
-        let joined = session.join(request.connection, channels, &self.connections);
+        let joined = session.join(request.connection, channels, request.outbox, &self.connections);
         record.client.renew(now);
         if record.phase == Phase::Unconfirmed && self.grace.awaits(now, record.client.owner()) {
             record.client.set_reclaiming();
         }
         record.sessions.push(id);
-        self.sessions.insert(session);
+        let session = self.sessions.insert(session);
+        Self::add_way(&session);
+        if wants_back && joined {
+            self.try_path(&session);
+        }
         // No persistent reply cache and no RDMA: "the server MUST NOT set CREATE_SESSION4_FLAG_PERSIST in the field csr_flags".
         let mut flags = CreateSessionFlags::empty();
         flags.set(CreateSessionFlags::CONN_BACK_CHAN, wants_back && joined);
@@ -446,6 +452,9 @@ impl State {
     /// Looks after a bounded number of client records: unconfirmed ones of a lease ago go, expired ones without state go,
     /// expired ones with state stay until something presses, or a day.
     pub fn expire(&self, now: Duration) -> Swept {
+        self.tick.fetch_max(nanos(now), Relaxed);
+        self.tend_callbacks(now);
+        self.recall_slots(now);
         let (removed, more) = {
             let mut table = self.clients.lock();
             self.take_expired(&mut table, now, false)
@@ -483,6 +492,7 @@ impl State {
     fn remove_session(&self, id: &SessionId) {
         if let Some(session) = self.sessions.remove(id) {
             session.close(&self.connections);
+            self.abandon_session(&session);
         }
     }
 }

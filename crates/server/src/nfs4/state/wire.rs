@@ -1,6 +1,6 @@
 //! The wire types that the state is asked and answered with, gathered from `protocol::nfs4`.
 
-pub(super) use protocol::nfs4::ops::backchannel::{DirFromClient, DirFromServer};
+pub(super) use protocol::nfs4::ops::backchannel::{DirFromClient, DirFromServer, SecParmsList};
 pub(super) use protocol::nfs4::ops::lock::{LockDenied, LockType};
 pub(super) use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
 pub(super) use protocol::nfs4::ops::session::{

@@ -1,5 +1,6 @@
 //! Scenarios of clients, in a small vocabulary: a [`World`] has the state and the time, a [`Peer`] is a client with a session.
 
+mod callbacks;
 mod clients;
 mod expiry;
 mod limits;
@@ -17,14 +18,14 @@ use bytes::Bytes;
 use vfs::Pin;
 
 use super::wire::{
-    ChannelAttributes, CreateSessionFlags, CreateSessionOk, LockType, SequenceArgs, SequenceStatus,
-    SessionId, ShareAccess, ShareDeny, Stateid, Status,
+    ChannelAttributes, CreateSessionFlags, CreateSessionOk, LockType, SecParmsList, SequenceArgs,
+    SequenceStatus, SessionId, ShareAccess, ShareDeny, Stateid, Status,
 };
 use super::{
     Client, CreateSession, ExchangeId, ExchangedId, FileKey, LockError, LockRange, LockRequest, LockTest,
     Locker, OpenGrant, OpenRequest, Principal, Running, Sequenced, State,
 };
-use crate::{ConnectionId, HandleKey, Settings};
+use crate::{ConnectionId, HandleKey, Outbox, Settings};
 
 const LEASE: Duration = Duration::from_secs(90);
 const SECOND: Duration = Duration::from_secs(1);
@@ -56,6 +57,7 @@ struct World {
     state: Arc<State>,
     now: Duration,
     pin: Arc<TestPin>,
+    outbox: Arc<Outbox>,
 }
 
 impl World {
@@ -66,7 +68,12 @@ impl World {
     fn with(settings: &Settings, previous: &[&'static str]) -> Self {
         let previous = previous.iter().map(|owner| Bytes::from_static(owner.as_bytes())).collect();
         let now = Duration::from_secs(1000);
-        Self { state: Arc::new(State::new(settings, previous, now)), now, pin: Arc::default() }
+        Self {
+            state: Arc::new(State::new(settings, previous, now)),
+            now,
+            pin: Arc::default(),
+            outbox: Arc::default(),
+        }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -88,6 +95,9 @@ impl World {
                 fore_channel: &channel(64),
                 back_channel: &channel(16),
                 callback_program: 0x4000_0000,
+                security: &SecParmsList::default(),
+                minor: 1,
+                outbox: Some(&self.outbox),
                 principal: &ROOT,
                 connection: ConnectionId(connection),
             },

@@ -151,6 +151,9 @@ fn a_failed_create_session_is_cached_and_confirms_nothing() {
         fore_channel: &small,
         back_channel: &channel(1),
         callback_program: 0,
+        security: &SecParmsList::default(),
+        minor: 1,
+        outbox: Some(&world.outbox),
         principal: &ROOT,
         connection: ConnectionId(9),
     };
@@ -185,6 +188,9 @@ fn back_channel_is_granted_where_it_is_asked() {
         fore_channel: &channel(1),
         back_channel: &ChannelAttributes::default(),
         callback_program: 0,
+        security: &SecParmsList::default(),
+        minor: 1,
+        outbox: Some(&world.outbox),
         principal: &ROOT,
         connection: ConnectionId(1),
     };
@@ -232,7 +238,9 @@ fn a_lost_back_channel_is_told_and_repaired() {
     peer.connection = ConnectionId(50);
     let down = SequenceStatus::CB_PATH_DOWN | SequenceStatus::CB_PATH_DOWN_SESSION;
     assert_eq!(peer.ping(&world), down);
-    let bind = |direction| world.state.bind_connection(ConnectionId(50), &peer.session, direction);
+    let bind = |direction| {
+        world.state.bind_connection(ConnectionId(50), Some(&world.outbox), &peer.session, direction)
+    };
     // RFC 8881 §18.34.3: the connection is on the fore channel now; only what accepts that is no demand for a change.
     assert_eq!(bind(DirFromClient::FORE), Ok(DirFromServer::FORE));
     assert_eq!(bind(DirFromClient::BACK), Err(Status::INVAL));
@@ -242,14 +250,16 @@ fn a_lost_back_channel_is_told_and_repaired() {
     assert_eq!(bind(DirFromClient::FORE_OR_BOTH), Ok(DirFromServer::BOTH), "again has no effect");
     assert_eq!(bind(DirFromClient::FORE), Err(Status::INVAL));
     assert_eq!(peer.ping(&world), SequenceStatus::empty());
-    let other = |direction| world.state.bind_connection(ConnectionId(51), &peer.session, direction);
+    let other = |direction| {
+        world.state.bind_connection(ConnectionId(51), Some(&world.outbox), &peer.session, direction)
+    };
     assert_eq!(other(DirFromClient::BACK), Ok(DirFromServer::BACK));
     assert_eq!(other(DirFromClient::FORE_OR_BOTH), Err(Status::INVAL));
     world.state.connection_closed(ConnectionId(50));
     peer.connection = ConnectionId(52);
     assert_eq!(peer.ping(&world), SequenceStatus::empty(), "the second one is left");
     assert_eq!(
-        world.state.bind_connection(ConnectionId(1), &[7; 16], DirFromClient::FORE),
+        world.state.bind_connection(ConnectionId(1), Some(&world.outbox), &[7; 16], DirFromClient::FORE),
         Err(Status::BADSESSION)
     );
 }

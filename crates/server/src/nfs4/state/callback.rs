@@ -1,0 +1,376 @@
+//! Callbacks: calls to clients over the back channels of their sessions (RFC 8881 §2.10.3.1, §20).
+//!
+//! Criteria first. A callback belongs to a client, and takes any of its sessions that has a slot and a connection for it;
+//! until there is one it waits with the client. What was sent and may have been lost is sent again under the same sequence ID
+//! when its session has a connection again (§18.46.3). Nobody waits here: what a reply means is decided when it comes
+//! ([`State::replied`]), and what does not come is noticed by [`State::expire`]. A path is trusted only once it has been tried
+//! (CB_NULL): a delegation must not be granted to a client that cannot be reached.
+//!
+//! Everything is bounded: callbacks of a client that wait, slots of a session, calls on a connection.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use protocol::nfs4::callback::recall::CbRecallSlotArgs;
+use protocol::nfs4::callback::sequence::{CbSequenceOk, ReferringCall, ReferringCallList};
+use protocol::nfs4::callback::{CbCompoundResult, CbOp, CbOpResult};
+use rpc::message::{RpcError, parse_reply, peek};
+use tracing::debug;
+use xdr::List;
+
+use super::State;
+use super::backchannel::CallbackTurn;
+use super::client::Client;
+use super::session::Session;
+use super::wire::{SessionId, Status};
+use crate::{ConnectionId, Outbox};
+
+/// How long a client may take to answer a callback before the connection counts as no way to it any more.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Callbacks of one client that wait for a way out, at most. What is over is dropped: its sender comes again, or does
+/// without.
+const WAITING_MAX: usize = 1 << 16;
+
+/// A call to a client.
+#[derive(Debug, Clone)]
+pub struct Callback {
+    operation: Box<CbOp>,
+    purpose: Purpose,
+    referring: Option<Referring>,
+}
+
+/// Who wants to know what became of a callback.
+#[derive(Debug, Clone)]
+pub(super) enum Purpose {
+    /// Nobody: it advises the client.
+    Advice,
+}
+
+/// The request whose reply the client must have seen before it understands a callback (§2.10.6.3).
+#[derive(Debug, Clone)]
+pub(super) struct Referring {
+    pub(super) session: Weak<Session>,
+    pub(super) slot: u32,
+    pub(super) sequence: u32,
+}
+
+impl Referring {
+    /// As the wire has it, while the client may not have seen the reply: its next request on the slot shows that it has.
+    fn list(&self) -> Option<ReferringCallList> {
+        let session = self.session.upgrade()?;
+        let call = ReferringCall { sequence_id: self.sequence, slot_id: self.slot };
+        let is_last = session.slots.is_last(self.slot, self.sequence);
+        is_last.then(|| ReferringCallList {
+            session_id: session.id,
+            calls: List::new(vec![call]).unwrap_or_default(),
+        })
+    }
+}
+
+impl Callback {
+    pub(super) fn new(operation: CbOp, purpose: Purpose, referring: Option<Referring>) -> Self {
+        Self { operation: Box::new(operation), purpose, referring }
+    }
+
+    /// CB_RECALL_SLOT: the client should use slots up to this one.
+    pub(super) fn recall_slot(target_highest_slot_id: u32) -> Self {
+        let operation = CbOp::RecallSlot(CbRecallSlotArgs { target_highest_slot_id });
+        Self::new(operation, Purpose::Advice, None)
+    }
+
+    pub(super) fn operation(&self) -> &CbOp {
+        &self.operation
+    }
+}
+
+/// What a reply from a client will be about.
+#[derive(Debug)]
+pub struct Sent {
+    session: Weak<Session>,
+    /// `None` for a trial of the path.
+    turn: Option<CallbackTurn>,
+}
+
+impl Sent {
+    #[cfg(test)]
+    pub(crate) fn to_nobody() -> Self {
+        Self { session: Weak::new(), turn: None }
+    }
+}
+
+/// Callbacks of a client, and the ways to it.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    waiting: VecDeque<Callback>,
+    sessions: Vec<Weak<Session>>,
+}
+
+/// Callbacks under way, and sessions on whose slots something may be lost; for [`State::expire`].
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// In the order in which they were sent.
+    sent: Mutex<VecDeque<(Duration, Weak<Session>, CallbackTurn)>>,
+    unsure: Mutex<Vec<Weak<Session>>>,
+}
+
+/// What the client said to a CB_COMPOUND.
+enum Answer {
+    /// The operation behind CB_SEQUENCE was executed, or refused.
+    Done(Status, Option<CbOpResult>),
+    /// It asks to be asked again.
+    Later,
+    /// Slot and client are out of step.
+    Fault,
+}
+
+impl State {
+    /// Calls a client, now or when there is a way to it.
+    pub(super) fn call(&self, client: &Arc<Client>, callback: Callback) {
+        let mut calls = client.calls.lock();
+        if client.is_gone() || calls.waiting.len() >= WAITING_MAX {
+            return;
+        }
+        calls.waiting.push_back(callback);
+        drop(calls);
+        self.pump(client);
+    }
+
+    /// Adds a session to the ways to its client.
+    pub(super) fn add_way(session: &Arc<Session>) {
+        let mut calls = session.client.calls.lock();
+        calls.sessions.retain(|known| known.strong_count() > 0);
+        calls.sessions.push(Arc::downgrade(session));
+    }
+
+    /// Sends what waits, as far as slots go.
+    fn pump(&self, client: &Client) {
+        let mut calls = client.calls.lock();
+        if calls.waiting.is_empty() {
+            return;
+        }
+        let sessions: Vec<Arc<Session>> = calls.sessions.iter().filter_map(Weak::upgrade).collect();
+        while let Some(callback) = calls.waiting.pop_front() {
+            let mut left = Some(callback);
+            for session in &sessions {
+                left = left.and_then(|callback| self.send(session, callback));
+            }
+            if let Some(callback) = left {
+                calls.waiting.push_front(callback);
+                return;
+            }
+        }
+    }
+
+    /// Sends a callback through a session; gives it back where that has no slot or no connection for it.
+    fn send(&self, session: &Arc<Session>, callback: Callback) -> Option<Callback> {
+        let bound = session.bound.read();
+        let Some((connection, outbox)) = bound.back() else { return Some(callback) };
+        let mut back = session.back.lock();
+        if !back.is_wide_enough() || session.has_fault.load(Relaxed) {
+            return Some(callback);
+        }
+        let referring = callback.referring.as_ref().and_then(Referring::list);
+        let turn = match back.send(callback, *connection) {
+            Ok(turn) => turn,
+            Err(callback) => return Some(callback),
+        };
+        let sent = Sent { session: Arc::downgrade(session), turn: Some(turn) };
+        if !outbox.call(sent, |xid| back.record(turn, xid, referring)) {
+            back.lost(turn);
+        }
+        drop(back);
+        self.watch(session, turn);
+        None
+    }
+
+    fn watch(&self, session: &Arc<Session>, turn: CallbackTurn) {
+        let mut sent = self.watched.sent.lock();
+        sent.push_back((self.tick(), Arc::downgrade(session), turn));
+    }
+
+    /// A session has another connection for callbacks: it is tried, and what may be lost is sent again.
+    pub(super) fn try_path(&self, session: &Arc<Session>) {
+        let bound = session.bound.read();
+        if let Some((_, outbox)) = bound.back() {
+            let back = session.back.lock();
+            if back.is_wide_enough() {
+                let sent = Sent { session: Arc::downgrade(session), turn: None };
+                outbox.call(sent, |xid| back.probe(xid));
+            }
+        }
+        drop(bound);
+        self.resume(session);
+    }
+
+    /// Sends again what may be lost, and then what waits.
+    fn resume(&self, session: &Arc<Session>) {
+        let bound = session.bound.read();
+        if let Some((connection, outbox)) = bound.back() {
+            let mut back = session.back.lock();
+            for slot in back.unsure() {
+                let Some(turn) = back.send_again(slot, *connection) else { continue };
+                let sent = Sent { session: Arc::downgrade(session), turn: Some(turn) };
+                if outbox.call(sent, |xid| back.record(turn, xid, None)) {
+                    self.watch(session, turn);
+                } else {
+                    back.lost(turn);
+                }
+            }
+            session.is_cut.store(!back.unsure().is_empty(), Relaxed);
+        }
+        drop(bound);
+        self.pump(&session.client);
+    }
+
+    /// A connection is no way to the client any more.
+    pub(super) fn path_lost(&self, session: &Arc<Session>, connection: ConnectionId) {
+        let mut back = session.back.lock();
+        back.lost_connection(connection);
+        session.is_cut.store(!back.unsure().is_empty(), Relaxed);
+        drop(back);
+        if !session.client.has_back_connection() {
+            session.client.set_reachable(false);
+        }
+        self.resume(session);
+    }
+
+    /// A session is gone: its callbacks take the client's others.
+    pub(super) fn abandon_session(&self, session: &Session) {
+        let left = session.back.lock().abandon();
+        let client = &session.client;
+        if !client.has_back_connection() {
+            client.set_reachable(false);
+        }
+        let mut calls = client.calls.lock();
+        left.into_iter().rev().for_each(|callback| calls.waiting.push_front(callback));
+        drop(calls);
+        self.pump(client);
+    }
+
+    /// A connection does not carry callbacks although it is open: it is taken out of the back channel, and the client sees
+    /// CB_PATH_DOWN where it was the last.
+    fn give_up(&self, session: &Arc<Session>, connection: ConnectionId) {
+        debug!(session = ?session.id, "no way for callbacks any more");
+        session.unbind_back(connection, |sent| sent.session.as_ptr() == Arc::as_ptr(session));
+        self.path_lost(session, connection);
+    }
+
+    /// A client answered a call of ours that came over the connection with this outbox; false where the record answers nothing
+    /// that was asked.
+    pub fn replied(&self, connection: ConnectionId, outbox: &Outbox, record: Bytes) -> bool {
+        let Some(sent) = peek(&record).ok().and_then(|(xid, _)| outbox.take(xid)) else {
+            return false;
+        };
+        let Some(session) = sent.session.upgrade() else { return true };
+        match sent.turn {
+            None => match parse_reply::<()>(record) {
+                Ok(()) => session.client.set_reachable(true),
+                Err(_) => self.give_up(&session, connection),
+            },
+            Some(turn) => match parse_reply::<CbCompoundResult>(record) {
+                Ok(result) => self.answered(&session, turn, judge(result, &session.id, turn)),
+                Err(RpcError::Garbled(_)) => self.answered(&session, turn, Answer::Fault),
+                // The program is not served there, or not for us.
+                Err(_) => self.give_up(&session, connection),
+            },
+        }
+        true
+    }
+
+    fn answered(&self, session: &Arc<Session>, turn: CallbackTurn, answer: Answer) {
+        let client = &session.client;
+        let mut back = session.back.lock();
+        match answer {
+            Answer::Done(status, result) => {
+                let callback = back.answered(turn);
+                drop(back);
+                client.set_reachable(true);
+                if let Some(callback) = callback {
+                    self.called(client, callback, status, result);
+                }
+            }
+            Answer::Later => {
+                back.lost(turn);
+                drop(back);
+                self.watched.unsure.lock().push(Arc::downgrade(session));
+            }
+            Answer::Fault => {
+                // §18.46.3, SEQ4_STATUS_BACKCHANNEL_FAULT: "The server has encountered an unrecoverable fault with the
+                // backchannel (e.g., it has lost track of the sequence ID for a slot in the backchannel)."
+                session.has_fault.store(true, Relaxed);
+                let left = back.abandon();
+                drop(back);
+                let mut calls = client.calls.lock();
+                left.into_iter().rev().for_each(|callback| calls.waiting.push_front(callback));
+            }
+        }
+        self.pump(client);
+    }
+
+    /// What becomes of a callback's purpose.
+    fn called(
+        &self,
+        _client: &Arc<Client>,
+        callback: Callback,
+        _status: Status,
+        _result: Option<CbOpResult>,
+    ) {
+        match callback.purpose {
+            Purpose::Advice => {}
+        }
+    }
+
+    /// Where memory for slots is scarce, asks the clients of some sessions to use fewer (§20.8): those that are idle hear it
+    /// from no SEQUENCE.
+    pub(super) fn recall_slots(&self, now: Duration) {
+        if !self.slot_memory.is_scarce() {
+            return;
+        }
+        for session in self.sessions.some(now.as_secs()) {
+            let target = session.slots.target_highest();
+            let is_news = session.recalled_slots.swap(target + 1, Relaxed) != target + 1;
+            if is_news && session.client.is_reachable() {
+                self.call(&session.client, Callback::recall_slot(target));
+            }
+        }
+    }
+
+    /// Looks after callbacks that were not answered.
+    pub(super) fn tend_callbacks(&self, now: Duration) {
+        for session in std::mem::take(&mut *self.watched.unsure.lock()) {
+            if let Some(session) = session.upgrade() {
+                self.resume(&session);
+            }
+        }
+        let is_due = |entry: &mut (Duration, Weak<Session>, CallbackTurn)| entry.0 + PATIENCE <= now;
+        loop {
+            let due = self.watched.sent.lock().pop_front_if(is_due);
+            let Some((_, session, turn)) = due else { break };
+            let Some(session) = session.upgrade() else { continue };
+            let silent = session.back.lock().awaits(turn);
+            if let Some(connection) = silent {
+                self.give_up(&session, connection);
+            }
+        }
+    }
+}
+
+/// What a reply says.
+fn judge(result: CbCompoundResult, session: &SessionId, turn: CallbackTurn) -> Answer {
+    let mut results = result.results.into_vec().into_iter();
+    let Some(CbOpResult::Sequence(sequence)) = results.next() else { return Answer::Fault };
+    match sequence.into_result() {
+        Ok(CbSequenceOk { session_id, sequence_id, slot_id, .. }) => {
+            if (session_id, sequence_id, slot_id) != (*session, turn.sequence_id, turn.slot_id) {
+                return Answer::Fault;
+            }
+            Answer::Done(result.status, results.next())
+        }
+        Err(Status::DELAY) => Answer::Later,
+        Err(_) => Answer::Fault,
+    }
+}

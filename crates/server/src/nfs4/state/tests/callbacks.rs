@@ -1,0 +1,364 @@
+//! Callbacks: tried paths, slots, replies in any order, lost connections, clients that answer nothing or nonsense.
+
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use protocol::nfs4::callback::sequence::{CbSequenceArgs, CbSequenceOk};
+use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::ops::backchannel::{AuthSysParms, CallbackSecParms};
+use protocol::nfs4::types::Outcome;
+use rpc::auth::AuthFlavor;
+use rpc::message::{AcceptStatus, CallHeader, ReplyHeader, encode_success};
+use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
+
+use super::super::callback::Callback;
+use super::super::wire::DirFromClient;
+use super::*;
+
+const DOWN: SequenceStatus = SequenceStatus::CB_PATH_DOWN.union(SequenceStatus::CB_PATH_DOWN_SESSION);
+
+/// A call that reached the client.
+struct Call {
+    header: CallHeader,
+    /// None for CB_NULL.
+    compound: Option<CbCompoundArgs>,
+}
+
+impl Call {
+    fn sequence(&self) -> CbSequenceArgs {
+        match &self.compound.as_ref().unwrap().ops[0] {
+            CbOp::Sequence(sequence) => sequence.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Slot, sequence ID, and the slot number that CB_RECALL_SLOT carries, by which tests tell callbacks apart.
+    fn place(&self) -> (u32, u32, u32) {
+        let CbOp::RecallSlot(args) = &self.compound.as_ref().unwrap().ops[1] else { panic!() };
+        let CbSequenceArgs { slot_id, sequence_id, .. } = self.sequence();
+        (slot_id, sequence_id, args.target_highest_slot_id)
+    }
+
+    fn reply(&self, results: &impl Encode) -> Bytes {
+        let mut reply = Writer::new();
+        encode_success(&mut reply, self.header.xid);
+        results.encode(&mut reply);
+        reply.into_bytes()
+    }
+
+    /// What a client says that did what it was asked to.
+    fn done(&self) -> Bytes {
+        let CbSequenceArgs { session_id, sequence_id, slot_id, highest_slot_id, .. } = self.sequence();
+        let target_highest_slot_id = highest_slot_id;
+        let sequence =
+            CbSequenceOk { session_id, sequence_id, slot_id, highest_slot_id, target_highest_slot_id };
+        self.results(Outcome::Ok(sequence))
+    }
+
+    fn results(&self, sequence: Outcome<CbSequenceOk>) -> Bytes {
+        let status = if let Outcome::Error(status) = &sequence { *status } else { Status::OK };
+        let mut results = vec![CbOpResult::Sequence(sequence)];
+        if status == Status::OK {
+            results.push(CbOpResult::RecallSlot(Outcome::Ok(())));
+        }
+        let results = List::new(results).unwrap();
+        self.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
+    }
+}
+
+/// All calls that wait in an outbox.
+fn drain(outbox: &Outbox) -> Vec<Call> {
+    let context = Context::from_waker(Waker::noop());
+    let mut calls = Vec::new();
+    while let Poll::Ready(record) = outbox.poll_record(&context) {
+        let mut reader = Reader::new(record);
+        let header = CallHeader::parse(&mut reader).unwrap();
+        let compound = (header.procedure == callback::PROC_COMPOUND)
+            .then(|| CbCompoundArgs::decode(&mut reader).unwrap());
+        reader.finish().unwrap();
+        calls.push(Call { header, compound });
+    }
+    calls
+}
+
+/// A client that can be called, over an outbox of its own.
+fn reachable(world: &mut World, owner: &str) -> Peer {
+    world.outbox = Arc::default();
+    let peer = world.peer(owner);
+    let trial = drain(&world.outbox).pop().expect("the path is tried");
+    assert!(world.state.replied(peer.connection, &world.outbox, trial.reply(&())));
+    peer
+}
+
+fn send(world: &World, peer: &Peer, numbers: impl IntoIterator<Item = u32>) {
+    for number in numbers {
+        world.state.call(&peer.client, Callback::recall_slot(number));
+    }
+}
+
+fn answer(world: &World, peer: &Peer, reply: Bytes) -> bool {
+    world.state.replied(peer.connection, &world.outbox, reply)
+}
+
+#[test]
+fn a_client_is_reachable_once_it_has_answered_a_trial() {
+    let world = World::new();
+    let peer = world.peer("a");
+    assert!(!peer.client.is_reachable());
+    let mut calls = drain(&world.outbox);
+    let trial = calls.pop().unwrap();
+    assert!(calls.is_empty());
+    let CallHeader { program, version, procedure, .. } = trial.header;
+    assert_eq!((program, version, procedure), (0x4000_0000, 1, callback::PROC_NULL));
+    assert!(answer(&world, &peer, trial.reply(&())));
+    assert!(peer.client.is_reachable());
+    assert!(!answer(&world, &peer, trial.reply(&())), "answered before");
+    // Its program is gone: no delegation would ever come back.
+    let other = world.peer("b");
+    let trial = drain(&world.outbox).pop().unwrap();
+    let mut refusal = Writer::new();
+    ReplyHeader::accepted(trial.header.xid, AcceptStatus::ProgramUnavailable).encode(&mut refusal);
+    assert!(answer(&world, &other, refusal.into_bytes()));
+    assert!(!other.client.is_reachable());
+    let mut other = other;
+    assert_eq!(other.ping(&world), DOWN);
+    world.outbox.close();
+}
+
+#[test]
+fn calls_carry_what_the_client_asked_for() {
+    let world = World::new();
+    let id = world.exchange("a", 1, &ROOT).unwrap();
+    let sys = AuthSysParms {
+        stamp: 7,
+        machine_name: Opaque::from_static(b"client"),
+        uid: 11,
+        gid: 12,
+        gids: List::default(),
+    };
+    let security = List::new(vec![CallbackSecParms::Sys(sys)]).unwrap();
+    let request = CreateSession {
+        client_id: id.client_id,
+        sequence: id.sequence_id,
+        flags: CreateSessionFlags::CONN_BACK_CHAN,
+        fore_channel: &channel(4),
+        back_channel: &channel(4),
+        callback_program: 0x4567_0000,
+        security: &security,
+        minor: 2,
+        principal: &ROOT,
+        connection: ConnectionId(9),
+        outbox: Some(&world.outbox),
+    };
+    let created = world.state.create_session(world.now, &request).unwrap();
+    let trial = drain(&world.outbox).pop().unwrap();
+    assert_eq!(trial.header.program, 0x4567_0000);
+    assert_eq!(trial.header.credential.flavor, AuthFlavor::SYS);
+    let client = Arc::clone(&world.state.sessions.get(&created.session_id).unwrap().client);
+    world.state.call(&client, Callback::recall_slot(3));
+    let call = drain(&world.outbox).pop().unwrap();
+    assert_eq!(call.header.procedure, callback::PROC_COMPOUND);
+    // The minor version of a callback is that of its session.
+    assert_eq!(call.compound.as_ref().unwrap().minor_version, 2);
+    assert_eq!(call.sequence().session_id, created.session_id);
+    assert_eq!(call.place(), (0, 1, 3));
+}
+
+#[test]
+fn as_many_calls_at_once_as_the_client_takes_and_replies_in_any_order() {
+    let mut world = World::new();
+    // The client offers 16 slots.
+    let peer = reachable(&mut world, "a");
+    send(&world, &peer, 0..20);
+    let calls = drain(&world.outbox);
+    let places: Vec<_> = calls.iter().map(Call::place).collect();
+    assert_eq!(places, (0..16).map(|slot| (slot, 1, slot)).collect::<Vec<_>>());
+    // RFC 8881 §20.9.3: csa_highest_slotid is "the highest slot ID for which the server has a request outstanding".
+    assert_eq!(calls[4].sequence().highest_slot_id, 4);
+    for (index, number) in [(9, 16), (2, 17)] {
+        assert!(answer(&world, &peer, calls[index].done()));
+        let next = drain(&world.outbox);
+        assert_eq!(next.len(), 1);
+        assert_eq!(next[0].place(), (index as u32, 2, number));
+    }
+    assert!(!answer(&world, &peer, calls[9].done()), "nothing waits for it");
+    assert!(drain(&world.outbox).is_empty());
+}
+
+#[test]
+fn what_was_lost_with_its_connection_is_sent_again_over_the_next() {
+    let mut world = World::new();
+    let mut peer = reachable(&mut world, "a");
+    send(&world, &peer, [5]);
+    let lost = drain(&world.outbox).pop().unwrap();
+    let old = std::mem::take(&mut world.outbox);
+    old.close();
+    world.state.connection_closed(peer.connection);
+    assert!(!peer.client.is_reachable());
+    peer.connection = ConnectionId(50);
+    assert_eq!(peer.ping(&world), DOWN);
+    let bind = |world: &World| {
+        let both = DirFromClient::FORE_OR_BOTH;
+        world.state.bind_connection(ConnectionId(50), Some(&world.outbox), &peer.session, both).unwrap();
+    };
+    bind(&world);
+    let calls = drain(&world.outbox);
+    assert_eq!(calls.len(), 2, "a trial, and the callback");
+    // RFC 8881 §2.10.6.2: under the same sequence ID.
+    assert_eq!(calls[1].place(), lost.place());
+    assert!(answer(&world, &peer, calls[1].done()));
+    assert!(peer.client.is_reachable(), "an answer is as good as a trial's");
+    assert_eq!(peer.ping(&world), SequenceStatus::empty());
+}
+
+#[test]
+fn another_connection_of_the_session_takes_over() {
+    let mut world = World::new();
+    let mut peer = reachable(&mut world, "a");
+    let first = Arc::clone(&world.outbox);
+    send(&world, &peer, [5]);
+    let sent = drain(&first).pop().unwrap();
+    world.outbox = Arc::default();
+    let back = DirFromClient::BACK;
+    world.state.bind_connection(ConnectionId(60), Some(&world.outbox), &peer.session, back).unwrap();
+    assert_eq!(drain(&world.outbox).len(), 1, "a trial; what is on its way is not sent twice");
+    first.close();
+    world.state.connection_closed(peer.connection);
+    assert_eq!(drain(&world.outbox).pop().unwrap().place(), sent.place());
+    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "there is a path");
+}
+
+#[test]
+fn a_client_that_never_answers_loses_its_path_and_is_told_so() {
+    let mut world = World::new();
+    let mut peer = reachable(&mut world, "a");
+    world.state.expire(world.now);
+    send(&world, &peer, 0..100);
+    let calls = drain(&world.outbox);
+    assert_eq!(calls.len(), 16);
+    world.pass(14 * SECOND);
+    world.state.expire(world.now);
+    assert_eq!(peer.ping(&world), SequenceStatus::empty(), "it has time");
+    world.pass(SECOND);
+    world.state.expire(world.now);
+    assert_eq!(peer.ping(&world), DOWN);
+    assert!(!peer.client.is_reachable());
+    assert!(!answer(&world, &peer, calls[0].done()), "too late: it will be asked again");
+    // Linux's client binds the same connection again when it sees the flag.
+    let (connection, both) = (peer.connection, DirFromClient::FORE_OR_BOTH);
+    world.state.bind_connection(connection, Some(&world.outbox), &peer.session, both).unwrap();
+    let again = drain(&world.outbox);
+    let places = |calls: &[Call]| calls.iter().map(Call::place).collect::<Vec<_>>();
+    assert_eq!(places(&again[1..]), places(&calls));
+    assert_eq!(peer.ping(&world), SequenceStatus::empty());
+}
+
+#[test]
+fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
+    type Nonsense = fn(&Call) -> Bytes;
+    let nonsense: [Nonsense; 4] = [
+        |call| call.results(Outcome::Error(Status::SEQ_MISORDERED)),
+        |call| call.reply(&0xdead_beef_u32),
+        |call| {
+            let results = List::new(vec![CbOpResult::RecallSlot(Outcome::Ok(()))]).unwrap();
+            call.reply(&CbCompoundResult { status: Status::OK, tag: Opaque::default(), results })
+        },
+        |call| {
+            let ok = CbSequenceOk {
+                session_id: [9; 16],
+                sequence_id: 1,
+                slot_id: 0,
+                highest_slot_id: 0,
+                target_highest_slot_id: 0,
+            };
+            call.results(Outcome::Ok(ok))
+        },
+    ];
+    for reply in nonsense {
+        let mut world = World::new();
+        let mut peer = reachable(&mut world, "a");
+        send(&world, &peer, [5]);
+        let call = drain(&world.outbox).pop().unwrap();
+        assert!(answer(&world, &peer, reply(&call)));
+        assert_eq!(peer.ping(&world), SequenceStatus::BACKCHANNEL_FAULT);
+        send(&world, &peer, [6]);
+        assert!(drain(&world.outbox).is_empty(), "nothing goes through it any more");
+        // As the client must: another session.
+        let id = peer.client.id();
+        let created = world.create(id, 2, 70).unwrap();
+        let calls = drain(&world.outbox);
+        let numbers: Vec<_> =
+            calls[1..].iter().map(|call| (call.sequence().session_id, call.place().2)).collect();
+        assert_eq!(numbers, [(created.session_id, 5), (created.session_id, 6)]);
+    }
+}
+
+#[test]
+fn a_client_may_ask_to_be_asked_again() {
+    let mut world = World::new();
+    let peer = reachable(&mut world, "a");
+    send(&world, &peer, [5]);
+    let call = drain(&world.outbox).pop().unwrap();
+    assert!(answer(&world, &peer, call.results(Outcome::Error(Status::DELAY))));
+    assert!(drain(&world.outbox).is_empty(), "not at once");
+    world.pass(SECOND);
+    world.state.expire(world.now);
+    assert_eq!(drain(&world.outbox).pop().unwrap().place(), call.place());
+}
+
+#[test]
+fn callbacks_of_a_destroyed_session_take_another() {
+    let mut world = World::new();
+    let peer = reachable(&mut world, "a");
+    send(&world, &peer, [5]);
+    drain(&world.outbox);
+    let created = world.create(peer.client.id(), 2, peer.connection.0).unwrap();
+    drain(&world.outbox);
+    world.state.destroy_session(peer.connection, &peer.session).unwrap();
+    let call = drain(&world.outbox).pop().unwrap();
+    assert_eq!((call.sequence().session_id, call.place()), (created.session_id, (0, 1, 5)));
+}
+
+#[test]
+fn a_flood_of_replies_leaves_nothing_behind() {
+    let mut world = World::new();
+    let peer = reachable(&mut world, "a");
+    for xid in 0..10_000_u32 {
+        let mut reply = Writer::new();
+        encode_success(&mut reply, xid.wrapping_mul(0x9e37_79b9) | 1 << 31);
+        assert!(!answer(&world, &peer, reply.into_bytes()));
+    }
+    assert!(!answer(&world, &peer, Bytes::from_static(b"no reply")));
+    send(&world, &peer, [1]);
+    assert_eq!(drain(&world.outbox).len(), 1);
+}
+
+#[test]
+fn scarce_slots_are_recalled_once() {
+    let mut settings = settings();
+    settings.slot_cache_bytes = 128 << 10;
+    let mut world = World::with(&settings, &[]);
+    let peer = reachable(&mut world, "a");
+    let tick = |world: &mut World| {
+        for _ in 0..16 {
+            world.pass(SECOND);
+            world.state.expire(world.now);
+        }
+        drain(&world.outbox)
+            .iter()
+            .filter(|call| call.compound.is_some())
+            .map(Call::place)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(tick(&mut world), []);
+    let mut hoarders = Vec::new();
+    while !world.state.slot_memory.is_scarce() {
+        let outbox = std::mem::take(&mut world.outbox);
+        hoarders.push(world.peer(&format!("b{}", hoarders.len())));
+        world.outbox = outbox;
+    }
+    // RFC 8881 §20.8: down to the slots that always find memory.
+    assert_eq!(tick(&mut world), [(0, 1, 1)]);
+    assert_eq!(tick(&mut world), [], "it knows");
+    drop(peer);
+}

@@ -1,0 +1,136 @@
+//! Calls that the server makes over a client's own connection (RFC 8881 §2.10.3.1), and which replies it waits for there.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::nfs4::state::callback::Sent;
+
+/// Calls on one connection that wait to be sent or to be answered, at most; sessions have their own bounds below it.
+const CALLS_MAX: usize = 1024;
+
+/// What leaves over a connection besides replies. The core puts records in, the transport takes them out between replies;
+/// neither knows the other.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Whether it was ever used: the transport need not look into it before.
+    is_used: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    records: VecDeque<Bytes>,
+    /// Calls without a reply yet, by transaction number.
+    calls: HashMap<u32, Sent>,
+    next_xid: u32,
+    waker: Option<Waker>,
+    is_closed: bool,
+}
+
+impl Outbox {
+    /// The next record to send, without a record mark; wakes the last caller's task when there is one.
+    pub fn poll_record(&self, context: &Context<'_>) -> Poll<Bytes> {
+        if !self.is_used.load(Relaxed) {
+            return Poll::Pending;
+        }
+        let mut inner = self.inner.lock();
+        match inner.records.pop_front() {
+            Some(record) => Poll::Ready(record),
+            None => {
+                if !inner.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+                    inner.waker = Some(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// From now on the transport looks into it whenever it looks at the connection.
+    pub(crate) fn open(&self) {
+        self.is_used.store(true, Relaxed);
+    }
+
+    /// Whether a reply may be meant for us at all.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Relaxed)
+    }
+
+    /// Sends the call that `encode` makes of its transaction number; false where the connection is closed or too much waits.
+    pub(crate) fn call(&self, sent: Sent, encode: impl FnOnce(u32) -> Bytes) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.is_closed || inner.calls.len() >= CALLS_MAX {
+            return false;
+        }
+        inner.next_xid = inner.next_xid.wrapping_add(1);
+        let xid = inner.next_xid;
+        // A number that comes round while its call still waits: four thousand million calls later.
+        inner.calls.insert(xid, sent);
+        inner.records.push_back(encode(xid));
+        let waker = inner.waker.take();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    /// What a reply of this number answers; each call is answered once.
+    pub(crate) fn take(&self, xid: u32) -> Option<Sent> {
+        self.inner.lock().calls.remove(&xid)
+    }
+
+    /// The connection is gone: nothing that was sent will be answered, and nothing is sent any more.
+    pub fn close(&self) {
+        let mut inner = self.inner.lock();
+        *inner = Inner { is_closed: true, next_xid: inner.next_xid, ..Inner::default() };
+    }
+
+    /// Forgets the calls of one session, whose way this connection is no longer.
+    pub(crate) fn forget(&self, is_over: impl Fn(&Sent) -> bool) {
+        self.inner.lock().calls.retain(|_, sent| !is_over(sent));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe() -> Sent {
+        Sent::to_nobody()
+    }
+
+    #[test]
+    fn records_leave_in_order_and_each_reply_is_taken_once() {
+        let outbox = Outbox::default();
+        let context = Context::from_waker(Waker::noop());
+        outbox.open();
+        let mut numbers = Vec::new();
+        for _ in 0..2 {
+            assert!(outbox.call(probe(), |xid| {
+                numbers.push(xid);
+                Bytes::copy_from_slice(&xid.to_be_bytes())
+            }));
+        }
+        for number in &numbers {
+            let Poll::Ready(record) = outbox.poll_record(&context) else { panic!("a record waits") };
+            assert_eq!(record[..], number.to_be_bytes());
+        }
+        assert!(outbox.poll_record(&context).is_pending());
+        assert!(outbox.take(numbers[0]).is_some());
+        assert!(outbox.take(numbers[0]).is_none(), "answered before");
+        outbox.close();
+        assert!(outbox.take(numbers[1]).is_none(), "what was lost is not answered");
+        assert!(!outbox.call(probe(), |_| Bytes::new()));
+    }
+
+    #[test]
+    fn a_peer_that_answers_nothing_costs_bounded_memory() {
+        let outbox = Outbox::default();
+        let taken = (0..2 * CALLS_MAX).filter(|_| outbox.call(probe(), |_| Bytes::new())).count();
+        assert_eq!(taken, CALLS_MAX);
+    }
+}
