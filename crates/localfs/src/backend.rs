@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use vfs::{
-    Access, Attributes, Authority, Backend, Change, Context, Create, Created, Entry, Error, Found, FsStat,
-    Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal,
-    Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
+    Access, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, Created,
+    Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
+    ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp,
+    Verifier, Written,
 };
 
 use crate::config::{Config, Durability, OpenError};
@@ -244,8 +245,9 @@ impl Backend for LocalFs {
         file: &'a Handle,
         offset: u64,
         what: Seek,
+        authority: Authority,
     ) -> Op<'a, Option<u64>> {
-        self.volume.seek(context, file, offset, what).into()
+        self.volume.seek(context, file, offset, what, authority).into()
     }
 
     fn allocate<'a>(
@@ -254,8 +256,9 @@ impl Backend for LocalFs {
         file: &'a Handle,
         offset: u64,
         length: u64,
+        authority: Authority,
     ) -> Op<'a, Change> {
-        self.volume.allocate(context, file, offset, length)
+        self.volume.allocate(context, file, (offset, length), authority)
     }
 
     fn deallocate<'a>(
@@ -264,8 +267,28 @@ impl Backend for LocalFs {
         file: &'a Handle,
         offset: u64,
         length: u64,
+        authority: Authority,
     ) -> Op<'a, Change> {
-        self.volume.deallocate(context, file, offset, length)
+        self.volume.deallocate(context, file, (offset, length), authority)
+    }
+
+    fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {
+        self.volume.clone_range(context, range)
+    }
+
+    fn copy_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Copied> {
+        self.volume.copy_range(context, range)
+    }
+
+    fn advise<'a>(
+        &'a self,
+        _: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        count: u64,
+        advice: Advice,
+    ) -> Op<'a, bool> {
+        self.volume.advise(file, offset, count, advice)
     }
 
     fn get_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Bytes> {

@@ -573,9 +573,10 @@ mod tests {
             let (context, volume) = (&case.context, &case.volume);
             volume.setattr(context, &case.file, &set, None, Authority::Caller).await.expect("truncate");
             case.write(Stability::Unstable).await.expect("write");
-            volume.allocate(context, &case.file, 0, 4096).await.expect("allocate");
+            volume.allocate(context, &case.file, (0, 4096), Authority::Caller).await.expect("allocate");
             let far = u64::from(u32::MAX) << 20;
-            let _too_much = volume.allocate(context, &case.file, 0, far).await.expect_err("no such space");
+            let too_much = volume.allocate(context, &case.file, (0, far), Authority::Caller).await;
+            too_much.expect_err("no such space");
             assert_eq!(volume.dirty_objects.load(Ordering::Relaxed), 0);
         });
     }

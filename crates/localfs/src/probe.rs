@@ -31,6 +31,9 @@ use crate::volume::{Actor, Handles, LOCKS, Volume, mount_of};
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 /// `f_type` of file systems whose `f_fsid` is made of a UUID (ext2 to ext4, btrfs), not of the device number.
 const FSID_FROM_UUID: [u64; 2] = [0xef53, 0x9123_683e];
+/// `f_type` of file systems whose files can share extents: XFS, btrfs, bcachefs, OCFS2. (ZFS too, but in records of each
+/// file's own size.)
+const SHARES_STORAGE: [u64; 4] = [0x5846_5342, 0x9123_683e, 0xca45_1a4e, 0x7461_636f];
 /// `f_type` of file systems whose directory positions are stable: ext2 to ext4, XFS, btrfs, F2FS, ZFS, bcachefs, NFS.
 /// tmpfs has them since Linux 6.6, and says so by its timestamps since 6.13.
 const STABLE_POSITIONS: [u64; 7] =
@@ -63,6 +66,7 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
     let (handles, root_handle) = handles(config, root_fd.as_fd(), &status, &identities)?;
     let (changes, time_delta_ns) = change::probe(root_fd.as_fd(), IN_MEMORY.contains(&f_type));
     let read_only = statvfs.f_flag.contains(StatVfsMountFlags::RDONLY);
+    let shares_storage = SHARES_STORAGE.contains(&f_type);
     let properties = Properties {
         max_file_size: greatest_file(root_fd.as_fd()),
         max_name: u32::try_from(statvfs.f_namemax).unwrap_or(u32::MAX).clamp(1, MAX_NAME as u32),
@@ -73,6 +77,8 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         case_insensitive: false,
         case_preserving: true,
         xattrs: has_xattrs(root_fd.as_fd(), "user.enfys.probe"),
+        clone_block_bytes: if shares_storage { u32::try_from(statfs.f_bsize).unwrap_or(0) } else { 0 },
+        shares_storage,
         read_only,
     };
     let has_stable_positions =

@@ -142,6 +142,36 @@ pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Resu
     Ok(counts[0])
 }
 
+/// Has a range of `destination` share the extents of one of `source`; `count` 0: to the end (ioctl_ficlonerange(2)).
+pub(crate) fn clone_range(
+    (source, from): (BorrowedFd<'_>, u64),
+    (destination, to): (BorrowedFd<'_>, u64),
+    count: u64,
+) -> Result<()> {
+    let range = libc::file_clone_range {
+        src_fd: i64::from(source.as_raw_fd()),
+        src_offset: from,
+        src_length: count,
+        dest_offset: to,
+    };
+    // SAFETY: the structure is what the kernel wants, and outlives the call.
+    check(i64::from(unsafe { libc::ioctl(destination.as_raw_fd(), libc::FICLONERANGE, &raw const range) }))?;
+    Ok(())
+}
+
+/// Writes a range's dirty pages to the device and waits for that; neither metadata nor the device's cache
+/// (sync_file_range(2)).
+pub(crate) fn write_out(fd: BorrowedFd<'_>, offset: u64, count: u64) -> Result<()> {
+    let flags =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: affects nothing in memory.
+    let done = unsafe {
+        libc::sync_file_range(fd.as_raw_fd(), offset as libc::off64_t, count as libc::off64_t, flags)
+    };
+    check(i64::from(done))?;
+    Ok(())
+}
+
 /// getdents64(2) into `buffer`; 0 at the end.
 pub(crate) fn getdents64(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is writable for its whole length.

@@ -425,6 +425,31 @@ pub(crate) fn open_args(
     }
 }
 
+/// A file in `/export` that holds sevens from `offset` on, and holes before and behind.
+#[track_caller]
+pub(crate) fn sparse(lab: &mut Lab, text: &'static str, offset: u64, length: usize, end: u64) -> Handle {
+    use protocol::nfs4::ops::setattr::SetAttrArgs;
+    use protocol::nfs4::ops::write::WriteArgs;
+    use protocol::nfs4::types::StableHow;
+    let file = lab.file(&["export", text], b"");
+    let (stateid, stable) = (Stateid::ANONYMOUS, StableHow::FileSync);
+    let data = Opaque::new(vec![7; length]).unwrap();
+    let write = Op::Write(WriteArgs { stateid, offset, stable, data });
+    lab.ok(vec![putfh(file), write, Op::SetAttr(SetAttrArgs { stateid, attributes: size(end) })]);
+    file
+}
+
+/// What a file holds, up to 64 KiB.
+#[track_caller]
+pub(crate) fn content(lab: &mut Lab, file: Handle) -> Vec<u8> {
+    use protocol::nfs4::ops::read::ReadArgs;
+    let read = Op::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 65_536 });
+    match lab.last(vec![putfh(file), read]) {
+        OpResult::Read(read) => read.into_result().unwrap().data.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Attributes to set: a mode.
 pub(crate) fn mode(bits: u32) -> FileAttributes {
     SetAttributes { mode: Some(Mode::from_bits_retain(bits)), ..SetAttributes::default() }

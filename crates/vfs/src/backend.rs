@@ -221,6 +221,47 @@ pub enum Seek {
     Hole,
 }
 
+/// What CLONE and COPY put where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyRange {
+    /// The file to read.
+    pub source: Handle,
+    /// First byte there.
+    pub source_offset: u64,
+    /// On whose word it is read.
+    pub source_authority: Authority,
+    /// The file to write; may be the source.
+    pub destination: Handle,
+    /// First byte there.
+    pub destination_offset: u64,
+    /// On whose word it is written.
+    pub destination_authority: Authority,
+    /// Bytes; 0 for all to the end of the source.
+    pub count: u64,
+}
+
+/// Answer to a step of a copy.
+#[derive(Debug, Clone, Copy)]
+pub struct Copied {
+    /// Bytes copied, from the start of the range on; at least one unless none was to be.
+    pub count: u64,
+    /// How far they have travelled.
+    pub stability: Stability,
+    /// Whether that was all of the range.
+    pub is_all: bool,
+    /// The destination around it.
+    pub change: Change,
+}
+
+/// What a client expects to do with a range of a file soon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Read it.
+    WillNeed,
+    /// Leave it.
+    DontNeed,
+}
+
 /// What setting an extended attribute does with one that is there, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattr {
@@ -396,30 +437,72 @@ pub trait Backend: Send + Sync + fmt::Debug {
         _file: &'a Handle,
         _offset: u64,
         _what: Seek,
+        _authority: Authority,
     ) -> Op<'a, Option<u64>> {
         Op::err(Error::NotSupported)
     }
 
     /// Reserves space for a range, extending the file (RFC 7862 §15.1).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for no bytes or more than a number can say, [`Error::TooLarge`].
     fn allocate<'a>(
         &'a self,
         _: &'a Context,
         _file: &'a Handle,
         _offset: u64,
         _length: u64,
+        _authority: Authority,
     ) -> Op<'a, Change> {
         Op::err(Error::NotSupported)
     }
 
     /// Frees the space of a range, which reads as zeros afterwards; the size stays (RFC 7862 §15.4).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for no bytes or more than a number can say.
     fn deallocate<'a>(
         &'a self,
         _: &'a Context,
         _file: &'a Handle,
         _offset: u64,
         _length: u64,
+        _authority: Authority,
     ) -> Op<'a, Change> {
         Op::err(Error::NotSupported)
+    }
+
+    /// Has a range hold the same bytes as another, all at once and without copying them (RFC 7862 §15.13); answers the
+    /// destination's change.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for offsets that are no multiples of [`Properties::clone_block_bytes`], a count that is none
+    /// and does not reach the source's end, what lies behind that end, and ranges of one file that overlap;
+    /// [`Error::CrossDevice`] between file systems; [`Error::NotSupported`].
+    fn clone_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Change> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Copies the first bytes of a range, as many as one step may take (RFC 7862 §15.2); the caller asks again for the
+    /// rest.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what lies behind the source's end and for a file copied to itself;
+    /// [`Error::CrossDevice`] where the back end cannot copy between the two.
+    fn copy_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Copied> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Prepares for what will happen to a range (`count` 0: to the end); true where that means anything here.
+    fn advise<'a>(
+        &'a self,
+        _: &'a Context,
+        _file: &'a Handle,
+        _offset: u64,
+        _count: u64,
+        _advice: Advice,
+    ) -> Op<'a, bool> {
+        Op::ok(false)
     }
 
     /// Value of a user extended attribute; `name` comes without the `user.` prefix (RFC 8276 §8.1).

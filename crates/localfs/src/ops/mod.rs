@@ -1,7 +1,9 @@
 //! One operation of the back end a file.
 
 pub(crate) mod access;
+pub(crate) mod advise;
 pub(crate) mod commit;
+pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod getattr;
 pub(crate) mod link;

@@ -11,6 +11,9 @@ use crate::errno::translate;
 use crate::object::Object;
 use crate::volume::Volume;
 
+/// Bytes from which on space is reserved or freed by the pool: file systems without extents touch every block.
+const MAX_BYTES_IN_PLACE: u64 = 16 << 20;
+
 impl Volume {
     pub(crate) fn seek(
         &self,
@@ -18,11 +21,12 @@ impl Volume {
         file: &Handle,
         offset: u64,
         what: Seek,
+        authority: Authority,
     ) -> Result<Option<u64>> {
         let object = self.object(file)?;
         object.require_regular()?;
         let snapshot = self.stat(&object)?;
-        self.require_read(context, &object, &snapshot, Authority::Caller)?;
+        self.require_read(context, &object, &snapshot, authority)?;
         if offset >= snapshot.attributes.size {
             return Err(Error::NoDevice);
         }
@@ -44,25 +48,21 @@ impl Volume {
         self: &'a Arc<Self>,
         context: &Context,
         file: &Handle,
-        offset: u64,
-        length: u64,
+        range: (u64, u64),
+        authority: Authority,
     ) -> Op<'a, Change> {
-        self.change_space(context, file, (offset, length), FallocateFlags::empty())
+        self.change_space(context, file, range, authority, FallocateFlags::empty())
     }
 
     pub(crate) fn deallocate<'a>(
         self: &'a Arc<Self>,
         context: &Context,
         file: &Handle,
-        offset: u64,
-        length: u64,
+        range: (u64, u64),
+        authority: Authority,
     ) -> Op<'a, Change> {
-        self.change_space(
-            context,
-            file,
-            (offset, length),
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        )
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.change_space(context, file, range, authority, how)
     }
 
     fn change_space<'a>(
@@ -70,13 +70,26 @@ impl Volume {
         context: &Context,
         file: &Handle,
         range: (u64, u64),
+        authority: Authority,
         how: FallocateFlags,
     ) -> Op<'a, Change> {
-        match self.change_space_cached(context, file, range, how) {
-            Ok((_, 0, change)) => Op::ok(change),
-            Ok((object, number, change)) => self.when_durable([(object, number)], change),
-            Err(error) => Op::err(error),
+        if range.1 <= MAX_BYTES_IN_PLACE {
+            return match self.change_space_cached(context, file, range, authority, how) {
+                Ok((_, 0, change)) => Op::ok(change),
+                Ok((object, number, change)) => self.when_durable([(object, number)], change),
+                Err(error) => Op::err(error),
+            };
         }
+        let (volume, context, file) = (Arc::clone(self), context.clone(), *file);
+        Op::pending(async move {
+            let changed = tokio::task::spawn_blocking(move || {
+                let changed = volume.change_space_cached(&context, &file, range, authority, how);
+                volume.act_as_server();
+                changed
+            });
+            let (object, number, change) = changed.await.unwrap_or(Err(Error::ServerFault))?;
+            if number == 0 { Ok(change) } else { self.when_durable([(object, number)], change).await }
+        })
     }
 
     fn change_space_cached(
@@ -84,13 +97,14 @@ impl Volume {
         context: &Context,
         file: &Handle,
         (offset, length): (u64, u64),
+        authority: Authority,
         how: FallocateFlags,
     ) -> Result<(Arc<Object>, u64, Change)> {
         let object = self.object(file)?;
         object.require_regular()?;
         let _lock = self.lock(&object);
         let before = self.stat(&object)?;
-        self.require_write(context, &object, &before, Authority::Caller)?;
+        self.require_write(context, &object, &before, authority)?;
         let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Error::Invalid)?;
         let punches = how.contains(FallocateFlags::PUNCH_HOLE);
         if punches && offset >= before.attributes.size {

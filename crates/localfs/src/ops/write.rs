@@ -75,7 +75,8 @@ impl Volume {
         }
     }
 
-    fn answer_write<'a>(
+    /// Answers a change of content when it is as stable as it says, which it may have to become here.
+    pub(crate) fn answer_write<'a>(
         self: &'a Arc<Self>,
         object: Arc<Object>,
         mut written: Written,
@@ -104,7 +105,7 @@ impl Volume {
 }
 
 /// Writes all, or as much as there is room for.
-fn write_all(file: &OpenFile, data: &[u8], offset: u64) -> Result<usize> {
+pub(super) fn write_all(file: &OpenFile, data: &[u8], offset: u64) -> Result<usize> {
     let mut done = 0;
     while done < data.len() {
         match rustix::io::pwrite(file, &data[done..], offset + done as u64) {

@@ -59,6 +59,7 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::MODE_SET_MASKED,
     n::SUPPATTR_EXCLCREAT,
     n::FS_CHARSET_CAP,
+    n::CLONE_BLKSIZE,
     n::SPACE_FREED,
     n::CHANGE_ATTR_TYPE,
     n::MODE_UMASK,
@@ -104,6 +105,7 @@ const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
     n::TIME_DELTA,
     n::SUPPATTR_EXCLCREAT,
     n::FS_CHARSET_CAP,
+    n::CLONE_BLKSIZE,
     n::CHANGE_ATTR_TYPE,
     n::XATTR_SUPPORT,
 ]);
@@ -224,9 +226,7 @@ const PSEUDO_MAX_NAME: u32 = 255;
 impl Subject<'_> {
     /// Writes a `fattr4` of those attributes of `mask` that the object has.
     pub(crate) fn write(&self, mut mask: Bitmap, reply: &mut Writer) {
-        if self.attributes.created.is_none() {
-            mask.remove(n::TIME_CREATE);
-        }
+        mask = mask.difference(self.lacking());
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
             self.put(number, reply);
             Ok(())
@@ -319,15 +319,31 @@ impl Subject<'_> {
             n::FS_CHARSET_CAP => reply.u32(1),
             // NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR (RFC 7862 §12.2.3): `vfs::Attributes::change` grows.
             n::CHANGE_ATTR_TYPE => reply.u32(0),
+            n::CLONE_BLKSIZE => reply.u32(properties.map_or(0, |p| p.clone_block_bytes)),
             n::XATTR_SUPPORT => reply.bool(properties.is_some_and(|p| p.xattrs)),
             _ => unreachable!("attribute {number} is not in SUPPORTED"),
         }
     }
 
     fn supported(&self) -> Bitmap {
-        let mut mask = supported(self.minor);
+        supported(self.minor).difference(self.lacking())
+    }
+
+    /// Attributes that other objects have.
+    fn lacking(&self) -> Bitmap {
+        let mut mask = Bitmap::EMPTY;
         if self.attributes.created.is_none() {
-            mask.remove(n::TIME_CREATE);
+            mask.insert(n::TIME_CREATE);
+        }
+        if self.minor >= 2 {
+            let properties = self.export().map(|export| export.backend.properties());
+            if properties.is_none_or(|p| p.clone_block_bytes == 0) {
+                mask.insert(n::CLONE_BLKSIZE);
+            }
+            // RFC 7862 §12.2.2 wants shared blocks left out, which nobody here can count.
+            if properties.is_none_or(|p| p.shares_storage) {
+                mask.insert(n::SPACE_FREED);
+            }
         }
         mask
     }

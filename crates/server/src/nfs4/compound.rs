@@ -392,6 +392,13 @@ impl<'r> Compound<'r> {
             OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,
             OpNum::SETATTR => ops::setattr::run(self, arguments, reply).await,
             OpNum::VERIFY => ops::verify::run(self, arguments).await,
+            OpNum::ALLOCATE => ops::allocate::run(self, arguments).await,
+            OpNum::DEALLOCATE => ops::deallocate::run(self, arguments).await,
+            OpNum::CLONE => ops::clone::run(self, arguments).await,
+            OpNum::COPY => ops::copy::run(self, arguments, reply).await,
+            OpNum::SEEK => ops::seek::run(self, arguments, reply).await,
+            OpNum::READ_PLUS => ops::read_plus::run(self, arguments, reply).await,
+            OpNum::IO_ADVISE => ops::io_advise::run(self, arguments, reply).await,
             // RFC 8881 §15.1.1.5: operations that exist and are not supported here.
             _ => Err(Status::NOTSUPP.into()),
         }

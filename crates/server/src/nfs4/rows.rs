@@ -49,6 +49,9 @@ const LOCK_DENIED: usize = 8 + 8 + 4 + 8 + 4 + 1024;
 /// `CREATE_SESSION4resok`: session, sequence, flags, two channels without RDMA.
 const CREATE_SESSION: usize = 16 + 4 + 4 + 2 * 28;
 
+/// `COPY4resok` without a callback.
+const COPY: usize = 4 + 8 + 4 + 8 + 2 * 4;
+
 const fn row(number: OpNum, needs: Needs) -> Row {
     Row { number, needs, since: 0, until: NEWEST, may_stand_alone: false, keeps_fresh: false, reserves: None }
 }
@@ -137,10 +140,10 @@ const TABLE: &[Row] = &[
     row(OpNum::WANT_DELEGATION, Current).since(1),
     row(OpNum::DESTROY_CLIENTID, Nothing).since(1).alone().reserves(0),
     row(OpNum::RECLAIM_COMPLETE, Nothing).since(1).reserves(0),
-    row(OpNum::ALLOCATE, Current).since(2),
-    row(OpNum::COPY, CurrentAndSaved).since(2),
+    row(OpNum::ALLOCATE, Current).since(2).reserves(0),
+    row(OpNum::COPY, CurrentAndSaved).since(2).reserves(COPY),
     row(OpNum::COPY_NOTIFY, Current).since(2),
-    row(OpNum::DEALLOCATE, Current).since(2),
+    row(OpNum::DEALLOCATE, Current).since(2).reserves(0),
     row(OpNum::IO_ADVISE, Current).since(2),
     row(OpNum::LAYOUTERROR, Current).since(2),
     row(OpNum::LAYOUTSTATS, Current).since(2),
@@ -149,11 +152,11 @@ const TABLE: &[Row] = &[
     row(OpNum::READ_PLUS, Current).since(2),
     row(OpNum::SEEK, Current).since(2),
     row(OpNum::WRITE_SAME, Current).since(2),
-    row(OpNum::CLONE, CurrentAndSaved).since(2),
+    row(OpNum::CLONE, CurrentAndSaved).since(2).reserves(0),
     row(OpNum::GETXATTR, Current).since(2),
-    row(OpNum::SETXATTR, Current).since(2),
+    row(OpNum::SETXATTR, Current).since(2).reserves(CHANGE_INFO),
     row(OpNum::LISTXATTRS, Current).since(2),
-    row(OpNum::REMOVEXATTR, Current).since(2),
+    row(OpNum::REMOVEXATTR, Current).since(2).reserves(CHANGE_INFO),
 ];
 
 /// Number of the first operation.

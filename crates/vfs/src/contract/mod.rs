@@ -15,6 +15,7 @@
 
 mod attributes;
 mod change;
+mod copy;
 mod create;
 mod data;
 mod handles;
@@ -333,6 +334,16 @@ cases! { $
         a_handle_never_means_another_file
         handles_differ
         survive_the_move_of_an_ancestor
+    }
+    copy {
+        clones_are_whole_and_independent
+        clones_keep_holes_and_replace_what_was_there
+        clones_inside_one_file_must_not_overlap
+        bad_clones_change_nothing
+        copies_come_in_steps_and_hold_the_same_bytes
+        bad_copies_change_nothing
+        both_need_permission_on_both_files
+        an_opened_file_is_judged_no_more
     }
     umask {
         the_mode_is_limited_for_every_kind

@@ -8,9 +8,10 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Capabilities, Fixture};
 use crate::{
-    Access, Attributes, Authority, Backend, Change, Context, Create, CreateMode, Created, Credentials, Error,
-    Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Payload, Read, ReadDir, ReadRequest, Removal,
-    Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
+    Access, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, CreateMode, Created,
+    Credentials, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Payload, Read, ReadDir,
+    ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
+    Written,
 };
 
 /// Between two operations the context's time advances by this many nanoseconds: no multiple of a microsecond.
@@ -413,15 +414,25 @@ impl<'t> Caller<'t> {
     }
 
     pub fn seek(&self, file: &Handle, offset: u64, what: Seek) -> Result<Option<u64>> {
-        self.subject.wait(self.backend().seek(&self.context(), file, offset, what))
+        self.subject.wait(self.backend().seek(&self.context(), file, offset, what, Authority::Caller))
     }
 
     pub fn allocate(&self, file: &Handle, offset: u64, length: u64) -> Result<Change> {
-        self.subject.wait(self.backend().allocate(&self.context(), file, offset, length))
+        let context = self.context();
+        self.subject.wait(self.backend().allocate(&context, file, offset, length, Authority::Caller))
+    }
+
+    pub fn clone_range(&self, range: &CopyRange) -> Result<Change> {
+        self.subject.wait(self.backend().clone_range(&self.context(), range))
+    }
+
+    pub fn copy_range(&self, range: &CopyRange) -> Result<Copied> {
+        self.subject.wait(self.backend().copy_range(&self.context(), range))
     }
 
     pub fn deallocate(&self, file: &Handle, offset: u64, length: u64) -> Result<Change> {
-        self.subject.wait(self.backend().deallocate(&self.context(), file, offset, length))
+        let context = self.context();
+        self.subject.wait(self.backend().deallocate(&context, file, offset, length, Authority::Caller))
     }
 
     pub fn get_xattr(&self, file: &Handle, name: impl AsRef<[u8]>) -> Result<Bytes> {

@@ -27,9 +27,10 @@ use parking_lot::Mutex;
 pub use gate::Gate;
 
 use crate::{
-    Access, Attributes, Authority, Backend, Change, Context, Create, Created, Entry, Error, Found, FsStat,
-    Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal,
-    Renamed, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
+    Access, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, Created,
+    Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
+    ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
+    Written,
 };
 
 /// Rules that may be in force at once: a script is written by hand.
@@ -59,6 +60,9 @@ pub enum Method {
     Seek,
     Allocate,
     Deallocate,
+    CloneRange,
+    CopyRange,
+    Advise,
     GetXattr,
     SetXattr,
     ListXattrs,
@@ -301,9 +305,12 @@ impl<B: Backend> Backend for Faulty<B> {
         ) -> ReadDirEnd;
         open: Open(file: &'a Handle, access: OpenAccess, authority: Authority) -> Opened;
         statfs: Statfs(file: &'a Handle) -> (FsStat, Attributes);
-        seek: Seek(file: &'a Handle, offset: u64, what: Seek) -> Option<u64>;
-        allocate: Allocate(file: &'a Handle, offset: u64, length: u64) -> Change;
-        deallocate: Deallocate(file: &'a Handle, offset: u64, length: u64) -> Change;
+        seek: Seek(file: &'a Handle, offset: u64, what: Seek, authority: Authority) -> Option<u64>;
+        allocate: Allocate(file: &'a Handle, offset: u64, length: u64, authority: Authority) -> Change;
+        deallocate: Deallocate(file: &'a Handle, offset: u64, length: u64, authority: Authority) -> Change;
+        clone_range: CloneRange(range: &'a CopyRange) -> Change;
+        copy_range: CopyRange(range: &'a CopyRange) -> Copied;
+        advise: Advise(file: &'a Handle, offset: u64, count: u64, advice: Advice) -> bool;
         get_xattr: GetXattr(file: &'a Handle, name: &'a [u8]) -> Bytes;
         set_xattr: SetXattr(file: &'a Handle, name: &'a [u8], value: &'a Bytes, how: SetXattr) -> Change;
         list_xattrs: ListXattrs(file: &'a Handle) -> Vec<Bytes>;

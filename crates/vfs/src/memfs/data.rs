@@ -114,10 +114,17 @@ impl State {
         self.release(file);
     }
 
-    pub(super) fn seek(&self, context: &Context, file: u64, offset: u64, what: Seek) -> Result<Option<u64>> {
+    pub(super) fn seek(
+        &self,
+        context: &Context,
+        file: u64,
+        offset: u64,
+        what: Seek,
+        authority: Authority,
+    ) -> Result<Option<u64>> {
         let inode = self.inode(file);
         let pages = inode.pages()?;
-        require_read(&context.credentials, inode, Authority::Caller)?;
+        require_read(&context.credentials, inode, authority)?;
         if offset >= pages.size() {
             return Err(Error::NoDevice);
         }
@@ -129,11 +136,11 @@ impl State {
         &mut self,
         context: &Context,
         file: u64,
-        offset: u64,
-        length: u64,
+        (offset, length): (u64, u64),
+        authority: Authority,
     ) -> Result<Change> {
         let before = self.attributes(file);
-        self.judge_range(context, file, offset, length)?;
+        self.judge_range(context, file, (offset, length), authority)?;
         if offset + length > self.max_file_size {
             return Err(Error::TooLarge);
         }
@@ -150,11 +157,11 @@ impl State {
         &mut self,
         context: &Context,
         file: u64,
-        offset: u64,
-        length: u64,
+        (offset, length): (u64, u64),
+        authority: Authority,
     ) -> Result<Change> {
         let before = self.attributes(file);
-        self.judge_range(context, file, offset, length)?;
+        self.judge_range(context, file, (offset, length), authority)?;
         let length = length.min(before.size.saturating_sub(offset));
         if length > 0 {
             self.made_stable(file);
@@ -167,10 +174,16 @@ impl State {
         Ok(change(&before, self.attributes(file)))
     }
 
-    fn judge_range(&self, context: &Context, file: u64, offset: u64, length: u64) -> Result<()> {
+    fn judge_range(
+        &self,
+        context: &Context,
+        file: u64,
+        (offset, length): (u64, u64),
+        authority: Authority,
+    ) -> Result<()> {
         let inode = self.inode(file);
         inode.pages()?;
-        require_write(&context.credentials, inode, Authority::Caller)?;
+        require_write(&context.credentials, inode, authority)?;
         match offset.checked_add(length) {
             Some(_) if length > 0 => Ok(()),
             _ => Err(Error::Invalid),

@@ -16,6 +16,7 @@
 //! * **Stability.** Memory is what there is, so WRITE reports what was asked for and COMMIT has nothing to do, unless
 //!   [`MemOptions::is_volatile`].
 
+mod copy;
 mod create;
 mod data;
 mod directory;
@@ -37,11 +38,13 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::RwLock;
 
 use crate::{
-    Access, Attributes, Authority, Backend, Change, Context, Create, Created, Entry, Error, Found, FsStat,
-    Handle, Linked, Op, OpenAccess, Opened, Pin, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal,
-    Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
+    Access, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, Created, Entry,
+    Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Pin, Properties, Read, ReadDir, ReadDirEnd,
+    ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
+    Written,
 };
 use inode::{Body, Inode};
+use pages::PAGE;
 use space::Space;
 use state::{ROOT, State};
 use table::Table;
@@ -226,6 +229,8 @@ fn properties(max_file_size: u64, read_only: bool) -> Properties {
         case_insensitive: false,
         case_preserving: true,
         xattrs: true,
+        clone_block_bytes: PAGE as u32,
+        shares_storage: false,
         read_only,
     }
 }
@@ -419,8 +424,9 @@ impl Backend for MemFs {
         file: &'a Handle,
         offset: u64,
         what: Seek,
+        authority: Authority,
     ) -> Op<'a, Option<u64>> {
-        self.ask(file, |state, file| state.seek(context, file, offset, what))
+        self.ask(file, |state, file| state.seek(context, file, offset, what, authority))
     }
 
     fn allocate<'a>(
@@ -429,8 +435,9 @@ impl Backend for MemFs {
         file: &'a Handle,
         offset: u64,
         length: u64,
+        authority: Authority,
     ) -> Op<'a, Change> {
-        self.act(file, |state, file| state.allocate(context, file, offset, length))
+        self.act(file, |state, file| state.allocate(context, file, (offset, length), authority))
     }
 
     fn deallocate<'a>(
@@ -439,8 +446,21 @@ impl Backend for MemFs {
         file: &'a Handle,
         offset: u64,
         length: u64,
+        authority: Authority,
     ) -> Op<'a, Change> {
-        self.act(file, |state, file| state.deallocate(context, file, offset, length))
+        self.act(file, |state, file| state.deallocate(context, file, (offset, length), authority))
+    }
+
+    fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {
+        self.act_on_two((&range.source, &range.destination), |state, source, destination| {
+            state.clone_range(context, (source, destination), range)
+        })
+    }
+
+    fn copy_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Copied> {
+        self.act_on_two((&range.source, &range.destination), |state, source, destination| {
+            state.copy_range(context, (source, destination), range)
+        })
     }
 
     fn get_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Bytes> {

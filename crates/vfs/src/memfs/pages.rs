@@ -10,7 +10,8 @@ pub(super) const PAGE: u64 = 4096;
 
 const PAGE_BYTES: usize = PAGE as usize;
 
-type Page = Box<[u8; PAGE_BYTES]>;
+/// Content of a page.
+pub(super) type Page = Box<[u8; PAGE_BYTES]>;
 
 /// Content of a regular file: pages where something was written, holes that read as zeros elsewhere. A byte at 2^40
 /// costs one page. Bytes behind the size are zero in every page kept, so that extending needs no clearing.
@@ -116,6 +117,28 @@ impl Pages {
             self.clear_inside_page(border, end);
         }
         kept - self.kept()
+    }
+
+    /// Pages that hold part of the range, which is not empty.
+    pub(super) fn kept_in(&self, offset: u64, length: u64) -> u64 {
+        self.pages.range(index_of(offset)..=index_of(offset + length - 1)).count() as u64
+    }
+
+    /// The pages of a range, which begins at a page and is not empty, by their distance from its start.
+    pub(super) fn copies_of(&self, offset: u64, length: u64) -> Vec<(u64, Page)> {
+        let (first, last) = (index_of(offset), index_of(offset + length - 1));
+        self.pages.range(first..=last).map(|(index, page)| (index - first, page.clone())).collect()
+    }
+
+    /// Has a range, which begins at a page and is not empty, consist of `pages` and holes between; extends the size to its
+    /// end. What lies behind the range in its last page becomes zeros.
+    pub(super) fn replace(&mut self, offset: u64, length: u64, pages: Vec<(u64, Page)>) {
+        let (first, last) = (index_of(offset), index_of(offset + length - 1));
+        let mut behind = self.pages.split_off(&first);
+        self.pages.append(&mut behind.split_off(&(last + 1)));
+        self.pages.extend(pages.into_iter().map(|(distance, page)| (first + distance, page)));
+        self.clear_inside_page(offset + length, (last + 1) * PAGE);
+        self.size = self.size.max(offset + length);
     }
 
     /// Next data or hole at or behind `offset`, which lies inside the size; the end is a hole.

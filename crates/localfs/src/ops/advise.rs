@@ -1,0 +1,46 @@
+//! Hints. Only those that are about a range and leave nothing behind: a descriptor is shared by all who use the file.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use rustix::fs::Advice as Hint;
+use vfs::{Advice, Error, Handle, Op};
+
+use crate::volume::Volume;
+
+/// Bytes read ahead at most for one hint: a client may name all of a huge file.
+const MAX_PREFETCH_BYTES: u64 = 16 << 20;
+
+impl Volume {
+    /// Gives the kernel a hint; true where it took it.
+    pub(crate) fn advise<'a>(
+        self: &'a Arc<Self>,
+        file: &Handle,
+        offset: u64,
+        count: u64,
+        advice: Advice,
+    ) -> Op<'a, bool> {
+        let prepared = self.object(file).and_then(|object| {
+            object.require_regular()?;
+            self.readable(&object)
+        });
+        let file = match prepared {
+            Ok(file) => file,
+            // A file that the server may write and not read.
+            Err(Error::Access) => return Op::ok(false),
+            Err(error) => return Op::err(error),
+        };
+        let (hint, length) = match advice {
+            Advice::WillNeed if count == 0 => (Hint::WillNeed, MAX_PREFETCH_BYTES),
+            Advice::WillNeed => (Hint::WillNeed, count.min(MAX_PREFETCH_BYTES)),
+            Advice::DontNeed => (Hint::DontNeed, count),
+        };
+        Op::pending(async move {
+            // Reading ahead may wait for the device's queue.
+            let taken = tokio::task::spawn_blocking(move || {
+                rustix::fs::fadvise(&file, offset, NonZeroU64::new(length), hint).is_ok()
+            });
+            taken.await.map_err(|_| Error::ServerFault)
+        })
+    }
+}

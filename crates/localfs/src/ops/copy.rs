@@ -1,0 +1,203 @@
+//! CLONE and COPY, on the pool: both read what may lie on the device alone.
+//!
+//! A copy goes in steps, each of them one change of the destination under its lock, as large as a large WRITE: who writes
+//! there meanwhile waits no longer than for one. What a step reads is brought into the page cache before the lock is taken.
+//! Where the file system shares extents a step is much larger, and copies nothing.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use vfs::{Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
+
+use crate::errno::translate;
+use crate::object::{Object, OpenFile};
+use crate::sys;
+use crate::volume::Volume;
+
+/// Bytes that one step copies at most.
+const STEP_BYTES: u64 = 1 << 20;
+/// Bytes that one step shares at most, a multiple of every block size.
+const SHARED_STEP_BYTES: u64 = 1 << 30;
+const PAGE_BYTES: u64 = 4096;
+
+/// Both ends, judged.
+struct Judged {
+    source: Arc<OpenFile>,
+    destination: Arc<Object>,
+    /// Bytes meant.
+    count: u64,
+    /// Whether these are all to the end of the source.
+    reaches_end: bool,
+}
+
+impl Volume {
+    pub(crate) fn clone_range<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        range: &CopyRange,
+    ) -> Op<'a, Change> {
+        self.on_pool(context, range, Self::clone_now, |volume, (object, number, change)| {
+            volume.when_durable([(object, number)], change)
+        })
+    }
+
+    pub(crate) fn copy_range<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        range: &CopyRange,
+    ) -> Op<'a, Copied> {
+        self.on_pool(context, range, Self::copy_step, |volume, (object, number, copied)| {
+            let stability = copied.stability;
+            let written = Written { count: u32::from(number != 0), stability, change: copied.change };
+            let answered = volume.answer_write(object, written, number);
+            Op::pending(async move { Ok(Copied { stability: answered.await?.stability, ..copied }) })
+        })
+    }
+
+    /// Does `work` on the pool, then what `end` says of its result.
+    fn on_pool<'a, T: Send + 'static, A: Send + 'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        range: &CopyRange,
+        work: impl FnOnce(&Self, &Context, &CopyRange) -> Result<T> + Send + 'static,
+        end: impl FnOnce(&'a Arc<Self>, T) -> Op<'a, A> + Send + 'a,
+    ) -> Op<'a, A> {
+        let (volume, context, range) = (Arc::clone(self), context.clone(), *range);
+        Op::pending(async move {
+            let worked = tokio::task::spawn_blocking(move || {
+                let done = work(&volume, &context, &range);
+                volume.act_as_server();
+                done
+            });
+            end(self, worked.await.unwrap_or(Err(Error::ServerFault))?).await
+        })
+    }
+
+    fn clone_now(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, u64, Change)> {
+        let judged = self.judge_copy(context, range)?;
+        let Judged { source, destination, count, .. } = &judged;
+        if *count == 0 {
+            let change = Self::no_change(&self.stat(destination)?);
+            return Ok((judged.destination, 0, change));
+        }
+        // The kernel does it under the lock otherwise. Where that is impossible it says so then.
+        let _ = sys::write_out(source.as_fd(), range.source_offset, *count);
+        let _lock = self.lock(destination);
+        let before = self.stat(destination)?;
+        let (file, begun) = self.begin_write(destination)?;
+        self.act_as_writer(context)?;
+        let from = (source.as_fd(), range.source_offset);
+        sys::clone_range(from, (file.as_fd(), range.destination_offset), *count).map_err(translate)?;
+        let number = begun.made();
+        let change = self.change_since(destination, &before.attributes)?;
+        Ok((Arc::clone(destination), number, change))
+    }
+
+    fn copy_step(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, u64, Copied)> {
+        if range.source == range.destination {
+            return Err(Error::Invalid);
+        }
+        let judged = self.judge_copy(context, range)?;
+        let shares = self.can_share(range, &judged);
+        let most = if shares { SHARED_STEP_BYTES } else { STEP_BYTES };
+        let step = judged.count.min(most);
+        let stability = Stability::Unstable;
+        if step == 0 {
+            let change = Self::no_change(&self.stat(&judged.destination)?);
+            return Ok((judged.destination, 0, Copied { count: 0, stability, is_all: true, change }));
+        }
+        if shares {
+            let _ = sys::write_out(judged.source.as_fd(), range.source_offset, step);
+        } else {
+            self.warm(&judged.source, range.source_offset, step);
+        }
+        let destination = judged.destination;
+        let lock = self.lock(&destination);
+        let before = self.stat(&destination)?;
+        let (file, begun) = self.begin_write(&destination)?;
+        self.act_as_writer(context)?;
+        let (from, to) = ((&*judged.source, range.source_offset), (&*file, range.destination_offset));
+        let count =
+            if shares && share(from, to, step) { step } else { copy(from, to, step.min(STEP_BYTES))? };
+        let number = begun.made();
+        let change = self.change_since(&destination, &before.attributes)?;
+        drop(lock);
+        Ok((destination, number, Copied { count, stability, is_all: count == judged.count, change }))
+    }
+
+    fn judge_copy(&self, context: &Context, range: &CopyRange) -> Result<Judged> {
+        let (source, destination) = (self.object(&range.source)?, self.object(&range.destination)?);
+        source.require_regular()?;
+        destination.require_regular()?;
+        let seen = self.stat(&source)?;
+        self.require_read(context, &source, &seen, range.source_authority)?;
+        self.require_write(context, &destination, &self.stat(&destination)?, range.destination_authority)?;
+        // RFC 7862 §15.2.3, §15.13.3: "If the source offset or the source offset plus count is greater than the size of the
+        // source file, the operation MUST fail with NFS4ERR_INVAL."
+        let left = seen.attributes.size.checked_sub(range.source_offset).ok_or(Error::Invalid)?;
+        let count = if range.count == 0 { left } else { range.count };
+        if count > left {
+            return Err(Error::Invalid);
+        }
+        let end = range.destination_offset.checked_add(count);
+        if end.is_none_or(|end| end > self.properties.max_file_size) {
+            return Err(Error::TooLarge);
+        }
+        Ok(Judged { source: self.readable(&source)?, destination, count, reaches_end: count == left })
+    }
+
+    /// Whether the file system may share all of the range.
+    fn can_share(&self, range: &CopyRange, judged: &Judged) -> bool {
+        let block = u64::from(self.properties.clone_block_bytes);
+        let is_aligned = |offset: u64| block > 0 && offset.is_multiple_of(block);
+        is_aligned(range.source_offset)
+            && is_aligned(range.destination_offset)
+            && (judged.reaches_end || is_aligned(judged.count))
+    }
+
+    /// Brings a range into the page cache.
+    fn warm(&self, file: &OpenFile, offset: u64, count: u64) {
+        let pages = (offset + count).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
+        let is_warm = self.is_in_memory
+            || sys::cached_pages(file.as_fd(), offset, count).is_ok_and(|cached| cached >= pages);
+        if !is_warm {
+            let mut scratch = bytes::BytesMut::with_capacity(count as usize);
+            // An error comes again with the copy.
+            let _ = sys::read(file.as_fd(), &mut scratch, count as usize, offset);
+        }
+    }
+}
+
+/// Shares a range; false where that cannot be, and bytes are to be copied.
+fn share(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> bool {
+    sys::clone_range((from.0.as_fd(), from.1), (to.0.as_fd(), to.1), count).is_ok()
+}
+
+/// Copies a range in the kernel, or through here where the kernel cannot; at least one byte.
+fn copy(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64> {
+    let (mut source_offset, mut destination_offset) = (from.1, to.1);
+    let copied = loop {
+        let (read, written) = (Some(&mut source_offset), Some(&mut destination_offset));
+        match rustix::fs::copy_file_range(from.0, read, to.0, written, count as usize) {
+            Err(Errno::INTR) => {}
+            // Other file systems, or none that can: each kernel has its own word for it.
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                break carry(from, to, count)?;
+            }
+            done => break done.map_err(translate)? as u64,
+        }
+    };
+    // The source has become shorter.
+    if copied == 0 { Err(Error::Invalid) } else { Ok(copied) }
+}
+
+/// Reads and writes.
+fn carry(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64> {
+    let mut data = bytes::BytesMut::with_capacity(count as usize);
+    sys::read(from.0.as_fd(), &mut data, count as usize, from.1).map_err(translate)?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    super::write::write_all(to.0, &data, to.1).map(|count| count as u64)
+}

@@ -1,0 +1,213 @@
+//! COPY (RFC 7862 §15.2) between files of this server, answered when it is done.
+//!
+//! A copy is made in steps, between which other requests go on; one COPY makes no more of them than takes about as long as
+//! a large WRITE's sync, and answers how far it came. (Linux's copy_file_range(2) and its client go on from there.)
+
+use protocol::nfs4::ops::copy::CopyArgs;
+use protocol::nfs4::types::{StableHow, Status};
+use vfs::{CopyRange, Stability};
+use xdr::{Decode, Reader, Writer};
+
+use super::allocate::regular_only;
+use super::clone::judge;
+use crate::nfs4::compound::Compound;
+use crate::nfs4::status::Result;
+
+/// Bytes that one COPY copies at most, unless a step shares more: half a second's work for a disk.
+const MAX_BYTES: u64 = 64 << 20;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let arguments = CopyArgs::decode(arguments)?;
+    if !arguments.source_servers.is_empty() {
+        // "If the ca_source_server list is specified, then this is an inter-server COPY operation" (§15.2.3), and §4.1.1:
+        // "a server supporting only intra-server copy" may refuse it so.
+        return Err(Status::NOTSUPP.into());
+    }
+    let stateids = (arguments.source_stateid, arguments.destination_stateid);
+    let (range, destination) = judge(compound, stateids)?;
+    let whole = CopyRange {
+        source_offset: arguments.source_offset,
+        destination_offset: arguments.destination_offset,
+        count: arguments.count,
+        ..range
+    };
+    // As for WRITE, the verifier before the data.
+    let verifier = destination.export.backend.write_verifier();
+    let (count, stability) = copy(compound, &whole).await?;
+    // No callback: it is done.
+    reply.u32(0);
+    reply.u64(count);
+    reply.u32(match stability {
+        Stability::Unstable => StableHow::Unstable as u32,
+        Stability::DataSync => StableHow::DataSync as u32,
+        Stability::FileSync => StableHow::FileSync as u32,
+    });
+    reply.opaque_fixed(&verifier);
+    // Bytes are copied in order, and all before the answer, whether that was asked for or not.
+    reply.bool(true);
+    reply.bool(true);
+    Ok(())
+}
+
+/// Copies as much as one COPY may; how many bytes, and how stable the least stable of them are.
+async fn copy(compound: &mut Compound<'_>, whole: &CopyRange) -> Result<(u64, Stability)> {
+    let destination = compound.writable(Status::WRONG_TYPE)?;
+    let context = compound.context(destination.export);
+    let backend = &destination.export.backend;
+    let (mut done, mut stability) = (0, Stability::FileSync);
+    while done < MAX_BYTES {
+        let step = CopyRange {
+            source_offset: whole.source_offset.saturating_add(done),
+            destination_offset: whole.destination_offset.saturating_add(done),
+            // 0 stays 0: to the end.
+            count: whole.count.saturating_sub(done),
+            ..*whole
+        };
+        match backend.copy_range(&context, &step).await {
+            Ok(copied) => {
+                compound.set_fresh(copied.change.after);
+                done += copied.count;
+                stability = stability.min(copied.stability);
+                if copied.is_all {
+                    break;
+                }
+            }
+            // "If a failure does occur for a synchronous copy, wr_count will be set to the number of bytes copied to the
+            // destination file before the error occurred" (§15.2.3), which only a success can carry.
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(regular_only(error)),
+        }
+    }
+    Ok((done, stability))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::number as n;
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::commit::CommitArgs;
+    use protocol::nfs4::ops::copy::{CopyArgs, CopyOk, CopyResult, OffloadArgs};
+    use protocol::nfs4::ops::open::ShareAccess;
+    use protocol::nfs4::types::{Handle, NetLocation, Stateid, Status, Utf8};
+    use vfs::fault::{Fault, Method, Rule};
+    use xdr::List;
+
+    use crate::testing::{Lab, at, content, export, faulty, lab_42, lab_of, lookup, open, putfh, sparse};
+
+    fn args(source_offset: u64, destination_offset: u64, count: u64) -> CopyArgs {
+        CopyArgs {
+            source_stateid: Stateid::ANONYMOUS,
+            destination_stateid: Stateid::ANONYMOUS,
+            source_offset,
+            destination_offset,
+            count,
+            consecutive: false,
+            synchronous: false,
+            source_servers: List::default(),
+        }
+    }
+
+    fn copy(lab: &mut Lab, from: Handle, to: Handle, args: CopyArgs) -> CopyOk {
+        match lab.last(vec![putfh(from), Op::SaveFh, putfh(to), Op::Copy(args)]) {
+            OpResult::Copy(CopyResult::Ok(ok)) => ok,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn copies_in_order_before_it_answers() {
+        let mut lab = lab_42();
+        let from = lab.file(&["export", "source"], b"0123456789");
+        let to = lab.file(&["export", "destination"], b"abc");
+        let done = copy(&mut lab, from, to, args(4, 2, 5));
+        assert_eq!((done.response.count, done.response.callback_id.len()), (5, 0));
+        assert!(done.requirements.consecutive && done.requirements.synchronous);
+        assert_eq!(content(&mut lab, to), b"ab45678");
+        let rest = copy(&mut lab, from, to, args(8, 0, 0));
+        assert_eq!(rest.response.count, 2, "0 means to the end");
+        assert_eq!(content(&mut lab, to), b"8945678");
+        let commit = lab.last(vec![putfh(to), Op::Commit(CommitArgs { offset: 0, count: 0 })]);
+        let OpResult::Commit(commit) = commit else { panic!("{commit:?}") };
+        assert_eq!(commit.into_result().unwrap().verifier, rest.response.verifier);
+    }
+
+    #[test]
+    fn one_copy_is_bounded_and_the_next_goes_on() {
+        let mut lab = lab_42();
+        let size = super::MAX_BYTES + (3 << 20);
+        let from = sparse(&mut lab, "source", size - 4096, 4096, size);
+        let to = lab.file(&["export", "destination"], b"");
+        let first = copy(&mut lab, from, to, args(0, 0, size)).response.count;
+        assert!(first >= super::MAX_BYTES && first < size, "{first}");
+        let second = copy(&mut lab, from, to, args(first, first, size - first)).response.count;
+        assert_eq!(first + second, size);
+        assert_eq!(lab.attributes(&["export", "destination"], &[n::SIZE]).size, Some(size));
+    }
+
+    #[test]
+    fn an_error_behind_some_bytes_tells_the_bytes() {
+        let (exported, backend) = faulty();
+        let mut lab = lab_of(vec![exported]);
+        lab.minor = 2;
+        let from = sparse(&mut lab, "source", 0, 4096, 3 << 20);
+        let to = lab.file(&["export", "destination"], b"");
+        let mut with = |rule| {
+            backend.heal();
+            backend.add(rule);
+            lab.run(vec![putfh(from), Op::SaveFh, putfh(to), Op::Copy(args(0, 0, 0))])
+        };
+        let failing = Rule::on(Method::CopyRange, Fault::Fail(vfs::Error::NoSpace));
+        assert_eq!(with(failing.clone()).status, Status::NOSPC);
+        match with(failing.after(1)).results.last() {
+            Some(OpResult::Copy(CopyResult::Ok(ok))) => assert_eq!(ok.response.count, 1 << 20),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_copied() {
+        let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
+        lab.minor = 2;
+        let from = lab.file(&["export", "source"], b"content");
+        let to = lab.file(&["export", "destination"], b"x");
+        let elsewhere = lab.file(&["other", "file"], b"x");
+        let directory = lab.handle(&["export"]);
+        let mut status =
+            |from, to, args| lab.status(vec![putfh(from), Op::SaveFh, putfh(to), Op::Copy(args)]);
+        assert_eq!(status(from, to, args(8, 0, 0)), Status::INVAL);
+        assert_eq!(status(from, to, args(0, 0, 8)), Status::INVAL);
+        assert_eq!(status(from, to, args(u64::MAX, 0, 1)), Status::INVAL);
+        assert_eq!(status(from, to, args(0, u64::MAX, 1)), Status::FBIG);
+        assert_eq!(status(from, from, args(0, 100, 1)), Status::INVAL);
+        assert_eq!(status(from, elsewhere, args(0, 0, 0)), Status::XDEV);
+        assert_eq!(status(directory, to, args(0, 0, 0)), Status::WRONG_TYPE);
+        assert_eq!(status(from, directory, args(0, 0, 0)), Status::WRONG_TYPE);
+        let servers = List::new(vec![NetLocation::Name(Utf8::from_static(b"elsewhere"))]).unwrap();
+        let foreign = CopyArgs { source_servers: servers, ..args(0, 0, 0) };
+        assert_eq!(status(from, to, foreign), Status::NOTSUPP);
+        assert_eq!(content(&mut lab, to), b"x");
+        for op in [
+            Op::OffloadStatus(OffloadArgs { stateid: Stateid::ANONYMOUS }),
+            Op::OffloadCancel(OffloadArgs { stateid: Stateid::ANONYMOUS }),
+        ] {
+            assert_eq!(lab.status(vec![putfh(to), op]), Status::NOTSUPP);
+        }
+    }
+
+    #[test]
+    fn the_source_must_be_readable_and_the_destination_open_for_writing() {
+        let mut lab = lab_42();
+        lab.file(&["export", "source"], b"content");
+        lab.file(&["export", "destination"], b"");
+        let with = |destination_stateid| Op::Copy(CopyArgs { destination_stateid, ..args(0, 0, 0) });
+        let access = ShareAccess::READ;
+        let ops = vec![lookup("source"), Op::SaveFh, Op::PutRootFh, lookup("export")];
+        let ops = |access| {
+            let mut ops = ops.clone();
+            ops.extend([open("destination", b"owner", access), with(Stateid::CURRENT)]);
+            at(&["export"], ops)
+        };
+        assert_eq!(lab.status(ops(access)), Status::OPENMODE);
+        assert_eq!(lab.status(ops(ShareAccess::WRITE)), Status::OK);
+    }
+}

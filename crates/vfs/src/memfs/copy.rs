@@ -1,0 +1,87 @@
+//! CLONE and COPY.
+
+use bytes::BytesMut;
+
+use super::inode::change;
+use super::pages::PAGE;
+use super::permission::{require_read, require_write};
+use super::state::{State, drop_privileges};
+use crate::{Change, Context, Copied, CopyRange, Error, Result, Stability};
+
+/// Bytes that one step copies at most: as a large WRITE, so that nobody else waits longer for the lock.
+const STEP_BYTES: u64 = 1 << 20;
+
+impl State {
+    /// All of the range, or nothing. Pages are copied: memory is charged as for content that was written.
+    pub(super) fn clone_range(
+        &mut self,
+        context: &Context,
+        files: (u64, u64),
+        range: &CopyRange,
+    ) -> Result<Change> {
+        let before = self.attributes(files.1);
+        let count = self.judge_copy(context, files, range)?;
+        let (from, to) = (range.source_offset, range.destination_offset);
+        let ends = from + count == self.inode(files.0).pages()?.size();
+        if !from.is_multiple_of(PAGE) || !to.is_multiple_of(PAGE) || !(ends || count.is_multiple_of(PAGE)) {
+            return Err(Error::Invalid);
+        }
+        let overlaps = files.0 == files.1 && from < to + count && to < from + count;
+        if overlaps {
+            return Err(Error::Invalid);
+        }
+        if count == 0 {
+            return Ok(change(&before, before));
+        }
+        let pages = self.inode(files.0).pages()?.copies_of(from, count);
+        let inode = self.table.get_mut(files.1).expect("the file was resolved");
+        let (new, old) = (pages.len() as u64 * PAGE, inode.pages()?.kept_in(to, count) * PAGE);
+        self.space.charge(inode.uid, new.saturating_sub(old))?;
+        self.space.refund(inode.uid, old.saturating_sub(new));
+        inode.pages_mut()?.replace(to, count, pages);
+        drop_privileges(&context.credentials, inode);
+        inode.content_changed(context.now);
+        self.made_stable(files.1);
+        Ok(change(&before, self.attributes(files.1)))
+    }
+
+    pub(super) fn copy_range(
+        &mut self,
+        context: &Context,
+        files: (u64, u64),
+        range: &CopyRange,
+    ) -> Result<Copied> {
+        let before = self.attributes(files.1);
+        let whole = self.judge_copy(context, files, range)?;
+        // RFC 7862 §15.2.3: "If SAVED_FH and CURRENT_FH refer to the same file, the operation MUST fail with NFS4ERR_INVAL."
+        if files.0 == files.1 {
+            return Err(Error::Invalid);
+        }
+        let step = whole.min(STEP_BYTES);
+        let mut data = BytesMut::new();
+        self.inode(files.0).pages()?.read(range.source_offset, step as usize, &mut data);
+        let (stability, authority) = (Stability::Unstable, range.destination_authority);
+        let to = range.destination_offset;
+        let written = self.write(context, files.1, to, &data.freeze(), stability, authority)?;
+        let (count, after) = (u64::from(written.count), written.change.after);
+        Ok(Copied { count, stability, is_all: count == whole, change: change(&before, after) })
+    }
+
+    /// Judges both ends; the bytes that are meant.
+    fn judge_copy(&self, context: &Context, files: (u64, u64), range: &CopyRange) -> Result<u64> {
+        let (source, destination) = (self.inode(files.0), self.inode(files.1));
+        let size = source.pages()?.size();
+        destination.pages()?;
+        require_read(&context.credentials, source, range.source_authority)?;
+        require_write(&context.credentials, destination, range.destination_authority)?;
+        let left = size.checked_sub(range.source_offset).ok_or(Error::Invalid)?;
+        let count = if range.count == 0 { left } else { range.count };
+        if count > left {
+            return Err(Error::Invalid);
+        }
+        match range.destination_offset.checked_add(count) {
+            Some(end) if end <= self.max_file_size => Ok(count),
+            _ => Err(Error::TooLarge),
+        }
+    }
+}
