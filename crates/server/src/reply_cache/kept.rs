@@ -1,0 +1,212 @@
+//! Replies, found by digest, in two pieces of memory.
+//!
+//! After megabytes of replies all of that memory is cold, and each line of it that a call touches costs what a system
+//! call does. So the replies lie in a ring that is written from front to back, and an index of buckets tells where each is:
+//! a call touches one line of the index, and the few lines that its reply fills. Places in the ring are counted from the
+//! beginning and never come again. A reply that was overwritten is known by its place, so that nothing is cleaned up for it:
+//! in its bucket it is the oldest, which is the one that gives way.
+//!
+//! Where more replies than a bucket has slots fall into it, one goes a little before its turn.
+
+/// Replies that a bucket tells of; four fill a cache line.
+const WAYS: usize = 4;
+
+/// One part in so many of the memory is for the index: as many buckets as there are replies of usual length.
+const INDEX_SHARE: usize = 4;
+
+/// Bytes of a record's head: transaction number, time, length, and nothing.
+const HEAD: usize = 16;
+
+/// Records begin at multiples of this many bytes.
+const ALIGNMENT: usize = 16;
+
+/// Where a record begins, in bytes that were ever written; 0 for nowhere.
+type Place = u64;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    digest: u64,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Default)]
+#[repr(align(64))]
+struct Bucket([Slot; WAYS]);
+
+/// A reply that was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reply<'r> {
+    pub(super) xid: u32,
+    /// When the call came, seconds.
+    pub(super) began_s: u32,
+    /// The whole RPC message.
+    pub(super) bytes: &'r [u8],
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Both empty until the first reply comes.
+    index: Box<[Bucket]>,
+    ring: Box<[u8]>,
+    buckets: usize,
+    ring_bytes: usize,
+    /// The next record's place. What lies less than the ring's length before it is there.
+    next: Place,
+}
+
+impl Kept {
+    /// In at most `bytes` of memory.
+    pub(super) fn new(bytes: usize) -> Self {
+        let buckets = (bytes / INDEX_SHARE / size_of::<Bucket>()).max(1);
+        let ring_bytes = bytes.saturating_sub(buckets * size_of::<Bucket>()) / ALIGNMENT * ALIGNMENT;
+        // So that the first place is not 0, and what precedes it counts as overwritten.
+        let next = 2 * ring_bytes as Place;
+        Self { index: Box::default(), ring: Box::default(), buckets, ring_bytes, next }
+    }
+
+    /// The reply that was kept under `digest`, if it is still there.
+    pub(super) fn get(&self, digest: u64) -> Option<Reply<'_>> {
+        let bucket = self.index.get(self.bucket(digest))?;
+        let slot = bucket.0.iter().find(|slot| slot.digest == digest)?;
+        self.reply(slot.place)
+    }
+
+    /// Keeps a reply, in place of the oldest ones and of the one that was kept under this digest before. One that is longer
+    /// than all the memory is not kept.
+    pub(super) fn put(&mut self, digest: u64, reply: Reply<'_>) {
+        let length = (HEAD + reply.bytes.len()).next_multiple_of(ALIGNMENT);
+        if length > self.ring_bytes {
+            return;
+        }
+        if self.ring.is_empty() {
+            self.index = vec![Bucket::default(); self.buckets].into_boxed_slice();
+            self.ring = vec![0; self.ring_bytes].into_boxed_slice();
+        }
+        let left = self.ring_bytes - self.offset(self.next);
+        if left < length {
+            self.next += left as Place;
+        }
+        let place = self.next;
+        self.next += length as Place;
+        let at = self.offset(place);
+        let (head, rest) = self.ring[at..at + length].split_at_mut(HEAD);
+        let numbers = [reply.xid, reply.began_s, reply.bytes.len() as u32];
+        for (place, number) in head.chunks_exact_mut(4).zip(numbers) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        rest[..reply.bytes.len()].copy_from_slice(reply.bytes);
+        let bucket = &mut self.index[self.bucket(digest)].0;
+        let same = bucket.iter().position(|slot| slot.digest == digest);
+        let oldest = || (0..WAYS).min_by_key(|slot| bucket[*slot].place).unwrap_or(0);
+        bucket[same.unwrap_or_else(oldest)] = Slot { digest, place };
+    }
+
+    /// Lengths of the replies that are there.
+    #[cfg(test)]
+    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> {
+        let slots = self.index.iter().flat_map(|bucket| bucket.0);
+        slots.filter_map(|slot| self.reply(slot.place)).map(|reply| reply.bytes.len())
+    }
+
+    fn reply(&self, place: Place) -> Option<Reply<'_>> {
+        if place + (self.ring_bytes as Place) < self.next {
+            return None;
+        }
+        let (head, rest) = self.ring.get(self.offset(place)..)?.split_at_checked(HEAD)?;
+        let mut numbers =
+            head.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+        let (xid, began_s, length) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        Some(Reply { xid, began_s, bytes: rest.get(..length as usize)? })
+    }
+
+    /// Which bucket tells of a digest: its high half, scaled down.
+    fn bucket(&self, digest: u64) -> usize {
+        (((digest >> 32) * self.buckets as u64) >> 32) as usize
+    }
+
+    fn offset(&self, place: Place) -> usize {
+        (place % self.ring_bytes.max(1) as Place) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reply(number: u32, bytes: &[u8]) -> Reply<'_> {
+        Reply { xid: number, began_s: number + 1, bytes }
+    }
+
+    /// Spreads small numbers over all buckets, as a hash does.
+    fn digest(number: u32) -> u64 {
+        u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn the_newest_of_a_bucket_stay() {
+        let mut kept = Kept::new(16 << 10);
+        let in_first_bucket = |number: u32| u64::from(number);
+        for number in 0..10 {
+            kept.put(in_first_bucket(number), reply(number, &[number as u8; 10]));
+        }
+        for number in 0..10 {
+            let bytes = [number as u8; 10];
+            let expected = (number >= 6).then(|| reply(number, &bytes));
+            assert_eq!(kept.get(in_first_bucket(number)), expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn another_reply_under_a_digest_takes_the_first_ones_place() {
+        let mut kept = Kept::new(1 << 10);
+        kept.put(7, reply(1, b"one"));
+        kept.put(7, reply(2, b"two"));
+        assert_eq!(kept.get(7), Some(reply(2, b"two")));
+        assert_eq!(kept.lengths().count(), 1);
+    }
+
+    #[test]
+    fn what_is_longer_than_the_memory_is_not_kept() {
+        for bytes in [0, 64, 100] {
+            let mut kept = Kept::new(bytes);
+            kept.put(1, reply(1, &[0; 100]));
+            assert_eq!(kept.get(1), None, "{bytes}");
+        }
+    }
+
+    proptest! {
+        /// What is given back is what was put in, and all is there that was put in last and fits, but for full buckets.
+        #[test]
+        fn keeps_the_newest_as_they_were(
+            bytes in 0_usize..4096,
+            lengths in prop::collection::vec(0_usize..150, 1..200),
+        ) {
+            let mut kept = Kept::new(bytes);
+            for (number, length) in (0..).zip(&lengths) {
+                kept.put(digest(number), reply(number, &vec![number as u8; *length]));
+            }
+            let longest = HEAD + 150 + ALIGNMENT;
+            let (mut since, mut newer) = (0, vec![0; kept.buckets]);
+            for (number, length) in (0..).zip(&lengths).collect::<Vec<_>>().into_iter().rev() {
+                let size = (HEAD + length).next_multiple_of(ALIGNMENT);
+                let contents = vec![number as u8; *length];
+                let found = kept.get(digest(number));
+                if size > kept.ring_bytes {
+                    prop_assert_eq!(found, None);
+                    continue;
+                }
+                since += size;
+                let in_bucket = &mut newer[kept.bucket(digest(number))];
+                *in_bucket += 1;
+                match found {
+                    Some(found) => prop_assert_eq!(found, reply(number, &contents)),
+                    None => prop_assert!(since + longest > kept.ring_bytes || *in_bucket > WAYS),
+                }
+                prop_assert!(found.is_none() || since <= kept.ring_bytes);
+            }
+        }
+    }
+}
