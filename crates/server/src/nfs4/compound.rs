@@ -398,6 +398,10 @@ impl<'r> Compound<'r> {
             OpNum::COPY => ops::copy::run(self, arguments, reply).await,
             OpNum::SEEK => ops::seek::run(self, arguments, reply).await,
             OpNum::READ_PLUS => ops::read_plus::run(self, arguments, reply).await,
+            OpNum::GETXATTR => ops::getxattr::run(self, arguments, reply).await,
+            OpNum::SETXATTR => ops::setxattr::run(self, arguments, reply).await,
+            OpNum::LISTXATTRS => ops::listxattrs::run(self, arguments, reply).await,
+            OpNum::REMOVEXATTR => ops::removexattr::run(self, arguments, reply).await,
             OpNum::IO_ADVISE => ops::io_advise::run(self, arguments, reply).await,
             // RFC 8881 §15.1.1.5: operations that exist and are not supported here.
             _ => Err(Status::NOTSUPP.into()),
