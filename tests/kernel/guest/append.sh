@@ -2,10 +2,14 @@
 "$PROBE" append "$D/log" 300
 mount_other
 same "$(sha256sum <"$D/log")" "$(sha256sum <"/run/other/$TEST/log")"
-# Close-to-open: what one appended and closed, the other appends to. In v3 one is lost now and then, and why is not known
-# (SEMANTICS.md, Known weaknesses); more turns there when it is.
-turns=5
-if [ "$VERSION" != 3 ]; then turns=100; fi
+# Close-to-open: what one appended and closed, the other appends to.
+# The other opens the directory before it looks the file up: Linux's version 3 client (6.1) leaves a name's verifier unset
+# (nfs_set_verifier_locked) where the reply to its LOOKUP is the first to show that the directory has changed, and what happens
+# to be there may stand for a delegation; the name's next opening then asks nothing and appends over what it has not seen.
+# Against NFS-Ganesha it does so as often (226 of 2500 new files there, 218 here, none once the directory has been opened).
+turns=100
+: >>"$D/turns"
+ls "/run/other/$TEST" >/dev/null
 for turn in $(seq $turns); do
     echo "a$turn" >>"$D/turns"
     echo "b$turn" >>"/run/other/$TEST/turns"
