@@ -1,5 +1,5 @@
 //! The `enfys` binary: flags and printing only.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // Nothing is reachable from outside a binary; `pub` says here what other modules use.
 #![allow(unreachable_pub)]
 
@@ -11,8 +11,10 @@ mod directories;
 mod export_plan;
 mod latency;
 mod listen;
+mod mapping;
 mod metrics;
 mod plan;
+mod reply_log;
 mod serve;
 mod service;
 mod signals;

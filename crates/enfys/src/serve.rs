@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use net::{Limits, Registered, Running};
+use net::{Clock, Limits, Registered, Running};
 use server::{HandleKey, Server, Settings};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
@@ -16,6 +16,7 @@ use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::MetricsServer;
 use crate::plan::Plan;
+use crate::reply_log::{self, ReplyFile};
 use crate::service;
 use crate::signals::{Signals, Wish};
 use crate::state_dir::{self, Identity, StateDir};
@@ -131,13 +132,36 @@ fn new_server(
     );
     plan.apply_limits(&mut settings);
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
-    let server = Server::new(settings, exports);
+    let server = with_reply_log(Server::new(settings, exports), state.directory.as_ref());
     let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));
     let server = match &latencies {
         Some(latencies) => server.with_observer(Arc::clone(latencies) as Arc<dyn server::Observer>),
         None => server,
     };
     Ok((Arc::new(server), latencies))
+}
+
+/// Gives the server the log of calls. It can do without: then a call that was under way when it was killed may be told that
+/// it failed.
+fn with_reply_log(server: Server, directory: Option<&StateDir>) -> Server {
+    let Some(directory) = directory else { return server };
+    match ReplyFile::open(&reply_log::path_in(directory.path())) {
+        Ok((log, recovered)) => {
+            if let Some(damage) = recovered.damage {
+                warn!("{damage}");
+            }
+            // The process before has ended: this one has the lock on the directory.
+            server.with_reply_log(
+                Arc::new(log),
+                recovered.records.into_iter().map(Into::into),
+                Clock::start().now(),
+            )
+        }
+        Err(why) => {
+            warn!("calls are not remembered over a crash: {why}");
+            server
+        }
+    }
 }
 
 fn limits(plan: &Plan) -> Limits {

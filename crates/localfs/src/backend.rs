@@ -239,6 +239,14 @@ impl Backend for LocalFs {
         })
     }
 
+    fn settle(&self) -> Op<'_, ()> {
+        let volume = Arc::clone(&self.volume);
+        Op::pending(async move {
+            let settled = tokio::task::spawn_blocking(move || volume.settle()).await;
+            settled.unwrap_or(Err(Error::ServerFault))
+        })
+    }
+
     fn seek<'a>(
         &'a self,
         context: &'a Context,

@@ -273,6 +273,17 @@ impl Volume {
         outcome
     }
 
+    /// Brings to stable storage what an instance before this one changed and nobody knows here: the whole file system, once.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if !self.must_sync() || self.is_settled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        rustix::fs::syncfs(&self.root_fd).map_err(translate)?;
+        self.sync_index()?;
+        self.is_settled.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Promises something else from now on. What was answered under [`Durability::Async`] is on stable storage before
     /// [`Durability::Sync`] is promised for it too.
     pub(crate) fn set_durability(&self, durability: Durability) -> Result<()> {

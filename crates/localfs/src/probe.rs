@@ -96,6 +96,7 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         handles,
         actor: actor(),
         is_async: AtomicBool::new(config.durability == Durability::Async),
+        is_settled: AtomicBool::new(false),
         is_in_memory: IN_MEMORY.contains(&f_type),
         identity: identities.export,
         properties,

@@ -66,6 +66,8 @@ pub(crate) struct Volume {
     pub(crate) actor: Actor,
     /// Whether answers do not wait for stable storage: [`Durability::Async`].
     pub(crate) is_async: AtomicBool,
+    /// Whether everything that an instance before this one changed is on stable storage.
+    pub(crate) is_settled: AtomicBool,
     /// Whether there is no device behind, so that a sync has nothing to do.
     pub(crate) is_in_memory: bool,
     pub(crate) identity: [u8; 16],

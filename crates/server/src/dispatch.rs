@@ -15,6 +15,7 @@ use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, State};
+use crate::once::{self, Journal, Recognised, ReplyLog};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
 use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, Throttle, Transport};
@@ -29,6 +30,10 @@ pub struct Server {
     /// Replies to WRITEs apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
     pub(crate) write_reply_cache: ReplyCache,
     pub(crate) nfs4: State,
+    /// Keys what tells calls apart; see [`once::secret`].
+    pub(crate) call_secret: [u8; 16],
+    /// What outlives the process of calls that are not idempotent.
+    pub(crate) journal: Option<Journal>,
     pub(crate) mounts: MountTable,
     /// Exports that were replaced, while calls under way still use them.
     retired: Mutex<Vec<Weak<ExportTable>>>,
@@ -100,6 +105,8 @@ impl Server {
             reply_cache: ReplyCache::new(settings.reply_cache_bytes - write_share),
             write_reply_cache: ReplyCache::new(write_share),
             nfs4: State::new(&settings, Vec::new(), Duration::ZERO),
+            call_secret: once::secret(&settings.handle_key),
+            journal: None,
             settings,
             exports: ArcSwap::from_pointee(exports),
             metrics: Metrics::default(),
@@ -114,6 +121,19 @@ impl Server {
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         Self { observer: Some(observer), ..self }
+    }
+
+    /// Writes calls that are not idempotent to `log`. `records` are those that processes before this one appended there, the
+    /// oldest first; all of these processes must have ended before `now`.
+    #[must_use]
+    pub fn with_reply_log(
+        self,
+        log: Arc<dyn ReplyLog>,
+        records: impl IntoIterator<Item = Bytes>,
+        now: Now,
+    ) -> Self {
+        let journal = Journal::new(log, records, &self.settings.handle_key, now);
+        Self { journal: Some(journal), ..self }
     }
 
     pub(crate) fn observer(&self) -> Option<&dyn Observer> {
@@ -173,6 +193,9 @@ impl Server {
     /// whether it should be called again at once, because it looks at a bounded number of clients at a time.
     pub fn maintain(&self, now: Now) -> bool {
         self.revoke_retired();
+        if let Some(journal) = &self.journal {
+            journal.maintain(now);
+        }
         self.nfs4.expire(now.monotonic).more
     }
 
@@ -219,17 +242,18 @@ impl Server {
             Ok(operation) => operation,
             Err(status) => return reject(xid, status, start, reply, Operation::None),
         };
-        let request = Request {
+        let mut request = Request {
             server: self,
             connection,
             now,
             identity,
             exports: self.exports.load(),
             arguments: reader.clone().rest(),
+            call: None,
         };
         encode_success(reply, xid);
         let served = match operation {
-            Operation::Nfs3(_) => self.nfs3(&request, &header, reader, reply, start).await,
+            Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply, start).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
             // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
             Operation::Nfs4(PROC_COMPOUND) => Box::pin(crate::nfs4::compound(&request, reader, reply)).await,
@@ -270,7 +294,7 @@ impl Server {
     /// NFSv3, with the reply cache around calls that are not idempotent.
     async fn nfs3(
         &self,
-        request: &Request<'_>,
+        request: &mut Request<'_>,
         header: &CallHeader,
         arguments: Reader,
         reply: &mut Writer,
@@ -279,8 +303,7 @@ impl Server {
         if !crate::nfs3::is_non_idempotent(header.procedure) {
             return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         }
-        let key =
-            CallKey::new(&self.settings.secret, request.connection.peer.ip(), header, &request.arguments);
+        let key = CallKey::new(&self.call_secret, request.connection.peer.ip(), header, &request.arguments);
         let is_write = header.procedure == WRITE3;
         let cache = if is_write { &self.write_reply_cache } else { &self.reply_cache };
         let execution: Execution<'_> = match cache.begin(key, request.now.monotonic) {
@@ -293,9 +316,25 @@ impl Server {
                 return Served::Done { is_error: false };
             }
         };
+        // WRITE can be repeated, over a restart too: nobody was told of writes that it might undo.
+        let journal = self.journal.as_ref().filter(|_| !is_write);
+        if let Some(journal) = journal {
+            request.call = Some(key.id());
+            if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now) {
+                self.metrics.replayed.fetch_add(1, Relaxed);
+                execution.finish(&kept);
+                reply.rewind(start);
+                reply.raw(&kept);
+                return Served::Done { is_error: false };
+            }
+        }
         let served = crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         if let Served::Done { .. } = served {
-            execution.finish(reply.inline_since(start));
+            let whole = reply.inline_since(start);
+            execution.finish(whole);
+            if let Some(journal) = journal {
+                journal.finish(key.id(), request.now.wall, whole);
+            }
         }
         served
     }

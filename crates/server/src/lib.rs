@@ -17,6 +17,7 @@ mod metrics;
 mod mount;
 mod nfs3;
 pub mod nfs4;
+mod once;
 mod outbox;
 #[allow(dead_code, reason = "READ of v3 and v4 come next")]
 mod payload;
@@ -39,6 +40,7 @@ pub use export::{
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use metrics::{Metrics, Observer, OperationMetrics};
 pub use nfs4::state::Counts;
+pub use once::{RECORD_BYTES_MAX, ReplyLog};
 pub use outbox::Outbox;
 pub use portmap::{REGISTRATIONS, Registration};
 pub use settings::{Now, Settings};

@@ -24,10 +24,13 @@ use bytes::Bytes;
 use core::net::IpAddr;
 use parking_lot::Mutex;
 use protocol::nfs3;
+use rpc::auth::{AuthFlavor, OpaqueAuth};
 use rpc::message::CallHeader;
 use siphasher::sip::SipHasher13;
 
 use self::kept::{Kept, Reply};
+
+use crate::once::CallId;
 
 /// Shards, each with a lock of its own.
 const SHARDS: usize = 16;
@@ -71,15 +74,29 @@ impl CallKey {
             place.copy_from_slice(&number.to_ne_bytes());
         }
         hasher.write(&fixed);
-        hasher.write(&call.credential.body);
+        hasher.write(without_stamp(&call.credential));
         let is_write = [call.program, call.version, call.procedure] == WRITE;
         let most = if is_write { DIGESTED_BYTES_OF_WRITE } else { DIGESTED_BYTES };
         hasher.write(&arguments[..arguments.len().min(most)]);
         Self { xid: call.xid, digest: hasher.finish() }
     }
 
+    /// The same call for the log that outlives the process.
+    pub(crate) fn id(&self) -> CallId {
+        CallId { digest: self.digest, number: u64::from(self.xid) }
+    }
+
     fn shard(&self) -> usize {
         self.digest as usize % SHARDS
+    }
+}
+
+/// A credential as far as a retransmission has the same. RFC 5531 §14: "The stamp is an arbitrary ID that the caller machine
+/// may generate": Linux's clients before 5.1 put the time there, each time they send a call.
+fn without_stamp(credential: &OpaqueAuth) -> &[u8] {
+    match credential.flavor {
+        AuthFlavor::SYS => credential.body.get(size_of::<u32>()..).unwrap_or_default(),
+        _ => &credential.body,
     }
 }
 
@@ -197,7 +214,6 @@ impl std::fmt::Debug for ReplyCache {
 
 #[cfg(test)]
 mod tests {
-    use rpc::auth::{AuthFlavor, OpaqueAuth};
     use xdr::Opaque;
 
     use super::*;
@@ -266,6 +282,18 @@ mod tests {
         let Begin::Execute(execution) = cache.begin(call(1), NOW) else { panic!("new call") };
         execution.finish(b"permission denied");
         assert!(matches!(cache.begin(call(2), NOW), Begin::Execute(_)));
+    }
+
+    #[test]
+    fn a_call_is_the_same_under_another_stamp() {
+        let call = |stamp: u8| {
+            let mut body = vec![7; 20];
+            body[..4].fill(stamp);
+            let credential = OpaqueAuth { flavor: AuthFlavor::SYS, body: Opaque::new(body).unwrap() };
+            let header = CallHeader { credential, ..CallHeader::new(7, 100_003, 3, 12) };
+            CallKey::new(&[1; 16], IpAddr::from([10, 0, 0, 1]), &header, b"remove a")
+        };
+        assert_eq!(call(1), call(2));
     }
 
     #[test]

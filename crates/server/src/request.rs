@@ -6,6 +6,7 @@ use bytes::Bytes;
 use vfs::{Context, Handle};
 
 use crate::caller::Identity;
+use crate::once::{CallId, Once, Place, Who};
 use crate::{Connection, Export, ExportTable, Now, Server, Transport};
 
 /// Bytes of a READ or WRITE over UDP at most.
@@ -22,6 +23,8 @@ pub(crate) struct Request<'s> {
     pub(crate) exports: Guard<Arc<ExportTable>>,
     /// The arguments' bytes, for digests.
     pub(crate) arguments: Bytes,
+    /// The call as the log of calls knows it; none where its program has another way to tell it, or where it is idempotent.
+    pub(crate) call: Option<CallId>,
 }
 
 /// A file handle from the wire, resolved for one caller.
@@ -74,6 +77,20 @@ impl Request<'_> {
         Ok(Target { export, handle, context: self.context(export) })
     }
 
+    /// The way in which this call changes names.
+    pub(crate) fn once(&self) -> Once<'_> {
+        Once::new(self.server.journal.as_ref(), self.call, self.who(), self.now)
+    }
+
+    /// Whose call it is.
+    pub(crate) fn who(&self) -> Who {
+        let user = match &self.identity {
+            Identity::Anonymous => None,
+            Identity::System(credentials) => Some(credentials.uid),
+        };
+        Who { client: self.connection.peer.ip(), user }
+    }
+
     /// Bytes of a READ or WRITE at most: a datagram's answer must fit a datagram.
     pub(crate) fn max_io(&self) -> u32 {
         match self.connection.transport {
@@ -85,5 +102,12 @@ impl Request<'_> {
     /// Who the caller is on `export`, and what time it is.
     pub(crate) fn context(&self, export: &Export) -> Context {
         Context { credentials: self.identity.on(&export.options), now: self.now.wall }
+    }
+}
+
+impl Target<'_> {
+    /// It as a directory whose names change.
+    pub(crate) fn place(&self) -> Place<'_> {
+        Place { export: self.export, context: &self.context, directory: &self.handle }
     }
 }

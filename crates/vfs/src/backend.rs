@@ -427,6 +427,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::ok(())
     }
 
+    /// Brings to stable storage, where this backend promises it, what an instance before this one changed and did not answer,
+    /// so that it can be answered now. This instance knows nothing of those changes.
+    fn settle(&self) -> Op<'_, ()> {
+        Op::ok(())
+    }
+
     /// Next data or hole at or behind `offset`; `None` where no data follow.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ async fn create_in(
         return Err(NfsStat::EXIST);
     }
     let set = set_attributes(attributes)?;
-    let created = target.export.backend.create(&target.context, &target.handle, name, what, &set).await;
+    let created = request.once().create(target.place(), name, what, &set).await;
     // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {
         Error::IsDirectory | Error::IsSymlink | Error::WrongKind => NfsStat::EXIST,

@@ -12,7 +12,7 @@ pub(super) async fn serve(request: &Request<'_>, args: LinkArgs, reply: &mut Wri
         Ok(targets) => targets,
         Err(status) => return answer(reply, &Outcome::<LinkWcc, _>::Fail(status, LinkWcc::default())),
     };
-    match link(&file, &directory, &args.link.name).await {
+    match link(request, &file, &directory, &args.link.name).await {
         Ok(wcc) => answer(reply, &Outcome::<_, LinkWcc>::Ok(wcc)),
         Err(status) => {
             let wcc = LinkWcc { file_attributes: file.post_op().await, linkdir_wcc: directory.wcc().await };
@@ -21,15 +21,19 @@ pub(super) async fn serve(request: &Request<'_>, args: LinkArgs, reply: &mut Wri
     }
 }
 
-async fn link(file: &Target<'_>, directory: &Target<'_>, name: &[u8]) -> Result<LinkWcc, NfsStat> {
+async fn link(
+    request: &Request<'_>,
+    file: &Target<'_>,
+    directory: &Target<'_>,
+    name: &[u8],
+) -> Result<LinkWcc, NfsStat> {
     if file.export.id != directory.export.id {
         return Err(NfsStat::XDEV);
     }
     if matches!(name, b"." | b"..") {
         return Err(NfsStat::EXIST);
     }
-    let backend = &file.export.backend;
-    let linked = backend.link(&file.context, &file.handle, &directory.handle, name).await.map_err(status)?;
+    let linked = request.once().link(directory.place(), &file.handle, name).await.map_err(status)?;
     Ok(LinkWcc {
         file_attributes: Some(fattr(file.export, &linked.attributes)),
         linkdir_wcc: wcc_data(directory.export, &linked.directory),

@@ -20,13 +20,18 @@ async fn remove(request: &Request<'_>, args: &RemoveArgs, removal: Removal, repl
         Ok(target) => target,
         Err(status) => return answer(reply, &Outcome::<WccData, _>::Fail(status, WccData::default())),
     };
-    match remove_from(&target, &args.object.name, removal).await {
+    match remove_from(request, &target, &args.object.name, removal).await {
         Ok(wcc) => answer(reply, &Outcome::<_, WccData>::Ok(wcc)),
         Err(status) => answer(reply, &Outcome::<WccData, _>::Fail(status, target.wcc().await)),
     }
 }
 
-async fn remove_from(target: &Target<'_>, name: &[u8], removal: Removal) -> Result<WccData, NfsStat> {
+async fn remove_from(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    name: &[u8],
+    removal: Removal,
+) -> Result<WccData, NfsStat> {
     match (name, removal) {
         // §3.3.13: "If the last component … is `.`", INVAL; "is `..`", EXIST.
         (b".", Removal::Directory) => return Err(NfsStat::INVAL),
@@ -34,6 +39,6 @@ async fn remove_from(target: &Target<'_>, name: &[u8], removal: Removal) -> Resu
         (b"." | b"..", _) => return Err(NfsStat::ISDIR),
         _ => {}
     }
-    let change = target.export.backend.remove(&target.context, &target.handle, name, removal).await;
+    let change = request.once().remove(target.place(), name, removal).await;
     change.map(|change| wcc_data(target.export, &change)).map_err(status)
 }

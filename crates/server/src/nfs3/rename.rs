@@ -12,7 +12,7 @@ pub(super) async fn serve(request: &Request<'_>, args: RenameArgs, reply: &mut W
         Ok(targets) => targets,
         Err(status) => return answer(reply, &Outcome::<RenameWcc, _>::Fail(status, RenameWcc::default())),
     };
-    match rename(&from, &args.from.name, &to, &args.to.name).await {
+    match rename(request, (&from, &args.from.name), (&to, &args.to.name)).await {
         Ok(wcc) => answer(reply, &Outcome::<_, RenameWcc>::Ok(wcc)),
         Err(status) => {
             let wcc = RenameWcc { fromdir_wcc: from.wcc().await, todir_wcc: to.wcc().await };
@@ -22,10 +22,9 @@ pub(super) async fn serve(request: &Request<'_>, args: RenameArgs, reply: &mut W
 }
 
 async fn rename(
-    from: &Target<'_>,
-    from_name: &[u8],
-    to: &Target<'_>,
-    to_name: &[u8],
+    request: &Request<'_>,
+    (from, from_name): (&Target<'_>, &[u8]),
+    (to, to_name): (&Target<'_>, &[u8]),
 ) -> Result<RenameWcc, NfsStat> {
     // "The directories … must reside on the same file system …: NFS3ERR_XDEV."
     if from.export.id != to.export.id {
@@ -35,11 +34,9 @@ async fn rename(
     if [from_name, to_name].iter().any(|name| matches!(*name, b"." | b"..")) {
         return Err(NfsStat::INVAL);
     }
-    let backend = &from.export.backend;
-    let renamed = backend
-        .rename(&from.context, (&from.handle, from_name), (&to.handle, to_name))
-        .await
-        .map_err(status)?;
+    let names = ((&from.handle, from_name), (&to.handle, to_name));
+    let renamed =
+        request.once().rename(from.export, &from.context, names.0, names.1).await.map_err(status)?;
     Ok(RenameWcc {
         fromdir_wcc: wcc_data(from.export, &renamed.from),
         todir_wcc: wcc_data(to.export, &renamed.to),

@@ -1,5 +1,4 @@
 use protocol::nfs3::{NfsStat, Outcome, SetattrArgs, WccData};
-use vfs::Authority;
 use xdr::Writer;
 
 use super::reply::{answer, check_denials, resolve_writable, set_attributes, status, timestamp, wcc_data};
@@ -25,7 +24,6 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
     }
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
     let guard = args.guard.map(timestamp).transpose()?;
-    let backend = &target.export.backend;
-    let change = backend.setattr(&target.context, &target.handle, &set, guard, Authority::Caller).await;
+    let change = request.once().setattr(target.export, &target.context, &target.handle, &set, guard).await;
     change.map(|change| wcc_data(target.export, &change)).map_err(status)
 }

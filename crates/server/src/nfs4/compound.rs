@@ -22,6 +22,7 @@ use super::state::{self, IoKind, IoPermit, Running, Sequenced};
 use super::status::{Failure, Result, in_minor};
 use super::{attributes, ops};
 use crate::caller::Identity;
+use crate::once::CallId;
 use crate::request::{Request, Served};
 use crate::{Export, Observer, Server};
 
@@ -39,6 +40,8 @@ pub(crate) struct Compound<'r> {
     pub(crate) minor: u32,
     /// Operations in all.
     pub(crate) count: u32,
+    /// Where the arguments go on behind the tag.
+    body: usize,
     /// Which one this is, from 0.
     pub(crate) index: u32,
     current: Option<Object<'r>>,
@@ -53,6 +56,8 @@ pub(crate) struct Compound<'r> {
     /// Why nothing behind SEQUENCE runs.
     refusal: Option<Status>,
     digest: u64,
+    /// What the log of calls knows of it; none until an operation is written down.
+    logged: Option<CallId>,
 }
 
 /// How long the reply may become, in bytes from the compound's status on.
@@ -110,6 +115,9 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
         } else {
             None
         };
+        if let (Some(call), Some(journal), Some(all)) = (compound.logged, &request.server.journal, all) {
+            journal.finish(call, request.now.wall, all);
+        }
         // There is no clock here: what never waited ended when it began.
         if waited { running.finish_late(all) } else { running.finish(request.now.monotonic, all) }
     }
@@ -178,6 +186,7 @@ impl<'r> Compound<'r> {
             request,
             minor: header.minor,
             count: header.count,
+            body: header.tag,
             index: 0,
             current: None,
             saved: None,
@@ -187,6 +196,7 @@ impl<'r> Compound<'r> {
             limits: Limits { start, reply: settings.max_record as usize, cached: None },
             refusal: None,
             digest,
+            logged: None,
         }
     }
 
@@ -616,7 +626,10 @@ impl<'r> Compound<'r> {
     /// Takes the slot that SEQUENCE asks for, and its limits.
     pub(crate) fn begin(&mut self, arguments: &SequenceArgs) -> Result<Sequenced> {
         let connection = self.request.connection.id;
-        Ok(self.state().sequence(self.now(), connection, arguments, self.digest)?)
+        match self.state().sequence(self.now(), connection, arguments, self.digest) {
+            Err(Status::BADSESSION) => Err(self.recall_unknown(arguments)),
+            sequenced => Ok(sequenced?),
+        }
     }
 
     /// Goes on in a slot, within the limits of its channel.
@@ -639,6 +652,8 @@ impl<'r> Compound<'r> {
         self.refusal = Some(status);
     }
 }
+
+mod logged;
 
 /// A number for the caller, so that another user's request on the same slot is no retransmission.
 fn caller(identity: &Identity) -> u64 {

@@ -1,10 +1,11 @@
 //! What a file handle stands for.
 
 use protocol::nfs4::types::Status;
-use vfs::{FileKind, Handle};
+use vfs::{Context, FileKind, Handle};
 
 use super::pseudo::Node;
 use super::state::FileKey;
+use crate::once::Place;
 use crate::{Export, ExportId, HandleKey, Server, WireHandle};
 
 /// An object that the current or saved file handle names.
@@ -41,6 +42,11 @@ impl<'r> File<'r> {
     pub(crate) fn key(&self, server: &Server) -> FileKey {
         let fileid = server.settings().handle_key.fingerprint(self.export.id, &self.handle);
         FileKey { fsid: self.export.fsid, fileid }
+    }
+
+    /// It as a directory whose names change.
+    pub(crate) fn place<'a>(&'a self, context: &'a Context) -> Place<'a> {
+        Place { export: self.export, context, directory: &self.handle }
     }
 
     /// Another object of the same export.

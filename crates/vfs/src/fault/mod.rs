@@ -57,6 +57,7 @@ pub enum Method {
     Open,
     Statfs,
     Sync,
+    Settle,
     Seek,
     Allocate,
     Deallocate,
@@ -281,6 +282,10 @@ impl<B: Backend> Backend for Faulty<B> {
 
     fn sync(&self) -> Op<'_, ()> {
         self.play(self.meet(Method::Sync), || self.inner.sync())
+    }
+
+    fn settle(&self) -> Op<'_, ()> {
+        self.play(self.meet(Method::Settle), || self.inner.settle())
     }
 
     scripted! {

@@ -22,8 +22,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let allowed = can_set_with_creation(compound.minor).difference(Bitmap::of(&[number::SIZE]));
     let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed)?;
     let context = compound.context(directory.export);
-    let backend = &directory.export.backend;
-    match backend.create(&context, &directory.handle, &arguments.name, &what, &wanted.set).await {
+    match compound.once().create(directory.place(&context), &arguments.name, &what, &wanted.set).await {
         Ok(created) => {
             put_change(&created.directory, reply);
             wanted.mask.encode(reply);

@@ -204,7 +204,7 @@ async fn create<'r>(
     let set = SetAttributes { size: None, ..creation.wanted.set };
     let context = compound.context(directory.export);
     let what = Create::File(creation.mode);
-    let created = directory.export.backend.create(&context, &directory.handle, name, &what, &set).await;
+    let created = compound.once().create(directory.place(&context), name, &what, &set).await;
     let created = match created {
         Ok(created) => created,
         Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, &directory).await),

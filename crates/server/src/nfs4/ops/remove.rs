@@ -14,9 +14,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let directory = compound.writable(Status::ROFS)?;
     names::check(&target)?;
     let context = compound.context(directory.export);
-    let backend = &directory.export.backend;
     // An open file stays what it is until its last CLOSE: opens hold a pin.
-    let change = backend.remove(&context, &directory.handle, &target, Removal::Any).await?;
+    let change = compound.once().remove(directory.place(&context), &target, Removal::Any).await?;
     put_change(&change, reply);
     compound.set_fresh(change.after);
     Ok(())

@@ -15,8 +15,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     names::check(&old_name)?;
     names::check(&new_name)?;
     let context = compound.context(to.export);
-    let rename = to.export.backend.rename(&context, (&from.handle, &old_name), (&to.handle, &new_name));
-    match rename.await {
+    let names = ((&from.handle, &old_name[..]), (&to.handle, &new_name[..]));
+    match compound.once().rename(to.export, &context, names.0, names.1).await {
         Ok(renamed) => {
             put_change(&renamed.from, reply);
             put_change(&renamed.to, reply);

@@ -80,6 +80,7 @@ pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
 pub use open::{OpenGrant, OpenRequest};
 pub use range::LockRange;
+pub(crate) use sequence::hash_request;
 pub use sequence::{Replay, Running, Sequenced};
 pub use session::CreateSession;
 pub use shard::FileKey;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +13,18 @@ use super::State;
 use super::client::Client;
 use super::session::Session;
 use super::slot::Verdict;
-use super::wire::{ChannelAttributes, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status};
+use super::wire::{ChannelAttributes, OpNum, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status};
 use crate::ConnectionId;
 
 /// Bytes at the start of a compound that its digest covers. All operations but WRITE's data and the like are within them;
 /// hashing a megabyte of data would cost more than writing it.
 const DIGEST_BYTES: usize = 512;
+
+/// Where `sa_highest_slotid` lies in a compound that begins with SEQUENCE: behind minor version, number of operations, the
+/// operation's number, session, sequence ID and slot. Linux writes it anew when it encodes a request for a new connection, and
+/// it says nothing of what is asked: with another one, a retransmission is no other request.
+const HIGHEST_SLOT: Range<usize> = 36..40;
+const FIRST_OPERATION: Range<usize> = 8..12;
 
 /// What SEQUENCE leads to.
 #[derive(Debug)]
@@ -221,9 +228,21 @@ impl State {
     #[must_use]
     pub fn digest(&self, caller: u64, compound: &[u8], length: usize) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        hasher.write_u64(caller);
-        hasher.write_u64(length as u64);
-        hasher.write(&compound[..compound.len().min(DIGEST_BYTES)]);
+        hash_request(&mut hasher, caller, compound, length);
         hasher.finish()
+    }
+}
+
+/// What tells requests apart; see [`State::digest`].
+pub(crate) fn hash_request(hasher: &mut impl Hasher, caller: u64, compound: &[u8], length: usize) {
+    hasher.write_u64(caller);
+    hasher.write_u64(length as u64);
+    let compound = &compound[..compound.len().min(DIGEST_BYTES)];
+    match compound.split_at_checked(HIGHEST_SLOT.end) {
+        Some((head, rest)) if head[FIRST_OPERATION] == OpNum::SEQUENCE.0.to_be_bytes() => {
+            hasher.write(&head[..HIGHEST_SLOT.start]);
+            hasher.write(rest);
+        }
+        _ => hasher.write(compound),
     }
 }

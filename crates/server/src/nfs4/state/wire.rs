@@ -6,4 +6,4 @@ pub(super) use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
 pub(super) use protocol::nfs4::ops::session::{
     ChannelAttributes, CreateSessionFlags, CreateSessionOk, SequenceArgs, SequenceOk, SequenceStatus,
 };
-pub(super) use protocol::nfs4::types::{ClientId, SessionId, StateOwner, Stateid, Status, Verifier};
+pub(super) use protocol::nfs4::types::{ClientId, OpNum, SessionId, StateOwner, Stateid, Status, Verifier};

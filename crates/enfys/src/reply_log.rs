@@ -1,0 +1,459 @@
+//! The log of calls that are not idempotent, in the state directory ([`server::ReplyLog`]).
+//!
+//! A file of fixed size, mapped into memory, is a ring of records. What is in it survives the end of the process, however
+//! that comes, because the kernel has it; nothing is ever synced, so that the end of the machine may tear it.
+//! Therefore each record has a checksum, and what is no whole record is left out.
+//!
+//! ```text
+//! file    header (64 bytes: magic with version), then cells of 64 bytes
+//! record  number (8), checksum of number, length and content (8), length (4), content, zeros to the end of its last cell
+//! ```
+//!
+//! A record never goes over the end of the file, and before it overwrites another one, what will be left of that one is
+//! cleared: each cell of a sound file is zero or part of a whole record, and anything else is damage.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use memmap2::MmapMut;
+use parking_lot::Mutex;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use server::RECORD_BYTES_MAX;
+use siphasher::sip::SipHasher13;
+
+use crate::mapping;
+
+/// Bytes of the file. Some 25,000 calls have their records in it: what is under way when the server is killed began
+/// a few seconds before.
+const FILE_BYTES: usize = 16 << 20;
+/// Bytes of a cell, the least that a record takes; also of the file's header.
+const CELL: usize = 64;
+const CELLS: usize = FILE_BYTES / CELL - 1;
+/// Number, checksum and length before a record's content.
+const PREFIX: usize = 8 + 8 + 4;
+/// Cells of the longest record.
+const CELLS_MAX: usize = (PREFIX + RECORD_BYTES_MAX).div_ceil(CELL);
+/// What the file begins with; the last byte is the format's version.
+const MAGIC: &[u8; 8] = b"EnfysRp\x01";
+/// Bytes of the file that are read at a time when it is opened; more than a record's.
+const WINDOW: usize = 256 << 10;
+const _: () = assert!(WINDOW > CELLS_MAX * CELL && WINDOW.is_multiple_of(CELL));
+
+/// The log in use.
+#[derive(Debug)]
+pub struct ReplyFile {
+    ring: Mutex<Ring>,
+}
+
+/// What a log told when it was opened.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// The records, oldest first.
+    pub records: Vec<Vec<u8>>,
+    /// One line that says what could not be read, if anything.
+    pub damage: Option<String>,
+}
+
+struct Ring {
+    map: MmapMut,
+    /// The cell where the next record goes.
+    head: usize,
+    /// Number of the next record; they start with 1.
+    next: u64,
+    /// Where records lie and how many cells they have, from the one that is overwritten first.
+    live: VecDeque<(u32, u32)>,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("head", &self.head).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+/// A record as it lies in the file.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    number: u64,
+    cell: usize,
+    bytes: usize,
+}
+
+impl ReplyFile {
+    /// Opens the log, or makes it. Whatever is in the file, the log can be used afterwards.
+    ///
+    /// # Errors
+    /// One line that names the file, where it cannot be had or there is no space for it.
+    pub fn open(path: &Path) -> Result<(Self, Recovered), String> {
+        let open = || -> io::Result<_> {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let file = options.open(path)?;
+            let (found, mut damage) = scan(&file)?;
+            if found.is_none() {
+                make(&file)?;
+            }
+            let found = found.unwrap_or_default();
+            let records = found.iter().map(|found| read(&file, found)).collect::<io::Result<_>>()?;
+            let mut ring = Ring::new(mapping::map(&file, FILE_BYTES)?, &found);
+            if damage.is_some() {
+                ring.clear_remains();
+            }
+            let said = damage.take().map(|what| format!("{}: {what}", path.display()));
+            Ok((Self { ring: Mutex::new(ring) }, Recovered { records, damage: said }))
+        };
+        open().map_err(|error| format!("{}: {}", path.display(), crate::said(&error)))
+    }
+}
+
+impl server::ReplyLog for ReplyFile {
+    fn append(&self, parts: &[&[u8]]) {
+        self.ring.lock().append(parts);
+    }
+}
+
+impl Ring {
+    fn new(map: MmapMut, found: &[Found]) -> Self {
+        let head = found.last().map_or(0, |last| last.cell + cells(last.bytes));
+        let next = found.last().map_or(1, |last| last.number + 1);
+        // In the order in which the ring comes upon them.
+        let mut live: Vec<_> =
+            found.iter().map(|found| (found.cell as u32, cells(found.bytes) as u32)).collect();
+        live.sort_unstable();
+        let behind = live.partition_point(|(cell, _)| (*cell as usize) < head);
+        live.rotate_left(behind);
+        Self { map, head, next, live: live.into() }
+    }
+
+    fn append(&mut self, parts: &[&[u8]]) {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let cells = cells(bytes);
+        if bytes > RECORD_BYTES_MAX {
+            return;
+        }
+        if self.head + cells > CELLS {
+            self.give_up(self.head, CELLS);
+            self.zero(self.head, CELLS);
+            self.head = 0;
+        }
+        let behind = self.head + cells;
+        let end = self.give_up(self.head, behind);
+        self.zero(behind, end);
+        let (number, start) = (self.next, CELL + self.head * CELL);
+        let sum = checksum(number, bytes, parts);
+        let place = &mut self.map[start..start + cells * CELL];
+        place[..8].copy_from_slice(&number.to_le_bytes());
+        place[8..16].copy_from_slice(&sum.to_le_bytes());
+        place[16..PREFIX].copy_from_slice(&(bytes as u32).to_le_bytes());
+        let mut rest = &mut place[PREFIX..];
+        for part in parts {
+            let (here, behind) = rest.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = behind;
+        }
+        rest.fill(0);
+        self.live.push_back((self.head as u32, cells as u32));
+        (self.head, self.next) = (self.head + cells, number + 1);
+    }
+
+    /// Gives up the records that begin in these cells; returns where the last of them ends, or `to`.
+    fn give_up(&mut self, from: usize, to: usize) -> usize {
+        let mut end = to;
+        while let Some((cell, cells)) = self.live.front().copied() {
+            let (start, behind) = (cell as usize, (cell + cells) as usize);
+            if start < from || start >= to {
+                break;
+            }
+            self.live.pop_front();
+            end = end.max(behind);
+        }
+        end
+    }
+
+    fn zero(&mut self, from: usize, to: usize) {
+        self.map[CELL + from * CELL..CELL + to * CELL].fill(0);
+    }
+
+    /// Clears every cell that is part of no record.
+    fn clear_remains(&mut self) {
+        let mut live: Vec<_> = self.live.iter().copied().collect();
+        live.sort_unstable();
+        let mut from = 0;
+        for (cell, cells) in live.into_iter().chain([(CELLS as u32, 0)]) {
+            self.zero(from, cell as usize);
+            from = (cell + cells) as usize;
+        }
+    }
+}
+
+/// Makes an empty log of what is there.
+fn make(file: &File) -> io::Result<()> {
+    // Nothing of what was there is to be seen, and a header only where all the rest is there.
+    file.set_len(0)?;
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, FILE_BYTES as u64) {
+        Ok(()) => {}
+        // A file system that cannot promise space has it when it was written to.
+        Err(Errno::OPNOTSUPP | Errno::INVAL) => {
+            let zeros = vec![0; WINDOW];
+            for at in (0..FILE_BYTES).step_by(WINDOW) {
+                file.write_all_at(&zeros, at as u64)?;
+            }
+        }
+        Err(error) => {
+            // What was got of it is given back.
+            let _ = file.set_len(0);
+            return Err(error.into());
+        }
+    }
+    file.write_all_at(MAGIC, 0)
+}
+
+/// All whole records, oldest first, and what else there is; no records at all for what is no log of this version.
+fn scan(file: &File) -> io::Result<(Option<Vec<Found>>, Option<String>)> {
+    let length = file.metadata()?.len();
+    if length == 0 {
+        return Ok((None, None));
+    }
+    let mut magic = [0; MAGIC.len()];
+    let read = file.read_at(&mut magic, 0)?;
+    if read < magic.len() || length != FILE_BYTES as u64 || magic != *MAGIC {
+        let what = if read == magic.len() && magic[..7] == MAGIC[..7] && magic[7] != MAGIC[7] {
+            "of another version"
+        } else {
+            "no log of calls, or a damaged one"
+        };
+        return Ok((None, Some(format!("{what}: begun anew"))));
+    }
+    let (mut found, mut damaged) = (Vec::new(), 0);
+    let (mut window, mut cell, mut was_damaged) = (vec![0; WINDOW], 0, false);
+    while cell < CELLS {
+        let want = WINDOW.min((CELLS - cell) * CELL);
+        file.read_exact_at(&mut window[..want], (CELL + cell * CELL) as u64)?;
+        // A record that may go on behind the window is looked at with the next one.
+        let last = if cell + want / CELL == CELLS { want } else { want - CELLS_MAX * CELL };
+        let mut at = 0;
+        while at < last {
+            let here = &window[at..want];
+            if let Some((number, bytes)) = parse(here) {
+                found.push(Found { number, cell: cell + at / CELL, bytes });
+                at += cells(bytes) * CELL;
+                was_damaged = false;
+                continue;
+            }
+            let is_damaged = here[..CELL].iter().any(|byte| *byte != 0);
+            damaged += usize::from(is_damaged && !was_damaged);
+            was_damaged = is_damaged;
+            at += CELL;
+        }
+        cell += at / CELL;
+    }
+    found.sort_unstable_by_key(|found| found.number);
+    let damage = format!("damaged in {damaged} places, which are left out");
+    Ok((Some(found), (damaged > 0).then_some(damage)))
+}
+
+/// Number and length of a whole record at the beginning of `bytes`.
+fn parse(bytes: &[u8]) -> Option<(u64, usize)> {
+    let number = u64::from_le_bytes(*bytes.first_chunk()?);
+    let sum = u64::from_le_bytes(*bytes[8..].first_chunk()?);
+    let length = u32::from_le_bytes(*bytes[16..].first_chunk()?) as usize;
+    if number == 0 || length > RECORD_BYTES_MAX {
+        return None;
+    }
+    let content = bytes.get(PREFIX..PREFIX + length)?;
+    (checksum(number, length, &[content]) == sum).then_some((number, length))
+}
+
+fn read(file: &File, found: &Found) -> io::Result<Vec<u8>> {
+    let mut record = vec![0; found.bytes];
+    file.read_exact_at(&mut record, (CELL + found.cell * CELL + PREFIX) as u64)?;
+    Ok(record)
+}
+
+fn cells(bytes: usize) -> usize {
+    (PREFIX + bytes).div_ceil(CELL)
+}
+
+fn checksum(number: u64, bytes: usize, parts: &[&[u8]]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_7265, 0x706c_795f_6c6f_6731);
+    hasher.write_u64(number);
+    hasher.write_u64(bytes as u64);
+    parts.iter().for_each(|part| hasher.write(part));
+    hasher.finish()
+}
+
+/// Where it is.
+pub fn path_in(state_directory: &Path) -> PathBuf {
+    state_directory.join("replies.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use server::ReplyLog;
+
+    use super::*;
+
+    /// Opens the log, and closes it again: the records, and what was said of damage.
+    fn records(path: &Path) -> (Vec<Vec<u8>>, Option<String>) {
+        let (_, recovered) = ReplyFile::open(path).unwrap();
+        (recovered.records, recovered.damage)
+    }
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = path_in(directory.path());
+        (directory, path)
+    }
+
+    fn record(number: usize, bytes: usize) -> Vec<u8> {
+        let mut record = vec![number as u8 | 1; bytes];
+        record[..8].copy_from_slice(&number.to_le_bytes());
+        record
+    }
+
+    /// A log of so many records of a hundred bytes, two cells each.
+    fn log_of(path: &Path, count: usize) {
+        let (log, _) = ReplyFile::open(path).unwrap();
+        (0..count).for_each(|number| log.append(&[&record(number, 100)]));
+    }
+
+    fn change(path: &Path, at: u64, to: &[u8]) {
+        OpenOptions::new().write(true).open(path).unwrap().write_all_at(to, at).unwrap();
+    }
+
+    #[test]
+    fn records_are_there_without_any_sync_or_close() {
+        let (_directory, path) = place();
+        let (log, recovered) = ReplyFile::open(&path).unwrap();
+        assert!(recovered.records.is_empty() && recovered.damage.is_none());
+        log.append(&[b"one"]);
+        log.append(&[b"", b"two, ", b"in parts"]);
+        log.append(&[&[3; RECORD_BYTES_MAX]]);
+        log.append(&[&[4; RECORD_BYTES_MAX + 1]]);
+        let expected = vec![b"one".to_vec(), b"two, in parts".to_vec(), vec![3; RECORD_BYTES_MAX]];
+        // While it is still in use, as it would be found behind a SIGKILL.
+        assert_eq!(records(&path), (expected.clone(), None));
+        let (again, _) = ReplyFile::open(&path).unwrap();
+        again.append(&[b"four"]);
+        assert_eq!(records(&path).0, [expected, vec![b"four".to_vec()]].concat());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), FILE_BYTES as u64);
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_what_is_left_of_them_is_no_damage() {
+        let (_directory, path) = place();
+        let (mut log, _) = ReplyFile::open(&path).unwrap();
+        let (mut number, mut seed) = (0, 7usize);
+        let mut lengths = Vec::new();
+        for round in 0..4 {
+            while number < (round + 1) * 12_000 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Mostly short, now and then the longest.
+                let bytes = if seed >> 33 & 63 == 0 { RECORD_BYTES_MAX } else { 8 + (seed >> 33) % 1500 };
+                log.append(&[&record(number, bytes)]);
+                lengths.push(bytes);
+                number += 1;
+            }
+            drop(log);
+            let recovered;
+            (log, recovered) = ReplyFile::open(&path).unwrap();
+            assert_eq!(recovered.damage, None, "round {round}");
+            let kept = recovered.records.len();
+            assert!(kept > 10_000 && (round == 0 || kept < number), "{kept} records kept");
+            for (found, expected) in recovered.records.iter().zip(number - kept..) {
+                assert_eq!(*found, record(expected, lengths[expected]), "in order, without a gap");
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_the_record_that_it_is_in() {
+        for (offset, lost) in [(0, 3), (9, 3), (17, 3), (50, 3), (119, 3), (64 + 60, 3)] {
+            let (_directory, path) = place();
+            log_of(&path, 6);
+            let at = (CELL + 2 * lost * CELL) as u64 + offset;
+            let mut byte = [0];
+            File::open(&path).unwrap().read_exact_at(&mut byte, at).unwrap();
+            change(&path, at, &[byte[0] ^ 0x10]);
+            let (found, damage) = records(&path);
+            let mut expected: Vec<_> = (0..6).map(|number| record(number, 100)).collect();
+            if offset < 64 + 56 {
+                expected.remove(lost);
+                assert!(damage.unwrap().ends_with("replies.log: damaged in 1 places, which are left out"));
+            }
+            assert_eq!(found, expected, "byte {offset}");
+            // Cleared, so that it is told once.
+            assert_eq!(records(&path), (expected, None));
+        }
+    }
+
+    #[test]
+    fn a_torn_tail_costs_what_was_torn() {
+        let (_directory, path) = place();
+        log_of(&path, 6);
+        change(&path, (CELL + 11 * CELL) as u64, &[0; CELL]);
+        let (found, damage) = records(&path);
+        assert_eq!(found.len(), 5);
+        assert!(damage.is_some());
+        let (log, _) = ReplyFile::open(&path).unwrap();
+        log.append(&[b"goes on"]);
+        assert_eq!(records(&path).0.last().unwrap(), b"goes on");
+    }
+
+    #[test]
+    fn what_is_no_log_of_this_version_is_begun_anew() {
+        let whole = |path: &Path| {
+            log_of(path, 3);
+            std::fs::read(path).unwrap()
+        };
+        let (_directory, path) = place();
+        let sound = whole(&path);
+        let another_version = [&MAGIC[..7], b"\x02", &sound[8..]].concat();
+        for (bytes, what) in [
+            (another_version, "of another version: begun anew"),
+            (sound[..FILE_BYTES - 1].to_vec(), "no log of calls, or a damaged one: begun anew"),
+            (vec![0xff; 10], "no log of calls, or a damaged one: begun anew"),
+            (vec![0; FILE_BYTES], "no log of calls, or a damaged one: begun anew"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let (found, damage) = records(&path);
+            assert!(found.is_empty());
+            assert_eq!(damage.unwrap(), format!("{}: {what}", path.display()));
+            log_of(&path, 2);
+            assert_eq!(records(&path), (vec![record(0, 100), record(1, 100)], None));
+        }
+        // Empty, as where the machine went down behind its creation: nothing to be said.
+        std::fs::write(&path, b"").unwrap();
+        assert_eq!(records(&path), (vec![], None));
+    }
+
+    #[test]
+    fn random_bytes_never_stop_it() {
+        let (_directory, path) = place();
+        log_of(&path, 10);
+        let noise: Vec<u8> =
+            (0..100_000u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        change(&path, 5 * CELL as u64, &noise);
+        let (found, damage) = records(&path);
+        assert_eq!(found, [record(0, 100), record(1, 100)]);
+        assert!(damage.is_some());
+    }
+
+    #[test]
+    fn where_there_is_no_place_for_it_one_line_says_so() {
+        let (directory, path) = place();
+        std::fs::create_dir(&path).unwrap();
+        let error = ReplyFile::open(&path).unwrap_err();
+        assert_eq!(error, format!("{}: Is a directory", path.display()));
+        let absent = path_in(&directory.path().join("absent"));
+        assert!(ReplyFile::open(&absent).unwrap_err().ends_with("No such file or directory"));
+        // Always full, and no file that could be had otherwise.
+        let full = directory.path().join("full");
+        std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+        assert!(ReplyFile::open(&full).is_err());
+    }
+}

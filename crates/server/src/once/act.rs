@@ -1,0 +1,373 @@
+//! Changes of names, written down around their execution, and claimed where an earlier process made them.
+
+use std::time::Duration;
+
+use vfs::{
+    Attributes, Authority, Change, Context, Create, CreateMode, Created, Error, FileKind, Found, Handle,
+    Linked, Removal, Renamed, SetAttributes, SetTime, Timestamp,
+};
+
+use super::record::{CHANGES, Kind};
+use super::{CallId, Journal, Who};
+use crate::{Export, Now};
+
+/// Longest step of the clock that files' times are taken from: Linux with HZ=100. A file may seem that much older than the
+/// call that made it.
+const CLOCK_TICK: Duration = Duration::from_millis(10);
+
+/// Permission bits that creation may leave for later.
+const SET_IDS: u32 = 0o6000;
+/// Those that a file made exclusively may have beyond its own until its verifier is written.
+const WHILE_UNVERIFIED: u32 = 0o600;
+
+/// The way in which one call changes names: through the log, where there is one and the call can be told from others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Once<'s> {
+    log: Option<(&'s Journal, CallId)>,
+    who: Who,
+    now: Now,
+}
+
+/// An operation under way.
+struct Attempt<'s> {
+    journal: &'s Journal,
+    call: CallId,
+    claim: u64,
+    kind: Kind,
+    targets: [u64; CHANGES],
+    at: Timestamp,
+}
+
+/// A directory of an export.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) export: &'a Export,
+    pub(crate) context: &'a Context,
+    pub(crate) directory: &'a Handle,
+}
+
+impl<'s> Once<'s> {
+    pub(crate) fn new(journal: Option<&'s Journal>, call: Option<CallId>, who: Who, now: Now) -> Self {
+        Self { log: journal.zip(call), who, now }
+    }
+
+    /// [`Backend::create`](vfs::Backend::create).
+    pub(crate) async fn create(
+        &self,
+        place: Place<'_>,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Result<Created, Error> {
+        let Place { export, context, directory } = place;
+        let attempt = self.begin(export, Kind::Create, [Some((directory, name)), None]);
+        let mut created = export.backend.create(context, directory, name, what, set).await;
+        let Some(attempt) = attempt else { return created };
+        let is_there = match &created {
+            Ok(created) => !created.is_new,
+            Err(error) => *error == Error::Exists,
+        };
+        let mut changed = created.as_ref().is_ok_and(|created| created.is_new);
+        if is_there && let Some(began) = attempt.take_claim() {
+            let window = attempt.window(export, began);
+            if let Some(own) = own_creation(place, name, what, set, window).await? {
+                (created, changed) = (Ok(own), true);
+            }
+        }
+        attempt.end(changed);
+        created
+    }
+
+    /// [`Backend::remove`](vfs::Backend::remove).
+    pub(crate) async fn remove(
+        &self,
+        place: Place<'_>,
+        name: &[u8],
+        removal: Removal,
+    ) -> Result<Change, Error> {
+        let Place { export, context, directory } = place;
+        let attempt = self.begin(export, Kind::Remove, [Some((directory, name)), None]);
+        let mut removed = export.backend.remove(context, directory, name, removal).await;
+        let Some(attempt) = attempt else { return removed };
+        if removed == Err(Error::NotFound)
+            && let Some(began) = attempt.take_claim()
+        {
+            let parent = export.backend.getattr(context, directory).await?;
+            // A name has gone from here since: the directory has changed.
+            if attempt.window(export, began).is_reached(parent.changed) {
+                export.backend.settle().await?;
+                removed = Ok(unchanged(&parent));
+            }
+        }
+        attempt.end(removed.is_ok());
+        removed
+    }
+
+    /// [`Backend::rename`](vfs::Backend::rename), within one export.
+    pub(crate) async fn rename(
+        &self,
+        export: &Export,
+        context: &Context,
+        from: (&Handle, &[u8]),
+        to: (&Handle, &[u8]),
+    ) -> Result<Renamed, Error> {
+        let attempt = self.begin(export, Kind::Rename, [Some(from), Some(to)]);
+        let mut renamed = export.backend.rename(context, from, to).await;
+        let Some(attempt) = attempt else { return renamed };
+        if matches!(renamed, Err(Error::NotFound))
+            && let Some(began) = attempt.take_claim()
+        {
+            let window = attempt.window(export, began);
+            if let Some(own) = own_rename(export, context, from, to, window).await? {
+                renamed = Ok(own);
+            }
+        }
+        attempt.end(renamed.is_ok());
+        renamed
+    }
+
+    /// [`Backend::link`](vfs::Backend::link).
+    pub(crate) async fn link(&self, place: Place<'_>, file: &Handle, name: &[u8]) -> Result<Linked, Error> {
+        let Place { export, context, directory } = place;
+        let attempt = self.begin(export, Kind::Link, [Some((directory, name)), None]);
+        let mut linked = export.backend.link(context, file, directory, name).await;
+        let Some(attempt) = attempt else { return linked };
+        if matches!(linked, Err(Error::Exists))
+            && let Some(began) = attempt.take_claim()
+        {
+            let found = export.backend.lookup(context, directory, name).await?;
+            // Giving a file another name changes it; that it is the same file says the rest.
+            if found.handle == *file && attempt.window(export, began).is_reached(found.attributes.changed) {
+                export.backend.settle().await?;
+                let directory = unchanged(&found.directory);
+                linked = Ok(Linked { attributes: found.attributes, directory });
+            }
+        }
+        attempt.end(linked.is_ok());
+        linked
+    }
+
+    /// [`Backend::setattr`](vfs::Backend::setattr) on the caller's word; written down where it has a guard, which makes it
+    /// fail the second time.
+    pub(crate) async fn setattr(
+        &self,
+        export: &Export,
+        context: &Context,
+        file: &Handle,
+        set: &SetAttributes,
+        guard: Option<Timestamp>,
+    ) -> Result<Change, Error> {
+        let attempt = guard.and_then(|_| self.begin_file(export, Kind::SetAttr, file));
+        let mut change = export.backend.setattr(context, file, set, guard, Authority::Caller).await;
+        let Some(attempt) = attempt else { return change };
+        if change == Err(Error::NotSync)
+            && let Some(began) = attempt.take_claim()
+        {
+            let found = export.backend.getattr(context, file).await?;
+            if attempt.window(export, began).is_reached(found.changed) && is_as_set(&found, set) {
+                export.backend.settle().await?;
+                change = Ok(unchanged(&found));
+            }
+        }
+        attempt.end(change.is_ok());
+        change
+    }
+
+    fn begin(
+        &self,
+        export: &Export,
+        kind: Kind,
+        names: [Option<(&Handle, &[u8])>; CHANGES],
+    ) -> Option<Attempt<'s>> {
+        let (journal, _) = self.log?;
+        let targets = names
+            .map(|name| name.map_or(0, |(directory, name)| journal.target(export.id, directory, Some(name))));
+        self.begin_targets(kind, targets)
+    }
+
+    fn begin_file(&self, export: &Export, kind: Kind, file: &Handle) -> Option<Attempt<'s>> {
+        let (journal, _) = self.log?;
+        self.begin_targets(kind, [journal.target(export.id, file, None), 0])
+    }
+
+    fn begin_targets(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
+        let (journal, call) = self.log?;
+        let at = self.now.wall;
+        journal.begin(call, at, kind, targets);
+        let claim = journal.claim_key(self.who, kind, &targets);
+        Some(Attempt { journal, call, claim, kind, targets, at })
+    }
+}
+
+impl Attempt<'_> {
+    /// When the operation was begun by a process before, where its call is the one that came again.
+    fn take_claim(&self) -> Option<Timestamp> {
+        self.journal.take_claim(self.claim)
+    }
+
+    /// When the process that began it may have done it.
+    fn window(&self, export: &Export, began: Timestamp) -> Window {
+        let step = Duration::from_nanos(u64::from(export.backend.properties().time_delta_ns));
+        Window { from: earlier(began, CLOCK_TICK + step), until: self.journal.started }
+    }
+
+    fn end(self, changed: bool) {
+        if changed {
+            self.journal.withdraw_claim(self.claim);
+        }
+        self.journal.end(self.call, self.at, self.kind, self.targets, changed);
+    }
+}
+
+impl Journal {
+    fn take_claim(&self, key: u64) -> Option<Timestamp> {
+        self.has_before.load(std::sync::atomic::Ordering::Relaxed).then(|| self.before.lock().take(key))?
+    }
+
+    fn withdraw_claim(&self, key: u64) {
+        if self.has_before.load(std::sync::atomic::Ordering::Relaxed) {
+            self.before.lock().withdraw(key);
+        }
+    }
+}
+
+/// From the time of a call until the end of the process that took it.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    from: Timestamp,
+    until: Timestamp,
+}
+
+impl Window {
+    /// Whether something that changed last at `time` may have been changed within.
+    fn is_reached(self, time: Timestamp) -> bool {
+        time >= self.from
+    }
+
+    /// Whether an object was made within, and nothing has happened to it since: it was not put here by somebody else.
+    fn made(self, object: &Attributes) -> bool {
+        let is_within = |time| time >= self.from && time <= self.until;
+        is_within(object.changed) && object.created.is_none_or(is_within)
+    }
+}
+
+/// What is at `name`, where it is what the call would have made there.
+async fn own_creation(
+    place: Place<'_>,
+    name: &[u8],
+    what: &Create,
+    set: &SetAttributes,
+    window: Window,
+) -> Result<Option<Created>, Error> {
+    let Place { export, context, directory } = place;
+    let backend = &export.backend;
+    let Ok(Found { handle, attributes, directory: parent }) = backend.lookup(context, directory, name).await
+    else {
+        return Ok(None);
+    };
+    if !window.made(&attributes) || !is_same_object(&attributes, what) {
+        return Ok(None);
+    }
+    if let Create::Symlink(text) = what
+        && backend.readlink(context, &handle).await.map(|(found, _)| found) != Ok(text.clone())
+    {
+        return Ok(None);
+    }
+    let missing = missing(&attributes, what, set);
+    let mut attributes = attributes;
+    if !missing.is_empty() {
+        attributes = backend.setattr(context, &handle, &missing, None, Authority::Caller).await?.after;
+    }
+    backend.settle().await?;
+    // Of two that were making it, somebody else's may be there: whoever claims it may have it, as far as its mode says.
+    let is_new = attributes.uid == set.uid.unwrap_or(context.credentials.uid);
+    Ok(Some(Created { handle, attributes, directory: unchanged(&parent), is_new }))
+}
+
+fn is_same_object(found: &Attributes, what: &Create) -> bool {
+    match (what, found.kind) {
+        // A size given with UNCHECKED is set where that is missing.
+        (Create::File(_), FileKind::Regular) => found.size == 0,
+        (Create::CharDevice(device), FileKind::CharDevice)
+        | (Create::BlockDevice(device), FileKind::BlockDevice) => found.device == *device,
+        (Create::Directory, FileKind::Directory)
+        | (Create::Symlink(_), FileKind::Symlink)
+        | (Create::Fifo, FileKind::Fifo)
+        | (Create::Socket, FileKind::Socket) => true,
+        _ => false,
+    }
+}
+
+/// What a backend does after it has made the name, and may not have come to do. Of the permission bits only those: a default
+/// ACL may have left out others.
+///
+/// The verifier of an exclusive creation is not written late: only a repetition could ask for it, and that has the log.
+fn missing(found: &Attributes, what: &Create, set: &SetAttributes) -> SetAttributes {
+    let (default, extra) = match what {
+        Create::File(CreateMode::Exclusive(_)) => (0, WHILE_UNVERIFIED),
+        _ => (found.mode, 0),
+    };
+    let wanted = set.mode.unwrap_or(default);
+    let mode = found.mode & !(extra & (!wanted | set.umask.unwrap_or(0))) | wanted & SET_IDS;
+    SetAttributes {
+        mode: Some(mode).filter(|mode| *mode != found.mode && found.kind != FileKind::Symlink),
+        umask: None,
+        uid: set.uid.filter(|uid| *uid != found.uid),
+        gid: set.gid.filter(|gid| *gid != found.gid),
+        size: set.size.filter(|size| found.kind == FileKind::Regular && *size != found.size),
+        accessed: set.accessed.filter(|time| *time != SetTime::Now && *time != SetTime::To(found.accessed)),
+        modified: set.modified.filter(|time| *time != SetTime::Now && *time != SetTime::To(found.modified)),
+    }
+}
+
+/// A rename that was done: the old name is gone, the new one is there, and both have changed since.
+async fn own_rename(
+    export: &Export,
+    context: &Context,
+    from: (&Handle, &[u8]),
+    to: (&Handle, &[u8]),
+    window: Window,
+) -> Result<Option<Renamed>, Error> {
+    let backend = &export.backend;
+    if !matches!(backend.lookup(context, from.0, from.1).await, Err(Error::NotFound)) {
+        return Ok(None);
+    }
+    let Ok(found) = backend.lookup(context, to.0, to.1).await else { return Ok(None) };
+    let left = backend.getattr(context, from.0).await?;
+    // Linux's file systems count a rename among the changes of what was renamed.
+    let changed = [left.changed, found.attributes.changed, found.directory.changed];
+    if !changed.into_iter().all(|time| window.is_reached(time)) {
+        return Ok(None);
+    }
+    backend.settle().await?;
+    Ok(Some(Renamed { from: unchanged(&left), to: unchanged(&found.directory) }))
+}
+
+/// Whether attributes are as a SETATTR has left them.
+fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
+    let is_time = |wanted: Option<SetTime>, found| match wanted {
+        Some(SetTime::To(time)) => time == found,
+        Some(SetTime::Now) | None => true,
+    };
+    set.mode.is_none_or(|mode| mode == found.mode)
+        && set.uid.is_none_or(|uid| uid == found.uid)
+        && set.gid.is_none_or(|gid| gid == found.gid)
+        && set.size.is_none_or(|size| size == found.size)
+        && is_time(set.accessed, found.accessed)
+        && is_time(set.modified, found.modified)
+}
+
+/// What is known around a change that an earlier process made: what there is now.
+fn unchanged(now: &Attributes) -> Change {
+    Change { before: now.before(), after: *now, atomic: false }
+}
+
+fn earlier(time: Timestamp, by: Duration) -> Timestamp {
+    const SECOND_NS: i64 = 1_000_000_000;
+    let nanoseconds = i64::from(time.nanoseconds) - i64::from(by.subsec_nanos());
+    let seconds = time.seconds.saturating_sub_unsigned(by.as_secs());
+    Timestamp {
+        seconds: seconds.saturating_add(nanoseconds.div_euclid(SECOND_NS)),
+        nanoseconds: nanoseconds.rem_euclid(SECOND_NS) as u32,
+    }
+}

@@ -1,0 +1,298 @@
+//! What processes before this one wrote down and did not see to its end.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use vfs::Timestamp;
+
+use super::record::{CHANGES, Kind, Record};
+use super::{CallId, REMEMBER_FOR};
+
+/// What a process before knew of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Recognised {
+    /// Nothing.
+    Unknown,
+    /// It began: what it would have done can be claimed now.
+    Begun,
+    /// It ended: this was its reply, the bytes given to [`Journal::finish`](super::Journal::finish).
+    Finished(Bytes),
+}
+
+/// An operation that began.
+#[derive(Debug)]
+struct Deed {
+    call: CallId,
+    kind: Kind,
+    targets: [u64; CHANGES],
+    began: Timestamp,
+    /// Of each target: the last change of it that was acknowledged since is of the same kind, and another call's.
+    taken: [bool; CHANGES],
+}
+
+/// Operations under way when a process ended, and replies that may not have arrived. As large as the log at most.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    deeds: HashMap<u64, Deed>,
+    next: u64,
+    by_call: HashMap<CallId, Vec<u64>>,
+    by_target: HashMap<u64, Vec<u64>>,
+    replies: HashMap<CallId, (Timestamp, Bytes)>,
+    /// Deeds whose calls came again, by who may claim what.
+    claims: HashMap<u64, u64>,
+}
+
+impl Before {
+    pub(super) fn is_empty(&self) -> bool {
+        self.deeds.is_empty() && self.replies.is_empty()
+    }
+
+    /// Takes the next record of the log in.
+    pub(super) fn read(&mut self, record: Record, now: Timestamp) {
+        match record {
+            Record::Begun { call, at, kind, targets } if is_recent(at, now) => {
+                // A call is executed anew where its reply was no longer kept: that one is history.
+                self.replies.remove(&call);
+                self.begin(call, at, kind, targets);
+            }
+            Record::Ended { call, kind, targets, changed: true, .. } => self.acknowledge(call, kind, targets),
+            Record::Ended { call, kind, targets, .. } => {
+                for id in self.by_call.get(&call).cloned().unwrap_or_default() {
+                    if self.deeds.get(&id).is_some_and(|deed| deed.kind == kind && deed.targets == targets) {
+                        self.forget(id);
+                    }
+                }
+            }
+            Record::Finished { call, at, reply } if is_recent(at, now) => {
+                for id in self.by_call.get(&call).cloned().unwrap_or_default() {
+                    self.forget(id);
+                }
+                self.replies.insert(call, (at, reply));
+            }
+            Record::Begun { .. } | Record::Finished { .. } => {}
+        }
+    }
+
+    fn begin(&mut self, call: CallId, began: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
+        let same =
+            |id: &u64| self.deeds.get(id).is_some_and(|deed| deed.kind == kind && deed.targets == targets);
+        // Begun in one process and again in the next: either may have done it.
+        if self.by_call.get(&call).is_some_and(|ids| ids.iter().any(same)) {
+            return;
+        }
+        let id = self.next;
+        self.next += 1;
+        self.by_call.entry(call).or_default().push(id);
+        for (target, _) in targets.iter().zip(kind.effects()) {
+            self.by_target.entry(*target).or_default().push(id);
+        }
+        self.deeds.insert(id, Deed { call, kind, targets, began, taken: [false; CHANGES] });
+    }
+
+    /// `call` was, or is about to be, told that it did this: whoever else would claim the same has not done it.
+    pub(super) fn acknowledge(&mut self, call: CallId, kind: Kind, targets: [u64; CHANGES]) {
+        for (target, effect) in targets.iter().zip(kind.effects()) {
+            for id in self.by_target.get(target).into_iter().flatten() {
+                let Some(deed) = self.deeds.get_mut(id).filter(|deed| deed.call != call) else { continue };
+                for (half, own) in deed.kind.effects().iter().enumerate() {
+                    if deed.targets[half] == *target {
+                        deed.taken[half] = own == effect;
+                    }
+                }
+            }
+        }
+    }
+
+    /// See [`Journal::recognise`](super::Journal::recognise).
+    pub(super) fn recognise(
+        &mut self,
+        call: CallId,
+        now: Timestamp,
+        key: impl Fn(Kind, &[u64]) -> u64,
+    ) -> Recognised {
+        if let Some((at, reply)) = self.replies.get(&call) {
+            return if is_recent(*at, now) {
+                Recognised::Finished(reply.clone())
+            } else {
+                Recognised::Unknown
+            };
+        }
+        let Some(ids) = self.by_call.get(&call) else { return Recognised::Unknown };
+        let mut recognised = Recognised::Unknown;
+        for id in ids {
+            if let Some(deed) = self.deeds.get(id).filter(|deed| is_recent(deed.began, now)) {
+                self.claims.insert(key(deed.kind, &deed.targets), *id);
+                recognised = Recognised::Begun;
+            }
+        }
+        recognised
+    }
+
+    /// Takes a claim, so that nobody else can: when its operation began, where it is good.
+    pub(super) fn take(&mut self, key: u64) -> Option<Timestamp> {
+        let id = self.claims.remove(&key)?;
+        let deed = self.forget(id)?;
+        if deed.taken.contains(&true) {
+            return None;
+        }
+        // Whoever else claims the same while this one looks whether it was done must not find it.
+        self.acknowledge(deed.call, deed.kind, deed.targets);
+        Some(deed.began)
+    }
+
+    /// Drops a claim that is not needed: its operation had not been executed.
+    pub(super) fn withdraw(&mut self, key: u64) {
+        if let Some(id) = self.claims.remove(&key) {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: u64) -> Option<Deed> {
+        let deed = self.deeds.remove(&id)?;
+        let mut drop_from = |ids: &mut Vec<u64>| {
+            ids.retain(|other| *other != id);
+            ids.is_empty()
+        };
+        if self.by_call.get_mut(&deed.call).is_some_and(&mut drop_from) {
+            self.by_call.remove(&deed.call);
+        }
+        for target in deed.targets {
+            if self.by_target.get_mut(&target).is_some_and(&mut drop_from) {
+                self.by_target.remove(&target);
+            }
+        }
+        Some(deed)
+    }
+}
+
+/// A client's numbers may mean something else after some time: see the reply cache's criteria. A clock that was set back
+/// makes nothing old.
+fn is_recent(at: Timestamp, now: Timestamp) -> bool {
+    now.seconds.saturating_sub(at.seconds) < REMEMBER_FOR.as_secs().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp { seconds: 1000, nanoseconds: 0 };
+    const NAME: [u64; CHANGES] = [5, 0];
+
+    fn call(number: u64) -> CallId {
+        CallId { digest: 1, number }
+    }
+
+    fn begun(number: u64, kind: Kind, targets: [u64; CHANGES]) -> Record {
+        Record::Begun { call: call(number), at: NOW, kind, targets }
+    }
+
+    fn ended(number: u64, kind: Kind, targets: [u64; CHANGES], changed: bool) -> Record {
+        Record::Ended { call: call(number), at: NOW, kind, targets, changed }
+    }
+
+    fn before(records: impl IntoIterator<Item = Record>) -> Before {
+        let mut before = Before::default();
+        records.into_iter().for_each(|record| before.read(record, NOW));
+        before
+    }
+
+    /// Whether `number`, come again, may claim.
+    fn claims(before: &mut Before, number: u64) -> bool {
+        before.recognise(call(number), NOW, |_, _| number);
+        before.take(number).is_some()
+    }
+
+    #[test]
+    fn what_began_can_be_claimed_once_and_only_when_it_came_again() {
+        let mut before = before([begun(1, Kind::Create, NAME)]);
+        assert_eq!(before.take(1), None, "its call has not come again");
+        assert_eq!(before.recognise(call(2), NOW, |_, _| 2), Recognised::Unknown);
+        assert_eq!(before.recognise(call(1), NOW, |_, _| 1), Recognised::Begun);
+        assert_eq!(before.take(1), Some(NOW));
+        assert_eq!(before.take(1), None);
+        assert!(!claims(&mut before, 1) && before.is_empty());
+    }
+
+    #[test]
+    fn what_failed_is_no_claim_and_what_finished_is_answered() {
+        let reply = Bytes::from_static(b"reply");
+        let mut before = before([
+            begun(1, Kind::Create, NAME),
+            ended(1, Kind::Create, NAME, false),
+            begun(2, Kind::Remove, NAME),
+            ended(2, Kind::Remove, NAME, true),
+            Record::Finished { call: call(2), at: NOW, reply: reply.clone() },
+        ]);
+        assert!(!claims(&mut before, 1));
+        for _ in 0..2 {
+            assert_eq!(before.recognise(call(2), NOW, |_, _| 2), Recognised::Finished(reply.clone()));
+        }
+        let late = Timestamp { seconds: NOW.seconds + 600, ..NOW };
+        assert_eq!(before.recognise(call(2), late, |_, _| 2), Recognised::Unknown);
+    }
+
+    #[test]
+    fn of_two_that_made_one_name_one_may_claim_it() {
+        let both = || [begun(1, Kind::Create, NAME), begun(2, Kind::Create, NAME)];
+        for (first, second) in [(1, 2), (2, 1)] {
+            let mut before = before(both());
+            assert!(claims(&mut before, first) && !claims(&mut before, second));
+        }
+        // The other one was answered, before the end or after it.
+        let mut answered = before(both().into_iter().chain([ended(2, Kind::Create, NAME, true)]));
+        assert!(!claims(&mut answered, 1) && claims(&mut answered, 2));
+        let mut answered = before(both());
+        answered.acknowledge(call(3), Kind::Create, NAME);
+        assert!(!claims(&mut answered, 1) && !claims(&mut answered, 2));
+    }
+
+    #[test]
+    fn who_was_answered_before_it_began_takes_nothing_from_it() {
+        let mut before = before([
+            ended(9, Kind::Create, NAME, true),
+            begun(1, Kind::Remove, NAME),
+            begun(2, Kind::Create, NAME),
+            // Made and removed again: what is there now is somebody else's who was not answered.
+            ended(8, Kind::Create, NAME, true),
+            ended(7, Kind::Remove, NAME, true),
+        ]);
+        assert!(!claims(&mut before, 1) && claims(&mut before, 2));
+    }
+
+    #[test]
+    fn each_name_of_a_rename_counts() {
+        let rename = begun(1, Kind::Rename, [5, 6]);
+        for (other, kind, target, good) in [
+            (2, Kind::Remove, 5, false),
+            (2, Kind::Create, 6, false),
+            (2, Kind::Create, 5, true),
+            (2, Kind::Remove, 6, true),
+            (2, Kind::Create, 7, true),
+            (1, Kind::Create, 6, true),
+        ] {
+            let mut before = before([rename.clone(), ended(other, kind, [target, 0], true)]);
+            assert_eq!(claims(&mut before, 1), good, "{kind:?} of {target}");
+        }
+    }
+
+    #[test]
+    fn begun_in_two_processes_counts_from_the_first() {
+        let later = Timestamp { seconds: NOW.seconds + 5, ..NOW };
+        let again = Record::Begun { call: call(1), at: later, kind: Kind::Create, targets: NAME };
+        let mut before = before([begun(1, Kind::Create, NAME), again]);
+        before.recognise(call(1), NOW, |_, _| 1);
+        assert_eq!(before.take(1), Some(NOW));
+        assert!(before.is_empty());
+    }
+
+    #[test]
+    fn old_records_are_left_out() {
+        let old = Timestamp { seconds: NOW.seconds - 600, ..NOW };
+        let reply = Bytes::from_static(b"reply");
+        let before = before([
+            Record::Begun { call: call(1), at: old, kind: Kind::Create, targets: NAME },
+            Record::Finished { call: call(2), at: old, reply },
+        ]);
+        assert!(before.is_empty());
+    }
+}

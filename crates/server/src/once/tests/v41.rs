@@ -1,0 +1,244 @@
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+use protocol::nfs4::ops::link::LinkArgs;
+use protocol::nfs4::ops::open::{CreateHow, CreateVerifierAttributes, OpenHow, ShareAccess};
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::rename::RenameArgs;
+use protocol::nfs4::types::Status;
+use vfs::fault::Method;
+use xdr::Opaque;
+
+use super::{Killed, Machine};
+use crate::testing::{Lab, at, compound, lookup, mode, name, open_args};
+
+/// One change, as it is asked the first time and the second; what the same change is told when it was made already.
+struct Case {
+    what: &'static str,
+    ops: fn(u8) -> Vec<Op>,
+    method: Method,
+    again: Status,
+}
+
+fn create(object_type: CreateType) -> Vec<Op> {
+    at(&["export"], vec![Op::Create(CreateArgs { object_type, name: name("new"), attributes: mode(0o640) })])
+}
+
+/// For writing, by a mode that would not let anybody.
+fn open(how: CreateHow) -> Vec<Op> {
+    at(&["export"], vec![Op::Open(open_args("new", b"owner", ShareAccess::WRITE, OpenHow::Create(how)))])
+}
+
+fn at_two(ops: Vec<Op>) -> Vec<Op> {
+    at(&["export"], [vec![Op::SaveFh], ops].concat())
+}
+
+const CASES: &[Case] = &[
+    Case {
+        what: "directory",
+        ops: |_| create(CreateType::DIRECTORY),
+        method: Method::Create,
+        again: Status::EXIST,
+    },
+    Case {
+        what: "symlink",
+        ops: |_| create(CreateType::Link(Opaque::from_static(b"target"))),
+        method: Method::Create,
+        again: Status::EXIST,
+    },
+    Case { what: "fifo", ops: |_| create(CreateType::FIFO), method: Method::Create, again: Status::EXIST },
+    Case {
+        what: "guarded",
+        ops: |_| open(CreateHow::Guarded(mode(0o444))),
+        method: Method::Create,
+        again: Status::EXIST,
+    },
+    Case {
+        what: "unchecked",
+        ops: |_| open(CreateHow::Unchecked(mode(0o444))),
+        method: Method::Create,
+        // Not the creator's any more: the mode decides.
+        again: Status::ACCESS,
+    },
+    Case {
+        // Linux makes another verifier when it asks in another session.
+        what: "exclusive",
+        ops: |time| {
+            let attributes = mode(0o444);
+            open(CreateHow::Exclusive41(CreateVerifierAttributes { verifier: [time; 8], attributes }))
+        },
+        method: Method::Create,
+        again: Status::EXIST,
+    },
+    Case {
+        what: "remove",
+        ops: |_| at(&["export"], vec![Op::Remove(RemoveArgs { target: name("old") })]),
+        method: Method::Remove,
+        again: Status::NOENT,
+    },
+    Case {
+        what: "remove a directory",
+        ops: |_| at(&["export"], vec![Op::Remove(RemoveArgs { target: name("dir") })]),
+        method: Method::Remove,
+        again: Status::NOENT,
+    },
+    Case {
+        what: "rename",
+        ops: |_| at_two(vec![Op::Rename(RenameArgs { old_name: name("old"), new_name: name("new") })]),
+        method: Method::Rename,
+        again: Status::NOENT,
+    },
+    Case {
+        what: "link",
+        ops: |_| {
+            let back = vec![Op::SaveFh, Op::PutRootFh, lookup("export")];
+            let link = Op::Link(LinkArgs { new_name: name("new") });
+            at(&["export", "old"], [back, vec![link]].concat())
+        },
+        method: Method::Link,
+        again: Status::EXIST,
+    },
+];
+
+/// A client on a directory that everybody may change, with a file `old` and a directory `dir`.
+fn client(machine: &mut Machine) -> Lab {
+    let server = machine.start(100);
+    let mut lab = Lab::without_session(server, 1);
+    lab.seconds = 101;
+    lab.connect(b"client");
+    let all = protocol::nfs4::ops::setattr::SetAttrArgs {
+        stateid: protocol::nfs4::types::Stateid::ANONYMOUS,
+        attributes: mode(0o777),
+    };
+    lab.ok(at(&["export"], vec![Op::SetAttr(all)]));
+    lab.uid = 1000;
+    lab.connect(b"of the user");
+    lab.file(&["export", "old"], b"");
+    let directory =
+        CreateArgs { object_type: CreateType::DIRECTORY, name: name("dir"), attributes: mode(0o755) };
+    lab.ok(at(&["export"], vec![Op::Create(directory)]));
+    lab
+}
+
+/// The client meets the next process, over another connection, and does not know yet that it is another one.
+fn reconnect(lab: &mut Lab, machine: &mut Machine, seconds: u64) {
+    let mut other = Lab::without_session(machine.start(seconds), seconds);
+    (other.uid, other.session, other.sequence) = (lab.uid, lab.session, lab.sequence);
+    other.seconds = seconds + 10;
+    *lab = other;
+}
+
+fn status(reply: &[u8]) -> Status {
+    Status(u32::from_be_bytes(reply[..4].try_into().unwrap()))
+}
+
+#[test]
+fn every_change_is_made_once_wherever_the_server_is_killed() {
+    for (case, killed) in CASES.iter().flat_map(|case| Killed::ALL.map(|killed| (case, killed))) {
+        let what = format!("{}, {killed:?}", case.what);
+        let mut machine = Machine::new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let before = machine.records();
+        machine.arm(killed, case.method);
+        let ops = [vec![lab.next(false)], (case.ops)(1)].concat();
+        let call = xdr::to_bytes(&compound(ops));
+        let reply = lab.raw(&call).unwrap();
+        machine.kill(killed, before);
+
+        reconnect(&mut lab, &mut machine, 120);
+        if killed == Killed::BehindReply {
+            assert_eq!(status(&reply), Status::OK, "{what}");
+            assert_eq!(lab.raw(&call).unwrap(), reply, "{what}: byte for byte");
+            lab.connect(b"of the user");
+            assert_eq!(lab.status((case.ops)(2)), case.again, "{what}");
+            continue;
+        }
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION, "{what}");
+        lab.connect(b"of the user");
+        if killed != Killed::BeforeIt {
+            assert_eq!(status(&reply), Status::OK, "{what}");
+            let mut other = Lab::without_session(std::sync::Arc::clone(&lab.server), 99);
+            (other.uid, other.seconds) = (1001, lab.seconds);
+            other.connect(b"another");
+            let told = other.status((case.ops)(3));
+            let refused = [case.again, Status::ACCESS];
+            assert!(refused.contains(&told), "{what}: another user's is {told:?}");
+        }
+        assert_eq!(lab.status((case.ops)(2)), Status::OK, "{what}");
+        assert_eq!(lab.status((case.ops)(3)), case.again, "{what}: once more, but not a repetition");
+    }
+}
+
+#[test]
+fn what_was_not_repeated_in_the_old_session_is_not_claimed() {
+    for case in CASES {
+        let mut machine = Machine::new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let before = machine.records();
+        assert_eq!(lab.status((case.ops)(1)), Status::OK);
+        machine.kill(Killed::BehindIt, before);
+        reconnect(&mut lab, &mut machine, 120);
+        lab.connect(b"of the user");
+        assert_eq!(lab.status((case.ops)(2)), case.again, "{}", case.what);
+    }
+}
+
+#[test]
+fn another_request_in_the_same_place_is_no_repetition() {
+    let mut machine = Machine::new();
+    let mut lab = client(&mut machine);
+    lab.seconds = 110;
+    let before = machine.records();
+    let ops = || create(CreateType::DIRECTORY);
+    assert_eq!(lab.status(ops()), Status::OK);
+    machine.kill(Killed::BehindReply, before);
+    reconnect(&mut lab, &mut machine, 120);
+    lab.sequence -= 1;
+    let other = [vec![lab.next(false)], create(CreateType::FIFO)].concat();
+    assert_eq!(lab.send(&compound(other)).status, Status::BADSESSION);
+    lab.sequence -= 1;
+    lab.uid = 1001;
+    let same = [vec![lab.next(false)], ops()].concat();
+    assert_eq!(lab.send(&compound(same)).status, Status::BADSESSION);
+}
+
+#[test]
+fn a_repetition_may_tell_of_another_highest_slot() {
+    let mut machine = Machine::new();
+    let mut lab = client(&mut machine);
+    lab.seconds = 110;
+    let mut ops = [vec![lab.next(true)], create(CreateType::DIRECTORY)].concat();
+    let reply = lab.raw(&xdr::to_bytes(&compound(ops.clone()))).unwrap();
+    let Op::Sequence(sequence) = &mut ops[0] else { panic!() };
+    sequence.highest_slot_id = 5;
+    assert_eq!(lab.raw(&xdr::to_bytes(&compound(ops.clone()))).unwrap(), reply, "by the slot");
+    reconnect(&mut lab, &mut machine, 120);
+    assert_eq!(lab.raw(&xdr::to_bytes(&compound(ops))).unwrap(), reply, "by the log");
+}
+
+#[test]
+fn a_file_with_content_is_not_just_created() {
+    let mut machine = Machine::new();
+    let mut lab = client(&mut machine);
+    lab.seconds = 110;
+    let before = machine.records();
+    let ops = [vec![lab.next(false)], open(CreateHow::Guarded(mode(0o666)))].concat();
+    let call = xdr::to_bytes(&compound(ops));
+    lab.raw(&call).unwrap();
+    machine.kill(Killed::BehindIt, before);
+    // Somebody finds the file and writes to it, in the same second.
+    let mut other = lab.other(b"another");
+    let write = protocol::nfs4::ops::write::WriteArgs {
+        stateid: protocol::nfs4::types::Stateid::ANONYMOUS,
+        offset: 0,
+        stable: protocol::nfs4::types::StableHow::FileSync,
+        data: Opaque::from_static(b"data"),
+    };
+    let written = other.last(at(&["export", "new"], vec![Op::Write(write)]));
+    assert!(matches!(written, OpResult::Write(_)));
+    reconnect(&mut lab, &mut machine, 120);
+    assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+    lab.connect(b"of the user");
+    assert_eq!(lab.status(open(CreateHow::Guarded(mode(0o666)))), Status::EXIST);
+}
