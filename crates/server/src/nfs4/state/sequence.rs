@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 
 use super::State;
 use super::client::Client;
-use super::session::Session;
+use super::session::{MIN_RESPONSE, Session};
 use super::slot::Verdict;
 use super::wire::{ChannelAttributes, OpNum, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status};
 use crate::ConnectionId;
@@ -179,7 +179,7 @@ impl State {
     /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
     ///
     /// # Errors
-    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
+    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
     /// another reply). "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached reply) MUST NOT change,
     /// and the associated lease MUST NOT be renewed."
     pub fn sequence(
@@ -193,6 +193,11 @@ impl State {
         let slots = &session.slots;
         if request.slot_id < slots.granted() && request.highest_slot_id >= slots.granted() {
             return Err(Status::BAD_HIGH_SLOT);
+        }
+        // §2.10.6.4: "If the reply exceeds ca_maxresponsesize_cached (and sa_cachethis or csa_cachethis is TRUE), then the server
+        // MUST return NFS4ERR_REP_TOO_BIG_TO_CACHE": what exceeds it with SEQUENCE alone is told before the slot is taken.
+        if request.cache_this && session.fore.max_response_size_cached < MIN_RESPONSE {
+            return Err(Status::REP_TOO_BIG_TO_CACHE);
         }
         let verdict = slots.arrive(request.slot_id, request.sequence_id, digest, request.cache_this)?;
         session.touch(connection, &self.connections);

@@ -19,7 +19,7 @@ pub(super) const MAX_SESSIONS_A_CLIENT: usize = 64;
 /// Bytes of the shortest call: RPC header with AUTH_NONE (40), tag, minor version and count (12), SEQUENCE (36).
 const MIN_REQUEST: u32 = 88;
 /// Bytes of the shortest reply: RPC header with AUTH_NONE (24), status, tag and count (12), SEQUENCE (44).
-const MIN_RESPONSE: u32 = 80;
+pub(super) const MIN_RESPONSE: u32 = 80;
 /// Bytes of the shortest callback: RPC header (40), tag, minor version, ident and count (16), CB_SEQUENCE (40).
 const MIN_CALLBACK: u32 = 96;
 /// Bytes of its reply: RPC header (24), status, tag and count (12), CB_SEQUENCE (40).
@@ -128,10 +128,11 @@ pub(super) fn negotiate_fore(
 /// operations and requests.
 ///
 /// # Errors
-/// TOOSMALL where the client wants a back channel through which no CB_SEQUENCE could ever pass.
+/// TOOSMALL where the client wants or describes a back channel (which BIND_CONN_TO_SESSION may make later) through which no
+/// CB_SEQUENCE could ever pass.
 pub(super) fn negotiate_back(asked: &ChannelAttributes, wanted: bool) -> Result<ChannelAttributes, Status> {
     let small = asked.max_request_size < MIN_CALLBACK || asked.max_response_size < MIN_CALLBACK_RESPONSE;
-    if wanted && small {
+    if small && (wanted || asked.max_request_size > 0) {
         return Err(Status::TOOSMALL);
     }
     Ok(ChannelAttributes { header_pad_size: 0, rdma_ird: Default::default(), ..asked.clone() })
@@ -190,6 +191,9 @@ mod tests {
         }
         let small = ChannelAttributes { max_request_size: 10, ..asked() };
         assert_eq!(negotiate_back(&small, true), Err(Status::TOOSMALL));
-        assert!(negotiate_back(&small, false).is_ok(), "nobody wants it");
+        assert_eq!(negotiate_back(&small, false), Err(Status::TOOSMALL));
+        let none = ChannelAttributes { max_request_size: 0, ..asked() };
+        assert_eq!(negotiate_back(&none, true), Err(Status::TOOSMALL));
+        assert!(negotiate_back(&none, false).is_ok(), "nobody wants it");
     }
 }

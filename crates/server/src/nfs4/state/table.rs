@@ -320,8 +320,10 @@ impl State {
             return (Err(Status::STALE_CLIENTID), None);
         };
         // Phase 3's "{ *, *, old_principal_arg, clientid_arg, * } … NFS4ERR_CLID_INUSE is returned to the client. No changes are
-        // made to any client records on the server": before the slot is touched, or a stranger could put it out of step.
-        if record.client.principal() != request.principal {
+        // made to any client records on the server": before the slot is touched, or a stranger could put it out of step. "If
+        // this would be the first session for the client ID, the CREATE_SESSION operation serves to confirm the client ID.
+        // Otherwise, the client ID confirmation phase is skipped".
+        if record.phase == Phase::Unconfirmed && record.client.principal() != request.principal {
             return (Err(Status::CLID_INUSE), None);
         }
         // Phase 2, sequence ID processing: "If csa_sequenceid is equal to the sequence ID in the client ID's slot, then this is

@@ -172,6 +172,10 @@ fn a_failed_create_session_is_cached_and_confirms_nothing() {
     let right = CreateSession { sequence: id.sequence_id + 2, ..valid };
     assert!(world.state.create_session(world.now, &right).is_ok(), "a stranger does not use up the sequence");
     assert!(world.state.sessions.get(&old.session).is_none());
+    // RFC 8881 §18.36.4: with the client ID confirmed, "the client ID confirmation phase is skipped and only the session
+    // creation phase occurs".
+    let another = CreateSession { sequence: id.sequence_id + 3, principal: &Principal::System(5), ..valid };
+    assert!(world.state.create_session(world.now, &another).is_ok());
 }
 
 #[test]
