@@ -1,4 +1,5 @@
 # test: shared mappings, with reads and writes beside them
+# versions: 3 4.1 4.2
 "$PROBE" mapping "$D/file"
 sum=$(sha256sum <"$D/file")
 remount

@@ -1,4 +1,5 @@
 # test: mount, working directory and open files outlive a killed server, and files moved or removed while it was down
+# versions: 3 4.1 4.2
 # backends: local
 # limit: 240
 echo one >"$D/kept"; echo two >"$D/renamed"; echo three >"$D/removed"; mkdir "$D/directory"

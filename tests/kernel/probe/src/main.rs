@@ -9,6 +9,7 @@ mod locks;
 mod manifest;
 mod mapping;
 mod open_files;
+mod ranges;
 mod sys;
 mod times;
 mod tree;
@@ -54,6 +55,10 @@ const COMMANDS: &[Command] = &[
     }),
     ("flocks", "FILE SAME_FILE: whole-file locks of two processes", 2, |a| {
         locks::check_flock(Path::new(&a[0]), Path::new(&a[1]))
+    }),
+    ("holes", "FILE: punch holes, find them, reserve space", 1, |a| ranges::check_holes(Path::new(&a[0]))),
+    ("copy-range", "FILE NEW_FILE: have the kernel copy", 2, |a| {
+        ranges::check_copy(Path::new(&a[0]), Path::new(&a[1]))
     }),
     ("hold", "FILE: lock as standard input says", 1, |a| locks::hold(Path::new(&a[0]))),
 ];
