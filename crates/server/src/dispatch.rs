@@ -27,7 +27,7 @@ pub struct Server {
     pub(crate) exports: ArcSwap<ExportTable>,
     pub(crate) metrics: Metrics,
     pub(crate) reply_cache: ReplyCache,
-    /// Replies to WRITEs apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
+    /// Replies to WRITEs of versions 3 and 4.0 apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
     pub(crate) write_reply_cache: ReplyCache,
     pub(crate) nfs4: State,
     /// Keys what tells calls apart; see [`once::secret`].
@@ -256,7 +256,9 @@ impl Server {
             Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply, start).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
             // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
-            Operation::Nfs4(PROC_COMPOUND) => Box::pin(crate::nfs4::compound(&request, reader, reply)).await,
+            Operation::Nfs4(PROC_COMPOUND) => {
+                Box::pin(crate::nfs4::compound(&request, &header, reader, reply)).await
+            }
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {
                 Box::pin(crate::mount::procedure(&request, procedure, reader, reply)).await

@@ -29,6 +29,8 @@ mod request;
 mod settings;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing0;
 mod throttle;
 mod versions;
 

@@ -1,8 +1,10 @@
-//! Replies to non-idempotent calls, kept for retransmissions (Juszczak 1989; RFC 1813 §4.10).
+//! Replies to non-idempotent calls of versions 3 and 4.0, kept for retransmissions (Juszczak 1989; RFC 1813 §4.10; RFC 7530
+//! §9.1.9 and §16.33.5 count on it).
 //!
 //! Criteria, before the mechanism:
 //! - A call that is not idempotent is executed once, however often the client sends it, as long as its reply is kept.
-//! - A call that is still being executed is not executed again: the copy is dropped, the first one's answer serves both.
+//! - A call that is still being executed is not executed again: the copy is dropped, the first one's answer serves both. In
+//!   version 4.0 it waits for that answer: RFC 7530 §3.1.1, "the NFSv4 server MUST NOT silently drop a request".
 //! - A client's transaction numbers start anew when it reboots, so the number alone does not tell a retransmission: what
 //!   was asked must be the same too. A client may come back from another port, so the port is not compared.
 //! - Who asks counts too: another user of the same client must not be able to put an answer where somebody's call will look
@@ -17,7 +19,9 @@
 mod kept;
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,6 +48,9 @@ const DIGESTED_BYTES_OF_WRITE: usize = 256;
 
 /// Program, version and procedure of the one call whose arguments are long.
 const WRITE: [u32; 3] = [nfs3::PROGRAM, nfs3::VERSION, nfs3::Proc::WRITE.0];
+
+/// Copies that wait in a shard at most.
+const WAITING_MAX: usize = 64;
 
 /// How long a reply is given again.
 const REPLAY_FOR: Duration = Duration::from_secs(600);
@@ -121,7 +128,17 @@ impl Hasher for Identity {
 struct Shard {
     /// Transaction numbers of calls that are being executed, by digest.
     running: HashMap<u64, u32, BuildHasherDefault<Identity>>,
+    /// Copies that wait for what is being executed, by digest; nearly always none.
+    waiting: Vec<(u64, Waker)>,
     kept: Kept,
+}
+
+impl Shard {
+    /// A call is no longer being executed; returns who waited for that.
+    fn ended(&mut self, digest: u64) -> Vec<Waker> {
+        self.running.remove(&digest);
+        self.waiting.extract_if(.., |(waits_for, _)| *waits_for == digest).map(|(_, waker)| waker).collect()
+    }
 }
 
 /// See the module's text.
@@ -150,14 +167,15 @@ pub(crate) struct Execution<'c> {
 impl ReplyCache {
     /// Keeps replies in at most `bytes` of memory.
     pub(crate) fn new(bytes: usize) -> Self {
-        let shard = || Shard { running: HashMap::default(), kept: Kept::new(bytes / SHARDS) };
+        let shard =
+            || Shard { running: HashMap::default(), waiting: Vec::new(), kept: Kept::new(bytes / SHARDS) };
         Self { shards: std::array::from_fn(|_| Mutex::new(shard())) }
     }
 
     /// Registers a call that is about to be executed, or finds what became of it.
     pub(crate) fn begin(&self, key: CallKey, now: Duration) -> Begin<'_> {
         let mut shard = self.shards[key.shard()].lock();
-        let Shard { running, kept } = &mut *shard;
+        let Shard { running, kept, .. } = &mut *shard;
         // Whole seconds: centuries of them.
         let began_s = now.as_secs() as u32;
         let execute = |is_finished| Begin::Execute(Execution { cache: self, key, began_s, is_finished });
@@ -175,6 +193,28 @@ impl ReplyCache {
         execute(false)
     }
 
+    /// Waits until a call is no longer being executed; false where too many wait already.
+    pub(crate) async fn ended(&self, key: CallKey) -> bool {
+        poll_fn(|context| self.poll_ended(key, context)).await
+    }
+
+    fn poll_ended(&self, key: CallKey, context: &Context<'_>) -> Poll<bool> {
+        let mut shard = self.shards[key.shard()].lock();
+        if !shard.running.contains_key(&key.digest) {
+            return Poll::Ready(true);
+        }
+        let is_here =
+            |(digest, waker): &(u64, Waker)| *digest == key.digest && waker.will_wake(context.waker());
+        if shard.waiting.iter().any(is_here) {
+            return Poll::Pending;
+        }
+        if shard.waiting.len() >= WAITING_MAX {
+            return Poll::Ready(false);
+        }
+        shard.waiting.push((key.digest, context.waker().clone()));
+        Poll::Pending
+    }
+
     /// Bytes of all replies kept, and what they cost beside.
     #[cfg(test)]
     fn bytes(&self) -> usize {
@@ -186,14 +226,16 @@ impl ReplyCache {
 }
 
 impl Execution<'_> {
-    /// Keeps the reply, a whole RPC message.
+    /// Keeps the reply's bytes.
     pub(crate) fn finish(mut self, reply: &[u8]) {
         if !self.is_finished {
             self.is_finished = true;
             let mut shard = self.cache.shards[self.key.shard()].lock();
-            shard.running.remove(&self.key.digest);
             let reply = Reply { xid: self.key.xid, began_s: self.began_s, bytes: reply };
             shard.kept.put(self.key.digest, reply);
+            let waiting = shard.ended(self.key.digest);
+            drop(shard);
+            waiting.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -201,7 +243,8 @@ impl Execution<'_> {
 impl Drop for Execution<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.cache.shards[self.key.shard()].lock().running.remove(&self.key.digest);
+            let waiting = self.cache.shards[self.key.shard()].lock().ended(self.key.digest);
+            waiting.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -306,5 +349,28 @@ mod tests {
             execution.finish(b"done");
             assert_eq!(cache.bytes(), 4 + ENTRY_OVERHEAD);
         }
+    }
+
+    #[test]
+    fn copies_wait_for_the_answer_and_not_more_than_some() {
+        use futures_util::FutureExt;
+        let cache = ReplyCache::new(1 << 20);
+        let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
+        let mut tasks: Vec<_> = (0..=WAITING_MAX).map(|_| Box::pin(cache.ended(key(1, 7, b"x")))).collect();
+        let wakers: Vec<_> = tasks.iter().map(|_| Waker::from(std::sync::Arc::new(Sleeper))).collect();
+        let mut poll = |index: usize| tasks[index].poll_unpin(&mut Context::from_waker(&wakers[index]));
+        for index in 0..WAITING_MAX {
+            assert_eq!(poll(index), Poll::Pending);
+        }
+        assert_eq!(poll(WAITING_MAX), Poll::Ready(false));
+        execution.finish(b"done");
+        assert_eq!(poll(0), Poll::Ready(true));
+        assert!(matches!(cache.begin(key(1, 7, b"x"), NOW), Begin::Replay(_)));
+    }
+
+    struct Sleeper;
+
+    impl std::task::Wake for Sleeper {
+        fn wake(self: std::sync::Arc<Self>) {}
     }
 }

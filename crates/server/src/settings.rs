@@ -32,7 +32,7 @@ pub struct Settings {
     pub max_record: u32,
     /// NFSv4 lease time.
     pub lease: Duration,
-    /// Memory for cached NFSv3 replies, bytes.
+    /// Memory for cached replies of NFSv3 and NFSv4.0, bytes.
     pub reply_cache_bytes: usize,
     /// Slots granted to a session at most; at least 512 while memory allows.
     pub max_slots: u32,

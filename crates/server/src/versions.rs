@@ -17,7 +17,7 @@ bitflags! {
 
 impl Versions {
     /// What this software can serve.
-    pub const IMPLEMENTED: Self = Self::V3.union(Self::V4_1).union(Self::V4_2);
+    pub const IMPLEMENTED: Self = Self::all();
 
     /// The minor versions of version 4, lowest first.
     const MINOR: [Self; 3] = [Self::V4_0, Self::V4_1, Self::V4_2];

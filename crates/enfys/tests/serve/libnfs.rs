@@ -1,6 +1,4 @@
-//! Rung 4: a client in user space that others wrote (`libnfs-utils`), over version 3.
-//!
-//! Of version 4 it knows minor version 0 only, which is not served: it is told so.
+//! Rung 4: a client in user space that others wrote (`libnfs-utils`), over versions 3 and 4.0.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -103,12 +101,41 @@ fn files_are_copied_to_and_from_memory() {
 }
 
 #[test]
-fn version_4_0_is_told_that_it_is_not_served() {
+fn version_4_0_lists_and_reads() {
     if !is_installed() {
         return;
     }
     let place = Place::new();
-    let server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    let server = Server::start(&place, &["serve", "--memory", "--squash", "none", "--listen", "127.0.0.1:0"]);
+    for length in LENGTHS {
+        let original = place.path(&format!("original-{length}"));
+        std::fs::write(&original, content(length)).unwrap();
+        // It writes nothing over version 4: its OPENs there ask for reading alone.
+        succeeds("nfs-cp", &[original.to_str().unwrap(), &url(&server, &format!("/file-{length}"), 3)]);
+        let shown = succeeds("nfs-cat", &[&url(&server, &format!("/file-{length}"), 4)]);
+        assert!(shown == content(length), "{length} bytes shown differ");
+    }
+    let listed = String::from_utf8(succeeds("nfs-ls", &[&url(&server, "", 4)])).unwrap();
+    for length in LENGTHS {
+        let line = listed.lines().find(|line| line.ends_with(&format!(" file-{length}")));
+        assert!(line.is_some_and(|line| line.contains(&format!(" {length} "))), "{listed}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_version_that_is_switched_off_is_told_so() {
+    if !is_installed() {
+        return;
+    }
+    let place = Place::new();
+    let config = place.path("config.toml");
+    std::fs::write(
+        &config,
+        "listen = ['127.0.0.1:0']\nversions = ['3', '4.1']\n[[export]]\nmemory = true\nsquash = 'none'\n",
+    )
+    .unwrap();
+    let server = Server::start(&place, &["serve", "--config", config.to_str().unwrap()]);
     let output = Command::new("nfs-ls").arg(url(&server, "", 4)).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("NFS4ERR_MINOR_VERS_MISMATCH"), "{said}");

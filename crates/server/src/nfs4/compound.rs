@@ -12,13 +12,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
-use vfs::{Attributes, Context};
+use rpc::message::CallHeader;
+use vfs::{Attributes, Authority, Context};
 use xdr::{DecodeError, Mark, Reader, Writer};
 
 use super::object::{File, Object};
 use super::pseudo::Node;
 use super::rows::{self, Needs, Row};
-use super::state::{self, IoKind, IoPermit, Running, Sequenced};
+use super::sequencing::{self, First, FirstTime};
+use super::state::{self, IoKind, IoPermit, MAX_OPERATIONS, Running, SavedReply, Sequenced};
 use super::status::{Failure, Result, in_minor};
 use super::{attributes, ops};
 use crate::caller::Identity;
@@ -58,6 +60,10 @@ pub(crate) struct Compound<'r> {
     digest: u64,
     /// What the log of calls knows of it; none until an operation is written down.
     logged: Option<CallId>,
+    /// The same of a compound of version 4.0 from its beginning.
+    call: Option<CallId>,
+    /// Something ran that must not run twice.
+    changed: bool,
 }
 
 /// How long the reply may become, in bytes from the compound's status on.
@@ -69,7 +75,12 @@ struct Limits {
 }
 
 /// Serves one COMPOUND.
-pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &mut Writer) -> Served {
+pub(crate) async fn serve(
+    request: &Request<'_>,
+    call: &CallHeader,
+    mut arguments: Reader,
+    reply: &mut Writer,
+) -> Served {
     let start = reply.mark();
     let Ok(header) = Header::open(&mut arguments, reply) else { return Served::GarbageArguments };
     if !request.server.settings.versions.has_minor(header.minor) {
@@ -77,7 +88,18 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
         // array."
         return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);
     }
+    // Version 4.0 has no slots: RFC 7530 §3.1.1.
+    let first = if header.minor == 0 {
+        match sequencing::first_time(request, call, arguments.clone()).await {
+            FirstTime::Yes(first) => Some(first),
+            FirstTime::No(cached) => return replay(request, &cached, start, reply),
+            FirstTime::Unknown => return Served::Drop,
+        }
+    } else {
+        None
+    };
     let mut compound = Compound::new(request, &header, start);
+    compound.call = first.as_ref().map(|first| first.call);
     let mut status = Status::OK;
     let mut waited = false;
     // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
@@ -103,25 +125,36 @@ pub(crate) async fn serve(request: &Request<'_>, mut arguments: Reader, reply: &
     }
     let results = compound.index;
     let served = header.close(status, results, reply);
-    let copied;
-    if let Some(running) = compound.session.take() {
-        let inline = reply.inline_since(start);
-        let all = if inline.len() == reply.length_since(start) {
-            Some(inline)
-        } else if running.cache_this() {
-            // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
-            copied = reply.copy_since(start);
-            Some(&copied[..])
-        } else {
-            None
-        };
-        if let (Some(call), Some(journal), Some(all)) = (compound.logged, &request.server.journal, all) {
-            journal.finish(call, request.now.wall, all);
-        }
-        // There is no clock here: what never waited ended when it began.
-        if waited { running.finish_late(all) } else { running.finish(request.now.monotonic, all) }
-    }
+    keep(&mut compound, first, waited, start, reply);
     served
+}
+
+/// Keeps the reply for retransmissions, as the version has it.
+fn keep(compound: &mut Compound<'_>, first: Option<First<'_>>, waited: bool, start: Mark, reply: &Writer) {
+    let running = compound.session.take();
+    let must_keep = compound.changed && first.is_some() || running.as_ref().is_some_and(Running::cache_this);
+    let inline = reply.inline_since(start);
+    let copied;
+    let all = if inline.len() == reply.length_since(start) {
+        Some(inline)
+    } else if must_keep {
+        // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
+        copied = reply.copy_since(start);
+        Some(&copied[..])
+    } else {
+        None
+    };
+    let request = compound.request;
+    if let (Some(call), Some(journal), Some(all)) = (compound.logged, &request.server.journal, all) {
+        journal.finish(call, request.now.wall, all);
+    }
+    match (running, first, all) {
+        // There is no clock here: what never waited ended when it began.
+        (Some(running), _, all) if waited => running.finish_late(all),
+        (Some(running), _, all) => running.finish(request.now.monotonic, all),
+        (None, Some(first), Some(all)) if compound.changed => first.keep(all),
+        _ => {}
+    }
 }
 
 /// Answers a retransmission with the reply that its slot kept.
@@ -182,6 +215,8 @@ impl<'r> Compound<'r> {
         let bytes = &request.arguments;
         let state = &request.server.nfs4;
         let digest = state.digest(caller(&request.identity), &bytes[header.tag..], bytes.len());
+        // RFC 7530 §13.1.3.4 leaves to the server how long a compound may be.
+        let is_long = header.minor == 0 && header.count > MAX_OPERATIONS;
         Self {
             request,
             minor: header.minor,
@@ -194,9 +229,11 @@ impl<'r> Compound<'r> {
             fresh: None,
             session: None,
             limits: Limits { start, reply: settings.max_record as usize, cached: None },
-            refusal: None,
+            refusal: is_long.then_some(Status::RESOURCE),
             digest,
             logged: None,
+            call: None,
+            changed: false,
         }
     }
 
@@ -228,7 +265,7 @@ impl<'r> Compound<'r> {
     /// # Errors
     /// The whole reply, where SEQUENCE found it.
     fn end(
-        &self,
+        &mut self,
         operation: &Operation,
         done: Result,
         reply: &mut Writer,
@@ -247,6 +284,12 @@ impl<'r> Compound<'r> {
                     reply.u32(0);
                 }
                 in_minor(status, self.minor)
+            }
+            Err(Failure::Saved(saved)) => {
+                reply.rewind(operation.body);
+                reply.raw(&saved.body);
+                self.make_current_again(&saved);
+                saved.status
             }
             Err(Failure::Replay(cached)) => return Err(cached),
         };
@@ -282,12 +325,16 @@ impl<'r> Compound<'r> {
         // An operation that cannot be repeated must not run where its result has no room.
         if let Some(length) = row.reserves {
             self.check_room(reply, length)?;
+            self.changed = true;
         }
         Ok(())
     }
 
     /// RFC 8881 §2.10.2.4, §18.46.3: SEQUENCE comes first and once; few others may come without it, and then alone.
     fn check_position(&self, row: &Row) -> std::result::Result<(), Status> {
+        if self.minor == 0 {
+            return Ok(());
+        }
         if self.index == 0 {
             return match row.number {
                 OpNum::SEQUENCE => Ok(()),
@@ -367,6 +414,11 @@ impl<'r> Compound<'r> {
             OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
             OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
             OpNum::SET_SSV => ops::set_ssv::run(arguments),
+            OpNum::OPEN_CONFIRM => ops::open_confirm::run(self, arguments, reply),
+            OpNum::RENEW => ops::renew::run(self, arguments),
+            OpNum::SETCLIENTID => ops::setclientid::run(self, arguments, reply),
+            OpNum::SETCLIENTID_CONFIRM => ops::setclientid_confirm::run(self, arguments),
+            OpNum::RELEASE_LOCKOWNER => ops::release_lockowner::run(self, arguments),
             _ => return None,
         })
     }
@@ -455,6 +507,15 @@ impl<'r> Compound<'r> {
         self.fresh = fresh;
     }
 
+    /// Makes current again what an OPEN did that is repeated.
+    fn make_current_again(&mut self, saved: &SavedReply) {
+        if let Some((id, handle)) = saved.current
+            && let Some(export) = self.request.exports.by_id(id)
+        {
+            self.set_current(Object::File(File { export, handle }), None);
+        }
+    }
+
     /// Leaves no current file handle, as SECINFO does.
     pub(crate) fn consume_current(&mut self) {
         self.current = None;
@@ -471,7 +532,9 @@ impl<'r> Compound<'r> {
     /// RESTOREFH.
     pub(crate) fn restore(&mut self) -> Result {
         // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return the error NFS4ERR_NOFILEHANDLE."
-        let (object, stateid) = self.saved.ok_or(Failure::Status(Status::NOFILEHANDLE))?;
+        // RFC 7530 §16.29.4 has an error of its own for that.
+        let none = if self.minor == 0 { Status::RESTOREFH } else { Status::NOFILEHANDLE };
+        let (object, stateid) = self.saved.ok_or(Failure::Status(none))?;
         self.set_current(object, None);
         self.stateid = stateid;
         Ok(())
@@ -605,6 +668,11 @@ impl<'r> Compound<'r> {
         }
     }
 
+    /// The caller as a number.
+    pub(crate) fn caller(&self) -> u64 {
+        caller(&self.request.identity)
+    }
+
     /// The slot that this compound has.
     pub(crate) fn session(&self) -> Option<&Running> {
         self.session.as_ref()
@@ -620,7 +688,18 @@ impl<'r> Compound<'r> {
     pub(crate) fn check_io(&self, file: &File<'_>, given: Stateid, kind: IoKind) -> Result<IoPermit> {
         let stateid = self.stateid(given)?;
         let key = file.key(self.server());
-        Ok(self.state().check_io(self.now(), self.client()?, key, &stateid, kind)?)
+        let (state, now) = (self.state(), self.now());
+        let permit = if self.minor == 0 {
+            let holder = state.holder(now, &stateid)?;
+            state.check_io(now, &holder, key, &stateid, kind)?
+        } else {
+            state.check_io(now, self.client()?, key, &stateid, kind)?
+        };
+        // A stateid is no secret among the users of a client: an open stands for what its opener may, and nobody else.
+        if permit.opener.is_some_and(|opener| opener != self.caller()) {
+            return Ok(IoPermit { authority: Authority::Caller, ..permit });
+        }
+        Ok(permit)
     }
 
     /// Takes the slot that SEQUENCE asks for, and its limits.

@@ -1,4 +1,4 @@
-//! NFS version 4 (RFC 8881 for 4.1): one operation, one file in `ops`.
+//! NFS version 4 (RFC 7530 for 4.0, RFC 8881 for 4.1): one operation, one file in `ops`.
 //!
 //! A call goes through [`compound`](mod@compound), which decodes its operations one by one as they run. What clients hold (leases,
 //! sessions, opens, locks) is in [`state`], which is synchronous: no operation waits while it holds state.
@@ -10,6 +10,7 @@ mod object;
 mod ops;
 pub(crate) mod pseudo;
 mod rows;
+mod sequencing;
 mod set_attributes;
 pub mod state;
 mod status;

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use protocol::nfs4::types::Status;
 use xdr::DecodeError;
 
+use super::state::SavedReply;
+
 /// Why an operation did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -13,6 +15,8 @@ pub(crate) enum Failure {
     Written(Status),
     /// SEQUENCE found a retransmission: this is the reply of the whole compound.
     Replay(Bytes),
+    /// An owner's seqid told a retransmission of version 4.0: this is the operation's result.
+    Saved(Box<SavedReply>),
 }
 
 /// What an operation returns when its results, if any, are in the reply.
@@ -75,10 +79,14 @@ pub(crate) const fn of_backend(error: vfs::Error) -> Status {
     }
 }
 
-/// The status as `minor` knows it: version 4.0 has no WRONG_TYPE (RFC 7530 §13.1 answers INVAL).
+/// The status as `minor` knows it. Version 4.0 has no WRONG_TYPE (RFC 7530 §13.1 answers INVAL), nor errors of sessions: what
+/// has no room is RESOURCE ("the server may exhaust available resources", §13.1.3.4), and a client whose record has gone
+/// meanwhile is EXPIRED.
 pub(crate) const fn in_minor(status: Status, minor: u32) -> Status {
     match (status, minor) {
         (Status::WRONG_TYPE, 0) => Status::INVAL,
+        (Status::REP_TOO_BIG, 0) => Status::RESOURCE,
+        (Status::DEADSESSION, 0) => Status::EXPIRED,
         _ => status,
     }
 }

@@ -39,11 +39,12 @@ impl<'r> Compound<'r> {
     /// The way in which the next operation changes names.
     pub(crate) fn once(&mut self) -> Once<'r> {
         let server = self.request.server;
-        if self.logged.is_none()
-            && let (Some(_), Some(running)) = (&server.journal, &self.session)
-        {
-            let sequence = running.sequence();
-            self.logged = Some(self.call_id(sequence.slot_id, sequence.sequence_id));
+        if self.logged.is_none() && server.journal.is_some() {
+            let in_session = self.session.as_ref().map(|running| {
+                let sequence = running.sequence();
+                self.call_id(sequence.slot_id, sequence.sequence_id)
+            });
+            self.logged = in_session.or(self.call);
         }
         Once::new(server.journal.as_ref(), self.logged, self.request.who(), self.request.now)
     }

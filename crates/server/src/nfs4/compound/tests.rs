@@ -49,7 +49,7 @@ fn a_tag_without_bounds_is_garbage() {
 #[test]
 fn other_minor_versions_are_told_apart() {
     let mut lab = lab();
-    for minor in [0, 3, u32::MAX] {
+    for minor in [3, u32::MAX] {
         let result = send(&mut lab, &raw(minor, 0, &[]));
         assert_eq!((result.status, result.results.len()), (Status::MINOR_VERS_MISMATCH, 0), "{minor}");
     }

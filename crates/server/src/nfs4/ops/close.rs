@@ -1,21 +1,38 @@
 //! CLOSE (RFC 8881 §18.2).
 
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::types::{Stateid, Status};
+use protocol::nfs4::types::{OpNum, Stateid, Status};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
+use crate::nfs4::sequencing::Asked;
+use crate::nfs4::state::{Effect, Turn};
 use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
-    let CloseArgs { open_stateid, .. } = CloseArgs::decode(arguments)?;
+    let start = arguments.position();
+    let CloseArgs { open_stateid, seqid } = CloseArgs::decode(arguments)?;
+    let asked = Asked::since(OpNum::CLOSE, arguments, start);
+    let turn = compound.stateid_turn(&asked, &open_stateid, seqid)?;
+    let body = reply.mark();
+    let done = close(compound, turn.as_ref(), open_stateid, reply);
+    compound.end_turn(turn, done, body, reply)
+}
+
+fn close(
+    compound: &mut Compound<'_>,
+    turn: Option<&Turn>,
+    open_stateid: Stateid,
+    reply: &mut Writer,
+) -> Result<Effect> {
     let file = compound.file(Status::BAD_STATEID)?;
     let stateid = compound.exact_stateid(open_stateid)?;
-    compound.state().close(compound.client()?, file.key(compound.server()), &stateid)?;
-    // RFC 8881 §18.2.4: "the server SHOULD return the invalid special stateid".
-    Stateid::INVALID.encode(reply);
-    compound.set_stateid(Stateid::INVALID);
-    Ok(())
+    let last = compound.state().close(compound.actor(turn)?, file.key(compound.server()), &stateid)?;
+    // RFC 8881 §18.2.4: "the server SHOULD return the invalid special stateid". RFC 7530 §16.2 has no such one.
+    let closed = if turn.is_some() { last } else { Stateid::INVALID };
+    closed.encode(reply);
+    compound.set_stateid(closed);
+    Ok(Effect::Closed(stateid))
 }
 
 #[cfg(test)]
@@ -25,6 +42,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{lab, putfh};
+    use crate::testing0::lab0;
 
     #[test]
     fn the_stateid_is_gone_afterwards() {
@@ -39,5 +57,18 @@ mod tests {
         assert_eq!(lab.status(vec![putfh(file), close()]), Status::BAD_STATEID);
         let read = Op::Read(ReadArgs { stateid, offset: 0, count: 1 });
         assert_eq!(lab.status(vec![putfh(file), read]), Status::BAD_STATEID);
+    }
+
+    #[test]
+    fn in_version_4_0_a_retransmission_gets_the_first_answer() {
+        let mut lab = lab0();
+        let (file, open) = lab.open("file", b"owner");
+        let close = lab.close_op(open, b"owner");
+        let closed = lab.last(vec![putfh(file), close.clone()]);
+        assert_eq!(lab.last(vec![putfh(file), close]), closed);
+        let next = Op::Close(CloseArgs { seqid: lab.next(b"owner"), open_stateid: open });
+        assert_eq!(lab.status(vec![putfh(file), next]), Status::BAD_STATEID, "closed already");
+        let out_of_order = Op::Close(CloseArgs { seqid: 50, open_stateid: open });
+        assert_eq!(lab.status(vec![putfh(file), out_of_order]), Status::BAD_SEQID);
     }
 }

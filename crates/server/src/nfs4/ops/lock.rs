@@ -1,20 +1,48 @@
 //! LOCK (RFC 8881 §18.10): locks a range of bytes.
 
+use std::sync::Arc;
+
 use protocol::nfs4::ops::lock::{LockArgs, Locker as WireLocker};
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{OpNum, Status};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
-use crate::nfs4::state::{LockError, LockRange, LockRequest, Locker};
+use crate::nfs4::sequencing::Asked;
+use crate::nfs4::state::{Effect, LockError, LockRange, LockRequest, Locker, Turn};
 use crate::nfs4::status::{Failure, Result};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
-    let arguments = LockArgs::decode(arguments)?;
+    let start = arguments.position();
+    let args = LockArgs::decode(arguments)?;
+    let asked = Asked::since(OpNum::LOCK, arguments, start);
+    let turn = match &args.locker {
+        WireLocker::New(new) => {
+            let seqids = (new.open_seqid, new.lock_seqid);
+            compound.lock_turn(&asked, &new.open_stateid, &new.lock_owner, seqids)?
+        }
+        WireLocker::Existing(existing) => {
+            compound.stateid_turn(&asked, &existing.lock_stateid, existing.lock_seqid)?
+        }
+    };
+    let body = reply.mark();
+    let done = lock(compound, turn.as_ref(), &args, reply);
+    compound.end_turn(turn, done, body, reply)
+}
+
+fn lock(
+    compound: &mut Compound<'_>,
+    turn: Option<&Turn>,
+    arguments: &LockArgs,
+    reply: &mut Writer,
+) -> Result<Effect> {
     let file = compound.file(Status::ISDIR)?;
     let range = LockRange::new(arguments.offset, arguments.length)?;
+    let name;
     let locker = match &arguments.locker {
         WireLocker::New(new) => {
-            Locker::New { open_stateid: compound.stateid(new.open_stateid)?, owner: &new.lock_owner.owner }
+            let from_turn = turn.map(|turn| Arc::clone(turn.owner()));
+            name = from_turn.unwrap_or_else(|| Arc::from(&new.lock_owner.owner[..]));
+            Locker::New { open_stateid: compound.stateid(new.open_stateid)?, owner: &name }
         }
         WireLocker::Existing(existing) => Locker::Existing(compound.stateid(existing.lock_stateid)?),
     };
@@ -25,11 +53,11 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
         reclaim: arguments.reclaim,
         locker,
     };
-    match compound.state().lock(compound.now(), compound.client()?, &request) {
+    match compound.state().lock(compound.now(), compound.actor(turn)?, &request) {
         Ok(stateid) => {
             stateid.encode(reply);
             compound.set_stateid(stateid);
-            Ok(())
+            Ok(Effect::Locked(stateid))
         }
         Err(error) => Err(denied(error, reply)),
     }
@@ -57,6 +85,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{Lab, lab, putfh};
+    use crate::testing0::{Lab0, lab0, lock_more, unlock};
 
     fn owner(owner: &'static [u8]) -> StateOwner {
         StateOwner { client_id: 0, owner: Opaque::from_static(owner) }
@@ -121,5 +150,49 @@ mod tests {
         let unknown = Stateid { seqid: 1, other: [7; 12] };
         let result = locked(&mut lab, file, lock(unknown, b"one", 0, 1));
         assert_eq!(result, LockOutcome::Error(Status::BAD_STATEID));
+    }
+
+    #[test]
+    fn in_version_4_0_a_retransmission_gets_the_first_answer() {
+        let mut lab = lab0();
+        let (file, open) = lab.open("file", b"owner");
+        let first = lab.lock_op(open, b"owner", b"locker", 0);
+        let locked = lab.last(vec![putfh(file), first.clone()]);
+        assert_eq!(lab.last(vec![putfh(file), first]), locked);
+        let OpResult::Lock(LockOutcome::Ok(stateid)) = locked else { panic!("{locked:?}") };
+        assert_eq!(stateid.seqid, 1);
+        let more = |lab: &mut Lab0, seqid| lab.send(vec![putfh(file), lock_more(stateid, seqid, 50)]);
+        let (once, twice) = (more(&mut lab, 2), more(&mut lab, 2));
+        assert_eq!((once.status, &once), (Status::OK, &twice));
+        assert_eq!(more(&mut lab, 4).status, Status::BAD_SEQID);
+        assert_eq!(lab.lab.server.counts().locks, 2);
+    }
+
+    #[test]
+    fn in_version_4_0_what_is_denied_stays_denied_to_a_retransmission() {
+        let mut lab = lab0();
+        let (file, open) = lab.open("file", b"owner");
+        let lock = lab.lock_op(open, b"owner", b"locker", 0);
+        let OpResult::Lock(LockOutcome::Ok(held)) = lab.last(vec![putfh(file), lock]) else { panic!() };
+        let mut other = lab.other(b"other");
+        let (_, others_open) = other.open("file", b"owner");
+        let asked = other.lock_op(others_open, b"owner", b"locker", 5);
+        let denied = other.send(vec![putfh(file), asked.clone()]);
+        assert_eq!(denied.status, Status::DENIED);
+        lab.last(vec![putfh(file), unlock(held, 2)]);
+        assert_eq!(other.send(vec![putfh(file), asked]), denied);
+        // The owner got no stateid, so that the client names it again.
+        let asked = other.lock_op(others_open, b"owner", b"locker", 5);
+        assert_eq!(other.status(vec![putfh(file), asked]), Status::OK);
+    }
+
+    #[test]
+    fn in_version_4_0_an_owner_is_of_the_client_that_opened() {
+        let mut lab = lab0();
+        let (file, open) = lab.open("file", b"owner");
+        let Op::Lock(mut args) = lab.lock_op(open, b"owner", b"locker", 0) else { panic!() };
+        let WireLocker::New(new) = &mut args.locker else { panic!() };
+        new.lock_owner.client_id = 5;
+        assert_eq!(lab.status(vec![putfh(file), Op::Lock(args)]), Status::STALE_CLIENTID);
     }
 }

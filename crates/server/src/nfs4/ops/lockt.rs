@@ -26,10 +26,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         range,
         owner: &arguments.owner.owner,
     };
-    compound
-        .state()
-        .lock_test(compound.now(), compound.client()?, &test)
-        .map_err(|error| denied(error, reply))
+    let client = compound.named(arguments.owner.client_id)?;
+    compound.state().lock_test(compound.now(), &client, &test).map_err(|error| denied(error, reply))
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use crate::nfs4::object::{File, Object};
 use crate::nfs4::pseudo::Node;
 use crate::nfs4::status::{Failure, Result};
 
+/// Bytes of a name above the exports at most, as on the file systems below.
+const PSEUDO_NAME_MAX: usize = 255;
+
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let longest = arguments.remaining();
     let name = arguments.opaque_ref(longest)?;
@@ -25,6 +28,7 @@ pub(crate) async fn find<'r>(
 ) -> Result<(Object<'r>, Option<Attributes>)> {
     names::check(name)?;
     match compound.current()? {
+        Object::Pseudo(_) if name.len() > PSEUDO_NAME_MAX => Err(Status::NAMETOOLONG.into()),
         Object::Pseudo(directory) => {
             let child = child(compound, directory, name).ok_or(Status::NOENT)?;
             Ok((enter(compound, child)?, None))
@@ -114,6 +118,8 @@ mod tests {
         let mut lab = lab_of(vec![export(1, "/data/a"), export_for(2, "/secret/b", "192.0.2.0/24")]);
         lab.file(&["data", "a", "file"], b"");
         assert_eq!(lab.status(at(&["data", "b"], vec![])), Status::NOENT);
+        let long = Op::Lookup(LookupArgs { name: Component::new(vec![b'x'; 256]).unwrap() });
+        assert_eq!(lab.status(at(&[], vec![long])), Status::NAMETOOLONG);
         // What leads only to exports of others is not there.
         assert_eq!(lab.status(at(&["secret"], vec![])), Status::NOENT);
     }

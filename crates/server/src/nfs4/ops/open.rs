@@ -10,7 +10,7 @@ use protocol::nfs4::ops::open::{
     CreateHow, DelegationWant, NoDelegation, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk,
     OpenResultFlags, ShareAccess, ShareDeny, WhyNoDelegation,
 };
-use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
+use protocol::nfs4::types::{Bitmap, ChangeInfo, OpNum, Status};
 use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, Removal, SetAttributes};
 use xdr::{Decode, Encode, Reader, Writer};
 
@@ -19,46 +19,100 @@ use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object, not_regular};
+use crate::nfs4::sequencing::Asked;
 use crate::nfs4::set_attributes::Wanted;
-use crate::nfs4::state::{Client, OpenGrant, OpenRequest};
-use crate::nfs4::status::Result;
+use crate::nfs4::state::{Client, Effect, OpenGrant, OpenRequest, Turn};
+use crate::nfs4::status::{Failure, Result};
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
-    let arguments = OpenArgs::decode(arguments)?;
-    let access = check_share(arguments.share_access, arguments.share_deny)?;
-    let client = Arc::clone(compound.client()?);
-    let (owner, reclaim) = (&arguments.owner.owner, arguments.claim.is_reclaim());
-    compound.state().admit_open(compound.now(), &client, owner, reclaim)?;
-    let target = find(compound, &arguments, access).await?;
-    let (grant, attributes) = match open(compound, &client, &arguments, access, &target).await {
+    let start = arguments.position();
+    let args = OpenArgs::decode(arguments)?;
+    if compound.minor == 0 && !is_of_minor_0(&args) {
+        return Err(Status::BADXDR.into());
+    }
+    let asked = Asked::since(OpNum::OPEN, arguments, start);
+    let turn = compound.open_turn(&asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
+    let body = reply.mark();
+    let done = open_in_turn(compound, turn.as_ref(), &args, reply).await;
+    compound.end_turn(turn, done, body, reply)
+}
+
+/// Whether version 4.0 has such a claim and such a creation (RFC 7531).
+fn is_of_minor_0(args: &OpenArgs) -> bool {
+    let is_claim =
+        !matches!(args.claim, OpenClaim::Fh | OpenClaim::DelegatePrevFh | OpenClaim::DelegateCurFh(_));
+    is_claim && !matches!(args.how, OpenHow::Create(CreateHow::Exclusive41(_)))
+}
+
+async fn open_in_turn(
+    compound: &mut Compound<'_>,
+    turn: Option<&Turn>,
+    arguments: &OpenArgs,
+    reply: &mut Writer,
+) -> Result<Effect> {
+    let access = check_share(arguments.share_access, arguments.share_deny, compound.minor)?;
+    let opener = Opener::new(compound, turn, arguments)?;
+    let reclaim = arguments.claim.is_reclaim();
+    compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
+    let target = find(compound, arguments, access).await.map_err(|why| not_a_file(why, compound.minor))?;
+    let (grant, attributes) = match open(compound, &opener, arguments, access, &target).await {
         Ok(opened) => opened,
         Err(failure) => {
             if target.is_new && failure == Status::DELAY.into() {
-                take_back(compound, &arguments, &target).await;
+                take_back(compound, arguments, &target).await;
             }
             return Err(failure);
         }
+    };
+    let confirm = if turn.is_some_and(Turn::needs_confirmation) {
+        OpenResultFlags::CONFIRM
+    } else {
+        OpenResultFlags::empty()
     };
     OpenOk {
         stateid: grant.stateid,
         change: target.change,
         // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
-        flags: OpenResultFlags::LOCKTYPE_POSIX,
+        flags: OpenResultFlags::LOCKTYPE_POSIX | confirm,
         attributes_set: target.attributes_set,
         delegation: delegation(arguments.share_access),
     }
     .encode(reply);
     compound.set_current(Object::File(target.file), Some(attributes));
     compound.set_stateid(grant.stateid);
-    Ok(())
+    Ok(Effect::Opened(grant.stateid))
+}
+
+/// RFC 7530 §16.16.5: "NFS4ERR_SYMLINK is returned for both symlinks and for special files of other types; NFS4ERR_INVAL would
+/// be inappropriate".
+fn not_a_file(why: Failure, minor: u32) -> Failure {
+    if minor == 0 && why == Status::WRONG_TYPE.into() { Status::SYMLINK.into() } else { why }
+}
+
+/// Who opens.
+struct Opener {
+    client: Arc<Client>,
+    /// The open-owner's bytes.
+    owner: Arc<[u8]>,
+}
+
+impl Opener {
+    fn new(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<Self> {
+        let from_turn = turn.map(|turn| Arc::clone(turn.owner()));
+        Ok(Self {
+            client: Arc::clone(compound.actor(turn)?),
+            owner: from_turn.unwrap_or_else(|| Arc::from(&arguments.owner.owner[..])),
+        })
+    }
 }
 
 /// RFC 8881 §18.16.3: share_access without wishes "MUST be one of" READ, WRITE or BOTH, share_deny one of its four values;
-/// "If not, the server MUST return NFS4ERR_INVAL".
-fn check_share(access: ShareAccess, deny: ShareDeny) -> std::result::Result<OpenAccess, Status> {
+/// "If not, the server MUST return NFS4ERR_INVAL". Version 4.0 has no wishes.
+fn check_share(access: ShareAccess, deny: ShareDeny, minor: u32) -> std::result::Result<OpenAccess, Status> {
     let wishes = ShareAccess::WANT_DELEG_MASK
         | ShareAccess::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL.bits()
         | ShareAccess::WANT_PUSH_DELEG_WHEN_UNCONTENDED.bits();
+    let wishes = if minor == 0 { 0 } else { wishes };
     let share = access.access();
     if share.is_empty() || access.bits() & !wishes != share.bits() || !ShareDeny::BOTH.contains(deny) {
         return Err(Status::INVAL);
@@ -284,7 +338,7 @@ async fn existing_on_read_only<'r>(
 /// Opens the file with the backend and takes the share reservation; then truncates.
 async fn open(
     compound: &mut Compound<'_>,
-    client: &Arc<Client>,
+    opener: &Opener,
     arguments: &OpenArgs,
     access: OpenAccess,
     target: &Target<'_>,
@@ -304,10 +358,11 @@ async fn open(
     };
     let grant = compound.state().open(
         compound.now(),
-        client,
+        &opener.client,
         OpenRequest {
             file: file.key(compound.server()),
-            owner: &arguments.owner.owner,
+            owner: Arc::clone(&opener.owner),
+            opener: compound.caller(),
             access: arguments.share_access,
             deny: arguments.share_deny,
             truncates: target.size.is_some(),
@@ -322,7 +377,7 @@ async fn open(
     match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
         Ok(change) => Ok((grant, change.after)),
         Err(error) => {
-            compound.state().withdraw_open(client, grant);
+            compound.state().withdraw_open(&opener.client, grant);
             Err(error.into())
         }
     }
@@ -340,6 +395,9 @@ fn delegation(access: ShareAccess) -> OpenDelegation {
         _ => OpenDelegation::NoneExt(NoDelegation::Resource(false)),
     }
 }
+
+#[cfg(test)]
+mod minor_0_tests;
 
 #[cfg(test)]
 mod tests {

@@ -1,23 +1,39 @@
 //! OPEN_DOWNGRADE (RFC 8881 §18.18).
 
 use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{OpNum, Status};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
+use crate::nfs4::sequencing::Asked;
+use crate::nfs4::state::{Effect, Turn};
 use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
-    let OpenDowngradeArgs { open_stateid, share_access, share_deny, .. } =
-        OpenDowngradeArgs::decode(arguments)?;
+    let start = arguments.position();
+    let args = OpenDowngradeArgs::decode(arguments)?;
+    let asked = Asked::since(OpNum::OPEN_DOWNGRADE, arguments, start);
+    let turn = compound.stateid_turn(&asked, &args.open_stateid, args.seqid)?;
+    let body = reply.mark();
+    let done = downgrade(compound, turn.as_ref(), &args, reply);
+    compound.end_turn(turn, done, body, reply)
+}
+
+fn downgrade(
+    compound: &mut Compound<'_>,
+    turn: Option<&Turn>,
+    args: &OpenDowngradeArgs,
+    reply: &mut Writer,
+) -> Result<Effect> {
+    let OpenDowngradeArgs { open_stateid, share_access, share_deny, .. } = *args;
     let file = compound.file(Status::BAD_STATEID)?;
     let stateid = compound.exact_stateid(open_stateid)?;
     let key = file.key(compound.server());
-    let downgraded =
-        compound.state().open_downgrade(compound.client()?, key, &stateid, share_access, share_deny)?;
+    let client = compound.actor(turn)?;
+    let downgraded = compound.state().open_downgrade(client, key, &stateid, share_access, share_deny)?;
     downgraded.encode(reply);
     compound.set_stateid(downgraded);
-    Ok(())
+    Ok(Effect::None)
 }
 
 #[cfg(test)]
@@ -30,6 +46,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{at, lab, open, putfh};
+    use crate::testing0::lab0;
 
     #[test]
     fn takes_away_what_other_opens_gave() {
@@ -59,5 +76,26 @@ mod tests {
         let OpResult::OpenDowngrade(done) = &result.results[2] else { panic!("{result:?}") };
         let done = done.as_result().unwrap();
         assert_eq!((done.other, done.seqid), (stateid.other, stateid.seqid + 1));
+    }
+
+    #[test]
+    fn in_version_4_0_it_takes_its_owner_s_turn() {
+        let mut lab = lab0();
+        let (file, open_stateid) = lab.open("file", b"owner");
+        let read = ShareAccess::READ;
+        let downgrade = |seqid, share_access| {
+            let args =
+                OpenDowngradeArgs { open_stateid, seqid, share_access, share_deny: ShareDeny::empty() };
+            vec![putfh(file), Op::OpenDowngrade(args)]
+        };
+        let seqid = lab.next(b"owner");
+        assert_eq!(lab.status(downgrade(seqid, read)), Status::INVAL, "no OPEN was for reading alone");
+        assert_eq!(lab.status(downgrade(seqid, read)), Status::INVAL, "a retransmission");
+        assert_eq!(lab.status(downgrade(seqid, ShareAccess::BOTH)), Status::BAD_SEQID, "not that request");
+        let seqid = lab.next(b"owner");
+        let OpResult::OpenDowngrade(first) = lab.last(downgrade(seqid, ShareAccess::BOTH)) else { panic!() };
+        let OpResult::OpenDowngrade(again) = lab.last(downgrade(seqid, ShareAccess::BOTH)) else { panic!() };
+        assert_eq!(first, again);
+        assert_eq!(first.into_result().unwrap().seqid, open_stateid.seqid + 1);
     }
 }

@@ -13,8 +13,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     // "SECINFO should apply the same access methodology used for LOOKUP" (§18.29.3).
     find(compound, name).await?;
     put_flavors(reply);
-    // "On success, the current filehandle is consumed" (§18.29.3).
-    compound.consume_current();
+    // "On success, the current filehandle is consumed" (§18.29.3); RFC 7530 §16.31 leaves it.
+    if compound.minor > 0 {
+        compound.consume_current();
+    }
     Ok(())
 }
 
@@ -55,5 +57,11 @@ mod tests {
         assert_eq!(lab.status_at(&["export"], secinfo("absent")), Status::NOENT);
         assert_eq!(lab.status_at(&[], secinfo("absent")), Status::NOENT);
         assert_eq!(lab.status_at(&[], secinfo("")), Status::INVAL);
+    }
+
+    #[test]
+    fn version_4_0_leaves_the_handle() {
+        let mut lab = crate::testing0::lab0();
+        assert_eq!(lab.status(at(&["export"], vec![secinfo("file"), Op::GetFh])), Status::OK);
     }
 }

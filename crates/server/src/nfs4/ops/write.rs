@@ -57,7 +57,7 @@ mod tests {
     use protocol::nfs4::types::{StableHow, Stateid, Status};
     use xdr::Opaque;
 
-    use crate::testing::{at, attributes_in, export, getattr, lab, lab_of, open, putfh};
+    use crate::testing::{at, attributes_in, create, export, getattr, lab, lab_of, open, putfh};
 
     fn write(stateid: Stateid, offset: u64, stable: StableHow, data: &'static [u8]) -> Op {
         Op::Write(WriteArgs { stateid, offset, stable, data: Opaque::from_static(data) })
@@ -118,5 +118,24 @@ mod tests {
         lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
         let op = write(Stateid::ANONYMOUS, 0, StableHow::Unstable, b"x");
         assert_eq!(lab.status(vec![putfh(file), op]), Status::ROFS);
+    }
+
+    #[test]
+    fn an_open_stands_for_what_its_opener_may_and_nobody_else() {
+        let mut lab = lab();
+        let mode = protocol::nfs4::ops::setattr::SetAttrArgs {
+            stateid: Stateid::ANONYMOUS,
+            attributes: crate::testing::mode(0o777),
+        };
+        lab.ok(at(&["export"], vec![Op::SetAttr(mode)]));
+        lab.uid = 1000;
+        let results = lab.ok(at(&["export"], vec![create("file", b"owner"), Op::GetFh]));
+        let [OpResult::Open(open), OpResult::GetFh(file)] = &results[2..] else { panic!("{results:?}") };
+        let (stateid, file) = (open.as_result().unwrap().stateid, *file.as_result().unwrap());
+        let data = Opaque::from_static(b"x");
+        let write = Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::FileSync, data });
+        assert_eq!(lab.status(vec![putfh(file), write.clone()]), Status::OK);
+        lab.uid = 2000;
+        assert_eq!(lab.status(vec![putfh(file), write]), Status::ACCESS);
     }
 }

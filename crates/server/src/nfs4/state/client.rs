@@ -10,6 +10,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::callback::Calls;
+use super::owner::Sessionless;
+use super::setclientid::Callback;
 use super::slot::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
 
@@ -66,6 +68,8 @@ pub struct Client {
     reachable: AtomicBool,
     /// What its sessions' slots may take.
     pub(super) slot_memory: Arc<SlotMemory>,
+    /// For a client of version 4.0.
+    sessionless: Option<Box<Sessionless>>,
 }
 
 impl Client {
@@ -93,9 +97,20 @@ impl Client {
             calls: Mutex::default(),
             reachable: AtomicBool::new(false),
             slot_memory,
+            sessionless: None,
         };
         client.renew(now);
         client
+    }
+
+    /// Makes it a client of version 4.0.
+    pub(super) fn without_sessions(self, callback: Callback) -> Self {
+        Self { sessionless: Some(Box::new(Sessionless::new(callback))), ..self }
+    }
+
+    /// What a client of version 4.0 has instead of sessions; none for those of later versions.
+    pub(super) fn sessionless(&self) -> Option<&Sessionless> {
+        self.sessionless.as_deref()
     }
 
     /// `clientid4`.
@@ -167,6 +182,11 @@ impl Client {
     /// Whether it holds opens, locks or delegations.
     pub(super) fn has_state(&self) -> bool {
         self.holdings.state.load(Relaxed) > 0
+    }
+
+    /// Whether something was revoked because its lease was over.
+    pub(super) fn has_lost_state(&self) -> bool {
+        self.holdings.revoked.load(Relaxed) > 0
     }
 
     pub(super) fn is_gone(&self) -> bool {

@@ -70,6 +70,12 @@ impl Gauges {
         self.state.load(Relaxed) + more <= self.max_state
     }
 
+    /// All that is charged.
+    #[cfg(test)]
+    pub(super) fn total(&self) -> usize {
+        self.state.load(Relaxed)
+    }
+
     /// Whether `more` fits into what one client may have.
     pub(super) fn has_share(&self, client: &Client, more: usize) -> bool {
         let charged = client.holdings.charged.load(Relaxed) as usize;

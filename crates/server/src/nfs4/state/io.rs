@@ -37,6 +37,8 @@ impl IoKind {
 pub struct IoPermit {
     /// [`Authority::Opened`] where an open stands for the access, [`Authority::Caller`] where the caller must have it.
     pub authority: Authority,
+    /// Whose open it is that stands for the access, as [`OpenRequest::opener`](super::OpenRequest::opener) told.
+    pub opener: Option<u64>,
     /// The stateid with its present seqid, for the compound's current stateid; special ones as they came.
     pub stateid: Stateid,
 }
@@ -54,7 +56,7 @@ impl State {
         stateid: &Stateid,
         kind: IoKind,
     ) -> Result<IoPermit, Status> {
-        let caller = IoPermit { authority: Authority::Caller, stateid: *stateid };
+        let caller = IoPermit { authority: Authority::Caller, opener: None, stateid: *stateid };
         if *stateid == Stateid::READ_BYPASS && kind == IoKind::Read {
             // §8.2.3: "When used in READ, the server MAY grant access, even if access would normally be denied".
             return Ok(caller);
@@ -80,7 +82,7 @@ impl State {
             IoKind::Write => open.modes.writes(),
         };
         if covered {
-            return Ok(IoPermit { authority: Authority::Opened, stateid });
+            return Ok(IoPermit { authority: Authority::Opened, opener: Some(open.opener), stateid });
         }
         if kind == IoKind::Write {
             // "the server MUST verify that the access mode allows writing and MUST return an NFS4ERR_OPENMODE error".
@@ -92,7 +94,11 @@ impl State {
         let mut dropped = Dropped::new();
         let denied = self.is_io_denied(&mut shard, now, client, file, kind, &mut dropped);
         drop(shard);
-        if denied { Err(Status::LOCKED) } else { Ok(IoPermit { authority: Authority::Caller, stateid }) }
+        if denied {
+            Err(Status::LOCKED)
+        } else {
+            Ok(IoPermit { authority: Authority::Caller, opener: None, stateid })
+        }
     }
 
     /// Whether any open denies anything: mostly none does, and [`Self::check_stateless_io`] need not be asked.

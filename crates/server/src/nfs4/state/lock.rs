@@ -24,8 +24,8 @@ pub enum Locker<'a> {
     New {
         /// The open.
         open_stateid: Stateid,
-        /// The lock-owner's bytes.
-        owner: &'a [u8],
+        /// The lock-owner's bytes; in version 4.0, as [`Turn::owner`](super::Turn::owner) gives them.
+        owner: &'a Arc<[u8]>,
     },
     /// `exist_lock_owner4`: the lock stateid.
     Existing(Stateid),
@@ -210,7 +210,7 @@ impl State {
             Locker::New { open_stateid, owner } => {
                 let (shard, open) = self
                     .find_entry(client, request.file, &open_stateid, |kind| matches!(kind, Kind::Open(_)))?;
-                Ok((shard, Found { open, owner: Arc::from(owner) }))
+                Ok((shard, Found { open, owner: Arc::clone(owner) }))
             }
             Locker::Existing(stateid) => {
                 let (shard, index) =

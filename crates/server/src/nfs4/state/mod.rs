@@ -26,10 +26,12 @@
 //! one short lock. A client's part of each shard is listed there, so that it leaves in time proportional to what it holds.
 //! The rejected alternative, a lock a file and a table of stateids beside it, takes three locks a READ.
 //!
+//! **Version 4.0** has the same records, opens and locks. SETCLIENTID is another decision table beside EXCHANGE_ID's
+//! ([`State::set_client_id`]); in the place of slots its owners have seqids with their last replies, beside the client
+//! ([`State::open_turn`], [`State::end_turn`]). Whose a stateid is, [`State::holder`] tells; from there on all is as above.
+//!
 //! **What comes next, and where.** Delegations are a third kind of shard entry (their legal transitions stand in
-//! [`delegation`]); recalls leave by [`callback`] over the slots of [`backchannel`]. NFSv4.0's SETCLIENTID is
-//! another decision table beside EXCHANGE_ID's over the same records; its owners' seqids and last replies belong beside the
-//! opens of an owner, and its STALE_STATEID is `Flaw::OtherInstance` under another name. Durable recovery hands the owners of
+//! [`delegation`]); recalls leave by [`callback`] over the slots of [`backchannel`]. Durable recovery hands the owners of
 //! before to [`State::new`], which is all that the grace period needs.
 //!
 //! Order of locks: client table, then client, then shard, then gauges; for callbacks: client table, a client's calls, a session's
@@ -47,10 +49,12 @@ mod grace;
 mod io;
 mod lock;
 mod open;
+mod owner;
 mod range;
 mod revoke;
 mod sequence;
 mod session;
+mod setclientid;
 mod shard;
 mod share;
 mod slot;
@@ -79,10 +83,12 @@ pub use gauges::Counts;
 pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
 pub use open::{OpenGrant, OpenRequest};
+pub use owner::{Effect, SavedReply, Sequenced0, Turn};
 pub use range::LockRange;
 pub(crate) use sequence::hash_request;
 pub use sequence::{Replay, Running, Sequenced};
-pub use session::CreateSession;
+pub use session::{CreateSession, MAX_OPERATIONS};
+pub use setclientid::{Callback, SetClientId, SetClientIdError};
 pub use shard::FileKey;
 pub use stateid::SHARDS;
 pub use table::{ExchangeId, ExchangedId, Swept};
@@ -94,9 +100,9 @@ use grace::Grace;
 use sequence::SessionTable;
 use shard::{Kind, Shard};
 use slot::SlotMemory;
-use stateid::{Flaw, Place};
+use stateid::Place;
 use table::ClientTable;
-use wire::{ClientId, SessionId, Stateid, Status};
+use wire::{ClientId, SessionId, Stateid, Status, Verifier};
 
 use crate::Settings;
 
@@ -120,7 +126,9 @@ pub struct State {
     gauges: Gauges,
     slot_memory: Arc<SlotMemory>,
     /// Of whoever has no client record (NFSv3).
-    nobody: Client,
+    nobody: Arc<Client>,
+    /// What each owner of version 4.0 closed last.
+    closed: owner::Closed,
     hasher: FixedState,
     client_ids: AtomicU32,
     session_ids: AtomicU64,
@@ -148,7 +156,8 @@ impl State {
             grace: Grace::new(previous, now + settings.lease),
             gauges: Gauges::new(settings.max_state),
             slot_memory,
-            nobody,
+            nobody: Arc::new(nobody),
+            closed: owner::Closed::default(),
             hasher: FixedState::with_seed(seed),
             client_ids: AtomicU32::new(0),
             session_ids: AtomicU64::new(0),
@@ -188,6 +197,17 @@ impl State {
         u64::from(self.boot) << 32 | u64::from(self.client_ids.fetch_add(1, Relaxed).wrapping_add(1))
     }
 
+    /// Whether this instance has given a client ID.
+    fn has_given(&self, id: ClientId) -> bool {
+        let number = id as u32;
+        id >> 32 == u64::from(self.boot) && (1..=self.client_ids.load(Relaxed)).contains(&number)
+    }
+
+    /// Eight bytes that nobody guesses and that do not come again.
+    fn next_verifier(&self) -> Verifier {
+        keyed(&self.settings, self.session_ids.fetch_add(1, Relaxed)).to_be_bytes()
+    }
+
     /// The client, for whoever reads a capture, and eight bytes that nobody guesses.
     fn next_session_id(&self, client: ClientId) -> SessionId {
         let mut id = [0; 16];
@@ -210,13 +230,14 @@ impl State {
         stateid: &Stateid,
         is_kind: impl FnOnce(&Kind) -> bool,
     ) -> Result<(MutexGuard<'_, Shard>, u32), Status> {
-        let place = Place::parse(stateid, self.boot).map_err(Flaw::status)?;
+        let is_sessionless = client.sessionless().is_some();
+        let place = Place::parse(stateid, self.boot).map_err(|flaw| flaw.status(is_sessionless))?;
         let shard = self.shards[place.shard].lock();
         let slots = self.settings.max_slots;
         let found = shard.find_present(place, client, Some(file), stateid.seqid, slots, is_kind);
         match found {
             Ok(index) => Ok((shard, index)),
-            Err(flaw) => Err(flaw.status()),
+            Err(flaw) => Err(flaw.status(is_sessionless)),
         }
     }
 

@@ -8,18 +8,20 @@ use vfs::Pin;
 use super::State;
 use super::client::Client;
 use super::gauges::weight;
-use super::shard::{Dropped, Event, FileKey, Kind, Shard};
+use super::shard::{Dropped, Event, FileKey, Kind, Opened, Shard};
 use super::share::{Modes, valid_bits};
 use super::stateid::{Place, next_seqid};
 use super::wire::{ShareAccess, ShareDeny, Stateid, Status};
 
 /// What OPEN asks.
 #[derive(Debug)]
-pub struct OpenRequest<'a> {
+pub struct OpenRequest {
     /// The file.
     pub file: FileKey,
-    /// The open-owner's bytes; the client is the session's.
-    pub owner: &'a [u8],
+    /// The open-owner's bytes; in version 4.0, as [`Turn::owner`](super::Turn::owner) gives them.
+    pub owner: Arc<[u8]>,
+    /// Who opens, as a number: only to this caller the open stands for the permission that it was granted with.
+    pub opener: u64,
     /// `share_access`; wishes for delegations are ignored here.
     pub access: ShareAccess,
     /// `share_deny`.
@@ -65,7 +67,9 @@ impl State {
         if !reclaim {
             // RFC 8881 §18.51.3: "If non-reclaim locking operations are done before the RECLAIM_COMPLETE, an NFS4ERR_GRACE error
             // will be returned." §8.4.2.1: and to everyone while the grace period runs.
-            let wait = !client.has_completed() || self.grace.is_active(now);
+            // Version 4.0 has no RECLAIM_COMPLETE (RFC 7530 §9.6.2).
+            let is_early = client.sessionless().is_none() && !client.has_completed();
+            let wait = is_early || self.grace.is_active(now);
             return if wait { Err(Status::GRACE) } else { Ok(()) };
         }
         // §18.51.3: "Once the client sends RECLAIM_COMPLETE, the server will not allow the client to do subsequent reclaims …
@@ -86,10 +90,10 @@ impl State {
         &self,
         now: Duration,
         client: &Arc<Client>,
-        request: OpenRequest<'_>,
+        request: OpenRequest,
     ) -> Result<OpenGrant, Status> {
         let bits = valid_bits(request.access, request.deny)?;
-        self.admit_open(now, client, request.owner, request.reclaim)?;
+        self.admit_open(now, client, &request.owner, request.reclaim)?;
         let mut dropped = Dropped::new();
         let number = self.shard_of(request.file);
         let mut shard = self.shards[number].lock();
@@ -103,7 +107,7 @@ impl State {
         shard: &mut Shard,
         now: Duration,
         client: &Arc<Client>,
-        request: &OpenRequest<'_>,
+        request: &OpenRequest,
         bits: (u8, u8),
         dropped: &mut Dropped,
     ) -> Result<OpenGrant, Status> {
@@ -117,7 +121,7 @@ impl State {
             let reclaim = request.reclaim;
             return Err(if reclaim { Status::RECLAIM_CONFLICT } else { Status::SHARE_DENIED });
         }
-        let key = (request.file, client.id(), Arc::from(request.owner));
+        let key = (request.file, client.id(), Arc::clone(&request.owner));
         let pin = Arc::clone(&request.pin);
         if let Some(index) = shard.find_open(&key) {
             // §9.9: "represented by a single stateid whose "other" value matches that of the original open, and whose "seqid"
@@ -128,10 +132,12 @@ impl State {
             entry.seqid = next_seqid(entry.seqid);
             if let Kind::Open(open) = &mut entry.kind {
                 dropped.extend(open.pin.replace(pin));
+                open.opener = request.opener;
             }
             return Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: Some(previous) });
         }
-        let index = shard.add_open(client, request.file, key.2, Modes::new(bits), pin, &self.gauges);
+        let opened = Opened { owner: key.2, opener: request.opener, modes: Modes::new(bits), pin };
+        let index = shard.add_open(client, request.file, opened, &self.gauges);
         Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: None })
     }
 
@@ -217,17 +223,29 @@ impl State {
     }
 
     /// CLOSE; the open's byte-range locks go with it: "The server MAY free all outstanding locks on CLOSE" (§18.2.3), so
-    /// that none "would exist after the CLOSE", which alone would be LOCKS_HELD. The operation returns [`Stateid::INVALID`]:
-    /// "the server SHOULD return the invalid special stateid" (§18.2.4).
+    /// that none "would exist after the CLOSE", which alone would be LOCKS_HELD. Returns what the stateid would be next, for
+    /// version 4.0.
     ///
     /// # Errors
     /// As for every stateid.
-    pub fn close(&self, client: &Client, file: FileKey, stateid: &Stateid) -> Result<(), Status> {
+    pub fn close(&self, client: &Client, file: FileKey, stateid: &Stateid) -> Result<Stateid, Status> {
         let mut dropped = Dropped::new();
         let (mut shard, index) = self.find_open(client, file, stateid)?;
+        let last = shard.stateid(index, self.boot);
         shard.end(index, Event::Close, &self.gauges, &mut dropped);
         drop(shard);
-        Ok(())
+        Ok(Stateid { seqid: next_seqid(last.seqid), ..last })
+    }
+
+    /// OPEN_CONFIRM of version 4.0 (RFC 7530 §16.18), whose owner [`Self::stateid_turn`] has found.
+    ///
+    /// # Errors
+    /// As for every stateid.
+    pub fn confirm_open(&self, client: &Client, file: FileKey, stateid: &Stateid) -> Result<Stateid, Status> {
+        let (mut shard, index) = self.find_open(client, file, stateid)?;
+        let entry = shard.entry_mut(index);
+        entry.seqid = next_seqid(entry.seqid);
+        Ok(shard.stateid(index, self.boot))
     }
 
     /// Locks the shard of an open that a stateid names.

@@ -15,7 +15,7 @@ impl State {
             let shard = self.shards[place.shard].lock();
             shard.find_present(place, client, None, stateid.seqid, self.settings.max_slots, |_| true)
         });
-        tested.map_or_else(Flaw::status, |_| Status::OK)
+        tested.map_or_else(|flaw| flaw.status(false), |_| Status::OK)
     }
 
     /// FREE_STATEID (RFC 8881 §18.38).
@@ -23,26 +23,23 @@ impl State {
     /// # Errors
     /// LOCKS_HELD: "If there are valid locks (of any kind) associated with the stateid in question"; BAD_STATEID, OLD_STATEID.
     pub fn free_stateid(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
-        let place = Place::parse(stateid, self.boot).map_err(Flaw::status)?;
+        let place = Place::parse(stateid, self.boot).map_err(|flaw| flaw.status(false))?;
         let mut dropped = Dropped::new();
         let mut shard = self.shards[place.shard].lock();
         let event = match shard.find(place, client, None) {
             // "by sending the FREE_STATEID operation, the client acknowledges the loss of those locks".
             Err(Flaw::Revoked(_)) => Event::Acknowledge,
-            Err(flaw) => return Err(flaw.status()),
+            Err(flaw) => return Err(flaw.status(false)),
             Ok(index) => {
                 let entry = shard.entry(index);
-                check_seqid(stateid.seqid, entry.seqid, self.settings.max_slots).map_err(Flaw::status)?;
+                check_seqid(stateid.seqid, entry.seqid, self.settings.max_slots, false)
+                    .map_err(|flaw| flaw.status(false))?;
                 match &entry.kind {
                     Kind::Open(_) => return Err(Status::LOCKS_HELD),
                     // §8.2.4: lock stateids "remain valid even if a LOCKU frees all remaining locks, … unless the client frees the
                     // stateids via the FREE_STATEID operation".
-                    Kind::Lock(lock) => {
-                        let file = shard.files.get(&entry.file);
-                        if file.is_some_and(|file| file.ranges.holds(lock.owner_number, index)) {
-                            return Err(Status::LOCKS_HELD);
-                        }
-                    }
+                    Kind::Lock(_) if shard.holds_ranges(index) => return Err(Status::LOCKS_HELD),
+                    Kind::Lock(_) => {}
                 }
                 Event::Close
             }
@@ -58,10 +55,10 @@ impl State {
     /// # Errors
     /// BAD_STATEID where the client has no such state, EXPIRED or ADMIN_REVOKED where it has lost it already.
     pub fn revoke(&self, client: &Client, stateid: &Stateid) -> Result<(), Status> {
-        let place = Place::parse(stateid, self.boot).map_err(Flaw::status)?;
+        let place = Place::parse(stateid, self.boot).map_err(|flaw| flaw.status(false))?;
         let mut dropped = Dropped::new();
         let mut shard = self.shards[place.shard].lock();
-        let index = shard.find(place, client, None).map_err(Flaw::status)?;
+        let index = shard.find(place, client, None).map_err(|flaw| flaw.status(false))?;
         shard.end(index, Event::Take, &self.gauges, &mut dropped);
         drop(shard);
         Ok(())

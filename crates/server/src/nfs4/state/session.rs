@@ -13,7 +13,7 @@ use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SecParmsList,
 use crate::{ConnectionId, Outbox, Settings};
 
 /// Operations of a compound at most. The Linux client asks for 8 to 64; more is for clients that make their own compounds.
-pub(super) const MAX_OPERATIONS: u32 = 256;
+pub const MAX_OPERATIONS: u32 = 256;
 /// Sessions of one client at most. Linux's client has one.
 pub(super) const MAX_SESSIONS_A_CLIENT: usize = 64;
 /// Bytes of the shortest call: RPC header with AUTH_NONE (40), tag, minor version and count (12), SEQUENCE (36).

@@ -95,6 +95,8 @@ pub(super) enum Kind {
 pub(super) struct Open {
     /// The open-owner's bytes.
     pub(super) owner: Arc<[u8]>,
+    /// Who opened it last, as a number.
+    pub(super) opener: u64,
     pub(super) modes: Modes,
     /// `None` once the open is revoked.
     pub(super) pin: Option<Arc<dyn Pin>>,
@@ -102,6 +104,15 @@ pub(super) struct Open {
     locks: Vec<u32>,
     /// Its place in the file's list.
     at_file: u32,
+}
+
+/// What an open is made of.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) owner: Arc<[u8]>,
+    pub(super) opener: u64,
+    pub(super) modes: Modes,
+    pub(super) pin: Arc<dyn Pin>,
 }
 
 #[derive(Debug)]
@@ -138,6 +149,8 @@ pub(super) struct File {
 struct Cell {
     generation: u32,
     entry: Option<Entry>,
+    /// The last entry went with its client's record.
+    is_left: bool,
 }
 
 /// See the module.
@@ -227,7 +240,7 @@ impl Shard {
         if !is_kind(&entry.kind) {
             return Err(Flaw::OtherKind);
         }
-        check_seqid(seqid, entry.seqid, slots)?;
+        check_seqid(seqid, entry.seqid, slots, client.sessionless().is_some())?;
         Ok(index)
     }
 
@@ -248,17 +261,16 @@ impl Shard {
         &mut self,
         client: &Arc<Client>,
         file: FileKey,
-        owner: Arc<[u8]>,
-        modes: Modes,
-        pin: Arc<dyn Pin>,
+        opened: Opened,
         gauges: &Gauges,
     ) -> u32 {
+        let Opened { owner, opener, modes, pin } = opened;
         let seed = self.seed ^ file.fileid;
         let record = self.files.entry(file).or_insert_with(|| File::new(seed));
         record.shares.add(&modes);
         let at_file = record.opens.len() as u32;
         let key = (file, client.id(), Arc::clone(&owner));
-        let open = Open { owner, modes, pin: Some(pin), locks: Vec::new(), at_file };
+        let open = Open { owner, opener, modes, pin: Some(pin), locks: Vec::new(), at_file };
         let index = self.add(client, file, Kind::Open(open), gauges);
         self.file_mut(file).opens.push(index);
         self.opens.insert(key, index);
@@ -282,12 +294,12 @@ impl Shard {
     pub(super) fn lock_entry(
         &mut self,
         open: u32,
-        owner: &[u8],
+        owner: &Arc<[u8]>,
         client: &Arc<Client>,
         gauges: &Gauges,
     ) -> u32 {
         let file = self.entry(open).file;
-        let owner: Arc<[u8]> = Arc::from(owner);
+        let owner = Arc::clone(owner);
         let owner_number = self.file_mut(file).owner_number(client.id(), &owner);
         if let Some(index) = self.locks.get(&(open, owner_number)) {
             return *index;
@@ -301,6 +313,26 @@ impl Shard {
         self.open_at_mut(open).locks.push(index);
         self.locks.insert((open, owner_number), index);
         index
+    }
+
+    /// The entry of a stateid that is known, whoever asks and whatever became of it.
+    ///
+    /// # Errors
+    /// Whether it went with its client, as far as that is still known.
+    pub(super) fn named(&self, place: Place) -> Result<&Entry, Flaw> {
+        let cell = self.cells.get(place.index as usize).filter(|cell| cell.generation == place.generation);
+        let cell = cell.ok_or(Flaw::Unknown)?;
+        let flaw = if cell.is_left { Flaw::Revoked(Revocation::Expired) } else { Flaw::Unknown };
+        cell.entry.as_ref().ok_or(flaw)
+    }
+
+    /// Whether ranges are locked under a lock stateid.
+    pub(super) fn holds_ranges(&self, index: u32) -> bool {
+        let entry = self.entry(index);
+        match (&entry.kind, self.files.get(&entry.file)) {
+            (Kind::Lock(lock), Some(file)) => file.ranges.holds(lock.owner_number, index),
+            _ => false,
+        }
     }
 
     /// The number of a lock-owner in a file, where it has locks there.
@@ -341,7 +373,7 @@ impl Shard {
                 adjust_holding(&self.entry(index).client, Some(why), 1);
                 adjust(&gauges.revoked, 1);
             }
-            _ => self.free(index, gauges),
+            _ => self.free(index, gauges, event == Event::Leave),
         }
     }
 
@@ -419,7 +451,7 @@ impl Shard {
                 index
             }
             None => {
-                self.cells.push(Cell { generation: 1, entry: Some(entry) });
+                self.cells.push(Cell { generation: 1, entry: Some(entry), is_left: false });
                 (self.cells.len() - 1) as u32
             }
         };
@@ -427,7 +459,8 @@ impl Shard {
         index
     }
 
-    fn free(&mut self, index: u32, gauges: &Gauges) {
+    fn free(&mut self, index: u32, gauges: &Gauges, is_left: bool) {
+        self.cells[index as usize].is_left = is_left;
         let Some(entry) = self.cells[index as usize].entry.take() else { return };
         self.free.push(index);
         gauges.charge(&entry.client, -entry.weight());

@@ -75,10 +75,11 @@ pub(super) enum Revocation {
 }
 
 impl Flaw {
-    /// The status in NFSv4.1 (§8.2.4). A stateid of another instance is BAD_STATEID here, as STALE_STATEID is of v4.0 alone
-    /// (§15.1.16): the session has told the client before.
-    pub(super) fn status(self) -> Status {
+    /// The status (§8.2.4). A stateid of another instance is STALE_STATEID for a client without sessions, of version 4.0
+    /// (RFC 7530 §9.6.2); otherwise BAD_STATEID (§15.1.16): the session has told the client before.
+    pub(super) fn status(self, is_sessionless: bool) -> Status {
         match self {
+            Self::OtherInstance if is_sessionless => Status::STALE_STATEID,
             Self::Special
             | Self::OtherInstance
             | Self::Unknown
@@ -101,8 +102,10 @@ pub(super) fn next_seqid(seqid: u32) -> u32 {
 /// Compares a stateid's seqid with the present one. §8.2.2: zero means the most recent; lower is OLD_STATEID, greater
 /// BAD_STATEID, and "the possibility of the seqid being swapped around past the NFS4_UINT32_MAX value needs to be taken into
 /// account": within `slots` of the wrap, as many requests as the client can have under way.
-pub(super) fn check_seqid(seqid: u32, present: u32, slots: u32) -> Result<(), Flaw> {
-    if seqid == 0 || seqid == present {
+///
+/// For a client without sessions zero is a number like others, earlier than all (RFC 7530 §9.1.4.4).
+pub(super) fn check_seqid(seqid: u32, present: u32, slots: u32, is_sessionless: bool) -> Result<(), Flaw> {
+    if seqid == present || (seqid == 0 && !is_sessionless) {
         return Ok(());
     }
     let near_end = |value: u32| value > u32::MAX - slots;
@@ -135,11 +138,12 @@ mod tests {
     #[test]
     fn seqids_are_compared_over_the_wrap() {
         assert_eq!(next_seqid(u32::MAX), 1);
-        let check = |seqid, present| check_seqid(seqid, present, 1024);
+        let check = |seqid, present| check_seqid(seqid, present, 1024, false);
         assert_eq!((check(0, 7), check(7, 7)), (Ok(()), Ok(())));
         assert_eq!((check(6, 7), check(8, 7)), (Err(Flaw::Old), Err(Flaw::Future)));
         assert_eq!(check(u32::MAX, 1), Err(Flaw::Old), "the one before");
         assert_eq!(check(1, u32::MAX), Err(Flaw::Future), "the one that comes next");
         assert_eq!(check(u32::MAX, 5000), Err(Flaw::Future), "far from the wrap");
+        assert_eq!(check_seqid(0, 7, 1024, true), Err(Flaw::Old), "version 4.0 knows no present one");
     }
 }

@@ -17,6 +17,7 @@ use super::binding::Channels;
 use super::client::{Client, Principal, nanos};
 use super::exchange::{Decision, Known, decide};
 use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
+use super::setclientid::Confirmation;
 use super::slot::SlotMemory;
 use super::transitions::{Row, step};
 use super::wire::{ClientId, CreateSessionFlags, CreateSessionOk, SessionId, Status, Verifier};
@@ -63,7 +64,7 @@ pub struct Swept {
 /// Where a record stands. Expiry is no phase of its own: it follows from the lease, and an expired client that comes back
 /// before anyone has pressed is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Unconfirmed,
     Confirmed,
     Gone,
@@ -71,7 +72,7 @@ enum Phase {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// Its first CREATE_SESSION succeeded.
+    /// Its first CREATE_SESSION succeeded, or SETCLIENTID_CONFIRM.
     Confirm,
     /// Another incarnation was confirmed, or took the owner's name.
     Replace,
@@ -114,24 +115,45 @@ impl CreateSlot {
 }
 
 #[derive(Debug)]
-struct Record {
-    client: Arc<Client>,
+pub(super) struct Record {
+    pub(super) client: Arc<Client>,
     phase: Phase,
     create: CreateSlot,
     sessions: Vec<SessionId>,
+    /// Of a record of version 4.0.
+    pub(super) confirmation: Option<Confirmation>,
 }
 
 impl Record {
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
     /// Whether DESTROY_CLIENTID and a collision must leave it alone.
-    fn is_in_use(&self, now: Duration, lease: Duration) -> bool {
+    pub(super) fn is_in_use(&self, now: Duration, lease: Duration) -> bool {
         (self.client.has_state() || !self.sessions.is_empty()) && !self.client.is_expired(now, lease)
+    }
+}
+
+/// Which versions a record is for: their owners are other clients, whatever their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Version 4.0: SETCLIENTID.
+    Sessionless,
+    /// Version 4.1 and later: EXCHANGE_ID.
+    WithSessions,
+}
+
+impl Family {
+    fn of(client: &Client) -> Self {
+        if client.sessionless().is_some() { Self::Sessionless } else { Self::WithSessions }
     }
 }
 
 /// An owner's records: at most one of each.
 #[derive(Debug, Default, Clone, Copy)]
-struct Owned {
-    confirmed: Option<ClientId>,
+pub(super) struct Owned {
+    pub(super) confirmed: Option<ClientId>,
     unconfirmed: Option<ClientId>,
 }
 
@@ -139,7 +161,8 @@ struct Owned {
 #[derive(Debug, Default)]
 pub(super) struct ClientTable {
     records: BTreeMap<ClientId, Record>,
-    owners: HashMap<Bytes, Owned>,
+    /// By family.
+    owners: [HashMap<Bytes, Owned>; 2],
     /// Unconfirmed ones by age: client IDs are given in ascending order.
     unconfirmed: BTreeSet<ClientId>,
     /// Where the last sweep ended.
@@ -151,17 +174,30 @@ impl ClientTable {
         self.records.len()
     }
 
-    fn owned(&self, owner: &[u8]) -> Owned {
-        self.owners.get(owner).copied().unwrap_or_default()
+    pub(super) fn owned(&self, family: Family, owner: &[u8]) -> Owned {
+        self.owners[family as usize].get(owner).copied().unwrap_or_default()
     }
 
-    fn insert(&mut self, client: Arc<Client>) {
-        let id = client.id();
-        self.owners.entry(client.owner().clone()).or_default().unconfirmed = Some(id);
+    pub(super) fn record_mut(&mut self, id: ClientId) -> Option<&mut Record> {
+        self.records.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, client: Arc<Client>, confirmation: Option<Confirmation>) {
+        let (id, family) = (client.id(), Family::of(&client));
+        self.owners[family as usize].entry(client.owner().clone()).or_default().unconfirmed = Some(id);
         self.unconfirmed.insert(id);
-        let record =
-            Record { client, phase: Phase::Unconfirmed, create: CreateSlot::new(), sessions: Vec::new() };
-        self.records.insert(id, record);
+        let (phase, create, sessions) = (Phase::Unconfirmed, CreateSlot::new(), Vec::new());
+        self.records.insert(id, Record { client, phase, create, sessions, confirmation });
+    }
+
+    /// Takes out a record whose lease is over.
+    pub(super) fn expire(&mut self, id: ClientId) -> Option<Record> {
+        self.remove(id, Event::Expire)
+    }
+
+    /// Takes out an owner's unconfirmed record, for which another one comes.
+    pub(super) fn replace_unconfirmed(&mut self, owned: Owned) -> Option<Record> {
+        owned.unconfirmed.and_then(|id| self.remove(id, Event::Replace))
     }
 
     /// Takes a record out; what it holds is for [`State::let_go`], after the lock.
@@ -170,29 +206,37 @@ impl ClientTable {
         record.phase = step(TRANSITIONS, record.phase, event).expect("a record goes as its table says");
         record.client.set_gone();
         self.unconfirmed.remove(&id);
-        if let Some(owned) = self.owners.get_mut(record.client.owner()) {
+        let owners = &mut self.owners[Family::of(&record.client) as usize];
+        if let Some(owned) = owners.get_mut(record.client.owner()) {
             owned.confirmed = owned.confirmed.filter(|other| *other != id);
             owned.unconfirmed = owned.unconfirmed.filter(|other| *other != id);
             if owned.confirmed.is_none() && owned.unconfirmed.is_none() {
-                self.owners.remove(record.client.owner());
+                owners.remove(record.client.owner());
             }
         }
         Some(record)
     }
 
     /// Makes a record the owner's confirmed one, and takes out the one that it replaces.
-    fn confirm(&mut self, id: ClientId) -> Option<Record> {
+    pub(super) fn confirm(&mut self, id: ClientId) -> Option<Record> {
         let record = self.records.get_mut(&id)?;
         if record.phase == Phase::Confirmed {
             return None;
         }
         record.phase =
             step(TRANSITIONS, record.phase, Event::Confirm).expect("only unconfirmed ones get here");
-        let owner = record.client.owner().clone();
-        let old = self.owned(&owner).confirmed.and_then(|old| self.remove(old, Event::Replace));
+        let (owner, family) = (record.client.owner().clone(), Family::of(&record.client));
+        let old = self.owned(family, &owner).confirmed.and_then(|old| self.remove(old, Event::Replace));
         self.unconfirmed.remove(&id);
-        self.owners.insert(owner, Owned { confirmed: Some(id), unconfirmed: None });
+        self.owners[family as usize].insert(owner, Owned { confirmed: Some(id), unconfirmed: None });
         old
+    }
+
+    /// Of the `SWEEP` records behind one, those of version 4.0.
+    fn sessionless_behind(&self, id: ClientId) -> Vec<Arc<Client>> {
+        let batch = self.records.range((Excluded(id), Unbounded)).take(SWEEP);
+        let sessionless = batch.filter(|(_, record)| record.confirmation.is_some());
+        sessionless.map(|(_, record)| Arc::clone(&record.client)).collect()
     }
 
     /// The next `SWEEP` records behind the last sweep's.
@@ -235,7 +279,7 @@ impl State {
     ) -> (Result<ExchangedId, Status>, Vec<Record>) {
         let mut removed = Vec::new();
         let mut table = self.clients.lock();
-        let owned = table.owned(request.owner);
+        let owned = table.owned(Family::WithSessions, request.owner);
         let confirmed = owned.confirmed.and_then(|id| table.records.get(&id));
         let known = confirmed.map(|record| Known {
             same_verifier: *record.client.verifier() == request.verifier,
@@ -260,21 +304,32 @@ impl State {
             }
             Decision::New => {}
         }
-        removed.extend(owned.unconfirmed.and_then(|id| table.remove(id, Event::Replace)));
-        if table.len() >= self.max_clients {
-            removed.extend(self.make_room_for_record(&mut table, now));
-            if table.len() >= self.max_clients {
-                return (Err(Status::DELAY), removed);
-            }
+        removed.extend(table.replace_unconfirmed(owned));
+        if !self.has_room_for_record(&mut table, now, &mut removed) {
+            return (Err(Status::DELAY), removed);
         }
         let id = self.next_client_id();
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
-        table.insert(Arc::new(Client::new(id, owner, request.verifier, principal, slots, now)));
+        let client = Client::new(id, owner, request.verifier, principal, slots, now);
+        table.insert(Arc::new(client), None);
         (Ok(ExchangedId { client_id: id, sequence_id: FIRST_SEQUENCE, confirmed: false }), removed)
     }
 
-    /// A flood of EXCHANGE_IDs pushes out the oldest of its own; only then, clients whose lease has expired.
+    /// Whether there is room for one more record, now or by what had to go for it.
+    pub(super) fn has_room_for_record(
+        &self,
+        table: &mut ClientTable,
+        now: Duration,
+        removed: &mut Vec<Record>,
+    ) -> bool {
+        if table.len() >= self.max_clients {
+            removed.extend(self.make_room_for_record(table, now));
+        }
+        table.len() < self.max_clients
+    }
+
+    /// A flood of EXCHANGE_IDs or SETCLIENTIDs pushes out the oldest of its own; only then, clients whose lease has expired.
     fn make_room_for_record(&self, table: &mut ClientTable, now: Duration) -> Vec<Record> {
         if let Some(oldest) = table.unconfirmed.first().copied() {
             return table.remove(oldest, Event::Expire).into_iter().collect();
@@ -316,7 +371,8 @@ impl State {
         if table.records.get(&request.client_id).is_some_and(late) {
             return (Err(Status::STALE_CLIENTID), table.remove(request.client_id, Event::Expire));
         }
-        let Some(record) = table.records.get_mut(&request.client_id) else {
+        let Some(record) = table.records.get_mut(&request.client_id).filter(|it| it.confirmation.is_none())
+        else {
             return (Err(Status::STALE_CLIENTID), None);
         };
         // Phase 3's "{ *, *, old_principal_arg, clientid_arg, * } … NFS4ERR_CLID_INUSE is returned to the client. No changes are
@@ -425,7 +481,8 @@ impl State {
         sequenced: Option<&Client>,
     ) -> Result<(), Status> {
         let mut table = self.clients.lock();
-        let record = table.records.get(&id).ok_or(Status::STALE_CLIENTID)?;
+        let record = table.records.get(&id).filter(|record| record.confirmation.is_none());
+        let record = record.ok_or(Status::STALE_CLIENTID)?;
         if sequenced.is_some_and(|client| client.id() == id) || record.is_in_use(now, self.lease) {
             return Err(Status::CLIENTID_BUSY);
         }
@@ -457,12 +514,17 @@ impl State {
         self.tick.fetch_max(nanos(now), Relaxed);
         self.tend_callbacks(now);
         self.recall_slots(now);
-        let (removed, more) = {
+        let (removed, kept, more) = {
             let mut table = self.clients.lock();
-            self.take_expired(&mut table, now, false)
+            let behind = table.swept;
+            let (removed, more) = self.take_expired(&mut table, now, false);
+            (removed, table.sessionless_behind(behind), more)
         };
         let clients = removed.len();
         self.let_go(removed);
+        for client in kept {
+            self.sweep_owners(now, &client);
+        }
         Swept { clients, more }
     }
 
@@ -482,8 +544,9 @@ impl State {
     }
 
     /// Lets go what removed records hold. Not under the table's lock: it may be much.
-    fn let_go(&self, records: impl IntoIterator<Item = Record>) {
+    pub(super) fn let_go(&self, records: impl IntoIterator<Item = Record>) {
         for record in records {
+            self.release_owners(&record.client);
             for id in &record.sessions {
                 self.remove_session(id);
             }

@@ -6,4 +6,7 @@ pub(super) use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
 pub(super) use protocol::nfs4::ops::session::{
     ChannelAttributes, CreateSessionFlags, CreateSessionOk, SequenceArgs, SequenceOk, SequenceStatus,
 };
-pub(super) use protocol::nfs4::types::{ClientId, OpNum, SessionId, StateOwner, Stateid, Status, Verifier};
+pub(super) use protocol::nfs4::ops::setclientid::SetClientIdOk;
+pub(super) use protocol::nfs4::types::{
+    ClientId, NetAddress, OpNum, SessionId, StateOwner, Stateid, Status, Verifier,
+};

@@ -6,6 +6,7 @@ mod expiry;
 mod limits;
 mod locks;
 mod opens;
+mod owners;
 mod properties;
 mod reclaims;
 mod sessions;
@@ -138,13 +139,14 @@ impl World {
         access: ShareAccess,
         deny: ShareDeny,
     ) -> Result<OpenGrant, Status> {
-        let (file, owner, pin) = (file(fileid), owner.as_bytes(), self.pin.clone());
-        let request = OpenRequest { file, owner, access, deny, truncates: false, reclaim: false, pin };
+        let (file, owner, pin) = (file(fileid), Arc::from(owner.as_bytes()), self.pin.clone());
+        let request =
+            OpenRequest { file, owner, opener: 0, access, deny, truncates: false, reclaim: false, pin };
         self.state.open(self.now, &peer.client, request)
     }
 
     fn close(&self, peer: &Peer, fileid: u64, stateid: &Stateid) -> Result<(), Status> {
-        self.state.close(&peer.client, file(fileid), stateid)
+        self.state.close(&peer.client, file(fileid), stateid).map(drop)
     }
 
     /// A first lock under an open.
@@ -156,7 +158,8 @@ impl World {
         lock_type: LockType,
         range: LockRange,
     ) -> Result<Stateid, LockError> {
-        let locker = Locker::New { open_stateid: open.1, owner: owner.as_bytes() };
+        let owner = Arc::from(owner.as_bytes());
+        let locker = Locker::New { open_stateid: open.1, owner: &owner };
         let request = LockRequest { file: file(open.0), lock_type, range, reclaim: false, locker };
         self.state.lock(self.now, &peer.client, &request)
     }

@@ -4,7 +4,8 @@ use crate::nfs4::state::IoKind;
 fn reclaim(world: &World, peer: &Peer, deny: ShareDeny) -> Result<Stateid, Status> {
     let request = OpenRequest {
         file: file(1),
-        owner: b"o".as_slice(),
+        owner: Arc::from(b"o".as_slice()),
+        opener: 0,
         access: BOTH,
         deny,
         truncates: false,
@@ -15,7 +16,8 @@ fn reclaim(world: &World, peer: &Peer, deny: ShareDeny) -> Result<Stateid, Statu
 }
 
 fn reclaim_lock(world: &World, peer: &Peer, open_stateid: Stateid) -> Result<Stateid, LockError> {
-    let locker = Locker::New { open_stateid, owner: b"l".as_slice() };
+    let owner = Arc::from(b"l".as_slice());
+    let locker = Locker::New { open_stateid, owner: &owner };
     let lock_type = LockType::Write;
     let request = LockRequest { file: file(1), lock_type, range: range(0, 9), reclaim: true, locker };
     world.state.lock(world.now, &peer.client, &request)

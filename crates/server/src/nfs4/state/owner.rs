@@ -1,0 +1,685 @@
+//! Open-owners and lock-owners of version 4.0, which has no sessions: their seqids and last replies (RFC 7530 §9.1.7 to
+//! §9.1.11).
+//!
+//! Criteria first. A request of an owner is executed once: its successor tells that the client has seen the answer, so that
+//! one reply an owner is enough, kept as encoded bytes. A retransmission gets that reply, and never BAD_SEQID; it is told
+//! from another request under the same number by a digest of its arguments. What runs has the owner to itself
+//! ([`Turn`]). An owner's name is the very allocation that its opens and locks hold on to, so that its count of references
+//! tells whether it has any; one without, that nobody has used for a lease time, goes (§9.1.10).
+//!
+//! Every owner weighs on its client's share of `max_state` like an open.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use vfs::Handle;
+
+use super::State;
+use super::client::Client;
+use super::gauges::weight;
+use super::shard::{Dropped, Event, Kind};
+use super::stateid::{Flaw, Place, next_seqid};
+use super::wire::{ClientId, StateOwner, Stateid, Status};
+use crate::ExportId;
+
+/// Lock stateids of an owner that are remembered before those that are gone are forgotten.
+const STATEIDS_BEFORE_PRUNING: usize = 16;
+
+/// The 12 bytes of a stateid that stay.
+type Other = [u8; 12];
+
+/// Which of the two name spaces an owner is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// `open_owner4`.
+    Open,
+    /// `lock_owner4`.
+    Lock,
+}
+
+/// The answer that a retransmission gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedReply {
+    /// Of the operation.
+    pub status: Status,
+    /// What followed the status.
+    pub body: Bytes,
+    /// What OPEN made current.
+    pub current: Option<(ExportId, Handle)>,
+}
+
+/// What an operation changed, for its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing that the owner must know; what failed.
+    None,
+    /// OPEN gave this stateid.
+    Opened(Stateid),
+    /// OPEN_CONFIRM confirmed the owner.
+    Confirmed,
+    /// CLOSE ended this stateid.
+    Closed(Stateid),
+    /// LOCK gave this stateid.
+    Locked(Stateid),
+}
+
+/// What a request with a seqid leads to.
+#[derive(Debug)]
+pub enum Sequenced0 {
+    /// Execute it, then [`State::end_turn`].
+    New(Turn),
+    /// Answer with this.
+    Replay(SavedReply),
+}
+
+/// A request that has its owners to itself. Dropped without [`State::end_turn`] it is as though it had not come.
+#[derive(Debug)]
+#[must_use = "dropping it forgets the request"]
+pub struct Turn {
+    client: Arc<Client>,
+    role: Role,
+    owner: Arc<[u8]>,
+    seqid: u32,
+    /// The lock-owner of a first LOCK, with its own seqid.
+    locker: Option<(Arc<[u8]>, u32)>,
+    digest: u64,
+    confirmed: bool,
+    ended: bool,
+}
+
+impl Turn {
+    /// Whose it is.
+    #[must_use]
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// The owner's name: the open-owner's for OPEN, the lock-owner's for LOCK.
+    #[must_use]
+    pub fn owner(&self) -> &Arc<[u8]> {
+        self.locker.as_ref().map_or(&self.owner, |(owner, _)| owner)
+    }
+
+    /// OPEN4_RESULT_CONFIRM.
+    #[must_use]
+    pub fn needs_confirmation(&self) -> bool {
+        !self.confirmed
+    }
+
+    /// Its owners with the seqids that it came with.
+    fn parts(&self) -> impl Iterator<Item = (Role, &Arc<[u8]>, u32)> {
+        let locker = self.locker.iter().map(|(owner, seqid)| (Role::Lock, owner, *seqid));
+        std::iter::once((self.role, &self.owner, self.seqid)).chain(locker)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.ended
+            && let Some(sessionless) = self.client.sessionless()
+        {
+            let mut owners = sessionless.owners.lock();
+            for (role, owner, _) in self.parts() {
+                if let Some(owner) = owners.of(role).get_mut(owner) {
+                    owner.running = false;
+                }
+            }
+        }
+    }
+}
+
+/// A client's owners.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    open: HashMap<Arc<[u8]>, Owner>,
+    lock: HashMap<Arc<[u8]>, Owner>,
+    /// When those without state were last looked for.
+    swept: Duration,
+}
+
+impl Owners {
+    fn of(&mut self, role: Role) -> &mut HashMap<Arc<[u8]>, Owner> {
+        match role {
+            Role::Open => &mut self.open,
+            Role::Lock => &mut self.lock,
+        }
+    }
+}
+
+/// The last request of an owner.
+#[derive(Debug)]
+struct Last {
+    seqid: u32,
+    digest: u64,
+    reply: SavedReply,
+}
+
+#[derive(Debug)]
+struct Owner {
+    /// None before the first request is answered.
+    last: Option<Last>,
+    /// A request of it is being executed.
+    running: bool,
+    /// Of a lock-owner always.
+    confirmed: bool,
+    /// What waits for OPEN_CONFIRM.
+    opened: Option<Other>,
+    /// What the last request closed: that request's retransmission names it.
+    closed: Option<Other>,
+    /// A lock-owner's stateids, some of which may be gone.
+    stateids: Vec<Other>,
+    used: Duration,
+}
+
+/// What a seqid says.
+enum Check {
+    Next,
+    Replay(SavedReply),
+    Running,
+    Wrong,
+}
+
+impl Owner {
+    fn new(confirmed: bool, now: Duration) -> Self {
+        Self {
+            last: None,
+            running: true,
+            confirmed,
+            opened: None,
+            closed: None,
+            stateids: Vec::new(),
+            used: now,
+        }
+    }
+
+    /// §9.1.7: "If a duplicate of last request (r == L) is received, the stored response is returned. If the sequence value
+    /// received is any other value, it is rejected with the return of error NFS4ERR_BAD_SEQID." §9.1.9: so too "When the
+    /// server can determine that the request differs from the original".
+    fn check(&self, seqid: u32, digest: u64) -> Check {
+        if self.running {
+            return Check::Running;
+        }
+        match &self.last {
+            None => Check::Next,
+            Some(last) if last.seqid == seqid && last.digest == digest => Check::Replay(last.reply.clone()),
+            Some(last) if last.seqid == seqid => Check::Wrong,
+            // §9.1.3 goes on with one behind the greatest, Linux's client with zero.
+            Some(last) if seqid == next_seqid(last.seqid) || seqid == last.seqid.wrapping_add(1) => {
+                Check::Next
+            }
+            Some(_) => Check::Wrong,
+        }
+    }
+}
+
+/// Of the owners that a stateid leads to, what was found under the shard's lock.
+struct Found {
+    client: Arc<Client>,
+    role: Role,
+    owner: Arc<[u8]>,
+    /// The stateid is known; otherwise it is what the owner's last request closed.
+    is_known: bool,
+}
+
+/// What was closed last by each owner of all clients.
+#[derive(Debug, Default)]
+pub(super) struct Closed(Mutex<HashMap<Other, Closer>>);
+
+/// Whose owner closed it, and the owner's name.
+type Closer = (Weak<Client>, Weak<[u8]>);
+
+/// Whether an owner's seqid goes on: "The client MUST advance the sequence number … The only exception to this rule is if
+/// the previous operation received one of the following errors" (§9.1.7).
+fn advances(status: Status) -> bool {
+    !matches!(
+        status,
+        Status::STALE_CLIENTID
+            | Status::STALE_STATEID
+            | Status::BAD_STATEID
+            | Status::BAD_SEQID
+            | Status::BADXDR
+            | Status::RESOURCE
+            | Status::NOFILEHANDLE
+            | Status::MOVED
+    )
+}
+
+/// A request whose owner runs another one. §9.1.7: "for each state-owner, there should be no more than one outstanding
+/// request". RESOURCE leaves the client's seqid where it is.
+const BUSY: Status = Status::RESOURCE;
+
+impl State {
+    /// OPEN's place in the sequence of its open-owner. `digest` is [`State::digest`] of its arguments; a `reclaim` makes the
+    /// owner known without confirmation (§9.1.11).
+    ///
+    /// # Errors
+    /// STALE_CLIENTID, EXPIRED; BAD_SEQID; RESOURCE where another request of the owner runs; DELAY (no room).
+    pub fn open_turn(
+        &self,
+        now: Duration,
+        owner: &StateOwner,
+        seqid: u32,
+        digest: u64,
+        reclaim: bool,
+    ) -> Result<Sequenced0, Status> {
+        let client = self.named_client(now, owner.client_id)?;
+        let has_room = self.make_room(now, &client, weight(&owner.owner));
+        let sessionless = client.sessionless().ok_or(Status::STALE_CLIENTID)?;
+        let mut owners = sessionless.owners.lock();
+        if client.is_gone() {
+            return Err(Status::EXPIRED);
+        }
+        let mut cancelled = None;
+        let known = owners.open.get_key_value(&*owner.owner).map(|(name, _)| Arc::clone(name));
+        let name = known.unwrap_or_else(|| Arc::from(&owner.owner[..]));
+        match owners.open.get_mut(&name) {
+            Some(known) => {
+                match known.check(seqid, digest) {
+                    Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
+                    Check::Running => return Err(BUSY),
+                    Check::Wrong if known.confirmed => return Err(Status::BAD_SEQID),
+                    // §16.18.5: "the server assumes the second OPEN request is valid and the first one is a replay. The server
+                    // cancels the OPEN state of the first OPEN request".
+                    Check::Wrong | Check::Next => cancelled = known.opened.take(),
+                }
+                sessionless.confirm(known, reclaim);
+                known.running = true;
+            }
+            None => {
+                has_room?;
+                owners.open.insert(Arc::clone(&name), Owner::new(reclaim, now));
+                self.gauges.charge(&client, weight(&name) as i32);
+                sessionless.unconfirmed.fetch_add(u32::from(!reclaim), Relaxed);
+            }
+        }
+        let confirmed = owners.open.get(&name).is_some_and(|owner| owner.confirmed);
+        drop(owners);
+        if let Some(opened) = cancelled {
+            self.cancel(&client, opened);
+        }
+        let turn = Turn {
+            client,
+            role: Role::Open,
+            owner: name,
+            seqid,
+            locker: None,
+            digest,
+            confirmed,
+            ended: false,
+        };
+        Ok(Sequenced0::New(turn))
+    }
+
+    /// The place of OPEN_CONFIRM (`confirms`), OPEN_DOWNGRADE, CLOSE, LOCKU, and of LOCK with a lock stateid, in the sequence of
+    /// the owner whom the stateid names. Renews the lease.
+    ///
+    /// # Errors
+    /// STALE_STATEID, BAD_STATEID; BAD_SEQID; RESOURCE where another request of the owner runs.
+    pub fn stateid_turn(
+        &self,
+        now: Duration,
+        stateid: &Stateid,
+        seqid: u32,
+        digest: u64,
+        confirms: bool,
+    ) -> Result<Sequenced0, Status> {
+        let found = self.owner_of(stateid)?;
+        let client = found.client;
+        client.renew(now);
+        let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
+        let mut owners = sessionless.owners.lock();
+        let known = owners.of(found.role).get_mut(&found.owner).ok_or(Status::BAD_STATEID)?;
+        match known.check(seqid, digest) {
+            Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
+            Check::Running => return Err(BUSY),
+            Check::Wrong => {
+                // §16.18.4: "If the server receives an unexpected sequence id with respect to the original OPEN, then the server
+                // assumes that the client will not confirm the original OPEN and all state associated with the original OPEN is
+                // released by the server."
+                let opened = known.opened.take().filter(|_| confirms);
+                drop(owners);
+                if let Some(opened) = opened {
+                    self.cancel(&client, opened);
+                }
+                return Err(Status::BAD_SEQID);
+            }
+            Check::Next => {}
+        }
+        // §16.18.5: where it is "not OPEN, or it is OPEN_CONFIRM but with the wrong stateid … even if the seqid is correct, the
+        // server returns NFS4ERR_BAD_STATEID".
+        let is_meant = if confirms { known.opened == Some(stateid.other) } else { known.confirmed };
+        if !found.is_known || !is_meant {
+            return Err(Status::BAD_STATEID);
+        }
+        known.running = true;
+        drop(owners);
+        let (role, owner) = (found.role, found.owner);
+        let turn = Turn { client, role, owner, seqid, locker: None, digest, confirmed: true, ended: false };
+        Ok(Sequenced0::New(turn))
+    }
+
+    /// The place of a LOCK with an open stateid in the sequences of its open-owner (`seqids.0`) and of its lock-owner
+    /// (`seqids.1`). Renews the lease.
+    ///
+    /// # Errors
+    /// As [`Self::stateid_turn`], and STALE_CLIENTID where the lock-owner is of another client; DELAY (no room).
+    pub fn lock_turn(
+        &self,
+        now: Duration,
+        stateid: &Stateid,
+        locker: &StateOwner,
+        seqids: (u32, u32),
+        digest: u64,
+    ) -> Result<Sequenced0, Status> {
+        let found = self.owner_of(stateid)?;
+        let client = found.client;
+        client.renew(now);
+        let has_room = self.make_room(now, &client, weight(&locker.owner));
+        let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
+        let mut owners = sessionless.owners.lock();
+        let opener = owners.of(found.role).get(&found.owner).ok_or(Status::BAD_STATEID)?;
+        match opener.check(seqids.0, digest) {
+            Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
+            Check::Running => return Err(BUSY),
+            Check::Wrong => return Err(Status::BAD_SEQID),
+            Check::Next => {}
+        }
+        if !found.is_known || found.role != Role::Open || !opener.confirmed {
+            return Err(Status::BAD_STATEID);
+        }
+        if locker.client_id != client.id() {
+            return Err(Status::STALE_CLIENTID);
+        }
+        let name = match owners.lock.get_key_value(&*locker.owner) {
+            Some((name, known)) => {
+                match known.check(seqids.1, digest) {
+                    Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
+                    Check::Running => return Err(BUSY),
+                    Check::Wrong => return Err(Status::BAD_SEQID),
+                    // §16.10.5 would have BAD_SEQID where the owner has a lock stateid under this open already. Both seqids are
+                    // the next, so that it is no retransmission; Linux's server takes it, and pynfs expects that (LOCK24).
+                    Check::Next => Arc::clone(name),
+                }
+            }
+            None => {
+                has_room?;
+                let name: Arc<[u8]> = Arc::from(&locker.owner[..]);
+                owners.lock.insert(Arc::clone(&name), Owner::new(true, now));
+                self.gauges.charge(&client, weight(&name) as i32);
+                name
+            }
+        };
+        let turn = Turn {
+            client: Arc::clone(&client),
+            role: Role::Open,
+            owner: found.owner,
+            seqid: seqids.0,
+            locker: Some((name, seqids.1)),
+            digest,
+            confirmed: true,
+            ended: false,
+        };
+        for (role, owner, _) in turn.parts() {
+            if let Some(owner) = owners.of(role).get_mut(owner) {
+                owner.running = true;
+            }
+        }
+        drop(owners);
+        Ok(Sequenced0::New(turn))
+    }
+
+    /// Ends a request with its answer, which a retransmission will get. `effect` counts where it succeeded.
+    pub fn end_turn(&self, now: Duration, mut turn: Turn, reply: &SavedReply, effect: Effect) {
+        turn.ended = true;
+        turn.client.renew(now);
+        let effect = if reply.status == Status::OK { effect } else { Effect::None };
+        let Some(sessionless) = turn.client.sessionless() else { return };
+        let mut owners = sessionless.owners.lock();
+        for (role, name, seqid) in turn.parts() {
+            let Some(owner) = owners.of(role).get_mut(name) else { continue };
+            owner.running = false;
+            owner.used = now;
+            let is_new = owner.last.is_none();
+            if !advances(reply.status) {
+                if is_new && owner.opened.is_none() {
+                    self.forget(&turn.client, &mut owners, role, name);
+                }
+                continue;
+            }
+            owner.last = Some(Last { seqid, digest: turn.digest, reply: reply.clone() });
+            if let Some(closed) = owner.closed.take() {
+                self.closed.0.lock().remove(&closed);
+            }
+            match effect {
+                Effect::Opened(stateid) if !owner.confirmed => owner.opened = Some(stateid.other),
+                Effect::Confirmed => {
+                    owner.opened = None;
+                    sessionless.confirm(owner, true);
+                }
+                Effect::Closed(stateid) => {
+                    owner.closed = Some(stateid.other);
+                    let names = (Arc::downgrade(&turn.client), Arc::downgrade(name));
+                    self.closed.0.lock().insert(stateid.other, names);
+                }
+                Effect::Locked(stateid) if role == Role::Lock => {
+                    self.remember(&turn.client, owner, stateid.other);
+                }
+                // A lock-owner whose first lock was not granted is as unknown as before: the client names it again.
+                Effect::None if role == Role::Lock && turn.locker.is_some() && is_new => {
+                    self.forget(&turn.client, &mut owners, role, name);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// RELEASE_LOCKOWNER (RFC 7530 §16.37).
+    ///
+    /// # Errors
+    /// STALE_CLIENTID, EXPIRED; LOCKS_HELD; RESOURCE where a request of the owner runs.
+    pub fn release_lock_owner(&self, now: Duration, owner: &StateOwner) -> Result<(), Status> {
+        let client = self.named_client(now, owner.client_id)?;
+        let sessionless = client.sessionless().ok_or(Status::STALE_CLIENTID)?;
+        let mut owners = sessionless.owners.lock();
+        let Some((name, known)) = owners.lock.get_key_value(&*owner.owner) else { return Ok(()) };
+        if known.running {
+            return Err(BUSY);
+        }
+        let name = Arc::clone(name);
+        // "If file locks associated with the lock_owner are held at the server, the error NFS4ERR_LOCKS_HELD will be returned
+        // and no further action will be taken." Nobody adds one meanwhile: that takes the owner's turn.
+        if known.stateids.iter().any(|other| self.holds_locks(&client, *other)) {
+            return Err(Status::LOCKS_HELD);
+        }
+        for other in &known.stateids {
+            self.cancel(&client, *other);
+        }
+        self.forget(&client, &mut owners, Role::Lock, &name);
+        Ok(())
+    }
+
+    /// The client of version 4.0 that holds what a stateid names; whoever asks, for a special one. Renews the lease.
+    ///
+    /// # Errors
+    /// STALE_STATEID, BAD_STATEID: an open that waits for its confirmation is none yet.
+    pub fn holder(&self, now: Duration, stateid: &Stateid) -> Result<Arc<Client>, Status> {
+        if *stateid == Stateid::ANONYMOUS || *stateid == Stateid::READ_BYPASS {
+            return Ok(Arc::clone(&self.nobody));
+        }
+        let place = Place::parse(stateid, self.boot).map_err(|flaw| flaw.status(true))?;
+        let shard = self.shards[place.shard].lock();
+        let entry = shard.named(place).map_err(|flaw| flaw.status(true))?;
+        let client = Arc::clone(&entry.client);
+        let opener = match &entry.kind {
+            Kind::Open(open) => Some(Arc::clone(&open.owner)),
+            Kind::Lock(_) => None,
+        };
+        drop(shard);
+        let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
+        if let Some(opener) = opener
+            && sessionless.unconfirmed.load(Relaxed) > 0
+            && sessionless.owners.lock().open.get(&opener).is_none_or(|owner| !owner.confirmed)
+        {
+            return Err(Status::BAD_STATEID);
+        }
+        client.renew(now);
+        Ok(client)
+    }
+
+    fn owner_of(&self, stateid: &Stateid) -> Result<Found, Status> {
+        let place = Place::parse(stateid, self.boot).map_err(|flaw| flaw.status(true))?;
+        let shard = self.shards[place.shard].lock();
+        let entry = match shard.named(place) {
+            Ok(entry) => entry,
+            Err(flaw) => {
+                drop(shard);
+                return self.owner_that_closed(stateid.other).ok_or(flaw.status(true));
+            }
+        };
+        if entry.client.sessionless().is_none() {
+            return Err(Status::BAD_STATEID);
+        }
+        let (role, owner) = match &entry.kind {
+            Kind::Open(open) => (Role::Open, Arc::clone(&open.owner)),
+            Kind::Lock(lock) => (Role::Lock, Arc::clone(&lock.owner)),
+        };
+        Ok(Found { client: Arc::clone(&entry.client), role, owner, is_known: true })
+    }
+
+    fn owner_that_closed(&self, other: Other) -> Option<Found> {
+        let closed = self.closed.0.lock();
+        let (client, owner) = closed.get(&other)?;
+        let (client, owner) = (client.upgrade()?, owner.upgrade()?);
+        Some(Found { client, role: Role::Open, owner, is_known: false })
+    }
+
+    /// Keeps a lock stateid for RELEASE_LOCKOWNER.
+    fn remember(&self, client: &Client, owner: &mut Owner, other: Other) {
+        if owner.stateids.contains(&other) {
+            return;
+        }
+        let (length, capacity) = (owner.stateids.len(), owner.stateids.capacity());
+        if length >= STATEIDS_BEFORE_PRUNING && length == capacity {
+            owner.stateids.retain(|other| self.is_held(client, *other));
+        }
+        owner.stateids.push(other);
+    }
+
+    fn is_held(&self, client: &Client, other: Other) -> bool {
+        let place = Place::parse(&Stateid { seqid: 0, other }, self.boot);
+        place.is_ok_and(|place| self.shards[place.shard].lock().find(place, client, None).is_ok())
+    }
+
+    fn holds_locks(&self, client: &Client, other: Other) -> bool {
+        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.boot) else { return false };
+        let shard = self.shards[place.shard].lock();
+        shard.find(place, client, None).is_ok_and(|index| shard.holds_ranges(index))
+    }
+
+    /// Ends what a stateid stands for.
+    fn cancel(&self, client: &Client, other: Other) {
+        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.boot) else { return };
+        let mut dropped = Dropped::new();
+        let mut shard = self.shards[place.shard].lock();
+        let event = match shard.find(place, client, None) {
+            Ok(_) => Event::Close,
+            Err(Flaw::Revoked(_)) => Event::Acknowledge,
+            Err(_) => return,
+        };
+        shard.end(place.index, event, &self.gauges, &mut dropped);
+        drop(shard);
+    }
+
+    /// Forgets an owner.
+    fn forget(&self, client: &Client, owners: &mut Owners, role: Role, name: &Arc<[u8]>) {
+        let Some(owner) = owners.of(role).remove(name) else { return };
+        self.gauges.charge(client, -(weight(name) as i32));
+        if let Some(closed) = owner.closed {
+            self.closed.0.lock().remove(&closed);
+        }
+        if !owner.confirmed
+            && let Some(sessionless) = client.sessionless()
+        {
+            sessionless.unconfirmed.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Forgets the owners that have nothing and that nobody has used for a lease time, and what waits for a confirmation as
+    /// long. Looks twice a lease at most, as it looks at all of them.
+    pub(super) fn sweep_owners(&self, now: Duration, client: &Client) {
+        let Some(sessionless) = client.sessionless() else { return };
+        let mut owners = sessionless.owners.lock();
+        if now.saturating_sub(owners.swept) < self.lease / 2 {
+            return;
+        }
+        owners.swept = now;
+        for role in [Role::Open, Role::Lock] {
+            let idle = |owner: &Owner| !owner.running && now.saturating_sub(owner.used) >= self.lease;
+            for (_, owner) in owners.of(role).iter_mut().filter(|(_, owner)| idle(owner)) {
+                // §16.18.5: "neither of the two aforementioned events occurs for the open_owner4 within the lease period. In this
+                // case, the OPEN state is canceled and disposal of the open_owner4 can occur."
+                if let Some(opened) = owner.opened.take() {
+                    self.cancel(client, opened);
+                }
+            }
+            let gone =
+                owners.of(role).iter().filter(|(name, owner)| idle(owner) && Arc::strong_count(name) == 1);
+            let gone: Vec<Arc<[u8]>> = gone.map(|(name, _)| Arc::clone(name)).collect();
+            for name in gone {
+                self.forget(client, &mut owners, role, &name);
+            }
+        }
+    }
+
+    /// Forgets all owners of a client whose record is gone.
+    pub(super) fn release_owners(&self, client: &Client) {
+        let Some(sessionless) = client.sessionless() else { return };
+        let mut owners = sessionless.owners.lock();
+        for role in [Role::Open, Role::Lock] {
+            let names: Vec<Arc<[u8]>> = owners.of(role).keys().cloned().collect();
+            for name in names {
+                self.forget(client, &mut owners, role, &name);
+            }
+        }
+    }
+}
+
+/// What a client of version 4.0 has instead of sessions.
+#[derive(Debug)]
+pub(super) struct Sessionless {
+    /// Where its callbacks go; SETCLIENTID_CONFIRM changes it.
+    pub(super) callback: Mutex<super::setclientid::Callback>,
+    pub(super) owners: Mutex<Owners>,
+    /// Open-owners that wait for their confirmation: mostly none, and I/O need not look.
+    pub(super) unconfirmed: AtomicU32,
+}
+
+impl Sessionless {
+    pub(super) fn new(callback: super::setclientid::Callback) -> Self {
+        Self { callback: Mutex::new(callback), owners: Mutex::default(), unconfirmed: AtomicU32::new(0) }
+    }
+
+    fn confirm(&self, owner: &mut Owner, now_confirmed: bool) {
+        if now_confirmed && !owner.confirmed {
+            owner.confirmed = true;
+            self.unconfirmed.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+impl State {
+    /// Whose a client ID is, in version 4.0. Renews the lease.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID for one that this instance has not given, or that was not confirmed; EXPIRED for one that was forgotten, or
+    /// that has lost something to another client.
+    pub fn named_client(&self, now: Duration, id: ClientId) -> Result<Arc<Client>, Status> {
+        let client = self.find_sessionless(id)?;
+        client.renew(now);
+        Ok(client)
+    }
+}
