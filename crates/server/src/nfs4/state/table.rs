@@ -384,10 +384,14 @@ impl State {
         }
         // Phase 2, sequence ID processing: "If csa_sequenceid is equal to the sequence ID in the client ID's slot, then this is
         // a replay of the previous CREATE_SESSION request, and the server returns the cached result."
-        if request.sequence == record.create.sequence {
+        // What failed made nothing, so that it is tried again: the repetition fails as before, and a client that keeps the
+        // number for a better request (as Linux's server lets it) is served as one that takes the next.
+        let is_again = request.sequence == record.create.sequence;
+        let may_retry = matches!(record.create.result, Err(status) if status != Status::SEQ_MISORDERED);
+        if is_again && !may_retry {
             return (record.create.result.clone(), None);
         }
-        if request.sequence != record.create.next() {
+        if !is_again && request.sequence != record.create.next() {
             return (Err(Status::SEQ_MISORDERED), None);
         }
         let result = self.make_session(now, request, record);
