@@ -1,12 +1,14 @@
-//! POSIX ACLs, read as the kernel stores them in `system.posix_acl_access`.
+//! POSIX ACLs as the kernel takes and gives them, in `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! Needed only where the kernel cannot be asked for the caller: by a server without root's powers, about a caller who
+//! They are judged here only where the kernel cannot be asked for the caller: by a server without root's powers, about a caller who
 //! is somebody else. With root's powers the kernel judges (`faccessat2` as the caller).
 
-use vfs::{Credentials, Error};
+use vfs::{Acl, AclEntry, AclTag, Credentials, Error};
 
 /// Name of the extended attribute that holds a file's ACL.
 pub(crate) const ACCESS_ACL: &str = "system.posix_acl_access";
+/// Name of the extended attribute that holds what new objects in a directory inherit.
+pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
 /// Longest ACL that is read, in bytes; the kernel allows a value of an extended attribute no more.
 pub(crate) const MAX_ACL_BYTES: usize = 65_536;
 
@@ -64,6 +66,46 @@ pub(crate) fn grants(
         is_member |= applies;
     }
     Ok(!is_member && find(OTHER).is_some_and(|entry| covers(entry.permissions)))
+}
+
+/// The ACL in `value`.
+///
+/// # Errors
+/// [`Error::Io`] for a value that is no ACL.
+pub(crate) fn decode(value: &[u8]) -> Result<Acl, Error> {
+    let entry = |entry: &Entry| {
+        let tag = match entry.tag {
+            USER_OBJ => AclTag::Owner,
+            USER => AclTag::User(entry.id),
+            GROUP_OBJ => AclTag::OwningGroup,
+            GROUP => AclTag::Group(entry.id),
+            MASK => AclTag::Mask,
+            OTHER => AclTag::Other,
+            _ => return Err(Error::Io),
+        };
+        Ok(AclEntry { tag, permissions: entry.permissions as u8 })
+    };
+    let entries = parse(value)?.iter().map(entry).collect::<Result<_, _>>()?;
+    Acl::new(entries).map_err(|_| Error::Io)
+}
+
+/// The value that stands for an ACL.
+pub(crate) fn encode(acl: &Acl) -> Vec<u8> {
+    let mut value = VERSION.to_le_bytes().to_vec();
+    for entry in acl.entries() {
+        let (tag, id) = match entry.tag {
+            AclTag::Owner => (USER_OBJ, u32::MAX),
+            AclTag::User(id) => (USER, id),
+            AclTag::OwningGroup => (GROUP_OBJ, u32::MAX),
+            AclTag::Group(id) => (GROUP, id),
+            AclTag::Mask => (MASK, u32::MAX),
+            AclTag::Other => (OTHER, u32::MAX),
+        };
+        value.extend(tag.to_le_bytes());
+        value.extend(u16::from(entry.permissions).to_le_bytes());
+        value.extend(id.to_le_bytes());
+    }
+    value
 }
 
 fn parse(value: &[u8]) -> Result<Vec<Entry>, Error> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use vfs::{
-    Access, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, Created,
-    Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
+    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
+    Created, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
     ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp,
     Verifier, Written,
 };
@@ -297,6 +297,20 @@ impl Backend for LocalFs {
         advice: Advice,
     ) -> Op<'a, bool> {
         self.volume.advise(file, offset, count, advice)
+    }
+
+    fn get_acl<'a>(&'a self, _: &'a Context, file: &'a Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
+        self.volume.get_acl(file, kind).into()
+    }
+
+    fn set_acl<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        kind: AclKind,
+        acl: Option<&'a Acl>,
+    ) -> Op<'a, Change> {
+        self.volume.set_acl(context, file, kind, acl)
     }
 
     fn get_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Bytes> {

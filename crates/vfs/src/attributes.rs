@@ -202,6 +202,8 @@ pub struct Properties {
     pub case_preserving: bool,
     /// Whether there are extended attributes.
     pub xattrs: bool,
+    /// Whether there are access control lists.
+    pub acls: bool,
     /// What offsets and lengths of clones are multiples of, in bytes; 0 where nothing is known to be cloned here.
     pub clone_block_bytes: u32,
     /// Whether files may share storage, so that [`Attributes::used`] is more than removing one would free.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Access, Attributes, Change, Context, Device, Error, FsStat, Handle, Op, Payload, Properties,
-    SetAttributes, Timestamp,
+    Access, Acl, AclKind, Attributes, Change, Context, Device, Error, FsStat, Handle, Op, Payload,
+    Properties, SetAttributes, Timestamp,
 };
 
 /// Eight bytes that a client or server compares for equality alone.
@@ -509,6 +509,30 @@ pub trait Backend: Send + Sync + fmt::Debug {
         _advice: Advice,
     ) -> Op<'a, bool> {
         Op::ok(false)
+    }
+
+    /// An ACL; `None` where the permission bits say all, and where a directory has no default one.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] where the back end has none.
+    fn get_acl<'a>(&'a self, _: &'a Context, _file: &'a Handle, _kind: AclKind) -> Op<'a, Option<Acl>> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Sets an ACL, and the permission bits to what it shows as; `None` leaves the permission bits alone, or removes a
+    /// directory's default one.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for whom the file does not belong to; [`Error::Invalid`] for a default one of anything but a
+    /// directory, and for symbolic links; [`Error::NoSpace`] or [`Error::TooBig`] for one that is too long.
+    fn set_acl<'a>(
+        &'a self,
+        _: &'a Context,
+        _file: &'a Handle,
+        _kind: AclKind,
+        _acl: Option<&'a Acl>,
+    ) -> Op<'a, Change> {
+        Op::err(Error::NotSupported)
     }
 
     /// Value of a user extended attribute; `name` comes without the `user.` prefix (RFC 8276 §8.1).

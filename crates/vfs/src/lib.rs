@@ -7,6 +7,7 @@
 //! must pass.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod attributes;
 mod backend;
 mod context;
@@ -20,6 +21,7 @@ mod name;
 mod op;
 mod payload;
 
+pub use acl::{ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, MAX_ACL_ENTRIES};
 pub use attributes::{
     Access, Attributes, Before, Change, Device, FileKind, FsStat, Properties, SetAttributes, SetTime,
     Timestamp,

@@ -1,6 +1,7 @@
 //! One operation of the back end a file.
 
 pub(crate) mod access;
+pub(crate) mod acl;
 pub(crate) mod advise;
 pub(crate) mod commit;
 pub(crate) mod copy;

@@ -13,6 +13,7 @@
 //!
 //! This is test code: it panics where a backend is wrong.
 
+mod acl;
 mod attributes;
 mod change;
 mod copy;
@@ -334,6 +335,14 @@ cases! { $
         a_handle_never_means_another_file
         handles_differ
         survive_the_move_of_an_ancestor
+    }
+    acl {
+        it_is_kept_and_shows_in_the_mode
+        it_grants_and_limits
+        a_mode_changes_its_mask
+        a_default_is_inherited_and_goes_before_the_umask
+        only_the_owner_sets_it
+        what_has_none_refuses_it
     }
     copy {
         clones_are_whole_and_independent

@@ -8,10 +8,10 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Capabilities, Fixture};
 use crate::{
-    Access, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, CreateMode, Created,
-    Credentials, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Payload, Read, ReadDir,
-    ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
-    Written,
+    Access, Acl, AclKind, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
+    CreateMode, Created, Credentials, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Payload,
+    Read, ReadDir, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability,
+    Timestamp, Verifier, Written,
 };
 
 /// Between two operations the context's time advances by this many nanoseconds: no multiple of a microsecond.
@@ -420,6 +420,14 @@ impl<'t> Caller<'t> {
     pub fn allocate(&self, file: &Handle, offset: u64, length: u64) -> Result<Change> {
         let context = self.context();
         self.subject.wait(self.backend().allocate(&context, file, offset, length, Authority::Caller))
+    }
+
+    pub fn get_acl(&self, file: &Handle, kind: AclKind) -> Result<Option<Acl>> {
+        self.subject.wait(self.backend().get_acl(&self.context(), file, kind))
+    }
+
+    pub fn set_acl(&self, file: &Handle, kind: AclKind, acl: Option<&Acl>) -> Result<Change> {
+        self.subject.wait(self.backend().set_acl(&self.context(), file, kind, acl))
     }
 
     pub fn clone_range(&self, range: &CopyRange) -> Result<Change> {

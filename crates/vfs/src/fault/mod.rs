@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 pub use gate::Gate;
 
 use crate::{
-    Access, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, Created,
-    Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
+    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
+    Created, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
     ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
     Written,
 };
@@ -64,6 +64,8 @@ pub enum Method {
     CloneRange,
     CopyRange,
     Advise,
+    GetAcl,
+    SetAcl,
     GetXattr,
     SetXattr,
     ListXattrs,
@@ -316,6 +318,8 @@ impl<B: Backend> Backend for Faulty<B> {
         clone_range: CloneRange(range: &'a CopyRange) -> Change;
         copy_range: CopyRange(range: &'a CopyRange) -> Copied;
         advise: Advise(file: &'a Handle, offset: u64, count: u64, advice: Advice) -> bool;
+        get_acl: GetAcl(file: &'a Handle, kind: AclKind) -> Option<Acl>;
+        set_acl: SetAcl(file: &'a Handle, kind: AclKind, acl: Option<&'a Acl>) -> Change;
         get_xattr: GetXattr(file: &'a Handle, name: &'a [u8]) -> Bytes;
         set_xattr: SetXattr(file: &'a Handle, name: &'a [u8], value: &'a Bytes, how: SetXattr) -> Change;
         list_xattrs: ListXattrs(file: &'a Handle) -> Vec<Bytes>;

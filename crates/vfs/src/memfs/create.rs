@@ -96,9 +96,13 @@ impl State {
             Create::Directory => set.mode.unwrap_or(0o700),
             _ => set.mode.unwrap_or(0o600),
         } & 0o7777;
-        if !matches!(what, Create::Symlink(_)) {
-            // Nothing here has an ACL to inherit.
-            mode &= !set.umask.unwrap_or(0);
+        // RFC 8275 §5: "if an object inherits any ACEs from its parent directory, mu_mode SHOULD be used and mu_umask
+        // ignored"; a symbolic link inherits none, and has no mode to limit.
+        let inherits = parent.default_acl.as_ref().filter(|_| !matches!(what, Create::Symlink(_)));
+        match inherits {
+            Some(acl) => mode = mode & !0o777 | acl.inherited(mode).mode(),
+            None if matches!(what, Create::Symlink(_)) => {}
+            None => mode &= !set.umask.unwrap_or(0),
         }
         if matches!(what, Create::Directory) {
             // As on Linux and System V: the inheritance of the group is itself inherited.
@@ -108,6 +112,10 @@ impl State {
         }
         let mut inode = Inode::new(body, mode, owner, context.now);
         set_times(&mut inode, set, context.now);
+        inode.acl = inherits.filter(|acl| acl.is_extended()).map(|acl| acl.inherited(mode));
+        if matches!(what, Create::Directory) {
+            inode.default_acl.clone_from(&parent.default_acl);
+        }
         if let Create::File(CreateMode::Exclusive(verifier)) = what {
             inode.verifier = Some(*verifier);
         }

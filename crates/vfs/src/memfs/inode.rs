@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::directory::Directory;
 use super::pages::{PAGE, Pages};
 use super::space::ENTRY_BYTES;
-use crate::{Attributes, Change, Device, Error, FileKind, Result, Timestamp, Verifier};
+use crate::{Acl, Attributes, Change, Device, Error, FileKind, Result, Timestamp, Verifier};
 
 pub(super) const SETUID: u32 = 0o4000;
 pub(super) const SETGID: u32 = 0o2000;
@@ -41,6 +41,10 @@ pub(super) struct Inode {
     /// What an exclusive create left.
     pub(super) verifier: Option<Verifier>,
     pub(super) xattrs: BTreeMap<Bytes, Bytes>,
+    /// Where it says more than the mode's bits, which show what it shows as.
+    pub(super) acl: Option<Acl>,
+    /// What is inherited from a directory.
+    pub(super) default_acl: Option<Acl>,
     pub(super) body: Body,
 }
 
@@ -59,6 +63,8 @@ impl Inode {
             change: 1,
             verifier: None,
             xattrs: BTreeMap::new(),
+            acl: None,
+            default_acl: None,
             body,
         }
     }
@@ -118,7 +124,14 @@ impl Inode {
 
     /// Bytes charged to the owner for what the object holds.
     pub(super) fn charged(&self) -> u64 {
-        self.stored() + self.xattrs.iter().map(|(name, value)| xattr_bytes(name, value)).sum::<u64>()
+        let xattrs: u64 = self.xattrs.iter().map(|(name, value)| xattr_bytes(name, value)).sum();
+        self.stored() + xattrs + acl_bytes(self.acl.as_ref()) + acl_bytes(self.default_acl.as_ref())
+    }
+
+    /// Changes the permission bits and what of the ACL they show.
+    pub(super) fn set_permissions(&mut self, mode: u32) {
+        self.mode = mode;
+        self.acl = self.acl.as_ref().map(|acl| acl.with_mode(mode));
     }
 
     pub(super) fn attributes(&self, fsid: u64, fileid: u64) -> Attributes {
@@ -172,6 +185,11 @@ impl Inode {
 /// What an extended attribute is charged in bytes: an entry's price for its place in the index, and itself.
 pub(super) fn xattr_bytes(name: &[u8], value: &[u8]) -> u64 {
     ENTRY_BYTES + (name.len() + value.len()) as u64
+}
+
+/// What an ACL is charged in bytes.
+pub(super) fn acl_bytes(acl: Option<&Acl>) -> u64 {
+    acl.map_or(0, |acl| size_of_val(acl.entries()) as u64)
 }
 
 /// What an operation did to an object.

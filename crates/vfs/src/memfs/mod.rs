@@ -16,6 +16,7 @@
 //! * **Stability.** Memory is what there is, so WRITE reports what was asked for and COMMIT has nothing to do, unless
 //!   [`MemOptions::is_volatile`].
 
+mod acl;
 mod copy;
 mod create;
 mod data;
@@ -38,10 +39,10 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::RwLock;
 
 use crate::{
-    Access, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create, Created, Entry,
-    Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Pin, Properties, Read, ReadDir, ReadDirEnd,
-    ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
-    Written,
+    Access, Acl, AclKind, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
+    Created, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Pin, Properties, Read,
+    ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability,
+    Timestamp, Verifier, Written,
 };
 use inode::{Body, Inode};
 use pages::PAGE;
@@ -229,6 +230,7 @@ fn properties(max_file_size: u64, read_only: bool) -> Properties {
         case_insensitive: false,
         case_preserving: true,
         xattrs: true,
+        acls: true,
         clone_block_bytes: PAGE as u32,
         shares_storage: false,
         read_only,
@@ -461,6 +463,20 @@ impl Backend for MemFs {
         self.act_on_two((&range.source, &range.destination), |state, source, destination| {
             state.copy_range(context, (source, destination), range)
         })
+    }
+
+    fn get_acl<'a>(&'a self, _: &'a Context, file: &'a Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
+        self.ask(file, |state, file| Ok(state.get_acl(file, kind)))
+    }
+
+    fn set_acl<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        kind: AclKind,
+        acl: Option<&'a Acl>,
+    ) -> Op<'a, Change> {
+        self.act(file, |state, file| state.set_acl(context, file, kind, acl))
     }
 
     fn get_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Bytes> {

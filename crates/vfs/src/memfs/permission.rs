@@ -13,6 +13,9 @@ pub(super) fn permits(who: &Credentials, inode: &Inode, want: u32) -> bool {
     if who.is_root() {
         return want & EXECUTE == 0 || inode.is_directory() || inode.mode & 0o111 != 0;
     }
+    if let Some(acl) = &inode.acl {
+        return acl.grants(who, (inode.uid, inode.gid), want as u8);
+    }
     let class = if who.uid == inode.uid {
         6
     } else if who.is_in_group(inode.gid) {

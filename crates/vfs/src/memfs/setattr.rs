@@ -117,7 +117,7 @@ fn set_owner(who: &Credentials, inode: &mut Inode, set: &SetAttributes) {
 /// After the owner, so that a mode given together with one is the mode that stays.
 fn set_mode(who: &Credentials, inode: &mut Inode, set: &SetAttributes) {
     if let Some(mode) = set.mode {
-        inode.mode = mode & 0o7777;
+        inode.set_permissions(mode & 0o7777);
         // POSIX.1-2024 chmod(): without privilege, and outside the file's group, set-group-id is cleared.
         if !who.is_root() && !who.is_in_group(inode.gid) {
             inode.mode &= !SETGID;

@@ -177,7 +177,11 @@ fn a_failed_create_session_confirms_nothing_and_may_come_again() {
     let another = CreateSession { sequence: id.sequence_id + 3, principal: &Principal::System(5), ..valid };
     let made = world.state.create_session(world.now, &another).unwrap();
     let replayed = CreateSession { fore_channel: &small, ..another };
-    assert_eq!(world.state.create_session(world.now, &replayed), Ok(made), "what succeeded is not done again");
+    assert_eq!(
+        world.state.create_session(world.now, &replayed),
+        Ok(made),
+        "what succeeded is not done again"
+    );
 }
 
 #[test]

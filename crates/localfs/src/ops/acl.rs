@@ -1,0 +1,132 @@
+//! ACLs, through the extended attributes by which the kernel gives and takes them; it judges who may set one.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use vfs::{Acl, AclKind, Change, Context, Error, FileKind, Handle, Op, Result};
+
+use crate::acl::{ACCESS_ACL, DEFAULT_ACL, MAX_ACL_BYTES, decode, encode};
+use crate::errno::translate;
+use crate::object::{Object, OpenFile, Reach};
+use crate::permission::owns;
+use crate::volume::Volume;
+
+/// Bytes that most ACLs fit in: about thirty entries.
+const USUAL_BYTES: usize = 256;
+
+impl Volume {
+    pub(crate) fn get_acl(&self, file: &Handle, kind: AclKind) -> Result<Option<Acl>> {
+        let object = self.object(file)?;
+        if !self.has_acls {
+            return Err(Error::NotSupported);
+        }
+        let has_none = match kind {
+            AclKind::Access => object.kind == FileKind::Symlink,
+            AclKind::Default => object.kind != FileKind::Directory,
+        };
+        if has_none {
+            return Ok(None);
+        }
+        self.act_as_server();
+        let mut value = vec![0; USUAL_BYTES];
+        let length = match read(&object.file(), name_of(kind), &mut value) {
+            Err(Errno::RANGE) => {
+                value.resize(MAX_ACL_BYTES, 0);
+                read(&object.file(), name_of(kind), &mut value)
+            }
+            other => other,
+        };
+        match length {
+            Ok(length) => decode(&value[..length]).map(Some),
+            Err(Errno::NODATA) => Ok(None),
+            Err(errno) => Err(translate(errno)),
+        }
+    }
+
+    pub(crate) fn set_acl<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        kind: AclKind,
+        acl: Option<&Acl>,
+    ) -> Op<'a, Change> {
+        match self.set_acl_cached(context, file, kind, acl) {
+            Ok((object, number, change)) => self.when_durable([(object, number)], change),
+            Err(error) => Op::err(error),
+        }
+    }
+
+    fn set_acl_cached(
+        &self,
+        context: &Context,
+        file: &Handle,
+        kind: AclKind,
+        acl: Option<&Acl>,
+    ) -> Result<(Arc<Object>, u64, Change)> {
+        let object = self.object(file)?;
+        if !self.has_acls {
+            return Err(Error::NotSupported);
+        }
+        let _lock = self.lock(&object);
+        let before = self.stat(&object)?;
+        self.require_writable()?;
+        // The kernel knows the caller only where the server can become it.
+        if before.sealed || !owns(&context.credentials, &before.attributes) {
+            return Err(Error::NotPermitted);
+        }
+        let is_strange = kind == AclKind::Default && object.kind != FileKind::Directory && acl.is_some();
+        if object.kind == FileKind::Symlink || is_strange {
+            return Err(Error::Invalid);
+        }
+        let begun = object.dirt.begin();
+        self.act_as(context)?;
+        let set = match acl {
+            Some(acl) => write(&object.file(), name_of(kind), &encode(acl)),
+            None => remove(&object.file(), name_of(kind)),
+        };
+        match set {
+            // There was none to remove.
+            Err(Errno::NODATA) if acl.is_none() => {}
+            set => set.map_err(translate)?,
+        }
+        let number = begun.made();
+        let change = self.change_since(&object, &before.attributes)?;
+        Ok((object, number, change))
+    }
+}
+
+fn name_of(kind: AclKind) -> &'static str {
+    match kind {
+        AclKind::Access => ACCESS_ACL,
+        AclKind::Default => DEFAULT_ACL,
+    }
+}
+
+/// A name that leads to the object of a descriptor: calls for extended attributes take no O_PATH descriptor, and to open
+/// a named pipe or a device for them would do something.
+fn path_of(file: &OpenFile) -> Option<String> {
+    (file.reach == Reach::Path).then(|| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+}
+
+fn read(file: &OpenFile, name: &str, value: &mut [u8]) -> rustix::io::Result<usize> {
+    match path_of(file) {
+        Some(path) => rustix::fs::getxattr(path, name, value),
+        None => rustix::fs::fgetxattr(file, name, value),
+    }
+}
+
+fn write(file: &OpenFile, name: &str, value: &[u8]) -> rustix::io::Result<()> {
+    match path_of(file) {
+        Some(path) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
+        None => rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()),
+    }
+}
+
+fn remove(file: &OpenFile, name: &str) -> rustix::io::Result<()> {
+    match path_of(file) {
+        Some(path) => rustix::fs::removexattr(path, name),
+        None => rustix::fs::fremovexattr(file, name),
+    }
+}
