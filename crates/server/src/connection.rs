@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 
 use crate::Outbox;
 use crate::caller::CallerCache;
+use crate::nfs4::settle::WaitingRoom;
 
 /// Number of a connection, never used twice while the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +36,7 @@ pub struct Connection {
     /// Calls of ours to the client.
     pub outbox: Arc<Outbox>,
     pub(crate) callers: Mutex<CallerCache>,
+    pub(crate) waiting_room: WaitingRoom,
 }
 
 impl Connection {
@@ -48,6 +50,7 @@ impl Connection {
         can_splice: bool,
     ) -> Self {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
-        Self { id, peer, local, transport, can_splice, outbox, callers }
+        let waiting_room = WaitingRoom::default();
+        Self { id, peer, local, transport, can_splice, outbox, callers, waiting_room }
     }
 }

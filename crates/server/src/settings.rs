@@ -44,6 +44,8 @@ pub struct Settings {
     pub max_clients: usize,
     /// NFSv4 opens, locks and the like kept at most, over all clients.
     pub max_state: usize,
+    /// Delegations granted at most, over all clients; a quarter of them to one.
+    pub max_delegations: usize,
 }
 
 impl Settings {
@@ -70,6 +72,7 @@ impl Settings {
             portmap: None,
             max_clients: 16_384,
             max_state: 1 << 20,
+            max_delegations: 1 << 17,
         }
     }
 }

@@ -1,12 +1,17 @@
 //! What tests share: exports in memory, and an NFSv4.1 client that talks to a whole server.
 
 use core::net::SocketAddr;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes};
+use protocol::nfs4::callback::sequence::{CbSequenceArgs, CbSequenceOk};
+use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, ExchangeIdOk, StateProtectArgs};
 use protocol::nfs4::ops::fh::PutFhArgs;
@@ -18,7 +23,8 @@ use protocol::nfs4::ops::session::{
     SequenceArgs,
 };
 use protocol::nfs4::types::{
-    Bitmap, ClientOwner, Component, Handle, HasStatus, Mode, SessionId, StateOwner, Stateid, Status, Utf8,
+    Bitmap, ClientOwner, Component, Handle, HasStatus, Mode, Outcome, SessionId, StateOwner, Stateid, Status,
+    Utf8,
 };
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
@@ -70,6 +76,8 @@ pub(crate) struct Lab {
     pub(crate) client_id: u64,
     /// Minor version of compounds behind SEQUENCE.
     pub(crate) minor: u32,
+    /// Of sessions to be created.
+    pub(crate) flags: CreateSessionFlags,
     xid: u32,
 }
 
@@ -127,6 +135,7 @@ impl Lab {
             sequence: 0,
             client_id: 0,
             minor: 1,
+            flags: CreateSessionFlags::empty(),
             xid: 0,
         }
     }
@@ -156,7 +165,7 @@ impl Lab {
         let args = CreateSessionArgs {
             client_id: id.client_id,
             sequence: id.sequence_id,
-            flags: CreateSessionFlags::empty(),
+            flags: self.flags,
             fore_channel: fore,
             back_channel: channel(),
             callback_program: 0x4000_0000,
@@ -209,8 +218,8 @@ impl Lab {
         Now { monotonic: Duration::from_secs(self.seconds), wall }
     }
 
-    /// The status of an NFSv3 call by the superuser.
-    pub(crate) fn nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> protocol::nfs3::NfsStat {
+    /// The RPC record of an NFSv3 call by the superuser.
+    fn record_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> Bytes {
         self.xid += 1;
         let credential = OpaqueAuth::sys(&AuthSys {
             stamp: 0,
@@ -222,8 +231,14 @@ impl Lab {
         let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, 3, procedure) };
         let mut call = Writer::new();
         encode_call(&mut call, &header, arguments);
+        call.into_bytes()
+    }
+
+    /// The status of an NFSv3 call by the superuser.
+    pub(crate) fn nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> protocol::nfs3::NfsStat {
+        let record = self.record_nfs3(procedure, arguments);
         let mut reply = Writer::new();
-        let done = self.server.handle(&self.connection, self.now(), call.into_bytes(), &mut reply);
+        let done = self.server.handle(&self.connection, self.now(), record, &mut reply);
         assert_eq!(done.now_or_never().expect("memory answers at once").disposition, Disposition::Reply);
         let results = results(reply).expect("results");
         protocol::nfs3::NfsStat(u32::from_be_bytes(results[..4].try_into().unwrap()))
@@ -459,4 +474,145 @@ pub(crate) fn mode(bits: u32) -> FileAttributes {
 /// Attributes to set: a size.
 pub(crate) fn size(bytes: u64) -> FileAttributes {
     SetAttributes { size: Some(bytes), ..SetAttributes::default() }.to_file_attributes()
+}
+
+/// A call of the server's that reached a client.
+pub(crate) struct Call {
+    pub(crate) header: CallHeader,
+    /// `None` for CB_NULL.
+    pub(crate) compound: Option<CbCompoundArgs>,
+}
+
+/// All calls that wait in an outbox.
+pub(crate) fn drain(outbox: &crate::Outbox) -> Vec<Call> {
+    let context = Context::from_waker(Waker::noop());
+    let mut calls = Vec::new();
+    while let Poll::Ready(record) = outbox.poll_record(&context) {
+        let mut reader = xdr::Reader::new(record);
+        let header = CallHeader::parse(&mut reader).unwrap();
+        let is_compound = header.procedure == callback::PROC_COMPOUND;
+        let compound = is_compound.then(|| xdr::Decode::decode(&mut reader).unwrap());
+        reader.finish().unwrap();
+        calls.push(Call { header, compound });
+    }
+    calls
+}
+
+impl Call {
+    pub(crate) fn sequence(&self) -> CbSequenceArgs {
+        match &self.compound.as_ref().unwrap().ops[0] {
+            CbOp::Sequence(sequence) => sequence.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What stands behind CB_SEQUENCE.
+    pub(crate) fn operation(&self) -> &CbOp {
+        &self.compound.as_ref().unwrap().ops[1]
+    }
+
+    pub(crate) fn reply(&self, results: &impl Encode) -> Bytes {
+        let mut reply = Writer::new();
+        rpc::message::encode_success(&mut reply, self.header.xid);
+        results.encode(&mut reply);
+        reply.into_bytes()
+    }
+
+    /// The reply with this result.
+    pub(crate) fn results(&self, result: CbOpResult) -> Bytes {
+        let CbSequenceArgs { session_id, sequence_id, slot_id, highest_slot_id, .. } = self.sequence();
+        let target_highest_slot_id = highest_slot_id;
+        let sequence =
+            CbSequenceOk { session_id, sequence_id, slot_id, highest_slot_id, target_highest_slot_id };
+        let status = result.status();
+        let results = List::new(vec![CbOpResult::Sequence(Outcome::Ok(sequence)), result]).unwrap();
+        self.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
+    }
+
+    /// The reply that refuses CB_SEQUENCE.
+    pub(crate) fn refusal(&self, status: Status) -> Bytes {
+        let results = List::new(vec![CbOpResult::Sequence(Outcome::Error(status))]).unwrap();
+        self.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
+    }
+}
+
+/// A request that may have to wait in the server.
+pub(crate) struct Flight(Pin<Box<dyn Future<Output = Bytes>>>);
+
+impl Flight {
+    /// The reply's results, when they are there.
+    pub(crate) fn poll_bytes(&mut self) -> Option<Bytes> {
+        let mut context = Context::from_waker(Waker::noop());
+        match self.0.as_mut().poll(&mut context) {
+            Poll::Ready(results) => Some(results),
+            Poll::Pending => None,
+        }
+    }
+
+    /// The result of a COMPOUND, when it is there.
+    pub(crate) fn poll(&mut self) -> Option<CompoundResult> {
+        self.poll_bytes().map(|bytes| xdr::from_bytes(bytes).expect("a COMPOUND4res"))
+    }
+}
+
+/// Requests that wait, and calls from the server.
+impl Lab {
+    /// Another client, with a back channel that has been tried.
+    pub(crate) fn reachable(&self, name: &'static [u8], connection: u64) -> Self {
+        let mut other = Self::without_session(Arc::clone(&self.server), connection);
+        other.seconds = self.seconds;
+        other.flags = CreateSessionFlags::CONN_BACK_CHAN;
+        other.connect(name);
+        let trial = other.calls().pop().expect("the path is tried");
+        other.answer(trial.reply(&()));
+        other
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        drain(&self.connection.outbox)
+    }
+
+    /// Sends a reply to a call of the server's.
+    pub(crate) fn answer(&self, reply: Bytes) {
+        let done = self.server.handle(&self.connection, self.now(), reply, &mut Writer::new()).now_or_never();
+        assert_eq!(done.expect("no reply waits").disposition, Disposition::Drop);
+    }
+
+    /// Sends operations behind a SEQUENCE on a slot of their own, and does not wait.
+    pub(crate) fn start(&mut self, slot_id: u32, ops: Vec<Op>) -> Flight {
+        let sequence = Op::Sequence(SequenceArgs {
+            session_id: self.session,
+            sequence_id: 1,
+            slot_id,
+            highest_slot_id: slot_id,
+            cache_this: false,
+        });
+        let all = std::iter::once(sequence).chain(ops).collect();
+        let record = self.record(&xdr::to_bytes(&compound(all)));
+        self.fly(record)
+    }
+
+    /// As [`Self::start`], a call of version 3.
+    pub(crate) fn start_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> Flight {
+        let record = self.record_nfs3(procedure, arguments);
+        self.fly(record)
+    }
+
+    fn fly(&self, record: Bytes) -> Flight {
+        let (server, connection, now) = (Arc::clone(&self.server), Arc::clone(&self.connection), self.now());
+        Flight(Box::pin(async move {
+            let mut reply = Writer::new();
+            let outcome = server.handle(&connection, now, record, &mut reply).await;
+            assert_eq!(outcome.disposition, Disposition::Reply);
+            results(reply).expect("results")
+        }))
+    }
+
+    /// Lets so many seconds pass, in each of which the server looks after its clients.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.seconds += 1;
+            self.server.maintain(self.now());
+        }
+    }
 }

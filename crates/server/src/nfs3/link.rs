@@ -1,7 +1,9 @@
 use protocol::nfs3::{LinkArgs, LinkWcc, NfsStat, Outcome};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve_writable, status, wcc_data};
+use super::reply::{answer, fattr, resolve_writable, settle, status, wcc_data};
+use crate::nfs4::settle::changing;
+use crate::nfs4::state::Against;
 use crate::request::{Request, Target};
 
 /// LINK (RFC 1813 §3.3.15).
@@ -33,6 +35,8 @@ async fn link(
     if matches!(name, b"." | b"..") {
         return Err(NfsStat::EXIST);
     }
+    let _changing = changing(request, &file.handle);
+    settle(request, file.export, &file.handle, Against::All).await?;
     let linked = request.once().link(directory.place(), &file.handle, name).await.map_err(status)?;
     Ok(LinkWcc {
         file_attributes: Some(fattr(file.export, &linked.attributes)),

@@ -4,8 +4,8 @@ use protocol::nfs3::{FATTR_LENGTH, Fattr, NfsStat, Outcome, PostOpAttr, ReadArgs
 use vfs::{Authority, ReadRequest};
 use xdr::Writer;
 
-use super::reply::{answer, check_denials, fattr, resolve, status};
-use crate::nfs4::state::IoKind;
+use super::reply::{answer, check_denials, fattr, resolve, settle, status};
+use crate::nfs4::state::{Against, IoKind};
 use crate::payload;
 use crate::request::Request;
 
@@ -21,6 +21,9 @@ pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Wri
         Err(status) => return answer(reply, &Outcome::<ReadOk, PostOpAttr>::Fail(status, None)),
     };
     if let Err(status) = check_denials(request, &target, IoKind::Read) {
+        return answer(reply, &Outcome::<ReadOk, _>::Fail(status, target.post_op().await));
+    }
+    if let Err(status) = settle(request, target.export, &target.handle, Against::Writers).await {
         return answer(reply, &Outcome::<ReadOk, _>::Fail(status, target.post_op().await));
     }
     let start = reply.mark();

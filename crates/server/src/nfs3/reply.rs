@@ -9,7 +9,7 @@ use xdr::{Encode, Writer};
 
 use crate::Export;
 use crate::nfs4::File;
-use crate::nfs4::state::IoKind;
+use crate::nfs4::state::{Against, IoKind};
 use crate::request::{Request, Target, TargetError};
 
 /// Nanoseconds of a second.
@@ -66,6 +66,35 @@ pub(super) fn check_denials(request: &Request<'_>, target: &Target<'_>, kind: Io
     }
     let key = File { export: target.export, handle: target.handle }.key(request.server);
     state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
+}
+
+/// Waits until delegations that NFSv4 clients hold against an operation on a file are back; in version 3, JUKEBOX stands for
+/// DELAY.
+pub(super) async fn settle(
+    request: &Request<'_>,
+    export: &Export,
+    handle: &Handle,
+    against: Against,
+) -> Result<(), NfsStat> {
+    let settled = crate::nfs4::settle::settle(request, None, (export, handle), against).await;
+    settled.map_err(|_| NfsStat::JUKEBOX)
+}
+
+/// As [`settle`], against a change of what has this name in a directory, if anything has.
+pub(super) async fn settle_name(
+    request: &Request<'_>,
+    directory: &Target<'_>,
+    name: &[u8],
+) -> Result<(), NfsStat> {
+    if !request.server.nfs4.has_delegations(Against::All) {
+        return Ok(());
+    }
+    let backend = &directory.export.backend;
+    match backend.lookup(&directory.context, &directory.handle, name).await {
+        Ok(found) => settle(request, directory.export, &found.handle, Against::All).await,
+        // The operation itself finds out what is wrong.
+        Err(_) => Ok(()),
+    }
 }
 
 /// As [`resolve`], for what would change something there.

@@ -1,8 +1,11 @@
 use protocol::nfs3::{NfsStat, Outcome, SetattrArgs, WccData};
 use xdr::Writer;
 
-use super::reply::{answer, check_denials, resolve_writable, set_attributes, status, timestamp, wcc_data};
-use crate::nfs4::state::IoKind;
+use super::reply::{
+    answer, check_denials, resolve_writable, set_attributes, settle, status, timestamp, wcc_data,
+};
+use crate::nfs4::settle::changing;
+use crate::nfs4::state::{Against, IoKind};
 use crate::request::{Request, Target};
 
 /// SETATTR (RFC 1813 §3.3.2).
@@ -22,6 +25,8 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
     if set.size.is_some() {
         check_denials(request, target, IoKind::Write)?;
     }
+    let _changing = changing(request, &target.handle);
+    settle(request, target.export, &target.handle, Against::All).await?;
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
     let guard = args.guard.map(timestamp).transpose()?;
     let change = request.once().setattr(target.export, &target.context, &target.handle, &set, guard).await;

@@ -4,8 +4,9 @@ use protocol::nfs3::{NfsStat, Outcome, StableHow, WccData, WriteArgs, WriteOk};
 use vfs::{Authority, Stability};
 use xdr::Writer;
 
-use super::reply::{answer, check_denials, resolve_writable, status, wcc_data};
-use crate::nfs4::state::IoKind;
+use super::reply::{answer, check_denials, resolve_writable, settle, status, wcc_data};
+use crate::nfs4::settle::changing;
+use crate::nfs4::state::{Against, IoKind};
 use crate::request::{Request, Target};
 
 /// WRITE (RFC 1813 §3.3.7).
@@ -33,6 +34,8 @@ async fn write(request: &Request<'_>, target: &Target<'_>, args: WriteArgs) -> R
         return Err(NfsStat::FBIG);
     }
     check_denials(request, target, IoKind::Write)?;
+    let _changing = changing(request, &target.handle);
+    settle(request, target.export, &target.handle, Against::All).await?;
     let stability = match args.stable {
         StableHow::Unstable => Stability::Unstable,
         StableHow::DataSync => Stability::DataSync,

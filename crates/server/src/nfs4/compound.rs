@@ -20,7 +20,10 @@ use super::object::{File, Object};
 use super::pseudo::Node;
 use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
-use super::state::{self, IoKind, IoPermit, MAX_OPERATIONS, Running, SavedReply, Sequenced};
+use super::settle;
+use super::state::{
+    self, Against, Changing, IoKind, IoPermit, MAX_OPERATIONS, Running, SavedReply, Sequenced,
+};
 use super::status::{Failure, Result, in_minor};
 use super::{attributes, ops};
 use crate::caller::Identity;
@@ -453,6 +456,8 @@ impl<'r> Compound<'r> {
             OpNum::SECINFO => ops::secinfo::run(self, arguments, reply).await,
             OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,
             OpNum::SETATTR => ops::setattr::run(self, arguments, reply).await,
+            OpNum::WANT_DELEGATION => ops::want_delegation::run(self, arguments, reply).await,
+            OpNum::GET_DIR_DELEGATION => ops::get_dir_delegation::run(self, arguments, reply).await,
             OpNum::VERIFY => ops::verify::run(self, arguments).await,
             OpNum::ALLOCATE => ops::allocate::run(self, arguments).await,
             OpNum::DEALLOCATE => ops::deallocate::run(self, arguments).await,
@@ -700,6 +705,39 @@ impl<'r> Compound<'r> {
             return Ok(IoPermit { authority: Authority::Caller, ..permit });
         }
         Ok(permit)
+    }
+
+    /// Waits until others' delegations of `file` that stand against an operation are back.
+    pub(crate) async fn settle(&self, file: &File<'_>, against: Against) -> Result {
+        let client = self.client().ok().map(|client| &**client);
+        Ok(settle::settle(self.request, client, (file.export, &file.handle), against).await?)
+    }
+
+    /// As [`Self::settle`], for I/O by a stateid. RFC 8881 §10.4.2: a "READ or WRITE operation done with a special stateid"
+    /// recalls; an open has done so before.
+    pub(crate) async fn settle_io(&self, file: &File<'_>, by: Stateid, kind: IoKind) -> Result {
+        if !by.is_special() {
+            return Ok(());
+        }
+        self.settle(file, if kind == IoKind::Read { Against::Writers } else { Against::All }).await
+    }
+
+    /// As [`Self::settle`] against a change of what has this name in a directory, if anything has.
+    pub(crate) async fn settle_name(&self, directory: &File<'_>, name: &[u8]) -> Result {
+        if !self.state().has_delegations(Against::All) {
+            return Ok(());
+        }
+        let context = self.context(directory.export);
+        match directory.export.backend.lookup(&context, &directory.handle, name).await {
+            Ok(found) => self.settle(&directory.with(found.handle), Against::All).await,
+            // The operation itself finds out what is wrong.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Announces a change of `file`: nothing is delegated until the guard is dropped.
+    pub(crate) fn changing(&self, file: &File<'_>) -> Changing<'r> {
+        self.request.server.nfs4.changing(&file.handle)
     }
 
     /// Takes the slot that SEQUENCE asks for, and its limits.

@@ -5,6 +5,9 @@
 
 mod attributes;
 mod compound;
+mod delegation;
+#[cfg(test)]
+mod delegation_tests;
 mod names;
 mod object;
 mod ops;
@@ -12,6 +15,7 @@ pub(crate) mod pseudo;
 mod rows;
 mod sequencing;
 mod set_attributes;
+pub(crate) mod settle;
 pub mod state;
 mod status;
 

@@ -41,8 +41,12 @@ const STATEID: usize = 16;
 const BITMAP: usize = 16;
 /// GETFH with its number and status, and a handle of 64 bytes.
 const GETFH: usize = 8 + 4 + 64;
+/// `open_delegation4` of a write delegation whose `permissions` name `EVERYONE@`.
+const DELEGATION: usize = 4 + STATEID + 4 + 12 + 12 + 4 + 12;
 /// `OPEN4resok` without a delegation, but with the reason why.
 const OPEN: usize = STATEID + CHANGE_INFO + 4 + BITMAP + 12;
+/// OPEN with a delegation, and the GETFH behind it: where this has no room, nothing is delegated.
+pub(crate) const DELEGATED_OPEN: usize = OPEN + DELEGATION + GETFH;
 /// `LOCK4denied` with the longest owner.
 const LOCK_DENIED: usize = 8 + 8 + 4 + 8 + 4 + 1024;
 
@@ -137,7 +141,7 @@ const TABLE: &[Row] = &[
     row(OpNum::SEQUENCE, Nothing).since(1).reserves(0),
     row(OpNum::SET_SSV, Nothing).since(1),
     row(OpNum::TEST_STATEID, Nothing).since(1).keeps(),
-    row(OpNum::WANT_DELEGATION, Current).since(1),
+    row(OpNum::WANT_DELEGATION, Current).since(1).reserves(DELEGATION),
     row(OpNum::DESTROY_CLIENTID, Nothing).since(1).alone().reserves(0),
     row(OpNum::RECLAIM_COMPLETE, Nothing).since(1).reserves(0),
     row(OpNum::ALLOCATE, Current).since(2).reserves(0),

@@ -13,6 +13,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
     let file = compound.writable(Status::WRONG_TYPE)?;
     // "The aa_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.1.3).
     let permit = compound.check_io(&file, stateid, IoKind::Write)?;
+    let _changing = compound.changing(&file);
+    compound.settle_io(&file, stateid, IoKind::Write).await?;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
     match backend.allocate(&context, &file.handle, offset, length, permit.authority).await {

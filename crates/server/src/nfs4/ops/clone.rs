@@ -14,7 +14,8 @@ use crate::nfs4::status::Result;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let arguments = CloneArgs::decode(arguments)?;
     let stateids = (arguments.source_stateid, arguments.destination_stateid);
-    let (range, destination) = judge(compound, stateids)?;
+    let (range, destination) = judge(compound, stateids).await?;
+    let _changing = compound.changing(&destination);
     let range = CopyRange {
         source_offset: arguments.source_offset,
         destination_offset: arguments.destination_offset,
@@ -32,7 +33,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
 }
 
 /// The two files of CLONE or COPY with the right to read one and to write the other; what is to be copied is left open.
-pub(super) fn judge<'r>(
+pub(super) async fn judge<'r>(
     compound: &Compound<'r>,
     (source_stateid, destination_stateid): (Stateid, Stateid),
 ) -> Result<(CopyRange, File<'r>)> {
@@ -45,6 +46,8 @@ pub(super) fn judge<'r>(
     if source.export.id != destination.export.id {
         return Err(Status::XDEV.into());
     }
+    compound.settle_io(&destination, destination_stateid, IoKind::Write).await?;
+    compound.settle_io(&source, source_stateid, IoKind::Read).await?;
     let range = CopyRange {
         source: source.handle,
         source_offset: 0,

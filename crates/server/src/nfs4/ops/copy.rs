@@ -24,7 +24,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         return Err(Status::NOTSUPP.into());
     }
     let stateids = (arguments.source_stateid, arguments.destination_stateid);
-    let (range, destination) = judge(compound, stateids)?;
+    let (range, destination) = judge(compound, stateids).await?;
+    let _changing = compound.changing(&destination);
     let whole = CopyRange {
         source_offset: arguments.source_offset,
         destination_offset: arguments.destination_offset,

@@ -9,9 +9,10 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let DelegReturnArgs { stateid } = DelegReturnArgs::decode(arguments)?;
-    compound.stateid(stateid)?;
-    // None is granted, so no stateid is a delegation's.
-    Err(Status::BAD_STATEID.into())
+    let stateid = compound.stateid(stateid)?;
+    let file = compound.file(Status::BAD_STATEID)?;
+    let (client, key) = (compound.client()?, file.key(compound.server()));
+    Ok(compound.state().return_delegation(compound.now(), client, key, &stateid)?)
 }
 
 #[cfg(test)]

@@ -7,22 +7,28 @@ use std::sync::Arc;
 
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{
-    CreateHow, DelegationWant, NoDelegation, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk,
-    OpenResultFlags, ShareAccess, ShareDeny, WhyNoDelegation,
+    CreateHow, DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk,
+    OpenResultFlags, ShareAccess, ShareDeny,
 };
 use protocol::nfs4::types::{Bitmap, ChangeInfo, OpNum, Status};
-use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, Removal, SetAttributes};
+use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, Opened, Removal, SetAttributes};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::lookup::{child, not_directory};
 use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
+use crate::nfs4::delegation::{DelegationWish, delegate};
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object, not_regular};
+use crate::nfs4::rows::DELEGATED_OPEN;
 use crate::nfs4::sequencing::Asked;
 use crate::nfs4::set_attributes::Wanted;
-use crate::nfs4::state::{Client, Effect, OpenGrant, OpenRequest, Turn};
+use crate::nfs4::state::{Against, Client, Effect, OpenGrant, OpenRequest, Turn};
 use crate::nfs4::status::{Failure, Result};
+
+/// How often an OPEN looks for delegations in its way: others may be granted while it waits, but none to a file that was just
+/// recalled.
+const LOOKS_MAX: u32 = 4;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
@@ -64,6 +70,11 @@ async fn open_in_turn(
             return Err(failure);
         }
     };
+    let delegation = if compound.room(reply) >= DELEGATED_OPEN {
+        delegation(compound, &opener.client, arguments, &target.file, &attributes).await
+    } else {
+        OpenDelegation::None
+    };
     let confirm = if turn.is_some_and(Turn::needs_confirmation) {
         OpenResultFlags::CONFIRM
     } else {
@@ -75,7 +86,7 @@ async fn open_in_turn(
         // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
         flags: OpenResultFlags::LOCKTYPE_POSIX | confirm,
         attributes_set: target.attributes_set,
-        delegation: delegation(arguments.share_access),
+        delegation,
     }
     .encode(reply);
     compound.set_current(Object::File(target.file), Some(attributes));
@@ -153,16 +164,26 @@ async fn find<'r>(
         OpenClaim::Fh | OpenClaim::Previous(_) => None,
         // RFC 8881 §18.16.3: the server "MAY support" these, and with DELEGPURGE only.
         OpenClaim::DelegatePrev(_) | OpenClaim::DelegatePrevFh => return Err(Status::NOTSUPP.into()),
-        // No delegation was granted, so no stateid names one.
-        OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return Err(Status::BAD_STATEID.into()),
+        OpenClaim::DelegateCur(claim) => Some(&claim.file),
+        OpenClaim::DelegateCurFh(_) => None,
     };
-    match (named, &arguments.how) {
-        (Some(name), OpenHow::NoCreate) => by_name(compound, name, access).await,
-        (Some(name), OpenHow::Create(how)) => create(compound, name, how, access).await,
-        (None, OpenHow::NoCreate) => by_handle(compound, access).await,
+    let target = match (named, &arguments.how) {
+        (Some(name), OpenHow::NoCreate) => by_name(compound, name, access).await?,
+        // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
+        (Some(name), OpenHow::Create(how)) => create(compound, name, how, access).await?,
+        (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
         // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
-        (None, OpenHow::Create(_)) => Err(Status::INVAL.into()),
-    }
+        (None, OpenHow::Create(_)) => return Err(Status::INVAL.into()),
+    };
+    let held = match &arguments.claim {
+        OpenClaim::DelegateCur(claim) => claim.delegate_stateid,
+        OpenClaim::DelegateCurFh(stateid) => *stateid,
+        _ => return Ok(target),
+    };
+    let (held, key) = (compound.stateid(held)?, target.file.key(compound.server()));
+    let access = arguments.share_access.access().bits() as u8;
+    compound.state().check_delegation(compound.client()?, key, &held, access)?;
+    Ok(target)
 }
 
 /// CLAIM_FH and CLAIM_PREVIOUS: the current object itself.
@@ -346,6 +367,9 @@ async fn open(
     let file = &target.file;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
+    // The truncation comes before anybody may have the file delegated.
+    let _changing = target.size.map(|_| compound.changing(file));
+    compound.settle(file, against(arguments, target)).await?;
     // To truncate is to write, whatever the share access says.
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
     let opened = match backend.open(&context, &file.handle, wanted, target.authority).await {
@@ -356,20 +380,7 @@ async fn open(
         }
         opened => opened?,
     };
-    let grant = compound.state().open(
-        compound.now(),
-        &opener.client,
-        OpenRequest {
-            file: file.key(compound.server()),
-            owner: Arc::clone(&opener.owner),
-            opener: compound.caller(),
-            access: arguments.share_access,
-            deny: arguments.share_deny,
-            truncates: target.size.is_some(),
-            reclaim: arguments.claim.is_reclaim(),
-            pin: opened.pin,
-        },
-    )?;
+    let grant = reserve(compound, opener, arguments, target, &opened).await?;
     if target.size.is_none() {
         return Ok((grant, opened.attributes));
     }
@@ -383,17 +394,70 @@ async fn open(
     }
 }
 
-/// Why there is no delegation, where the client said what it wants (RFC 8881 §18.16.3, §10.4).
-fn delegation(access: ShareAccess) -> OpenDelegation {
-    match access.want() {
-        DelegationWant::NO_PREFERENCE => OpenDelegation::None,
-        DelegationWant::NO_DELEG => {
-            OpenDelegation::NoneExt(NoDelegation::Other(WhyNoDelegation::NOT_WANTED.0))
+/// Which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
+fn against(arguments: &OpenArgs, target: &Target<'_>) -> Against {
+    let writes = arguments.share_access.contains(ShareAccess::WRITE) || target.size.is_some();
+    let changes = writes || !arguments.share_deny.is_empty();
+    if changes { Against::All } else { Against::Writers }
+}
+
+/// Takes the share reservation. Where something was delegated since the last look, it waits for that once more.
+async fn reserve(
+    compound: &Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    target: &Target<'_>,
+    opened: &Opened,
+) -> Result<OpenGrant> {
+    let against = against(arguments, target);
+    let mut looks = 1;
+    loop {
+        let request = OpenRequest {
+            file: target.file.key(compound.server()),
+            owner: Arc::clone(&opener.owner),
+            opener: compound.caller(),
+            access: arguments.share_access,
+            deny: arguments.share_deny,
+            truncates: target.size.is_some(),
+            reclaim: arguments.claim.is_reclaim(),
+            pin: Arc::clone(&opened.pin),
+        };
+        match compound.state().open(compound.now(), &opener.client, request) {
+            Err(Status::DELAY) if looks < LOOKS_MAX && compound.state().has_delegations(against) => {
+                compound.settle(&target.file, against).await?;
+                looks += 1;
+            }
+            opened => return Ok(opened?),
         }
-        DelegationWant::CANCEL => OpenDelegation::NoneExt(NoDelegation::Other(WhyNoDelegation::CANCELLED.0)),
-        // None to give, and no signal when there is.
-        _ => OpenDelegation::NoneExt(NoDelegation::Resource(false)),
     }
+}
+
+/// What is delegated beside the open.
+async fn delegation(
+    compound: &Compound<'_>,
+    client: &Arc<Client>,
+    arguments: &OpenArgs,
+    file: &File<'_>,
+    attributes: &Attributes,
+) -> OpenDelegation {
+    let (access, want) = (arguments.share_access, arguments.share_access.want());
+    let asked = match arguments.claim {
+        // RFC 8881 §9.11: what was delegated before the restart is reclaimed with the open.
+        OpenClaim::Previous(DelegationType::NONE | DelegationType::NONE_EXT) => {
+            return OpenDelegation::None;
+        }
+        OpenClaim::Previous(held) => {
+            let want = match held {
+                DelegationType::READ => DelegationWant::READ_DELEG,
+                _ => DelegationWant::WRITE_DELEG,
+            };
+            DelegationWish { access: ShareAccess::BOTH, want, reclaim: true }
+        }
+        // The client has one, and brings opens that it made under it: it is on its way back.
+        OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
+        _ => DelegationWish { access, want, reclaim: false },
+    };
+    delegate(compound, client, file, asked, attributes).await
 }
 
 #[cfg(test)]
@@ -405,7 +469,7 @@ mod tests {
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::close::CloseArgs;
     use protocol::nfs4::ops::create::{CreateArgs, CreateType};
-    use protocol::nfs4::ops::open::CreateVerifierAttributes;
+    use protocol::nfs4::ops::open::{CreateVerifierAttributes, NoDelegation, WhyNoDelegation};
     use protocol::nfs4::ops::read::ReadArgs;
     use protocol::nfs4::ops::setattr::SetAttrArgs;
     use protocol::nfs4::ops::write::WriteArgs;

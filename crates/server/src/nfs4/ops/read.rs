@@ -22,6 +22,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
     let file = compound.file(Status::ISDIR)?;
     let permit = compound.check_io(&file, stateid, IoKind::Read)?;
+    compound.settle_io(&file, stateid, IoKind::Read).await?;
     // "The server may choose to return fewer bytes than specified by the client" (§18.22.3): no more than one READ may
     // have, and no more than has room in what the client takes.
     let room = compound.room(reply).saturating_sub(BEFORE_DATA) & !3;

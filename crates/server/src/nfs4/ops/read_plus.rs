@@ -25,6 +25,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let ReadPlusArgs { stateid, offset, count } = ReadPlusArgs::decode(arguments)?;
     let file = compound.file(Status::ISDIR)?;
     let permit = compound.check_io(&file, stateid, IoKind::Read)?;
+    compound.settle_io(&file, stateid, IoKind::Read).await?;
     // Attributes before content, as everywhere: a GETATTR that follows must not vouch for bytes older than itself.
     let seen = compound.attributes().await?;
     if seen.kind != FileKind::Regular {

@@ -9,7 +9,7 @@ use super::read::wrong_kind;
 use crate::nfs4::attributes::can_set;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::set_attributes::Wanted;
-use crate::nfs4::state::IoKind;
+use crate::nfs4::state::{Against, IoKind};
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -23,6 +23,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         Some(_) => compound.check_io(&file, stateid, IoKind::Write)?.authority,
         None => Authority::Caller,
     };
+    // RFC 8881 §10.4.2: "SETATTR sent by another client" recalls.
+    let _changing = compound.changing(&file);
+    compound.settle(&file, Against::All).await?;
     let set = match wanted.masked {
         None => wanted.set,
         Some(_) => wanted.over(compound.attributes().await?.mode),

@@ -7,6 +7,7 @@ use xdr::{Decode, Reader, Writer};
 
 use super::getxattr::check_name;
 use crate::nfs4::compound::{Compound, put_change};
+use crate::nfs4::state::Against;
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -19,6 +20,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     };
     check_name(&key)?;
     let file = compound.writable(Status::NOTSUPP)?;
+    // The holder of a delegation answers for extended attributes too: it does not ask whether they have changed.
+    let _changing = compound.changing(&file);
+    compound.settle(&file, Against::All).await?;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
     let change = backend.set_xattr(&context, &file.handle, &key, value.bytes(), how).await?;

@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::nfs4::callback::recall::CbRecallSlotArgs;
+use protocol::nfs4::callback::recall::{CbRecallAnyArgs, CbRecallSlotArgs, recallable};
 use protocol::nfs4::callback::sequence::{CbSequenceOk, ReferringCall, ReferringCallList};
 use protocol::nfs4::callback::{CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::types::Bitmap;
 use rpc::message::{RpcError, parse_reply, peek};
 use tracing::debug;
 use xdr::List;
@@ -26,6 +27,7 @@ use super::State;
 use super::backchannel::CallbackTurn;
 use super::client::Client;
 use super::session::Session;
+use super::stateid::Place;
 use super::wire::{SessionId, Status};
 use crate::{ConnectionId, Outbox};
 
@@ -48,6 +50,8 @@ pub struct Callback {
 pub(super) enum Purpose {
     /// Nobody: it advises the client.
     Advice,
+    /// The delegation there is recalled.
+    Recall(Place),
 }
 
 /// The request whose reply the client must have seen before it understands a callback (§2.10.6.3).
@@ -79,6 +83,13 @@ impl Callback {
     /// CB_RECALL_SLOT: the client should use slots up to this one.
     pub(super) fn recall_slot(target_highest_slot_id: u32) -> Self {
         let operation = CbOp::RecallSlot(CbRecallSlotArgs { target_highest_slot_id });
+        Self::new(operation, Purpose::Advice, None)
+    }
+
+    /// CB_RECALL_ANY: the client should keep so many delegations of files, of its choice.
+    pub(super) fn recall_any(objects_to_keep: u32) -> Self {
+        let type_mask = Bitmap::of(&[recallable::RDATA_DLG, recallable::WDATA_DLG]);
+        let operation = CbOp::RecallAny(CbRecallAnyArgs { objects_to_keep, type_mask });
         Self::new(operation, Purpose::Advice, None)
     }
 
@@ -120,7 +131,7 @@ pub(super) struct Watched {
 /// What the client said to a CB_COMPOUND.
 enum Answer {
     /// The operation behind CB_SEQUENCE was executed, or refused.
-    Done(Status, Option<CbOpResult>),
+    Done(Status),
     /// It asks to be asked again.
     Later,
     /// Slot and client are out of step.
@@ -129,7 +140,7 @@ enum Answer {
 
 impl State {
     /// Calls a client, now or when there is a way to it.
-    pub(super) fn call(&self, client: &Arc<Client>, callback: Callback) {
+    pub(super) fn call(&self, client: &Client, callback: Callback) {
         let mut calls = client.calls.lock();
         if client.is_gone() || calls.waiting.len() >= WAITING_MAX {
             return;
@@ -285,12 +296,12 @@ impl State {
         let client = &session.client;
         let mut back = session.back.lock();
         match answer {
-            Answer::Done(status, result) => {
+            Answer::Done(status) => {
                 let callback = back.answered(turn);
                 drop(back);
                 client.set_reachable(true);
                 if let Some(callback) = callback {
-                    self.called(client, callback, status, result);
+                    self.called(callback, status);
                 }
             }
             Answer::Later => {
@@ -312,15 +323,10 @@ impl State {
     }
 
     /// What becomes of a callback's purpose.
-    fn called(
-        &self,
-        _client: &Arc<Client>,
-        callback: Callback,
-        _status: Status,
-        _result: Option<CbOpResult>,
-    ) {
+    fn called(&self, callback: Callback, status: Status) {
         match callback.purpose {
             Purpose::Advice => {}
+            Purpose::Recall(place) => self.recall_answered(place, status),
         }
     }
 
@@ -368,7 +374,7 @@ fn judge(result: CbCompoundResult, session: &SessionId, turn: CallbackTurn) -> A
             if (session_id, sequence_id, slot_id) != (*session, turn.sequence_id, turn.slot_id) {
                 return Answer::Fault;
             }
-            Answer::Done(result.status, results.next())
+            Answer::Done(result.status)
         }
         Err(Status::DELAY) => Answer::Later,
         Err(_) => Answer::Fault,

@@ -37,6 +37,10 @@ pub(super) struct Holdings {
     pub(super) revoked: AtomicU32,
     /// Revoked by the administrator, not yet freed.
     pub(super) admin_revoked: AtomicU32,
+    /// Delegations that did not come back in time, not yet freed.
+    pub(super) unreturned: AtomicU32,
+    /// Delegations.
+    pub(super) delegations: AtomicU32,
     /// Connections that are back channels of any session.
     pub(super) back_connections: AtomicU32,
 }
@@ -66,6 +70,8 @@ pub struct Client {
     pub(super) calls: Mutex<Calls>,
     /// A callback, or a trial, was answered, and the way it took may still be there.
     reachable: AtomicBool,
+    /// When CB_RECALL_ANY was sent last, in seconds.
+    pub(super) asked_to_return: AtomicU64,
     /// What its sessions' slots may take.
     pub(super) slot_memory: Arc<SlotMemory>,
     /// For a client of version 4.0.
@@ -96,6 +102,7 @@ impl Client {
             holdings: Holdings::default(),
             calls: Mutex::default(),
             reachable: AtomicBool::new(false),
+            asked_to_return: AtomicU64::new(0),
             slot_memory,
             sessionless: None,
         };
@@ -242,6 +249,7 @@ impl Client {
         let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
         flags.set(SequenceStatus::EXPIRED_SOME_STATE_REVOKED, some(&self.holdings.revoked));
         flags.set(SequenceStatus::ADMIN_STATE_REVOKED, some(&self.holdings.admin_revoked));
+        flags.set(SequenceStatus::RECALLABLE_STATE_REVOKED, some(&self.holdings.unreturned));
         // "Until the client sends a global RECLAIM_COMPLETE …, every SEQUENCE operation will return
         // SEQ4_STATUS_RESTART_RECLAIM_NEEDED."
         flags.set(SequenceStatus::RESTART_RECLAIM_NEEDED, self.is_reclaiming());

@@ -1,6 +1,58 @@
-//! Delegations (RFC 8881 §10.4): how one may go. None is granted yet.
+//! Delegations (RFC 8881 §10.4): who gets one, and how it comes back.
+//!
+//! Criteria first. A delegation is a promise that nobody else's operation touches the file before its holder has heard of it.
+//! So it is granted only where nothing stands against it now ([`State::delegate`]), to a client that has answered a callback;
+//! and every operation that would break the promise asks first ([`State::clash`]), waits until the delegations in its way
+//! have come back, and then goes on. Between that question and the operation's end no delegation of the file may be granted:
+//! [`Busy`] counts such operations, by a hash of the file, so that a server without delegations pays two additions for it.
+//!
+//! A recalled delegation that does not come back within the lease time is revoked (§10.4.5), that one alone. A file that was
+//! recalled is not delegated again for a while, and for longer each time ([`Contended`]): it is shared.
 
+use std::future::Future;
+use std::hash::BuildHasher;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use protocol::nfs4::callback::CbOp;
+use protocol::nfs4::callback::recall::CbRecallArgs;
+use protocol::nfs4::types::Handle;
+use vfs::Authority;
+
+use super::State;
+use super::callback::{Callback, Purpose, Referring};
+use super::client::Client;
+use super::io::{IoKind, IoPermit};
+use super::shard::{self, Dropped, FileKey, Kind, Shard};
+use super::stateid::Place;
 use super::transitions::{Row, step};
+use super::wire::{ClientId, Stateid, Status};
+
+/// What a delegation counts for among all state: its record, and its places in the lists of file and client.
+pub(super) const DELEGATION_WEIGHT: usize = 2;
+/// A file with more opens than this is not looked through for those of others: it is busy.
+const OPENS_LOOKED_AT: usize = 64;
+/// How long a file is not delegated after its first recall; twice as long after each that follows soon.
+const HOLD_OFF: Duration = Duration::from_secs(15);
+/// Recalls that lengthen it: 15 s doubled six times are 16 minutes.
+const HOLD_OFF_LEVELS: u32 = 6;
+/// Files told apart among those recalled lately. Two that share a place only lose a chance.
+const CONTENDED_FILES: usize = 4096;
+/// Groups of files told apart among those that are being changed.
+const BUSY_GROUPS: usize = 1024;
+/// One client may have this part of all delegations, so that none shuts out the others.
+const SHARE_PART: usize = 4;
+/// Delegations that one client may have however small that part is.
+const SHARE_MIN: usize = 1024;
+/// Seconds between two CB_RECALL_ANY to one client.
+const ASK_PERIOD_SECONDS: u64 = 5;
+/// How long an operation waits for delegations at most; less where the lease is short, so that a client whose operation
+/// waits, and which does nothing else, keeps its own.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Where a delegation stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +74,7 @@ pub enum Event {
     Conflict,
     /// DELEGRETURN.
     Return,
-    /// The client did not return it within the lease period (§10.4.6), or its lease expired.
+    /// The client did not return it within the lease period (§10.4.5), its lease expired, or the administrator took it.
     Timeout,
     /// FREE_STATEID.
     Acknowledge,
@@ -52,27 +104,558 @@ impl Phase {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::transitions::check_table;
-    use super::*;
-
-    #[test]
-    fn the_table_of_phases_is_sound() {
-        let phases = [Phase::Granted, Phase::Recalled, Phase::Revoked, Phase::Gone];
-        check_table(TRANSITIONS, Phase::Granted, &phases);
-        assert_eq!(
-            Phase::Revoked.after(Event::Return),
-            None,
-            "a revoked delegation is acknowledged, not returned"
-        );
-        assert_eq!(
-            Phase::Granted.after(Event::Acknowledge),
-            None,
-            "FREE_STATEID of a delegation in effect is LOCKS_HELD"
-        );
-        for event in [Event::Conflict, Event::Return, Event::Timeout, Event::Acknowledge, Event::Leave] {
-            assert_eq!(Phase::Gone.after(event), None);
+impl Event {
+    /// What the end of an entry means to a delegation.
+    pub(super) fn of_end(event: shard::Event) -> Self {
+        match event {
+            shard::Event::Close => Self::Return,
+            shard::Event::Conflict | shard::Event::Unreturned | shard::Event::Take => Self::Timeout,
+            shard::Event::Acknowledge => Self::Acknowledge,
+            shard::Event::Leave => Self::Leave,
         }
     }
+}
+
+/// A delegation.
+#[derive(Debug)]
+pub(super) struct Delegation {
+    /// For writing; it covers reading too.
+    pub(super) is_write: bool,
+    /// Bits of `share_access` that the open was judged for under which it was granted.
+    pub(super) judged: u8,
+    /// Who opened then.
+    opener: u64,
+    phase: Phase,
+    /// As the client knows the file.
+    handle: Handle,
+    /// The OPEN that granted it.
+    granted_by: Option<Referring>,
+    recalled: Option<Duration>,
+    /// Its place in the file's list.
+    pub(super) at_file: u32,
+}
+
+impl Delegation {
+    pub(super) fn turn(&mut self, event: Event) {
+        self.phase = self.phase.after(event).expect("a delegation moves as its table says");
+    }
+
+    /// Whether I/O may go ahead by it.
+    pub(super) fn permit(&self, kind: IoKind, stateid: Stateid) -> Result<IoPermit, Status> {
+        if kind == IoKind::Write && !self.is_write {
+            return Err(Status::OPENMODE);
+        }
+        // A delegation of a file that was opened for writing alone covers reads (the client fills pages around what it writes),
+        // for which nobody was judged yet.
+        let authority = if self.judged & kind.bit() != 0 { Authority::Opened } else { Authority::Caller };
+        Ok(IoPermit { authority, opener: Some(self.opener), stateid })
+    }
+}
+
+/// Which delegations of others an operation conflicts with (§10.4, §10.4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// READ, OPEN for reading: those for writing.
+    Writers,
+    /// Any change, OPEN for writing or with a deny: all.
+    All,
+}
+
+impl Against {
+    /// What an OPEN with these bits of access and deny conflicts with. A deny conflicts with what the holder may open
+    /// locally.
+    pub(super) fn open((access, deny): (u8, u8)) -> Self {
+        if access & IoKind::Write.bit() != 0 || deny != 0 { Self::All } else { Self::Writers }
+    }
+}
+
+/// What a client would like delegated.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish {
+    /// For writing.
+    pub is_write: bool,
+    /// Bits of `share_access` that the OPEN was judged for.
+    pub judged: u8,
+    /// Who opened, as a number.
+    pub opener: u64,
+    /// The file as the client knows it, for CB_RECALL.
+    pub handle: Handle,
+    /// The file as the backend knows it.
+    pub inner: vfs::Handle,
+    /// CLAIM_PREVIOUS: it was granted before the server's restart.
+    pub reclaim: bool,
+}
+
+/// Why nothing is delegated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotDelegated {
+    /// Others use the file, or did a moment ago.
+    Contention,
+    /// The client cannot be called back, or the bound is reached.
+    Resource,
+    /// The client has one of the other kind.
+    OtherKind,
+}
+
+/// An operation that waits until delegations are back.
+#[derive(Debug)]
+pub struct Waiter {
+    deadline: Duration,
+    inner: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    waker: Option<Waker>,
+    /// Whether it is worth looking again; `Some(false)` where time is up.
+    woken: Option<bool>,
+}
+
+impl Waiter {
+    fn new(deadline: Duration) -> Self {
+        Self { deadline, inner: Mutex::default() }
+    }
+
+    /// A delegation came back, or was revoked.
+    pub(super) fn wake(&self) {
+        self.end(true);
+    }
+
+    fn end(&self, look_again: bool) {
+        let mut inner = self.inner.lock();
+        inner.woken.get_or_insert(look_again);
+        let waker = inner.waker.take();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Ready once the operation should look again (true), or has waited for as long as it may (false).
+impl Future for &Waiter {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
+        let mut inner = self.inner.lock();
+        if let Some(look_again) = inner.woken {
+            return Poll::Ready(look_again);
+        }
+        inner.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// How many operations that would break a delegation are under way, by groups of files.
+#[derive(Debug)]
+pub(super) struct Busy(Box<[AtomicU32]>);
+
+/// An operation that would break a delegation of its file; none is granted until it is dropped.
+#[derive(Debug)]
+#[must_use = "it protects the operation for as long as it lives"]
+pub struct Changing<'s>(&'s AtomicU32);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Files that were recalled lately: seconds until when each is left alone, and how often that was so.
+#[derive(Debug)]
+pub(super) struct Contended(Box<[AtomicU64]>);
+
+impl Contended {
+    fn mark(&self, hash: u64, now: Duration) {
+        let place = &self.0[hash as usize % CONTENDED_FILES];
+        let (until, level) = unpack(place.load(Relaxed));
+        // Long after the last time it starts again.
+        let is_soon = now.as_secs() < until + (HOLD_OFF.as_secs() << level);
+        let level = if until > 0 && is_soon { (level + 1).min(HOLD_OFF_LEVELS) } else { 0 };
+        let until = now.as_secs() + (HOLD_OFF.as_secs() << level);
+        place.store(until << 8 | u64::from(level), Relaxed);
+    }
+
+    fn is_marked(&self, hash: u64, now: Duration) -> bool {
+        now.as_secs() < unpack(self.0[hash as usize % CONTENDED_FILES].load(Relaxed)).0
+    }
+}
+
+fn unpack(mark: u64) -> (u64, u32) {
+    (mark >> 8, mark as u32 & 0xff)
+}
+
+/// What has happened to delegations since the start.
+#[derive(Debug, Default)]
+pub struct DelegationCounts {
+    /// Granted for reading.
+    pub granted_read: AtomicU64,
+    /// Granted for writing.
+    pub granted_write: AtomicU64,
+    /// Recalled because of a conflict.
+    pub recalls: AtomicU64,
+    /// Came back after a recall.
+    pub returned: AtomicU64,
+    /// Microseconds that these took together, from the conflict to the return.
+    pub return_micros: AtomicU64,
+    /// Revoked because they did not come back.
+    pub revoked: AtomicU64,
+    /// Operations that waited for a delegation.
+    pub waits: AtomicU64,
+    /// Those that were told to come again after all.
+    pub overdue: AtomicU64,
+}
+
+/// All that concerns delegations and lies in no shard.
+#[derive(Debug)]
+pub(super) struct Delegations {
+    busy: Busy,
+    contended: Contended,
+    /// Recalled ones in the order of their recalls: to be revoked when they are not back a lease time later.
+    recalled: Mutex<std::collections::VecDeque<(Duration, Place)>>,
+    /// Recalls that did not get through, to be sent again.
+    again: Mutex<Vec<Place>>,
+    /// Operations waiting, over all shards.
+    waiting: AtomicU64,
+    max: usize,
+    pub(super) counts: DelegationCounts,
+}
+
+impl Delegations {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            busy: Busy((0..BUSY_GROUPS).map(|_| AtomicU32::new(0)).collect()),
+            contended: Contended((0..CONTENDED_FILES).map(|_| AtomicU64::new(0)).collect()),
+            recalled: Mutex::default(),
+            again: Mutex::default(),
+            waiting: AtomicU64::new(0),
+            max,
+            counts: DelegationCounts::default(),
+        }
+    }
+}
+
+/// Recalls to be sent once the shard's lock is given back.
+type Recalls = Vec<(Arc<Client>, Callback)>;
+
+impl Shard {
+    /// Delegations of others that stand against an operation of `who` on a file.
+    fn conflicts(&self, file: FileKey, who: Option<ClientId>, against: Against) -> Vec<u32> {
+        let Some(record) = self.files.get(&file) else { return Vec::new() };
+        let stands = |index: &u32| {
+            let is_other = Some(self.entry(*index).client.id()) != who;
+            is_other && (against == Against::All || self.delegation_at(*index).is_write)
+        };
+        record.delegations.iter().copied().filter(stands).collect()
+    }
+
+    pub(super) fn has_conflict(&self, file: FileKey, who: Option<ClientId>, against: Against) -> bool {
+        let has_some = self.files.get(&file).is_some_and(|file| !file.delegations.is_empty());
+        has_some && !self.conflicts(file, who, against).is_empty()
+    }
+}
+
+impl State {
+    /// Whether anything is delegated that a READ (`Writers`) or a change (`All`) could conflict with: mostly nothing is,
+    /// and [`Self::clash`] need not be asked.
+    #[must_use]
+    pub fn has_delegations(&self, against: Against) -> bool {
+        let gauges = &self.gauges;
+        let counter = if against == Against::All { &gauges.delegations } else { &gauges.write_delegations };
+        counter.load(SeqCst) > 0
+    }
+
+    /// Announces a change: until the guard is dropped no delegation of the file is granted. To be taken before
+    /// [`Self::has_delegations`] is asked.
+    pub fn changing(&self, handle: &vfs::Handle) -> Changing<'_> {
+        let group = self.busy_group(handle);
+        group.fetch_add(1, SeqCst);
+        Changing(group)
+    }
+
+    /// By the backend's handle, and not by the file's key, which takes a keyed hash.
+    fn busy_group(&self, handle: &vfs::Handle) -> &AtomicU32 {
+        &self.delegations.busy.0[self.hasher.hash_one(&**handle) as usize % BUSY_GROUPS]
+    }
+
+    fn contention_hash(&self, file: FileKey) -> u64 {
+        self.hasher.hash_one(file)
+    }
+
+    /// Until when an operation that began at `now` waits for delegations.
+    #[must_use]
+    pub fn wait_until(&self, now: Duration) -> Duration {
+        now + (self.lease / 3).min(WAIT_MAX)
+    }
+
+    /// Recalls what stands in the way of an operation of `who` (`None`: of no NFSv4 client); `None` where nothing does. The
+    /// operation waits for the waiter and asks again.
+    pub fn clash(
+        &self,
+        now: Duration,
+        deadline: Duration,
+        who: Option<&Client>,
+        file: FileKey,
+        against: Against,
+    ) -> Option<Arc<Waiter>> {
+        let (mut dropped, mut recalls) = (Dropped::new(), Recalls::new());
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        let found = shard.conflicts(file, who.map(Client::id), against);
+        for index in &found {
+            // §8.4.3: what an expired lease holds is not in the way of anyone.
+            if shard.entry(*index).client.is_expired(now, self.lease) {
+                shard.end(*index, shard::Event::Conflict, &self.gauges, &mut dropped);
+            } else {
+                recalls.extend(self.recall(&mut shard, *index, now));
+            }
+        }
+        let stands = !found.is_empty() && shard.has_conflict(file, who.map(Client::id), against);
+        let waiter = stands.then(|| Arc::new(Waiter::new(deadline)));
+        if let Some(waiter) = &waiter {
+            shard.waiting.entry(file).or_default().push(Arc::clone(waiter));
+            self.delegations.waiting.fetch_add(1, Relaxed);
+            self.delegations.counts.waits.fetch_add(1, Relaxed);
+        }
+        drop(shard);
+        if !recalls.is_empty() {
+            self.delegations.contended.mark(self.contention_hash(file), now);
+        }
+        self.send_recalls(recalls);
+        waiter
+    }
+
+    /// Whether nothing waits for a delegation.
+    #[cfg(test)]
+    pub(crate) fn is_quiet(&self) -> bool {
+        let is_quiet = |shard: &Mutex<Shard>| shard.lock().waiting.is_empty();
+        self.delegations.waiting.load(Relaxed) == 0 && self.shards.iter().all(is_quiet)
+    }
+
+    /// Takes a waiter back whose operation waits no more.
+    pub fn forget_waiter(&self, file: FileKey, waiter: &Arc<Waiter>) {
+        self.delegations.waiting.fetch_sub(1, Relaxed);
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        if let Some(waiting) = shard.waiting.get_mut(&file) {
+            waiting.retain(|other| !Arc::ptr_eq(other, waiter));
+            if waiting.is_empty() {
+                shard.waiting.remove(&file);
+            }
+        }
+    }
+
+    /// Begins the recall of a delegation; `None` where that was done before.
+    fn recall(&self, shard: &mut Shard, index: u32, now: Duration) -> Option<(Arc<Client>, Callback)> {
+        let place = shard.place(index);
+        let delegation = shard.delegation_at_mut(index);
+        let is_first = delegation.phase == Phase::Granted;
+        delegation.turn(Event::Conflict);
+        if !is_first {
+            return None;
+        }
+        delegation.recalled = Some(now);
+        self.delegations.recalled.lock().push_back((now, place));
+        self.delegations.counts.recalls.fetch_add(1, Relaxed);
+        Some(self.recall_callback(shard, place))
+    }
+
+    fn recall_callback(&self, shard: &Shard, place: Place) -> (Arc<Client>, Callback) {
+        let delegation = shard.delegation_at(place.index);
+        let stateid = shard.stateid(place.index, self.boot);
+        let args = CbRecallArgs { stateid, truncate: false, handle: delegation.handle };
+        let (purpose, referring) = (Purpose::Recall(place), delegation.granted_by.clone());
+        let client = Arc::clone(&shard.entry(place.index).client);
+        (client, Callback::new(CbOp::Recall(args), purpose, referring))
+    }
+
+    fn send_recalls(&self, recalls: Recalls) {
+        for (client, callback) in recalls {
+            self.call(&client, callback);
+        }
+    }
+
+    /// What a client said to CB_RECALL. §20.2.4, and §2.10.6.3: a client that does not know the delegation may not have seen
+    /// the OPEN's reply yet; it is asked again until the delegation's time is over.
+    pub(super) fn recall_answered(&self, place: Place, status: Status) {
+        if status != Status::OK {
+            self.delegations.again.lock().push(place);
+        }
+    }
+
+    /// Grants a delegation beside an open, where all that speaks against one is absent.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn delegate(
+        &self,
+        now: Duration,
+        client: &Arc<Client>,
+        file: FileKey,
+        wish: &Wish,
+        granted_by: Option<&super::Running>,
+    ) -> Result<Stateid, NotDelegated> {
+        if !wish.reclaim {
+            self.may_delegate(now, client, file)?;
+        }
+        let mut dropped = Dropped::new();
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        if let Some(index) = shard.find_delegation(file, client.id()) {
+            let is_other = shard.delegation_at(index).is_write != wish.is_write;
+            return Err(if is_other { NotDelegated::OtherKind } else { NotDelegated::Resource });
+        }
+        let against = if wish.is_write { Against::All } else { Against::Writers };
+        let is_used = is_used_by_others(&shard, file, client, wish.is_write);
+        if client.is_gone() || is_used || shard.has_conflict(file, Some(client.id()), against) {
+            return Err(NotDelegated::Contention);
+        }
+        let delegation = Delegation {
+            is_write: wish.is_write,
+            judged: wish.judged,
+            opener: wish.opener,
+            phase: Phase::Granted,
+            handle: wish.handle,
+            granted_by: granted_by.map(super::Running::as_referring),
+            recalled: None,
+            at_file: 0,
+        };
+        let index = shard.add_delegation(client, file, delegation, &self.gauges);
+        // Only now: a change that has not seen the delegation is seen here.
+        if self.busy_group(&wish.inner).load(SeqCst) > 0 {
+            shard.end(index, shard::Event::Leave, &self.gauges, &mut dropped);
+            return Err(NotDelegated::Contention);
+        }
+        let counts = &self.delegations.counts;
+        let counter = if wish.is_write { &counts.granted_write } else { &counts.granted_read };
+        counter.fetch_add(1, Relaxed);
+        Ok(shard.stateid(index, self.boot))
+    }
+
+    /// What can be said before the file is looked at.
+    fn may_delegate(&self, now: Duration, client: &Client, file: FileKey) -> Result<(), NotDelegated> {
+        // §10.4.1, and the paper of 2015: the back channel works. A delegation that cannot be recalled would keep others
+        // waiting for a lease time.
+        if !client.is_reachable() || self.grace.is_active(now) {
+            return Err(NotDelegated::Resource);
+        }
+        if self.delegations.contended.is_marked(self.contention_hash(file), now) {
+            return Err(NotDelegated::Contention);
+        }
+        self.ask_to_return(now, client);
+        let held = client.holdings.delegations.load(Relaxed) as usize;
+        let all = self.gauges.delegations.load(Relaxed) as usize;
+        let has_room = held < self.delegation_share()
+            && all < self.delegations.max
+            && self.gauges.has_room(DELEGATION_WEIGHT)
+            && self.gauges.has_share(client, DELEGATION_WEIGHT);
+        if has_room { Ok(()) } else { Err(NotDelegated::Resource) }
+    }
+
+    /// CB_RECALL_ANY (§20.6) to a client near its bound, or near that of all: it knows best which ones it does not need.
+    fn ask_to_return(&self, now: Duration, client: &Client) {
+        let held = client.holdings.delegations.load(Relaxed) as usize;
+        let all = self.gauges.delegations.load(Relaxed) as usize;
+        let is_near = |count: usize, bound: usize| count >= bound - bound / 8;
+        if !is_near(held, self.delegation_share()) && !is_near(all, self.delegations.max) {
+            return;
+        }
+        let seconds = now.as_secs() + 1;
+        let last = client.asked_to_return.load(Relaxed);
+        if last == 0 || seconds >= last + ASK_PERIOD_SECONDS {
+            client.asked_to_return.store(seconds, Relaxed);
+            let keep = u32::try_from(held - held / 4).unwrap_or(u32::MAX);
+            self.call(client, Callback::recall_any(keep));
+        }
+    }
+
+    /// What one client may have.
+    fn delegation_share(&self) -> usize {
+        (self.delegations.max / SHARE_PART).max(SHARE_MIN)
+    }
+
+    /// DELEGRETURN (RFC 8881 §18.6).
+    ///
+    /// # Errors
+    /// As for every stateid.
+    pub fn return_delegation(
+        &self,
+        now: Duration,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+    ) -> Result<(), Status> {
+        let mut dropped = Dropped::new();
+        let is_delegation = |kind: &Kind| matches!(kind, Kind::Delegation(_));
+        let (mut shard, index) = self.find_entry(client, file, stateid, is_delegation)?;
+        if let Some(recalled) = shard.delegation_at(index).recalled {
+            let took = u64::try_from(now.saturating_sub(recalled).as_micros()).unwrap_or(u64::MAX);
+            self.delegations.counts.returned.fetch_add(1, Relaxed);
+            self.delegations.counts.return_micros.fetch_add(took, Relaxed);
+        }
+        shard.end(index, shard::Event::Close, &self.gauges, &mut dropped);
+        Ok(())
+    }
+
+    /// Whether a stateid is the client's delegation of this file, and covers these bits of `share_access`; for OPEN by
+    /// CLAIM_DELEGATE_CUR.
+    ///
+    /// # Errors
+    /// As for every stateid; INVAL where it does not cover them.
+    pub fn check_delegation(
+        &self,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+        access: u8,
+    ) -> Result<(), Status> {
+        let is_delegation = |kind: &Kind| matches!(kind, Kind::Delegation(_));
+        let (shard, index) = self.find_entry(client, file, stateid, is_delegation)?;
+        let covered = shard.delegation_at(index).is_write || access & IoKind::Write.bit() == 0;
+        // RFC 8881 §10.4.1 lets a holder open locally only what the delegation covers; what it brings is no such open.
+        if covered { Ok(()) } else { Err(Status::INVAL) }
+    }
+
+    /// Revokes what did not come back in time, sends again what did not get through, and tells operations whose time is over.
+    pub(super) fn tend_delegations(&self, now: Duration) {
+        for place in std::mem::take(&mut *self.delegations.again.lock()) {
+            let shard = self.shards[place.shard].lock();
+            let again = shard.is_delegation(place).then(|| self.recall_callback(&shard, place));
+            drop(shard);
+            self.send_recalls(again.into_iter().collect());
+        }
+        loop {
+            // §10.4.5: "servers SHOULD revoke delegations that are not returned in a period of time equal to the lease period."
+            let is_due = |entry: &mut (Duration, Place)| entry.0 + self.lease <= now;
+            let Some((_, place)) = self.delegations.recalled.lock().pop_front_if(is_due) else { break };
+            let mut dropped = Dropped::new();
+            let mut shard = self.shards[place.shard].lock();
+            if shard.is_delegation(place) {
+                shard.end(place.index, shard::Event::Unreturned, &self.gauges, &mut dropped);
+                self.delegations.counts.revoked.fetch_add(1, Relaxed);
+            }
+        }
+        if self.delegations.waiting.load(Relaxed) > 0 {
+            for shard in &self.shards {
+                let shard = shard.lock();
+                let overdue = shard.waiting.values().flatten().filter(|waiter| waiter.deadline <= now);
+                overdue.for_each(|waiter| {
+                    self.delegations.counts.overdue.fetch_add(1, Relaxed);
+                    waiter.end(false);
+                });
+            }
+        }
+    }
+}
+
+/// Whether other clients have the file open in a way that stands against a delegation: for writing, or with a deny, or at
+/// all where the delegation is for writing (§10.4; the paper of 2015, §5.1: "the file is not open for write by any client").
+fn is_used_by_others(shard: &Shard, file: FileKey, client: &Client, is_write: bool) -> bool {
+    let Some(record) = shard.files.get(&file) else { return false };
+    if !is_write && !record.shares.has_writer_or_deny() {
+        return false;
+    }
+    let stands = |index: &u32| {
+        let modes = &shard.open_at(*index).modes;
+        let is_other = shard.entry(*index).client.id() != client.id();
+        is_other && (is_write || modes.writes() || modes.deny() != 0)
+    };
+    record.opens.len() > OPENS_LOOKED_AT || record.opens.iter().any(stands)
 }

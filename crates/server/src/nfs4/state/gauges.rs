@@ -1,6 +1,6 @@
 //! Counts of what there is.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::client::Client;
 
@@ -48,6 +48,10 @@ pub(super) struct Gauges {
     pub(super) opens: AtomicU64,
     pub(super) locks: AtomicU64,
     pub(super) revoked: AtomicU64,
+    /// Delegations of either kind, and those for writing: while there are none, nobody looks for a conflict. Read and changed in
+    /// one order with [`Busy`](super::delegation::Busy), so that a grant and a change never miss each other.
+    pub(super) delegations: AtomicU64,
+    pub(super) write_delegations: AtomicU64,
     /// Opens that deny something: while there are none, I/O without an open needs no look at the file.
     pub(super) denying: AtomicU64,
 }
@@ -61,6 +65,8 @@ impl Gauges {
             opens: AtomicU64::new(0),
             locks: AtomicU64::new(0),
             revoked: AtomicU64::new(0),
+            delegations: AtomicU64::new(0),
+            write_delegations: AtomicU64::new(0),
             denying: AtomicU64::new(0),
         }
     }
@@ -86,6 +92,18 @@ impl Gauges {
     pub(super) fn charge(&self, client: &Client, by: i32) {
         self.state.fetch_add((by as isize).cast_unsigned(), Relaxed);
         client.holdings.charged.fetch_add(by.cast_unsigned(), Relaxed);
+    }
+
+    pub(super) fn delegation_came(&self, client: &Client, is_write: bool) {
+        self.delegations.fetch_add(1, SeqCst);
+        self.write_delegations.fetch_add(u64::from(is_write), SeqCst);
+        client.holdings.delegations.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn delegation_left(&self, client: &Client, is_write: bool) {
+        self.delegations.fetch_sub(1, SeqCst);
+        self.write_delegations.fetch_sub(u64::from(is_write), SeqCst);
+        client.holdings.delegations.fetch_sub(1, Relaxed);
     }
 
     /// Locked ranges of a client came or went.

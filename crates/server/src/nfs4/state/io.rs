@@ -24,7 +24,7 @@ pub enum IoKind {
 
 impl IoKind {
     /// The bit of `share_access` that covers it, and of `share_deny` that forbids it.
-    fn bit(self) -> u8 {
+    pub(super) fn bit(self) -> u8 {
         match self {
             Self::Read => 1,
             Self::Write => 2,
@@ -76,6 +76,7 @@ impl State {
         let open = match &shard.entry(index).kind {
             Kind::Open(open) => open,
             Kind::Lock(lock) => shard.open_at(lock.open),
+            Kind::Delegation(delegation) => return delegation.permit(kind, stateid),
         };
         let covered = match kind {
             IoKind::Read => open.modes.reads(),

@@ -265,7 +265,7 @@ fn denied(shard: &Shard, held: &Held) -> LockDenied {
     let entry = shard.entry(held.holder);
     let owner: &[u8] = match &entry.kind {
         Kind::Lock(lock) => &lock.owner,
-        Kind::Open(_) => &[],
+        Kind::Open(_) | Kind::Delegation(_) => &[],
     };
     LockDenied {
         offset: held.range.offset(),

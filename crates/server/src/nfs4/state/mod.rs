@@ -79,6 +79,7 @@ use siphasher::sip::SipHasher24;
 
 use client::nanos;
 pub use client::{Client, Principal};
+pub use delegation::{Against, Changing, DelegationCounts, NotDelegated, Waiter, Wish};
 pub use gauges::Counts;
 pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
@@ -95,6 +96,7 @@ pub use table::{ExchangeId, ExchangedId, Swept};
 
 use binding::Connections;
 use callback::Watched;
+use delegation::Delegations;
 use gauges::Gauges;
 use grace::Grace;
 use sequence::SessionTable;
@@ -117,6 +119,7 @@ pub struct State {
     clients: Mutex<ClientTable>,
     sessions: SessionTable,
     connections: Connections,
+    delegations: Delegations,
     /// Callbacks under way.
     watched: Watched,
     /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
@@ -150,6 +153,7 @@ impl State {
             clients: Mutex::default(),
             sessions: SessionTable::default(),
             connections: Connections::default(),
+            delegations: Delegations::new(settings.max_delegations),
             watched: Watched::default(),
             tick: AtomicU64::new(nanos(now)),
             shards: std::array::from_fn(|number| Mutex::new(Shard::new(number, seed))),
@@ -175,10 +179,16 @@ impl State {
             slots,
             opens: gauges::read(&self.gauges.opens),
             locks: gauges::read(&self.gauges.locks),
-            delegations: 0,
+            delegations: gauges::read(&self.gauges.delegations),
             revoked: gauges::read(&self.gauges.revoked),
             slot_cache_bytes: self.slot_memory.used() as u64,
         }
+    }
+
+    /// What has happened to delegations.
+    #[must_use]
+    pub fn delegation_counts(&self) -> &DelegationCounts {
+        &self.delegations.counts
     }
 
     /// Whether a grace period runs.

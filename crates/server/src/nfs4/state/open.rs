@@ -7,6 +7,7 @@ use vfs::Pin;
 
 use super::State;
 use super::client::Client;
+use super::delegation::Against;
 use super::gauges::weight;
 use super::shard::{Dropped, Event, FileKey, Kind, Opened, Shard};
 use super::share::{Modes, valid_bits};
@@ -120,6 +121,11 @@ impl State {
         if self.is_denied(shard, now, client, request.file, (bits.0 | writes, bits.1), dropped) {
             let reclaim = request.reclaim;
             return Err(if reclaim { Status::RECLAIM_CONFLICT } else { Status::SHARE_DENIED });
+        }
+        // A delegation that was granted since the operation looked: it looks again.
+        let against = Against::open((bits.0 | writes, bits.1));
+        if shard.has_conflict(request.file, Some(client.id()), against) {
+            return Err(Status::DELAY);
         }
         let key = (request.file, client.id(), Arc::clone(&request.owner));
         let pin = Arc::clone(&request.pin);

@@ -516,7 +516,7 @@ impl State {
         let client = Arc::clone(&entry.client);
         let opener = match &entry.kind {
             Kind::Open(open) => Some(Arc::clone(&open.owner)),
-            Kind::Lock(_) => None,
+            Kind::Lock(_) | Kind::Delegation(_) => None,
         };
         drop(shard);
         let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
@@ -546,6 +546,7 @@ impl State {
         let (role, owner) = match &entry.kind {
             Kind::Open(open) => (Role::Open, Arc::clone(&open.owner)),
             Kind::Lock(lock) => (Role::Lock, Arc::clone(&lock.owner)),
+            Kind::Delegation(_) => return Err(Status::BAD_STATEID),
         };
         Ok(Found { client: Arc::clone(&entry.client), role, owner, is_known: true })
     }

@@ -35,7 +35,7 @@ impl State {
                 check_seqid(stateid.seqid, entry.seqid, self.settings.max_slots, false)
                     .map_err(|flaw| flaw.status(false))?;
                 match &entry.kind {
-                    Kind::Open(_) => return Err(Status::LOCKS_HELD),
+                    Kind::Open(_) | Kind::Delegation(_) => return Err(Status::LOCKS_HELD),
                     // §8.2.4: lock stateids "remain valid even if a LOCKU frees all remaining locks, … unless the client frees the
                     // stateids via the FREE_STATEID operation".
                     Kind::Lock(_) if shard.holds_ranges(index) => return Err(Status::LOCKS_HELD),

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::State;
+use super::callback::Referring;
 use super::client::Client;
 use super::session::{MIN_RESPONSE, Session};
 use super::slot::Verdict;
@@ -77,6 +78,12 @@ impl Running {
     /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on.
     pub fn control_back_channel(&self, program: u32, security: &SecParmsList) {
         self.session.back.lock().control(program, security);
+    }
+
+    /// As a callback names it that makes no sense before this request's reply.
+    pub(super) fn as_referring(&self) -> Referring {
+        let (slot, sequence) = (self.sequence.slot_id, self.sequence.sequence_id);
+        Referring { session: Arc::downgrade(&self.session), slot, sequence }
     }
 
     /// `sa_cachethis`.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use vfs::Pin;
 
 use super::client::Client;
+use super::delegation::{self, DELEGATION_WEIGHT, Delegation, Waiter};
 use super::gauges::{Gauges, adjust, weight};
 use super::range::Ranges;
 use super::share::{Modes, ShareCounts};
@@ -43,6 +44,8 @@ pub(super) enum Event {
     Close,
     /// Another client's request conflicts, and the lease has expired.
     Conflict,
+    /// A recalled delegation did not come back in time.
+    Unreturned,
     /// The administrator takes it.
     Take,
     /// FREE_STATEID of what is lost.
@@ -55,14 +58,17 @@ pub(super) const TRANSITIONS: &[Row<Phase, Event>] = &[
     (Phase::Held, Event::Close, Phase::Freed),
     (Phase::Held, Event::Conflict, Phase::Revoked(Revocation::Expired)),
     (Phase::Held, Event::Take, Phase::Revoked(Revocation::Administrator)),
+    (Phase::Held, Event::Unreturned, Phase::Revoked(Revocation::Unreturned)),
     (Phase::Held, Event::Leave, Phase::Freed),
     (Phase::Revoked(Revocation::Expired), Event::Acknowledge, Phase::Freed),
     (Phase::Revoked(Revocation::Administrator), Event::Acknowledge, Phase::Freed),
     (Phase::Revoked(Revocation::Expired), Event::Leave, Phase::Freed),
     (Phase::Revoked(Revocation::Administrator), Event::Leave, Phase::Freed),
+    (Phase::Revoked(Revocation::Unreturned), Event::Acknowledge, Phase::Freed),
+    (Phase::Revoked(Revocation::Unreturned), Event::Leave, Phase::Freed),
 ];
 
-/// An open, or the locks of one lock-owner under one open.
+/// An open, the locks of one lock-owner under one open, or a delegation.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) client: Arc<Client>,
@@ -80,6 +86,7 @@ impl Entry {
         let owner = match &self.kind {
             Kind::Open(open) => &open.owner,
             Kind::Lock(lock) => &lock.owner,
+            Kind::Delegation(_) => return DELEGATION_WEIGHT as i32,
         };
         weight(owner) as i32
     }
@@ -89,6 +96,7 @@ impl Entry {
 pub(super) enum Kind {
     Open(Open),
     Lock(Lock),
+    Delegation(Box<Delegation>),
 }
 
 #[derive(Debug)]
@@ -135,10 +143,11 @@ struct LockOwner {
     stateids: u32,
 }
 
-/// A file that somebody has open.
+/// A file that somebody has open, or delegated.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) opens: Vec<u32>,
+    pub(super) delegations: Vec<u32>,
     pub(super) shares: ShareCounts,
     pub(super) ranges: Ranges,
     lock_owners: HashMap<(ClientId, Arc<[u8]>), LockOwner>,
@@ -165,6 +174,9 @@ pub(super) struct Shard {
     /// Lock stateids by their open and their owner's number.
     locks: HashMap<(u32, u32), u32>,
     clients: HashMap<ClientId, Vec<u32>>,
+    delegations: HashMap<(FileKey, ClientId), u32>,
+    /// Operations that wait until a delegation of the file is back.
+    pub(super) waiting: HashMap<FileKey, Vec<Arc<Waiter>>>,
 }
 
 /// Pins to be dropped after the shard's lock: closing a file takes a system call.
@@ -181,6 +193,8 @@ impl Shard {
             opens: HashMap::new(),
             locks: HashMap::new(),
             clients: HashMap::new(),
+            delegations: HashMap::new(),
+            waiting: HashMap::new(),
         }
     }
 
@@ -196,14 +210,14 @@ impl Shard {
     pub(super) fn open_at(&self, index: u32) -> &Open {
         match &self.entry(index).kind {
             Kind::Open(open) => open,
-            Kind::Lock(_) => unreachable!("the index names an open"),
+            Kind::Lock(_) | Kind::Delegation(_) => unreachable!("the index names an open"),
         }
     }
 
     fn open_at_mut(&mut self, index: u32) -> &mut Open {
         match &mut self.entry_mut(index).kind {
             Kind::Open(open) => open,
-            Kind::Lock(_) => unreachable!("the index names an open"),
+            Kind::Lock(_) | Kind::Delegation(_) => unreachable!("the index names an open"),
         }
     }
 
@@ -246,9 +260,20 @@ impl Shard {
 
     /// The stateid of an entry as it is now.
     pub(super) fn stateid(&self, index: u32, boot: u32) -> Stateid {
-        let generation = self.cells[index as usize].generation;
-        let other = Place { shard: self.number, index, generation }.other(boot);
+        let other = self.place(index).other(boot);
         Stateid { seqid: self.entry(index).seqid, other }
+    }
+
+    /// Where an entry is.
+    pub(super) fn place(&self, index: u32) -> Place {
+        Place { shard: self.number, index, generation: self.cells[index as usize].generation }
+    }
+
+    /// Whether a place still has the delegation that it had, in effect.
+    pub(super) fn is_delegation(&self, place: Place) -> bool {
+        let cell = self.cells.get(place.index as usize).filter(|cell| cell.generation == place.generation);
+        let entry = cell.and_then(|cell| cell.entry.as_ref());
+        entry.is_some_and(|entry| entry.phase == Phase::Held && matches!(entry.kind, Kind::Delegation(_)))
     }
 
     /// The owner's open of a file.
@@ -277,6 +302,45 @@ impl Shard {
         adjust(&gauges.opens, 1);
         adjust(&gauges.denying, i64::from(modes.deny() != 0));
         index
+    }
+
+    /// Adds a delegation; nothing may conflict with it.
+    pub(super) fn add_delegation(
+        &mut self,
+        client: &Arc<Client>,
+        file: FileKey,
+        delegation: Delegation,
+        gauges: &Gauges,
+    ) -> u32 {
+        let seed = self.seed ^ file.fileid;
+        let record = self.files.entry(file).or_insert_with(|| File::new(seed));
+        let (is_write, at_file) = (delegation.is_write, record.delegations.len() as u32);
+        let mut delegation = Box::new(delegation);
+        delegation.at_file = at_file;
+        let index = self.add(client, file, Kind::Delegation(delegation), gauges);
+        self.file_mut(file).delegations.push(index);
+        self.delegations.insert((file, client.id()), index);
+        gauges.delegation_came(client, is_write);
+        index
+    }
+
+    /// The client's delegation of a file.
+    pub(super) fn find_delegation(&self, file: FileKey, client: ClientId) -> Option<u32> {
+        self.delegations.get(&(file, client)).copied()
+    }
+
+    pub(super) fn delegation_at(&self, index: u32) -> &Delegation {
+        match &self.entry(index).kind {
+            Kind::Delegation(delegation) => delegation,
+            Kind::Open(_) | Kind::Lock(_) => unreachable!("the index names a delegation"),
+        }
+    }
+
+    pub(super) fn delegation_at_mut(&mut self, index: u32) -> &mut Delegation {
+        match &mut self.entry_mut(index).kind {
+            Kind::Delegation(delegation) => delegation,
+            Kind::Open(_) | Kind::Lock(_) => unreachable!("the index names a delegation"),
+        }
     }
 
     /// Changes an open's share reservation.
@@ -356,6 +420,9 @@ impl Shard {
         let entry = self.entry_mut(index);
         let before = entry.phase;
         entry.phase = step(TRANSITIONS, before, event).expect("state ends as its table says");
+        if let Kind::Delegation(delegation) = &mut entry.kind {
+            delegation.turn(delegation::Event::of_end(event));
+        }
         let after = entry.phase;
         match before {
             Phase::Held => {
@@ -402,6 +469,12 @@ impl Shard {
                 file.count_owner(client, &owner, -1);
                 gauges.locks_changed(&self.entry(index).client, before, after);
             }
+            Kind::Delegation(delegation) => {
+                let (is_write, at_file) = (delegation.is_write, delegation.at_file);
+                gauges.delegation_left(&entry.client, is_write);
+                self.delegations.remove(&(file, client));
+                self.leave_delegated(file, at_file);
+            }
         }
     }
 
@@ -423,10 +496,28 @@ impl Shard {
         file.opens.swap_remove(at as usize);
         match file.opens.get(at as usize).copied() {
             Some(moved) => self.open_at_mut(moved).at_file = at,
-            None if file.opens.is_empty() => {
-                self.files.remove(&key);
-            }
-            None => {}
+            None => self.forget_unused(key),
+        }
+    }
+
+    /// Takes a delegation out of its file's list, and lets those go on that waited for it.
+    fn leave_delegated(&mut self, key: FileKey, at: u32) {
+        let file = self.file_mut(key);
+        file.delegations.swap_remove(at as usize);
+        if let Some(moved) = file.delegations.get(at as usize).copied() {
+            self.delegation_at_mut(moved).at_file = at;
+        }
+        self.forget_unused(key);
+        // A waker only schedules: nothing of the server runs under the shard's lock.
+        for waiter in self.waiting.remove(&key).into_iter().flatten() {
+            waiter.wake();
+        }
+    }
+
+    fn forget_unused(&mut self, key: FileKey) {
+        let is_unused = |file: &File| file.opens.is_empty() && file.delegations.is_empty();
+        if self.files.get(&key).is_some_and(is_unused) {
+            self.files.remove(&key);
         }
     }
 
@@ -492,9 +583,9 @@ impl Shard {
         dropped: &mut Dropped,
     ) {
         let gone = self.files.iter().filter(|(file, _)| is_gone(**file));
-        let opens: Vec<u32> = gone.flat_map(|(_, file)| file.opens.iter().copied()).collect();
-        for open in opens {
-            self.end(open, Event::Take, gauges, dropped);
+        let held = gone.flat_map(|(_, file)| file.opens.iter().chain(&file.delegations).copied());
+        for index in held.collect::<Vec<u32>>() {
+            self.end(index, Event::Take, gauges, dropped);
         }
     }
 
@@ -504,6 +595,8 @@ impl Shard {
         self.files.is_empty()
             && self.opens.is_empty()
             && self.locks.is_empty()
+            && self.delegations.is_empty()
+            && self.waiting.is_empty()
             && self.clients.is_empty()
             && self.free.len() == self.cells.len()
     }
@@ -517,6 +610,7 @@ impl File {
     fn new(seed: u64) -> Self {
         Self {
             opens: Vec::new(),
+            delegations: Vec::new(),
             shares: ShareCounts::default(),
             ranges: Ranges::new(seed),
             lock_owners: HashMap::new(),
@@ -554,6 +648,7 @@ fn adjust_holding(client: &Client, lost: Option<Revocation>, by: i32) {
         None => &holdings.state,
         Some(Revocation::Expired) => &holdings.revoked,
         Some(Revocation::Administrator) => &holdings.admin_revoked,
+        Some(Revocation::Unreturned) => &holdings.unreturned,
     };
     counter.fetch_add(by.cast_unsigned(), std::sync::atomic::Ordering::Relaxed);
 }
@@ -565,8 +660,9 @@ mod tests {
 
     #[test]
     fn the_table_of_phases_is_sound() {
-        let lost = [Phase::Revoked(Revocation::Expired), Phase::Revoked(Revocation::Administrator)];
-        check_table(TRANSITIONS, Phase::Held, &[Phase::Held, lost[0], lost[1], Phase::Freed]);
+        let lost =
+            [Revocation::Expired, Revocation::Administrator, Revocation::Unreturned].map(Phase::Revoked);
+        check_table(TRANSITIONS, Phase::Held, &[Phase::Held, lost[0], lost[1], lost[2], Phase::Freed]);
         for phase in lost {
             assert_eq!(
                 step(TRANSITIONS, phase, Event::Close),

@@ -103,6 +103,11 @@ impl ShareCounts {
         }
     }
 
+    /// Whether any open writes or denies.
+    pub(super) fn has_writer_or_deny(&self) -> bool {
+        self.access[1] > 0 || self.deny != [0; 2]
+    }
+
     /// §9.7: "if ((request.access & file_state.deny)) || (request.deny & file_state.access)) { return (NFS4ERR_SHARE_DENIED)", the
     /// state being that of all opens, "including those for the open-owner making the new OPEN request".
     pub(super) fn conflicts(&self, (access, deny): (u8, u8)) -> bool {

@@ -72,6 +72,8 @@ pub(super) enum Revocation {
     Expired,
     /// The administrator took it.
     Administrator,
+    /// A delegation that was recalled and did not come back.
+    Unreturned,
 }
 
 impl Flaw {
@@ -89,6 +91,7 @@ impl Flaw {
             | Self::Future => Status::BAD_STATEID,
             Self::Revoked(Revocation::Expired) => Status::EXPIRED,
             Self::Revoked(Revocation::Administrator) => Status::ADMIN_REVOKED,
+            Self::Revoked(Revocation::Unreturned) => Status::DELEG_REVOKED,
             Self::Old => Status::OLD_STATEID,
         }
     }

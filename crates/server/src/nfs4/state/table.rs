@@ -518,6 +518,7 @@ impl State {
         self.tick.fetch_max(nanos(now), Relaxed);
         self.tend_callbacks(now);
         self.recall_slots(now);
+        self.tend_delegations(now);
         let (removed, kept, more) = {
             let mut table = self.clients.lock();
             let behind = table.swept;

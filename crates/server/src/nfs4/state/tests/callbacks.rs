@@ -1,84 +1,33 @@
 //! Callbacks: tried paths, slots, replies in any order, lost connections, clients that answer nothing or nonsense.
 
-use std::task::{Context, Poll, Waker};
-
 use bytes::Bytes;
 use protocol::nfs4::callback::sequence::{CbSequenceArgs, CbSequenceOk};
-use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::callback::{self, CbCompoundResult, CbOp, CbOpResult};
 use protocol::nfs4::ops::backchannel::{AuthSysParms, CallbackSecParms};
 use protocol::nfs4::types::Outcome;
 use rpc::auth::AuthFlavor;
 use rpc::message::{AcceptStatus, CallHeader, ReplyHeader, encode_success};
-use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
+use xdr::{Encode, List, Opaque, Writer};
 
 use super::super::callback::Callback;
 use super::super::wire::DirFromClient;
 use super::*;
+use crate::testing::{Call, drain};
 
 const DOWN: SequenceStatus = SequenceStatus::CB_PATH_DOWN.union(SequenceStatus::CB_PATH_DOWN_SESSION);
 
-/// A call that reached the client.
-struct Call {
-    header: CallHeader,
-    /// None for CB_NULL.
-    compound: Option<CbCompoundArgs>,
-}
-
 impl Call {
-    fn sequence(&self) -> CbSequenceArgs {
-        match &self.compound.as_ref().unwrap().ops[0] {
-            CbOp::Sequence(sequence) => sequence.clone(),
-            other => panic!("{other:?}"),
-        }
-    }
-
     /// Slot, sequence ID, and the slot number that CB_RECALL_SLOT carries, by which tests tell callbacks apart.
     fn place(&self) -> (u32, u32, u32) {
-        let CbOp::RecallSlot(args) = &self.compound.as_ref().unwrap().ops[1] else { panic!() };
+        let CbOp::RecallSlot(args) = self.operation() else { panic!() };
         let CbSequenceArgs { slot_id, sequence_id, .. } = self.sequence();
         (slot_id, sequence_id, args.target_highest_slot_id)
     }
 
-    fn reply(&self, results: &impl Encode) -> Bytes {
-        let mut reply = Writer::new();
-        encode_success(&mut reply, self.header.xid);
-        results.encode(&mut reply);
-        reply.into_bytes()
-    }
-
     /// What a client says that did what it was asked to.
     fn done(&self) -> Bytes {
-        let CbSequenceArgs { session_id, sequence_id, slot_id, highest_slot_id, .. } = self.sequence();
-        let target_highest_slot_id = highest_slot_id;
-        let sequence =
-            CbSequenceOk { session_id, sequence_id, slot_id, highest_slot_id, target_highest_slot_id };
-        self.results(Outcome::Ok(sequence))
+        self.results(CbOpResult::RecallSlot(Outcome::Ok(())))
     }
-
-    fn results(&self, sequence: Outcome<CbSequenceOk>) -> Bytes {
-        let status = if let Outcome::Error(status) = &sequence { *status } else { Status::OK };
-        let mut results = vec![CbOpResult::Sequence(sequence)];
-        if status == Status::OK {
-            results.push(CbOpResult::RecallSlot(Outcome::Ok(())));
-        }
-        let results = List::new(results).unwrap();
-        self.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
-    }
-}
-
-/// All calls that wait in an outbox.
-fn drain(outbox: &Outbox) -> Vec<Call> {
-    let context = Context::from_waker(Waker::noop());
-    let mut calls = Vec::new();
-    while let Poll::Ready(record) = outbox.poll_record(&context) {
-        let mut reader = Reader::new(record);
-        let header = CallHeader::parse(&mut reader).unwrap();
-        let compound = (header.procedure == callback::PROC_COMPOUND)
-            .then(|| CbCompoundArgs::decode(&mut reader).unwrap());
-        reader.finish().unwrap();
-        calls.push(Call { header, compound });
-    }
-    calls
 }
 
 /// A client that can be called, over an outbox of its own.
@@ -257,7 +206,7 @@ fn a_client_that_never_answers_loses_its_path_and_is_told_so() {
 fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
     type Nonsense = fn(&Call) -> Bytes;
     let nonsense: [Nonsense; 4] = [
-        |call| call.results(Outcome::Error(Status::SEQ_MISORDERED)),
+        |call| call.refusal(Status::SEQ_MISORDERED),
         |call| call.reply(&0xdead_beef_u32),
         |call| {
             let results = List::new(vec![CbOpResult::RecallSlot(Outcome::Ok(()))]).unwrap();
@@ -271,7 +220,8 @@ fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
                 highest_slot_id: 0,
                 target_highest_slot_id: 0,
             };
-            call.results(Outcome::Ok(ok))
+            let results = List::new(vec![CbOpResult::Sequence(Outcome::Ok(ok))]).unwrap();
+            call.reply(&CbCompoundResult { status: Status::OK, tag: Opaque::default(), results })
         },
     ];
     for reply in nonsense {
@@ -299,7 +249,7 @@ fn a_client_may_ask_to_be_asked_again() {
     let peer = reachable(&mut world, "a");
     send(&world, &peer, [5]);
     let call = drain(&world.outbox).pop().unwrap();
-    assert!(answer(&world, &peer, call.results(Outcome::Error(Status::DELAY))));
+    assert!(answer(&world, &peer, call.refusal(Status::DELAY)));
     assert!(drain(&world.outbox).is_empty(), "not at once");
     world.pass(SECOND);
     world.state.expire(world.now);

@@ -1,0 +1,90 @@
+//! What OPEN and WANT_DELEGATION answer about delegations.
+
+use std::sync::Arc;
+
+use protocol::nfs4::attributes::acl::{Ace, AceFlags, AceMask, AceType};
+use protocol::nfs4::ops::open::{
+    DelegationWant, NoDelegation, OpenDelegation, ReadDelegation, ShareAccess, SpaceLimit, WhyNoDelegation,
+    WriteDelegation,
+};
+use protocol::nfs4::types::{Handle, Stateid, Utf8};
+use vfs::Attributes;
+
+use super::compound::Compound;
+use super::object::{File, Object};
+use super::state::{Client, NotDelegated, Wish};
+
+/// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
+const SPACE_PART: u64 = 64;
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DelegationWish {
+    /// What it opened for, and was judged for.
+    pub(crate) access: ShareAccess,
+    pub(crate) want: DelegationWant,
+    /// CLAIM_PREVIOUS of a delegation.
+    pub(crate) reclaim: bool,
+}
+
+/// Grants a delegation where one is wanted, or left to the server, and nothing speaks against it.
+pub(crate) async fn delegate(
+    compound: &Compound<'_>,
+    client: &Arc<Client>,
+    file: &File<'_>,
+    asked: DelegationWish,
+    attributes: &Attributes,
+) -> OpenDelegation {
+    let other = |why: WhyNoDelegation| OpenDelegation::NoneExt(NoDelegation::Other(why.0));
+    match asked.want {
+        // RFC 8881 §18.16.3: "why" is told to those who have said what they want.
+        DelegationWant::NO_DELEG => return other(WhyNoDelegation::NOT_WANTED),
+        DelegationWant::CANCEL => return other(WhyNoDelegation::CANCELLED),
+        _ => {}
+    }
+    let opens_to_write = asked.access.contains(ShareAccess::WRITE);
+    let is_write = opens_to_write && asked.want != DelegationWant::READ_DELEG;
+    let key = compound.server().settings().handle_key.clone();
+    let wire = Object::File(*file).seal(&key);
+    let Ok(handle) = Handle::new(&wire) else { return OpenDelegation::None };
+    let judged = asked.access.access().bits() as u8;
+    let (opener, inner) = (compound.caller(), file.handle);
+    let wish = Wish { is_write, judged, opener, handle, inner, reclaim: asked.reclaim };
+    let (state, key) = (compound.state(), file.key(compound.server()));
+    // DelegationWish before: it may wait, and nothing must come between the grant and the reply.
+    let limit = if is_write { space_limit(compound, file, attributes).await } else { 0 };
+    match state.delegate(compound.now(), client, key, &wish, compound.session()) {
+        Ok(stateid) => granted(stateid, is_write, limit),
+        Err(_) if asked.want == DelegationWant::NO_PREFERENCE => OpenDelegation::None,
+        Err(why) => OpenDelegation::NoneExt(match why {
+            NotDelegated::Contention => NoDelegation::Contention(false),
+            NotDelegated::Resource => NoDelegation::Resource(false),
+            NotDelegated::OtherKind if is_write => NoDelegation::Other(WhyNoDelegation::NOT_SUPP_UPGRADE.0),
+            NotDelegated::OtherKind => NoDelegation::Other(WhyNoDelegation::NOT_SUPP_DOWNGRADE.0),
+        }),
+    }
+}
+
+/// RFC 8881 §10.4.1: "The client should use … the space limit": how large the file may become before a CLOSE must bring
+/// its data here.
+async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attributes) -> u64 {
+    let context = compound.context(file.export);
+    let space = file.export.backend.statfs(&context, &file.handle).await;
+    space.map_or(0, |(space, _)| attributes.size + space.available_bytes / SPACE_PART)
+}
+
+fn granted(stateid: Stateid, is_write: bool, limit: u64) -> OpenDelegation {
+    // Nobody is let in without ACCESS: what an ACE says here would have to mirror the mode and every squashing.
+    let permissions = Ace {
+        ace_type: AceType::ALLOWED,
+        flags: AceFlags::empty(),
+        mask: AceMask::empty(),
+        who: Utf8::from_static(b"EVERYONE@"),
+    };
+    if is_write {
+        let space_limit = SpaceLimit::Size(limit);
+        OpenDelegation::Write(WriteDelegation { stateid, recall: false, space_limit, permissions })
+    } else {
+        OpenDelegation::Read(ReadDelegation { stateid, recall: false, permissions })
+    }
+}

@@ -1,0 +1,62 @@
+//! WANT_DELEGATION (RFC 8881 §18.49): a delegation without an OPEN.
+
+use std::sync::Arc;
+
+use protocol::nfs4::ops::delegation::{DelegationClaim, WantDelegationArgs};
+use protocol::nfs4::ops::open::{
+    DelegationType, DelegationWant, NoDelegation, OpenDelegation, ShareAccess, WhyNoDelegation,
+};
+use protocol::nfs4::types::Status;
+use vfs::{Authority, FileKind, OpenAccess};
+use xdr::{Decode, Encode, Reader, Writer};
+
+use crate::nfs4::compound::Compound;
+use crate::nfs4::delegation::{DelegationWish, delegate};
+use crate::nfs4::status::Result;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let WantDelegationArgs { want, claim } = WantDelegationArgs::decode(arguments)?;
+    let access = wanted(want, &claim)?;
+    let client = Arc::clone(compound.client()?);
+    let reclaim = matches!(claim, DelegationClaim::Previous(_));
+    compound.state().admit_open(compound.now(), &client, &[], reclaim)?;
+    let file = compound.file(Status::ISDIR)?;
+    let attributes = compound.attributes().await?;
+    let refusal = match attributes.kind {
+        _ if access.is_empty() => Some(WhyNoDelegation::CANCELLED),
+        FileKind::Regular => None,
+        FileKind::Directory => Some(WhyNoDelegation::IS_DIR),
+        _ => Some(WhyNoDelegation::NOT_SUPP_FTYPE),
+    };
+    if let Some(why) = refusal {
+        OpenDelegation::NoneExt(NoDelegation::Other(why.0)).encode(reply);
+        return Ok(());
+    }
+    // What the client may then do locally is judged as an OPEN would be; nothing stays open.
+    let open = OpenAccess { read: true, write: access.contains(ShareAccess::WRITE) };
+    let context = compound.context(file.export);
+    file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
+    let asked = DelegationWish { access, want: want.want(), reclaim };
+    delegate(compound, &client, &file, asked, &attributes).await.encode(reply);
+    Ok(())
+}
+
+/// The access that a delegation is wanted for; none where a wish is cancelled.
+///
+/// # Errors
+/// INVAL where no delegation is wanted: §18.49.3 knows READ, WRITE, ANY and CANCEL. NOTSUPP for what was held before the
+/// client's own restart, which is not kept.
+fn wanted(want: ShareAccess, claim: &DelegationClaim) -> std::result::Result<ShareAccess, Status> {
+    match (claim, want.want()) {
+        (DelegationClaim::DelegatePrevFh, _) => Err(Status::NOTSUPP),
+        (DelegationClaim::Previous(DelegationType::READ), _) => Ok(ShareAccess::READ),
+        (DelegationClaim::Previous(DelegationType::WRITE), _) => Ok(ShareAccess::BOTH),
+        (DelegationClaim::Previous(_), _) => Err(Status::INVAL),
+        (DelegationClaim::Fh, DelegationWant::READ_DELEG) => Ok(ShareAccess::READ),
+        (DelegationClaim::Fh, DelegationWant::WRITE_DELEG) => Ok(ShareAccess::BOTH),
+        // The lesser one stands in nobody's way.
+        (DelegationClaim::Fh, DelegationWant::ANY_DELEG) => Ok(ShareAccess::READ),
+        (DelegationClaim::Fh, DelegationWant::CANCEL) => Ok(ShareAccess::empty()),
+        (DelegationClaim::Fh, _) => Err(Status::INVAL),
+    }
+}

@@ -1,0 +1,100 @@
+//! Operations that conflict with what others have delegated wait here until it is back.
+//!
+//! RFC 8881 §10.4.2 lets a server answer DELAY at once; the paper of 2015 (§5.3) lost a hundred seconds to a thousand files
+//! because the client then sleeps, however soon the delegation is back. So the operation waits in the server, its future
+//! pending like one that waits for the disk, and is answered DELAY (JUKEBOX in version 3) only when that takes too long.
+//!
+//! An operation that changes a file announces that first ([`changing`]), so that nothing is delegated until it is done. Where
+//! nothing is delegated at all, all of this is two additions and a look at a counter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use protocol::nfs4::types::Status;
+use vfs::Handle;
+
+use super::object::File;
+use super::state::{Against, Changing, Client, FileKey, State, Waiter};
+use crate::request::Request;
+use crate::{Export, Transport};
+
+/// Operations of one connection that wait for delegations at most. Fewer than calls may wait there, so that what brings the
+/// delegations back (DELEGRETURN, or the answer to a recall, perhaps over this very connection) is always read.
+const WAITING_MAX: u32 = 48;
+
+/// Operations of a connection that wait for delegations.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingRoom(AtomicU32);
+
+/// A place in a waiting room.
+struct Seat<'r>(&'r WaitingRoom);
+
+impl WaitingRoom {
+    fn enter(&self) -> Option<Seat<'_>> {
+        let seat = Seat(self);
+        (self.0.fetch_add(1, Relaxed) < WAITING_MAX).then_some(seat)
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// An operation's waiter, taken back when it waits no more, be it because the call was dropped.
+struct Waiting<'s> {
+    state: &'s State,
+    file: FileKey,
+    waiter: Arc<Waiter>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.state.forget_waiter(self.file, &self.waiter);
+    }
+}
+
+/// Announces a change of a file; see [`State::changing`].
+pub(crate) fn changing<'s>(request: &Request<'s>, handle: &Handle) -> Changing<'s> {
+    request.server.nfs4.changing(handle)
+}
+
+/// Recalls what others than `who` hold against an operation on a file, and waits until it is back.
+///
+/// # Errors
+/// DELAY where that takes too long, or too many of the connection's operations wait.
+pub(crate) async fn settle(
+    request: &Request<'_>,
+    who: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+    against: Against,
+) -> Result<(), Status> {
+    if !request.server.nfs4.has_delegations(against) {
+        return Ok(());
+    }
+    // Boxed: the futures of READ and WRITE stay small.
+    Box::pin(wait(request, who, (export, handle), against)).await
+}
+
+async fn wait(
+    request: &Request<'_>,
+    who: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+    against: Against,
+) -> Result<(), Status> {
+    let (state, now) = (&request.server.nfs4, request.now.monotonic);
+    let file = File { export, handle: *handle }.key(request.server);
+    let deadline = state.wait_until(now);
+    loop {
+        let Some(waiter) = state.clash(now, deadline, who, file, against) else { return Ok(()) };
+        let waiting = Waiting { state, file, waiter };
+        // A datagram's sender asks again by itself, and would then wait twice.
+        let seat = (request.connection.transport == Transport::Tcp)
+            .then(|| request.connection.waiting_room.enter())
+            .flatten();
+        if seat.is_none() || !(&*waiting.waiter).await {
+            return Err(Status::DELAY);
+        }
+    }
+}
