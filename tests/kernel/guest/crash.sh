@@ -1,4 +1,5 @@
 # test: the server is killed with -9 in the middle of a copy and started again: the copy ends right
+# versions: 3 4.0 4.1
 # backends: local
 # limit: 300
 "$PROBE" tree "$L/original" 1500

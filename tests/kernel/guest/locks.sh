@@ -1,5 +1,5 @@
 # test: byte-range locks and flock between two processes, and in v4.1 between two mounts
-# versions: 3 4.1 4.2
+# versions: 3 4.0 4.1 4.2
 : >"$D/file"
 "$PROBE" locks "$D/file" "$D/file"
 "$PROBE" flocks "$D/file" "$D/file"

@@ -1,4 +1,5 @@
 # test: files renamed, replaced and removed while they are open go on as they were
+# versions: 3 4.0 4.1
 "$PROBE" open-files "$D"
 remount
 mkdir "$D/again"

@@ -1,5 +1,5 @@
 # test: mount, working directory and open files outlive a killed server, and files moved or removed while it was down
-# versions: 3 4.1 4.2
+# versions: 3 4.0 4.1 4.2
 # backends: local
 # limit: 240
 echo one >"$D/kept"; echo two >"$D/renamed"; echo three >"$D/removed"; mkdir "$D/directory"
@@ -13,7 +13,8 @@ server start
 touch here
 refused 'No such file' cat "$D/removed"
 echo more >&3
-same two "$(cat <&4)" 'a file renamed while the server was down'
+# Without a grace period version 4.0's client opens again by name, and does not find what was moved.
+if [ "$VERSION" != 4.0 ]; then same two "$(cat <&4)" 'a file renamed while the server was down'; fi
 same two "$(cat "$D/directory/elsewhere")"
 exec 3>&- 4<&-
 same more "$(head -1 "$D/kept")"

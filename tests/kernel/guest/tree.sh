@@ -1,5 +1,5 @@
 # test: a tree of 5,500 files of many kinds, copied there and back, is the same tree
-# versions: 3 4.1 4.2
+# versions: 3 4.0 4.1 4.2
 # limit: 240
 "$PROBE" tree "$L/original" 5500
 [ "$(find "$L/original" | wc -l)" -gt 5500 ] || fail "the tree is too small"

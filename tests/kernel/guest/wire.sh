@@ -1,5 +1,5 @@
 # test: tshark, which nobody here wrote, finds nothing malformed in what the server says, and no SERVERFAULT
-# versions: 3 4.1 4.2
+# versions: 3 4.0 4.1 4.2
 # backends: local
 capture='"$(dirname "$EXPORT")/wire.pcapng"'
 host "dumpcap -q -B 64 -i tap0 -w $capture & until [ -e \$H/stop ]; do sleep 0.2; done; kill \$!; wait \$!" >"$L/dumpcap" 2>&1 &

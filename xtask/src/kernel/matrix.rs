@@ -9,6 +9,8 @@ use clap::ValueEnum;
 pub(super) enum Version {
     #[value(name = "3")]
     V3,
+    #[value(name = "4.0")]
+    V40,
     #[value(name = "4.1")]
     V41,
     #[value(name = "4.2")]
@@ -41,7 +43,7 @@ pub(super) struct Combination {
 
 impl Combination {
     /// The full matrix. In memory nothing is ever stable, so sync and async are the same there. Version 4.2 adds operations
-    /// to 4.1 and changes little, so that it runs less often.
+    /// to 4.1 and changes little, so that it runs less often, and 4.0 has the state of 4.1 in another way: it runs once.
     pub(super) fn all() -> impl Iterator<Item = Combination> {
         let stores = [
             (Export::Sync, Backend::Local),
@@ -56,7 +58,8 @@ impl Combination {
             .into_iter()
             .filter(|(export, _)| *export == Export::Sync)
             .map(move |(export, backend)| Combination { version, export, backend });
-        full.chain(newest)
+        let oldest = Combination { version: Version::V40, export: Export::Sync, backend: Backend::Local };
+        full.chain(newest).chain([oldest])
     }
 
     /// The options that choose exactly this combination.
@@ -80,6 +83,7 @@ impl Version {
     pub(super) fn name(self) -> &'static str {
         match self {
             Version::V3 => "3",
+            Version::V40 => "4.0",
             Version::V41 => "4.1",
             Version::V42 => "4.2",
         }
@@ -114,7 +118,7 @@ mod tests {
         for (index, combination) in all.iter().enumerate() {
             assert!(!all[..index].contains(combination), "{combination} twice");
         }
-        assert_eq!(all.len(), 8);
+        assert_eq!(all.len(), 9);
     }
 
     #[test]

@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn runs_in_versions_3_and_4_1_unless_told() {
         let script = Script::parse("tree", "# test: a tree\n").expect("a good script");
-        let without_42 = Combination::all().filter(|combination| combination.version != Version::V42);
-        assert!(without_42.into_iter().all(|combination| script.runs_in(&combination)));
+        let usual = |combination: &Combination| VERSIONS_DEFAULT.contains(&combination.version);
+        assert!(Combination::all().filter(usual).all(|combination| script.runs_in(&combination)));
     }
 
     #[test]
