@@ -18,7 +18,9 @@ use crate::nfs4::state::{Counts, State};
 use crate::once::{self, Journal, Recognised, ReplyLog};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
-use crate::{Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, Throttle, Transport};
+use crate::{
+    Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, Throttle, Transport, Versions,
+};
 
 /// The protocol servers over one set of exports, shared by all cores.
 #[derive(Debug)]
@@ -64,6 +66,8 @@ pub enum Operation {
     Nfs4(u32),
     /// A MOUNT procedure.
     Mount(u32),
+    /// An NFS_ACL procedure.
+    NfsAcl(u32),
     /// A portmap or rpcbind procedure.
     Portmap(u32),
 }
@@ -86,6 +90,8 @@ const LOG_LINES_A_SECOND: u16 = 10;
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 const PORTMAP: u32 = 100_000;
+/// The side protocol for ACLs beside version 3.
+const NFSACL: u32 = protocol::nfsacl::PROGRAM;
 
 /// The port mapper's port (RFC 1833 §2.1).
 const PORTMAP_PORT: u16 = protocol::portmap::PORT;
@@ -263,6 +269,9 @@ impl Server {
             Operation::Mount(_) => {
                 Box::pin(crate::mount::procedure(&request, procedure, reader, reply)).await
             }
+            Operation::NfsAcl(_) => {
+                Box::pin(crate::nfs3::acl::procedure(&request, procedure, reader, reply)).await
+            }
             Operation::Portmap(_) => {
                 crate::portmap::procedure(&request, header.version, procedure, reader, reply)
             }
@@ -361,6 +370,10 @@ impl Server {
             },
             (MOUNT, 3) => Ok(Operation::Mount(header.procedure)),
             (MOUNT, _) => mismatch(3, 3),
+            (NFSACL, version) if self.settings.versions.contains(Versions::V3) => match version {
+                protocol::nfsacl::VERSION => Ok(Operation::NfsAcl(header.procedure)),
+                _ => mismatch(protocol::nfsacl::VERSION, protocol::nfsacl::VERSION),
+            },
             (PORTMAP, _) if self.settings.portmap.is_none() => Err(AcceptStatus::ProgramUnavailable),
             (PORTMAP, 2..=4) => Ok(Operation::Portmap(header.procedure)),
             (PORTMAP, _) => mismatch(2, 4),

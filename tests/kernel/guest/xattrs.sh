@@ -1,4 +1,4 @@
-# test: extended attributes are kept in v4.2; they fail cleanly elsewhere, ACLs everywhere, and mode bits stay what they were
+# test: extended attributes are kept in v4.2; they fail cleanly elsewhere, as ACLs do in v4, and mode bits stay what they were
 # versions: 3 4.1 4.2
 cd "$D"
 echo text >file; chmod 640 file

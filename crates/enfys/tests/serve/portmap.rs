@@ -54,8 +54,12 @@ fn registrations(text: &str) -> Vec<[&str; 4]> {
     told.map(|words| [words[0], words[1], words[2], words[3]]).collect()
 }
 
-const NFS: [[&str; 4]; 3] =
-    [["100003", "3", "tcp", "2049"], ["100003", "4", "tcp", "2049"], ["100005", "3", "tcp", "2049"]];
+const NFS: [[&str; 4]; 4] = [
+    ["100003", "3", "tcp", "2049"],
+    ["100003", "4", "tcp", "2049"],
+    ["100005", "3", "tcp", "2049"],
+    ["100227", "3", "tcp", "2049"],
+];
 
 #[test]
 fn an_own_port_mapper_tells_the_ports_and_mount_the_exports() {

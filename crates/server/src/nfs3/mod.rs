@@ -4,6 +4,7 @@
 //! in [`reply::status`] alone.
 
 mod access;
+pub(crate) mod acl;
 mod commit;
 mod create;
 mod filesystem;

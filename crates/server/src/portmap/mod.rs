@@ -20,10 +20,11 @@ pub struct Registration {
 }
 
 /// What a port mapper of this machine is asked to tell.
-pub const REGISTRATIONS: [Registration; 3] = [
+pub const REGISTRATIONS: [Registration; 4] = [
     Registration { program: protocol::nfs3::PROGRAM, version: protocol::nfs3::VERSION },
     Registration { program: protocol::nfs3::PROGRAM, version: 4 },
     Registration { program: protocol::mount::PROGRAM, version: protocol::mount::VERSION_3 },
+    Registration { program: protocol::nfsacl::PROGRAM, version: protocol::nfsacl::VERSION },
 ];
 
 /// All that the own port mapper tells of, itself among it, with the ports; `port` is the server's.
