@@ -148,6 +148,33 @@ fn answers_every_call_of_a_burst_in_order() {
 }
 
 #[test]
+fn answers_every_call_of_a_burst_that_is_longer_than_any_buffer() {
+    let server = start(limits());
+    let mut client = server.client();
+    let file = file_of(&server, &mut client, 4096);
+    let write = |index: u32| WriteArgs {
+        file,
+        offset: u64::from(index) * 4096,
+        count: 4096,
+        stable: StableHow::Unstable,
+        data: Opaque::new(vec![index as u8; 4096]).unwrap(),
+    };
+    let burst: Vec<u8> =
+        (0..500u32).flat_map(|index| record(100 + index, Proc::WRITE, &write(index)).to_vec()).collect();
+    client.send(&burst);
+    for xid in 100..600 {
+        assert_eq!(peek(&client.receive().unwrap()).unwrap().0, xid);
+    }
+    let args = ReadArgs { file, offset: 0, count: 500 * 4096 };
+    let read = client.call::<ReadResult>(600, Proc::READ, &args).into_result().unwrap();
+    let read_pages = read.data.chunks(4096).zip(0..);
+    assert!(read_pages.clone().count() >= 256, "1 MiB is the most that one READ brings");
+    for (page, index) in read_pages {
+        assert!(page.iter().all(|byte| *byte == index as u32 as u8), "page {index}");
+    }
+}
+
+#[test]
 fn takes_a_record_in_single_bytes_and_in_fragments() {
     let server = start(limits());
     let mut client = server.client();

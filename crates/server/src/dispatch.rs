@@ -100,7 +100,7 @@ const PORTMAP_PORT: u16 = protocol::portmap::PORT;
 const WRITE3: u32 = protocol::nfs3::Proc::WRITE.0;
 
 /// One part in so many of the reply cache is for WRITEs.
-const WRITE_REPLY_SHARE: usize = 4;
+const WRITE_REPLY_SHARE: usize = 8;
 
 impl Server {
     /// A server of `exports`.
