@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
-use vfs::{Error, FileKind, Handle, RangeSource};
+use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
 use crate::durable::{Begun, Dirt};
 
@@ -91,6 +91,10 @@ pub(crate) struct Object {
     pub(crate) key: (u64, u64),
     /// What is not on stable storage yet.
     pub(crate) dirt: Dirt,
+    /// When it was created, where the file system keeps that.
+    pub(crate) created: Option<Timestamp>,
+    /// Whether it is sealed, and the change time for which that is known: nanoseconds << 1 | is sealed; 0 if unknown.
+    pub(crate) sealed: AtomicU64,
     /// Whether there is an ACL, and the change time for which that is known: nanoseconds << 1 | has one; 0 if unknown.
     pub(crate) acl: AtomicU64,
     /// The janitor's clock at the last write.
@@ -104,7 +108,7 @@ impl Object {
         handle: Handle,
         kind: FileKind,
         fsid: u64,
-        key: (u64, u64),
+        (key, created): ((u64, u64), Option<Timestamp>),
         file: OpenFile,
         dirt: Dirt,
     ) -> Self {
@@ -114,6 +118,8 @@ impl Object {
             fsid,
             key,
             dirt,
+            created,
+            sealed: AtomicU64::new(0),
             acl: AtomicU64::new(0),
             last_write: AtomicU32::new(0),
             pins: AtomicU32::new(0),
@@ -241,7 +247,7 @@ mod tests {
         let handle = Handle::new(&[number]).expect("short");
         let open = OpenFile::new(file.into(), Reach::ReadWrite);
         let dirt = Dirt::new(&Arc::default());
-        Arc::new(Object::new(handle, FileKind::Regular, 1, (1, u64::from(number)), open, dirt))
+        Arc::new(Object::new(handle, FileKind::Regular, 1, ((1, u64::from(number)), None), open, dirt))
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Volume {
         want: u32,
     ) -> Result<bool> {
         let who = &context.credentials;
-        if want & WRITE != 0 && snapshot.sealed {
+        if want & WRITE != 0 && self.is_sealed(object, snapshot)? {
             return Ok(false);
         }
         if who.is_root() || !self.has_acl(object, snapshot)? {
@@ -163,7 +163,7 @@ impl Volume {
         snapshot: &Snapshot,
         authority: Authority,
     ) -> Result<()> {
-        if snapshot.sealed {
+        if self.is_sealed(object, snapshot)? {
             return Err(Error::NotPermitted);
         }
         let granted = authority == Authority::Opened

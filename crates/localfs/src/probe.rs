@@ -93,7 +93,14 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
     let dirty_objects = Arc::default();
     let dirt = Dirt::new(&dirty_objects);
     let volume = Arc::new(Volume {
-        root: Arc::new(Object::new(root_handle, FileKind::Directory, identities.fsid, key, top, dirt)),
+        root: Arc::new(Object::new(
+            root_handle,
+            FileKind::Directory,
+            identities.fsid,
+            (key, created(&status)),
+            top,
+            dirt,
+        )),
         handles,
         actor: actor(),
         is_async: AtomicBool::new(config.durability == Durability::Async),

@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use vfs::{Attributes, Change, Error, FileKind, Handle, Properties, Result};
 
 use crate::attributes::{
-    Snapshot, attributes, changed, created, device_of, is_sealed, kind_of, status, status_and_mount,
+    Snapshot, attributes, attributes_of_stat, changed, changed_of_stat, created, device_of, is_sealed,
+    kind_of, status, status_and_mount,
 };
-use crate::change::{ChangeClock, Moment};
+use crate::change::{ChangeClock, Moment, nanoseconds};
 use crate::config::Durability;
 use crate::durable::Dirt;
 use crate::errno::translate;
@@ -147,16 +148,67 @@ impl Volume {
     }
 
     fn look(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
+        // After a write one wants to know whether the next one may; and the index wants to know of creation times.
+        let is_sealed_wanted = own_change && object.kind == FileKind::Regular;
+        if !is_sealed_wanted && matches!(self.handles, Handles::Kernel { .. }) && !self.changes.is_coarse() {
+            return self.glance(object, own_change);
+        }
         let moment = self.changes.moment();
         let status = object.with_fd(status).map_err(translate)?;
-        if status.stx_nlink == 0 && self.counts_links && !object.is_pinned() {
-            self.forget(object);
-            return Err(Error::Stale);
-        }
+        self.require_name(object, status.stx_nlink)?;
         if let Handles::Indexed { index, .. } = &self.handles {
             index.confirm(&object.handle, &self.file_key(&status, object.fsid));
         }
         Ok(self.snapshot(object, &status, moment, own_change))
+    }
+
+    /// Attributes without a word on whether it is sealed, by the faster call.
+    fn glance(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
+        let moment = self.changes.moment();
+        let status = object.with_fd(|fd| rustix::fs::fstat(fd)).map_err(translate)?;
+        self.require_name(object, u32::from(status.st_nlink != 0))?;
+        let changed = changed_of_stat(&status);
+        let is_directory = object.kind == FileKind::Directory;
+        let number = self.changes.number(moment, (object.key, is_directory), changed, own_change);
+        Ok(Snapshot {
+            attributes: attributes_of_stat(&status, object.created, object.fsid, number),
+            sealed: None,
+            settled: self.changes.is_settled(moment, changed),
+        })
+    }
+
+    /// Whether nobody may write an object any more, root included. A seal cannot change without the change time.
+    pub(crate) fn is_sealed(&self, object: &Object, snapshot: &Snapshot) -> Result<bool> {
+        if let Some(sealed) = snapshot.sealed {
+            return Ok(sealed);
+        }
+        let known = object.sealed.load(Ordering::Relaxed);
+        if known != 0 && known & !1 == nanoseconds(snapshot.attributes.changed) << 1 {
+            return Ok(known & 1 != 0);
+        }
+        let moment = self.changes.moment();
+        let status = object.with_fd(status).map_err(translate)?;
+        self.remember_seal(object, &status, moment);
+        Ok(is_sealed(&status))
+    }
+
+    fn remember_seal(&self, object: &Object, status: &Statx, moment: Moment) {
+        let changed = changed(status);
+        // Directories that may share change times with files are not trusted here.
+        let is_own = object.kind != FileKind::Directory || self.changes.is_steady();
+        if is_own && self.changes.is_settled(moment, changed) {
+            let known = nanoseconds(changed) << 1 | u64::from(is_sealed(status));
+            object.sealed.store(known, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails for what has lost its last name while no open holds it.
+    fn require_name(&self, object: &Object, links: u32) -> Result<()> {
+        if links == 0 && self.counts_links && !object.is_pinned() {
+            self.forget(object);
+            return Err(Error::Stale);
+        }
+        Ok(())
     }
 
     /// What `status`, taken after `moment`, says of `object`.
@@ -164,9 +216,10 @@ impl Volume {
         let changed = changed(status);
         let is_directory = object.kind == FileKind::Directory;
         let number = self.changes.number(moment, (object.key, is_directory), changed, own_change);
+        self.remember_seal(object, status, moment);
         Snapshot {
             attributes: attributes(status, object.fsid, number),
-            sealed: is_sealed(status),
+            sealed: Some(is_sealed(status)),
             settled: self.changes.is_settled(moment, changed),
         }
     }
@@ -333,7 +386,8 @@ impl Volume {
         let fsid = self.fsid_of(file.as_fd(), device_of(status));
         let key = (device_of(status), status.stx_ino);
         let dirt = Dirt::new(&self.dirty_objects);
-        let object = Arc::new(Object::new(handle, kind_of(status.stx_mode), fsid, key, file, dirt));
+        let object =
+            Arc::new(Object::new(handle, kind_of(status.stx_mode), fsid, (key, created(status)), file, dirt));
         // Held here as well, it counts as used, and the cache cannot let it go while it is put in.
         let inserted = self.objects.get_or_insert_with(&handle, || Ok::<_, ()>(Arc::clone(&object)));
         inserted.unwrap_or_else(|()| unreachable!("nothing here fails"))

@@ -251,6 +251,28 @@ fn an_acl_decides_for_cached_descriptors_too() {
 }
 
 #[test]
+fn a_seal_is_obeyed_from_the_next_request_on() {
+    let place = Place::new();
+    let file = place.file(&me(), "sealed", 0o666);
+    let write = || place.write(&me(), &file, b"data", Stability::Unstable).map(drop);
+    let path = place.path("sealed");
+    let path = path.to_str().expect("UTF-8");
+    for (seal, unseal) in [("+i", "-i"), ("+a", "-a")] {
+        // Twice, so that what the last one saw is known to the next.
+        assert_eq!((write(), write()), (Ok(()), Ok(())));
+        if !run("chattr", &[seal, path]) {
+            println!("skipped: files cannot be sealed here");
+            return;
+        }
+        let answers = (write(), write(), place.getattr(&file).map(|attributes| attributes.mode), write());
+        assert!(run("chattr", &[unseal, path]));
+        let refused = Err(Error::NotPermitted);
+        assert_eq!(answers, (refused, refused, Ok(0o666), refused), "{seal}");
+    }
+    assert_eq!(write(), Ok(()));
+}
+
+#[test]
 fn users_in_turn_get_their_own_rights_and_files() {
     if !has_powers() {
         return;

@@ -73,7 +73,7 @@ impl Volume {
         let before = self.stat(&object)?;
         self.require_writable()?;
         // The kernel knows the caller only where the server can become it.
-        if before.sealed || !owns(&context.credentials, &before.attributes) {
+        if self.is_sealed(&object, &before)? || !owns(&context.credentials, &before.attributes) {
             return Err(Error::NotPermitted);
         }
         let is_strange = kind == AclKind::Default && object.kind != FileKind::Directory && acl.is_some();

@@ -49,7 +49,7 @@ impl Volume {
         }
         if access.write {
             self.require_writable()?;
-            if snapshot.sealed {
+            if self.is_sealed(object, &snapshot)? {
                 return Err(Error::NotPermitted);
             }
         }

@@ -155,7 +155,7 @@ impl Volume {
             return Err(Error::NotPermitted);
         }
         self.require_writable()?;
-        if before.sealed {
+        if self.is_sealed(&object, &before)? {
             return Err(Error::NotPermitted);
         }
         self.require(context, &object, &before, WRITE)?;
