@@ -63,21 +63,20 @@ impl LocalFs {
         self.volume.changes.is_steady()
     }
 
-    /// Answers `value` when the handles in it are on stable storage.
-    fn when_findable<'a, T: Send + 'a>(&'a self, result: Result<T>) -> Op<'a, T> {
-        let value = match result {
-            Ok(value) => value,
-            Err(error) => return Op::err(error),
-        };
-        if self.volume.must_sync_index() {
-            Op::pending(self.after_index_sync(Op::ok(value)))
-        } else {
-            Op::ok(value)
+    /// Answers what `operation` does when the handles in it are on stable storage.
+    fn when_findable<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Op<'a, T> {
+        match &operation {
+            Op::Ready(_) if !self.volume.must_sync_index() => operation,
+            Op::Pending(_) if !self.uses_index() => operation,
+            _ => Op::pending(self.after_index_sync(operation)),
         }
     }
 
     async fn after_index_sync<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Result<T> {
         let value = operation.await?;
+        if !self.volume.must_sync_index() {
+            return Ok(value);
+        }
         let volume = Arc::clone(&self.volume);
         let synced = tokio::task::spawn_blocking(move || volume.sync_index()).await;
         synced.unwrap_or(Err(Error::ServerFault))?;
@@ -103,7 +102,7 @@ impl Backend for LocalFs {
     }
 
     fn getattr<'a>(&'a self, _: &'a Context, file: &'a Handle) -> Op<'a, Attributes> {
-        self.volume.getattr(file).into()
+        self.volume.getattr(file)
     }
 
     fn setattr<'a>(
@@ -122,7 +121,7 @@ impl Backend for LocalFs {
     }
 
     fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found> {
-        self.volume.parent(context, directory).into()
+        self.volume.parent(context, directory)
     }
 
     fn access<'a>(
@@ -131,11 +130,11 @@ impl Backend for LocalFs {
         file: &'a Handle,
         want: Access,
     ) -> Op<'a, (Access, Attributes)> {
-        self.volume.access(context, file, want).into()
+        self.volume.access(context, file, want)
     }
 
     fn readlink<'a>(&'a self, _: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)> {
-        self.volume.readlink(link).into()
+        self.volume.readlink(link)
     }
 
     fn read<'a>(
@@ -173,7 +172,7 @@ impl Backend for LocalFs {
         set: &'a SetAttributes,
     ) -> Op<'a, Created> {
         let created = self.volume.create(context, directory, name, what, set);
-        if self.volume.must_sync_index() { Op::pending(self.after_index_sync(created)) } else { created }
+        self.when_findable(created)
     }
 
     fn remove<'a>(
@@ -193,7 +192,7 @@ impl Backend for LocalFs {
         to: (&'a Handle, &'a [u8]),
     ) -> Op<'a, Renamed> {
         let renamed = self.volume.rename(context, from, to);
-        if self.volume.must_sync_index() { Op::pending(self.after_index_sync(renamed)) } else { renamed }
+        self.when_findable(renamed)
     }
 
     fn link<'a>(
@@ -204,7 +203,7 @@ impl Backend for LocalFs {
         name: &'a [u8],
     ) -> Op<'a, Linked> {
         let linked = self.volume.link(context, file, directory, name);
-        if self.volume.must_sync_index() { Op::pending(self.after_index_sync(linked)) } else { linked }
+        self.when_findable(linked)
     }
 
     fn readdir<'a>(
@@ -224,11 +223,11 @@ impl Backend for LocalFs {
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {
-        self.volume.open(context, file, access, authority).into()
+        self.volume.open(context, file, access, authority)
     }
 
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {
-        self.volume.statfs(context, file).into()
+        self.volume.statfs(context, file)
     }
 
     fn sync(&self) -> Op<'_, ()> {
@@ -255,7 +254,7 @@ impl Backend for LocalFs {
         what: Seek,
         authority: Authority,
     ) -> Op<'a, Option<u64>> {
-        self.volume.seek(context, file, offset, what, authority).into()
+        self.volume.seek(context, file, offset, what, authority)
     }
 
     fn allocate<'a>(
@@ -300,7 +299,7 @@ impl Backend for LocalFs {
     }
 
     fn get_acl<'a>(&'a self, _: &'a Context, file: &'a Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
-        self.volume.get_acl(file, kind).into()
+        self.volume.get_acl(file, kind)
     }
 
     fn set_acl<'a>(
@@ -314,7 +313,7 @@ impl Backend for LocalFs {
     }
 
     fn get_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Bytes> {
-        self.volume.get_xattr(context, file, name).into()
+        self.volume.get_xattr(context, file, name)
     }
 
     fn set_xattr<'a>(
@@ -329,7 +328,7 @@ impl Backend for LocalFs {
     }
 
     fn list_xattrs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, Vec<Bytes>> {
-        self.volume.list_xattrs(context, file).into()
+        self.volume.list_xattrs(context, file)
     }
 
     fn remove_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Change> {

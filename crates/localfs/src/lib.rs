@@ -33,10 +33,11 @@
 //! every request that waited for it, and changes the write verifier.
 //!
 //! # Waiting
-//! What the page cache answers is answered in place. Data that are not cached are read, and syncs done, on the blocking
-//! pool of the tokio runtime. Names and attributes that are not cached are read in place all the same, and so are writes
-//! and truncations done: Linux offers no way to try them without waiting. File systems that cannot tell what is cached
-//! (overlays, most of FUSE) have all their data read on the pool.
+//! What is known to be in memory is used in place. All else, syncs too, is done on the blocking pool of the tokio runtime:
+//! each operation as a whole, since one that would have to wait gives up before it has any effect. What cannot be known
+//! (Linux offers no way to make a name, or on most file systems to write, without waiting) is learned from the clock.
+//! File systems that cannot tell what is cached (overlays, most of FUSE) have all their data read on the pool; those that ask
+//! a server for attributes (NFS, some of FUSE) make GETATTR wait in place.
 #![deny(unsafe_code)]
 
 mod acl;
@@ -44,6 +45,7 @@ mod attributes;
 mod backend;
 mod change;
 mod config;
+mod dirty;
 mod durable;
 mod errno;
 mod handle;
@@ -53,10 +55,12 @@ mod janitor;
 mod name;
 mod object;
 mod ops;
+mod patience;
 mod permission;
 mod probe;
 mod streams;
 mod sys;
+mod turn;
 mod volume;
 
 pub use backend::LocalFs;

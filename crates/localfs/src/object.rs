@@ -2,13 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
 use crate::durable::{Begun, Dirt};
+use crate::patience;
 
 /// What a descriptor may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,13 +40,22 @@ impl Reach {
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     fd: OwnedFd,
+    /// Reading it has failed.
+    is_unsound: AtomicBool,
     /// What it may be used for.
     pub(crate) reach: Reach,
 }
 
 impl OpenFile {
     pub(crate) fn new(fd: OwnedFd, reach: Reach) -> Self {
-        Self { fd, reach }
+        Self { fd, is_unsound: AtomicBool::new(false), reach }
+    }
+}
+
+impl OpenFile {
+    /// Whether reading has failed: what cannot be read is told by READ, not found out by splicing.
+    pub(crate) fn is_unsound(&self) -> bool {
+        self.is_unsound.load(Ordering::Relaxed)
     }
 }
 
@@ -58,6 +68,10 @@ impl AsFd for OpenFile {
 impl RangeSource for OpenFile {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    fn failed(&self) {
+        self.is_unsound.store(true, Ordering::Relaxed);
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) {
@@ -73,6 +87,48 @@ impl RangeSource for OpenFile {
             }
         }
         into[done..].fill(0);
+    }
+}
+
+/// READs that must find everything before a file that missed something is spliced again.
+const DOUBTS: u32 = 16;
+
+/// What READs have found of a file in the page cache.
+#[derive(Debug, Default)]
+pub(crate) struct Residence {
+    /// READs to copy before the next splice.
+    doubts: AtomicU32,
+    /// The [`era`](patience::era) in which data were last shown to be there.
+    proven: AtomicU32,
+}
+
+impl Residence {
+    /// A READ found something missing.
+    pub(crate) fn missed(&self) {
+        self.doubts.store(DOUBTS, Ordering::Relaxed);
+        self.proven.store(0, Ordering::Relaxed);
+    }
+
+    /// A READ found everything.
+    pub(crate) fn hit(&self) {
+        let doubts = self.doubts.load(Ordering::Relaxed);
+        if doubts > 0 {
+            // Two at once may count as one, or as one after a miss: doubts cost a copy, no more.
+            self.doubts.store(doubts - 1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubts.load(Ordering::Relaxed) > 0
+    }
+
+    /// Data were shown to be there.
+    pub(crate) fn proven(&self) {
+        self.proven.store(patience::era(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_proven(&self) -> bool {
+        patience::is_recent(self.proven.load(Ordering::Relaxed), patience::era())
     }
 }
 
@@ -99,6 +155,12 @@ pub(crate) struct Object {
     pub(crate) acl: AtomicU64,
     /// The janitor's clock at the last write.
     pub(crate) last_write: AtomicU32,
+    /// A directory: the last [`era`](crate::patience::era) in which an entry was looked for on the disk. A file: in which
+    /// what a write needs to know of it was read.
+    pub(crate) visited: AtomicU32,
+    pub(crate) residence: Residence,
+    /// Number of the page in which the last write ended, plus one.
+    pub(crate) last_page: AtomicU64,
     pins: AtomicU32,
     file: RwLock<Arc<OpenFile>>,
 }
@@ -122,6 +184,9 @@ impl Object {
             sealed: AtomicU64::new(0),
             acl: AtomicU64::new(0),
             last_write: AtomicU32::new(0),
+            visited: AtomicU32::new(0),
+            residence: Residence::default(),
+            last_page: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             file: RwLock::new(Arc::new(file)),
         }
@@ -132,8 +197,11 @@ impl Object {
         Arc::clone(&self.file.read())
     }
 
-    /// The descriptor, lent for a short call.
+    /// The descriptor, lent for a short call. Where that may wait, no lock is held meanwhile.
     pub(crate) fn with_fd<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+        if patience::may_wait() {
+            return call(self.file().as_fd());
+        }
         call(self.file.read().as_fd())
     }
 
@@ -284,6 +352,19 @@ mod tests {
             assert!(one.file.try_write().is_some() && other.file.try_write().is_some());
         });
         with_both(&one, &one, |first, second| assert_eq!(first.as_raw_fd(), second.as_raw_fd()));
+    }
+
+    #[test]
+    fn a_file_that_missed_something_is_copied_until_enough_reads_found_everything() {
+        let residence = Residence::default();
+        residence.proven();
+        residence.missed();
+        assert!(residence.is_doubtful() && !residence.is_proven());
+        for _ in 0..DOUBTS {
+            assert!(residence.is_doubtful());
+            residence.hit();
+        }
+        assert!(!residence.is_doubtful() && !residence.is_proven(), "to be proven anew");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::name::MAX_NAME;
 use crate::object::{self, Object, OpenFile, Reach};
 use crate::streams::Streams;
 use crate::sys;
+use crate::turn::{Names, Wariness};
 use crate::volume::{Actor, Handles, LOCKS, Volume, mount_of};
 
 /// `f_type` of file systems that keep nothing on a device: tmpfs and ramfs.
@@ -115,6 +116,9 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         max_dirty: capacity / 2,
         changes,
         has_nowait: AtomicBool::new(true),
+        has_cached_lookup: AtomicBool::new(true),
+        names: Names::default(),
+        wariness: Wariness::default(),
         streams: Streams::default(),
         has_stable_positions,
         locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),

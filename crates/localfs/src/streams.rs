@@ -83,6 +83,8 @@ pub(crate) struct Stream {
     /// The part of the buffer that was not delivered.
     start: usize,
     end: usize,
+    /// The kernel said that there is no more.
+    is_at_end: bool,
     /// Cookie of the last entry delivered.
     pub(crate) cookie: u64,
     /// The directory's change attribute before the buffer was filled.
@@ -92,7 +94,8 @@ pub(crate) struct Stream {
 impl Stream {
     /// Of a directory just opened, to continue behind `cookie`.
     pub(crate) fn new(fd: OwnedFd, cookie: u64, change: u64) -> Result<Self> {
-        let mut stream = Self { fd, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, cookie, change };
+        let buffer = vec![0; BUFFER_BYTES];
+        let mut stream = Self { fd, buffer, start: 0, end: 0, is_at_end: false, cookie, change };
         if cookie != 0 {
             stream.seek()?;
         }
@@ -109,7 +112,7 @@ impl Stream {
     }
 
     fn seek(&mut self) -> Result<()> {
-        (self.start, self.end) = (0, 0);
+        (self.start, self.end, self.is_at_end) = (0, 0, false);
         let position = position_of(self.cookie)?;
         match rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::Start(position)) {
             Ok(_) => Ok(()),
@@ -119,14 +122,31 @@ impl Stream {
         }
     }
 
+    /// Whether the next entry, or that there is none, has to be asked of the kernel.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.start == self.end && !self.is_at_end
+    }
+
+    /// Asks the kernel for more entries.
+    pub(crate) fn fill(&mut self) -> Result<()> {
+        self.end = sys::getdents64(self.fd.as_fd(), &mut self.buffer).map_err(translate)?;
+        self.start = 0;
+        self.is_at_end = self.end == 0;
+        Ok(())
+    }
+
+    /// Entries that the kernel has given and that were not delivered.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = RawEntry<'_>> {
+        entries(&self.buffer[self.start..self.end])
+    }
+
     /// The next entry; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
-        if self.start == self.end {
-            self.end = sys::getdents64(self.fd.as_fd(), &mut self.buffer).map_err(translate)?;
-            self.start = 0;
-            if self.end == 0 {
-                return Ok(None);
-            }
+        if self.is_used_up() {
+            self.fill()?;
+        }
+        if self.is_at_end {
+            return Ok(None);
         }
         first_entry(&self.buffer[self.start..self.end]).map(Some).ok_or(Error::Io)
     }

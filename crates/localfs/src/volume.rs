@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{AtFlags, Mode, OFlags, Statx};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 use vfs::{Attributes, Change, Error, FileKind, Handle, Properties, Result};
 
@@ -24,8 +24,10 @@ use crate::handle::{self, Meaning};
 use crate::index::{FileKey, Index, MAX_DEPTH, Place};
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
+use crate::patience;
 use crate::streams::Streams;
 use crate::sys::{self, KernelHandle};
+use crate::turn::{Names, Wariness};
 
 /// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
 const MANY_BLOCKS: u64 = 128 * 1024;
@@ -83,6 +85,10 @@ pub(crate) struct Volume {
     pub(crate) changes: ChangeClock,
     /// Whether reads can be tried without waiting.
     pub(crate) has_nowait: AtomicBool,
+    /// Whether names can be looked up without waiting.
+    pub(crate) has_cached_lookup: AtomicBool,
+    pub(crate) names: Names,
+    pub(crate) wariness: Wariness,
     pub(crate) streams: Streams,
     /// Whether directory positions stay what they are while entries come and go.
     pub(crate) has_stable_positions: bool,
@@ -130,7 +136,12 @@ impl Volume {
     pub(crate) fn object(&self, handle: &Handle) -> Result<Arc<Object>> {
         match self.objects.get(handle) {
             Some(object) => Ok(object),
-            None => self.load(handle, 0),
+            None => {
+                if !self.is_in_memory {
+                    patience::wait()?;
+                }
+                self.load(handle, 0)
+            }
         }
     }
 
@@ -139,15 +150,15 @@ impl Volume {
     /// # Errors
     /// [`Error::Stale`] where the object has lost its last name and no open holds it.
     pub(crate) fn stat(&self, object: &Object) -> Result<Snapshot> {
-        self.look(object, false)
+        self.observe(object, false)
     }
 
     /// Attributes just after a change that this server made.
     pub(crate) fn stat_after(&self, object: &Object) -> Result<Snapshot> {
-        self.look(object, true)
+        self.observe(object, true)
     }
 
-    fn look(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
+    fn observe(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
         // After a write one wants to know whether the next one may; and the index wants to know of creation times.
         let is_sealed_wanted = own_change && object.kind == FileKind::Regular;
         if !is_sealed_wanted && matches!(self.handles, Handles::Kernel { .. }) && !self.changes.is_coarse() {
@@ -277,21 +288,28 @@ impl Volume {
     }
 
     /// Locks one object against changes through this volume.
-    pub(crate) fn lock(&self, object: &Object) -> Locks<'_> {
-        Locks { _first: self.locks[lock_number(object)].lock(), _second: None }
+    ///
+    /// # Errors
+    /// See [`patience::wait`].
+    pub(crate) fn lock(&self, object: &Object) -> Result<Locks<'_>> {
+        Ok(Locks { _first: self.wait_for(&self.locks[lock_number(object)])?, _second: None })
     }
 
     /// Locks two objects, which may be one.
-    pub(crate) fn lock_both(&self, one: &Object, other: &Object) -> Locks<'_> {
+    ///
+    /// # Errors
+    /// See [`patience::wait`].
+    pub(crate) fn lock_both(&self, one: &Object, other: &Object) -> Result<Locks<'_>> {
         let (one, other) = (lock_number(one), lock_number(other));
-        let first = self.locks[one.min(other)].lock();
-        let second = (one != other).then(|| self.locks[one.max(other)].lock());
-        Locks { _first: first, _second: second }
+        let first = self.wait_for(&self.locks[one.min(other)])?;
+        let second = if one == other { None } else { Some(self.wait_for(&self.locks[one.max(other)])?) };
+        Ok(Locks { _first: first, _second: second })
     }
 
     /// The object of a name. The thread must be prepared ([`Volume::enter`]).
     pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
         if let Handles::Kernel { mount, .. } = &self.handles {
+            self.require_cached(directory, name)?;
             let kernel = directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?;
             let kernel = kernel.ok_or(Error::Access)?;
             if let Some(object) = self.objects.get(&handle::from_kernel(&kernel)?) {
@@ -302,9 +320,41 @@ impl Volume {
         self.adopt(OpenFile::new(fd, Reach::Path), directory, name)
     }
 
+    /// Looking `name` up takes no disk, or may.
+    ///
+    /// # Errors
+    /// See [`patience::wait`]; what a lookup says.
+    pub(crate) fn require_cached(&self, directory: &Object, name: &Name) -> Result<()> {
+        if self.is_in_memory {
+            return Ok(());
+        }
+        let mark = self.names.mark(directory, name.as_bytes());
+        if self.names.knows(mark) {
+            return Ok(());
+        }
+        if !patience::may_wait() {
+            self.open_path(directory, name)?;
+        }
+        self.names.remember(mark);
+        Ok(())
+    }
+
     /// Opens a name without following or opening what it leads to.
     pub(crate) fn open_path(&self, directory: &Object, name: &Name) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if !patience::may_wait() && !self.is_in_memory && self.has_cached_lookup.load(Ordering::Relaxed) {
+            let cached = directory.with_fd(|fd| {
+                rustix::fs::openat2(fd, name.as_c_str(), flags, Mode::empty(), ResolveFlags::CACHED)
+            });
+            match cached {
+                Err(Errno::AGAIN) => patience::wait()?,
+                // Before Linux 5.12 (5.6), or where a sandbox does not know the call.
+                Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                    self.has_cached_lookup.store(false, Ordering::Relaxed);
+                }
+                other => return other.map_err(translate),
+            }
+        }
         directory
             .with_fd(|fd| rustix::fs::openat(fd, name.as_c_str(), flags, Mode::empty()))
             .map_err(translate)

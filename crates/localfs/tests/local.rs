@@ -6,10 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use bytes::Bytes;
-use common::{Place, has_powers, me, mode, user};
+use common::{Place, answer, has_powers, me, mode, user};
 use localfs::Durability;
 use vfs::{
-    Access, Authority, Backend, Context, Create, CreateMode, Error, Op, OpenAccess, Removal, SetAttributes,
+    Access, Authority, Backend, Context, Create, CreateMode, Error, OpenAccess, Removal, SetAttributes,
     Stability,
 };
 
@@ -194,16 +194,10 @@ fn an_open_beside_a_removal_gets_the_file_or_the_error_but_no_stale_handle() {
         std::thread::scope(|scope| {
             let removal = scope.spawn(|| {
                 both.wait();
-                let Op::Ready(removed) = place.fs().remove(&me(), &root, b"f", Removal::File) else {
-                    panic!("an asynchronous volume does not wait");
-                };
-                removed.expect("an answer").expect("removed");
+                answer(place.fs().remove(&me(), &root, b"f", Removal::File)).expect("removed");
             });
             both.wait();
-            let opened = match place.fs().open(&me(), &file, access, Authority::Caller) {
-                Op::Ready(opened) => opened.expect("an answer"),
-                Op::Pending(_) => panic!("nothing to wait for"),
-            };
+            let opened = answer(place.fs().open(&me(), &file, access, Authority::Caller));
             removal.join().expect("removal");
             match opened {
                 Ok(_pin) => assert_eq!(place.getattr(&file).expect("an open keeps it").links, 0, "{round}"),
@@ -319,10 +313,11 @@ fn many_threads_with_many_users_never_mix_them_up() {
                 for round in 0..300_u32 {
                     let context = user(4000 + (round + thread) % 5, &[round % 3]);
                     let name = format!("t{thread}-{round}");
-                    let made = volume.create(&context, &root, name.as_bytes(), &GUARDED, &mode(0o600)).now();
-                    let made = made.expect("create");
+                    let set = mode(0o600);
+                    let made = volume.create(&context, &root, name.as_bytes(), &GUARDED, &set);
+                    let made = answer(made).expect("create");
                     assert_eq!(made.attributes.uid, context.credentials.uid);
-                    volume.remove(&context, &root, name.as_bytes(), Removal::File).now().expect("remove");
+                    answer(volume.remove(&context, &root, name.as_bytes(), Removal::File)).expect("remove");
                 }
             });
         }

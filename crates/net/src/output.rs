@@ -155,6 +155,12 @@ fn send(stream: &TcpStream, bytes: &[u8], more_follows: bool) -> io::Result<usiz
     Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL | more)?)
 }
 
+/// Whether it was reading that failed: of a bad sector (EIO), or of a remote file that is gone.
+fn is_about_the_file(sent: &rustix::io::Result<usize>) -> bool {
+    use rustix::io::Errno;
+    matches!(sent, Err(Errno::IO | Errno::STALE | Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN))
+}
+
 fn send_external(
     stream: &TcpStream,
     source: &dyn External,
@@ -168,7 +174,11 @@ fn send_external(
     if let Some((descriptor, offset)) = source.descriptor() {
         let mut position = offset + sent as u64;
         let count = stream.try_io(Interest::WRITABLE, || {
-            Ok(rustix::fs::sendfile(stream, descriptor, Some(&mut position), left)?)
+            let sent = rustix::fs::sendfile(stream, descriptor, Some(&mut position), left);
+            if is_about_the_file(&sent) {
+                source.failed();
+            }
+            Ok(sent?)
         })?;
         if count > 0 {
             return Ok(count);

@@ -61,6 +61,10 @@ impl External for InFile {
         Some((self.0.source.descriptor(), self.0.offset))
     }
 
+    fn failed(&self) {
+        self.0.source.failed();
+    }
+
     fn copy_to(&self, offset: usize, into: &mut [u8]) {
         self.0.source.read_at(self.0.offset + offset as u64, into);
     }
@@ -84,6 +88,8 @@ mod tests {
         fn descriptor(&self) -> BorrowedFd<'_> {
             self.0.as_fd()
         }
+
+        fn failed(&self) {}
 
         fn read_at(&self, offset: u64, into: &mut [u8]) {
             for (at, byte) in into.iter_mut().enumerate() {

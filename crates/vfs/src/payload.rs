@@ -19,6 +19,10 @@ pub enum Payload {
 pub trait RangeSource: Send + Sync + fmt::Debug {
     /// The open file, for `sendfile`.
     fn descriptor(&self) -> BorrowedFd<'_>;
+    /// The transport could not read from [`descriptor`](Self::descriptor), and had to give its connection up, since a reply
+    /// that is half sent cannot become an error. The backend must not offer it again: asked once more, it is to say
+    /// itself what is wrong.
+    fn failed(&self);
     /// Reads from byte `offset` on; what lies behind the end of the file, or cannot be read, becomes zeros.
     fn read_at(&self, offset: u64, into: &mut [u8]);
 }

@@ -12,6 +12,8 @@ pub trait External: Send + Sync + std::fmt::Debug {
     fn bytes(&self) -> Option<&Bytes>;
     /// A descriptor and an offset in it that `sendfile` can send [`Self::length`] bytes from, where there is one.
     fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)>;
+    /// [`descriptor`](Self::descriptor) could not be read.
+    fn failed(&self) {}
     /// Copies bytes from `offset` on into `into`, for transports that cannot splice. What the file no longer has reads as zeros.
     fn copy_to(&self, offset: usize, into: &mut [u8]);
 }

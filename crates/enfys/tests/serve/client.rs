@@ -131,8 +131,18 @@ impl Client {
         data: &'static [u8],
         stable: StableHow,
     ) -> Result<WriteVerf, NfsStat> {
+        self.write_at(file, 0, data, stable)
+    }
+
+    pub fn write_at(
+        &mut self,
+        file: FileHandle,
+        offset: u64,
+        data: &'static [u8],
+        stable: StableHow,
+    ) -> Result<WriteVerf, NfsStat> {
         let count = data.len() as u32;
-        let arguments = WriteArgs { file, offset: 0, count, stable, data: Opaque::from_static(data) };
+        let arguments = WriteArgs { file, offset, count, stable, data: Opaque::from_static(data) };
         let written: WriteOk = self.nfs3::<_, WccData>(Proc::WRITE, &arguments)?;
         assert_eq!(written.count, count);
         assert!(written.committed >= stable);
@@ -145,7 +155,11 @@ impl Client {
     }
 
     pub fn read(&mut self, file: FileHandle) -> Result<Vec<u8>, NfsStat> {
-        let arguments = ReadArgs { file, offset: 0, count: 65_536 };
+        self.read_at(file, 0, 65_536)
+    }
+
+    pub fn read_at(&mut self, file: FileHandle, offset: u64, count: u32) -> Result<Vec<u8>, NfsStat> {
+        let arguments = ReadArgs { file, offset, count };
         self.nfs3::<ReadOk, PostOpAttr>(Proc::READ, &arguments).map(|read| read.data.to_vec())
     }
 

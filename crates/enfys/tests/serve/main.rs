@@ -3,6 +3,7 @@
 #![allow(unreachable_pub)]
 
 mod client;
+mod disk;
 mod documents;
 mod libnfs;
 mod lifetime;
@@ -13,3 +14,4 @@ mod refusals;
 mod reload;
 mod server;
 mod service;
+mod waiting;

@@ -1,4 +1,6 @@
-use vfs::{Access, Attributes, Context, FileKind, Handle, Result};
+use std::sync::Arc;
+
+use vfs::{Access, Attributes, Context, FileKind, Handle, Op, Result};
 
 use crate::attributes::Snapshot;
 use crate::object::Object;
@@ -31,12 +33,20 @@ const ON_FILES: &[(Access, u32)] = &[
 impl Volume {
     // RFC 1813 §4.4: the owner's exception "should not affect the return result of access permissions as returned by the
     // ACCESS procedure".
-    pub(crate) fn access(
-        &self,
+    pub(crate) fn access<'a>(
+        self: &'a Arc<Self>,
         context: &Context,
         file: &Handle,
         want: Access,
-    ) -> Result<(Access, Attributes)> {
+    ) -> Op<'a, (Access, Attributes)> {
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.access_now(&context, &file, want)
+        };
+        self.look(|| self.access_now(context, file, want), later)
+    }
+
+    fn access_now(&self, context: &Context, file: &Handle, want: Access) -> Result<(Access, Attributes)> {
         let object = self.object(file)?;
         let snapshot = self.stat(&object)?;
         let granted = self.permissions(context, &object, &snapshot)?;

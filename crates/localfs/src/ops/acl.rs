@@ -11,13 +11,22 @@ use crate::acl::{ACCESS_ACL, DEFAULT_ACL, MAX_ACL_BYTES, decode, encode};
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::permission::owns;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes that most ACLs fit in: about thirty entries.
 const USUAL_BYTES: usize = 256;
 
 impl Volume {
-    pub(crate) fn get_acl(&self, file: &Handle, kind: AclKind) -> Result<Option<Acl>> {
+    pub(crate) fn get_acl<'a>(self: &'a Arc<Self>, file: &Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
+        let later = || {
+            let file = *file;
+            move |volume: &Arc<Self>| volume.get_acl_now(&file, kind)
+        };
+        self.look(|| self.get_acl_now(file, kind), later)
+    }
+
+    fn get_acl_now(&self, file: &Handle, kind: AclKind) -> Result<Option<Acl>> {
         let object = self.object(file)?;
         if !self.has_acls {
             return Err(Error::NotSupported);
@@ -52,13 +61,17 @@ impl Volume {
         kind: AclKind,
         acl: Option<&Acl>,
     ) -> Op<'a, Change> {
-        match self.set_acl_cached(context, file, kind, acl) {
-            Ok((object, number, change)) => self.when_durable([(object, number)], change),
-            Err(error) => Op::err(error),
-        }
+        let later = || {
+            let (context, file, acl) = (context.clone(), *file, acl.cloned());
+            move |volume: &Arc<Self>| volume.set_acl_now(&context, &file, kind, acl.as_ref())
+        };
+        let now = || self.set_acl_now(context, file, kind, acl);
+        self.take_turn(Turn::Change, now, later, |(object, number, change)| {
+            self.when_durable([(object, number)], change)
+        })
     }
 
-    fn set_acl_cached(
+    fn set_acl_now(
         &self,
         context: &Context,
         file: &Handle,
@@ -69,7 +82,7 @@ impl Volume {
         if !self.has_acls {
             return Err(Error::NotSupported);
         }
-        let _lock = self.lock(&object);
+        let _lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         self.require_writable()?;
         // The kernel knows the caller only where the server can become it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::fs::Advice as Hint;
 use vfs::{Advice, Error, Handle, Op};
 
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes read ahead at most for one hint: a client may name all of a huge file.
@@ -20,27 +21,22 @@ impl Volume {
         count: u64,
         advice: Advice,
     ) -> Op<'a, bool> {
-        let prepared = self.object(file).and_then(|object| {
-            object.require_regular()?;
-            self.readable(&object)
-        });
-        let file = match prepared {
-            Ok(file) => file,
-            // A file that the server may write and not read.
-            Err(Error::Access) => return Op::ok(false),
-            Err(error) => return Op::err(error),
-        };
+        let file = *file;
         let (hint, length) = match advice {
             Advice::WillNeed if count == 0 => (Hint::WillNeed, MAX_PREFETCH_BYTES),
             Advice::WillNeed => (Hint::WillNeed, count.min(MAX_PREFETCH_BYTES)),
             Advice::DontNeed => (Hint::DontNeed, count),
         };
-        Op::pending(async move {
-            // Reading ahead may wait for the device's queue.
-            let taken = tokio::task::spawn_blocking(move || {
-                rustix::fs::fadvise(&file, offset, NonZeroU64::new(length), hint).is_ok()
-            });
-            taken.await.map_err(|_| Error::ServerFault)
-        })
+        // Reading ahead may wait for the device's queue.
+        Op::pending(self.on_pool(Turn::Look, move |volume| {
+            let object = volume.object(&file)?;
+            object.require_regular()?;
+            match volume.readable(&object) {
+                Ok(file) => Ok(rustix::fs::fadvise(&file, offset, NonZeroU64::new(length), hint).is_ok()),
+                // A file that the server may write and not read.
+                Err(Error::Access) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }))
     }
 }

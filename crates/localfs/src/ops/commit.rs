@@ -7,21 +7,23 @@ use vfs::{Change, Error, Handle, Op, Result};
 
 use crate::durable::Extent;
 use crate::object::Object;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 impl Volume {
     pub(crate) fn commit<'a>(self: &'a Arc<Self>, file: &Handle, offset: u64, count: u64) -> Op<'a, Change> {
-        let (object, change) = match self.judge_commit(file, offset, count) {
-            Ok(judged) => judged,
-            Err(error) => return Op::err(error),
+        let later = || {
+            let file = *file;
+            move |volume: &Arc<Self>| volume.judge_commit(&file, offset, count)
         };
-        match object.dirt.outstanding() {
+        let now = || self.judge_commit(file, offset, count);
+        self.take_turn(Turn::Look, now, later, move |(object, change)| match object.dirt.outstanding() {
             Some(outstanding) => Op::pending(async move {
                 self.make_durable(&object, outstanding, Extent::Data).await?;
                 Ok(change)
             }),
             None => Op::ok(change),
-        }
+        })
     }
 
     fn judge_commit(&self, file: &Handle, offset: u64, count: u64) -> Result<(Arc<Object>, Change)> {

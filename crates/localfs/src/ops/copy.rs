@@ -13,6 +13,7 @@ use vfs::{Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Writ
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::sys;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes that one step copies at most.
@@ -37,7 +38,7 @@ impl Volume {
         context: &Context,
         range: &CopyRange,
     ) -> Op<'a, Change> {
-        self.on_pool(context, range, Self::clone_now, |volume, (object, number, change)| {
+        self.copy_on_pool(context, range, Self::clone_now, |volume, (object, number, change)| {
             volume.when_durable([(object, number)], change)
         })
     }
@@ -47,7 +48,7 @@ impl Volume {
         context: &Context,
         range: &CopyRange,
     ) -> Op<'a, Copied> {
-        self.on_pool(context, range, Self::copy_step, |volume, (object, number, copied)| {
+        self.copy_on_pool(context, range, Self::copy_step, |volume, (object, number, copied)| {
             let stability = copied.stability;
             let written = Written { count: u32::from(number != 0), stability, change: copied.change };
             let answered = volume.answer_write(object, written, number);
@@ -56,22 +57,17 @@ impl Volume {
     }
 
     /// Does `work` on the pool, then what `end` says of its result.
-    fn on_pool<'a, T: Send + 'static, A: Send + 'a>(
+    fn copy_on_pool<'a, T: Send + 'static, A: Send + 'a>(
         self: &'a Arc<Self>,
         context: &Context,
         range: &CopyRange,
         work: impl FnOnce(&Self, &Context, &CopyRange) -> Result<T> + Send + 'static,
         end: impl FnOnce(&'a Arc<Self>, T) -> Op<'a, A> + Send + 'a,
     ) -> Op<'a, A> {
-        let (volume, context, range) = (Arc::clone(self), context.clone(), *range);
-        Op::pending(async move {
-            let worked = tokio::task::spawn_blocking(move || {
-                let done = work(&volume, &context, &range);
-                volume.act_as_server();
-                done
-            });
-            end(self, worked.await.unwrap_or(Err(Error::ServerFault))?).await
-        })
+        let (context, range) = (context.clone(), *range);
+        // How long it takes says nothing of smaller changes.
+        let worked = self.on_pool(Turn::Look, move |volume| work(volume, &context, &range));
+        Op::pending(async move { end(self, worked.await?).await })
     }
 
     fn clone_now(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, u64, Change)> {
@@ -83,7 +79,7 @@ impl Volume {
         }
         // The kernel does it under the lock otherwise. Where that is impossible it says so then.
         let _ = sys::write_out(source.as_fd(), range.source_offset, *count);
-        let _lock = self.lock(destination);
+        let _lock = self.lock(destination)?;
         let before = self.stat(destination)?;
         let (file, begun) = self.begin_write(destination)?;
         self.act_as_writer(context)?;
@@ -113,7 +109,7 @@ impl Volume {
             self.warm(&judged.source, range.source_offset, step);
         }
         let destination = judged.destination;
-        let lock = self.lock(&destination);
+        let lock = self.lock(&destination)?;
         let before = self.stat(&destination)?;
         let (file, begun) = self.begin_write(&destination)?;
         self.act_as_writer(context)?;

@@ -26,7 +26,9 @@ use crate::errno::translate;
 use crate::identity::with_umask;
 use crate::name::Name;
 use crate::object::{Object, OpenFile, Reach};
+use crate::patience;
 use crate::permission::{EXECUTE, WRITE};
+use crate::turn::Turn;
 use crate::volume::{Actor, Volume};
 
 /// Longest text of a symbolic link in bytes (PATH_MAX without its NUL).
@@ -45,13 +47,16 @@ impl Volume {
         what: &Create,
         set: &SetAttributes,
     ) -> Op<'a, Created> {
-        match self.create_cached(context, directory, name, what, set) {
-            Ok((changes, created)) => self.when_durable(changes, created),
-            Err(error) => Op::err(error),
-        }
+        let later = || {
+            let (context, directory, name) = (context.clone(), *directory, name.to_vec());
+            let (what, set) = (what.clone(), *set);
+            move |volume: &Arc<Self>| volume.create_now(&context, &directory, &name, &what, &set)
+        };
+        let now = || self.create_now(context, directory, name, what, set);
+        self.take_turn(Turn::Change, now, later, |(changes, created)| self.when_durable(changes, created))
     }
 
-    fn create_cached(
+    fn create_now(
         &self,
         context: &Context,
         directory: &Handle,
@@ -62,7 +67,8 @@ impl Volume {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
-        let lock = self.lock(&directory);
+        self.require_visited(&directory)?;
+        let lock = self.lock(&directory)?;
         let before = self.stat(&directory)?.attributes;
         self.enter(context, &directory, EXECUTE)?;
         if self.is_foreign(context) {
@@ -109,6 +115,7 @@ impl Volume {
         set: &SetAttributes,
     ) -> Result<(Arc<Object>, Attributes)> {
         let file = self.make_name(directory, name, what, set)?;
+        patience::must_finish();
         let made = match file {
             Some(file) => self.adopt_new(file, directory, name).map(|(object, seen)| (object, Some(seen))),
             None => self.find(directory, name).map(|object| (object, None)),

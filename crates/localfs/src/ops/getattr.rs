@@ -1,10 +1,20 @@
-use vfs::{Attributes, Handle, Result};
+use std::sync::Arc;
+
+use vfs::{Attributes, Handle, Op, Result};
 
 use crate::volume::Volume;
 
 impl Volume {
     /// One statx(2) on the cached descriptor; nobody needs a permission for that.
-    pub(crate) fn getattr(&self, file: &Handle) -> Result<Attributes> {
+    pub(crate) fn getattr<'a>(self: &'a Arc<Self>, file: &Handle) -> Op<'a, Attributes> {
+        let later = || {
+            let file = *file;
+            move |volume: &Arc<Self>| volume.getattr_now(&file)
+        };
+        self.look(|| self.getattr_now(file), later)
+    }
+
+    fn getattr_now(&self, file: &Handle) -> Result<Attributes> {
         let object = self.object(file)?;
         Ok(self.stat(&object)?.attributes)
     }

@@ -9,7 +9,9 @@ use crate::durable::Changed;
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::OpenFile;
+use crate::patience;
 use crate::permission::{EXECUTE, WRITE};
+use crate::turn::Turn;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
@@ -20,13 +22,15 @@ impl Volume {
         directory: &Handle,
         name: &[u8],
     ) -> Op<'a, Linked> {
-        match self.link_cached(context, file, directory, name) {
-            Ok((changes, linked)) => self.when_durable(changes, linked),
-            Err(error) => Op::err(error),
-        }
+        let later = || {
+            let (context, file, directory, name) = (context.clone(), *file, *directory, name.to_vec());
+            move |volume: &Arc<Self>| volume.link_now(&context, &file, &directory, &name)
+        };
+        let now = || self.link_now(context, file, directory, name);
+        self.take_turn(Turn::Change, now, later, |(changes, linked)| self.when_durable(changes, linked))
     }
 
-    fn link_cached(
+    fn link_now(
         &self,
         context: &Context,
         file: &Handle,
@@ -37,7 +41,8 @@ impl Volume {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
-        let _locks = self.lock_both(&object, &directory);
+        self.require_visited(&directory)?;
+        let _locks = self.lock_both(&object, &directory)?;
         let before = self.stat(&directory)?.attributes;
         let links = self.stat(&object)?.attributes.links;
         self.enter(context, &directory, EXECUTE)?;
@@ -56,6 +61,7 @@ impl Volume {
             self.enter(context, &directory, WRITE | EXECUTE)?;
         }
         let begun = (object.dirt.begin(), directory.dirt.begin());
+        patience::must_finish();
         make_link(&object.file(), &directory.file(), &name).map_err(translate)?;
         let numbers = (begun.0.made(), begun.1.made());
         if matches!(self.handles, Handles::Indexed { .. }) {

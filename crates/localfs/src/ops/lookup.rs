@@ -1,11 +1,26 @@
-use vfs::{Context, Error, Found, Handle, Result};
+use std::sync::Arc;
+
+use vfs::{Context, Error, Found, Handle, Op, Result};
 
 use crate::name::Name;
 use crate::permission::EXECUTE;
 use crate::volume::Volume;
 
 impl Volume {
-    pub(crate) fn lookup(&self, context: &Context, directory: &Handle, name: &[u8]) -> Result<Found> {
+    pub(crate) fn lookup<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+    ) -> Op<'a, Found> {
+        let later = || {
+            let (context, directory, name) = (context.clone(), *directory, name.to_vec());
+            move |volume: &Arc<Self>| volume.lookup_now(&context, &directory, &name)
+        };
+        self.look(|| self.lookup_now(context, directory, name), later)
+    }
+
+    fn lookup_now(&self, context: &Context, directory: &Handle, name: &[u8]) -> Result<Found> {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;

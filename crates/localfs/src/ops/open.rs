@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use vfs::{Authority, Context, Error, FileKind, Handle, OpenAccess, Opened, Pin, Result};
+use vfs::{Authority, Context, Error, FileKind, Handle, Op, OpenAccess, Opened, Pin, Result};
 
 use crate::object::Object;
 use crate::permission::{EXECUTE, READ, WRITE};
@@ -28,7 +28,21 @@ impl Drop for Held {
 }
 
 impl Volume {
-    pub(crate) fn open(
+    pub(crate) fn open<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened> {
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.open_now(&context, &file, access, authority)
+        };
+        self.look(|| self.open_now(context, file, access, authority), later)
+    }
+
+    fn open_now(
         self: &Arc<Self>,
         context: &Context,
         file: &Handle,

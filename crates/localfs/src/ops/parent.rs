@@ -2,7 +2,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
-use vfs::{Context, Error, Found, Handle, Result};
+use vfs::{Context, Error, Found, Handle, Op, Result};
 
 use crate::attributes::{device_of, status};
 use crate::errno::translate;
@@ -16,7 +16,15 @@ use crate::volume::{Handles, Volume};
 const MAX_CLIMB: usize = 4096;
 
 impl Volume {
-    pub(crate) fn parent(&self, context: &Context, directory: &Handle) -> Result<Found> {
+    pub(crate) fn parent<'a>(self: &'a Arc<Self>, context: &Context, directory: &Handle) -> Op<'a, Found> {
+        let later = || {
+            let (context, directory) = (context.clone(), *directory);
+            move |volume: &Arc<Self>| volume.parent_now(&context, &directory)
+        };
+        self.look(|| self.parent_now(context, directory), later)
+    }
+
+    fn parent_now(&self, context: &Context, directory: &Handle) -> Result<Found> {
         let object = self.object(directory)?;
         object.require_directory()?;
         let snapshot = self.stat(&object)?;

@@ -3,12 +3,18 @@
 //! The attributes of the answer are taken *before* the data are read. The other way round a client could get old data
 //! with the attributes of new data, and trust them for ever; this way it may at worst read once more.
 //!
-//! Small reads are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which returns at once where data are
-//! missing. Large ones that may be spliced are answered by the range: but only when all their pages are in the page
-//! cache (cachestat(2), Linux 6.5), since splicing would wait for the device in the connection's thread. Without that
-//! call a probe of the first and last byte has to do: it also covers the ordinary case that read-ahead has stopped
-//! short. What is not in the page cache is read by a thread of the pool. File systems that cannot tell (FUSE, overlay
-//! before some version) always go there, those in memory never.
+//! Data are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which returns at once where they are missing. Large
+//! ones that may be spliced are answered by the range, since a copy costs twice as much: but only where splicing will
+//! not wait for the device in the connection's thread, nor meet a read error when the head of the reply is already sent.
+//! cachestat(2) (Linux 6.5) tells whether all pages are there, but also counts those that are still being read ahead, or
+//! could not be read. So
+//! - after a READ that found something missing, the next sixteen are copied: who reads ahead of us is mostly we;
+//! - before the first splice of a minute, a byte of each 64 KiB is tried with `RWF_NOWAIT`, as for all of them where
+//!   there is no cachestat;
+//! - a file that had a read error is not spliced any more, as long as its descriptor is kept.
+//!
+//! What is not in the page cache is read by a thread of the pool. File systems that cannot tell (FUSE, overlay before some
+//! version) always go there, those in memory never.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -21,18 +27,22 @@ use vfs::{
 };
 
 use crate::errno::translate;
-use crate::object::OpenFile;
+use crate::object::{Object, OpenFile};
 use crate::sys;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes that one READ returns at most, whatever was asked: a bound on what a buffer can be made to grow to.
 const MAX_READ_BYTES: u64 = 16 << 20;
 /// Bytes from which on splicing is cheaper than a copy; at 4 KiB it costs four times as much.
 const MIN_SPLICE_BYTES: u64 = 64 * 1024;
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// Bytes between two probes: what is read ahead, or fails, does so in larger pieces.
+const PROBE_BYTES: usize = 64 * 1024;
 
 /// A READ that has been judged.
 struct Judged {
+    object: Arc<Object>,
     file: Arc<OpenFile>,
     offset: u64,
     count: usize,
@@ -54,21 +64,32 @@ impl Volume {
         request: ReadRequest,
         into: &'a mut BytesMut,
     ) -> Op<'a, Read> {
-        let judged = match self.judge_read(context, file, request) {
-            Ok(judged) => judged,
-            Err(error) => return Op::err(error),
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.judge_read(&context, &file, request)
         };
+        let now = || self.judge_read(context, file, request);
+        self.take_turn(Turn::Look, now, later, move |judged| self.answer_read(judged, request, into))
+    }
+
+    fn answer_read<'a>(&self, judged: Judged, request: ReadRequest, into: &'a mut BytesMut) -> Op<'a, Read> {
         if judged.count == 0 {
             return Op::ok(judged.answer(Payload::Appended));
         }
-        if request.may_splice && judged.count as u64 >= MIN_SPLICE_BYTES && self.is_cached(&judged) {
+        if request.may_splice && judged.count as u64 >= MIN_SPLICE_BYTES && self.may_splice(&judged) {
             let source = Arc::clone(&judged.file) as Arc<dyn RangeSource>;
             let range = FileRange { source, offset: judged.offset, length: judged.count as u32 };
             return Op::ok(judged.answer(Payload::Range(range)));
         }
         match self.read_cached(&judged, into) {
-            Ok(true) => Op::ok(judged.answer(Payload::Appended)),
-            Ok(false) => Op::pending(read_on_pool(judged)),
+            Ok(true) => {
+                judged.object.residence.hit();
+                Op::ok(judged.answer(Payload::Appended))
+            }
+            Ok(false) => {
+                judged.object.residence.missed();
+                Op::pending(read_on_pool(judged))
+            }
             Err(error) => Op::err(error),
         }
     }
@@ -85,7 +106,8 @@ impl Volume {
         let left = snapshot.attributes.size.saturating_sub(request.offset);
         let count = left.min(u64::from(request.count)).min(MAX_READ_BYTES);
         let attributes = snapshot.attributes;
-        Ok(Judged { file, offset: request.offset, count: count as usize, eof: count == left, attributes })
+        let (offset, eof) = (request.offset, count == left);
+        Ok(Judged { object, file, offset, count: count as usize, eof, attributes })
     }
 
     /// Appends all that is wanted if that needs no waiting; otherwise nothing.
@@ -108,20 +130,33 @@ impl Volume {
         Ok(false)
     }
 
-    fn is_cached(&self, judged: &Judged) -> bool {
+    /// Whether the connection's thread may take the data from the page cache without waiting, and will get them.
+    fn may_splice(&self, judged: &Judged) -> bool {
         if self.is_in_memory {
             return true;
         }
+        let residence = &judged.object.residence;
+        if judged.file.is_unsound() || residence.is_doubtful() {
+            return false;
+        }
         let (offset, count) = (judged.offset, judged.count as u64);
         let pages = (offset + count).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
-        match sys::cached_pages(judged.file.as_fd(), offset, count) {
-            Ok(cached) => cached >= pages,
-            Err(_) => [offset, offset + count - 1].into_iter().all(|at| is_byte_cached(&judged.file, at)),
+        if sys::cached_pages(judged.file.as_fd(), offset, count).is_ok_and(|cached| cached < pages) {
+            return false;
         }
+        if !residence.is_proven() {
+            let last = offset + count - 1;
+            let places = (offset..last).step_by(PROBE_BYTES).chain([last]);
+            if !places.into_iter().all(|at| is_byte_cached(&judged.file, at)) {
+                return false;
+            }
+            residence.proven();
+        }
+        true
     }
 }
 
-fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {
+pub(super) fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {
     let mut probe = BytesMut::with_capacity(1);
     sys::read_without_waiting(file.as_fd(), &mut probe, 1, offset) == Ok(1)
 }
@@ -139,7 +174,10 @@ async fn read_on_pool(mut judged: Judged) -> Result<Read> {
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) if !data.is_empty() => (judged.count, judged.eof) = (data.len(), false),
-                Err(errno) => return Err(translate(errno)),
+                Err(errno) => {
+                    judged.file.failed();
+                    return Err(translate(errno));
+                }
             }
         }
         Ok(judged.answer(Payload::Bytes(data.freeze())))

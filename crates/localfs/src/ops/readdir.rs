@@ -3,31 +3,67 @@
 //! Cookies are the positions that the file system itself gives, which the common ones keep stable while entries come
 //! and go (ext4: a hash of the name; XFS: place in the directory; btrfs and tmpfs: a counter). So they mean the same
 //! after a restart, and the verifier is constant.
+//!
+//! The visitor belongs to the connection's thread, and is called there. What it needs and memory has not, entries or
+//! their attributes, the pool fetches for many of them at once.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use vfs::{Attributes, Context, Entry, Error, Handle, ReadDir, ReadDirEnd, Result, Verifier};
+use vfs::{Attributes, Context, Entry, Error, Handle, Op, ReadDir, ReadDirEnd, Result, Verifier};
 
 use crate::name::Name;
 use crate::object::Object;
+use crate::patience::{self, InPlace};
 use crate::permission::{EXECUTE, READ};
 use crate::streams::{Stream, cookie_of, position_of};
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Comes with every cookie: they do not depend on anything that could change.
 const VERIFIER: Verifier = [0; 8];
 
+/// Entries whose attributes are fetched at once on the pool: about as many as fill a reply.
+const FETCHED_ENTRIES: usize = 128;
+
 type Visit<'a> = &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send);
 
+/// A listing on its way, on whichever thread.
+#[derive(Debug)]
+struct Listing {
+    directory: Arc<Object>,
+    attributes: Attributes,
+    stream: Stream,
+    /// Whether handles and attributes are wanted.
+    plus: bool,
+    /// Those of the next entries, `.` and `..` left out.
+    fetched: VecDeque<Option<(Handle, Attributes)>>,
+}
+
 impl Volume {
-    pub(crate) fn readdir(
-        &self,
-        context: &Context,
+    pub(crate) fn readdir<'a>(
+        self: &'a Arc<Self>,
+        context: &'a Context,
         directory: &Handle,
         request: ReadDir,
-        visit: Visit<'_>,
-    ) -> Result<ReadDirEnd> {
+        visit: Visit<'a>,
+    ) -> Op<'a, ReadDirEnd> {
+        let later = || {
+            let (context, directory) = (context.clone(), *directory);
+            move |volume: &Arc<Self>| volume.begin_listing(&context, &directory, request)
+        };
+        let now = || self.begin_listing(context, directory, request);
+        self.take_turn(Turn::Look, now, later, move |mut listing| {
+            match self.visit_in_place(context, &mut listing, visit) {
+                Some(listed) => listed.map(|eof| self.end_listing(listing, eof)).into(),
+                None => Op::pending(self.list_slowly(context, listing, visit)),
+            }
+        })
+    }
+
+    fn begin_listing(&self, context: &Context, directory: &Handle, request: ReadDir) -> Result<Listing> {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         position_of(request.cookie)?;
@@ -45,28 +81,83 @@ impl Volume {
         if self.has_stable_positions {
             stream.refresh(change)?;
         }
-        // Entries are looked at as the caller, who needs permission to search for that.
-        let brings_objects = request.plus && self.enter(context, &directory, EXECUTE).is_ok();
-        let eof = self.visit_all(&directory, &mut stream, brings_objects, visit)?;
-        if !eof && stream.cookie != 0 {
-            self.streams.put(directory.handle, stream);
-        }
-        Ok(ReadDirEnd { eof, verifier: VERIFIER, directory: snapshot.attributes })
+        let (attributes, plus) = (snapshot.attributes, request.plus);
+        Ok(Listing { directory, attributes, stream, plus, fetched: VecDeque::new() })
     }
 
-    /// True at the end of the directory, false where the visitor has enough.
-    fn visit_all(
-        &self,
-        directory: &Object,
-        stream: &mut Stream,
-        brings_objects: bool,
+    fn end_listing(&self, listing: Listing, eof: bool) -> ReadDirEnd {
+        if eof {
+            listing.directory.residence.proven();
+        } else if listing.stream.cookie != 0 {
+            self.streams.put(listing.directory.handle, listing.stream);
+        }
+        ReadDirEnd { eof, verifier: VERIFIER, directory: listing.attributes }
+    }
+
+    /// Turn by turn: the pool fetches, the visitor is called here.
+    async fn list_slowly(
+        self: &Arc<Self>,
+        context: &Context,
+        mut listing: Listing,
         visit: Visit<'_>,
-    ) -> Result<bool> {
+    ) -> Result<ReadDirEnd> {
         loop {
+            let caller = context.clone();
+            let fetch = move |volume: &Arc<Self>| volume.fetch_some(&caller, listing);
+            listing = self.on_pool(Turn::Look, fetch).await?;
+            if let Some(listed) = self.visit_in_place(context, &mut listing, visit) {
+                return listed.map(|eof| self.end_listing(listing, eof));
+            }
+        }
+    }
+
+    /// Has at least the next entry fetched.
+    fn fetch_some(&self, context: &Context, mut listing: Listing) -> Result<Listing> {
+        if listing.stream.is_used_up() {
+            listing.stream.fill()?;
+        }
+        if self.brings_objects(context, &listing) {
+            let names = listing.stream.rest().map(|entry| entry.name).filter(|name| !is_dot(name));
+            let fetch = |name| self.object_of_entry(&listing.directory, name);
+            listing.fetched = names.take(FETCHED_ENTRIES).map(fetch).collect::<Result<_>>()?;
+        }
+        Ok(listing)
+    }
+
+    /// Entries are looked at as the caller, who needs permission to search for that.
+    fn brings_objects(&self, context: &Context, listing: &Listing) -> bool {
+        listing.plus && self.enter(context, &listing.directory, EXECUTE).is_ok()
+    }
+
+    /// [`visit_some`](Self::visit_some) without waiting; `None` where it would.
+    fn visit_in_place(
+        &self,
+        context: &Context,
+        listing: &mut Listing,
+        visit: Visit<'_>,
+    ) -> Option<Result<bool>> {
+        let stretch = InPlace::begin(0);
+        let listed = self.visit_some(context, listing, visit);
+        stretch.end().then_some(listed)
+    }
+
+    /// True at the end of the directory, false where the visitor has enough. Where it gives up, it can go on later.
+    fn visit_some(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
+        let brings_objects = self.brings_objects(context, listing);
+        let Listing { directory, stream, fetched, .. } = listing;
+        loop {
+            if stream.is_used_up() && !self.is_in_memory && !directory.residence.is_proven() {
+                // Whoever has seen all of a directory within the last minute will find it in memory.
+                patience::wait()?;
+            }
             let Some(entry) = stream.next()? else { return Ok(true) };
             let (length, cookie) = (entry.length, cookie_of(entry.position));
-            if !matches!(entry.name, b"." | b"..") {
-                let object = if brings_objects { self.object_of_entry(directory, entry.name) } else { None };
+            if !is_dot(entry.name) {
+                let object = match fetched.pop_front() {
+                    Some(fetched) => fetched,
+                    None if brings_objects => self.object_of_entry(directory, entry.name)?,
+                    None => None,
+                };
                 let fileid = object.as_ref().map_or(entry.inode, |(_, attributes)| attributes.fileid);
                 if visit(Entry { name: entry.name, fileid, cookie, object }).is_break() {
                     return Ok(false);
@@ -77,10 +168,20 @@ impl Volume {
     }
 
     /// Handle and attributes; none for what has gone meanwhile, must not be looked at, or is another file system.
-    fn object_of_entry(&self, directory: &Object, name: &[u8]) -> Option<(Handle, Attributes)> {
-        let name = Name::new(name).ok()?;
+    ///
+    /// # Errors
+    /// See [`patience::wait`].
+    fn object_of_entry(&self, directory: &Object, name: &[u8]) -> Result<Option<(Handle, Attributes)>> {
+        let Ok(name) = Name::new(name) else { return Ok(None) };
         // One descriptor for both, so that they are of the same object even while names change.
-        let fd = self.open_path(directory, &name).ok()?;
-        self.examine(fd.as_fd(), directory, &name).ok()
+        match self.open_path(directory, &name) {
+            Ok(fd) => Ok(self.examine(fd.as_fd(), directory, &name).ok()),
+            Err(error) if patience::is_exceeded() => Err(error),
+            Err(_) => Ok(None),
+        }
     }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }

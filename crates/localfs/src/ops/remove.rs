@@ -8,6 +8,7 @@ use crate::errno::translate;
 use crate::name::Name;
 use crate::object::Object;
 use crate::permission::EXECUTE;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 impl Volume {
@@ -18,13 +19,17 @@ impl Volume {
         name: &[u8],
         removal: Removal,
     ) -> Op<'a, Change> {
-        match self.remove_cached(context, directory, name, removal) {
-            Ok((directory, number, change)) => self.when_durable([(directory, number)], change),
-            Err(error) => Op::err(error),
-        }
+        let later = || {
+            let (context, directory, name) = (context.clone(), *directory, name.to_vec());
+            move |volume: &Arc<Self>| volume.remove_now(&context, &directory, &name, removal)
+        };
+        let now = || self.remove_now(context, directory, name, removal);
+        self.take_turn(Turn::Change, now, later, |(directory, number, change)| {
+            self.when_durable([(directory, number)], change)
+        })
     }
 
-    fn remove_cached(
+    fn remove_now(
         &self,
         context: &Context,
         directory: &Handle,
@@ -34,7 +39,8 @@ impl Volume {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
-        let _lock = self.lock(&directory);
+        self.require_visited(&directory)?;
+        let _lock = self.lock(&directory)?;
         let before = self.stat(&directory)?.attributes;
         self.enter(context, &directory, EXECUTE)?;
         let victim = self.victim(context, &directory, &name)?;

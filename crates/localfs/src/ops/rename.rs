@@ -6,7 +6,9 @@ use crate::durable::Changed;
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::{Object, with_both};
+use crate::patience;
 use crate::permission::{EXECUTE, WRITE};
+use crate::turn::Turn;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
@@ -16,13 +18,15 @@ impl Volume {
         from: (&Handle, &[u8]),
         to: (&Handle, &[u8]),
     ) -> Op<'a, Renamed> {
-        match self.rename_cached(context, from, to) {
-            Ok((directories, renamed)) => self.when_durable(directories, renamed),
-            Err(error) => Op::err(error),
-        }
+        let later = || {
+            let (context, from, to) = (context.clone(), (*from.0, from.1.to_vec()), (*to.0, to.1.to_vec()));
+            move |volume: &Arc<Self>| volume.rename_now(&context, (&from.0, &from.1), (&to.0, &to.1))
+        };
+        let now = || self.rename_now(context, from, to);
+        self.take_turn(Turn::Change, now, later, |(changes, renamed)| self.when_durable(changes, renamed))
     }
 
-    fn rename_cached(
+    fn rename_now(
         &self,
         context: &Context,
         (from, old): (&Handle, &[u8]),
@@ -32,7 +36,13 @@ impl Volume {
         from.require_directory()?;
         to.require_directory()?;
         let (old, new) = (Name::new(old)?, Name::new(new)?);
-        let _locks = self.lock_both(&from, &to);
+        self.require_visited(&from)?;
+        self.require_visited(&to)?;
+        if from.handle != to.handle && !self.is_in_memory {
+            // The kernel moves one thing at a time between directories, on a whole file system.
+            patience::wait()?;
+        }
+        let _locks = self.lock_both(&from, &to)?;
         let before = (self.stat(&from)?.attributes, self.stat(&to)?.attributes);
         self.enter(context, &to, EXECUTE)?;
         self.enter(context, &from, EXECUTE)?;
@@ -42,6 +52,11 @@ impl Volume {
             Err(Error::NotFound | Error::Access) => None,
             Err(error) => return Err(error),
         };
+        // What else is wrong with what is moved, the kernel says.
+        match self.require_cached(&from, &old) {
+            Err(error) if patience::is_exceeded() => return Err(error),
+            _ => {}
+        }
         if let Some(replaced) = &replaced
             && self.find(&from, &old).is_ok_and(|moved| moved.handle == replaced.handle)
         {
@@ -56,6 +71,7 @@ impl Volume {
         }
         let is_same = from.handle == to.handle;
         let begun = (from.dirt.begin(), (!is_same).then(|| to.dirt.begin()));
+        patience::must_finish();
         with_both(&from, &to, |from, to| rustix::fs::renameat(from, old.as_c_str(), to, new.as_c_str()))
             .map_err(translate)?;
         let mut numbers = vec![(Arc::clone(&from), begun.0.made())];

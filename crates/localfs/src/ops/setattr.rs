@@ -6,16 +6,22 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use vfs::{
-    Authority, Change, Context, Error, FileKind, Handle, Op, Result, SetAttributes, SetTime, Timestamp,
+    Attributes, Authority, Change, Context, Error, FileKind, Handle, Op, Result, SetAttributes, SetTime,
+    Timestamp,
 };
 
+use super::write::require_page;
 use crate::attributes::Snapshot;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
+use crate::patience;
 use crate::permission::{WRITE, owns};
 use crate::sys;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
+/// Bytes of a file from which on cutting it is left to the pool: freeing takes time of its own.
+const MANY_BYTES: u64 = 64 << 20;
 const SECOND_NS: u32 = 1_000_000_000;
 
 impl Volume {
@@ -27,15 +33,28 @@ impl Volume {
         guard: Option<Timestamp>,
         authority: Authority,
     ) -> Op<'a, Change> {
-        let done = self.object(file).and_then(|object| {
-            let (change, number) = self.setattr_cached(context, &object, set, guard, authority)?;
-            Ok((object, change, number))
-        });
-        match done {
-            Ok((object, change, Some(number))) => self.when_durable([(object, number)], change),
-            Ok((_, change, None)) => Op::ok(change),
-            Err(error) => Op::err(error),
-        }
+        let later = || {
+            let (context, file, set) = (context.clone(), *file, *set);
+            move |volume: &Arc<Self>| volume.setattr_now(&context, &file, &set, guard, authority)
+        };
+        let now = || self.setattr_now(context, file, set, guard, authority);
+        self.take_turn(Turn::Change, now, later, |done| match done {
+            (object, change, Some(number)) => self.when_durable([(object, number)], change),
+            (_, change, None) => Op::ok(change),
+        })
+    }
+
+    fn setattr_now(
+        &self,
+        context: &Context,
+        file: &Handle,
+        set: &SetAttributes,
+        guard: Option<Timestamp>,
+        authority: Authority,
+    ) -> Result<(Arc<Object>, Change, Option<u64>)> {
+        let object = self.object(file)?;
+        let (change, number) = self.setattr_cached(context, &object, set, guard, authority)?;
+        Ok((object, change, number))
     }
 
     /// The number of the change is `None` where there was nothing to do.
@@ -47,7 +66,7 @@ impl Volume {
         guard: Option<Timestamp>,
         authority: Authority,
     ) -> Result<(Change, Option<u64>)> {
-        let _lock = self.lock(object);
+        let _lock = self.lock(object)?;
         let before = self.stat(object)?;
         // RFC 1813 §3.3.2: "If the server's ctime … does not match, the server … returns NFS3ERR_NOT_SYNC".
         if guard.is_some_and(|guard| guard != before.attributes.changed) {
@@ -59,8 +78,9 @@ impl Volume {
         self.judge_setattr(context, object, &before, set, authority)?;
         // Opened by the server, before this thread becomes the caller. What was judged is the caller's right to do so.
         let (writable, begun) = match set.size {
-            Some(_) => {
+            Some(size) => {
                 let (file, begun) = self.begin_write(object)?;
+                self.require_quick_resize(object, &file, &before.attributes, size)?;
                 (Some(file), begun)
             }
             None => (None, object.dirt.begin()),
@@ -116,6 +136,28 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Cutting or growing the file takes no disk, or may: nothing is freed that is not known in memory, nor very much, and
+    /// the page in which the file ends, or shall end, is cached.
+    ///
+    /// # Errors
+    /// See [`patience::wait`].
+    fn require_quick_resize(
+        &self,
+        object: &Object,
+        file: &OpenFile,
+        before: &Attributes,
+        size: u64,
+    ) -> Result<()> {
+        if self.is_in_memory || patience::may_wait() || size == before.size {
+            return Ok(());
+        }
+        self.require_visited_file(object, before)?;
+        if size < before.size && before.used >= MANY_BYTES {
+            patience::wait()?;
+        }
+        require_page(object, file, before.size, size.min(before.size))
     }
 
     fn apply(

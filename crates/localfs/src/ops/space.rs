@@ -9,18 +9,34 @@ use vfs::{Authority, Change, Context, Error, Handle, Op, Result, Seek};
 
 use crate::errno::translate;
 use crate::object::Object;
+use crate::patience;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes from which on space is reserved or freed by the pool: file systems without extents touch every block.
 const MAX_BYTES_IN_PLACE: u64 = 16 << 20;
 
 impl Volume {
-    pub(crate) fn seek(
-        &self,
+    pub(crate) fn seek<'a>(
+        self: &'a Arc<Self>,
         context: &Context,
         file: &Handle,
         offset: u64,
         what: Seek,
+        authority: Authority,
+    ) -> Op<'a, Option<u64>> {
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.seek_now(&context, &file, (offset, what), authority)
+        };
+        self.look(|| self.seek_now(context, file, (offset, what), authority), later)
+    }
+
+    fn seek_now(
+        &self,
+        context: &Context,
+        file: &Handle,
+        (offset, what): (u64, Seek),
         authority: Authority,
     ) -> Result<Option<u64>> {
         let object = self.object(file)?;
@@ -31,6 +47,10 @@ impl Volume {
             return Err(Error::NoDevice);
         }
         let file = self.readable(&object)?;
+        if !self.is_in_memory {
+            // Where the extents are may have to be read.
+            patience::wait()?;
+        }
         // Moves the descriptor's position, which nobody uses.
         let found = match what {
             Seek::Data => rustix::fs::seek(file.as_fd(), SeekFrom::Data(offset)),
@@ -73,26 +93,18 @@ impl Volume {
         authority: Authority,
         how: FallocateFlags,
     ) -> Op<'a, Change> {
-        if range.1 <= MAX_BYTES_IN_PLACE {
-            return match self.change_space_cached(context, file, range, authority, how) {
-                Ok((_, 0, change)) => Op::ok(change),
-                Ok((object, number, change)) => self.when_durable([(object, number)], change),
-                Err(error) => Op::err(error),
-            };
-        }
-        let (volume, context, file) = (Arc::clone(self), context.clone(), *file);
-        Op::pending(async move {
-            let changed = tokio::task::spawn_blocking(move || {
-                let changed = volume.change_space_cached(&context, &file, range, authority, how);
-                volume.act_as_server();
-                changed
-            });
-            let (object, number, change) = changed.await.unwrap_or(Err(Error::ServerFault))?;
-            if number == 0 { Ok(change) } else { self.when_durable([(object, number)], change).await }
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.change_space_now(&context, &file, range, authority, how)
+        };
+        let now = || self.change_space_now(context, file, range, authority, how);
+        self.take_turn(Turn::Change, now, later, |done| match done {
+            (_, 0, change) => Op::ok(change),
+            (object, number, change) => self.when_durable([(object, number)], change),
         })
     }
 
-    fn change_space_cached(
+    fn change_space_now(
         &self,
         context: &Context,
         file: &Handle,
@@ -102,7 +114,11 @@ impl Volume {
     ) -> Result<(Arc<Object>, u64, Change)> {
         let object = self.object(file)?;
         object.require_regular()?;
-        let _lock = self.lock(&object);
+        // Free space has to be found, or extents; where there is no disk, every page is touched.
+        if !self.is_in_memory || length > MAX_BYTES_IN_PLACE {
+            patience::wait()?;
+        }
+        let _lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         self.require_write(context, &object, &before, authority)?;
         let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Error::Invalid)?;

@@ -1,11 +1,25 @@
+use std::sync::Arc;
+
 use rustix::fs::StatVfs;
-use vfs::{Attributes, Context, FsStat, Handle, Result};
+use vfs::{Attributes, Context, FsStat, Handle, Op, Result};
 
 use crate::errno::translate;
 use crate::volume::Volume;
 
 impl Volume {
-    pub(crate) fn statfs(&self, context: &Context, file: &Handle) -> Result<(FsStat, Attributes)> {
+    pub(crate) fn statfs<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+    ) -> Op<'a, (FsStat, Attributes)> {
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.statfs_now(&context, &file)
+        };
+        self.look(|| self.statfs_now(context, file), later)
+    }
+
+    fn statfs_now(&self, context: &Context, file: &Handle) -> Result<(FsStat, Attributes)> {
         let object = self.object(file)?;
         let space = object.with_fd(|fd| rustix::fs::fstatvfs(fd)).map_err(translate)?;
         Ok((translate_space(&space, context.credentials.is_root()), self.stat(&object)?.attributes))

@@ -1,15 +1,23 @@
-//! WRITE: into the page cache in place; stable ones then wait for the pool to sync.
+//! WRITE: into the page cache, in place where that takes no disk; stable ones then wait for the pool to sync.
+//!
+//! In place is written where there is room for dirty memory ([`dirty`]), where the file's blocks are known (it was
+//! written within the last minute, or has none yet), and where pages that are written in part are cached. For
+//! those a byte is read with `RWF_NOWAIT`; not for the page in which the last write ended, since logs grow so.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use vfs::{Authority, Context, Error, Handle, Op, Result, Stability, Written};
+use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, Written};
 
+use super::read::{PAGE_BYTES, is_byte_cached};
+use crate::dirty;
 use crate::durable::{Begun, Extent};
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
+use crate::patience;
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 impl Volume {
@@ -22,44 +30,83 @@ impl Volume {
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
-        let done = self.object(file).and_then(|object| {
-            let written = self.write_cached(context, &object, offset, data, stability, authority)?;
-            Ok((object, written))
-        });
-        match done {
-            Ok((object, (written, change))) => self.answer_write(object, written, change),
-            Err(error) => Op::err(error),
-        }
+        let request = (offset, stability, authority);
+        let later = || {
+            let (context, file, data) = (context.clone(), *file, data.clone());
+            move |volume: &Arc<Self>| volume.write_now(&context, &file, &data, request)
+        };
+        let answer = move |(object, written, change)| self.answer_write(object, written, change);
+        self.take_turn(Turn::Change, || self.write_now(context, file, data, request), later, answer)
     }
 
-    fn write_cached(
+    fn write_now(
         &self,
         context: &Context,
-        object: &Object,
-        offset: u64,
+        file: &Handle,
         data: &[u8],
-        stability: Stability,
-        authority: Authority,
-    ) -> Result<(Written, u64)> {
+        (offset, stability, authority): (u64, Stability, Authority),
+    ) -> Result<(Arc<Object>, Written, u64)> {
+        let object = self.object(file)?;
         object.require_regular()?;
-        let _lock = self.lock(object);
-        let before = self.stat(object)?;
-        self.require_write(context, object, &before, authority)?;
+        let _lock = self.lock(&object)?;
+        let before = self.stat(&object)?;
+        self.require_write(context, &object, &before, authority)?;
         // RFC 1813 §3.3.7: "If count is 0, the WRITE will succeed and return a count of 0, barring errors due to
         // permissions checking."
         if data.is_empty() {
-            return Ok((Written { count: 0, stability, change: Self::no_change(&before) }, 0));
+            let written = Written { count: 0, stability, change: Self::no_change(&before) };
+            return Ok((object, written, 0));
         }
         let room = self.properties.max_file_size.saturating_sub(offset).min(data.len() as u64) as usize;
         if room == 0 {
             return Err(Error::TooLarge);
         }
-        let (file, begun) = self.begin_write(object)?;
+        let (file, begun) = self.begin_write(&object)?;
+        self.require_ready(&object, &file, &before.attributes, (offset, room))?;
         self.act_as_writer(context)?;
         let count = write_all(&file, &data[..room], offset)?;
         let change = begun.made();
-        let around = self.change_since(object, &before.attributes)?;
-        Ok((Written { count: count as u32, stability, change: around }, change))
+        let around = self.change_since(&object, &before.attributes)?;
+        let written = Written { count: count as u32, stability, change: around };
+        Ok((object, written, change))
+    }
+
+    /// Writing these bytes takes no disk, or may.
+    ///
+    /// # Errors
+    /// See [`patience::wait`].
+    fn require_ready(
+        &self,
+        object: &Object,
+        file: &OpenFile,
+        before: &Attributes,
+        (offset, length): (u64, usize),
+    ) -> Result<()> {
+        if self.is_in_memory {
+            return Ok(());
+        }
+        let end = offset + length as u64;
+        if !patience::may_wait() {
+            self.require_visited_file(object, before)?;
+            if !dirty::has_room(length) {
+                patience::wait()?;
+            }
+            require_page(object, file, before.size, offset)?;
+            if (end - 1) / PAGE_BYTES != offset / PAGE_BYTES || offset.is_multiple_of(PAGE_BYTES) {
+                // A write up to the end of the file leaves nothing of the page to be read.
+                require_page(object, file, before.size, if end < before.size { end } else { 0 })?;
+            }
+        }
+        object.visited.store(patience::era(), Ordering::Relaxed);
+        object.last_page.store((end - 1) / PAGE_BYTES + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Where the file's blocks are is known in memory: it has been written lately, or has none.
+    pub(crate) fn require_visited_file(&self, object: &Object, before: &Attributes) -> Result<()> {
+        let is_known =
+            before.used == 0 || patience::is_recent(object.visited.load(Ordering::Relaxed), patience::era());
+        if is_known { Ok(()) } else { patience::wait() }
     }
 
     /// A descriptor for a write, and the change that is about to be made.
@@ -102,6 +149,19 @@ impl Volume {
             Ok(written)
         })
     }
+}
+
+/// The page that a write up to `at`, or from there on, changes in part can be had without reading it from the disk.
+///
+/// # Errors
+/// See [`patience::wait`].
+pub(crate) fn require_page(object: &Object, file: &OpenFile, size: u64, at: u64) -> Result<()> {
+    let start = at - at % PAGE_BYTES;
+    let is_whole = at == start || start >= size;
+    if is_whole || object.last_page.load(Ordering::Relaxed) == at / PAGE_BYTES + 1 {
+        return Ok(());
+    }
+    if file.reach.reads() && is_byte_cached(file, start) { Ok(()) } else { patience::wait() }
 }
 
 /// Writes all, or as much as there is room for.

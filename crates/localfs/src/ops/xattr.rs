@@ -14,6 +14,7 @@ use crate::attributes::Snapshot;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::permission::{READ, WRITE};
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Where the verifier of an exclusive create is kept; clients neither see nor change it.
@@ -67,8 +68,44 @@ impl Target {
     }
 }
 
+/// What is done to an attribute.
+#[derive(Debug, Clone)]
+enum Edit {
+    Set(Bytes, SetXattr),
+    Remove,
+}
+
+impl Edit {
+    fn apply(&self, file: &Target, name: &CStr) -> rustix::io::Result<()> {
+        let Self::Set(value, how) = self else { return file.remove(name) };
+        let flags = match how {
+            SetXattr::Either => XattrFlags::empty(),
+            SetXattr::Create => XattrFlags::CREATE,
+            SetXattr::Replace => XattrFlags::REPLACE,
+        };
+        match file.set(name, value, flags) {
+            // ext4 says so of a value that is longer than it can ever hold.
+            Err(Errno::NOSPC) if value.len() > SMALL_VALUE_BYTES => Err(Errno::TOOBIG),
+            other => other,
+        }
+    }
+}
+
 impl Volume {
-    pub(crate) fn get_xattr(&self, context: &Context, file: &Handle, name: &[u8]) -> Result<Bytes> {
+    pub(crate) fn get_xattr<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        name: &[u8],
+    ) -> Op<'a, Bytes> {
+        let later = || {
+            let (context, file, name) = (context.clone(), *file, name.to_vec());
+            move |volume: &Arc<Self>| volume.get_xattr_now(&context, &file, &name)
+        };
+        self.look(|| self.get_xattr_now(context, file, name), later)
+    }
+
+    fn get_xattr_now(&self, context: &Context, file: &Handle, name: &[u8]) -> Result<Bytes> {
         let name = full_name(name)?;
         let object = self.object(file)?;
         let Some(file) = self.judge_xattr_read(context, &object)? else { return Err(Error::NoXattr) };
@@ -79,7 +116,19 @@ impl Volume {
         Ok(Bytes::from(value))
     }
 
-    pub(crate) fn list_xattrs(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
+    pub(crate) fn list_xattrs<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+    ) -> Op<'a, Vec<Bytes>> {
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.list_xattrs_now(&context, &file)
+        };
+        self.look(|| self.list_xattrs_now(context, file), later)
+    }
+
+    fn list_xattrs_now(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
         let object = self.object(file)?;
         let Some(file) = self.judge_xattr_read(context, &object)? else { return Ok(Vec::new()) };
         let list = read_whole(MAX_LIST_BYTES, |list| file.list(list))?;
@@ -101,21 +150,10 @@ impl Volume {
         value: &Bytes,
         how: SetXattr,
     ) -> Op<'a, Change> {
-        let flags = match how {
-            SetXattr::Either => XattrFlags::empty(),
-            SetXattr::Create => XattrFlags::CREATE,
-            SetXattr::Replace => XattrFlags::REPLACE,
-        };
         if value.len() > MAX_VALUE_BYTES {
             return Op::err(Error::TooBig);
         }
-        self.change_xattr(context, file, name, |file, name| {
-            match file.set(name, value, flags) {
-                // ext4 says so of a value that is longer than it can ever hold.
-                Err(Errno::NOSPC) if value.len() > SMALL_VALUE_BYTES => Err(Errno::TOOBIG),
-                other => other,
-            }
-        })
+        self.change_xattr(context, file, name, Edit::Set(value.clone(), how))
     }
 
     pub(crate) fn remove_xattr<'a>(
@@ -124,7 +162,7 @@ impl Volume {
         file: &Handle,
         name: &[u8],
     ) -> Op<'a, Change> {
-        self.change_xattr(context, file, name, |file, name| file.remove(name))
+        self.change_xattr(context, file, name, Edit::Remove)
     }
 
     fn change_xattr<'a>(
@@ -132,24 +170,28 @@ impl Volume {
         context: &Context,
         file: &Handle,
         name: &[u8],
-        change: impl FnOnce(&Target, &CStr) -> rustix::io::Result<()>,
+        edit: Edit,
     ) -> Op<'a, Change> {
-        match self.change_xattr_cached(context, file, name, change) {
-            Ok((object, number, change)) => self.when_durable([(object, number)], change),
-            Err(error) => Op::err(error),
-        }
+        let later = || {
+            let (context, file, name, edit) = (context.clone(), *file, name.to_vec(), edit.clone());
+            move |volume: &Arc<Self>| volume.change_xattr_now(&context, &file, &name, &edit)
+        };
+        let now = || self.change_xattr_now(context, file, name, &edit);
+        self.take_turn(Turn::Change, now, later, |(object, number, change)| {
+            self.when_durable([(object, number)], change)
+        })
     }
 
-    fn change_xattr_cached(
+    fn change_xattr_now(
         &self,
         context: &Context,
         file: &Handle,
         name: &[u8],
-        change: impl FnOnce(&Target, &CStr) -> rustix::io::Result<()>,
+        edit: &Edit,
     ) -> Result<(Arc<Object>, u64, Change)> {
         let name = full_name(name)?;
         let object = self.object(file)?;
-        let _lock = self.lock(&object);
+        let _lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         if !has_xattrs(&object) {
             return Err(Error::NotPermitted);
@@ -165,7 +207,7 @@ impl Volume {
         let file = self.xattr_target(&object)?;
         let begun = object.dirt.begin();
         self.act_as(context)?;
-        change(&file, &name).map_err(translate)?;
+        edit.apply(&file, &name).map_err(translate)?;
         let number = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
         Ok((object, number, change))

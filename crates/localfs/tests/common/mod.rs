@@ -133,6 +133,14 @@ pub(crate) fn mode(mode: u32) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..SetAttributes::default() }
 }
 
+/// The answer, on whichever thread this is.
+pub(crate) fn answer<T>(op: Op<'_, T>) -> Result<T> {
+    match op {
+        Op::Ready(answer) => answer.expect("an answer is taken once"),
+        op => tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(op),
+    }
+}
+
 impl Place {
     pub(crate) fn new() -> Self {
         Self::with(|config| config)

@@ -1,0 +1,138 @@
+//! Whether a write would have to wait: for memory that may still be dirtied, or for a page to be read first.
+//!
+//! Linux makes a writer wait (in `balance_dirty_pages`) once dirty and written-back memory together are over the middle
+//! between `nr_dirty_background_threshold` and `nr_dirty_threshold`. /proc/vmstat tells all four. It takes tens of
+//! microseconds to read, so it is read once for many bytes, and at least once a second while there are writes: what we
+//! write ourselves in between is counted, and others are left three quarters of the room. A control group's own limit
+//! cannot be foreseen so; the clock notices it (see [`crate::turn`]).
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::patience;
+
+/// Bytes written between two looks at most.
+const LOOK_BYTES: i64 = 32 << 20;
+/// Nanoseconds between two looks while there is room, and while there is none.
+const LOOK_NS: u64 = 1_000_000_000;
+const FULL_NS: u64 = 4_000_000;
+/// Page size where the kernel does not say otherwise: counts are in pages.
+const PAGE_BYTES: i64 = 4096;
+
+/// What may be written before the next look; of the whole machine.
+static ROOM: Room = Room::new();
+
+#[derive(Debug)]
+struct Room {
+    /// Bytes; below zero there is none.
+    bytes: AtomicI64,
+    /// When to look again, by the clock of ticks.
+    due_ns: AtomicU64,
+    /// /proc/vmstat, held open by whoever looks.
+    source: Mutex<Option<File>>,
+}
+
+impl Room {
+    const fn new() -> Self {
+        Self { bytes: AtomicI64::new(0), due_ns: AtomicU64::new(0), source: Mutex::new(None) }
+    }
+
+    /// Takes `bytes` of it; false where there is not so much.
+    fn take(&self, bytes: i64) -> bool {
+        let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+        let now_ns = patience::now_ns();
+        let is_due = now_ns >= self.due_ns.load(Ordering::Relaxed);
+        if left >= 0 && !is_due {
+            return true;
+        }
+        // Where there was room, it has been used up by us; where there was none, it is looked at once a tick.
+        let was_full = left < -LOOK_BYTES;
+        if was_full && !is_due {
+            return false;
+        }
+        // One looks for all.
+        let Some(mut source) = self.source.try_lock() else { return left >= 0 };
+        let room = look(&mut source);
+        let (bytes_left, wait_ns) = match room {
+            room if room > bytes => (room - bytes, LOOK_NS),
+            _ => (-2 * LOOK_BYTES, FULL_NS),
+        };
+        self.bytes.store(bytes_left, Ordering::Relaxed);
+        self.due_ns.store(now_ns + wait_ns, Ordering::Relaxed);
+        bytes_left >= 0
+    }
+}
+
+/// Whether `bytes` more can be dirtied without waiting.
+pub(crate) fn has_room(bytes: usize) -> bool {
+    ROOM.take(bytes as i64)
+}
+
+/// Bytes that may be written until the next look. Without /proc nothing can be known, and nothing is forbidden.
+fn look(source: &mut Option<File>) -> i64 {
+    if source.is_none() {
+        *source = File::open("/proc/vmstat").ok();
+    }
+    let mut text = [0; 16 * 1024];
+    let Some(length) = source.as_ref().and_then(|source| source.read_at(&mut text, 0).ok()) else {
+        return LOOK_BYTES;
+    };
+    room_of(&String::from_utf8_lossy(&text[..length])).unwrap_or(LOOK_BYTES)
+}
+
+/// The same from the text of /proc/vmstat.
+fn room_of(vmstat: &str) -> Option<i64> {
+    let mut counts = [None; 4];
+    const NAMES: [&str; 4] =
+        ["nr_dirty", "nr_writeback", "nr_dirty_threshold", "nr_dirty_background_threshold"];
+    for line in vmstat.lines() {
+        if let Some((name, count)) = line.split_once(' ')
+            && let Some(index) = NAMES.iter().position(|known| *known == name)
+        {
+            counts[index] = count.parse::<i64>().ok();
+        }
+    }
+    let [Some(dirty), Some(writeback), Some(limit), Some(background)] = counts else { return None };
+    // mm/page-writeback.c calls it dirty_freerun_ceiling.
+    let free = (limit + background) / 2 - dirty - writeback;
+    Some((free.max(0) * PAGE_BYTES / 4).min(LOOK_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vmstat(dirty: i64, writeback: i64) -> String {
+        format!(
+            "nr_free_pages 5\nnr_dirty {dirty}\nnr_writeback {writeback}\nnr_writeback_temp 9\n\
+             nr_dirty_threshold 2000\nnr_dirty_background_threshold 1000\nnr_dirtied 7\n"
+        )
+    }
+
+    #[test]
+    fn there_is_room_up_to_the_middle_of_both_thresholds() {
+        assert_eq!(room_of(&vmstat(1000, 100)), Some(400 * 4096 / 4));
+        assert_eq!(room_of(&vmstat(1000, 500)), Some(0));
+        assert_eq!(room_of(&vmstat(5000, 500)), Some(0));
+        assert_eq!(room_of("nr_dirty 4\n"), None, "a kernel that does not tell");
+    }
+
+    #[test]
+    fn the_kernel_here_tells() {
+        let text = std::fs::read_to_string("/proc/vmstat").expect("vmstat");
+        assert!(room_of(&text).is_some_and(|room| (0..=LOOK_BYTES).contains(&room)));
+    }
+
+    #[test]
+    fn room_is_used_up_and_then_looked_for_again() {
+        let room = Room::new();
+        room.due_ns.store(u64::MAX, Ordering::Relaxed);
+        room.bytes.store(4096, Ordering::Relaxed);
+        assert!(room.take(4096), "exactly so much");
+        room.bytes.store(-2 * LOOK_BYTES, Ordering::Relaxed);
+        assert!(!room.take(1), "none, and it is not time to look again");
+    }
+}

@@ -1,0 +1,241 @@
+//! Operations in place, or where that would mean to wait, on the pool.
+//!
+//! # What counts as in memory
+//! - An object that the cache of objects has: its descriptor keeps inode and name in memory, so that statx(2) does not
+//!   wait. Opening another one by its handle may read from the disk.
+//! - A name that was found here within the last minute ([`Names`]), or that openat2(2) finds with `RESOLVE_CACHED`.
+//! - A directory for *changes* of its entries, if an entry was looked for on the disk within the last minute: nothing
+//!   tells whether a name that is not there yet can be made without reading.
+//! - A file for *writing* as [`crate::dirty`] says.
+//!
+//! # What nobody can know
+//! A change may wait for the journal, for a bitmap that is not cached, for memory of its control group. So the clock
+//! is looked at around each change that is made in place. One that waited makes the volume **wary**: changes go to
+//! the pool until [`WARY_CHANGES`] of them went through there without waiting.
+//!
+//! # Order
+//! An operation that runs on the pool holds its objects' locks while it waits. Whoever needs one of them in place tries for
+//! [`LOCK_PATIENCE`], longer than any operation in place holds one, and then queues on the pool too. So changes of one
+//! object stay one after the other, each with its attributes before and after.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use vfs::{Error, Op, Result};
+
+use crate::object::Object;
+use crate::patience::{self, InPlace, STALL_NS};
+use crate::volume::Volume;
+
+/// Changes on the pool without waiting after which they are made in place again.
+const WARY_CHANGES: u32 = 32;
+/// How long a lock is waited for in place.
+const LOCK_PATIENCE: Duration = Duration::from_micros(100);
+/// Names that are remembered; a power of two. Eight bytes each.
+const NAMES: usize = 16 * 1024;
+
+/// Whether changes of a volume have lately made somebody wait.
+#[derive(Debug, Default)]
+pub(crate) struct Wariness(AtomicU32);
+
+impl Wariness {
+    fn is_wary(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// A change took that long.
+    fn took(&self, ns: u64) {
+        if ns >= STALL_NS {
+            self.0.store(WARY_CHANGES, Ordering::Relaxed);
+        } else if self.is_wary() {
+            let less = |left: u32| left.checked_sub(1);
+            // Nothing left to take from: another thread was faster.
+            let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        }
+    }
+}
+
+/// Names that were found in memory lately: each a mark made of directory, name and minute, at a place given by the
+/// same. A mark that is overwritten costs an openat2(2) the next time.
+#[derive(Debug)]
+pub(crate) struct Names {
+    marks: Box<[AtomicU64]>,
+    hasher: quick_cache::DefaultHashBuilder,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { marks: (0..NAMES).map(|_| AtomicU64::new(0)).collect(), hasher: Default::default() }
+    }
+}
+
+/// The mark of a name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark(u64);
+
+impl Names {
+    /// The mark of `name` in `directory` for this minute.
+    pub(crate) fn mark(&self, directory: &Object, name: &[u8]) -> Mark {
+        use std::hash::BuildHasher;
+        Mark(self.hasher.hash_one((directory.key, patience::era(), name)) | 1)
+    }
+
+    fn place(&self, mark: Mark) -> &AtomicU64 {
+        &self.marks[(mark.0 >> 32) as usize % NAMES]
+    }
+
+    pub(crate) fn knows(&self, mark: Mark) -> bool {
+        self.place(mark).load(Ordering::Relaxed) == mark.0
+    }
+
+    pub(crate) fn remember(&self, mark: Mark) {
+        self.place(mark).store(mark.0, Ordering::Relaxed);
+    }
+}
+
+/// What an operation does to the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing.
+    Look,
+    /// Something: it may have to wait where nobody can know it.
+    Change,
+}
+
+impl Volume {
+    /// Does `now` in place, or where that would mean to wait, what `later` makes of the same, on the pool. Then `answer`.
+    pub(crate) fn take_turn<'a, D, T, J>(
+        self: &'a Arc<Self>,
+        turn: Turn,
+        now: impl FnOnce() -> Result<D>,
+        later: impl FnOnce() -> J,
+        answer: impl FnOnce(D) -> Op<'a, T> + Send + 'a,
+    ) -> Op<'a, T>
+    where
+        D: Send + 'static,
+        T: Send + 'a,
+        J: FnOnce(&Arc<Self>) -> Result<D> + Send + 'static,
+    {
+        if turn == Turn::Look || self.is_in_memory {
+            let stretch = InPlace::begin(0);
+            let done = now();
+            if stretch.end() {
+                return answer_all(done, answer);
+            }
+        } else if !self.wariness.is_wary() {
+            let began_ns = patience::ticks_ns();
+            let stretch = InPlace::begin(began_ns);
+            let done = now();
+            let is_done = stretch.end();
+            let took_ns = patience::ticks_ns() - began_ns;
+            if took_ns >= STALL_NS {
+                self.wariness.took(took_ns);
+            }
+            if is_done {
+                return answer_all(done, answer);
+            }
+        }
+        let job = later();
+        Op::pending(async move { answer(self.on_pool(turn, job).await?).await })
+    }
+
+    /// The same for what is answered as it is.
+    pub(crate) fn look<'a, T, J>(
+        self: &'a Arc<Self>,
+        now: impl FnOnce() -> Result<T>,
+        later: impl FnOnce() -> J,
+    ) -> Op<'a, T>
+    where
+        T: Send + 'static,
+        J: FnOnce(&Arc<Self>) -> Result<T> + Send + 'static,
+    {
+        let stretch = InPlace::begin(0);
+        let answer = Op::from(now());
+        if stretch.end() {
+            return answer;
+        }
+        let job = later();
+        Op::pending(self.on_pool(Turn::Look, job))
+    }
+
+    pub(crate) async fn on_pool<T: Send + 'static>(
+        self: &Arc<Self>,
+        turn: Turn,
+        job: impl FnOnce(&Arc<Self>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let volume = Arc::clone(self);
+        let run = move || {
+            let began = Instant::now();
+            let done = job(&volume);
+            // The pool's threads do other things too, which are not the caller's.
+            volume.act_as_server();
+            if turn == Turn::Change {
+                volume.wariness.took(began.elapsed().as_nanos() as u64);
+            }
+            done
+        };
+        tokio::task::spawn_blocking(run).await.unwrap_or(Err(Error::ServerFault))
+    }
+
+    /// Locks `lock`, on the pool for as long as it takes.
+    pub(crate) fn wait_for<'a>(&self, lock: &'a Mutex<()>) -> Result<MutexGuard<'a, ()>> {
+        if let Some(guard) = lock.try_lock() {
+            return Ok(guard);
+        }
+        if patience::may_wait() {
+            return Ok(lock.lock());
+        }
+        if let Some(guard) = lock.try_lock_for(LOCK_PATIENCE) {
+            return Ok(guard);
+        }
+        patience::wait()?;
+        Ok(lock.lock())
+    }
+
+    /// Entries of `directory` are about to be changed.
+    ///
+    /// # Errors
+    /// See [`patience::wait`].
+    pub(crate) fn require_visited(&self, directory: &Object) -> Result<()> {
+        let now = patience::era();
+        if self.is_in_memory || patience::is_recent(directory.visited.load(Ordering::Relaxed), now) {
+            return Ok(());
+        }
+        patience::wait()?;
+        directory.visited.store(now, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn answer_all<'a, D, T>(done: Result<D>, answer: impl FnOnce(D) -> Op<'a, T>) -> Op<'a, T> {
+    match done {
+        Ok(done) => answer(done),
+        Err(error) => Op::err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_change_that_waits_sends_others_to_the_pool_until_enough_did_not() {
+        let wariness = Wariness::default();
+        wariness.took(STALL_NS - 1);
+        assert!(!wariness.is_wary());
+        wariness.took(STALL_NS);
+        for _ in 0..WARY_CHANGES - 1 {
+            wariness.took(1);
+        }
+        assert!(wariness.is_wary());
+        wariness.took(STALL_NS);
+        for _ in 0..WARY_CHANGES - 1 {
+            wariness.took(1);
+        }
+        assert!(wariness.is_wary(), "it began anew");
+        wariness.took(1);
+        assert!(!wariness.is_wary());
+    }
+}
