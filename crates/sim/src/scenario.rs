@@ -10,7 +10,7 @@ use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use protocol::nfs4::types::{Stateid, Status};
 use rpc::message::parse_reply;
 
-use crate::client::{ClientV3, ClientV41, Step, Words};
+use crate::client::{ClientV3, ClientV40, ClientV41, Step, Words};
 use crate::network::Faults;
 use crate::rng::Rng;
 use crate::world::World;
@@ -49,9 +49,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed| once(seed, &[Version::V41; 3]),
     },
     Scenario {
+        name: "v40-once",
+        about: "NFSv4.0: the same, by the seqids of owners and the reply cache",
+        run: |seed| once(seed, &[Version::V40; 3]),
+    },
+    Scenario {
         name: "mixed-once",
-        about: "clients of both versions beside each other",
-        run: |seed| once(seed, &[Version::V3, Version::V41, Version::V3, Version::V41]),
+        about: "clients of all versions beside each other",
+        run: |seed| once(seed, &[Version::V3, Version::V41, Version::V40, Version::V41]),
     },
     Scenario {
         name: "lease-expiry",
@@ -78,6 +83,7 @@ impl Scenario {
 #[derive(Debug, Clone, Copy)]
 enum Version {
     V3,
+    V40,
     V41,
 }
 
@@ -97,6 +103,9 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
         let first_xid = rng.next_u64() as u32;
         match version {
             Version::V3 => world.add(Box::new(ClientV3::new(script, first_xid))),
+            Version::V40 => {
+                world.add(Box::new(ClientV40::new(&format!("client-{index}"), script, first_xid)))
+            }
             Version::V41 => {
                 world.add(Box::new(ClientV41::new(&format!("client-{index}"), script, first_xid)))
             }
@@ -113,6 +122,10 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
     // What is left names handles: SETATTR and WRITE.
     if let Some((note, times)) = executed.iter().find(|(_, times)| **times != 1) {
         return Err(format!("`{note}` was executed {times} times"));
+    }
+    let counts = world.server.counts();
+    if (counts.opens, counts.locks) != (0, 0) {
+        return Err(format!("{} opens and {} locks are left", counts.opens, counts.locks));
     }
     if executed.len() != unnamed {
         return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));

@@ -1,6 +1,6 @@
 //! What the compound must know of each operation before it runs: a row an operation.
 
-use protocol::nfs4::types::OpNum;
+use protocol::nfs4::types::{MAX_NAME, OpNum};
 
 /// Which file handles an operation works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +49,8 @@ const OPEN: usize = STATEID + CHANGE_INFO + 4 + BITMAP + 12;
 pub(crate) const DELEGATED_OPEN: usize = OPEN + DELEGATION + GETFH;
 /// `LOCK4denied` with the longest owner.
 const LOCK_DENIED: usize = 8 + 8 + 4 + 8 + 4 + 1024;
+/// `clientaddr4` with the longest that a client can have given, for CLID_INUSE; `SETCLIENTID4resok` is shorter.
+const CLIENT_ADDRESS: usize = 2 * (4 + MAX_NAME);
 
 /// `CREATE_SESSION4resok`: session, sequence, flags, two channels without RDMA.
 const CREATE_SESSION: usize = 16 + 4 + 4 + 2 * 28;
@@ -118,11 +120,11 @@ const TABLE: &[Row] = &[
     row(OpNum::SAVEFH, Current).keeps(),
     row(OpNum::SECINFO, Current),
     row(OpNum::SETATTR, Current).reserves(BITMAP),
-    row(OpNum::SETCLIENTID, Nothing).only_in_0(),
-    row(OpNum::SETCLIENTID_CONFIRM, Nothing).only_in_0(),
+    row(OpNum::SETCLIENTID, Nothing).only_in_0().reserves(CLIENT_ADDRESS),
+    row(OpNum::SETCLIENTID_CONFIRM, Nothing).only_in_0().reserves(0),
     row(OpNum::VERIFY, Current).keeps(),
     row(OpNum::WRITE, Current).reserves(16),
-    row(OpNum::RELEASE_LOCKOWNER, Nothing).only_in_0(),
+    row(OpNum::RELEASE_LOCKOWNER, Nothing).only_in_0().reserves(0),
     row(OpNum::BACKCHANNEL_CTL, Nothing).since(1),
     row(OpNum::BIND_CONN_TO_SESSION, Nothing).since(1).alone(),
     row(OpNum::EXCHANGE_ID, Nothing).since(1).alone(),
@@ -187,6 +189,34 @@ mod tests {
         }
         let known = OpNum::ALL.iter().filter(|number| **number != OpNum::ILLEGAL);
         assert_eq!(TABLE.len(), known.count());
+    }
+
+    /// What a late copy would do again, version 4.0's reply cache must know of.
+    #[test]
+    fn what_changes_anything_reserves_room_for_its_result() {
+        use OpNum as O;
+        let changes = [
+            O::CLOSE,
+            O::CREATE,
+            O::DELEGRETURN,
+            O::LINK,
+            O::LOCK,
+            O::LOCKU,
+            O::OPEN,
+            O::OPEN_CONFIRM,
+            O::OPEN_DOWNGRADE,
+            O::RELEASE_LOCKOWNER,
+            O::REMOVE,
+            O::RENAME,
+            O::SETATTR,
+            O::SETCLIENTID,
+            O::SETCLIENTID_CONFIRM,
+            O::WRITE,
+        ];
+        let in_0 = (FIRST..).map_while(|number| find(number, 0));
+        for row in in_0 {
+            assert_eq!(row.reserves.is_some(), changes.contains(&row.number), "{:?}", row.number);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! it is answered.
 
 mod v3;
+mod v40;
 mod v41;
 
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use v3::ClientV3;
+pub use v40::ClientV40;
 pub use v41::{ClientV41, Words, at_export, export};
 
 use crate::rng::Rng;

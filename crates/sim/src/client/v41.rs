@@ -128,18 +128,7 @@ impl Words {
 
     fn compound(&mut self, ops: Vec<Op>) -> Bytes {
         self.xid += 1;
-        let credential = OpaqueAuth::sys(&AuthSys {
-            stamp: 0,
-            machine_name: Opaque::from_static(b"sim"),
-            uid: 0,
-            gid: 0,
-            gids: GroupList::default(),
-        });
-        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
-        let ops = List::new(ops).expect("few operations");
-        let mut writer = Writer::new();
-        encode_call(&mut writer, &header, &CompoundArgs { tag: Utf8::default(), minor_version: 1, ops });
-        writer.into_bytes()
+        compound(self.xid, 1, ops)
     }
 
     /// OPEN of a name in `/export`.
@@ -173,8 +162,31 @@ pub fn export() -> Vec<Op> {
     vec![Op::PutRootFh, Op::Lookup(LookupArgs { name: component("export") })]
 }
 
-fn component(name: &str) -> Component {
+pub(super) fn component(name: &str) -> Component {
     Component::new(name.to_owned().into_bytes()).expect("short names")
+}
+
+/// A call's record under another transaction number.
+pub(super) fn renumbered(record: &[u8], xid: u32) -> Bytes {
+    let mut renumbered = BytesMut::from(record);
+    renumbered[..4].copy_from_slice(&xid.to_be_bytes());
+    renumbered.freeze()
+}
+
+/// The record of a COMPOUND by the superuser.
+pub(super) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
+    let credential = OpaqueAuth::sys(&AuthSys {
+        stamp: 0,
+        machine_name: Opaque::from_static(b"sim"),
+        uid: 0,
+        gid: 0,
+        gids: GroupList::default(),
+    });
+    let header = CallHeader { credential, ..CallHeader::new(xid, PROGRAM, VERSION, PROC_COMPOUND) };
+    let ops = List::new(ops).expect("few operations");
+    let mut writer = Writer::new();
+    encode_call(&mut writer, &header, &CompoundArgs { tag: Utf8::default(), minor_version, ops });
+    writer.into_bytes()
 }
 
 /// A client of NFS version 4.1 with one slot.
@@ -196,52 +208,55 @@ impl ClientV41 {
     }
 
     fn encode_step(&mut self, step: &Step) -> Vec<Op> {
-        let mut ops = export();
-        let none = FileAttributes::default();
-        let at_file = |file: &str| Op::Lookup(LookupArgs { name: component(file) });
-        match step {
-            Step::Create(name) => {
-                self.file = name.clone();
-                let how = OpenHow::Create(CreateHow::Guarded(none));
-                ops = self.words.open(name, ShareAccess::BOTH, ShareDeny::empty(), how);
-                ops.push(Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
-            }
-            Step::SetAttr(mode) => {
-                let attributes = FileAttributes::from(&Attributes {
-                    mode: Some(Mode::from_bits_retain(*mode)),
-                    ..Attributes::default()
-                });
-                let set =
-                    protocol::nfs4::ops::setattr::SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes };
-                ops.extend([at_file(&self.file), Op::SetAttr(set)]);
-            }
-            Step::Write(offset) => {
-                let write = protocol::nfs4::ops::write::WriteArgs {
-                    stateid: Stateid::ANONYMOUS,
-                    offset: *offset,
-                    stable: protocol::nfs4::types::StableHow::FileSync,
-                    data: Opaque::from_static(b"data"),
-                };
-                ops.extend([at_file(&self.file), Op::Write(write)]);
-            }
-            Step::Link(from, to) => {
-                ops.extend([at_file(from), Op::SaveFh]);
-                ops.extend(export());
-                ops.push(Op::Link(LinkArgs { new_name: component(to) }));
-            }
-            Step::Rename(from, to) => {
-                ops.push(Op::SaveFh);
-                ops.push(Op::Rename(RenameArgs { old_name: component(from), new_name: component(to) }));
-            }
-            Step::Remove(name) | Step::Rmdir(name) => {
-                ops.push(Op::Remove(RemoveArgs { target: component(name) }));
-            }
-            Step::Mkdir(name) => ops.push(create(name, CreateType::DIRECTORY)),
-            Step::Symlink(name) => ops.push(create(name, CreateType::Link(Opaque::from_static(b"target")))),
-            Step::Mkfifo(name) => ops.push(create(name, CreateType::FIFO)),
-        }
+        let Step::Create(name) = step else { return change(step, &self.file) };
+        self.file = name.clone();
+        let how = OpenHow::Create(CreateHow::Guarded(FileAttributes::default()));
+        let mut ops = self.words.open(name, ShareAccess::BOTH, ShareDeny::empty(), how);
+        ops.push(Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
         ops
     }
+}
+
+/// The operations of any step but the creation of a file; `file` is the one made last.
+pub(super) fn change(step: &Step, file: &str) -> Vec<Op> {
+    let mut ops = export();
+    let at_file = |file: &str| Op::Lookup(LookupArgs { name: component(file) });
+    match step {
+        Step::Create(_) => unreachable!("made by OPEN"),
+        Step::SetAttr(mode) => {
+            let attributes = FileAttributes::from(&Attributes {
+                mode: Some(Mode::from_bits_retain(*mode)),
+                ..Attributes::default()
+            });
+            let set = protocol::nfs4::ops::setattr::SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes };
+            ops.extend([at_file(file), Op::SetAttr(set)]);
+        }
+        Step::Write(offset) => {
+            let write = protocol::nfs4::ops::write::WriteArgs {
+                stateid: Stateid::ANONYMOUS,
+                offset: *offset,
+                stable: protocol::nfs4::types::StableHow::FileSync,
+                data: Opaque::from_static(b"data"),
+            };
+            ops.extend([at_file(file), Op::Write(write)]);
+        }
+        Step::Link(from, to) => {
+            ops.extend([at_file(from), Op::SaveFh]);
+            ops.extend(export());
+            ops.push(Op::Link(LinkArgs { new_name: component(to) }));
+        }
+        Step::Rename(from, to) => {
+            ops.push(Op::SaveFh);
+            ops.push(Op::Rename(RenameArgs { old_name: component(from), new_name: component(to) }));
+        }
+        Step::Remove(name) | Step::Rmdir(name) => {
+            ops.push(Op::Remove(RemoveArgs { target: component(name) }));
+        }
+        Step::Mkdir(name) => ops.push(create(name, CreateType::DIRECTORY)),
+        Step::Symlink(name) => ops.push(create(name, CreateType::Link(Opaque::from_static(b"target")))),
+        Step::Mkfifo(name) => ops.push(create(name, CreateType::FIFO)),
+    }
+    ops
 }
 
 fn create(name: &str, object_type: CreateType) -> Op {
@@ -303,9 +318,7 @@ impl Client for ClientV41 {
             return bytes;
         }
         self.words.xid += 1;
-        let mut renumbered = BytesMut::from(&bytes[..]);
-        renumbered[..4].copy_from_slice(&self.words.xid.to_be_bytes());
-        renumbered.freeze()
+        renumbered(&bytes, self.words.xid)
     }
 
     fn is_done(&self) -> bool {
