@@ -47,8 +47,10 @@ pub struct Limits {
     pub slot_cache_bytes: Option<usize>,
     /// NFSv4 clients.
     pub clients: Option<usize>,
-    /// NFSv4 opens, locks and delegations.
+    /// NFSv4 opens, locks and delegations together.
     pub state: Option<usize>,
+    /// NFSv4 delegations of all clients; 0 for none at all.
+    pub delegations: Option<usize>,
     /// NFSv4 lease in seconds.
     pub lease_seconds: Option<u32>,
     /// Threads that serve.

@@ -161,7 +161,7 @@ impl Everything {
     }
 
     fn encode_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let metrics = self.server.metrics();
+        let (metrics, delegations) = (self.server.metrics(), self.server.delegation_counts());
         let counters = [
             ("read_bytes", "Payload of READs", &metrics.read_bytes),
             ("write_bytes", "Payload of WRITEs", &metrics.write_bytes),
@@ -173,6 +173,15 @@ impl Everything {
                 "Connections closed in mid-record or mid-reply",
                 &metrics.stalled_connections,
             ),
+            ("read_delegations", "Delegations for reading granted", &delegations.granted_read),
+            ("write_delegations", "Delegations for writing granted", &delegations.granted_write),
+            ("recalls", "Delegations recalled because of a conflict", &delegations.recalls),
+            ("recalls_answered", "Delegations that came back after a recall", &delegations.returned),
+            ("recall_microseconds", "Time that these took, from the conflict on", &delegations.return_micros),
+            ("delegations_revoked", "Delegations that did not come back", &delegations.revoked),
+            ("inquiries", "Questions to holders of write delegations", &delegations.inquiries),
+            ("delegation_waits", "Times that operations waited for a delegation", &delegations.waits),
+            ("delegation_waits_overdue", "Those that took too long", &delegations.overdue),
             ("refused_connections", "Connections over the limit", &metrics.refused_connections),
             ("replayed_calls", "Retransmissions answered from a reply cache", &metrics.replayed),
         ];

@@ -98,6 +98,7 @@ impl Plan {
         settings.slot_cache_bytes = limits.slot_cache_bytes.unwrap_or(settings.slot_cache_bytes);
         settings.max_clients = limits.clients.unwrap_or(settings.max_clients);
         settings.max_state = limits.state.unwrap_or(settings.max_state);
+        settings.max_delegations = limits.delegations.unwrap_or(settings.max_delegations);
         if let Some(seconds) = limits.lease_seconds {
             settings.lease = std::time::Duration::from_secs(u64::from(seconds));
         }

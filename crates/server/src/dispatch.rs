@@ -14,7 +14,7 @@ use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
-use crate::nfs4::state::{Counts, State};
+use crate::nfs4::state::{Counts, DelegationCounts, State};
 use crate::once::{self, Journal, Recognised, ReplyLog};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
@@ -162,6 +162,12 @@ impl Server {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.nfs4.counts()
+    }
+
+    /// What has happened to NFSv4 delegations.
+    #[must_use]
+    pub fn delegation_counts(&self) -> &DelegationCounts {
+        self.nfs4.delegation_counts()
     }
 
     /// The exports now.

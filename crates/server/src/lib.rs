@@ -41,7 +41,7 @@ pub use export::{
 };
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use metrics::{Metrics, Observer, OperationMetrics};
-pub use nfs4::state::Counts;
+pub use nfs4::state::{Counts, DelegationCounts};
 pub use once::{RECORD_BYTES_MAX, ReplyLog};
 pub use outbox::Outbox;
 pub use portmap::{REGISTRATIONS, Registration};

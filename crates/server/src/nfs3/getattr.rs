@@ -1,7 +1,9 @@
 use protocol::nfs3::{GetattrArgs, NfsStat, Outcome};
+use vfs::Attributes;
 use xdr::Writer;
 
 use super::reply::{answer, fattr, resolve, status};
+use crate::nfs4::settle::ask_holder;
 use crate::request::Request;
 
 /// GETATTR (RFC 1813 §3.3.1).
@@ -10,8 +12,18 @@ pub(super) async fn serve(request: &Request<'_>, args: GetattrArgs, reply: &mut 
         Ok(target) => target,
         Err(status) => return answer::<(), ()>(reply, &Outcome::Fail(status, ())),
     };
+    let held = match ask_holder(request, None, (target.export, &target.handle)).await {
+        Ok(held) => held,
+        Err(_) => return answer::<(), ()>(reply, &Outcome::Fail(NfsStat::JUKEBOX, ())),
+    };
     match target.export.backend.getattr(&target.context, &target.handle).await {
-        Ok(attributes) => answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &attributes))),
+        Ok(attributes) => {
+            answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &with_size(attributes, held))))
+        }
         Err(error) => answer::<(), ()>(reply, &Outcome::Fail(status(error), ())),
     }
+}
+
+fn with_size(attributes: Attributes, held: Option<u64>) -> Attributes {
+    Attributes { size: held.unwrap_or(attributes.size), ..attributes }
 }

@@ -1,5 +1,6 @@
 //! Attributes as GETATTR, READDIR and VERIFY see them.
 
+use protocol::nfs4::attributes::values::{OpenArguments, open_args};
 use protocol::nfs4::attributes::{known, number as n, write_attributes};
 use protocol::nfs4::types::{Bitmap, FileType, Status};
 use vfs::{Attributes, Device, FileKind, FsStat, Timestamp};
@@ -64,6 +65,7 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::CHANGE_ATTR_TYPE,
     n::MODE_UMASK,
     n::XATTR_SUPPORT,
+    n::OPEN_ARGUMENTS,
 ]);
 
 /// What EXCLUSIVE4_1 may set at once: not times, in which a back end may keep the verifier (RFC 8881 §18.16.3).
@@ -78,12 +80,16 @@ const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_S
 const SETTABLE: Bitmap =
     WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[n::MODE_SET_MASKED]));
 
+/// What changes with a file's content: the holder of a write delegation changes it out of sight.
+const OF_HOLDER: Bitmap = Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_METADATA, n::TIME_MODIFY]);
+
 /// What READDIR can answer from an entry alone, without its attributes.
 const OF_ENTRY: Bitmap =
     Bitmap::of(&[n::FILEID, n::MOUNTED_ON_FILEID, n::RDATTR_ERROR]).union(OF_FILE_SYSTEM);
 
 /// What is the same for all objects of a file system and needs neither an object nor its space.
 const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
+    n::OPEN_ARGUMENTS,
     n::SUPPORTED_ATTRS,
     n::FH_EXPIRE_TYPE,
     n::LINK_SUPPORT,
@@ -163,6 +169,11 @@ pub(crate) fn needs_space(mask: Bitmap) -> bool {
     !mask.intersection(OF_SPACE).is_empty()
 }
 
+/// Whether the holder of a write delegation may know better (RFC 8881 §10.4.3).
+pub(crate) fn may_be_held(mask: Bitmap) -> bool {
+    !mask.intersection(OF_HOLDER).is_empty()
+}
+
 /// Those of `mask` that READDIR can answer from an entry alone.
 pub(crate) fn of_entry(mask: Bitmap) -> Bitmap {
     mask.intersection(OF_ENTRY)
@@ -187,6 +198,22 @@ pub(crate) struct Subject<'a> {
     /// `rdattr_error`: why an entry's other attributes are missing.
     pub(crate) error: Status,
 }
+
+/// What OPEN knows (RFC 9754 §3): "The server MUST mark REQUIRED flags as being supported". No wish is kept for later, and a
+/// client's own restart forgets its delegations.
+const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
+    share_access: Bitmap::of(&[1, 2, 3]),
+    share_deny: Bitmap::of(&[0, 1, 2, 3]),
+    share_access_want: Bitmap::of(&[
+        open_args::WANT_ANY_DELEG,
+        open_args::WANT_NO_DELEG,
+        open_args::WANT_CANCEL,
+        open_args::WANT_OPEN_XOR_DELEGATION,
+    ]),
+    // NULL, PREVIOUS, DELEGATE_CUR, FH, DELEG_CUR_FH.
+    open_claim: Bitmap::of(&[0, 1, 2, 4, 5]),
+    create_mode: Bitmap::of(&[0, 1, 2, 3]),
+};
 
 /// No space: what the pseudo file system has.
 pub(crate) const NO_SPACE: FsStat = FsStat {
@@ -315,6 +342,7 @@ impl Subject<'_> {
                     reply,
                 );
             }
+            n::OPEN_ARGUMENTS => OPEN_ARGUMENTS.encode(reply),
             // FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 §14.4).
             n::FS_CHARSET_CAP => reply.u32(1),
             // NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR (RFC 7862 §12.2.3): `vfs::Attributes::change` grows.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::ops::session::SequenceArgs;
-use protocol::nfs4::types::{OpNum, Stateid, Status};
+use protocol::nfs4::types::{Bitmap, OpNum, Stateid, Status};
 use rpc::message::CallHeader;
 use vfs::{Attributes, Authority, Context};
 use xdr::{DecodeError, Mark, Reader, Writer};
@@ -733,6 +733,21 @@ impl<'r> Compound<'r> {
             // The operation itself finds out what is wrong.
             Err(_) => Ok(()),
         }
+    }
+
+    /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives its size where
+    /// that is not the one here.
+    pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> Result<Option<u64>> {
+        let Object::File(file) = object else { return Ok(None) };
+        if !self.state().has_delegations(Against::Writers) || !attributes::may_be_held(mask) {
+            return Ok(None);
+        }
+        let client = self.client().ok().map(|client| &**client);
+        let size = settle::ask_holder(self.request, client, (file.export, &file.handle)).await?;
+        if size.is_some() {
+            self.fresh = None;
+        }
+        Ok(size)
     }
 
     /// Announces a change of `file`: nothing is delegated until the guard is dropped.

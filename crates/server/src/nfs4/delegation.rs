@@ -48,8 +48,8 @@ pub(crate) async fn delegate(
     let wire = Object::File(*file).seal(&key);
     let Ok(handle) = Handle::new(&wire) else { return OpenDelegation::None };
     let judged = asked.access.access().bits() as u8;
-    let (opener, inner) = (compound.caller(), file.handle);
-    let wish = Wish { is_write, judged, opener, handle, inner, reclaim: asked.reclaim };
+    let (opener, inner, change) = (compound.caller(), file.handle, attributes.change);
+    let wish = Wish { is_write, judged, opener, change, handle, inner, reclaim: asked.reclaim };
     let (state, key) = (compound.state(), file.key(compound.server()));
     // DelegationWish before: it may wait, and nothing must come between the grant and the reply.
     let limit = if is_write { space_limit(compound, file, attributes).await } else { 0 };

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use protocol::nfs4::types::Status;
-use vfs::Handle;
+use vfs::{Authority, Context, Credentials, Handle, SetAttributes, SetTime};
 
 use super::object::File;
-use super::state::{Against, Changing, Client, FileKey, State, Waiter};
+use super::state::{Against, Changing, Client, FileKey, Inquiry, State, Waiter};
 use crate::request::Request;
 use crate::{Export, Transport};
 
@@ -88,13 +88,73 @@ async fn wait(
     let deadline = state.wait_until(now);
     loop {
         let Some(waiter) = state.clash(now, deadline, who, file, against) else { return Ok(()) };
-        let waiting = Waiting { state, file, waiter };
-        // A datagram's sender asks again by itself, and would then wait twice.
-        let seat = (request.connection.transport == Transport::Tcp)
-            .then(|| request.connection.waiting_room.enter())
-            .flatten();
-        if seat.is_none() || !(&*waiting.waiter).await {
+        if !sit(request, file, waiter).await {
             return Err(Status::DELAY);
         }
     }
+}
+
+/// Waits; false where that took too long, or there is no room for one more.
+async fn sit(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool {
+    let waiting = Waiting { state: &request.server.nfs4, file, waiter };
+    // A datagram's sender asks again by itself, and would then wait twice.
+    let is_stream = request.connection.transport == Transport::Tcp;
+    let seat = is_stream.then(|| request.connection.waiting_room.enter()).flatten();
+    seat.is_some() && (&*waiting.waiter).await
+}
+
+/// Before attributes of a file are told to others than `who`: asks whoever has it delegated for writing. Gives the size where
+/// that differs from the one here; other attributes are then as of now, when [`Backend::getattr`](vfs::Backend::getattr) is
+/// asked.
+///
+/// # Errors
+/// As [`settle`]: a holder that does not answer loses its delegation first.
+pub(crate) async fn ask_holder(
+    request: &Request<'_>,
+    who: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+) -> Result<Option<u64>, Status> {
+    if !request.server.nfs4.has_delegations(Against::Writers) {
+        return Ok(None);
+    }
+    Box::pin(ask(request, who, (export, handle))).await
+}
+
+async fn ask(
+    request: &Request<'_>,
+    who: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+) -> Result<Option<u64>, Status> {
+    let (state, now) = (&request.server.nfs4, request.now.monotonic);
+    let file = File { export, handle: *handle }.key(request.server);
+    let deadline = state.answer_until(now);
+    let mut number = None;
+    loop {
+        let waiter = match state.inquire(now, deadline, who, file, number) {
+            Inquiry::Nobody => return Ok(None),
+            Inquiry::Told(told) if !told.is_modified => return Ok(None),
+            Inquiry::Told(told) => {
+                touch(request, (export, handle)).await;
+                return Ok(Some(told.size));
+            }
+            Inquiry::Refused => break,
+            Inquiry::Asked(asked, waiter) => {
+                number = Some(asked);
+                waiter
+            }
+        };
+        if !sit(request, file, waiter).await {
+            break;
+        }
+    }
+    wait(request, who, (export, handle), Against::Writers).await.map(|()| None)
+}
+
+/// Lets the file's times and its change attribute move on, as the holder's changes do. RFC 8881 §10.4.3 would have the server
+/// invent a change attribute that it must never give again; as Linux's server does, the file itself gets the next one.
+async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) {
+    let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
+    let context = Context { credentials: Arc::new(Credentials::root()), now: request.now.wall };
+    // Where it cannot be done, the size still says that something has changed.
+    let _ = export.backend.setattr(&context, handle, &set, None, Authority::Opened).await;
 }

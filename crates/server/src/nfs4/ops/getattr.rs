@@ -11,7 +11,8 @@ use crate::nfs4::status::Result;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
     let object = compound.current()?;
-    let (space, attributes) = match object {
+    let held = compound.ask_holder(&object, mask).await?;
+    let (space, mut attributes) = match object {
         Object::File(file) if needs_space(mask) => {
             let context = compound.context(file.export);
             let (space, attributes) = file.export.backend.statfs(&context, &file.handle).await?;
@@ -20,6 +21,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         }
         _ => (None, compound.attributes().await?),
     };
+    if let Some(size) = held {
+        // Not for the next operation: it is the holder's, not the file's.
+        attributes.size = size;
+    }
     let mut subject = compound.subject(object, &attributes);
     if let Some(space) = space {
         subject.space = space;

@@ -10,7 +10,7 @@ use protocol::nfs4::ops::open::{
     CreateHow, DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk,
     OpenResultFlags, ShareAccess, ShareDeny,
 };
-use protocol::nfs4::types::{Bitmap, ChangeInfo, OpNum, Status};
+use protocol::nfs4::types::{Bitmap, ChangeInfo, OpNum, Stateid, Status};
 use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, Opened, Removal, SetAttributes};
 use xdr::{Decode, Encode, Reader, Writer};
 
@@ -80,17 +80,25 @@ async fn open_in_turn(
     } else {
         OpenResultFlags::empty()
     };
+    let instead = instead_of_open(arguments, &grant, &delegation);
+    let no_open = match instead {
+        Some(_) => {
+            compound.state().withdraw_open(&opener.client, grant);
+            OpenResultFlags::NO_OPEN_STATEID
+        }
+        None => OpenResultFlags::empty(),
+    };
     OpenOk {
-        stateid: grant.stateid,
+        stateid: if instead.is_some() { Stateid::ANONYMOUS } else { grant.stateid },
         change: target.change,
         // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
-        flags: OpenResultFlags::LOCKTYPE_POSIX | confirm,
+        flags: OpenResultFlags::LOCKTYPE_POSIX | confirm | no_open,
         attributes_set: target.attributes_set,
         delegation,
     }
     .encode(reply);
     compound.set_current(Object::File(target.file), Some(attributes));
-    compound.set_stateid(grant.stateid);
+    compound.set_stateid(instead.unwrap_or(grant.stateid));
     Ok(Effect::Opened(grant.stateid))
 }
 
@@ -123,7 +131,15 @@ fn check_share(access: ShareAccess, deny: ShareDeny, minor: u32) -> std::result:
     let wishes = ShareAccess::WANT_DELEG_MASK
         | ShareAccess::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL.bits()
         | ShareAccess::WANT_PUSH_DELEG_WHEN_UNCONTENDED.bits();
-    let wishes = if minor == 0 { 0 } else { wishes };
+    let wishes = match minor {
+        0 => 0,
+        1 => wishes,
+        // RFC 9754: both are wishes; that for delegated times is not granted.
+        _ => {
+            let of_9754 = ShareAccess::WANT_OPEN_XOR_DELEGATION | ShareAccess::WANT_DELEG_TIMESTAMPS;
+            wishes | of_9754.bits()
+        }
+    };
     let share = access.access();
     if share.is_empty() || access.bits() & !wishes != share.bits() || !ShareDeny::BOTH.contains(deny) {
         return Err(Status::INVAL);
@@ -429,6 +445,21 @@ async fn reserve(
             }
             opened => return Ok(opened?),
         }
+    }
+}
+
+/// The delegation that stands for the open as well, where the client would have only one of them (RFC 9754 §4).
+///
+/// "If the client already has an open stateid, then the server SHOULD ignore the … flag and return both"; so it does where
+/// the open denies something, which a delegation does not.
+fn instead_of_open(arguments: &OpenArgs, grant: &OpenGrant, delegation: &OpenDelegation) -> Option<Stateid> {
+    let is_wanted = arguments.share_access.contains(ShareAccess::WANT_OPEN_XOR_DELEGATION)
+        && arguments.share_deny.is_empty()
+        && grant.is_new();
+    match delegation {
+        OpenDelegation::Read(read) if is_wanted => Some(read.stateid),
+        OpenDelegation::Write(write) if is_wanted => Some(write.stateid),
+        _ => None,
     }
 }
 

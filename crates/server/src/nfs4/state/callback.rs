@@ -52,6 +52,8 @@ pub(super) enum Purpose {
     Advice,
     /// The delegation there is recalled.
     Recall(Place),
+    /// Its holder is asked for attributes.
+    GetAttr(Place),
 }
 
 /// The request whose reply the client must have seen before it understands a callback (§2.10.6.3).
@@ -131,7 +133,7 @@ pub(super) struct Watched {
 /// What the client said to a CB_COMPOUND.
 enum Answer {
     /// The operation behind CB_SEQUENCE was executed, or refused.
-    Done(Status),
+    Done(Status, Option<CbOpResult>),
     /// It asks to be asked again.
     Later,
     /// Slot and client are out of step.
@@ -296,12 +298,12 @@ impl State {
         let client = &session.client;
         let mut back = session.back.lock();
         match answer {
-            Answer::Done(status) => {
+            Answer::Done(status, result) => {
                 let callback = back.answered(turn);
                 drop(back);
                 client.set_reachable(true);
                 if let Some(callback) = callback {
-                    self.called(callback, status);
+                    self.called(callback, status, result);
                 }
             }
             Answer::Later => {
@@ -323,10 +325,11 @@ impl State {
     }
 
     /// What becomes of a callback's purpose.
-    fn called(&self, callback: Callback, status: Status) {
+    fn called(&self, callback: Callback, status: Status, result: Option<CbOpResult>) {
         match callback.purpose {
             Purpose::Advice => {}
             Purpose::Recall(place) => self.recall_answered(place, status),
+            Purpose::GetAttr(place) => self.getattr_answered(place, result),
         }
     }
 
@@ -374,7 +377,7 @@ fn judge(result: CbCompoundResult, session: &SessionId, turn: CallbackTurn) -> A
             if (session_id, sequence_id, slot_id) != (*session, turn.sequence_id, turn.slot_id) {
                 return Answer::Fault;
             }
-            Answer::Done(result.status)
+            Answer::Done(result.status, results.next())
         }
         Err(Status::DELAY) => Answer::Later,
         Err(_) => Answer::Fault,

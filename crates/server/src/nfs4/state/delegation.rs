@@ -26,6 +26,7 @@ use vfs::Authority;
 use super::State;
 use super::callback::{Callback, Purpose, Referring};
 use super::client::Client;
+use super::inquiry::Questions;
 use super::io::{IoKind, IoPermit};
 use super::shard::{self, Dropped, FileKey, Kind, Shard};
 use super::stateid::Place;
@@ -127,10 +128,11 @@ pub(super) struct Delegation {
     opener: u64,
     phase: Phase,
     /// As the client knows the file.
-    handle: Handle,
+    pub(super) handle: Handle,
     /// The OPEN that granted it.
-    granted_by: Option<Referring>,
+    pub(super) granted_by: Option<Referring>,
     recalled: Option<Duration>,
+    pub(super) questions: Questions,
     /// Its place in the file's list.
     pub(super) at_file: u32,
 }
@@ -178,6 +180,8 @@ pub struct Wish {
     pub judged: u8,
     /// Who opened, as a number.
     pub opener: u64,
+    /// `change` of the file as the OPEN's reply will tell it.
+    pub change: u64,
     /// The file as the client knows it, for CB_RECALL.
     pub handle: Handle,
     /// The file as the backend knows it.
@@ -300,7 +304,9 @@ pub struct DelegationCounts {
     pub return_micros: AtomicU64,
     /// Revoked because they did not come back.
     pub revoked: AtomicU64,
-    /// Operations that waited for a delegation.
+    /// Questions to holders of write delegations (CB_GETATTR).
+    pub inquiries: AtomicU64,
+    /// Operations that waited for a delegation, or for its holder's answer.
     pub waits: AtomicU64,
     /// Those that were told to come again after all.
     pub overdue: AtomicU64,
@@ -340,7 +346,7 @@ type Recalls = Vec<(Arc<Client>, Callback)>;
 
 impl Shard {
     /// Delegations of others that stand against an operation of `who` on a file.
-    fn conflicts(&self, file: FileKey, who: Option<ClientId>, against: Against) -> Vec<u32> {
+    pub(super) fn conflicts(&self, file: FileKey, who: Option<ClientId>, against: Against) -> Vec<u32> {
         let Some(record) = self.files.get(&file) else { return Vec::new() };
         let stands = |index: &u32| {
             let is_other = Some(self.entry(*index).client.id()) != who;
@@ -410,17 +416,20 @@ impl State {
             }
         }
         let stands = !found.is_empty() && shard.has_conflict(file, who.map(Client::id), against);
-        let waiter = stands.then(|| Arc::new(Waiter::new(deadline)));
-        if let Some(waiter) = &waiter {
-            shard.waiting.entry(file).or_default().push(Arc::clone(waiter));
-            self.delegations.waiting.fetch_add(1, Relaxed);
-            self.delegations.counts.waits.fetch_add(1, Relaxed);
-        }
+        let waiter = stands.then(|| self.wait_for(&mut shard, file, deadline));
         drop(shard);
         if !recalls.is_empty() {
             self.delegations.contended.mark(self.contention_hash(file), now);
         }
         self.send_recalls(recalls);
+        waiter
+    }
+
+    pub(super) fn wait_for(&self, shard: &mut Shard, file: FileKey, deadline: Duration) -> Arc<Waiter> {
+        let waiter = Arc::new(Waiter::new(deadline));
+        shard.waiting.entry(file).or_default().push(Arc::clone(&waiter));
+        self.delegations.waiting.fetch_add(1, Relaxed);
+        self.delegations.counts.waits.fetch_add(1, Relaxed);
         waiter
     }
 
@@ -515,6 +524,7 @@ impl State {
             handle: wish.handle,
             granted_by: granted_by.map(super::Running::as_referring),
             recalled: None,
+            questions: Questions::new(wish.change),
             at_file: 0,
         };
         let index = shard.add_delegation(client, file, delegation, &self.gauges);

@@ -44,6 +44,14 @@ pub struct OpenGrant {
     previous: Option<Modes>,
 }
 
+impl OpenGrant {
+    /// Whether the owner had not opened the file before.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.previous.is_none()
+    }
+}
+
 impl State {
     /// Whether this client may open now, and whether there is room for what it opens; before a file is created.
     ///

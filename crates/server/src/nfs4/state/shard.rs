@@ -508,6 +508,11 @@ impl Shard {
             self.delegation_at_mut(moved).at_file = at;
         }
         self.forget_unused(key);
+        self.wake_waiting(key);
+    }
+
+    /// Lets those look again that wait for a file's delegations.
+    pub(super) fn wake_waiting(&mut self, key: FileKey) {
         // A waker only schedules: nothing of the server runs under the shard's lock.
         for waiter in self.waiting.remove(&key).into_iter().flatten() {
             waiter.wake();
