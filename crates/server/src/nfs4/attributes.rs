@@ -1,5 +1,6 @@
 //! Attributes as GETATTR, READDIR and VERIFY see them.
 
+use protocol::nfs4::attributes::acl::{Acl, AclSupport};
 use protocol::nfs4::attributes::values::{OpenArguments, open_args};
 use protocol::nfs4::attributes::{known, number as n, write_attributes};
 use protocol::nfs4::types::{Bitmap, FileType, Status};
@@ -23,6 +24,7 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::UNIQUE_HANDLES,
     n::LEASE_TIME,
     n::RDATTR_ERROR,
+    n::ACL,
     n::ACLSUPPORT,
     n::CANSETTIME,
     n::CASE_INSENSITIVE,
@@ -78,7 +80,7 @@ const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_S
 /// used in a CREATE or OPEN operation, the server MUST return NFS4ERR_INVAL."
 /// RFC 8275 §5: "The mode_umask attribute is only meaningful for operations that create objects".
 const SETTABLE: Bitmap =
-    WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[n::MODE_SET_MASKED]));
+    WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[n::MODE_SET_MASKED, n::ACL]));
 
 /// What changes with a file's content: the holder of a write delegation changes it out of sight.
 const OF_HOLDER: Bitmap = Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_METADATA, n::TIME_MODIFY]);
@@ -164,6 +166,11 @@ pub(crate) fn readable(requested: Bitmap, minor: u32) -> Result<Bitmap, Status> 
     if answered.intersection(WRITE_ONLY).is_empty() { Ok(answered) } else { Err(Status::INVAL) }
 }
 
+/// Whether the ACL must be asked for.
+pub(crate) fn needs_acl(mask: Bitmap, object: &Object<'_>) -> bool {
+    mask.has(n::ACL) && matches!(object, Object::File(file) if file.export.backend.properties().acls)
+}
+
 /// Whether space must be asked for.
 pub(crate) fn needs_space(mask: Bitmap) -> bool {
     !mask.intersection(OF_SPACE).is_empty()
@@ -195,6 +202,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) space: FsStat,
     /// The number of the place in the file system above, at the top of an export; else the object's own.
     pub(crate) mounted_on: u64,
+    /// Where somebody asks for it and READDIR does not: an ACL is a call of its own for each entry.
+    pub(crate) acl: Option<&'a Acl>,
     /// `rdattr_error`: why an entry's other attributes are missing.
     pub(crate) error: Status,
 }
@@ -254,6 +263,9 @@ impl Subject<'_> {
     /// Writes a `fattr4` of those attributes of `mask` that the object has.
     pub(crate) fn write(&self, mut mask: Bitmap, reply: &mut Writer) {
         mask = mask.difference(self.lacking());
+        if self.acl.is_none() {
+            mask.remove(n::ACL);
+        }
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
             self.put(number, reply);
             Ok(())
@@ -282,6 +294,11 @@ impl Subject<'_> {
             n::FILEHANDLE => reply.opaque(&self.object.seal(&self.settings.handle_key)),
             n::FILEID => reply.u64(a.fileid),
             n::MODE => reply.u32(a.mode),
+            n::ACL => {
+                if let Some(acl) = self.acl {
+                    acl.encode(reply);
+                }
+            }
             n::NUMLINKS => reply.u32(a.links),
             n::OWNER => put_id(a.uid, reply),
             n::OWNER_GROUP => put_id(a.gid, reply),
@@ -324,6 +341,9 @@ impl Subject<'_> {
             n::UNIQUE_HANDLES | n::HOMOGENEOUS | n::NO_TRUNC | n::CANSETTIME => reply.bool(true),
             n::LEASE_TIME => reply.u32(self.settings.lease.as_secs() as u32),
             // No bit: no ACLs.
+            n::ACLSUPPORT if properties.is_some_and(|p| p.acls) => {
+                (AclSupport::ALLOW | AclSupport::DENY).encode(reply)
+            }
             n::ACLSUPPORT => reply.u32(0),
             n::CASE_INSENSITIVE => reply.bool(properties.is_some_and(|p| p.case_insensitive)),
             n::CASE_PRESERVING => reply.bool(properties.is_none_or(|p| p.case_preserving)),
@@ -363,8 +383,11 @@ impl Subject<'_> {
         if self.attributes.created.is_none() {
             mask.insert(n::TIME_CREATE);
         }
+        let properties = self.export().map(|export| export.backend.properties());
+        if properties.is_none_or(|p| !p.acls) {
+            mask.insert(n::ACL);
+        }
         if self.minor >= 2 {
-            let properties = self.export().map(|export| export.backend.properties());
             if properties.is_none_or(|p| p.clone_block_bytes == 0) {
                 mask.insert(n::CLONE_BLKSIZE);
             }
@@ -452,6 +475,6 @@ mod tests {
         let asked = |number| readable(Bitmap::of(&[n::TYPE, number]), 1);
         assert_eq!(asked(n::TIME_ACCESS_SET), Err(Status::INVAL));
         assert_eq!(asked(n::MODE_SET_MASKED), Err(Status::INVAL));
-        assert_eq!(asked(n::ACL), Ok(Bitmap::of(&[n::TYPE])));
+        assert_eq!(asked(n::HIDDEN), Ok(Bitmap::of(&[n::TYPE])));
     }
 }

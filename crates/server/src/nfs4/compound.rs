@@ -631,6 +631,7 @@ impl<'r> Compound<'r> {
             attributes,
             space: attributes::NO_SPACE,
             mounted_on: mounted_on.unwrap_or(attributes.fileid),
+            acl: None,
             error: Status::OK,
         }
     }

@@ -3,6 +3,7 @@
 //! A call goes through [`compound`](mod@compound), which decodes its operations one by one as they run. What clients hold (leases,
 //! sessions, opens, locks) is in [`state`], which is synchronous: no operation waits while it holds state.
 
+mod acl;
 mod attributes;
 mod compound;
 mod delegation;

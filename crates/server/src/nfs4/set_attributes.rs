@@ -1,5 +1,6 @@
 //! Attributes that clients want set, in SETATTR, CREATE and OPEN.
 
+use protocol::nfs4::attributes::acl::Acl;
 use protocol::nfs4::attributes::values::{ModeMasked, ModeUmask, SetTime as WireSetTime};
 use protocol::nfs4::attributes::{FileAttributes, SetAttributes as Wire};
 use protocol::nfs4::types::{Bitmap, Mode, Status, Utf8};
@@ -21,6 +22,8 @@ pub(crate) struct Wanted {
     pub(crate) set: SetAttributes,
     /// Bits of the mode to change, which need the present mode.
     pub(crate) masked: Option<ModeMasked>,
+    /// The ACL, which goes behind all others.
+    pub(crate) acl: Option<Acl>,
     /// Which attributes these are: `attrsset` when all are set.
     pub(crate) mask: Bitmap,
 }
@@ -64,7 +67,7 @@ impl Wanted {
             mode_bits(value)?;
             mode_bits(mask)?;
         }
-        Ok(Self { set, masked, mask: attributes.mask })
+        Ok(Self { set, masked, acl: wire.acl, mask: attributes.mask })
     }
 
     /// What to set on an object whose mode is `present`.
@@ -104,7 +107,7 @@ fn set_time(time: WireSetTime) -> Result<SetTime, Status> {
 ///
 /// RFC 8881 §5.9: "decimal numeric values with no leading zeros"; a name, which nobody here can translate, is BADOWNER,
 /// and so is the number that stands for no change in POSIX.
-fn parse_id(text: &Utf8) -> Result<u32, Status> {
+pub(super) fn parse_id(text: &Utf8) -> Result<u32, Status> {
     if text.is_empty() {
         return Err(Status::INVAL);
     }
@@ -115,6 +118,12 @@ fn parse_id(text: &Utf8) -> Result<u32, Status> {
         .and_then(|digits| digits.parse().ok())
         .filter(|id| *id != u32::MAX)
         .ok_or(Status::BADOWNER)
+}
+
+/// The decimal string of an owner or group.
+pub(super) fn id_text(id: u32) -> Utf8 {
+    // At most ten digits.
+    Utf8::new(id.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -211,6 +211,7 @@ fn put_entry(
         attributes,
         space,
         mounted_on: entry.fileid,
+        acl: None,
         error: if is_lost { Status::STALE } else { Status::OK },
     }
     .write(if is_lost { of_entry(mask) } else { mask }, reply);

@@ -2,10 +2,11 @@
 
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::types::{Stateid, Status};
-use vfs::Authority;
+use vfs::{Attributes, Authority};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::read::wrong_kind;
+use crate::nfs4::acl::Lists;
 use crate::nfs4::attributes::can_set;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::set_attributes::Wanted;
@@ -30,6 +31,15 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         None => wanted.set,
         Some(_) => wanted.over(compound.attributes().await?.mode),
     };
+    let acl = match &wanted.acl {
+        None => None,
+        Some(acl) => {
+            let present = compound.attributes().await?;
+            let (uid, gid) = (set.uid.unwrap_or(present.uid), set.gid.unwrap_or(present.gid));
+            let lists = Lists::parse(&file, acl, &Attributes { uid, gid, ..present })?;
+            Some((lists, present.kind))
+        }
+    };
     if !set.is_empty() {
         let context = compound.context(file.export);
         let backend = &file.export.backend;
@@ -37,6 +47,11 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             Ok(change) => compound.set_fresh(change.after),
             Err(error) => return Err(wrong_kind(compound, error).await),
         }
+    }
+    if let Some((lists, kind)) = acl {
+        // RFC 8881 §6.4.1.3: "the attributes MUST be applied in this order: mode (or mode_set_masked), then ACL."
+        let after = lists.set(compound, &file, kind).await?;
+        compound.set_fresh(after);
     }
     wanted.mask.encode(reply);
     Ok(())

@@ -1,0 +1,282 @@
+use proptest::prelude::*;
+use protocol::nfs4::attributes::number as n;
+use protocol::nfs4::attributes::{FileAttributes, SetAttributes};
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::types::Stateid;
+
+use super::*;
+use crate::testing::{getattr, lab, putfh};
+
+const DIRECTORY: Attributes =
+    Attributes { kind: FileKind::Directory, uid: 10, gid: 20, ..crate::nfs4::attributes::NO_ATTRIBUTES };
+const FILE: Attributes = Attributes { kind: FileKind::Regular, ..DIRECTORY };
+
+fn acl(entries: &[(AclTag, u8)]) -> Acl {
+    Acl::new(
+        entries.iter().map(|(tag, permissions)| AclEntry { tag: *tag, permissions: *permissions }).collect(),
+    )
+    .unwrap()
+}
+
+fn ace(ace_type: AceType, who: &'static str, mask: AceMask) -> Ace {
+    let (who, group) =
+        who.strip_prefix("g:").map_or((who, AceFlags::empty()), |g| (g, AceFlags::IDENTIFIER_GROUP));
+    Ace { ace_type, flags: group, mask, who: Utf8::from_static(who.as_bytes()) }
+}
+
+const R: AceMask = AceMask::READ_DATA;
+const W: AceMask = AceMask::WRITE_DATA.union(AceMask::APPEND_DATA);
+
+fn allow(who: &'static str, mask: AceMask) -> Ace {
+    ace(AceType::ALLOWED, who, mask)
+}
+
+fn deny(who: &'static str, mask: AceMask) -> Ace {
+    ace(AceType::DENIED, who, mask)
+}
+
+fn converted(aces: Vec<Ace>, file: &Attributes) -> std::result::Result<(Acl, Option<Acl>), Status> {
+    from_wire(&List::new(aces).unwrap(), file)
+}
+
+/// Permissions of a file's classes: owner, owning group, others.
+fn classes(aces: Vec<Ace>) -> (u8, u8, u8) {
+    let list = converted(aces, &FILE).unwrap().0;
+    let of = |tag| list.get(tag).unwrap();
+    (of(AclTag::Owner), of(AclTag::OwningGroup), of(AclTag::Other))
+}
+
+#[test]
+fn an_allow_for_everyone_is_for_each_class() {
+    assert_eq!(classes(vec![allow("EVERYONE@", R)]), (4, 4, 4));
+    assert_eq!(classes(vec![allow("OWNER@", R | W), allow("EVERYONE@", R)]), (6, 4, 4));
+    assert_eq!(classes(vec![]), (0, 0, 0), "nothing is allowed to nobody");
+}
+
+#[test]
+fn a_deny_counts_before_an_allow_and_not_behind() {
+    assert_eq!(classes(vec![deny("EVERYONE@", R), allow("OWNER@", R)]), (0, 0, 0));
+    assert_eq!(classes(vec![allow("OWNER@", R), deny("EVERYONE@", R)]), (4, 0, 0));
+    // The owner may be in the group.
+    assert_eq!(classes(vec![deny("GROUP@", R), allow("EVERYONE@", R)]), (0, 0, 4));
+    assert_eq!(classes(vec![deny("OWNER@", R), allow("EVERYONE@", R)]), (0, 4, 4));
+}
+
+#[test]
+fn writing_needs_all_that_it_is() {
+    assert_eq!(classes(vec![allow("EVERYONE@", AceMask::WRITE_DATA)]), (0, 0, 0));
+    assert_eq!(
+        classes(vec![allow("EVERYONE@", AceMask::WRITE_DATA), allow("OWNER@", AceMask::APPEND_DATA)]),
+        (2, 0, 0)
+    );
+    let directory = |mask| converted(vec![allow("EVERYONE@", mask)], &DIRECTORY).unwrap().0.mode();
+    assert_eq!(directory(W), 0, "who may not remove names may not write to a directory");
+    assert_eq!(directory(W | AceMask::DELETE_CHILD), 0o222);
+}
+
+#[test]
+fn named_users_and_groups_get_entries_and_a_mask() {
+    let aces = vec![
+        allow("OWNER@", R | W),
+        allow("1000", R | W),
+        deny("1001", R),
+        allow("g:300", R),
+        allow("EVERYONE@", R),
+    ];
+    let (list, default) = converted(aces, &FILE).unwrap();
+    let wanted = [
+        (AclTag::Owner, 6),
+        (AclTag::User(1000), 6),
+        (AclTag::User(1001), 0),
+        (AclTag::OwningGroup, 4),
+        (AclTag::Group(300), 4),
+        (AclTag::Mask, 6),
+        (AclTag::Other, 4),
+    ];
+    assert_eq!(list, acl(&wanted));
+    assert_eq!(default, None);
+    // The owner by name is the owner.
+    assert_eq!(classes(vec![allow("10", R)]).0, 4);
+    assert_eq!(classes(vec![allow("g:20", R)]).1, 4);
+}
+
+#[test]
+fn what_is_inherited_whole_becomes_the_default_list() {
+    let with = |ace: Ace, flags| Ace { flags: ace.flags | flags, ..ace };
+    let both = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
+    let aces = vec![
+        with(deny("1000", R), AceFlags::FILE_INHERIT | AceFlags::INHERIT_ONLY),
+        with(allow("1001", R), AceFlags::FILE_INHERIT | AceFlags::INHERIT_ONLY),
+        with(allow("1002", R), both | AceFlags::NO_PROPAGATE_INHERIT),
+        with(allow("EVERYONE@", R), both),
+    ];
+    let (access, default) = converted(aces, &DIRECTORY).unwrap();
+    assert_eq!(access.get(AclTag::User(1002)), Some(4));
+    assert_eq!(access.get(AclTag::User(1000)), None, "for what is new only");
+    let default = default.unwrap();
+    assert_eq!(default.get(AclTag::User(1000)), Some(0), "a DENY holds for more than it says");
+    assert_eq!(default.get(AclTag::User(1001)), None, "an ALLOW for files alone cannot be said");
+    assert_eq!(default.get(AclTag::User(1002)), None, "nor one that ends");
+    assert_eq!(default.get(AclTag::Other), Some(4));
+}
+
+#[test]
+fn refuses_what_it_does_not_know() {
+    let one = |ace| converted(vec![ace], &FILE).unwrap_err();
+    assert_eq!(one(ace(AceType::AUDIT, "OWNER@", R)), Status::ATTRNOTSUPP);
+    assert_eq!(one(ace(AceType(9), "OWNER@", R)), Status::ATTRNOTSUPP);
+    assert_eq!(one(allow("INTERACTIVE@", R)), Status::BADOWNER);
+    assert_eq!(one(allow("somebody@example.org", R)), Status::BADOWNER);
+    assert_eq!(one(Ace { flags: AceFlags::FILE_INHERIT, ..allow("OWNER@", R) }), Status::INVAL);
+    let many = (0..1100).map(|id: u32| Ace { who: id_text(id), ..allow("", R) }).collect();
+    assert_eq!(converted(many, &FILE).unwrap_err(), Status::NOSPC);
+}
+
+/// A list with named users 100, 101 and groups 200, 201.
+fn any_list() -> impl Strategy<Value = Acl> {
+    let permission = || 0u8..8;
+    let named = prop::collection::vec((0usize..4, permission()), 0..4);
+    ((permission(), permission(), permission(), permission()), named).prop_map(
+        |((owner, group, other, mask), named)| {
+            let mut entries =
+                vec![(AclTag::Owner, owner), (AclTag::OwningGroup, group), (AclTag::Other, other)];
+            for (which, permissions) in named {
+                let tag =
+                    [AclTag::User(100), AclTag::User(101), AclTag::Group(200), AclTag::Group(201)][which];
+                if !entries.iter().any(|(other, _)| *other == tag) {
+                    entries.push((tag, permissions));
+                }
+            }
+            if entries.len() > 3 {
+                entries.push((AclTag::Mask, mask));
+            }
+            acl(&entries)
+        },
+    )
+}
+
+/// An entry of an NFSv4 list over a few principals.
+fn any_ace() -> impl Strategy<Value = Ace> {
+    let who = ["OWNER@", "GROUP@", "EVERYONE@", "100", "101", "10", "g:200", "g:201", "g:20"];
+    let masks = [R, AceMask::WRITE_DATA, AceMask::APPEND_DATA, W, AceMask::EXECUTE, R | W];
+    (0..who.len(), 0..masks.len(), any::<bool>()).prop_map(move |(w, m, allowed)| {
+        if allowed { allow(who[w], masks[m]) } else { deny(who[w], masks[m]) }
+    })
+}
+
+/// What RFC 8881 §6.2.1's algorithm allows of `want`.
+fn rfc_allows(aces: &[Ace], uid: u32, groups: &[u32], want: AceMask) -> bool {
+    let mut left = want;
+    for ace in aces {
+        let is_group = ace.flags.contains(AceFlags::IDENTIFIER_GROUP);
+        let applies = match &ace.who[..] {
+            b"OWNER@" => uid == FILE.uid,
+            b"GROUP@" => groups.contains(&FILE.gid),
+            b"EVERYONE@" => true,
+            text => {
+                let id: u32 = std::str::from_utf8(text).unwrap().parse().unwrap();
+                if is_group { groups.contains(&id) } else { id == uid }
+            }
+        };
+        if applies && ace.ace_type == AceType::ALLOWED {
+            left -= ace.mask;
+        } else if applies && ace.mask.intersects(left) {
+            return false;
+        }
+        if left.is_empty() {
+            return true;
+        }
+    }
+    left.is_empty()
+}
+
+proptest! {
+    #[test]
+    fn a_list_comes_back_as_it_was(access in any_list(), default in prop::option::of(any_list())) {
+        let shown = to_wire(&access, default.as_ref(), true);
+        let (back, back_default) = from_wire(&shown, &DIRECTORY).unwrap();
+        // With the mask applied: what is masked away grants nothing, and is not shown.
+        prop_assert_eq!(back.effective(), access.effective());
+        prop_assert_eq!(back_default.map(|acl| acl.effective()), default.map(|acl| acl.effective()));
+    }
+
+    #[test]
+    fn nobody_is_granted_more_than_was_asked(aces in prop::collection::vec(any_ace(), 0..7)) {
+        let list = converted(aces.clone(), &FILE).unwrap().0;
+        for uid in [10, 100, 101, 500] {
+            for groups in [&[][..], &[20], &[200], &[201], &[20, 200], &[200, 201], &[20, 200, 201]] {
+                let who = vfs::Credentials { uid, gid: 999, groups: groups.into() };
+                for want in 1..8 {
+                    if list.grants(&who, (FILE.uid, FILE.gid), want) {
+                        let asked = rfc_allows(&aces, uid, groups, mask_of(want, false));
+                        prop_assert!(asked, "{uid} of {groups:?} gets {want} by {list:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_shown_list_grants_what_the_files_own_does(access in any_list()) {
+        let shown = to_wire(&access, None, false);
+        for uid in [10, 100, 101, 500] {
+            // Somebody in several groups may add up what POSIX wants from one.
+            for groups in [&[][..], &[20], &[200], &[201]] {
+                let who = vfs::Credentials { uid, gid: 999, groups: groups.into() };
+                for want in 1..8 {
+                    let granted = access.grants(&who, (FILE.uid, FILE.gid), want);
+                    prop_assert_eq!(rfc_allows(&shown, uid, groups, mask_of(want, false)), granted);
+                }
+            }
+        }
+    }
+}
+
+fn set_acl(acl: WireAcl) -> Op {
+    let attributes: FileAttributes =
+        SetAttributes { acl: Some(acl), ..SetAttributes::default() }.to_file_attributes();
+    Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes })
+}
+
+#[test]
+fn setattr_and_getattr_have_it() {
+    let mut lab = lab();
+    let file = lab.file(&["export", "file"], b"data");
+    let shown = lab.attributes(&["export", "file"], &[n::ACL, n::ACLSUPPORT]);
+    assert_eq!(shown.acl, Some(to_wire(&Acl::of_mode(0o644), None, false)));
+    assert_eq!(shown.aclsupport.unwrap().bits(), 3, "ALLOW and DENY");
+    let wanted = List::new(vec![allow("OWNER@", R | W), allow("1000", R)]).unwrap();
+    lab.ok(vec![putfh(file), set_acl(wanted), getattr(&[n::MODE])]);
+    assert_eq!(lab.attributes(&["export", "file"], &[n::MODE]).mode.unwrap().bits(), 0o640);
+    lab.uid = 1000;
+    assert_eq!(crate::testing::content(&mut lab, file), b"data");
+    let stranger = List::new(vec![allow("EVERYONE@", R)]).unwrap();
+    assert_eq!(lab.status(vec![putfh(file), set_acl(stranger)]), Status::PERM);
+    lab.uid = 1001;
+    let denied = lab.status(vec![
+        putfh(file),
+        Op::Read(protocol::nfs4::ops::read::ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 1 }),
+    ]);
+    assert_eq!(denied, Status::ACCESS);
+}
+
+#[test]
+fn a_list_is_set_behind_the_mode_and_may_change_it() {
+    let mut lab = lab();
+    let file = lab.file(&["export", "file"], b"");
+    let acl = List::new(vec![allow("EVERYONE@", R)]).unwrap();
+    let mode = Some(protocol::nfs4::types::Mode::from_bits_retain(0o4777));
+    let attributes = SetAttributes { acl: Some(acl), mode, ..SetAttributes::default() }.to_file_attributes();
+    lab.ok(vec![putfh(file), Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes })]);
+    // RFC 8881 §6.4.1.3: "The mode-related attribute is set as given, then the ACL attribute is set as given".
+    assert_eq!(lab.attributes(&["export", "file"], &[n::MODE]).mode.unwrap().bits(), 0o4444);
+}
+
+#[test]
+fn the_pseudo_file_system_has_none() {
+    let mut lab = lab();
+    let shown = lab.attributes(&[], &[n::ACL, n::ACLSUPPORT, n::SUPPORTED_ATTRS]);
+    assert_eq!((shown.acl, shown.aclsupport.map(|support| support.bits())), (None, Some(0)));
+    assert!(!shown.supported_attrs.unwrap().has(n::ACL));
+}
