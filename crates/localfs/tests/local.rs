@@ -450,6 +450,27 @@ fn exclusive_verifiers_stay_out_of_sight() {
 }
 
 #[test]
+fn who_creates_exclusively_is_told_where_the_times_hold_the_verifier() {
+    let place = Place::new();
+    let root = place.fs().root();
+    let exclusive = Create::File(CreateMode::Exclusive([0, 0, 1, 0, 0, 0, 0, 2]));
+    let set = mode(0o600);
+    // The repetition is told the same.
+    for _ in 0..2 {
+        let created = place.wait(place.fs().create(&me(), &root, b"a", &exclusive, &set)).expect("create");
+        assert_eq!(created.verifier_in_times, !place.fs().properties().xattrs);
+        let times = (created.attributes.accessed.seconds, created.attributes.modified.seconds);
+        assert_eq!(created.verifier_in_times, times == (256, 2));
+    }
+}
+
+/// ramfs has no extended attributes of users.
+#[test]
+fn where_a_verifier_has_no_attribute_its_creator_is_told() {
+    common::again_mounted(&["-t", "ramfs", "ramfs"], &["who_creates_exclusively"]);
+}
+
+#[test]
 fn times_that_look_like_a_verifier_are_none_where_the_file_has_content() {
     let place = Place::new();
     let root = place.fs().root();

@@ -125,6 +125,9 @@ pub struct Created {
     pub directory: Change,
     /// Whether the object is new; false where an unchecked create found it, or an exclusive one was repeated.
     pub is_new: bool,
+    /// Whether the file's times of access and modification hold the verifier of an exclusive create, and are to be set by
+    /// whoever made it (RFC 1813 §3.3.8, RFC 8881 §18.16.4).
+    pub verifier_in_times: bool,
 }
 
 /// What may be removed.

@@ -102,6 +102,7 @@ impl Volume {
             attributes,
             directory: self.change_since(&directory, &before)?,
             is_new: true,
+            verifier_in_times: has_verifier_in_times(what, &attributes),
         };
         Ok((vec![(object, own_number), (directory, number)], created))
     }
@@ -266,11 +267,13 @@ impl Volume {
             // The name may be another call's that has not been answered yet.
             _ => changes.extend(directory.dirt.outstanding().map(|number| (Arc::clone(directory), number))),
         }
+        let attributes = self.stat(&object)?.attributes;
         let created = Created {
             handle: object.handle,
-            attributes: self.stat(&object)?.attributes,
+            attributes,
             directory: Self::no_change(&self.stat(directory)?),
             is_new: false,
+            verifier_in_times: has_verifier_in_times(what, &attributes),
         };
         Ok((changes, created))
     }
@@ -307,9 +310,8 @@ impl Volume {
             }
         }
         let file = self.stat(object)?.attributes;
-        let whole = file.accessed.nanoseconds == 0 && file.modified.nanoseconds == 0;
         // Whoever may set a file's times could otherwise have another's OPEN take it for the one that it made.
-        Ok(whole && file.size == 0 && times_of(verifier) == (file.accessed.seconds, file.modified.seconds))
+        Ok(file.size == 0 && are_times_of(verifier, &file))
     }
 }
 
@@ -324,6 +326,17 @@ fn times_of(verifier: &Verifier) -> (i64, i64) {
 /// The bits that the object has until it is finished, wanted or not.
 fn while_unverified(what: &Create) -> u32 {
     if matches!(what, Create::File(CreateMode::Exclusive(_))) { WHILE_UNVERIFIED } else { 0 }
+}
+
+fn are_times_of(verifier: &Verifier, file: &Attributes) -> bool {
+    let (accessed, modified) = (file.accessed, file.modified);
+    let are_whole = accessed.nanoseconds == 0 && modified.nanoseconds == 0;
+    are_whole && times_of(verifier) == (accessed.seconds, modified.seconds)
+}
+
+/// Whether what was created so keeps its verifier in its times.
+fn has_verifier_in_times(what: &Create, file: &Attributes) -> bool {
+    matches!(what, Create::File(CreateMode::Exclusive(verifier)) if are_times_of(verifier, file))
 }
 
 fn wanted_mode(what: &Create, set: &SetAttributes) -> u32 {

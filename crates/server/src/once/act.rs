@@ -281,7 +281,9 @@ async fn own_creation(
     backend.settle().await?;
     // Of two that were making it, somebody else's may be there: whoever claims it may have it, as far as its mode says.
     let is_new = attributes.uid == set.uid.unwrap_or(context.credentials.uid);
-    Ok(Some(Created { handle, attributes, directory: unchanged(&parent), is_new }))
+    // No exclusive creation comes here: that one tells its own repetition.
+    let directory = unchanged(&parent);
+    Ok(Some(Created { handle, attributes, directory, is_new, verifier_in_times: false }))
 }
 
 fn is_same_object(found: &Attributes, what: &Create) -> bool {

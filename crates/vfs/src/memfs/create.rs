@@ -41,6 +41,7 @@ impl State {
             attributes: self.attributes(fileid),
             directory: change(&before, self.attributes(directory)),
             is_new: true,
+            verifier_in_times: false,
         })
     }
 
@@ -75,6 +76,7 @@ impl State {
             attributes: self.attributes(existing),
             directory: change(&around, around),
             is_new: false,
+            verifier_in_times: false,
         })
     }
 

@@ -309,7 +309,8 @@ async fn create<'r>(
     check_regular(&created.attributes)?;
     let is_ours = created.is_new || is_own_retry(&creation, &created.attributes, context.credentials.uid);
     let (size, attributes_set) = if is_ours {
-        (size.filter(|size| *size != created.attributes.size), creation.wanted.mask)
+        let mask = told_as_set(creation.wanted.mask, created.verifier_in_times);
+        (size.filter(|size| *size != created.attributes.size), mask)
     } else {
         // "When an UNCHECKED4 create encounters an existing file, the attributes specified by createattrs are not used,
         // except that when createattrs specifies the size attribute with a size of zero, the existing file is truncated."
@@ -328,6 +329,15 @@ async fn create<'r>(
         attributes_set,
         size,
     })
+}
+
+/// What `attrset` tells of a creation.
+///
+/// RFC 8881 §18.16.3: "The response field, attrset, indicates both which attributes the server set from cva_attrs and
+/// which attributes the server used to store the verifier."
+fn told_as_set(set: Bitmap, verifier_in_times: bool) -> Bitmap {
+    let times = Bitmap::of(&[number::TIME_ACCESS, number::TIME_MODIFY]);
+    if verifier_in_times { set.union(times) } else { set }
 }
 
 /// Whether an exclusive creation that found its verifier is the creator's own, come again: then the file is still as
@@ -586,6 +596,16 @@ mod tests {
         let bare = opened(&mut lab, creating("bare", CreateHow::Exclusive([5; 8])));
         assert_eq!(bare.attributes_set, Bitmap::EMPTY);
         assert_eq!(lab.status_at(&["export"], creating("bare", CreateHow::Exclusive([6; 8]))), Status::EXIST);
+    }
+
+    #[test]
+    fn times_that_hold_the_verifier_are_told_beside_what_was_set() {
+        let mode = Bitmap::of(&[n::MODE]);
+        assert_eq!(told_as_set(mode, true), Bitmap::of(&[n::MODE, n::TIME_ACCESS, n::TIME_MODIFY]));
+        assert_eq!(told_as_set(mode, false), mode);
+        // RFC 8881 §18.16.4: "any bits set in the former but not the latter identify the attributes used to store the verifier."
+        let told = told_as_set(can_set_with_exclusive(1), true).difference(can_set_with_exclusive(1));
+        assert_eq!(told, Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]));
     }
 
     #[test]
