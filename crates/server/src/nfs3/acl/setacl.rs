@@ -4,7 +4,9 @@ use vfs::{AclKind, Attributes};
 use xdr::Writer;
 
 use super::from_wire;
-use crate::nfs3::reply::{answer, fattr, resolve_writable, status};
+use crate::nfs3::reply::{answer, fattr, resolve_writable, settle, status};
+use crate::nfs4::settle::changing;
+use crate::nfs4::state::Against;
 use crate::request::{Request, Target};
 
 /// SETACL: sets the lists that are given, the access list first, since it is the one that protects.
@@ -13,7 +15,7 @@ pub(super) async fn serve(request: &Request<'_>, args: SetAclArgs, reply: &mut W
         Ok(target) => target,
         Err(status) => return answer(reply, &Outcome::<PostOpAttr, PostOpAttr>::Fail(status, None)),
     };
-    match set(&target, &args).await {
+    match set(request, &target, &args).await {
         Ok(file) => {
             let attributes = match file {
                 Some(file) => Some(fattr(target.export, &file)),
@@ -26,12 +28,18 @@ pub(super) async fn serve(request: &Request<'_>, args: SetAclArgs, reply: &mut W
 }
 
 /// Sets both lists, or none where one of them is no list.
-async fn set(target: &Target<'_>, args: &SetAclArgs) -> Result<Option<Attributes>, NfsStat> {
+async fn set(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    args: &SetAclArgs,
+) -> Result<Option<Attributes>, NfsStat> {
     if !Mask::all().contains(args.acl.mask) {
         return Err(NfsStat::INVAL);
     }
     let access = from_wire(&args.acl.acl.entries).map_err(status)?;
     let default = from_wire(&args.acl.dfacl.entries).map_err(status)?;
+    let _changing = changing(request, &target.handle);
+    settle(request, target.export, &target.handle, Against::All).await?;
     let (backend, context, handle) = (&target.export.backend, &target.context, &target.handle);
     let mut after = None;
     // An access list that is empty would leave nothing to judge by.
