@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use vfs::{
     Access, Attributes, Authority, Backend, Change, Context, Create, Created, Entry, Found, FsStat, Handle,
     Linked, MemFs, MemOptions, Op, OpenAccess, Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest,
-    Removal, Renamed, SetAttributes, Stability, Timestamp, Verifier, Written,
+    Removal, Renamed, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
 };
 
 use crate::rng::Rng;
@@ -259,5 +259,20 @@ impl Backend for SlowFs {
     }
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {
         self.inner.statfs(context, file)
+    }
+    fn set_xattr<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        name: &'a [u8],
+        value: &'a Bytes,
+        how: SetXattr,
+    ) -> Op<'a, Change> {
+        let what = format!("set attribute {}", text(name));
+        self.change(what, move || self.inner.set_xattr(context, file, name, value, how))
+    }
+    fn remove_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Change> {
+        let what = format!("remove attribute {}", text(name));
+        self.change(what, move || self.inner.remove_xattr(context, file, name))
     }
 }

@@ -49,6 +49,11 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed| once(seed, &[Version::V41; 3]),
     },
     Scenario {
+        name: "v42-once",
+        about: "NFSv4.2: the same, extended attributes among them",
+        run: |seed| once(seed, &[Version::V42; 3]),
+    },
+    Scenario {
         name: "v40-once",
         about: "NFSv4.0: the same, by the seqids of owners and the reply cache",
         run: |seed| once(seed, &[Version::V40; 3]),
@@ -56,7 +61,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "mixed-once",
         about: "clients of all versions beside each other",
-        run: |seed| once(seed, &[Version::V3, Version::V41, Version::V40, Version::V41]),
+        run: |seed| once(seed, &[Version::V3, Version::V41, Version::V40, Version::V42]),
     },
     Scenario {
         name: "lease-expiry",
@@ -85,6 +90,7 @@ enum Version {
     V3,
     V40,
     V41,
+    V42,
 }
 
 /// Rounds of changes that each client goes through.
@@ -97,7 +103,11 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
     let mut notes = Vec::new();
     let mut unnamed = 0;
     for (index, version) in versions.iter().enumerate() {
-        let script: Vec<Step> = (0..ROUNDS).flat_map(|round| Step::round(index, round)).collect();
+        let round = match version {
+            Version::V42 => Step::round_42,
+            _ => Step::round,
+        };
+        let script: Vec<Step> = (0..ROUNDS).flat_map(|number| round(index, number)).collect();
         notes.extend(script.iter().filter_map(Step::note));
         unnamed += script.iter().filter(|step| step.note().is_none()).count();
         let first_xid = rng.next_u64() as u32;
@@ -108,6 +118,10 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
             }
             Version::V41 => {
                 world.add(Box::new(ClientV41::new(&format!("client-{index}"), script, first_xid)))
+            }
+            Version::V42 => {
+                let client = ClientV41::new(&format!("client-{index}"), script, first_xid);
+                world.add(Box::new(client.newer()));
             }
         }
     }

@@ -58,6 +58,10 @@ pub enum Step {
     Symlink(String),
     /// Make a named pipe.
     Mkfifo(String),
+    /// Give the file made last an extended attribute that it must not have. Version 4.2 alone has these.
+    SetXattr(String),
+    /// Remove it.
+    RemoveXattr(String),
 }
 
 impl Step {
@@ -80,6 +84,15 @@ impl Step {
         ]
     }
 
+    /// As [`Self::round`], with what only version 4.2 has.
+    #[must_use]
+    pub fn round_42(client: usize, round: u32) -> Vec<Self> {
+        let name = format!("c{client}-r{round}-x");
+        let mut steps = Self::round(client, round);
+        steps.extend([Self::SetXattr(name.clone()), Self::RemoveXattr(name)]);
+        steps
+    }
+
     /// What the backend writes down when it executes the change; `None` where it names a handle.
     #[must_use]
     pub fn note(&self) -> Option<String> {
@@ -90,6 +103,8 @@ impl Step {
             Self::Link(_, name) => Some(format!("link {name}")),
             Self::Rename(from, to) => Some(format!("rename {from} to {to}")),
             Self::Remove(name) | Self::Rmdir(name) => Some(format!("remove {name}")),
+            Self::SetXattr(name) => Some(format!("set attribute {name}")),
+            Self::RemoveXattr(name) => Some(format!("remove attribute {name}")),
             Self::SetAttr(_) | Self::Write(_) => None,
         }
     }

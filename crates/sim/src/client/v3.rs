@@ -111,6 +111,7 @@ impl ClientV3 {
                 let args = MknodArgs { where_: self.at(name), what: MknodData::Fifo(sattr) };
                 self.nfs(Proc::MKNOD, &args)
             }
+            Step::SetXattr(_) | Step::RemoveXattr(_) => unreachable!("not in version 3"),
         }
     }
 
@@ -134,6 +135,7 @@ impl ClientV3 {
             Step::Link(..) => parse_reply::<LinkResult>(bytes).map_err(wrong)?.status(),
             Step::Rename(..) => parse_reply::<RenameResult>(bytes).map_err(wrong)?.status(),
             Step::Remove(_) | Step::Rmdir(_) => parse_reply::<RemoveResult>(bytes).map_err(wrong)?.status(),
+            Step::SetXattr(_) | Step::RemoveXattr(_) => unreachable!("not in version 3"),
         })
     }
 }

@@ -15,6 +15,7 @@ use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::session::{
     ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
 };
+use protocol::nfs4::ops::xattr::{RemoveXattrArgs, SetXattrArgs, SetXattrOption};
 use protocol::nfs4::types::{
     ClientId, ClientOwner, Component, HasStatus, Mode, SessionId, StateOwner, Stateid, Status, Utf8,
 };
@@ -37,6 +38,7 @@ pub struct Words {
     /// Sequence number of the one slot in use.
     sequence: u32,
     xid: u32,
+    minor: u32,
 }
 
 impl Words {
@@ -44,7 +46,14 @@ impl Words {
     #[must_use]
     pub fn new(name: &str, first_xid: u32) -> Self {
         let name = name.to_owned();
-        Self { name, client_id: 0, create_sequence: 0, session: None, sequence: 0, xid: first_xid }
+        let (client_id, create_sequence, sequence) = (0, 0, 0);
+        Self { name, client_id, create_sequence, session: None, sequence, xid: first_xid, minor: 1 }
+    }
+
+    /// The same client, speaking version 4.2.
+    #[must_use]
+    pub fn newer(self) -> Self {
+        Self { minor: 2, ..self }
     }
 
     /// EXCHANGE_ID.
@@ -128,7 +137,7 @@ impl Words {
 
     fn compound(&mut self, ops: Vec<Op>) -> Bytes {
         self.xid += 1;
-        compound(self.xid, 1, ops)
+        compound(self.xid, self.minor, ops)
     }
 
     /// OPEN of a name in `/export`.
@@ -189,7 +198,7 @@ pub(super) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
     writer.into_bytes()
 }
 
-/// A client of NFS version 4.1 with one slot.
+/// A client of NFS version 4.1 or 4.2 with one slot.
 #[derive(Debug)]
 pub struct ClientV41 {
     words: Words,
@@ -205,6 +214,12 @@ impl ClientV41 {
     pub fn new(name: &str, script: Vec<Step>, first_xid: u32) -> Self {
         let words = Words::new(name, first_xid);
         Self { words, script: script.into(), is_settled: false, file: String::new() }
+    }
+
+    /// The same client, speaking version 4.2.
+    #[must_use]
+    pub fn newer(self) -> Self {
+        Self { words: self.words.newer(), ..self }
     }
 
     fn encode_step(&mut self, step: &Step) -> Vec<Op> {
@@ -255,6 +270,14 @@ pub(super) fn change(step: &Step, file: &str) -> Vec<Op> {
         Step::Mkdir(name) => ops.push(create(name, CreateType::DIRECTORY)),
         Step::Symlink(name) => ops.push(create(name, CreateType::Link(Opaque::from_static(b"target")))),
         Step::Mkfifo(name) => ops.push(create(name, CreateType::FIFO)),
+        Step::SetXattr(name) => {
+            let (option, key) = (SetXattrOption::CREATE, component(name));
+            let set = SetXattrArgs { option, key, value: Opaque::from_static(b"value") };
+            ops.extend([at_file(file), Op::SetXattr(set)]);
+        }
+        Step::RemoveXattr(name) => {
+            ops.extend([at_file(file), Op::RemoveXattr(RemoveXattrArgs { name: component(name) })]);
+        }
     }
     ops
 }
