@@ -337,7 +337,8 @@ impl Server {
         let journal = self.journal.as_ref().filter(|_| !is_write);
         if let Some(journal) = journal {
             request.call = Some(key.id());
-            if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now) {
+            if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, false)
+            {
                 self.metrics.replayed.fetch_add(1, Relaxed);
                 execution.finish(&kept);
                 reply.rewind(start);

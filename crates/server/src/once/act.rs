@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tracing::debug;
 use vfs::{
     Attributes, Authority, Change, Context, Create, CreateMode, Created, Error, FileKind, Found, Handle,
     Linked, Removal, Renamed, SetAttributes, SetTime, Timestamp,
@@ -192,9 +193,10 @@ impl<'s> Once<'s> {
 
     fn begin_targets(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
-        let at = self.now.wall;
-        journal.begin(call, at, kind, targets);
         let claim = journal.claim_key(self.who, kind, &targets);
+        // Where an earlier process began it, that is when it may have been done, for the process after this one too.
+        let at = journal.claim_began(claim).unwrap_or(self.now.wall);
+        journal.begin(call, at, kind, targets);
         Some(Attempt { journal, call, claim, kind, targets, at })
     }
 }
@@ -202,7 +204,13 @@ impl<'s> Once<'s> {
 impl Attempt<'_> {
     /// When the operation was begun by a process before, where its call is the one that came again.
     fn take_claim(&self) -> Option<Timestamp> {
-        self.journal.take_claim(self.claim)
+        let (began, by) = self.journal.take_claim(self.claim)?;
+        if by != self.call {
+            // Used: no other process shall find it.
+            self.journal.end(by, began, self.kind, self.targets, false);
+        }
+        debug!(kind = ?self.kind, "a repetition may claim what it finds done");
+        Some(began)
     }
 
     /// When the process that began it may have done it.
@@ -220,13 +228,17 @@ impl Attempt<'_> {
 }
 
 impl Journal {
-    fn take_claim(&self, key: u64) -> Option<Timestamp> {
-        self.has_before.load(std::sync::atomic::Ordering::Relaxed).then(|| self.before.lock().take(key))?
+    fn claim_began(&self, key: u64) -> Option<Timestamp> {
+        self.before()?.began(key)
+    }
+
+    fn take_claim(&self, key: u64) -> Option<(Timestamp, CallId)> {
+        self.before()?.take(key)
     }
 
     fn withdraw_claim(&self, key: u64) {
-        if self.has_before.load(std::sync::atomic::Ordering::Relaxed) {
-            self.before.lock().withdraw(key);
+        if let Some(mut before) = self.before() {
+            before.withdraw(key);
         }
     }
 }

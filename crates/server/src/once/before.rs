@@ -43,6 +43,11 @@ pub(super) struct Before {
 }
 
 impl Before {
+    /// Operations whose outcome, or whose call's reply, was not written down.
+    pub(super) fn under_way(&self) -> usize {
+        self.deeds.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.deeds.is_empty() && self.replies.is_empty()
     }
@@ -57,10 +62,8 @@ impl Before {
             }
             Record::Ended { call, kind, targets, changed: true, .. } => self.acknowledge(call, kind, targets),
             Record::Ended { call, kind, targets, .. } => {
-                for id in self.by_call.get(&call).cloned().unwrap_or_default() {
-                    if self.deeds.get(&id).is_some_and(|deed| deed.kind == kind && deed.targets == targets) {
-                        self.forget(id);
-                    }
+                if let Some(id) = self.find(call, kind, targets) {
+                    self.forget(id);
                 }
             }
             Record::Finished { call, at, reply } if is_recent(at, now) => {
@@ -69,15 +72,18 @@ impl Before {
                 }
                 self.replies.insert(call, (at, reply));
             }
-            Record::Begun { .. } | Record::Finished { .. } => {}
+            Record::Claimed { call, at, kind, targets, key } if is_recent(at, now) => {
+                if let Some(id) = self.find(call, kind, targets) {
+                    self.claims.insert(key, id);
+                }
+            }
+            Record::Begun { .. } | Record::Finished { .. } | Record::Claimed { .. } => {}
         }
     }
 
     fn begin(&mut self, call: CallId, began: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
-        let same =
-            |id: &u64| self.deeds.get(id).is_some_and(|deed| deed.kind == kind && deed.targets == targets);
         // Begun in one process and again in the next: either may have done it.
-        if self.by_call.get(&call).is_some_and(|ids| ids.iter().any(same)) {
+        if self.find(call, kind, targets).is_some() {
             return;
         }
         let id = self.next;
@@ -87,6 +93,12 @@ impl Before {
             self.by_target.entry(*target).or_default().push(id);
         }
         self.deeds.insert(id, Deed { call, kind, targets, began, taken: [false; CHANGES] });
+    }
+
+    fn find(&self, call: CallId, kind: Kind, targets: [u64; CHANGES]) -> Option<u64> {
+        let same =
+            |id: &&u64| self.deeds.get(id).is_some_and(|deed| deed.kind == kind && deed.targets == targets);
+        self.by_call.get(&call)?.iter().find(same).copied()
     }
 
     /// `call` was, or is about to be, told that it did this: whoever else would claim the same has not done it.
@@ -109,6 +121,7 @@ impl Before {
         call: CallId,
         now: Timestamp,
         key: impl Fn(Kind, &[u64]) -> u64,
+        mut claimed: impl FnMut(Record),
     ) -> Recognised {
         if let Some((at, reply)) = self.replies.get(&call) {
             return if is_recent(*at, now) {
@@ -121,15 +134,23 @@ impl Before {
         let mut recognised = Recognised::Unknown;
         for id in ids {
             if let Some(deed) = self.deeds.get(id).filter(|deed| is_recent(deed.began, now)) {
-                self.claims.insert(key(deed.kind, &deed.targets), *id);
+                let Deed { kind, targets, began, .. } = *deed;
+                let key = key(kind, &targets);
+                self.claims.insert(key, *id);
+                claimed(Record::Claimed { call, at: began, kind, targets, key });
                 recognised = Recognised::Begun;
             }
         }
         recognised
     }
 
-    /// Takes a claim, so that nobody else can: when its operation began, where it is good.
-    pub(super) fn take(&mut self, key: u64) -> Option<Timestamp> {
+    /// When the operation of a claim began.
+    pub(super) fn began(&self, key: u64) -> Option<Timestamp> {
+        Some(self.deeds.get(self.claims.get(&key)?)?.began)
+    }
+
+    /// Takes a claim, so that nobody else can: when its operation began and by which call, where it is good.
+    pub(super) fn take(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         let id = self.claims.remove(&key)?;
         let deed = self.forget(id)?;
         if deed.taken.contains(&true) {
@@ -137,7 +158,7 @@ impl Before {
         }
         // Whoever else claims the same while this one looks whether it was done must not find it.
         self.acknowledge(deed.call, deed.kind, deed.targets);
-        Some(deed.began)
+        Some((deed.began, deed.call))
     }
 
     /// Drops a claim that is not needed: its operation had not been executed.
@@ -198,7 +219,7 @@ mod tests {
 
     /// Whether `number`, come again, may claim.
     fn claims(before: &mut Before, number: u64) -> bool {
-        before.recognise(call(number), NOW, |_, _| number);
+        before.recognise(call(number), NOW, |_, _| number, |_| {});
         before.take(number).is_some()
     }
 
@@ -206,9 +227,9 @@ mod tests {
     fn what_began_can_be_claimed_once_and_only_when_it_came_again() {
         let mut before = before([begun(1, Kind::Create, NAME)]);
         assert_eq!(before.take(1), None, "its call has not come again");
-        assert_eq!(before.recognise(call(2), NOW, |_, _| 2), Recognised::Unknown);
-        assert_eq!(before.recognise(call(1), NOW, |_, _| 1), Recognised::Begun);
-        assert_eq!(before.take(1), Some(NOW));
+        assert_eq!(before.recognise(call(2), NOW, |_, _| 2, |_| {}), Recognised::Unknown);
+        assert_eq!(before.recognise(call(1), NOW, |_, _| 1, |_| {}), Recognised::Begun);
+        assert_eq!(before.take(1), Some((NOW, call(1))));
         assert_eq!(before.take(1), None);
         assert!(!claims(&mut before, 1) && before.is_empty());
     }
@@ -225,10 +246,10 @@ mod tests {
         ]);
         assert!(!claims(&mut before, 1));
         for _ in 0..2 {
-            assert_eq!(before.recognise(call(2), NOW, |_, _| 2), Recognised::Finished(reply.clone()));
+            assert_eq!(before.recognise(call(2), NOW, |_, _| 2, |_| {}), Recognised::Finished(reply.clone()));
         }
         let late = Timestamp { seconds: NOW.seconds + 600, ..NOW };
-        assert_eq!(before.recognise(call(2), late, |_, _| 2), Recognised::Unknown);
+        assert_eq!(before.recognise(call(2), late, |_, _| 2, |_| {}), Recognised::Unknown);
     }
 
     #[test]
@@ -280,9 +301,19 @@ mod tests {
         let later = Timestamp { seconds: NOW.seconds + 5, ..NOW };
         let again = Record::Begun { call: call(1), at: later, kind: Kind::Create, targets: NAME };
         let mut before = before([begun(1, Kind::Create, NAME), again]);
-        before.recognise(call(1), NOW, |_, _| 1);
-        assert_eq!(before.take(1), Some(NOW));
+        before.recognise(call(1), NOW, |_, _| 1, |_| {});
+        assert_eq!(before.take(1), Some((NOW, call(1))));
         assert!(before.is_empty());
+    }
+
+    #[test]
+    fn a_claim_that_was_written_down_is_good_until_it_was_used() {
+        let claimed = Record::Claimed { call: call(1), at: NOW, kind: Kind::Create, targets: NAME, key: 7 };
+        let records = || [begun(1, Kind::Create, NAME), claimed.clone()];
+        assert_eq!(before(records()).take(7), Some((NOW, call(1))));
+        for used in [ended(1, Kind::Create, NAME, false), ended(2, Kind::Create, NAME, true)] {
+            assert_eq!(before(records().into_iter().chain([used])).take(7), None);
+        }
     }
 
     #[test]

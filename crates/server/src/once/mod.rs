@@ -44,8 +44,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip::SipHasher24;
+use tracing::{debug, info};
 use vfs::{Handle, Timestamp};
 
 pub(crate) use act::{Once, Place};
@@ -118,6 +119,10 @@ impl Journal {
     ) -> Self {
         let mut before = Before::default();
         records.into_iter().filter_map(Record::parse).for_each(|record| before.read(record, now.wall));
+        match before.under_way() {
+            0 => {}
+            count => info!("operations that were under way when the server before was killed: {count}"),
+        }
         Self {
             log,
             secret: secret(key),
@@ -129,13 +134,23 @@ impl Journal {
     }
 
     /// What became of a call that comes in, as far as a process before knew it. Where it only began, `who` may claim from now
-    /// on what it would have done.
-    pub(crate) fn recognise(&self, call: CallId, who: Who, now: Now) -> Recognised {
-        if !self.has_before.load(Ordering::Relaxed) {
-            return Recognised::Unknown;
-        }
+    /// on what it would have done. With `is_renamed` the call will come under another name, so that the next process, if this
+    /// one is killed before that, has to know of the claim too.
+    pub(crate) fn recognise(&self, call: CallId, who: Who, now: Now, is_renamed: bool) -> Recognised {
+        let Some(mut before) = self.before() else { return Recognised::Unknown };
         let key = |kind, targets: &[u64]| self.claim_key(who, kind, targets);
-        self.before.lock().recognise(call, now.wall, key)
+        let write = |record: Record| {
+            if let (true, Record::Claimed { key, .. }) = (is_renamed, &record) {
+                self.log.append(&[&record.head(), &key.to_le_bytes()]);
+            }
+        };
+        let recognised = before.recognise(call, now.wall, key, write);
+        match &recognised {
+            Recognised::Unknown => {}
+            Recognised::Begun => debug!(?call, "a call comes again that an earlier process began"),
+            Recognised::Finished(_) => debug!(?call, "a call comes again that an earlier process finished"),
+        }
+        recognised
     }
 
     /// Writes a complete reply down.
@@ -150,6 +165,11 @@ impl Journal {
         if now.monotonic >= self.forget_at && self.has_before.swap(false, Ordering::Relaxed) {
             *self.before.lock() = Before::default();
         }
+    }
+
+    /// What was before, as long as there is anything.
+    fn before(&self) -> Option<MutexGuard<'_, Before>> {
+        self.has_before.load(Ordering::Relaxed).then(|| self.before.lock())
     }
 
     fn write(&self, record: &Record) {
@@ -204,8 +224,8 @@ impl Journal {
     /// It is over; `changed` where it did what it is for.
     fn end(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool) {
         self.write(&Record::Ended { call, at, kind, targets, changed });
-        if changed && self.has_before.load(Ordering::Relaxed) {
-            self.before.lock().acknowledge(call, kind, targets);
+        if changed && let Some(mut before) = self.before() {
+            before.acknowledge(call, kind, targets);
         }
     }
 }

@@ -15,6 +15,7 @@ pub(super) const HEAD_BYTES: usize = 1 + 16 + 12 + 1 + 1 + 8 * CHANGES;
 const BEGUN: u8 = 0x11;
 const ENDED: u8 = 0x12;
 const FINISHED: u8 = 0x13;
+const CLAIMED: u8 = 0x14;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,17 +61,22 @@ pub(super) enum Record {
     Begun { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES] },
     /// It is over, and did what it is for or not.
     Ended { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool },
+    /// It was begun by an earlier process, and may be claimed under `key` by a call of another name.
+    Claimed { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], key: u64 },
     /// The call is over: this was its reply.
     Finished { call: CallId, at: Timestamp, reply: Bytes },
 }
 
 impl Record {
-    /// All but the reply.
+    /// All but the reply, or the key.
     pub(super) fn head(&self) -> [u8; HEAD_BYTES] {
         let (tag, call, at, kind, changed, targets) = match self {
             Self::Begun { call, at, kind, targets } => (BEGUN, call, at, *kind as u8, false, *targets),
             Self::Ended { call, at, kind, targets, changed } => {
                 (ENDED, call, at, *kind as u8, *changed, *targets)
+            }
+            Self::Claimed { call, at, kind, targets, .. } => {
+                (CLAIMED, call, at, *kind as u8, false, *targets)
             }
             Self::Finished { call, at, .. } => (FINISHED, call, at, 0, true, [0; CHANGES]),
         };
@@ -94,7 +100,7 @@ impl Record {
     /// `None` for what is no record of this format.
     pub(super) fn parse(bytes: Bytes) -> Option<Self> {
         let (head, _) = bytes.split_at_checked(HEAD_BYTES)?;
-        let word = |at: usize| head[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let call = CallId { digest: word(1)?, number: word(9)? };
         let nanoseconds = u32::from_le_bytes(*head[25..].first_chunk()?);
         let at = Timestamp { seconds: word(17)?.cast_signed(), nanoseconds };
@@ -103,6 +109,9 @@ impl Record {
         Some(match (head[0], bytes.len()) {
             (BEGUN, HEAD_BYTES) => Self::Begun { call, at, kind: kind()?, targets },
             (ENDED, HEAD_BYTES) => Self::Ended { call, at, kind: kind()?, targets, changed: head[30] != 0 },
+            (CLAIMED, _) if bytes.len() == HEAD_BYTES + 8 => {
+                Self::Claimed { call, at, kind: kind()?, targets, key: word(HEAD_BYTES)? }
+            }
             (FINISHED, _) => Self::Finished { call, at, reply: bytes.slice(HEAD_BYTES..) },
             _ => return None,
         })
@@ -128,6 +137,9 @@ mod tests {
                 assert_eq!(Record::parse(Bytes::copy_from_slice(&record.head())), Some(record));
             }
         }
+        let claimed = Record::Claimed { call, at, kind: Kind::Rename, targets, key: 0x0102_0304 };
+        let bytes = [&claimed.head()[..], &0x0102_0304u64.to_le_bytes()].concat();
+        assert_eq!(Record::parse(bytes.into()), Some(claimed));
         let finished = Record::Finished { call, at, reply: reply.clone() };
         let mut bytes = finished.head().to_vec();
         bytes.extend(&reply);

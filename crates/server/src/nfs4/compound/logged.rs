@@ -18,7 +18,7 @@ impl<'r> Compound<'r> {
     pub(super) fn recall_unknown(&self, arguments: &SequenceArgs) -> Failure {
         let Some(journal) = &self.request.server.journal else { return Status::BADSESSION.into() };
         let call = self.call_id(arguments.slot_id, arguments.sequence_id);
-        match journal.recognise(call, self.request.who(), self.request.now) {
+        match journal.recognise(call, self.request.who(), self.request.now, true) {
             Recognised::Finished(reply) => Failure::Replay(reply),
             Recognised::Begun | Recognised::Unknown => Status::BADSESSION.into(),
         }

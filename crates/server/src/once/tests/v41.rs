@@ -170,6 +170,36 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
 }
 
 #[test]
+fn a_claim_outlives_further_kills() {
+    for case in CASES {
+        let mut machine = Machine::new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let before = machine.records();
+        let call = xdr::to_bytes(&compound([vec![lab.next(false)], (case.ops)(1)].concat()));
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::OK);
+        machine.kill(Killed::BehindIt, before);
+        reconnect(&mut lab, &mut machine, 120);
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+        // Killed before the client asks in its next session, and once more just after it asked.
+        reconnect(&mut lab, &mut machine, 140);
+        lab.connect(b"of the user");
+        let before = machine.records();
+        let call = xdr::to_bytes(&compound([vec![lab.next(false)], (case.ops)(2)].concat()));
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::OK, "{}", case.what);
+        machine.notes.0.lock().truncate(before + 1);
+        reconnect(&mut lab, &mut machine, 160);
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION, "{}", case.what);
+        lab.connect(b"of the user");
+        assert_eq!(lab.status((case.ops)(3)), Status::OK, "{}", case.what);
+        assert_eq!(lab.status((case.ops)(4)), case.again, "{}", case.what);
+        reconnect(&mut lab, &mut machine, 180);
+        lab.connect(b"of the user");
+        assert_eq!(lab.status((case.ops)(5)), case.again, "{}", case.what);
+    }
+}
+
+#[test]
 fn what_was_not_repeated_in_the_old_session_is_not_claimed() {
     for case in CASES {
         let mut machine = Machine::new();
