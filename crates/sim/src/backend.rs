@@ -77,6 +77,7 @@ pub struct SlowFs {
     clock: Arc<Clock>,
     rng: Mutex<Rng>,
     executed: Mutex<BTreeMap<String, u32>>,
+    done: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
 /// Percent of changes that are not answered at once.
@@ -93,28 +94,51 @@ impl SlowFs {
             clock,
             rng: Mutex::new(Rng::new(seed)),
             executed: Mutex::default(),
+            done: Arc::default(),
         }
     }
 
-    /// How often each change was executed.
+    /// How often each change was made, failed attempts left out.
+    pub fn done(&self) -> BTreeMap<String, u32> {
+        self.done.lock().clone()
+    }
+
+    /// How often each change was tried.
     pub fn executed(&self) -> BTreeMap<String, u32> {
         self.executed.lock().clone()
     }
 
-    /// Writes `what` down, then does it, now or later.
+    /// Writes `what` down, then does it, now or later; or now, and says so later, as a disk does that is synced.
     fn change<'a, T: Send + 'a>(
         &'a self,
         what: String,
         act: impl FnOnce() -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
-        *self.executed.lock().entry(what).or_insert(0) += 1;
+        *self.executed.lock().entry(what.clone()).or_insert(0) += 1;
+        let done = Arc::clone(&self.done);
+        let act = move || {
+            let acted = act();
+            Op::pending(async move {
+                let acted = acted.await;
+                if acted.is_ok() {
+                    *done.lock().entry(what).or_insert(0) += 1;
+                }
+                acted
+            })
+        };
         let mut rng = self.rng.lock();
         if !rng.chance(SLOW_PERCENT) {
             return act();
         }
+        let is_done_first = rng.chance(50);
         let delay = Duration::from_micros(rng.below(SLOWEST.as_micros() as u64));
         let until = Until { clock: Arc::clone(&self.clock), moment: self.clock.now() + delay, is_set: false };
         Op::pending(async move {
+            if is_done_first {
+                let acted = act().await;
+                until.await;
+                return acted;
+            }
             until.await;
             act().await
         })

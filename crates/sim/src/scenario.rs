@@ -10,7 +10,7 @@ use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use protocol::nfs4::types::{Stateid, Status};
 use rpc::message::parse_reply;
 
-use crate::client::{ClientV3, ClientV40, ClientV41, Step, Words};
+use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
 use crate::network::Faults;
 use crate::rng::Rng;
 use crate::world::World;
@@ -62,6 +62,16 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "mixed-once",
         about: "clients of all versions beside each other",
         run: |seed| once(seed, &[Version::V3, Version::V41, Version::V40, Version::V42]),
+    },
+    Scenario {
+        name: "restart-once",
+        about: "the same, and the server is killed again and again in the middle of them",
+        run: restart_once,
+    },
+    Scenario {
+        name: "restart-locks",
+        about: "of several clients that make one directory exactly one is told so, over kills of the server too",
+        run: restart_locks,
     },
     Scenario {
         name: "lease-expiry",
@@ -145,6 +155,65 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
         return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));
     }
     Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() + unnamed })
+}
+
+/// Servers killed in a run, and within which time.
+const KILLS: u32 = 12;
+const KILLED_WITHIN: Duration = Duration::from_secs(60);
+
+fn seat(index: usize, script: Vec<Step>, first_xid: u32, locks: &Locks) -> Box<dyn Client> {
+    if index.is_multiple_of(2) {
+        Box::new(ClientV3::new(script, first_xid).with_locks(Locks::clone(locks)))
+    } else {
+        let client = ClientV41::new(&format!("client-{index}"), script, first_xid);
+        Box::new(client.with_locks(Locks::clone(locks)))
+    }
+}
+
+/// Every change of both versions over a bad network and servers that are killed. What names a handle may be made again where
+/// that changes nothing (WRITE, NFSv4's SETATTR): nobody was told of it.
+fn restart_once(seed: u64) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let mut world = World::new(rng.next_u64(), Faults::MANY);
+    let mut notes = Vec::new();
+    for index in 0..4 {
+        let script: Vec<Step> = (0..ROUNDS).flat_map(|round| Step::round(index, round)).collect();
+        notes.extend(script.iter().filter_map(Step::note));
+        world.add(seat(index, script, rng.next_u64() as u32, &Locks::default()));
+    }
+    world.plan_kills(KILLS, KILLED_WITHIN);
+    world.run()?;
+    let done = world.backend.done();
+    for note in &notes {
+        match done.get(note) {
+            Some(1) => {}
+            times => return Err(format!("`{note}` was done {} times", times.unwrap_or(&0))),
+        }
+    }
+    Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() })
+}
+
+/// Clients of both versions want the same locks, in the same order.
+fn restart_locks(seed: u64) -> Result<Report, String> {
+    const LOCKS: usize = 12;
+    let mut rng = Rng::new(seed);
+    let mut world = World::new(rng.next_u64(), Faults::MANY);
+    let locks = Locks::default();
+    let names: Vec<String> = (0..LOCKS).map(|number| format!("lock-{number}")).collect();
+    for index in 0..6 {
+        let script = names.iter().cloned().map(Step::Lock).collect();
+        world.add(seat(index, script, rng.next_u64() as u32, &locks));
+    }
+    world.plan_kills(KILLS, KILLED_WITHIN);
+    world.run()?;
+    let mut held = locks.lock().clone();
+    held.sort();
+    let mut names = names;
+    names.sort();
+    if held != names {
+        return Err(format!("each lock has one holder; held are {held:?}"));
+    }
+    Ok(Report { time: world.now(), messages: world.messages, changes: LOCKS })
 }
 
 /// Two clients whose words the scenario speaks itself, over a network without faults.

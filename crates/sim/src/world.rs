@@ -10,9 +10,10 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
-    Server, Settings, Squash, Transport,
+    ReplyLog, Server, Settings, Squash, Transport,
 };
 use vfs::{MemOptions, Timestamp};
 use xdr::Writer;
@@ -41,6 +42,8 @@ enum Event {
     Timer { client: usize, call: u64 },
     /// Somebody in the server waits for this moment.
     Alarm,
+    /// The server is killed, and another one takes its place.
+    Kill,
 }
 
 struct Scheduled {
@@ -75,6 +78,16 @@ struct Seat {
     outstanding: Option<Bytes>,
 }
 
+/// The log of calls, which outlives the server.
+#[derive(Debug, Default)]
+struct Notes(Mutex<Vec<Bytes>>);
+
+impl ReplyLog for Notes {
+    fn append(&self, parts: &[&[u8]]) {
+        self.0.lock().push(parts.concat().into());
+    }
+}
+
 /// A server, its clients, and the network between.
 pub struct World {
     /// The file system behind the server.
@@ -82,6 +95,11 @@ pub struct World {
     /// The server.
     pub server: Arc<Server>,
     clock: Arc<Clock>,
+    notes: Arc<Notes>,
+    /// Servers started.
+    starts: u64,
+    /// The first connection that the present server knows.
+    first_alive: ConnectionId,
     rng: Rng,
     faults: Faults,
     seats: Vec<Seat>,
@@ -101,20 +119,15 @@ impl World {
         let mut rng = Rng::new(seed);
         let clock = Arc::new(Clock::default());
         let backend = Arc::new(SlowFs::new(&MemOptions::default(), Arc::clone(&clock), rng.next_u64()));
-        let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
-        let export = Export {
-            id: ExportId(1),
-            path: "/export".into(),
-            backend: backend.clone(),
-            options,
-            fsid: (7, 0),
-        };
-        let settings = Settings::new(HandleKey([5; 16]), 1, [6; 16], b"sim".to_vec());
-        let exports = ExportTable::new(vec![export]).expect("one export is consistent");
+        let notes = Arc::new(Notes::default());
+        let server = start(&backend, &notes, 1, moment(&clock));
         Self {
             backend,
-            server: Arc::new(Server::new(settings, exports)),
+            server,
             clock,
+            notes,
+            starts: 1,
+            first_alive: ConnectionId(0),
             rng,
             faults,
             seats: Vec::new(),
@@ -133,6 +146,22 @@ impl World {
         let connection = self.connect(index);
         self.seats.push(Seat { client, connection, call: 0, outstanding: None });
         self.proceed(index);
+    }
+
+    /// Has the server be killed so many times, at moments drawn at random from the first `within`.
+    pub fn plan_kills(&mut self, count: u32, within: Duration) {
+        for _ in 0..count {
+            let at = Duration::from_micros(self.rng.below(within.as_micros() as u64));
+            self.schedule(at, Event::Kill);
+        }
+    }
+
+    /// Ends the server in the middle of whatever it does; files and the log of calls are as they are.
+    fn kill(&mut self) {
+        self.flights.clear();
+        self.starts += 1;
+        self.first_alive = ConnectionId(self.next_connection);
+        self.server = start(&self.backend, &self.notes, self.starts, moment(&self.clock));
     }
 
     /// Virtual time.
@@ -183,7 +212,12 @@ impl World {
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Call { connection, bytes } => self.serve(connection, bytes),
+            // What was on its way to a server that is gone never arrives.
+            Event::Call { connection, bytes } if connection.id >= self.first_alive => {
+                self.serve(connection, bytes);
+            }
+            Event::Call { .. } | Event::Alarm => {}
+            Event::Kill => self.kill(),
             Event::Reply { client, connection, bytes } => {
                 // What comes over a broken connection never comes.
                 if self.seats[client].connection.id == connection && self.seats[client].outstanding.is_some()
@@ -213,7 +247,6 @@ impl World {
                     self.send(client);
                 }
             }
-            Event::Alarm => {}
         }
         Ok(())
     }
@@ -221,14 +254,10 @@ impl World {
     /// Hands a call to the server.
     fn serve(&mut self, connection: Arc<Connection>, bytes: Bytes) {
         let server = Arc::clone(&self.server);
-        let monotonic = self.now();
-        let wall = Timestamp {
-            seconds: 1_700_000_000 + monotonic.as_secs().cast_signed(),
-            nanoseconds: monotonic.subsec_nanos(),
-        };
+        let now = moment(&self.clock);
         self.flights.push(Box::pin(async move {
             let mut reply = Writer::new();
-            let outcome = server.handle(&connection, Now { monotonic, wall }, bytes, &mut reply).await;
+            let outcome = server.handle(&connection, now, bytes, &mut reply).await;
             let answered = outcome.disposition == Disposition::Reply;
             (connection.id, answered.then(|| reply.into_bytes()))
         }));
@@ -272,7 +301,8 @@ impl World {
 
     /// Sends a client's present call, for the first time or again.
     fn send(&mut self, client: usize) {
-        if self.rng.chance(self.faults.breaking) {
+        let is_dead = self.seats[client].connection.id < self.first_alive;
+        if self.rng.chance(self.faults.breaking) || is_dead {
             let connection = self.connect(client);
             self.owners.remove(&self.seats[client].connection.id);
             self.seats[client].connection = connection;
@@ -303,6 +333,27 @@ impl World {
         self.scheduled += 1;
         self.queue.push(Reverse(Scheduled { at: (time, self.scheduled), event }));
     }
+}
+
+/// The server that is started as the `number`th.
+fn start(backend: &Arc<SlowFs>, notes: &Arc<Notes>, number: u64, now: Now) -> Arc<Server> {
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let export =
+        Export { id: ExportId(1), path: "/export".into(), backend: backend.clone(), options, fsid: (7, 0) };
+    let exports = ExportTable::new(vec![export]).expect("one export is consistent");
+    let settings = Settings::new(HandleKey([5; 16]), number, [5 + number as u8; 16], b"sim".to_vec());
+    let records = notes.0.lock().clone();
+    Arc::new(Server::new(settings, exports).with_reply_log(notes.clone(), records, now))
+}
+
+/// Virtual time, as the server is told it.
+fn moment(clock: &Clock) -> Now {
+    let monotonic = clock.now();
+    let wall = Timestamp {
+        seconds: 1_700_000_000 + monotonic.as_secs().cast_signed(),
+        nanoseconds: monotonic.subsec_nanos(),
+    };
+    Now { monotonic, wall }
 }
 
 /// What a client made of a message.

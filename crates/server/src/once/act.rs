@@ -69,11 +69,13 @@ impl<'s> Once<'s> {
             Err(error) => *error == Error::Exists,
         };
         let mut changed = created.as_ref().is_ok_and(|created| created.is_new);
-        if is_there && let Some(began) = attempt.take_claim() {
-            let window = attempt.window(export, began);
-            if let Some(own) = own_creation(place, name, what, set, window).await? {
-                (created, changed) = (Ok(own), true);
-            }
+        if is_there
+            && let Some(window) = attempt.window(export)
+            && let Some(found) = own_creation(place, name, what, window).await
+            && attempt.wins()
+        {
+            created = complete(place, &found, what, set).await;
+            changed = created.is_ok();
         }
         attempt.end(changed);
         created
@@ -91,14 +93,13 @@ impl<'s> Once<'s> {
         let mut removed = export.backend.remove(context, directory, name, removal).await;
         let Some(attempt) = attempt else { return removed };
         if removed == Err(Error::NotFound)
-            && let Some(began) = attempt.take_claim()
-        {
-            let parent = export.backend.getattr(context, directory).await?;
+            && let Some(window) = attempt.window(export)
+            && let Ok(parent) = export.backend.getattr(context, directory).await
             // A name has gone from here since: the directory has changed.
-            if attempt.window(export, began).is_reached(parent.changed) {
-                export.backend.settle().await?;
-                removed = Ok(unchanged(&parent));
-            }
+            && window.is_reached(parent.changed)
+            && attempt.wins()
+        {
+            removed = export.backend.settle().await.map(|()| unchanged(&parent));
         }
         attempt.end(removed.is_ok());
         removed
@@ -116,12 +117,11 @@ impl<'s> Once<'s> {
         let mut renamed = export.backend.rename(context, from, to).await;
         let Some(attempt) = attempt else { return renamed };
         if matches!(renamed, Err(Error::NotFound))
-            && let Some(began) = attempt.take_claim()
+            && let Some(window) = attempt.window(export)
+            && let Some(own) = own_rename(export, context, from, to, window).await
+            && attempt.wins()
         {
-            let window = attempt.window(export, began);
-            if let Some(own) = own_rename(export, context, from, to, window).await? {
-                renamed = Ok(own);
-            }
+            renamed = export.backend.settle().await.map(|()| own);
         }
         attempt.end(renamed.is_ok());
         renamed
@@ -134,15 +134,15 @@ impl<'s> Once<'s> {
         let mut linked = export.backend.link(context, file, directory, name).await;
         let Some(attempt) = attempt else { return linked };
         if matches!(linked, Err(Error::Exists))
-            && let Some(began) = attempt.take_claim()
-        {
-            let found = export.backend.lookup(context, directory, name).await?;
+            && let Some(window) = attempt.window(export)
+            && let Ok(found) = export.backend.lookup(context, directory, name).await
             // Giving a file another name changes it; that it is the same file says the rest.
-            if found.handle == *file && attempt.window(export, began).is_reached(found.attributes.changed) {
-                export.backend.settle().await?;
-                let directory = unchanged(&found.directory);
-                linked = Ok(Linked { attributes: found.attributes, directory });
-            }
+            && found.handle == *file
+            && window.is_reached(found.attributes.changed)
+            && attempt.wins()
+        {
+            let own = Linked { attributes: found.attributes, directory: unchanged(&found.directory) };
+            linked = export.backend.settle().await.map(|()| own);
         }
         attempt.end(linked.is_ok());
         linked
@@ -162,13 +162,13 @@ impl<'s> Once<'s> {
         let mut change = export.backend.setattr(context, file, set, guard, Authority::Caller).await;
         let Some(attempt) = attempt else { return change };
         if change == Err(Error::NotSync)
-            && let Some(began) = attempt.take_claim()
+            && let Some(window) = attempt.window(export)
+            && let Ok(found) = export.backend.getattr(context, file).await
+            && window.is_reached(found.changed)
+            && is_as_set(&found, set)
+            && attempt.wins()
         {
-            let found = export.backend.getattr(context, file).await?;
-            if attempt.window(export, began).is_reached(found.changed) && is_as_set(&found, set) {
-                export.backend.settle().await?;
-                change = Ok(unchanged(&found));
-            }
+            change = export.backend.settle().await.map(|()| unchanged(&found));
         }
         attempt.end(change.is_ok());
         change
@@ -202,21 +202,22 @@ impl<'s> Once<'s> {
 }
 
 impl Attempt<'_> {
-    /// When the operation was begun by a process before, where its call is the one that came again.
-    fn take_claim(&self) -> Option<Timestamp> {
-        let (began, by) = self.journal.take_claim(self.claim)?;
-        if by != self.call {
-            // Used: no other process shall find it.
-            self.journal.end(by, began, self.kind, self.targets, false);
-        }
-        debug!(kind = ?self.kind, "a repetition may claim what it finds done");
-        Some(began)
+    /// When a process before may have done it, where the operation can be claimed.
+    fn window(&self, export: &Export) -> Option<Window> {
+        let began = self.journal.claim_began(self.claim)?;
+        let step = Duration::from_nanos(u64::from(export.backend.properties().time_delta_ns));
+        Some(Window { from: earlier(began, CLOCK_TICK + step), until: self.journal.started })
     }
 
-    /// When the process that began it may have done it.
-    fn window(&self, export: &Export, began: Timestamp) -> Window {
-        let step = Duration::from_nanos(u64::from(export.backend.properties().time_delta_ns));
-        Window { from: earlier(began, CLOCK_TICK + step), until: self.journal.started }
+    /// Whether the claim is good still, and nobody else's from now on: there may have been another that looked at the same.
+    fn wins(&self) -> bool {
+        let Some((began, by)) = self.journal.take_claim(self.claim) else { return false };
+        if by != self.call {
+            // Used: no process after this one shall find it.
+            self.journal.end(by, began, self.kind, self.targets, false);
+        }
+        debug!(kind = ?self.kind, "what an earlier process did is answered");
+        true
     }
 
     fn end(self, changed: bool) {
@@ -264,38 +265,40 @@ impl Window {
 }
 
 /// What is at `name`, where it is what the call would have made there.
-async fn own_creation(
+async fn own_creation(place: Place<'_>, name: &[u8], what: &Create, window: Window) -> Option<Found> {
+    let Place { export, context, directory } = place;
+    let found = export.backend.lookup(context, directory, name).await.ok()?;
+    if !window.made(&found.attributes) || !is_same_object(&found.attributes, what) {
+        return None;
+    }
+    if let Create::Symlink(text) = what {
+        let (kept, _) = export.backend.readlink(context, &found.handle).await.ok()?;
+        return (kept == *text).then_some(found);
+    }
+    Some(found)
+}
+
+/// Answers a creation, after what may have been left to do.
+async fn complete(
     place: Place<'_>,
-    name: &[u8],
+    found: &Found,
     what: &Create,
     set: &SetAttributes,
-    window: Window,
-) -> Result<Option<Created>, Error> {
-    let Place { export, context, directory } = place;
-    let backend = &export.backend;
-    let Ok(Found { handle, attributes, directory: parent }) = backend.lookup(context, directory, name).await
-    else {
-        return Ok(None);
-    };
-    if !window.made(&attributes) || !is_same_object(&attributes, what) {
-        return Ok(None);
-    }
-    if let Create::Symlink(text) = what
-        && backend.readlink(context, &handle).await.map(|(found, _)| found) != Ok(text.clone())
-    {
-        return Ok(None);
-    }
+) -> Result<Created, Error> {
+    let Place { export, context, .. } = place;
+    let Found { handle, mut attributes, directory } = *found;
     let missing = missing(&attributes, what, set);
-    let mut attributes = attributes;
     if !missing.is_empty() {
-        attributes = backend.setattr(context, &handle, &missing, None, Authority::Caller).await?.after;
+        let set = export.backend.setattr(context, &handle, &missing, None, Authority::Caller).await?;
+        attributes = set.after;
     }
-    backend.settle().await?;
+    export.backend.settle().await?;
     // Of two that were making it, somebody else's may be there: whoever claims it may have it, as far as its mode says.
     let is_new = attributes.uid == set.uid.unwrap_or(context.credentials.uid);
-    // No exclusive creation comes here: that one tells its own repetition.
-    let directory = unchanged(&parent);
-    Ok(Some(Created { handle, attributes, directory, is_new, verifier_in_times: false }))
+    // The verifier of the first call, if its times hold one, is whole seconds; the client is told to set them in any case.
+    let is_whole = attributes.accessed.nanoseconds == 0 && attributes.modified.nanoseconds == 0;
+    let verifier_in_times = is_whole && matches!(what, Create::File(CreateMode::Exclusive(_)));
+    Ok(Created { handle, attributes, directory: unchanged(&directory), is_new, verifier_in_times })
 }
 
 fn is_same_object(found: &Attributes, what: &Create) -> bool {
@@ -341,20 +344,17 @@ async fn own_rename(
     from: (&Handle, &[u8]),
     to: (&Handle, &[u8]),
     window: Window,
-) -> Result<Option<Renamed>, Error> {
+) -> Option<Renamed> {
     let backend = &export.backend;
     if !matches!(backend.lookup(context, from.0, from.1).await, Err(Error::NotFound)) {
-        return Ok(None);
+        return None;
     }
-    let Ok(found) = backend.lookup(context, to.0, to.1).await else { return Ok(None) };
-    let left = backend.getattr(context, from.0).await?;
+    let found = backend.lookup(context, to.0, to.1).await.ok()?;
+    let left = backend.getattr(context, from.0).await.ok()?;
     // Linux's file systems count a rename among the changes of what was renamed.
     let changed = [left.changed, found.attributes.changed, found.directory.changed];
-    if !changed.into_iter().all(|time| window.is_reached(time)) {
-        return Ok(None);
-    }
-    backend.settle().await?;
-    Ok(Some(Renamed { from: unchanged(&left), to: unchanged(&found.directory) }))
+    let is_done = changed.into_iter().all(|time| window.is_reached(time));
+    is_done.then(|| Renamed { from: unchanged(&left), to: unchanged(&found.directory) })
 }
 
 /// Whether attributes are as a SETATTR has left them.

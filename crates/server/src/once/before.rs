@@ -5,8 +5,12 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use vfs::Timestamp;
 
-use super::record::{CHANGES, Kind, Record};
+use super::record::{CHANGES, Effect, Kind, Record};
 use super::{CallId, REMEMBER_FOR};
+
+/// Seconds before an operation within which another one, by the time of its call, may have been executed last. Beyond that a
+/// name may well have gone by other ways than this server.
+const JUST_BEFORE_S: i64 = 60;
 
 /// What a process before knew of a call.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +30,7 @@ struct Deed {
     kind: Kind,
     targets: [u64; CHANGES],
     began: Timestamp,
-    /// Of each target: the last change of it that was acknowledged since is of the same kind, and another call's.
+    /// Of each target: the last change of it that was acknowledged is of the same kind, and another call's.
     taken: [bool; CHANGES],
 }
 
@@ -40,12 +44,19 @@ pub(super) struct Before {
     replies: HashMap<CallId, (Timestamp, Bytes)>,
     /// Deeds whose calls came again, by who may claim what.
     claims: HashMap<u64, u64>,
+    /// What was acknowledged last of each target, while the log is read.
+    last: HashMap<u64, (Effect, Timestamp)>,
 }
 
 impl Before {
     /// Operations whose outcome, or whose call's reply, was not written down.
     pub(super) fn under_way(&self) -> usize {
         self.deeds.len()
+    }
+
+    /// The log was read.
+    pub(super) fn read_all(&mut self) {
+        self.last = HashMap::new();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -60,7 +71,12 @@ impl Before {
                 self.replies.remove(&call);
                 self.begin(call, at, kind, targets);
             }
-            Record::Ended { call, kind, targets, changed: true, .. } => self.acknowledge(call, kind, targets),
+            Record::Ended { call, at, kind, targets, changed: true } => {
+                self.acknowledge(call, kind, targets);
+                for (target, effect) in targets.iter().zip(kind.effects()) {
+                    self.last.insert(*target, (*effect, at));
+                }
+            }
             Record::Ended { call, kind, targets, .. } => {
                 if let Some(id) = self.find(call, kind, targets) {
                     self.forget(id);
@@ -86,13 +102,21 @@ impl Before {
         if self.find(call, kind, targets).is_some() {
             return;
         }
+        let mut taken = [false; CHANGES];
+        for (half, effect) in kind.effects().iter().enumerate().filter(|_| kind != Kind::SetAttr) {
+            // What was made just before could pass for what this call made: clocks of files are coarse. What a rename
+            // replaces was made before as a rule.
+            let last = self.last.get(&targets[half]).filter(|_| (kind, half) != (Kind::Rename, 1));
+            taken[half] =
+                last.is_some_and(|(last, at)| last == effect && began.seconds - at.seconds < JUST_BEFORE_S);
+        }
         let id = self.next;
         self.next += 1;
         self.by_call.entry(call).or_default().push(id);
         for (target, _) in targets.iter().zip(kind.effects()) {
             self.by_target.entry(*target).or_default().push(id);
         }
-        self.deeds.insert(id, Deed { call, kind, targets, began, taken: [false; CHANGES] });
+        self.deeds.insert(id, Deed { call, kind, targets, began, taken });
     }
 
     fn find(&self, call: CallId, kind: Kind, targets: [u64; CHANGES]) -> Option<u64> {
@@ -144,19 +168,17 @@ impl Before {
         recognised
     }
 
-    /// When the operation of a claim began.
+    /// When the operation of a claim began, where it is good.
     pub(super) fn began(&self, key: u64) -> Option<Timestamp> {
-        Some(self.deeds.get(self.claims.get(&key)?)?.began)
+        let deed = self.deeds.get(self.claims.get(&key)?)?;
+        (!deed.taken.contains(&true)).then_some(deed.began)
     }
 
-    /// Takes a claim, so that nobody else can: when its operation began and by which call, where it is good.
+    /// Takes a claim, where it is good, so that nobody else can claim the same: when its operation began and by which call.
     pub(super) fn take(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
+        self.began(key)?;
         let id = self.claims.remove(&key)?;
         let deed = self.forget(id)?;
-        if deed.taken.contains(&true) {
-            return None;
-        }
-        // Whoever else claims the same while this one looks whether it was done must not find it.
         self.acknowledge(deed.call, deed.kind, deed.targets);
         Some((deed.began, deed.call))
     }
@@ -268,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_answered_before_it_began_takes_nothing_from_it() {
+    fn who_was_answered_before_and_removed_since_takes_nothing() {
         let mut before = before([
             ended(9, Kind::Create, NAME, true),
             begun(1, Kind::Remove, NAME),
@@ -278,6 +300,25 @@ mod tests {
             ended(7, Kind::Remove, NAME, true),
         ]);
         assert!(!claims(&mut before, 1) && claims(&mut before, 2));
+    }
+
+    #[test]
+    fn what_was_made_just_before_is_not_made_by_this_call() {
+        let at = Timestamp { seconds: NOW.seconds - 1, ..NOW };
+        let long_ago = Timestamp { seconds: NOW.seconds - 60, ..NOW };
+        for (at, kind, targets, ours, good) in [
+            (at, Kind::Create, NAME, begun(1, Kind::Create, NAME), false),
+            (at, Kind::Rename, [4, 5], begun(1, Kind::Create, NAME), false),
+            (at, Kind::Remove, NAME, begun(1, Kind::Create, NAME), true),
+            (long_ago, Kind::Create, NAME, begun(1, Kind::Create, NAME), true),
+            (at, Kind::Remove, NAME, begun(1, Kind::Remove, NAME), false),
+            (at, Kind::Remove, NAME, begun(1, Kind::Rename, [5, 6]), false),
+            (at, Kind::Create, [6, 0], begun(1, Kind::Rename, [5, 6]), true),
+            (at, Kind::SetAttr, NAME, begun(1, Kind::SetAttr, NAME), true),
+        ] {
+            let theirs = Record::Ended { call: call(9), at, kind, targets, changed: true };
+            assert_eq!(claims(&mut before([theirs, ours.clone()]), 1), good, "{kind:?}, {ours:?}");
+        }
     }
 
     #[test]

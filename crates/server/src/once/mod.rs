@@ -24,7 +24,8 @@
 //!
 //! **Two at once.** When several calls for one name were under way together, any one of them may have done it, and none has
 //! been answered: it is right to tell any *one* of them so. A claim is good, therefore, as long as the last acknowledged
-//! change of that name after its call began is not of its own kind: somebody else who was told "made" has made what is there.
+//! change of that name, since its call began or shortly before, is not of its own kind: somebody else who was told "made" has
+//! made what is there.
 //! This needs all records in one order and to be lost in that order, which is why the log is one ring and not one a core.
 //!
 //! The log survives the end of the process. Whether it survives that of the machine is not promised, so that NFSv4.1's
@@ -119,6 +120,7 @@ impl Journal {
     ) -> Self {
         let mut before = Before::default();
         records.into_iter().filter_map(Record::parse).for_each(|record| before.read(record, now.wall));
+        before.read_all();
         match before.under_way() {
             0 => {}
             count => info!("operations that were under way when the server before was killed: {count}"),

@@ -5,9 +5,11 @@ mod v3;
 mod v40;
 mod v41;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 pub use v3::ClientV3;
 pub use v40::ClientV40;
@@ -62,7 +64,12 @@ pub enum Step {
     SetXattr(String),
     /// Remove it.
     RemoveXattr(String),
+    /// Make a directory that others try to make too: who made it has the lock that it stands for.
+    Lock(String),
 }
+
+/// Locks that clients were told they have, in no order.
+pub type Locks = Arc<Mutex<Vec<String>>>;
 
 impl Step {
     /// Every kind of change, under names of its own.
@@ -97,9 +104,11 @@ impl Step {
     #[must_use]
     pub fn note(&self) -> Option<String> {
         match self {
-            Self::Create(name) | Self::Mkdir(name) | Self::Symlink(name) | Self::Mkfifo(name) => {
-                Some(format!("create {name}"))
-            }
+            Self::Create(name)
+            | Self::Mkdir(name)
+            | Self::Symlink(name)
+            | Self::Mkfifo(name)
+            | Self::Lock(name) => Some(format!("create {name}")),
             Self::Link(_, name) => Some(format!("link {name}")),
             Self::Rename(from, to) => Some(format!("rename {from} to {to}")),
             Self::Remove(name) | Self::Rmdir(name) => Some(format!("remove {name}")),

@@ -8,7 +8,7 @@ use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply, peek};
 use xdr::{Encode, Opaque, Writer};
 
-use super::{Client, Step};
+use super::{Client, Locks, Step};
 use crate::world::Received;
 
 /// A client of MOUNT and NFS version 3.
@@ -20,6 +20,7 @@ pub struct ClientV3 {
     /// The file made last, and its change time.
     file: FileHandle,
     ctime: NfsTime,
+    locks: Locks,
 }
 
 impl ClientV3 {
@@ -32,7 +33,14 @@ impl ClientV3 {
             root: None,
             file: FileHandle::default(),
             ctime: NfsTime::default(),
+            locks: Locks::default(),
         }
+    }
+
+    /// Writes down which locks it was told it has.
+    #[must_use]
+    pub fn with_locks(self, locks: Locks) -> Self {
+        Self { locks, ..self }
     }
 
     fn call(&mut self, program: u32, version: u32, procedure: u32, args: &impl Encode) -> Bytes {
@@ -98,7 +106,7 @@ impl ClientV3 {
                 let args = RemoveArgs { object: self.at(name) };
                 self.nfs(Proc::RMDIR, &args)
             }
-            Step::Mkdir(name) => {
+            Step::Mkdir(name) | Step::Lock(name) => {
                 let args = MkdirArgs { where_: self.at(name), attributes: sattr };
                 self.nfs(Proc::MKDIR, &args)
             }
@@ -127,7 +135,7 @@ impl ClientV3 {
                 }
                 result.status()
             }
-            Step::Mkdir(_) | Step::Symlink(_) | Step::Mkfifo(_) => {
+            Step::Mkdir(_) | Step::Symlink(_) | Step::Mkfifo(_) | Step::Lock(_) => {
                 parse_reply::<CreateResult>(bytes).map_err(wrong)?.status()
             }
             Step::SetAttr(_) => parse_reply::<SetattrResult>(bytes).map_err(wrong)?.status(),
@@ -163,10 +171,11 @@ impl Client for ClientV3 {
             return Ok(Received::Answered);
         }
         let step = self.script.front().cloned().ok_or("an answer to nothing")?;
-        match self.decode_step(&step, bytes)? {
-            NfsStat::OK => {}
-            NfsStat::JUKEBOX => return Ok(Received::Later),
-            status => return Err(format!("{step:?}: {status:?}, as if it were executed twice")),
+        match (self.decode_step(&step, bytes)?, &step) {
+            (NfsStat::OK, Step::Lock(name)) => self.locks.lock().push(name.clone()),
+            (NfsStat::OK, _) | (NfsStat::EXIST, Step::Lock(_)) => {}
+            (NfsStat::JUKEBOX, _) => return Ok(Received::Later),
+            (status, _) => return Err(format!("{step:?}: {status:?}, as if it were executed twice")),
         }
         self.script.pop_front();
         Ok(Received::Answered)

@@ -24,7 +24,7 @@ use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply, peek};
 use xdr::{List, Opaque, Writer};
 
-use super::{Client, Step};
+use super::{Client, Locks, Step};
 use crate::rng::Rng;
 use crate::world::Received;
 
@@ -206,6 +206,7 @@ pub struct ClientV41 {
     is_settled: bool,
     /// The file made last.
     file: String,
+    locks: Locks,
 }
 
 impl ClientV41 {
@@ -213,7 +214,13 @@ impl ClientV41 {
     #[must_use]
     pub fn new(name: &str, script: Vec<Step>, first_xid: u32) -> Self {
         let words = Words::new(name, first_xid);
-        Self { words, script: script.into(), is_settled: false, file: String::new() }
+        Self { words, script: script.into(), is_settled: false, file: String::new(), locks: Locks::default() }
+    }
+
+    /// Writes down which locks it was told it has.
+    #[must_use]
+    pub fn with_locks(self, locks: Locks) -> Self {
+        Self { locks, ..self }
     }
 
     /// The same client, speaking version 4.2.
@@ -267,7 +274,7 @@ pub(super) fn change(step: &Step, file: &str) -> Vec<Op> {
         Step::Remove(name) | Step::Rmdir(name) => {
             ops.push(Op::Remove(RemoveArgs { target: component(name) }));
         }
-        Step::Mkdir(name) => ops.push(create(name, CreateType::DIRECTORY)),
+        Step::Mkdir(name) | Step::Lock(name) => ops.push(create(name, CreateType::DIRECTORY)),
         Step::Symlink(name) => ops.push(create(name, CreateType::Link(Opaque::from_static(b"target")))),
         Step::Mkfifo(name) => ops.push(create(name, CreateType::FIFO)),
         Step::SetXattr(name) => {
@@ -311,7 +318,17 @@ impl Client for ClientV41 {
         let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
         let step = self.script.front().cloned();
         match result.status {
-            Status::OK => {}
+            Status::OK => {
+                if let (true, Some(Step::Lock(name))) = (self.is_settled, &step) {
+                    self.locks.lock().push(name.clone());
+                }
+            }
+            Status::EXIST if matches!(step, Some(Step::Lock(_))) && self.is_settled => {}
+            // RFC 8881 §18.46.3: the server was started anew. Another client ID, another session, and the same once more.
+            Status::BADSESSION => {
+                (self.words.client_id, self.words.session, self.is_settled) = (0, None, false);
+                return Ok(Received::Answered);
+            }
             // RFC 8881 §2.10.6.2: the request is still being executed; its reply will be in the slot.
             Status::DELAY => return Ok(Received::Later),
             // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID replaced the record that was not confirmed yet. Begin anew.

@@ -77,7 +77,8 @@ impl Inode {
 
     /// Attributes changed. The change attribute moves whatever the clock does.
     pub(super) fn attributes_changed(&mut self, now: Timestamp) {
-        self.changed = now;
+        // Requests may be executed in another order than they came, and bring their times along.
+        self.changed = self.changed.max(now);
         self.change += 1;
     }
 
