@@ -49,6 +49,11 @@ impl Client {
         Self { stream, xid: 1, uid: 1000 }
     }
 
+    /// The next call has the number that the last one of `other` had, as a retransmission does over another connection.
+    pub fn repeats(self, other: &Self) -> Self {
+        Self { xid: other.xid - 1, ..self }
+    }
+
     /// Calls a procedure and decodes its results.
     pub fn call<R: Decode>(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) -> R {
         self.send(program, procedure, arguments);

@@ -76,6 +76,43 @@ fn they_do_without_privileges_too() {
 }
 
 #[test]
+fn a_change_that_is_repeated_over_a_crash_is_made_once() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let arguments = with(&place, &[&export]);
+    let server = Server::start(&place, &arguments);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    server.kill();
+    let server = Server::start(&place, &arguments);
+    let mut again = Client::connect(server.address).repeats(&client);
+    assert_eq!(again.create(root, "file").unwrap(), file);
+    assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST, "another call");
+    server.kill();
+
+    // Without a log that can be read, it is as though there were none.
+    std::fs::write(place.path("state").join("replies.log"), b"something else").unwrap();
+    let server = Server::start(&place, &arguments);
+    let mut again = Client::connect(server.address).repeats(&client);
+    assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST);
+    let told = server.log();
+    let lines: Vec<_> = told.lines().filter(|line| line.contains("replies.log")).collect();
+    assert!(
+        lines.len() == 1 && lines[0].ends_with("no log of calls, or a damaged one: begun anew"),
+        "{lines:?}"
+    );
+    let last = again.create(root, "last").unwrap();
+    server.kill();
+    std::fs::remove_file(place.path("state").join("replies.log")).unwrap();
+    std::fs::create_dir(place.path("state").join("replies.log")).unwrap();
+    let server = Server::start(&place, &arguments);
+    assert!(server.log().contains("calls are not remembered over a crash"));
+    assert_eq!(Client::connect(server.address).lookup(root, "last").unwrap(), last);
+    server.stop();
+}
+
+#[test]
 fn handles_go_with_the_state_directory() {
     let place = Place::new();
     let export = place.directory("export");

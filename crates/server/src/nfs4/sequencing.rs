@@ -61,7 +61,8 @@ pub(crate) async fn first_time<'s>(
         }
     };
     if let Some(journal) = &server.journal
-        && let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now)
+        // An OPEN that began comes under the client's next ID.
+        && let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, true)
     {
         execution.finish(&kept);
         return FirstTime::No(kept);
