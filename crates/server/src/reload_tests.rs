@@ -87,6 +87,7 @@ fn opens_in_a_removed_export_are_revoked_and_others_stay() {
 
 #[test]
 fn nfs3_obeys_what_nfs4_opens_deny() {
+    use protocol::nfs3::{CreateArgs, CreateHow, DirOpArgs, Filename};
     use protocol::nfs3::{NfsStat, Proc, ReadArgs, Sattr, SetattrArgs, StableHow, WriteArgs};
     use protocol::nfs4::ops::open::{OpenHow, ShareDeny};
     let mut lab = lab_of(vec![export(1, "/export")]);
@@ -99,8 +100,15 @@ fn nfs3_obeys_what_nfs4_opens_deny() {
     let write = WriteArgs { file, offset: 0, count: 5, stable: StableHow::FileSync, data };
     let new_attributes = |size| Sattr { size, mode: Some(0o600), ..Sattr::default() };
     let set = |size| SetattrArgs { object: file, new_attributes: new_attributes(size), guard: None };
+    let dir = protocol::nfs3::FileHandle::new(&lab.handle(&["export"])).unwrap();
+    let where_ = || DirOpArgs { dir, name: Filename::new(b"file".to_vec()).unwrap() };
+    // RFC 1813 §3.3.8: without a size nothing is done to a file that is there.
+    let create =
+        |size| CreateArgs { where_: where_(), how: CreateHow::Unchecked(Sattr { size, ..Sattr::default() }) };
     let all = |lab: &mut Lab| {
         [
+            lab.nfs3(Proc::CREATE.0, &create(Some(0))),
+            lab.nfs3(Proc::CREATE.0, &create(None)),
             lab.nfs3(Proc::READ.0, &ReadArgs { file, offset: 0, count: 5 }),
             lab.nfs3(Proc::WRITE.0, &write),
             lab.nfs3(Proc::SETATTR.0, &set(Some(0))),
@@ -108,8 +116,8 @@ fn nfs3_obeys_what_nfs4_opens_deny() {
         ]
     };
     let jukebox = NfsStat::JUKEBOX;
-    assert_eq!(all(&mut lab), [jukebox, jukebox, jukebox, NfsStat::OK]);
+    assert_eq!(all(&mut lab), [jukebox, NfsStat::OK, jukebox, jukebox, jukebox, NfsStat::OK]);
     // As everybody: the lease is over.
     lab.seconds += 100;
-    assert_eq!(all(&mut lab), [NfsStat::OK; 4]);
+    assert_eq!(all(&mut lab), [NfsStat::OK; 6]);
 }

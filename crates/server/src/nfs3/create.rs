@@ -2,7 +2,7 @@ use protocol::nfs3::{CreateArgs, CreateHow, CreateOk, DirOpArgs, NfsStat, Outcom
 use vfs::{Create, CreateMode, Error};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve_writable, set_attributes, settle_name, status, wcc_data};
+use super::reply::{answer, fattr, resolve_writable, set_attributes, settle_truncation, status, wcc_data};
 use crate::request::{Request, Target};
 
 /// CREATE (RFC 1813 §3.3.8).
@@ -48,7 +48,7 @@ async fn create_in(
     let set = set_attributes(attributes)?;
     // An unchecked CREATE truncates what is there.
     if matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some() {
-        settle_name(request, target, name).await?;
+        settle_truncation(request, target, name).await?;
     }
     let created = request.once().create(target.place(), name, what, &set).await;
     // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.

@@ -60,11 +60,20 @@ pub(super) fn resolve<'r>(request: &'r Request<'_>, handle: &FileHandle) -> Resu
 /// Whether I/O may go ahead beside the opens of NFSv4 clients: these can specify "the type of access to deny others"
 /// (RFC 8881 §9.7), and here are others. NFSv3 has no status for it; with JUKEBOX its client comes again.
 pub(super) fn check_denials(request: &Request<'_>, target: &Target<'_>, kind: IoKind) -> Result<(), NfsStat> {
+    check_denials_of(request, target.export, target.handle, kind)
+}
+
+fn check_denials_of(
+    request: &Request<'_>,
+    export: &Export,
+    handle: Handle,
+    kind: IoKind,
+) -> Result<(), NfsStat> {
     let state = &request.server.nfs4;
     if !state.has_denials() {
         return Ok(());
     }
-    let key = File { export: target.export, handle: target.handle }.key(request.server);
+    let key = File { export, handle }.key(request.server);
     state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
 }
 
@@ -94,6 +103,27 @@ pub(super) async fn settle_name(
         Ok(found) => settle(request, directory.export, &found.handle, Against::All).await,
         // The operation itself finds out what is wrong.
         Err(_) => Ok(()),
+    }
+}
+
+/// As [`check_denials`] and [`settle`], against cutting what has this name in a directory, if a file has.
+pub(super) async fn settle_truncation(
+    request: &Request<'_>,
+    directory: &Target<'_>,
+    name: &[u8],
+) -> Result<(), NfsStat> {
+    let state = &request.server.nfs4;
+    if !state.has_denials() && !state.has_delegations(Against::All) {
+        return Ok(());
+    }
+    let backend = &directory.export.backend;
+    match backend.lookup(&directory.context, &directory.handle, name).await {
+        Ok(found) if found.attributes.kind == FileKind::Regular => {
+            check_denials_of(request, directory.export, found.handle, IoKind::Write)?;
+            settle(request, directory.export, &found.handle, Against::All).await
+        }
+        // The operation itself finds out what is wrong.
+        _ => Ok(()),
     }
 }
 
