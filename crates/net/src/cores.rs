@@ -137,6 +137,7 @@ pub struct Running {
     cores: Vec<Core>,
     threads: Vec<JoinHandle<()>>,
     connections: Arc<AtomicUsize>,
+    clock: Clock,
 }
 
 impl std::fmt::Debug for Running {
@@ -150,6 +151,12 @@ impl Running {
     #[must_use]
     pub fn connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.connections)
+    }
+
+    /// What tells the server the time.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Stops: nothing more is read; what was read is answered; then connections close and threads end.
@@ -184,7 +191,8 @@ pub fn serve(
     limits.max_connections = limits.max_connections.min(descriptors() / DESCRIPTORS_PER_CONNECTION).max(1);
     let budget = Budget::new(limits.request_memory_bytes);
     let throttle = Throttle::default();
-    let shared = Arc::new(Shared { server, clock: Clock::start(), limits, budget, throttle, observer });
+    let clock = Clock::start();
+    let shared = Arc::new(Shared { server, clock, limits, budget, throttle, observer });
     let connections = Arc::new(AtomicUsize::new(0));
     let (mut cores, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -213,7 +221,7 @@ pub fn serve(
             runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
         })?);
     }
-    Ok(Running { cores, threads, connections })
+    Ok(Running { cores, threads, connections, clock })
 }
 
 /// Serves a core's connections until told to stop.

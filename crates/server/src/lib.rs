@@ -8,6 +8,7 @@
 //! `nfs3::<procedure>`, `nfs4::compound` → `nfs4::ops::<op>`, `mount`, `portmap` → [`vfs::Backend`] → encoded reply.
 #![forbid(unsafe_code)]
 
+mod administer;
 pub mod caller;
 mod connection;
 mod dispatch;
@@ -34,6 +35,7 @@ mod testing0;
 mod throttle;
 mod versions;
 
+pub use administer::{DelegationTotals, EvictError, RecallError, Snapshot};
 pub use connection::{Connection, ConnectionId, Transport};
 pub use dispatch::{Disposition, Operation, Outcome, Server};
 pub use export::{
@@ -41,7 +43,10 @@ pub use export::{
 };
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use metrics::{Metrics, Observer, OperationMetrics};
-pub use nfs4::state::{Counts, DelegationCounts};
+pub use nfs4::state::{
+    CallbackPath, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot, Principal,
+    SessionSnapshot, SlotUse, Standing,
+};
 pub use once::{RECORD_BYTES_MAX, ReplyLog};
 pub use outbox::Outbox;
 pub use portmap::{REGISTRATIONS, Registration};

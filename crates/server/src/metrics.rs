@@ -60,6 +60,8 @@ pub struct Metrics {
     pub refused_connections: AtomicU64,
     /// Replies that came from a reply cache.
     pub replayed: AtomicU64,
+    /// Clients that the administrator evicted.
+    pub evicted: AtomicU64,
 }
 
 impl Default for Metrics {
@@ -76,6 +78,7 @@ impl Default for Metrics {
             stalled_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
         }
     }
 }

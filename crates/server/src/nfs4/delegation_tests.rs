@@ -22,6 +22,8 @@ use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{Bitmap, Handle, Outcome, StableHow, Stateid, Status};
 use xdr::{Decode, List, Opaque, Reader};
 
+use crate::RecallError;
+use crate::nfs4::state::FileRecall;
 use crate::testing::{
     Flight, Lab, at, attributes_in, create, getattr, lab, lab_with, mode, name, open, open_args, open_result,
     putfh, size,
@@ -721,4 +723,51 @@ fn a_client_that_wants_only_one_of_them_gets_a_delegation_instead_of_an_open() {
     let mut other = lab.reachable(b"other", 12);
     let op = Op::Open(open_args("file", b"o", READ | one, OpenHow::NoCreate));
     assert_eq!(other.status_at(&["export"], op), Status::INVAL);
+}
+
+#[test]
+fn the_administrator_recalls_a_file_by_its_path() {
+    let Scene { mut lab, mut holder, mut other, file } = scene();
+    lab.file(&["export", "second"], b"");
+    let recall = |lab: &Lab, path: &str| {
+        let recall = std::pin::pin!(lab.server.recall(lab.now(), path));
+        futures_util::FutureExt::now_or_never(recall).expect("memory answers at once")
+    };
+    let (mine, others) = (hold(&mut holder, "file", READ), hold(&mut other, "file", READ));
+    hold(&mut holder, "second", READ);
+    let asked = FileRecall { recalled: 2, revoked: 0 };
+    assert_eq!(recall(&lab, "/export/file"), Ok(asked));
+    let call = |stateid| [CbRecallArgs { stateid, truncate: false, handle: file }];
+    assert_eq!((recalled(&holder), recalled(&other)), (call(mine).to_vec(), call(others).to_vec()));
+    assert_eq!(recall(&lab, "/export//file/"), Ok(asked), "they are not asked twice");
+    assert!(holder.calls().is_empty() && other.calls().is_empty());
+    lab.seconds += 2;
+    holder.seconds += 2;
+    assert_eq!(give_back(&mut holder, file, mine), Status::OK);
+    assert_eq!(recall(&lab, "/export/file"), Ok(FileRecall { recalled: 1, revoked: 0 }));
+    let totals = lab.server.look(lab.now(), 10).delegations;
+    assert_eq!((totals.granted_read, totals.recalls, totals.returned), (3, 2, 1));
+    let two = std::time::Duration::from_secs(2);
+    assert_eq!((totals.return_time, totals.slowest), (two, two));
+    // Whose lease has expired is not asked.
+    lab.seconds += LEASE_SECONDS;
+    assert_eq!(recall(&lab, "/export/second"), Ok(FileRecall { recalled: 0, revoked: 1 }));
+    assert_eq!(recall(&lab, "/export/second"), Ok(FileRecall::default()));
+    for path in ["file", "/exports/file", "/", ""] {
+        assert_eq!(recall(&lab, path), Err(RecallError::NoExport), "{path}");
+    }
+    let missing = RecallError::Lookup("missing".into(), vfs::Error::NotFound);
+    assert_eq!(recall(&lab, "/export/missing/file"), Err(missing));
+}
+
+#[test]
+fn nobody_waits_for_an_evicted_holder() {
+    let Scene { lab, mut holder, mut other, .. } = scene();
+    hold(&mut holder, "file", READ);
+    let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", BOTH)]));
+    assert_eq!(status(flight.poll()), None);
+    let (shown, lost) = lab.server.evict(lab.now(), "holder").unwrap();
+    assert_eq!((shown.delegations, lost.delegations), (1, 1));
+    assert_eq!(status(flight.poll()), Some(Status::OK));
+    assert_eq!(counts(&lab), (1, 0, 0));
 }

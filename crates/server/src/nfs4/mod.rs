@@ -10,7 +10,7 @@ mod delegation;
 #[cfg(test)]
 mod delegation_tests;
 mod names;
-mod object;
+pub(crate) mod object;
 mod ops;
 pub(crate) mod pseudo;
 mod rows;

@@ -37,6 +37,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
         },
     )?;
     let request = compound.request;
+    compound.state().seen_at(arguments.client_id, request.connection.peer, compound.minor);
     if let Some(unsaid) = request.server.throttle.admit(request.now) {
         let (peer, slots) = (request.connection.peer, created.fore_channel.max_requests);
         info!(%peer, client = format_args!("{:#x}", arguments.client_id), slots, unsaid, "NFSv4.1: has a session");

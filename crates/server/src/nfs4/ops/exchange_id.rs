@@ -45,6 +45,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             update: arguments.flags.contains(ExchangeIdFlags::UPD_CONFIRMED_REC_A),
         },
     )?;
+    compound.state().seen_at(known.client_id, compound.request.connection.peer, compound.minor);
     let confirmed = if known.confirmed { ExchangeIdFlags::CONFIRMED_R } else { ExchangeIdFlags::empty() };
     let name = &compound.server().settings().server_name;
     ExchangeIdOk {

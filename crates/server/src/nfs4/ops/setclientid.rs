@@ -20,6 +20,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     };
     match compound.state().set_client_id(compound.now(), &request) {
         Ok(ok) => {
+            compound.state().seen_at(ok.client_id, compound.request.connection.peer, compound.minor);
             ok.encode(reply);
             Ok(())
         }

@@ -55,6 +55,11 @@ impl Bound {
         self.connections.iter().find(|(id, _)| *id == connection).map(|(_, channels)| *channels)
     }
 
+    /// Connections associated.
+    pub(super) fn count(&self) -> usize {
+        self.connections.len()
+    }
+
     /// The connection for callbacks: the one that was bound last.
     pub(super) fn back(&self) -> Option<&(ConnectionId, Arc<Outbox>)> {
         self.backs.last()

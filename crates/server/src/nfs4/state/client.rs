@@ -1,5 +1,6 @@
 //! Client records and their leases (RFC 8881 §8.3, §18.35.4).
 
+use core::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -33,6 +34,10 @@ pub(super) struct Holdings {
     pub(super) state: AtomicU32,
     /// The weight of these, of what is revoked and not yet freed, and of locked ranges.
     pub(super) charged: AtomicU32,
+    /// Opens in effect.
+    pub(super) opens: AtomicU32,
+    /// Byte ranges locked.
+    pub(super) locks: AtomicU32,
     /// Of an expired lease, revoked for another's sake, not yet freed by FREE_STATEID.
     pub(super) revoked: AtomicU32,
     /// Revoked by the administrator, not yet freed.
@@ -76,6 +81,8 @@ pub struct Client {
     pub(super) slot_memory: Arc<SlotMemory>,
     /// For a client of version 4.0.
     sessionless: Option<Box<Sessionless>>,
+    /// Where it was when it last said who it is, and by which minor version.
+    seen: Mutex<Option<(SocketAddr, u32)>>,
 }
 
 impl Client {
@@ -105,6 +112,7 @@ impl Client {
             asked_to_return: AtomicU64::new(0),
             slot_memory,
             sessionless: None,
+            seen: Mutex::default(),
         };
         client.renew(now);
         client
@@ -184,6 +192,33 @@ impl Client {
             self.renew(now);
         }
         Duration::from_nanos(nanos(now).saturating_sub(self.renewed.load(Relaxed)))
+    }
+
+    /// It speaks from this address, in this minor version.
+    pub(super) fn seen_at(&self, address: SocketAddr, minor: u32) {
+        *self.seen.lock() = Some((address, minor));
+    }
+
+    /// Where it was seen last, and its minor version.
+    pub(super) fn seen(&self) -> Option<(SocketAddr, u32)> {
+        *self.seen.lock()
+    }
+
+    /// Where it was when it last said who it is.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.seen().map(|(address, _)| address)
+    }
+
+    /// What was taken from it, and it has not acknowledged.
+    pub(super) fn revoked(&self) -> u32 {
+        let Holdings { revoked, admin_revoked, unreturned, .. } = &self.holdings;
+        [revoked, admin_revoked, unreturned].map(|counter| counter.load(Relaxed)).into_iter().sum()
+    }
+
+    /// COMPOUNDs in progress.
+    pub(super) fn active(&self) -> u32 {
+        self.active.load(Relaxed)
     }
 
     /// Whether it holds opens, locks or delegations.

@@ -302,6 +302,8 @@ pub struct DelegationCounts {
     pub returned: AtomicU64,
     /// Microseconds that these took together, from the conflict to the return.
     pub return_micros: AtomicU64,
+    /// Microseconds that the slowest of them took.
+    pub slowest_micros: AtomicU64,
     /// Revoked because they did not come back.
     pub revoked: AtomicU64,
     /// Questions to holders of write delegations (CB_GETATTR).
@@ -310,6 +312,15 @@ pub struct DelegationCounts {
     pub waits: AtomicU64,
     /// Those that were told to come again after all.
     pub overdue: AtomicU64,
+}
+
+/// What an administrator's recall of a file met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileRecall {
+    /// Delegations whose clients were asked for them, now or before.
+    pub recalled: usize,
+    /// Delegations of clients whose lease had expired: they are gone.
+    pub revoked: usize,
 }
 
 /// All that concerns delegations and lies in no shard.
@@ -431,6 +442,25 @@ impl State {
         self.delegations.waiting.fetch_add(1, Relaxed);
         self.delegations.counts.waits.fetch_add(1, Relaxed);
         waiter
+    }
+
+    /// Recalls all delegations of a file for the administrator, who may want it left alone: it counts as a conflict.
+    pub fn recall_file(&self, now: Duration, file: FileKey) -> FileRecall {
+        let (mut dropped, mut recalls, mut done) = (Dropped::new(), Recalls::new(), FileRecall::default());
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        for index in shard.conflicts(file, None, Against::All) {
+            if shard.entry(index).client.is_expired(now, self.lease) {
+                shard.end(index, shard::Event::Conflict, &self.gauges, &mut dropped);
+                done.revoked += 1;
+            } else {
+                recalls.extend(self.recall(&mut shard, index, now));
+                done.recalled += 1;
+            }
+        }
+        drop(shard);
+        self.delegations.contended.mark(self.contention_hash(file), now);
+        self.send_recalls(recalls);
+        done
     }
 
     /// Whether nothing waits for a delegation.
@@ -599,6 +629,7 @@ impl State {
             let took = u64::try_from(now.saturating_sub(recalled).as_micros()).unwrap_or(u64::MAX);
             self.delegations.counts.returned.fetch_add(1, Relaxed);
             self.delegations.counts.return_micros.fetch_add(took, Relaxed);
+            self.delegations.counts.slowest_micros.fetch_max(took, Relaxed);
         }
         shard.end(index, shard::Event::Close, &self.gauges, &mut dropped);
         Ok(())

@@ -13,6 +13,12 @@ pub struct Counts {
     pub sessions: u64,
     /// Slots granted to them.
     pub slots: u64,
+    /// Slots whose requests are in progress.
+    pub slots_in_use: u64,
+    /// Requests, since the start, that took the last slot that their client may use: any more at that time waited there.
+    pub slots_full: u64,
+    /// Requests, since the start, that were put off (DELAY) for want of memory for slots.
+    pub slots_deferred: u64,
     /// Opens.
     pub opens: u64,
     /// Byte ranges locked.
@@ -106,12 +112,23 @@ impl Gauges {
         client.holdings.delegations.fetch_sub(1, Relaxed);
     }
 
+    pub(super) fn open_came(&self, client: &Client) {
+        adjust(&self.opens, 1);
+        client.holdings.opens.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn open_left(&self, client: &Client) {
+        adjust(&self.opens, -1);
+        client.holdings.opens.fetch_sub(1, Relaxed);
+    }
+
     /// Locked ranges of a client came or went.
     pub(super) fn locks_changed(&self, client: &Client, before: usize, after: usize) {
         // No file has 2^31 ranges: `max_state` bounds them all.
         let by = (after as i64 - before as i64) as i32;
         self.charge(client, by);
         self.locks.fetch_add(i64::from(by).cast_unsigned(), Relaxed);
+        client.holdings.locks.fetch_add(by.cast_unsigned(), Relaxed);
     }
 }
 

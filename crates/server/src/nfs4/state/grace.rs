@@ -39,6 +39,18 @@ impl Grace {
         true
     }
 
+    /// How long it runs at most from now on, and how many clients it waits for; `None` where it does not run.
+    pub(super) fn remaining(&self, now: Duration) -> Option<(Duration, usize)> {
+        self.is_active(now).then(|| (self.ends.saturating_sub(now), self.waiting.lock().len()))
+    }
+
+    /// Ends it for all; returns how many clients it waited for.
+    pub(super) fn end(&self) -> usize {
+        let mut waiting = self.waiting.lock();
+        self.active.store(false, Relaxed);
+        std::mem::take(&mut *waiting).len()
+    }
+
     /// Whether this owner held state before, and has not completed its reclaims.
     pub(super) fn awaits(&self, now: Duration, owner: &[u8]) -> bool {
         self.is_active(now) && self.waiting.lock().contains(owner)

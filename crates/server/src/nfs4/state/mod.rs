@@ -41,6 +41,7 @@ pub mod backchannel;
 pub mod callback;
 pub mod delegation;
 
+mod administer;
 mod binding;
 mod client;
 mod exchange;
@@ -59,6 +60,7 @@ mod setclientid;
 mod shard;
 mod share;
 mod slot;
+mod snapshot;
 mod stateid;
 mod table;
 mod transitions;
@@ -78,9 +80,10 @@ use foldhash::quality::FixedState;
 use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip::SipHasher24;
 
+pub use administer::Evicted;
 use client::nanos;
 pub use client::{Client, Principal};
-pub use delegation::{Against, Changing, DelegationCounts, NotDelegated, Waiter, Wish};
+pub use delegation::{Against, Changing, DelegationCounts, FileRecall, NotDelegated, Waiter, Wish};
 pub use gauges::Counts;
 pub use inquiry::{Inquiry, Told};
 pub use io::{IoKind, IoPermit};
@@ -93,6 +96,8 @@ pub use sequence::{Replay, Running, Sequenced};
 pub use session::{CreateSession, MAX_OPERATIONS};
 pub use setclientid::{Callback, SetClientId, SetClientIdError};
 pub use shard::FileKey;
+pub use slot::SlotUse;
+pub use snapshot::{CallbackPath, ClientSnapshot, GraceSnapshot, SessionSnapshot, Standing};
 pub use stateid::SHARDS;
 pub use table::{ExchangeId, ExchangedId, Swept};
 
@@ -174,11 +179,14 @@ impl State {
     /// How much there is, for metrics.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let (sessions, slots) = self.sessions.count();
+        let (sessions, slots, slots_in_use) = self.sessions.count();
         Counts {
             clients: self.clients.lock().len() as u64,
             sessions,
             slots,
+            slots_in_use,
+            slots_full: self.slot_memory.full(),
+            slots_deferred: self.slot_memory.deferred(),
             opens: gauges::read(&self.gauges.opens),
             locks: gauges::read(&self.gauges.locks),
             delegations: gauges::read(&self.gauges.delegations),

@@ -13,7 +13,7 @@ use super::State;
 use super::callback::Referring;
 use super::client::Client;
 use super::session::{MIN_RESPONSE, Session};
-use super::slot::Verdict;
+use super::slot::{Arrival, Verdict};
 use super::wire::{ChannelAttributes, OpNum, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status};
 use crate::ConnectionId;
 
@@ -170,13 +170,14 @@ impl SessionTable {
         self.0[turn as usize % PARTS].read().values().cloned().collect()
     }
 
-    /// Sessions, and the slots granted to them.
-    pub(super) fn count(&self) -> (u64, u64) {
-        let mut total = (0, 0);
+    /// Sessions, the slots granted to them, and those in use.
+    pub(super) fn count(&self) -> (u64, u64, u64) {
+        let mut total = (0, 0, 0);
         for part in &self.0 {
             let part = part.read();
             total.0 += part.len() as u64;
             total.1 += part.values().map(|session| u64::from(session.slots.granted())).sum::<u64>();
+            total.2 += part.values().map(|session| u64::from(session.slots.in_use())).sum::<u64>();
         }
         total
     }
@@ -206,7 +207,14 @@ impl State {
         if request.cache_this && session.fore.max_response_size_cached < MIN_RESPONSE {
             return Err(Status::REP_TOO_BIG_TO_CACHE);
         }
-        let verdict = slots.arrive(request.slot_id, request.sequence_id, digest, request.cache_this)?;
+        let verdict = slots.arrive(Arrival {
+            slot: request.slot_id,
+            sequence_id: request.sequence_id,
+            highest: request.highest_slot_id,
+            digest,
+            keep: request.cache_this,
+            now_s: u32::try_from(now.as_secs()).unwrap_or(u32::MAX),
+        })?;
         session.touch(connection, &self.connections);
         let sequence = SequenceOk {
             session_id: request.session_id,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -96,6 +97,15 @@ impl Session {
             recalled_slots: AtomicU32::new(0),
             is_cut,
         })
+    }
+}
+
+impl super::State {
+    /// Gives back replies that clients have seen, of a part of the sessions at a time.
+    pub(super) fn release_idle_replies(&self, now: Duration) {
+        for session in self.sessions.some(now.as_secs()) {
+            session.slots.release_idle();
+        }
     }
 }
 

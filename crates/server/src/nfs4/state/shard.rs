@@ -299,7 +299,7 @@ impl Shard {
         let index = self.add(client, file, Kind::Open(open), gauges);
         self.file_mut(file).opens.push(index);
         self.opens.insert(key, index);
-        adjust(&gauges.opens, 1);
+        gauges.open_came(client);
         adjust(&gauges.denying, i64::from(modes.deny() != 0));
         index
     }
@@ -454,7 +454,7 @@ impl Shard {
                 dropped.extend(open.pin.take());
                 self.opens.remove(&(file, client, owner));
                 self.leave_file(file, at_file, &modes);
-                adjust(&gauges.opens, -1);
+                gauges.open_left(&self.entry(index).client);
                 adjust(&gauges.denying, -i64::from(modes.deny() != 0));
             }
             Kind::Lock(lock) => {

@@ -71,7 +71,7 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+pub(super) enum Event {
     /// Its first CREATE_SESSION succeeded, or SETCLIENTID_CONFIRM.
     Confirm,
     /// Another incarnation was confirmed, or took the owner's name.
@@ -80,6 +80,8 @@ enum Event {
     Destroy,
     /// Its time is over.
     Expire,
+    /// The administrator takes it.
+    Evict,
 }
 
 const TRANSITIONS: &[Row<Phase, Event>] = &[
@@ -90,6 +92,8 @@ const TRANSITIONS: &[Row<Phase, Event>] = &[
     (Phase::Confirmed, Event::Replace, Phase::Gone),
     (Phase::Confirmed, Event::Destroy, Phase::Gone),
     (Phase::Confirmed, Event::Expire, Phase::Gone),
+    (Phase::Unconfirmed, Event::Evict, Phase::Gone),
+    (Phase::Confirmed, Event::Evict, Phase::Gone),
 ];
 
 /// A client ID's own reply cache of one slot (§18.36.4).
@@ -119,7 +123,7 @@ pub(super) struct Record {
     pub(super) client: Arc<Client>,
     phase: Phase,
     create: CreateSlot,
-    sessions: Vec<SessionId>,
+    pub(super) sessions: Vec<SessionId>,
     /// Of a record of version 4.0.
     pub(super) confirmation: Option<Confirmation>,
 }
@@ -201,7 +205,7 @@ impl ClientTable {
     }
 
     /// Takes a record out; what it holds is for [`State::let_go`], after the lock.
-    fn remove(&mut self, id: ClientId, event: Event) -> Option<Record> {
+    pub(super) fn remove(&mut self, id: ClientId, event: Event) -> Option<Record> {
         let mut record = self.records.remove(&id)?;
         record.phase = step(TRANSITIONS, record.phase, event).expect("a record goes as its table says");
         record.client.set_gone();
@@ -237,6 +241,15 @@ impl ClientTable {
         let batch = self.records.range((Excluded(id), Unbounded)).take(SWEEP);
         let sessionless = batch.filter(|(_, record)| record.confirmation.is_some());
         sessionless.map(|(_, record)| Arc::clone(&record.client)).collect()
+    }
+
+    pub(super) fn record(&self, id: ClientId) -> Option<&Record> {
+        self.records.get(&id)
+    }
+
+    /// Records in the order of their IDs, from behind this one on.
+    pub(super) fn behind(&self, id: ClientId) -> impl Iterator<Item = &Record> {
+        self.records.range((Excluded(id), Unbounded)).map(|(_, record)| record)
     }
 
     /// The next `SWEEP` records behind the last sweep's.
@@ -519,6 +532,7 @@ impl State {
         self.tend_callbacks(now);
         self.recall_slots(now);
         self.tend_delegations(now);
+        self.release_idle_replies(now);
         let (removed, kept, more) = {
             let mut table = self.clients.lock();
             let behind = table.swept;
@@ -575,7 +589,7 @@ mod tests {
     #[test]
     fn the_table_of_phases_is_sound() {
         check_table(TRANSITIONS, Phase::Unconfirmed, &[Phase::Unconfirmed, Phase::Confirmed, Phase::Gone]);
-        for event in [Event::Confirm, Event::Replace, Event::Destroy, Event::Expire] {
+        for event in [Event::Confirm, Event::Replace, Event::Destroy, Event::Expire, Event::Evict] {
             assert_eq!(step(TRANSITIONS, Phase::Gone, event), None, "gone is gone");
         }
         assert_eq!(step(TRANSITIONS, Phase::Confirmed, Event::Confirm), None);

@@ -1,5 +1,6 @@
 //! Scenarios of clients, in a small vocabulary: a [`World`] has the state and the time, a [`Peer`] is a client with a session.
 
+mod administer;
 mod callbacks;
 mod clients;
 mod expiry;

@@ -1,0 +1,248 @@
+//! What the administrator sees of a server and does to it; `enfys status` and its like are thin over this.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+use std::sync::Arc;
+
+use vfs::{Context, Credentials};
+
+use crate::nfs4::object::File;
+use crate::nfs4::state::{
+    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot,
+};
+use crate::{Now, Server};
+
+/// What a server is doing.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Sums over all clients.
+    pub counts: Counts,
+    /// Retransmissions of all versions answered from a reply cache.
+    pub replayed: u64,
+    /// How long a client keeps what it holds without a word.
+    pub lease: Duration,
+    /// The grace period, where one runs.
+    pub grace: Option<GraceSnapshot>,
+    /// Delegations and their recalls since the start.
+    pub delegations: DelegationTotals,
+    /// NFSv4 clients in the order in which they came, as many as were asked for at most.
+    pub clients: Vec<ClientSnapshot>,
+    /// How many more there are.
+    pub omitted: u64,
+}
+
+/// What has happened to delegations since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DelegationTotals {
+    /// Granted for reading.
+    pub granted_read: u64,
+    /// Granted for writing.
+    pub granted_write: u64,
+    /// Recalled.
+    pub recalls: u64,
+    /// Came back after a recall.
+    pub returned: u64,
+    /// What these took together, from the conflict to the return.
+    pub return_time: Duration,
+    /// What the slowest of them took.
+    pub slowest: Duration,
+    /// Revoked because they did not come back.
+    pub revoked: u64,
+    /// Operations that waited for a delegation.
+    pub waits: u64,
+    /// Those that were told to come again after all.
+    pub overdue: u64,
+}
+
+impl DelegationTotals {
+    fn of(counts: &DelegationCounts) -> Self {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        Self {
+            granted_read: read(&counts.granted_read),
+            granted_write: read(&counts.granted_write),
+            recalls: read(&counts.recalls),
+            returned: read(&counts.returned),
+            return_time: Duration::from_micros(read(&counts.return_micros)),
+            slowest: Duration::from_micros(read(&counts.slowest_micros)),
+            revoked: read(&counts.revoked),
+            waits: read(&counts.waits),
+            overdue: read(&counts.overdue),
+        }
+    }
+}
+
+/// Why nobody was evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvictError {
+    /// No client is called so.
+    Unknown,
+    /// Several are: some of their IDs.
+    Ambiguous(Vec<u64>),
+}
+
+impl fmt::Display for EvictError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no client has this id, address or name"),
+            Self::Ambiguous(ids) => {
+                f.write_str("several clients are called so; say which one:")?;
+                ids.iter().try_for_each(|id| write!(f, " {id:#x}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for EvictError {}
+
+/// Why nothing was recalled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecallError {
+    /// No export is mounted by a part of the path.
+    NoExport,
+    /// What became of looking this part of the path up.
+    Lookup(String, vfs::Error),
+}
+
+impl fmt::Display for RecallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoExport => {
+                f.write_str("no export holds it: give the path as clients see it, `/EXPORT/DIRECTORY/FILE`")
+            }
+            Self::Lookup(part, error) => write!(f, "{part}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RecallError {}
+
+/// Clients named where a name means several, at most.
+const NAMED: usize = 8;
+
+/// How people name a client.
+enum Name<'a> {
+    Id(u64),
+    Address(IpAddr),
+    Owner(&'a [u8]),
+}
+
+impl<'a> Name<'a> {
+    fn parse(text: &'a str) -> Self {
+        let id = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        match (id, text.parse()) {
+            (Some(id), _) => Self::Id(id),
+            (None, Ok(address)) => Self::Address(address),
+            (None, Err(_)) => Self::Owner(text.as_bytes()),
+        }
+    }
+
+    fn names(&self, client: &Client) -> bool {
+        match self {
+            Self::Id(id) => client.id() == *id,
+            Self::Address(ip) => {
+                client.address().is_some_and(|address| address.ip().to_canonical() == ip.to_canonical())
+            }
+            // As it is, or as it is shown.
+            Self::Owner(owner) => {
+                client.owner() == owner || client.owner().escape_ascii().eq(owner.iter().copied())
+            }
+        }
+    }
+}
+
+impl Server {
+    /// What there is now, with `most` clients at most.
+    #[must_use]
+    pub fn look(&self, now: Now, most: usize) -> Snapshot {
+        let now = now.monotonic;
+        let (clients, omitted) = self.nfs4.look_at_clients(now, most, |_| true);
+        Snapshot {
+            counts: self.nfs4.counts(),
+            replayed: self.metrics.replayed.load(Relaxed),
+            lease: self.settings.lease,
+            grace: self.nfs4.look_at_grace(now),
+            delegations: DelegationTotals::of(self.nfs4.delegation_counts()),
+            clients,
+            omitted,
+        }
+    }
+
+    /// Takes away at once all that a client holds: the one with this id (`0x…`), address or owner name. Returns it as it was,
+    /// and what it lost. It is not shut out: it may make itself known again, and open its files anew.
+    ///
+    /// # Errors
+    /// Where no client is called so, or several are.
+    pub fn evict(&self, now: Now, name: &str) -> Result<(ClientSnapshot, Evicted), EvictError> {
+        let name = Name::parse(name);
+        let (mut found, omitted) =
+            self.nfs4.look_at_clients(now.monotonic, NAMED, |client| name.names(client));
+        let client = found.pop().ok_or(EvictError::Unknown)?;
+        if omitted > 0 || !found.is_empty() {
+            found.push(client);
+            return Err(EvictError::Ambiguous(found.iter().map(|client| client.id).collect()));
+        }
+        let evicted = self.nfs4.evict(client.id).ok_or(EvictError::Unknown)?;
+        self.metrics.evicted.fetch_add(1, Relaxed);
+        Ok((client, evicted))
+    }
+
+    /// Asks for all delegations of the file at a path that begins with its export's, links not followed; the clients return
+    /// them when they can, or lose them after the lease time.
+    ///
+    /// # Errors
+    /// Where the path leads to no file.
+    pub async fn recall(&self, now: Now, path: &str) -> Result<FileRecall, RecallError> {
+        let exports = self.exports();
+        let inside = |export: &&Arc<crate::Export>| {
+            path.strip_prefix(&*export.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let export = exports.iter().find(inside).ok_or(RecallError::NoExport)?;
+        let context = Context { credentials: Arc::new(Credentials::root()), now: now.wall };
+        let mut file = File::root(export);
+        for part in path[export.path.len()..].split('/').filter(|part| !part.is_empty()) {
+            let found = export.backend.lookup(&context, &file.handle, part.as_bytes()).await;
+            file = file.with(found.map_err(|error| RecallError::Lookup(part.into(), error))?.handle);
+        }
+        Ok(self.nfs4.recall_file(now.monotonic, file.key(self)))
+    }
+
+    /// Ends the grace period: what was not reclaimed is lost. Returns how many clients it waited for; `None` where none runs.
+    pub fn end_grace(&self, now: Now) -> Option<usize> {
+        self.nfs4.end_grace(now.monotonic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::types::Status;
+
+    use super::*;
+    use crate::testing::lab;
+
+    #[test]
+    fn clients_are_named_by_id_address_or_owner() {
+        let mut lab = lab();
+        let mut other = lab.other(b"other");
+        let now = lab.now();
+        let snapshot = lab.server.look(now, 1);
+        assert_eq!((snapshot.clients.len(), snapshot.omitted), (1, 1));
+        assert_eq!((snapshot.clients[0].id, snapshot.clients[0].minor), (lab.client_id, Some(1)));
+        assert_eq!(snapshot.clients[0].address, Some(lab.connection.peer));
+        assert_eq!(lab.server.evict(now, "nobody").unwrap_err(), EvictError::Unknown);
+        assert_eq!(lab.server.evict(now, "192.0.2.1").unwrap_err(), EvictError::Unknown);
+        let both = EvictError::Ambiguous(vec![lab.client_id, other.client_id]);
+        assert_eq!(lab.server.evict(now, "::ffff:127.0.0.1").unwrap_err(), both);
+        assert_eq!(lab.status(vec![]), Status::OK, "nothing was done");
+        let (client, lost) = lab.server.evict(now, "other").unwrap();
+        assert_eq!((client.id, lost.sessions), (other.client_id, 1));
+        // RFC 8881 §15.1.11.3.
+        assert_eq!(other.status(vec![]), Status::BADSESSION);
+        let id = format!("{:#x}", lab.client_id);
+        assert_eq!(lab.server.evict(now, &id).unwrap().0.id, lab.client_id);
+        assert_eq!(lab.server.evict(now, &id).unwrap_err(), EvictError::Unknown);
+        assert_eq!(lab.server.metrics().evicted.load(Relaxed), 2);
+        assert_eq!(lab.server.end_grace(now), None);
+    }
+}
