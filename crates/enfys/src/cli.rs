@@ -17,6 +17,15 @@ pub enum Command {
     Serve(Box<ServeArguments>),
     /// Check a configuration file and say what would be served
     CheckConfig(CheckArguments),
+    /// Show the clients of a server that runs, and what they hold
+    Status(StatusArguments),
+    /// Take away at once what a client holds: sessions, opens, locks, delegations
+    Evict(EvictArguments),
+    /// Ask for the delegations of a file back
+    Recall(RecallArguments),
+    /// End the grace period of a server that has restarted
+    #[command(subcommand)]
+    Grace(GraceCommand),
 }
 
 #[derive(Debug, Default, Args)]
@@ -73,6 +82,10 @@ pub struct ServeArguments {
     /// Configuration in TOML; what the command line gives goes before it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Socket at which `enfys status`, `evict`, `recall` and `grace` find this server [default: control.sock in the
+    /// state directory]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
     /// Address to serve Prometheus metrics on, at /metrics; none unless given
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<SocketAddr>,
@@ -90,6 +103,94 @@ pub struct CheckArguments {
     /// The configuration
     #[arg(value_name = "FILE")]
     pub config: PathBuf,
+}
+
+/// Which server is meant.
+#[derive(Debug, Default, Args)]
+pub struct ControlArguments {
+    /// The server's control socket [default: control.sock in the state directory]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// The server's state directory [default: as for `enfys serve`: /var/lib/enfys for root, else
+    /// $XDG_STATE_HOME/enfys or ~/.local/state/enfys]
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// The server's configuration, which says where these are
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  enfys status
+      the server of this user (for root: of /var/lib/enfys)
+  enfys status --state-dir /srv/state --watch 2
+      the one with this state directory, every two seconds
+  enfys status --json | jq '.status.clients[] | select(.delegations > 0) | .name'
+
+LEASE is the time until the lease expires. STATE is `courteous` where it has expired, and what the
+client holds is kept until somebody wants it. CALLBACK tells whether the server can call the client:
+delegations need it. SLOTS are requests in progress, of those that the client may have at once; FULL
+counts requests that took the last one, while any more waited at the client. REPLAYS are answers
+given again. LOST is what was revoked and the client has not acknowledged.")]
+pub struct StatusArguments {
+    /// Print one line of JSON, with everything
+    #[arg(long)]
+    pub json: bool,
+    /// Again every so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub watch: Option<std::num::NonZeroU32>,
+    #[command(flatten)]
+    pub control: ControlArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  enfys evict 0x53ae10c500000002
+      the client with this id, as `enfys status` shows it
+  enfys evict 10.0.0.7
+      the one at this address, if it is one alone
+  enfys evict 'Linux NFSv4.1 workstation'
+
+What it held is free at once. The client is told so by its next request, and its programs may see
+errors on open files and locks. It is not shut out: it makes itself known again when it needs
+something. Requests under way end. To keep it out, take it from the export's `clients`, and reload.")]
+pub struct EvictArguments {
+    /// Its id, address or name
+    #[arg(value_name = "CLIENT")]
+    pub client: String,
+    /// Print one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub control: ControlArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  enfys recall /export/projects/plan.txt
+      asks all clients for their delegations of this file; who does not return one loses it after
+      the lease time
+
+The file is not delegated again for a while, as after any conflict.")]
+pub struct RecallArguments {
+    /// The file as clients see it; links are not followed
+    #[arg(value_name = "/EXPORT/DIRECTORY/FILE")]
+    pub file: String,
+    /// Print one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub control: ControlArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GraceCommand {
+    /// End it now: new opens and locks need not wait any more, and what was not reclaimed is lost
+    End(ControlArguments),
 }
 
 /// `--squash`.

@@ -20,6 +20,8 @@ pub struct Config {
     pub portmap: bool,
     /// Versions of NFS to serve, as mount options name them; all unless given.
     pub versions: Option<Vec<String>>,
+    /// Where `enfys status` finds the server.
+    pub control: Control,
     /// Bounds.
     pub limits: Limits,
     /// What to serve.
@@ -27,6 +29,14 @@ pub struct Config {
     /// Where it was read, and its text: for messages.
     #[serde(skip)]
     source: (PathBuf, String),
+}
+
+/// `[control]`.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Control {
+    /// The socket; one in the state directory unless given.
+    pub socket: Option<PathBuf>,
 }
 
 /// Bounds on what clients can make the server do.

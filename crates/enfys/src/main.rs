@@ -7,6 +7,7 @@ mod announce;
 mod backends;
 mod cli;
 mod config;
+mod control;
 mod directories;
 mod export_plan;
 mod latency;
@@ -36,6 +37,10 @@ fn main() -> ExitCode {
     let done = match cli.command {
         cli::Command::Serve(arguments) => serve::run(&arguments),
         cli::Command::CheckConfig(arguments) => plan::check(&arguments.config),
+        cli::Command::Status(arguments) => control::ask::status(&arguments),
+        cli::Command::Evict(arguments) => control::ask::evict(&arguments),
+        cli::Command::Recall(arguments) => control::ask::recall(&arguments),
+        cli::Command::Grace(command) => control::ask::grace(&command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

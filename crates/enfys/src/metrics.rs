@@ -111,6 +111,7 @@ impl Collector for Everything {
         self.encode_bytes(&mut encoder, "received_bytes", "Bytes of calls", |calls| &calls.received)?;
         self.encode_bytes(&mut encoder, "sent_bytes", "Bytes of replies", |calls| &calls.sent)?;
         self.encode_counters(&mut encoder)?;
+        self.encode_slot_counters(&mut encoder)?;
         self.encode_gauges(&mut encoder)?;
         self.encode_latencies(&mut encoder)
     }
@@ -184,9 +185,23 @@ impl Everything {
             ("delegation_waits_overdue", "Those that took too long", &delegations.overdue),
             ("refused_connections", "Connections over the limit", &metrics.refused_connections),
             ("replayed_calls", "Retransmissions answered from a reply cache", &metrics.replayed),
+            ("evicted_clients", "NFSv4 clients evicted by the administrator", &metrics.evicted),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value.load(Relaxed));
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_slot_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let counts = self.server.counts();
+        let counters = [
+            ("slots_full", "Requests that took the last slot that their client may use", counts.slots_full),
+            ("slots_deferred", "Requests put off for want of memory for slots", counts.slots_deferred),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
         }
         Ok(())
@@ -199,6 +214,7 @@ impl Everything {
             ("clients", "NFSv4 client records", counts.clients),
             ("sessions", "NFSv4.1 sessions", counts.sessions),
             ("slots", "Slots granted to sessions", counts.slots),
+            ("slots_in_use", "Slots whose requests are in progress", counts.slots_in_use),
             ("opens", "NFSv4 opens", counts.opens),
             ("locks", "Byte ranges locked", counts.locks),
             ("delegations", "Delegations", counts.delegations),

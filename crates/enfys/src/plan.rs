@@ -19,6 +19,8 @@ const NFS_PORT: u16 = 2049;
 pub struct Plan {
     pub listen: Vec<SocketAddr>,
     pub metrics: Option<SocketAddr>,
+    /// Where `enfys status` finds the server; `None` for in the state directory, if there is one.
+    pub control: Option<PathBuf>,
     /// Where durable state lives; `None` where nothing served outlives the server and no place was asked for.
     pub state_dir: Option<PathBuf>,
     pub wants_port_mapper: bool,
@@ -64,6 +66,7 @@ impl Plan {
         Ok(Self {
             listen,
             metrics: arguments.metrics.or(config.metrics),
+            control: arguments.control.clone().or(config.control.socket),
             state_dir,
             wants_port_mapper: arguments.portmap || config.portmap,
             versions,
@@ -78,6 +81,7 @@ impl Plan {
         let pairs = [
             ("listen", self.listen != other.listen),
             ("metrics", self.metrics != other.metrics),
+            ("control", self.control != other.control),
             ("state-dir", self.state_dir != other.state_dir),
             ("portmap", self.wants_port_mapper != other.wants_port_mapper),
             ("versions", self.versions != other.versions),
@@ -228,6 +232,7 @@ mod tests {
             Plan {
                 listen,
                 metrics: None,
+                control: None,
                 state_dir: None,
                 wants_port_mapper: false,
                 versions: Versions::IMPLEMENTED,

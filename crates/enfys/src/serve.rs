@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use crate::announce::announce;
 use crate::backends::Backends;
 use crate::cli::ServeArguments;
+use crate::control::{self, ControlServer};
 use crate::export_plan::ExportPlan;
 use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
@@ -48,6 +49,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         Some(address) => Some(runtime.block_on(MetricsServer::bind(address))?),
         None => None,
     };
+    let control = control_socket(&plan)?;
     let addresses = bound.addresses.clone();
     let (port, port_mapper) = (bound.port(), bound.port_mapper);
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
@@ -60,6 +62,11 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         let _context = runtime.enter();
         metrics.start(Arc::clone(&server), latencies, running.connections());
     }
+    let answering = control.map(|control| {
+        let _context = runtime.enter();
+        control.start(Arc::clone(&server), running.clock())
+    });
+    let _answering = answering.transpose()?;
     announce(&plan.exports, &addresses, metrics_address);
     service::ready();
     runtime.block_on(serve(arguments, plan, &mut signals, &server, &mut backends));
@@ -176,6 +183,16 @@ fn limits(plan: &Plan) -> Limits {
         request_memory_bytes: plan.limits.memory_bytes.unwrap_or(defaults.request_memory_bytes),
         ..defaults
     }
+}
+
+/// The socket that was asked for, or one in the state directory: where that cannot have one, the server does without.
+fn control_socket(plan: &Plan) -> Result<Option<ControlServer>, String> {
+    if let Some(path) = &plan.control {
+        return ControlServer::bind(path).map(Some);
+    }
+    let Some(directory) = &plan.state_dir else { return Ok(None) };
+    let bound = ControlServer::bind(&directory.join(control::IN_STATE_DIR));
+    Ok(bound.inspect_err(|why| warn!("`enfys status` will not find this server: {why}")).ok())
 }
 
 /// Tells a port mapper that runs already where this server is, if it shall be told.

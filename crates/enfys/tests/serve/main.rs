@@ -14,4 +14,5 @@ mod refusals;
 mod reload;
 mod server;
 mod service;
+mod status;
 mod waiting;

@@ -72,6 +72,10 @@ fn calls_bytes_latencies_and_state_are_counted() {
         ("enfys_clients", 1.0),
         ("enfys_sessions", 1.0),
         ("enfys_opens", 1.0),
+        ("enfys_slots_in_use", 0.0),
+        ("enfys_slots_full_total", 0.0),
+        ("enfys_slots_deferred_total", 0.0),
+        ("enfys_evicted_clients_total", 0.0),
         ("enfys_locks", 0.0),
     ] {
         assert_eq!(after.get(name), Some(&expected), "{name} in {after:#?}");

@@ -1,0 +1,203 @@
+//! Answers as people read them.
+
+use std::fmt::Write as _;
+
+use super::protocol::{Client, Evicted, MAX_CLIENTS, Recalled, Status};
+
+/// Characters of a client's name in the table; the whole of it is in `--json`.
+const NAME_WIDTH: usize = 32;
+
+/// `enfys status`.
+pub fn status(status: &Status) -> String {
+    let mut text = summary(status);
+    if !status.clients.is_empty() {
+        text.push('\n');
+        text.push_str(&table(&status.clients));
+    }
+    if status.clients_omitted > 0 {
+        let more = status.clients_omitted;
+        writeln!(text, "and {more} more: {MAX_CLIENTS} are listed at most")
+            .expect("a String takes everything");
+    }
+    text
+}
+
+fn summary(status: &Status) -> String {
+    let (totals, recalls) = (&status.totals, &status.recalls);
+    let grace = match &status.grace {
+        Some(grace) => format!(
+            "grace period for {:.0} s more at most, waiting for {}",
+            grace.seconds_left.ceil(),
+            counted(grace.clients_waited_for as u64, "client")
+        ),
+        None => "no grace period".into(),
+    };
+    let mut took = String::new();
+    if let (Some(mean), Some(slowest)) = (recalls.mean_seconds, recalls.slowest_seconds) {
+        took = format!(" in {} on average, {} at most", duration(mean), duration(slowest));
+    }
+    format!(
+        "{software}, lease {lease:.0} s, {grace}\n\
+         holding   {clients}, {sessions}, {opens}, {locks}, {delegations}; {lost} lost and not acknowledged\n\
+         slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
+         replays   {replayed} retransmissions answered from a reply cache\n\
+         granted   {granted_read} delegations for reading, {granted_write} for writing\n\
+         recalls   {recalled}; {returned} returned{took}, {revoked} revoked; {waited} operations waited, {put_off} were put off\n",
+        software = status.software,
+        lease = status.lease_seconds,
+        clients = counted(totals.clients, "client"),
+        sessions = counted(totals.sessions, "session"),
+        opens = counted(totals.opens, "open"),
+        locks = counted(totals.locks, "lock"),
+        delegations = counted(totals.delegations, "delegation"),
+        lost = totals.lost,
+        slots_in_use = totals.slots_in_use,
+        slots = totals.slots,
+        slots_full = totals.slots_full,
+        deferred = totals.slots_deferred,
+        memory = bytes(totals.slot_memory_bytes),
+        replayed = totals.replayed,
+        granted_read = recalls.granted_read,
+        granted_write = recalls.granted_write,
+        recalled = recalls.recalled,
+        returned = recalls.returned,
+        revoked = recalls.revoked,
+        waited = recalls.operations_waited,
+        put_off = recalls.operations_put_off,
+    )
+}
+
+/// Columns, and whether what is in them stands at the right.
+const COLUMNS: [(&str, bool); 14] = [
+    ("CLIENT", false),
+    ("ADDRESS", false),
+    ("VERS", false),
+    ("STATE", false),
+    ("LEASE", true),
+    ("CALLBACK", false),
+    ("SLOTS", true),
+    ("FULL", true),
+    ("REPLAYS", true),
+    ("OPENS", true),
+    ("LOCKS", true),
+    ("DELEGS", true),
+    ("LOST", true),
+    ("NAME", false),
+];
+
+fn table(clients: &[Client]) -> String {
+    let rows: Vec<_> =
+        std::iter::once(COLUMNS.map(|(name, _)| name.to_owned())).chain(clients.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; COLUMNS.len()] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(COLUMNS).zip(widths);
+        let cells: Vec<_> = cells
+            .map(|((cell, (_, right)), width)| match right {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:<width$}"),
+            })
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn row(client: &Client) -> [String; COLUMNS.len()] {
+    let sessions = &client.sessions;
+    let sum = |value: fn(&super::protocol::Session) -> u64| sessions.iter().map(value).sum::<u64>();
+    let name: String = client.name.chars().take(NAME_WIDTH).collect();
+    let state = if client.reclaiming { "reclaiming" } else { &client.state };
+    [
+        client.id.clone(),
+        client.address.clone().unwrap_or_else(|| "-".into()),
+        client.protocol.clone().unwrap_or_else(|| "-".into()),
+        state.to_owned(),
+        format!("{:.0} s", client.lease_left_seconds),
+        client.callbacks.clone(),
+        match sessions.is_empty() {
+            true => "-".into(),
+            false => format!("{}/{}", client.active, sum(|session| session.slots_target.into())),
+        },
+        sum(|session| session.slots_full).to_string(),
+        sum(|session| session.replayed).to_string(),
+        client.opens.to_string(),
+        client.locks.to_string(),
+        client.delegations.to_string(),
+        client.lost.to_string(),
+        if name.len() < client.name.len() { format!("{name}…") } else { name },
+    ]
+}
+
+/// `enfys evict`.
+pub fn evicted(lost: &Evicted) -> String {
+    format!(
+        "evicted {} ({}): it lost {}, {}, {} and {}\n",
+        lost.id,
+        lost.name,
+        counted(lost.sessions as u64, "session"),
+        counted(lost.opens.into(), "open"),
+        counted(lost.locks.into(), "lock"),
+        counted(lost.delegations.into(), "delegation"),
+    )
+}
+
+/// `enfys recall`.
+pub fn recalled(done: &Recalled) -> String {
+    match (done.recalled, done.revoked) {
+        (0, 0) => "nobody has a delegation of it\n".into(),
+        (recalled, 0) => format!("recalled {}\n", counted(recalled as u64, "delegation")),
+        (recalled, revoked) => format!(
+            "recalled {}, revoked {revoked} of clients whose lease had expired\n",
+            counted(recalled as u64, "delegation")
+        ),
+    }
+}
+
+/// `enfys grace end`.
+pub fn grace_ended(waiting: Option<usize>) -> String {
+    match waiting {
+        Some(waiting) => format!(
+            "the grace period is over; {} had not reclaimed everything\n",
+            counted(waiting as u64, "client")
+        ),
+        None => "no grace period runs\n".into(),
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// With the unit that leaves one to three digits before the point.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        _ if seconds >= 1.0 => format!("{seconds:.1} s"),
+        _ if seconds >= 1e-3 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{:.0} µs", seconds * 1e6),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["bytes", "KiB", "MiB", "GiB"];
+    let (mut value, mut unit) = (count as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{count} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_units_that_fit() {
+        let durations = [0.0, 0.000_9, 0.001, 0.25, 12.34].map(duration);
+        assert_eq!(durations, ["0 µs", "900 µs", "1.0 ms", "250.0 ms", "12.3 s"]);
+        assert_eq!([0, 1023, 1024, 5 << 20].map(bytes), ["0 bytes", "1023 bytes", "1.0 KiB", "5.0 MiB"]);
+        assert_eq!([counted(1, "open"), counted(2, "open")], ["1 open", "2 opens"]);
+    }
+}

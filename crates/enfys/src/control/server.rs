@@ -1,0 +1,138 @@
+//! The side that answers.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::Clock;
+use server::Server;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tracing::{info, warn};
+
+use super::protocol::{
+    Answer, Command, Evicted, Greeting, MAX_CLIENTS, MAX_QUESTION, Question, Recalled, Reply, Status, VERSION,
+};
+use super::socket::Socket;
+
+/// Questions at once; the next ones wait.
+const MAX_CONNECTIONS: usize = 8;
+/// How long one may take, from the connection to the answer's last byte.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Answers `enfys status` and its like.
+#[derive(Debug)]
+pub struct ControlServer(Socket);
+
+impl ControlServer {
+    /// Listens on `path`.
+    ///
+    /// # Errors
+    /// One line that names the path.
+    pub fn bind(path: &Path) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("control socket {}: {}", path.display(), crate::said(&error));
+        Socket::bind(path).map(Self).map_err(failed)
+    }
+
+    /// Answers from now on, as long as what is returned lives; within a runtime.
+    ///
+    /// # Errors
+    /// Where the runtime cannot take the socket.
+    pub fn start(self, server: Arc<Server>, clock: Clock) -> Result<Answering, String> {
+        let listener = self.0.listener().and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            UnixListener::from_std(listener)
+        });
+        let listener = listener.map_err(|error| format!("control socket: {}", crate::said(&error)))?;
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        tokio::spawn(async move {
+            loop {
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let server = Arc::clone(&server);
+                        tokio::spawn(async move {
+                            // Whoever went away, or does not listen, has nothing to be told.
+                            let _ = tokio::time::timeout(PATIENCE, serve(stream, &server, clock)).await;
+                            drop(permit);
+                        });
+                    }
+                    // Descriptors are short: they come back.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                }
+            }
+        });
+        Ok(Answering(self.0))
+    }
+}
+
+/// Keeps the socket's name until it is dropped.
+#[derive(Debug)]
+pub struct Answering(#[allow(dead_code, reason = "dropped for its effect")] Socket);
+
+async fn serve(mut stream: UnixStream, server: &Server, clock: Clock) -> io::Result<()> {
+    let who = stream.peer_cred()?.uid();
+    let own = rustix::process::geteuid().as_raw();
+    let (reader, mut writer) = stream.split();
+    let mut line = Vec::new();
+    BufReader::new(reader).take(MAX_QUESTION as u64).read_until(b'\n', &mut line).await?;
+    let reply = if who == own || who == 0 {
+        answer(&line, server, clock).await
+    } else {
+        warn!(who, "control socket: refused, not the server's user");
+        Reply::Error("permission denied: only root and the server's user may ask".into())
+    };
+    let mut text = serde_json::to_vec(&Answer { version: VERSION, reply }).map_err(io::Error::other)?;
+    text.push(b'\n');
+    writer.write_all(&text).await?;
+    writer.shutdown().await
+}
+
+async fn answer(line: &[u8], server: &Server, clock: Clock) -> Reply {
+    match serde_json::from_slice::<Greeting>(line) {
+        Ok(Greeting { version: VERSION }) => {}
+        Ok(Greeting { version }) => {
+            let software = concat!("enfys ", env!("CARGO_PKG_VERSION"));
+            return Reply::Error(format!(
+                "this server ({software}) speaks version {VERSION} of the control protocol, not {version}: use its own `enfys`"
+            ));
+        }
+        Err(error) => return Reply::Error(format!("not understood: {error}")),
+    }
+    match serde_json::from_slice::<Question>(line) {
+        Ok(question) => act(question.command, server, clock).await,
+        Err(error) => Reply::Error(format!("not understood: {error}")),
+    }
+}
+
+async fn act(command: Command, server: &Server, clock: Clock) -> Reply {
+    let now = clock.now();
+    match command {
+        Command::Status => Reply::Status(Box::new(Status::from(&server.look(now, MAX_CLIENTS)))),
+        Command::Evict { client } => match server.evict(now, &client) {
+            Ok((client, lost)) => {
+                let (id, name) = (format!("{:#x}", client.id), client.owner.escape_ascii().to_string());
+                info!(%id, %name, opens = lost.opens, locks = lost.locks, delegations = lost.delegations, "evicted");
+                let server::Evicted { sessions, opens, locks, delegations, .. } = lost;
+                Reply::Evicted(Evicted { id, name, sessions, opens, locks, delegations })
+            }
+            Err(error) => Reply::Error(format!("{client}: {error}")),
+        },
+        Command::Recall { file } => match server.recall(now, &file).await {
+            Ok(done) => {
+                info!(file, recalled = done.recalled, revoked = done.revoked, "delegations recalled as told");
+                Reply::Recalled(Recalled { recalled: done.recalled, revoked: done.revoked })
+            }
+            Err(error) => Reply::Error(format!("{file}: {error}")),
+        },
+        Command::EndGrace => {
+            let waiting = server.end_grace(now);
+            if let Some(waiting) = waiting {
+                info!(waiting, "grace period ended as told");
+            }
+            Reply::GraceEnded(waiting)
+        }
+    }
+}

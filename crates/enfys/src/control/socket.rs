@@ -1,0 +1,122 @@
+//! The socket: where it is, and how it is made so that nobody else reaches it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
+/// Its name in the state directory.
+pub const IN_STATE_DIR: &str = "control.sock";
+
+/// Who may connect: its owner, and root, for whom modes do not count.
+const MODE: u32 = 0o600;
+/// Connections that may wait.
+const BACKLOG: i32 = 16;
+
+/// A socket that is listened on; its name goes when it is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Listens on `path`, in the place of a socket that a server has left there.
+    ///
+    /// # Errors
+    /// Where a server answers there, something else than a socket is there, or the directory does not let it be made.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        if let Ok(found) = fs::symlink_metadata(path) {
+            if !found.file_type().is_socket() {
+                return Err(io::Error::other("something else than a socket is there"));
+            }
+            if self::connect_to(path).is_ok() {
+                return Err(io::Error::other("another server answers there"));
+            }
+            fs::remove_file(path)?;
+        }
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // Linux makes the name with the mode of the socket: there is no moment at which others could connect.
+        fchmod(&socket, Mode::from_raw_mode(MODE))?;
+        with_address(path, |address| bind(&socket, address).map_err(io::Error::from))?;
+        listen(&socket, BACKLOG)?;
+        Ok(Self { listener: UnixListener::from(socket), path: path.to_path_buf() })
+    }
+
+    /// The socket itself, and what removes its name when dropped.
+    pub fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Whoever comes next would find it dead, and take its place.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Connects to the server that listens on `path`.
+///
+/// # Errors
+/// As connect(2).
+pub fn connect_to(path: &Path) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    with_address(path, |address| connect(&socket, address).map_err(io::Error::from))?;
+    Ok(UnixStream::from(socket))
+}
+
+/// Tells `path` as an address. One that is longer than an address may be (107 bytes, unix(7)) is told by way of its directory.
+fn with_address<T>(path: &Path, then: impl Fn(&SocketAddrUnix) -> io::Result<T>) -> io::Result<T> {
+    if let Ok(address) = SocketAddrUnix::new(path) {
+        return then(&address);
+    }
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let directory = File::open(directory)?;
+    let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    then(&SocketAddrUnix::new(&short)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn it_is_its_owners_alone_and_takes_the_place_of_a_dead_one() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["short".to_owned(), "long".repeat(40)] {
+            let path = directory.path().join(name);
+            let socket = Socket::bind(&path).unwrap();
+            assert_eq!(fs::symlink_metadata(&path).unwrap().mode() & 0o777, MODE);
+            connect_to(&path).unwrap();
+            assert!(Socket::bind(&path).unwrap_err().to_string().contains("another server answers"));
+            // Killed: its name is left.
+            let Socket { listener, .. } = &socket;
+            let listener = listener.try_clone().unwrap();
+            std::mem::forget(socket);
+            drop(listener);
+            fs::remove_file(&path).unwrap();
+            drop(Socket::bind(&path).unwrap());
+            assert!(!path.exists());
+        }
+        let dead = directory.path().join("dead");
+        drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+        assert!(connect_to(&dead).is_err());
+        drop(Socket::bind(&dead).unwrap());
+        let file = directory.path().join("file");
+        fs::write(&file, b"precious").unwrap();
+        assert!(Socket::bind(&file).unwrap_err().to_string().contains("something else"));
+        assert_eq!(fs::read(&file).unwrap(), b"precious");
+    }
+}

@@ -1,0 +1,168 @@
+//! `enfys status`, `evict`, `recall` and `grace end`, as people use them.
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Output;
+
+use protocol::nfs4::types::Status;
+use serde_json::Value;
+
+use crate::client::{Client, Client4};
+use crate::server::{Place, Server, refusal, run, with};
+
+/// Asks the server of a place.
+fn ask(place: &Place, words: &[&str]) -> Output {
+    let state = place.path("state").display().to_string();
+    run(&[words, &["--state-dir", &state]].concat())
+}
+
+#[track_caller]
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn status(place: &Place) -> Value {
+    let answer: Value = serde_json::from_str(&said(&ask(place, &["status", "--json"]))).expect("JSON");
+    assert_eq!(answer["version"], 1);
+    answer["status"].clone()
+}
+
+/// A server of one directory with a file in it.
+fn started(place: &Place) -> Server {
+    let export = place.directory("export");
+    let server = Server::start(place, &with(place, &[&export]));
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    client.create(root, "file").unwrap();
+    server
+}
+
+#[test]
+fn clients_are_shown_and_evicted() {
+    let place = Place::new();
+    let server = started(&place);
+    let empty = status(&place);
+    assert_eq!((&empty["clients"], &empty["grace"]), (&Value::Array(vec![]), &Value::Null));
+    let mut client = Client4::connect(server.address);
+    client.open("export", "file").unwrap();
+
+    let shown = status(&place);
+    assert_eq!(shown["totals"]["opens"], 1);
+    assert_eq!(shown["totals"]["slots_in_use"], 0);
+    let only = &shown["clients"][0];
+    assert_eq!(shown["clients"].as_array().map(Vec::len), Some(1));
+    for (key, expected) in
+        [("name", "test client"), ("state", "active"), ("protocol", "4.1"), ("principal", "uid:1000")]
+    {
+        assert_eq!(only[key], expected, "{only:#}");
+    }
+    for (key, expected) in [("opens", 1), ("locks", 0), ("delegations", 0), ("active", 0), ("lost", 0)] {
+        assert_eq!(only[key], expected, "{only:#}");
+    }
+    let left = only["lease_left_seconds"].as_f64().unwrap();
+    assert!(left > 0.0 && left <= shown["lease_seconds"].as_f64().unwrap());
+    assert!(only["address"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!(only["sessions"][0]["slots"], 8, "as many as it asked for");
+    let table = said(&ask(&place, &["status"]));
+    let row = table.lines().find(|line| line.ends_with("test client")).expect("a row");
+    assert!(row.starts_with(only["id"].as_str().unwrap()) && row.contains(" 4.1 "), "{table}");
+
+    let answer = ask(&place, &["evict", "nobody"]);
+    assert_eq!(refusal(&answer), "nobody: no client has this id, address or name");
+    let told = said(&ask(&place, &["evict", only["id"].as_str().unwrap()]));
+    assert!(told.contains("(test client): it lost 1 session, 1 open, 0 locks"), "{told}");
+    assert_eq!(client.run(vec![]).unwrap_err(), Status::BADSESSION);
+    let after = status(&place);
+    assert_eq!((&after["totals"]["opens"], &after["totals"]["clients"]), (&0.into(), &0.into()));
+    server.await_log(0, "evicted");
+    // It is not shut out.
+    Client4::connect(server.address).open("export", "file").unwrap();
+    server.stop();
+}
+
+#[test]
+fn files_are_recalled_by_their_path_and_grace_is_ended() {
+    let place = Place::new();
+    let server = started(&place);
+    assert_eq!(said(&ask(&place, &["recall", "/export/file"])), "nobody has a delegation of it\n");
+    let missing = refusal(&ask(&place, &["recall", "/export/missing"]));
+    assert!(missing.starts_with("/export/missing: missing: "), "{missing}");
+    let elsewhere = refusal(&ask(&place, &["recall", "/exports/file"]));
+    assert!(elsewhere.contains("no export holds it"), "{elsewhere}");
+    assert_eq!(said(&ask(&place, &["grace", "end"])), "no grace period runs\n");
+    server.stop();
+}
+
+#[test]
+fn the_socket_is_the_owners_alone_and_goes_with_the_server() {
+    let place = Place::new();
+    let server = started(&place);
+    let socket = place.path("state").join("control.sock");
+    assert_eq!(std::fs::symlink_metadata(&socket).unwrap().mode() & 0o777, 0o600);
+    // One killed leaves its socket, and the next one takes its place.
+    server.kill();
+    let why = refusal(&ask(&place, &["status"]));
+    let socket_text = socket.display().to_string();
+    assert!(why.contains(&socket_text) && why.contains("left from one that has ended"), "{why}");
+    let server = Server::start(&place, &with(&place, &[&place.path("export")]));
+    status(&place);
+    server.stop();
+    assert!(!socket.exists());
+    let why = refusal(&ask(&place, &["status"]));
+    assert!(why.contains(&socket_text) && why.contains("no such socket"), "{why}");
+}
+
+#[test]
+fn another_place_is_asked_for_by_path_and_by_configuration() {
+    let place = Place::new();
+    let socket = place.path("elsewhere.sock");
+    let socket_text = socket.display().to_string();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--control", &socket_text];
+    let server = Server::start(&place, &arguments);
+    said(&run(&["status", "--control", &socket_text]));
+    let text = format!("[control]\nsocket = \"{socket_text}\"\n[[export]]\nmemory = true\n");
+    let config = place.file("enfys.toml", &text);
+    said(&run(&["status".as_ref(), "--config".as_ref(), config.as_path()]));
+    // Two servers do not share one.
+    let why = refusal(&run(&arguments));
+    assert!(why.contains(&socket_text) && why.contains("another server answers there"), "{why}");
+    said(&run(&["status", "--control", &socket_text]));
+    server.stop();
+}
+
+/// Sends these bytes to the socket; what comes back.
+fn exchange(socket: &Path, bytes: &[u8]) -> String {
+    use std::io::{Read, Write};
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    // A question that is too long is not read to its end.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn what_is_no_question_is_told_so_and_hurts_nobody() {
+    let place = Place::new();
+    let socket = place.path("s");
+    let socket_text = socket.display().to_string();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--control", &socket_text];
+    let server = Server::start(&place, &arguments);
+    let other = exchange(&socket, b"{\"version\":2,\"command\":\"future\",\"with\":[1]}\n");
+    assert!(other.contains("speaks version 1 of the control protocol, not 2"), "{other}");
+    for wrong in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], b"{\"version\":1,\"command\":\"format\"}\n", b"\n", b"", b"\xff\n"]
+    {
+        let answer = exchange(&socket, wrong);
+        assert!(answer.contains("not understood"), "{answer}");
+    }
+    exchange(&socket, &vec![b'['; 1 << 20]);
+    // Many that say nothing do not keep others out for ever.
+    let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
+    drop(silent);
+    said(&run(&["status", "--control", &socket_text]));
+    server.stop();
+}
