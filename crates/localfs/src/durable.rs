@@ -333,7 +333,9 @@ impl Volume {
         #[cfg(test)]
         {
             self.syncs.fetch_add(1, Ordering::Relaxed);
-            if let Some(error) = self.planned_sync_failure.lock().take() {
+            // Several syncs may be under way at once: a plan is for one kind, so that it is known which one fails.
+            let plan = self.planned_sync_failure.lock().take_if(|(kind, _)| *kind == object.kind);
+            if let Some((_, error)) = plan {
                 return Err(error);
             }
         }
@@ -417,8 +419,9 @@ mod tests {
             self.volume.syncs.load(Ordering::Relaxed)
         }
 
-        fn plan_failure(&self) {
-            *self.volume.planned_sync_failure.lock() = Some(Error::Io);
+        /// The next sync of an object of this kind fails.
+        fn plan_failure(&self, kind: FileKind) {
+            *self.volume.planned_sync_failure.lock() = Some((kind, Error::Io));
         }
     }
 
@@ -432,7 +435,7 @@ mod tests {
             let case = case().await;
             let verifier = case.volume.verifier();
             case.write(Stability::Unstable).await.expect("write");
-            case.plan_failure();
+            case.plan_failure(FileKind::Regular);
             assert_eq!(case.commit().await, Err(Error::Io));
             let after = case.volume.verifier();
             assert_ne!(after, verifier, "unstable data may be lost");
@@ -447,7 +450,7 @@ mod tests {
     fn a_failed_sync_fails_the_stable_write_that_wanted_it() {
         run(async {
             let case = case().await;
-            case.plan_failure();
+            case.plan_failure(FileKind::Regular);
             assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
             assert_eq!(case.write(Stability::DataSync).await, Ok(()));
         });
@@ -457,7 +460,7 @@ mod tests {
     fn a_failed_sync_of_a_directory_fails_the_create() {
         run(async {
             let case = case().await;
-            case.plan_failure();
+            case.plan_failure(FileKind::Directory);
             let root = case.volume.root.handle;
             let made = case
                 .volume
@@ -474,10 +477,10 @@ mod tests {
             let (context, root, volume) = (&case.context, case.volume.root.handle, &case.volume);
             let set = SetAttributes::default();
             let exclusive = Create::File(CreateMode::Exclusive(*b"verifier"));
-            case.plan_failure();
+            case.plan_failure(FileKind::Directory);
             let first = volume.create(context, &root, b"e", &exclusive, &set).await;
             assert_eq!(first.err(), Some(Error::Io));
-            case.plan_failure();
+            case.plan_failure(FileKind::Directory);
             let unchecked = Create::File(CreateMode::Unchecked);
             let second = volume.create(context, &root, b"e", &unchecked, &set).await;
             assert_eq!(second.err(), Some(Error::Io), "its name is not on stable storage yet");
@@ -623,7 +626,7 @@ mod tests {
             let (one, first) = oneshot::channel();
             let (other, second) = oneshot::channel();
             object.dirt.state.lock().waiting.extend([(Extent::Data, one), (Extent::All, other)]);
-            case.plan_failure();
+            case.plan_failure(FileKind::Regular);
             case.volume.sync_while_wanted(&object);
             assert_eq!((first.await, second.await), (Ok(Err(Error::Io)), Ok(Err(Error::Io))));
             assert!(object.dirt.is_dirty());

@@ -103,7 +103,7 @@ pub(crate) struct Volume {
     pub(crate) janitor: crate::janitor::Alarm,
     /// The error of the next sync.
     #[cfg(test)]
-    pub(crate) planned_sync_failure: Mutex<Option<Error>>,
+    pub(crate) planned_sync_failure: Mutex<Option<(FileKind, Error)>>,
     /// Syncs so far.
     #[cfg(test)]
     pub(crate) syncs: AtomicUsize,
