@@ -49,9 +49,10 @@ impl Outbox {
         }
     }
 
-    /// From now on the transport looks into it whenever it looks at the connection.
-    pub(crate) fn open(&self) {
+    /// From now on the transport looks into it whenever it looks at the connection; false where that is gone already.
+    pub(crate) fn open(&self) -> bool {
         self.is_used.store(true, Relaxed);
+        !self.inner.lock().is_closed
     }
 
     /// Whether a reply may be meant for us at all.
@@ -107,7 +108,7 @@ mod tests {
     fn records_leave_in_order_and_each_reply_is_taken_once() {
         let outbox = Outbox::default();
         let context = Context::from_waker(Waker::noop());
-        outbox.open();
+        assert!(outbox.open());
         let mut numbers = Vec::new();
         for _ in 0..2 {
             assert!(outbox.call(probe(), |xid| {
@@ -125,6 +126,7 @@ mod tests {
         outbox.close();
         assert!(outbox.take(numbers[1]).is_none(), "what was lost is not answered");
         assert!(!outbox.call(probe(), |_| Bytes::new()));
+        assert!(!outbox.open(), "nothing leaves it any more");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod backend;
 pub mod client;
 pub mod compounds;
+mod delegations;
 pub mod network;
 pub mod rng;
 pub mod scenario;

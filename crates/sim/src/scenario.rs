@@ -11,6 +11,7 @@ use protocol::nfs4::types::{Stateid, Status};
 use rpc::message::parse_reply;
 
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
+use crate::delegations;
 use crate::network::Faults;
 use crate::rng::Rng;
 use crate::world::World;
@@ -77,6 +78,16 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "lease-expiry",
         about: "an expired client keeps its opens until somebody needs them, and loses them then",
         run: lease_expiry,
+    },
+    Scenario {
+        name: "delegations",
+        about: "nobody reads what was overwritten, whatever is delegated, recalled, lost, late, doubled or cut off",
+        run: |seed| delegations::run(seed, false),
+    },
+    Scenario {
+        name: "mute",
+        about: "the same beside a client that takes delegations and is never heard of again",
+        run: |seed| delegations::run(seed, true),
     },
 ];
 

@@ -493,6 +493,23 @@ fn a_client_that_goes_lets_others_go_on_at_once() {
 }
 
 #[test]
+fn what_was_recalled_and_then_expired_counts_as_not_returned() {
+    let Scene { mut lab, mut holder, mut other, file } = scene();
+    let stateid = hold(&mut holder, "file", READ);
+    lab.pass(1);
+    other.seconds = lab.seconds;
+    let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
+    assert_eq!(status(flight.poll()), None);
+    // One second before the delegation's own time is over, the holder's lease is.
+    lab.pass(LEASE_SECONDS - 1);
+    other.seconds = lab.seconds;
+    assert_eq!(status(flight.poll()), Some(Status::DELAY));
+    assert_eq!(other.status(at(&["export"], vec![open("file", b"o", WRITE)])), Status::OK);
+    holder.seconds = lab.seconds;
+    assert_eq!(holder.status(vec![putfh(file), read(stateid)]), Status::DELEG_REVOKED);
+}
+
+#[test]
 fn an_operation_that_is_cut_off_leaves_nothing_behind() {
     let Scene { mut lab, mut holder, mut other, file } = scene();
     let stateid = hold(&mut holder, "file", READ);

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 pub use v3::ClientV3;
 pub use v40::ClientV40;
+pub(crate) use v41::compound;
 pub use v41::{ClientV41, Words, at_export, export};
 
 use crate::rng::Rng;

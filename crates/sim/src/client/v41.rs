@@ -183,7 +183,7 @@ pub(super) fn renumbered(record: &[u8], xid: u32) -> Bytes {
 }
 
 /// The record of a COMPOUND by the superuser.
-pub(super) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
+pub(crate) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
     let credential = OpaqueAuth::sys(&AuthSys {
         stamp: 0,
         machine_name: Opaque::from_static(b"sim"),

@@ -116,8 +116,8 @@ impl Session {
             }
         }
         let Some(outbox) = outbox.filter(|_| channels.contains(Channels::BACK)) else { return true };
-        if !bound.backs.iter().any(|(id, _)| *id == connection) {
-            outbox.open();
+        // A request that is executed after its connection has closed makes no way back.
+        if !bound.backs.iter().any(|(id, _)| *id == connection) && outbox.open() {
             bound.backs.push((connection, Arc::clone(outbox)));
             bound.wants_callbacks = true;
             self.client.set_wants_callbacks();

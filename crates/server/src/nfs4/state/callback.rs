@@ -194,6 +194,7 @@ impl State {
         let sent = Sent { session: Arc::downgrade(session), turn: Some(turn) };
         if !outbox.call(sent, |xid| back.record(turn, xid, referring)) {
             back.lost(turn);
+            self.watched.unsure.lock().push(Arc::downgrade(session));
         }
         drop(back);
         self.watch(session, turn);
@@ -231,6 +232,7 @@ impl State {
                     self.watch(session, turn);
                 } else {
                     back.lost(turn);
+                    self.watched.unsure.lock().push(Arc::downgrade(session));
                 }
             }
             session.is_cut.store(!back.unsure().is_empty(), Relaxed);

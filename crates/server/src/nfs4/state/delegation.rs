@@ -421,7 +421,12 @@ impl State {
         for index in &found {
             // §8.4.3: what an expired lease holds is not in the way of anyone.
             if shard.entry(*index).client.is_expired(now, self.lease) {
-                shard.end(*index, shard::Event::Conflict, &self.gauges, &mut dropped);
+                // RFC 8881 §15.1.5: DELEG_REVOKED is for "the failure of the client to return the lock when it was recalled",
+                // EXPIRED for what was never asked for.
+                let was_recalled = shard.delegation_at(*index).phase == Phase::Recalled;
+                let event = if was_recalled { shard::Event::Unreturned } else { shard::Event::Conflict };
+                shard.end(*index, event, &self.gauges, &mut dropped);
+                self.delegations.counts.revoked.fetch_add(1, Relaxed);
             } else {
                 recalls.extend(self.recall(&mut shard, *index, now));
             }

@@ -244,6 +244,20 @@ fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
 }
 
 #[test]
+fn a_connection_that_has_closed_is_no_way_whatever_arrives_over_it() {
+    let mut world = World::new();
+    let mut peer = reachable(&mut world, "a");
+    let old = std::mem::take(&mut world.outbox);
+    old.close();
+    world.state.connection_closed(peer.connection);
+    // A request that was on its way.
+    let both = DirFromClient::FORE_OR_BOTH;
+    world.state.bind_connection(peer.connection, Some(&old), &peer.session, both).unwrap();
+    peer.connection = ConnectionId(50);
+    assert_eq!(peer.ping(&world), DOWN);
+}
+
+#[test]
 fn a_client_may_ask_to_be_asked_again() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
