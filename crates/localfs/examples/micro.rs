@@ -14,6 +14,11 @@ use vfs::{
     Stability, Timestamp,
 };
 
+thread_local! {
+    static RUNTIME: tokio::runtime::Runtime =
+        tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+}
+
 /// The answer: mostly there at once, and without the cost of a runtime.
 trait Answer<T> {
     fn answer(self) -> vfs::Result<T>;
@@ -23,9 +28,7 @@ impl<T> Answer<T> for Op<'_, T> {
     fn answer(self) -> vfs::Result<T> {
         match self {
             Self::Ready(answer) => answer.expect("an answer is taken once"),
-            pending => {
-                tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(pending)
-            }
+            pending => RUNTIME.with(|runtime| runtime.block_on(pending)),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! write ourselves in between is counted, and others are left three quarters of the room. A control group's own limit
 //! cannot be foreseen so; the clock notices it (see [`crate::turn`]).
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,6 +17,8 @@ use crate::patience;
 
 /// Bytes written between two looks at most.
 const LOOK_BYTES: i64 = 32 << 20;
+/// Bytes that a thread takes at once.
+const CREDIT_BYTES: i64 = 1 << 20;
 /// Nanoseconds between two looks while there is room, and while there is none.
 const LOOK_NS: u64 = 1_000_000_000;
 const FULL_NS: u64 = 4_000_000;
@@ -41,9 +44,8 @@ impl Room {
     }
 
     /// Takes `bytes` of it; false where there is not so much.
-    fn take(&self, bytes: i64) -> bool {
+    fn take(&self, bytes: i64, now_ns: u64) -> bool {
         let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
-        let now_ns = patience::now_ns();
         let is_due = now_ns >= self.due_ns.load(Ordering::Relaxed);
         if left >= 0 && !is_due {
             return true;
@@ -66,9 +68,37 @@ impl Room {
     }
 }
 
+/// What one thread has taken of the room, and until when that is good.
+#[derive(Debug, Clone, Copy)]
+struct Credit {
+    bytes: i64,
+    until_ns: u64,
+}
+
+thread_local! {
+    static CREDIT: Cell<Credit> = const { Cell::new(Credit { bytes: 0, until_ns: 0 }) };
+}
+
 /// Whether `bytes` more can be dirtied without waiting.
+#[inline]
 pub(crate) fn has_room(bytes: usize) -> bool {
-    ROOM.take(bytes as i64)
+    let (bytes, now_ns) = (bytes as i64, patience::now_ns());
+    let credit = CREDIT.get();
+    if bytes <= credit.bytes && now_ns < credit.until_ns {
+        CREDIT.set(Credit { bytes: credit.bytes - bytes, ..credit });
+        return true;
+    }
+    take_credit(bytes, now_ns)
+}
+
+/// Takes from what all share, for many writes at once: threads should not wait for each other's caches.
+#[cold]
+fn take_credit(bytes: i64, now_ns: u64) -> bool {
+    let taken = bytes.max(CREDIT_BYTES);
+    let has_room = ROOM.take(taken, now_ns);
+    let bytes = if has_room { taken - bytes } else { 0 };
+    CREDIT.set(Credit { bytes, until_ns: now_ns + LOOK_NS });
+    has_room
 }
 
 /// Bytes that may be written until the next look. Without /proc nothing can be known, and nothing is forbidden.
@@ -131,8 +161,8 @@ mod tests {
         let room = Room::new();
         room.due_ns.store(u64::MAX, Ordering::Relaxed);
         room.bytes.store(4096, Ordering::Relaxed);
-        assert!(room.take(4096), "exactly so much");
+        assert!(room.take(4096, 1), "exactly so much");
         room.bytes.store(-2 * LOOK_BYTES, Ordering::Relaxed);
-        assert!(!room.take(1), "none, and it is not time to look again");
+        assert!(!room.take(1, 2), "none, and it is not time to look again");
     }
 }

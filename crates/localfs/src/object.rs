@@ -205,6 +205,12 @@ impl Object {
         call(self.file.read().as_fd())
     }
 
+    /// The descriptor, lent for a call that does not wait: fstat(2) and the like.
+    #[inline]
+    pub(crate) fn lend<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+        call(self.file.read().as_fd())
+    }
+
     /// A descriptor that can write, and the change that is about to be made with it; `None` where the present descriptor
     /// cannot. From here on the object is dirty and keeps this descriptor.
     pub(crate) fn begin_change(&self) -> Option<(Arc<OpenFile>, Begun<'_>)> {

@@ -106,6 +106,7 @@ pub(crate) enum Turn {
 
 impl Volume {
     /// Does `now` in place, or where that would mean to wait, what `later` makes of the same, on the pool. Then `answer`.
+    #[inline]
     pub(crate) fn take_turn<'a, D, T, J>(
         self: &'a Arc<Self>,
         turn: Turn,

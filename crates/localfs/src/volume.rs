@@ -165,7 +165,7 @@ impl Volume {
             return self.glance(object, own_change);
         }
         let moment = self.changes.moment();
-        let status = object.with_fd(status).map_err(translate)?;
+        let status = object.lend(status).map_err(translate)?;
         self.require_name(object, status.stx_nlink)?;
         if let Handles::Indexed { index, .. } = &self.handles {
             index.confirm(&object.handle, &self.file_key(&status, object.fsid));
@@ -176,7 +176,7 @@ impl Volume {
     /// Attributes without a word on whether it is sealed, by the faster call.
     fn glance(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
         let moment = self.changes.moment();
-        let status = object.with_fd(|fd| rustix::fs::fstat(fd)).map_err(translate)?;
+        let status = object.lend(|fd| rustix::fs::fstat(fd)).map_err(translate)?;
         self.require_name(object, u32::from(status.st_nlink != 0))?;
         let changed = changed_of_stat(&status);
         let is_directory = object.kind == FileKind::Directory;
@@ -198,7 +198,7 @@ impl Volume {
             return Ok(known & 1 != 0);
         }
         let moment = self.changes.moment();
-        let status = object.with_fd(status).map_err(translate)?;
+        let status = object.lend(status).map_err(translate)?;
         self.remember_seal(object, &status, moment);
         Ok(is_sealed(&status))
     }

@@ -7,6 +7,10 @@ use crate::volume::Volume;
 impl Volume {
     /// One statx(2) on the cached descriptor; nobody needs a permission for that.
     pub(crate) fn getattr<'a>(self: &'a Arc<Self>, file: &Handle) -> Op<'a, Attributes> {
+        // The most frequent of all: what is open needs no turn.
+        if let Some(object) = self.objects.get(file) {
+            return self.stat(&object).map(|seen| seen.attributes).into();
+        }
         let later = || {
             let file = *file;
             move |volume: &Arc<Self>| volume.getattr_now(&file)

@@ -86,8 +86,12 @@ impl Volume {
             return Ok(());
         }
         let end = offset + length as u64;
+        let now = patience::era();
+        let is_known = object.visited.load(Ordering::Relaxed) == now;
         if !patience::may_wait() {
-            self.require_visited_file(object, before)?;
+            if !is_known {
+                self.require_visited_file(object, before)?;
+            }
             if !dirty::has_room(length) {
                 patience::wait()?;
             }
@@ -97,7 +101,9 @@ impl Volume {
                 require_page(object, file, before.size, if end < before.size { end } else { 0 })?;
             }
         }
-        object.visited.store(patience::era(), Ordering::Relaxed);
+        if !is_known {
+            object.visited.store(now, Ordering::Relaxed);
+        }
         object.last_page.store((end - 1) / PAGE_BYTES + 1, Ordering::Relaxed);
         Ok(())
     }
