@@ -395,7 +395,7 @@ where
         if let Poll::Ready(call) = outbox.poll_record(context) {
             return Poll::Ready(Ok(Event::Calling(call)));
         }
-        if !is_closing && control.is_stopping(context) {
+        if !is_closing && (outbox.is_hung_up() || control.is_stopping(context)) {
             return Poll::Ready(Ok(Event::Shutdown));
         }
         let Some(wanted) = wanted else { return Poll::Pending };

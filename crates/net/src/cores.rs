@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use server::{Connection, ConnectionId, Server, Throttle, Transport};
+use server::{Connection, ConnectionId, Dial, Server, Throttle, Transport};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
@@ -31,6 +31,12 @@ const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Of so many descriptors one may be a connection's: the others are the files' and the system's.
 const DESCRIPTORS_PER_CONNECTION: usize = 3;
+
+/// Connections for callbacks that are being made at once; others wait for the next look.
+const DIALS_AT_ONCE: usize = 64;
+
+/// How long a client may take to accept one.
+const DIAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Pause after the system refused a connection for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -285,85 +291,122 @@ struct Acceptor {
 impl Acceptor {
     fn start(self, shared: &Arc<Shared>) -> Vec<tokio::task::JoinHandle<()>> {
         let Self { listeners, cores, connections, next_id } = self;
-        let accept = Rc::new((cores, connections, next_id, Addresses::default()));
-        let mut tasks = vec![tokio::task::spawn_local(maintain(Arc::clone(shared)))];
+        let addresses = Addresses::default();
+        let door = Rc::new(Door { shared: Arc::clone(shared), cores, connections, next_id, addresses });
+        let mut tasks = vec![tokio::task::spawn_local(maintain(Rc::clone(&door)))];
         for listener in listeners.tcp {
-            let (shared, accept) = (Arc::clone(shared), Rc::clone(&accept));
-            tasks.push(tokio::task::spawn_local(async move {
-                let (cores, connections, next_id, addresses) = &*accept;
-                accept_all(&shared, listener, cores, connections, next_id, addresses).await;
-            }));
+            let door = Rc::clone(&door);
+            tasks.push(tokio::task::spawn_local(async move { accept_all(&door, listener).await }));
         }
         for socket in listeners.udp {
-            let id = ConnectionId(accept.2.fetch_add(1, Relaxed));
+            let id = ConnectionId(door.next_id.fetch_add(1, Relaxed));
             tasks.push(tokio::task::spawn_local(udp::serve(Arc::clone(shared), socket, id)));
         }
         tasks
     }
 }
 
-/// Lets the server look after its clients from time to time.
-async fn maintain(shared: Arc<Shared>) {
+/// Lets the server look after its clients from time to time, and makes the connections that it wants.
+async fn maintain(door: Rc<Door>) {
+    let mut dials = tokio::task::JoinSet::new();
     loop {
         tokio::time::sleep(MAINTENANCE_PERIOD).await;
+        let shared = &door.shared;
         while shared.server.maintain(shared.clock.now()) {
             // Calls come first.
             tokio::task::yield_now().await;
         }
+        while dials.try_join_next().is_some() {}
+        for dial in shared.server.take_dials(DIALS_AT_ONCE - dials.len()) {
+            dials.spawn_local(make(Rc::clone(&door), dial));
+        }
     }
 }
 
-async fn accept_all(
-    shared: &Shared,
-    listener: TcpListener,
-    cores: &[Core],
-    connections: &Arc<AtomicUsize>,
-    next_id: &AtomicU64,
-    addresses: &Addresses,
-) {
+/// Makes a connection for callbacks; it is served like those that clients make.
+async fn make(door: Rc<Door>, dial: Dial) {
+    let made = tokio::time::timeout(DIAL_PATIENCE, tokio::net::TcpStream::connect(dial.address)).await;
+    let connection = match made {
+        Ok(Ok(stream)) => door.admit(stream, dial.address, Some(&dial)),
+        Ok(Err(error)) => {
+            debug!(peer = %dial.address, "no connection for callbacks: {error}");
+            None
+        }
+        Err(_) => None,
+    };
+    if connection.is_none() {
+        door.shared.server.dialed(&dial, None);
+    }
+}
+
+/// Where connections come in.
+struct Door {
+    shared: Arc<Shared>,
+    cores: Vec<Core>,
+    connections: Arc<AtomicUsize>,
+    next_id: AtomicU64,
+    addresses: Addresses,
+}
+
+impl Door {
+    /// Gives a connection to a core, unless there are too many. Where the server had wished for it, it is told before.
+    fn admit(
+        &self,
+        stream: tokio::net::TcpStream,
+        peer: std::net::SocketAddr,
+        dial: Option<&Dial>,
+    ) -> Option<()> {
+        let shared = &self.shared;
+        if self.connections.load(Relaxed) >= shared.limits.max_connections {
+            shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
+            let limit = shared.limits.max_connections;
+            shared.complain(|more| warn!(%peer, more, "connection refused: the limit of {limit} is reached"));
+            return None;
+        }
+        let Some(address) = self.addresses.enter(peer.ip(), shared.limits.max_connections_per_address) else {
+            shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
+            shared.complain(|more| warn!(%peer, more, "connection refused: too many of this address"));
+            return None;
+        };
+        let id = ConnectionId(self.next_id.fetch_add(1, Relaxed));
+        let lost = |error: io::Error| debug!(%peer, "connection lost: {error}");
+        let local = prepare(&stream).map_err(lost).ok()?;
+        let connection = Arc::new(Connection::new(id, peer, local, Transport::Tcp, true));
+        // A core whose thread died takes nothing any more.
+        let alive = self.cores.iter().filter(|core| !core.inbox.is_closed());
+        let Some(core) = alive.min_by_key(|core| core.connections.load(Relaxed)) else {
+            error!("no thread is left to serve");
+            return None;
+        };
+        let permit = Permit::new(&self.connections, &core.connections, address);
+        let stream = stream.into_std().map_err(lost).ok()?;
+        match dial {
+            Some(dial) => {
+                debug!(%peer, "connection made for callbacks");
+                shared.server.dialed(dial, Some(&connection));
+            }
+            None => debug!(%peer, "connection taken"),
+        }
+        drop(core.inbox.send(Message::Connection(stream, connection, permit)));
+        Some(())
+    }
+}
+
+async fn accept_all(door: &Door, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error!("cannot listen: {error}"),
     };
     loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                door.admit(stream, peer, None);
+            }
             Err(error) => {
                 // Out of descriptors, or the peer gave up already: neither ends the server.
                 warn!("connection not taken: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
             }
-        };
-        if connections.load(Relaxed) >= shared.limits.max_connections {
-            shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
-            let limit = shared.limits.max_connections;
-            shared.complain(|more| warn!(%peer, more, "connection refused: the limit of {limit} is reached"));
-            continue;
-        }
-        let Some(address) = addresses.enter(peer.ip(), shared.limits.max_connections_per_address) else {
-            shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
-            shared.complain(|more| warn!(%peer, more, "connection refused: too many of this address"));
-            continue;
-        };
-        let id = ConnectionId(next_id.fetch_add(1, Relaxed));
-        let connection = match prepare(&stream) {
-            Ok(local) => Arc::new(Connection::new(id, peer, local, Transport::Tcp, true)),
-            Err(error) => {
-                debug!(%peer, "connection lost: {error}");
-                continue;
-            }
-        };
-        // A core whose thread died takes nothing any more.
-        let alive = cores.iter().filter(|core| !core.inbox.is_closed());
-        let Some(core) = alive.min_by_key(|core| core.connections.load(Relaxed)) else {
-            return error!("no thread is left to serve");
-        };
-        let permit = Permit::new(connections, &core.connections, address);
-        debug!(%peer, "connection taken");
-        match stream.into_std() {
-            Ok(stream) => drop(core.inbox.send(Message::Connection(stream, connection, permit))),
-            Err(error) => debug!(%peer, "connection lost: {error}"),
         }
     }
 }

@@ -14,7 +14,7 @@ use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
-use crate::nfs4::state::{Counts, DelegationCounts, State};
+use crate::nfs4::state::{Counts, DelegationCounts, Dial, State};
 use crate::once::{self, Journal, Recognised, ReplyLog};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
@@ -209,6 +209,17 @@ impl Server {
             journal.maintain(now);
         }
         self.nfs4.expire(now.monotonic).more
+    }
+
+    /// Connections that the server wants made now, `most` of them; to be asked for about once a second. Each is told of by
+    /// [`Self::dialed`], and a connection that was made is served like one that was taken.
+    pub fn take_dials(&self, most: usize) -> Vec<Dial> {
+        self.nfs4.take_dials(most)
+    }
+
+    /// What became of a wish: the connection that was made, or none.
+    pub fn dialed(&self, dial: &Dial, connection: Option<&Connection>) {
+        self.nfs4.dialed(dial, connection.map(|connection| (connection.id, &connection.outbox)));
     }
 
     /// To be called when a connection is gone: its sessions have one less.

@@ -44,8 +44,8 @@ pub use export::{
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use metrics::{Metrics, Observer, OperationMetrics};
 pub use nfs4::state::{
-    CallbackPath, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot, Principal,
-    SessionSnapshot, SlotUse, Standing,
+    CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
+    Principal, SessionSnapshot, SlotUse, Standing,
 };
 pub use once::{RECORD_BYTES_MAX, ReplyLog};
 pub use outbox::Outbox;

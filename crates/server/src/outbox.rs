@@ -18,6 +18,8 @@ const CALLS_MAX: usize = 1024;
 pub struct Outbox {
     /// Whether it was ever used: the transport need not look into it before.
     is_used: AtomicBool,
+    /// The connection is of no more use.
+    is_hung_up: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -88,6 +90,21 @@ impl Outbox {
     pub fn close(&self) {
         let mut inner = self.inner.lock();
         *inner = Inner { is_closed: true, next_xid: inner.next_xid, ..Inner::default() };
+    }
+
+    /// The transport closes the connection when it has sent what it has.
+    pub(crate) fn hang_up(&self) {
+        self.is_hung_up.store(true, Relaxed);
+        let waker = self.inner.lock().waker.take();
+        self.close();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether the connection is to be closed; whoever has polled [`Self::poll_record`] is woken when that changes.
+    pub fn is_hung_up(&self) -> bool {
+        self.is_hung_up.load(Relaxed)
     }
 
     /// Forgets the calls of one session, whose way this connection is no longer.

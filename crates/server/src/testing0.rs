@@ -61,7 +61,17 @@ impl Lab0 {
 
     /// SETCLIENTID with callbacks to the given port of 192.0.2.1.
     pub(crate) fn set_client_id(&mut self, name: &'static [u8], verifier: u8, port: u8) -> SetClientIdResult {
-        let address = Utf8::new(format!("192.0.2.1.0.{port}").into_bytes()).unwrap();
+        self.set_callback(name, verifier, &format!("192.0.2.1.0.{port}"))
+    }
+
+    /// SETCLIENTID with callbacks to this universal address.
+    pub(crate) fn set_callback(
+        &mut self,
+        name: &'static [u8],
+        verifier: u8,
+        address: &str,
+    ) -> SetClientIdResult {
+        let address = Utf8::new(address.to_owned().into_bytes()).unwrap();
         let op = Op::SetClientId(SetClientIdArgs {
             client: ClientOwner { verifier: [verifier; 8], owner_id: Opaque::from_static(name) },
             callback: CallbackClient {

@@ -67,6 +67,8 @@ pub(crate) struct Compound<'r> {
     call: Option<CallId>,
     /// Something ran that must not run twice.
     changed: bool,
+    /// Who opened in this compound of version 4.0.
+    opener: Option<std::sync::Arc<state::Client>>,
 }
 
 /// How long the reply may become, in bytes from the compound's status on.
@@ -237,6 +239,7 @@ impl<'r> Compound<'r> {
             logged: None,
             call: None,
             changed: false,
+            opener: None,
         }
     }
 
@@ -708,9 +711,19 @@ impl<'r> Compound<'r> {
         Ok(permit)
     }
 
+    /// Who asks, as far as that is known: of most operations of version 4.0 it is not.
+    fn who(&self) -> Option<&state::Client> {
+        self.client().ok().or(self.opener.as_ref()).map(|client| &**client)
+    }
+
+    /// Tells whose OPEN of version 4.0 this is.
+    pub(crate) fn set_opener(&mut self, client: std::sync::Arc<state::Client>) {
+        self.opener = Some(client);
+    }
+
     /// Waits until others' delegations of `file` that stand against an operation are back.
     pub(crate) async fn settle(&self, file: &File<'_>, against: Against) -> Result {
-        let client = self.client().ok().map(|client| &**client);
+        let client = self.who();
         Ok(settle::settle(self.request, client, (file.export, &file.handle), against).await?)
     }
 
@@ -743,7 +756,7 @@ impl<'r> Compound<'r> {
         if !self.state().has_delegations(Against::Writers) || !attributes::may_be_held(mask) {
             return Ok(None);
         }
-        let client = self.client().ok().map(|client| &**client);
+        let client = self.who();
         let size = settle::ask_holder(self.request, client, (file.export, &file.handle)).await?;
         if size.is_some() {
             self.fresh = None;

@@ -12,6 +12,8 @@ mod delegation_tests;
 mod names;
 pub(crate) mod object;
 mod ops;
+#[cfg(test)]
+mod path_tests;
 pub(crate) mod pseudo;
 mod rows;
 mod sequencing;

@@ -87,6 +87,8 @@ pub(crate) const fn in_minor(status: Status, minor: u32) -> Status {
         (Status::WRONG_TYPE, 0) => Status::INVAL,
         (Status::REP_TOO_BIG, 0) => Status::RESOURCE,
         (Status::DEADSESSION, 0) => Status::EXPIRED,
+        // RFC 7530 §9.1.4.4: "revoked state … NFS4ERR_EXPIRED, NFS4ERR_BAD_STATEID, or NFS4ERR_ADMIN_REVOKED, as appropriate".
+        (Status::DELEG_REVOKED, 0) => Status::ADMIN_REVOKED,
         _ => status,
     }
 }

@@ -11,8 +11,17 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     let DelegReturnArgs { stateid } = DelegReturnArgs::decode(arguments)?;
     let stateid = compound.stateid(stateid)?;
     let file = compound.file(Status::BAD_STATEID)?;
-    let (client, key) = (compound.client()?, file.key(compound.server()));
-    Ok(compound.state().return_delegation(compound.now(), client, key, &stateid)?)
+    let (state, now, key) = (compound.state(), compound.now(), file.key(compound.server()));
+    if compound.minor == 0 {
+        let holder = state.holder(now, &stateid)?;
+        let returned = state.return_delegation(now, &holder, key, &stateid);
+        if matches!(returned, Err(Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)) {
+            // There is no FREE_STATEID to acknowledge the loss with.
+            let _ = state.free_stateid(&holder, &stateid);
+        }
+        return Ok(returned?);
+    }
+    Ok(state.return_delegation(now, compound.client()?, key, &stateid)?)
 }
 
 #[cfg(test)]

@@ -58,6 +58,9 @@ async fn open_in_turn(
 ) -> Result<Effect> {
     let access = check_share(arguments.share_access, arguments.share_deny, compound.minor)?;
     let opener = Opener::new(compound, turn, arguments)?;
+    if turn.is_some() {
+        compound.set_opener(Arc::clone(&opener.client));
+    }
     let reclaim = arguments.claim.is_reclaim();
     compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
     let target = find(compound, arguments, access).await.map_err(|why| not_a_file(why, compound.minor))?;
@@ -70,7 +73,7 @@ async fn open_in_turn(
             return Err(failure);
         }
     };
-    let delegation = if compound.room(reply) >= DELEGATED_OPEN {
+    let delegation = if compound.room(reply) >= DELEGATED_OPEN && may_delegate(turn, arguments) {
         delegation(compound, &opener.client, arguments, &target.file, &attributes).await
     } else {
         OpenDelegation::None
@@ -198,7 +201,8 @@ async fn find<'r>(
     };
     let (held, key) = (compound.stateid(held)?, target.file.key(compound.server()));
     let access = arguments.share_access.access().bits() as u8;
-    compound.state().check_delegation(compound.client()?, key, &held, access)?;
+    let client = compound.named(arguments.owner.client_id)?;
+    compound.state().check_delegation(&client, key, &held, access)?;
     Ok(target)
 }
 
@@ -471,6 +475,14 @@ fn instead_of_open(arguments: &OpenArgs, grant: &OpenGrant, delegation: &OpenDel
         OpenDelegation::Write(write) if is_wanted => Some(write.stateid),
         _ => None,
     }
+}
+
+/// Whether anything may be delegated beside an open of version 4.0. RFC 7530 §9.1.11: "The server must not bestow a delegation
+/// for any open that would require confirmation." Nothing is delegated for writing there: who asks for attributes, and might
+/// hold that delegation itself, is not known.
+fn may_delegate(turn: Option<&Turn>, arguments: &OpenArgs) -> bool {
+    let is_reader = !arguments.share_access.contains(ShareAccess::WRITE);
+    turn.is_none_or(|turn| is_reader && !turn.needs_confirmation())
 }
 
 /// What is delegated beside the open.

@@ -1,6 +1,7 @@
 //! RENEW (RFC 7530 §16.28), of version 4.0 alone: renews the lease of all that a client holds.
 
 use protocol::nfs4::ops::setclientid::RenewArgs;
+use protocol::nfs4::types::Status;
 use xdr::{Decode, Reader};
 
 use crate::nfs4::compound::Compound;
@@ -8,14 +9,14 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let RenewArgs { client_id } = RenewArgs::decode(arguments)?;
-    compound.state().named_client(compound.now(), client_id)?;
-    Ok(())
+    let client = compound.state().named_client(compound.now(), client_id)?;
+    // RFC 7530 §16.28.5: "Even though it returns NFS4ERR_CB_PATH_DOWN, the server MUST renew the lease".
+    if client.lacks_path() { Err(Status::CB_PATH_DOWN.into()) } else { Ok(()) }
 }
 
 #[cfg(test)]
 mod tests {
     use protocol::nfs4::compound::Op;
-    use protocol::nfs4::types::Status;
 
     use super::*;
     use crate::testing0::lab0;

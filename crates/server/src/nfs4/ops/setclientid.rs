@@ -10,7 +10,12 @@ use crate::nfs4::status::{Failure, Result};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let SetClientIdArgs { client, callback, callback_ident } = SetClientIdArgs::decode(arguments)?;
-    let callback = Callback { program: callback.program, location: callback.location, ident: callback_ident };
+    let callback = Callback {
+        program: callback.program,
+        location: callback.location,
+        ident: callback_ident,
+        from: Some(compound.request.connection.peer.ip()),
+    };
     let principal = compound.principal();
     let request = SetClientId {
         owner: &client.owner_id,

@@ -240,6 +240,7 @@ impl State {
 
     /// Forgets a connection that closed.
     pub fn connection_closed(&self, connection: ConnectionId) {
+        self.path_closed(connection);
         let sessions = self.connections.0.lock().remove(&connection);
         for id in sessions.into_iter().flatten() {
             if let Some(session) = self.sessions.get(&id) {

@@ -106,12 +106,22 @@ pub struct Sent {
     session: Weak<Session>,
     /// `None` for a trial of the path.
     turn: Option<CallbackTurn>,
+    /// In version 4.0 the client itself, and the callback's number.
+    path: Option<(Weak<Client>, Option<u64>)>,
 }
 
 impl Sent {
+    fn through(session: &Arc<Session>, turn: Option<CallbackTurn>) -> Self {
+        Self { session: Arc::downgrade(session), turn, path: None }
+    }
+
+    pub(super) fn over_path(client: &Arc<Client>, number: Option<u64>) -> Self {
+        Self { session: Weak::new(), turn: None, path: Some((Arc::downgrade(client), number)) }
+    }
+
     #[cfg(test)]
     pub(crate) fn to_nobody() -> Self {
-        Self { session: Weak::new(), turn: None }
+        Self { session: Weak::new(), turn: None, path: None }
     }
 }
 
@@ -120,6 +130,21 @@ impl Sent {
 pub(super) struct Calls {
     waiting: VecDeque<Callback>,
     sessions: Vec<Weak<Session>>,
+}
+
+impl Calls {
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn take_next(&mut self) -> Option<Callback> {
+        self.waiting.pop_front()
+    }
+
+    /// What did not get through waits again, before all others.
+    pub(super) fn put_back(&mut self, left: Vec<Callback>) {
+        left.into_iter().rev().for_each(|callback| self.waiting.push_front(callback));
+    }
 }
 
 /// Callbacks under way, and sessions on whose slots something may be lost; for [`State::expire`].
@@ -142,14 +167,17 @@ enum Answer {
 
 impl State {
     /// Calls a client, now or when there is a way to it.
-    pub(super) fn call(&self, client: &Client, callback: Callback) {
+    pub(super) fn call(&self, client: &Arc<Client>, callback: Callback) {
         let mut calls = client.calls.lock();
         if client.is_gone() || calls.waiting.len() >= WAITING_MAX {
             return;
         }
         calls.waiting.push_back(callback);
         drop(calls);
-        self.pump(client);
+        match client.sessionless() {
+            Some(_) => self.pump_path(client),
+            None => self.pump(client),
+        }
     }
 
     /// Adds a session to the ways to its client.
@@ -191,7 +219,7 @@ impl State {
             Ok(turn) => turn,
             Err(callback) => return Some(callback),
         };
-        let sent = Sent { session: Arc::downgrade(session), turn: Some(turn) };
+        let sent = Sent::through(session, Some(turn));
         if !outbox.call(sent, |xid| back.record(turn, xid, referring)) {
             back.lost(turn);
             self.watched.unsure.lock().push(Arc::downgrade(session));
@@ -212,7 +240,7 @@ impl State {
         if let Some((_, outbox)) = bound.back() {
             let back = session.back.lock();
             if back.is_wide_enough() {
-                let sent = Sent { session: Arc::downgrade(session), turn: None };
+                let sent = Sent::through(session, None);
                 outbox.call(sent, |xid| back.probe(xid));
             }
         }
@@ -227,7 +255,7 @@ impl State {
             let mut back = session.back.lock();
             for slot in back.unsure() {
                 let Some(turn) = back.send_again(slot, *connection) else { continue };
-                let sent = Sent { session: Arc::downgrade(session), turn: Some(turn) };
+                let sent = Sent::through(session, Some(turn));
                 if outbox.call(sent, |xid| back.record(turn, xid, None)) {
                     self.watch(session, turn);
                 } else {
@@ -280,6 +308,12 @@ impl State {
         let Some(sent) = peek(&record).ok().and_then(|(xid, _)| outbox.take(xid)) else {
             return false;
         };
+        if let Some((client, number)) = sent.path {
+            if let Some(client) = client.upgrade() {
+                self.path_answered(&client, number, record);
+            }
+            return true;
+        }
         let Some(session) = sent.session.upgrade() else { return true };
         match sent.turn {
             None => match parse_reply::<()>(record) {
@@ -327,7 +361,7 @@ impl State {
     }
 
     /// What becomes of a callback's purpose.
-    fn called(&self, callback: Callback, status: Status, result: Option<CbOpResult>) {
+    pub(super) fn called(&self, callback: Callback, status: Status, result: Option<CbOpResult>) {
         match callback.purpose {
             Purpose::Advice => {}
             Purpose::Recall(place) => self.recall_answered(place, status),

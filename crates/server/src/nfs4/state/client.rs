@@ -248,6 +248,16 @@ impl Client {
         self.holdings.back_connections.load(Relaxed) > 0
     }
 
+    /// Whether it holds delegations.
+    pub(super) fn holds_delegations(&self) -> bool {
+        self.holdings.delegations.load(Relaxed) > 0
+    }
+
+    /// Whether it has delegated what could not be recalled.
+    pub(crate) fn lacks_path(&self) -> bool {
+        self.holds_delegations() && !self.is_reachable()
+    }
+
     /// Whether callbacks arrive, as far as that is known.
     pub(super) fn is_reachable(&self) -> bool {
         self.reachable.load(Relaxed)

@@ -575,7 +575,7 @@ impl State {
     }
 
     /// What can be said before the file is looked at.
-    fn may_delegate(&self, now: Duration, client: &Client, file: FileKey) -> Result<(), NotDelegated> {
+    fn may_delegate(&self, now: Duration, client: &Arc<Client>, file: FileKey) -> Result<(), NotDelegated> {
         // §10.4.1, and the paper of 2015: the back channel works. A delegation that cannot be recalled would keep others
         // waiting for a lease time.
         if !client.is_reachable() || self.grace.is_active(now) {
@@ -595,11 +595,13 @@ impl State {
     }
 
     /// CB_RECALL_ANY (§20.6) to a client near its bound, or near that of all: it knows best which ones it does not need.
-    fn ask_to_return(&self, now: Duration, client: &Client) {
+    fn ask_to_return(&self, now: Duration, client: &Arc<Client>) {
         let held = client.holdings.delegations.load(Relaxed) as usize;
         let all = self.gauges.delegations.load(Relaxed) as usize;
         let is_near = |count: usize, bound: usize| count >= bound - bound / 8;
-        if !is_near(held, self.delegation_share()) && !is_near(all, self.delegations.max) {
+        // Version 4.0 has no such callback.
+        let is_full = is_near(held, self.delegation_share()) || is_near(all, self.delegations.max);
+        if !is_full || client.sessionless().is_some() {
             return;
         }
         let seconds = now.as_secs() + 1;

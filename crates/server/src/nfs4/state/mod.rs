@@ -52,6 +52,7 @@ mod io;
 mod lock;
 mod open;
 mod owner;
+mod path;
 mod range;
 mod revoke;
 mod sequence;
@@ -90,6 +91,7 @@ pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
 pub use open::{OpenGrant, OpenRequest};
 pub use owner::{Effect, SavedReply, Sequenced0, Turn};
+pub use path::Dial;
 pub use range::LockRange;
 pub(crate) use sequence::hash_request;
 pub use sequence::{Replay, Running, Sequenced};
@@ -139,6 +141,8 @@ pub struct State {
     nobody: Arc<Client>,
     /// What each owner of version 4.0 closed last.
     closed: owner::Closed,
+    /// Connections to clients of version 4.0.
+    paths: path::Paths,
     hasher: FixedState,
     client_ids: AtomicU32,
     session_ids: AtomicU64,
@@ -169,6 +173,7 @@ impl State {
             slot_memory,
             nobody: Arc::new(nobody),
             closed: owner::Closed::default(),
+            paths: path::Paths::default(),
             hasher: FixedState::with_seed(seed),
             client_ids: AtomicU32::new(0),
             session_ids: AtomicU64::new(0),

@@ -654,6 +654,8 @@ impl State {
 pub(super) struct Sessionless {
     /// Where its callbacks go; SETCLIENTID_CONFIRM changes it.
     pub(super) callback: Mutex<super::setclientid::Callback>,
+    /// The connection for them.
+    pub(super) path: Mutex<super::path::Path>,
     pub(super) owners: Mutex<Owners>,
     /// Open-owners that wait for their confirmation: mostly none, and I/O need not look.
     pub(super) unconfirmed: AtomicU32,
@@ -661,7 +663,12 @@ pub(super) struct Sessionless {
 
 impl Sessionless {
     pub(super) fn new(callback: super::setclientid::Callback) -> Self {
-        Self { callback: Mutex::new(callback), owners: Mutex::default(), unconfirmed: AtomicU32::new(0) }
+        Self {
+            callback: Mutex::new(callback),
+            path: Mutex::default(),
+            owners: Mutex::default(),
+            unconfirmed: AtomicU32::new(0),
+        }
     }
 
     fn confirm(&self, owner: &mut Owner, now_confirmed: bool) {

@@ -3,7 +3,7 @@
 //! Owners of version 4.0 have their own name space: the same string in EXCHANGE_ID is another client. RFC 8881 §2.4.1 lets a
 //! server compare both for a client that was upgraded; what the old one held yields when its lease is over.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct Callback {
     pub location: NetAddress,
     /// To be sent with every callback.
     pub ident: u32,
+    /// Where the request came from: nothing else is called.
+    pub from: Option<IpAddr>,
 }
 
 impl Callback {
@@ -185,13 +187,17 @@ impl State {
     ) -> Result<(), Status> {
         let mut table = self.clients.lock();
         let result = self.try_confirm(&mut table, now, id, confirm, principal);
+        let client = table.record_mut(id).map(|record| Arc::clone(&record.client));
         drop(table);
-        let replaced = result?;
+        let (replaced, is_news) = result?;
         self.let_go(replaced);
+        if let Some(client) = client.filter(|_| is_news) {
+            self.renew_path(&client);
+        }
         Ok(())
     }
 
-    /// The cases of §16.34.5; returns the record that is replaced.
+    /// The cases of §16.34.5; returns the record that is replaced, and whether there is a new path for callbacks.
     fn try_confirm(
         &self,
         table: &mut ClientTable,
@@ -199,7 +205,7 @@ impl State {
         id: ClientId,
         confirm: Verifier,
         principal: &Principal,
-    ) -> Result<Option<Record>, Status> {
+    ) -> Result<(Option<Record>, bool), Status> {
         // "The server has no record of a confirmed or unconfirmed { *, *, c, *, s }. The server returns NFS4ERR_STALE_CLIENTID."
         let record = table.record_mut(id).ok_or(Status::STALE_CLIENTID)?;
         let (client, phase) = (Arc::clone(&record.client), record.phase());
@@ -223,16 +229,16 @@ impl State {
                     *sessionless.callback.lock() = callback;
                     confirmation.verifier = verifier;
                 }
-                Ok(None)
+                Ok((None, true))
             }
             // "what has likely happened is that the client never got the response from the SETCLIENTID_CONFIRM".
-            Phase::Confirmed => Ok(None),
+            Phase::Confirmed => Ok((None, false)),
             // "If there is also a confirmed { *, x, d, *, t }, the server MUST remove client x's relevant leased client state".
             Phase::Unconfirmed => {
                 if self.grace.awaits(now, client.owner()) {
                     client.set_reclaiming();
                 }
-                Ok(table.confirm(id))
+                Ok((table.confirm(id), true))
             }
             Phase::Gone => Err(Status::STALE_CLIENTID),
         }

@@ -543,6 +543,7 @@ impl State {
         self.let_go(removed);
         for client in kept {
             self.sweep_owners(now, &client);
+            self.tend_path(now, &client);
         }
         Swept { clients, more }
     }
@@ -566,6 +567,7 @@ impl State {
     pub(super) fn let_go(&self, records: impl IntoIterator<Item = Record>) {
         for record in records {
             self.release_owners(&record.client);
+            self.path_down(&record.client);
             for id in &record.sessions {
                 self.remove_session(id);
             }

@@ -1,7 +1,5 @@
 //! Owners of version 4.0: that they come and go with what they hold.
 
-use protocol::nfs4::types::NetAddress;
-
 use super::*;
 use crate::nfs4::state::wire::StateOwner;
 use crate::nfs4::state::{Callback, Effect, IoKind, SavedReply, Sequenced0, SetClientId, Turn};
@@ -14,7 +12,7 @@ struct Peer0 {
 
 impl World {
     fn peer0(&self, name: &str, verifier: u8) -> Peer0 {
-        let callback = Callback { program: 1, location: NetAddress::default(), ident: 0 };
+        let callback = Callback { program: 1, ..Callback::default() };
         let (owner, verifier) = (name.as_bytes(), [verifier; 8]);
         let request = SetClientId { owner, verifier, principal: &ROOT, callback: &callback };
         let ok = self.state.set_client_id(self.now, &request).unwrap();

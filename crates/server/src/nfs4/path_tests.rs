@@ -1,0 +1,193 @@
+//! Version 4.0's callbacks, over connections that the server makes.
+
+use core::net::SocketAddr;
+use std::sync::Arc;
+
+use protocol::nfs4::callback::{CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::open::{OpenDelegation, OpenHow, ShareAccess};
+use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdResult};
+use protocol::nfs4::types::{Handle, HasStatus, Outcome, Stateid, Status};
+use xdr::{List, Opaque};
+
+use crate::testing::{Call, Flight, Lab, at, drain, open, open_args, putfh};
+use crate::testing0::{Lab0, lab0};
+use crate::{Connection, ConnectionId, Dial, Transport};
+
+/// What the server calls, as the transport has it: a connection that was made.
+struct Called(Arc<Connection>);
+
+impl Called {
+    /// Makes the connection that the server wants.
+    fn take(lab: &Lab0, id: u64) -> Self {
+        let dial = wanted(lab).expect("a connection is wanted");
+        let local = SocketAddr::from(([127, 0, 0, 1], 2049));
+        let made = Connection::new(ConnectionId(id), dial.address, local, Transport::Tcp, false);
+        lab.lab.server.dialed(&dial, Some(&made));
+        Self(Arc::new(made))
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        drain(&self.0.outbox)
+    }
+
+    fn answer(&self, lab: &Lab0, reply: bytes::Bytes) {
+        use futures_util::FutureExt;
+        let mut none = xdr::Writer::new();
+        let _ = lab.lab.server.handle(&self.0, lab.lab.now(), reply, &mut none).now_or_never().unwrap();
+    }
+}
+
+fn wanted(lab: &Lab0) -> Option<Dial> {
+    lab.lab.server.take_dials(8).pop()
+}
+
+/// Says where callbacks go, and confirms it.
+fn call_me_at(lab: &mut Lab0, address: &str) {
+    let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 1, address) else { panic!() };
+    assert_eq!(lab.confirm(&ok), Status::OK);
+}
+
+/// Where the client of a [`Lab0`] is.
+const HOME: &str = "127.0.0.1.0.9";
+
+/// A client whose path was tried and whose open-owner is known, and another client.
+fn scene() -> (Lab0, Called, Lab) {
+    let mut lab = lab0();
+    call_me_at(&mut lab, HOME);
+    let called = Called::take(&lab, 900);
+    let trial = called.calls().pop().expect("the path is tried");
+    assert!(trial.compound.is_none() && trial.header.program == 0x4000_0000);
+    called.answer(&lab, trial.reply(&()));
+    lab.open("file", b"owner");
+    let mut other = Lab::without_session(Arc::clone(&lab.lab.server), 50);
+    other.connect(b"other");
+    (lab, called, other)
+}
+
+/// OPEN for reading by an owner that is known.
+fn read_open(lab: &mut Lab0) -> (Handle, OpenDelegation) {
+    let mut args = open_args("file", b"owner", ShareAccess::READ, OpenHow::NoCreate);
+    (args.seqid, args.owner) = (lab.next(b"owner"), lab.owner(b"owner"));
+    let (file, ok) = lab.opened(Op::Open(args));
+    (file, ok.delegation)
+}
+
+fn hold(lab: &mut Lab0) -> (Handle, Stateid) {
+    match read_open(lab) {
+        (file, OpenDelegation::Read(read)) => (file, read.stateid),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answer to CB_RECALL.
+fn ok(call: &Call) -> bytes::Bytes {
+    let result = CbOpResult::Recall(Outcome::Ok(()));
+    let (status, results) = (result.status(), List::new(vec![result]).unwrap());
+    call.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
+}
+
+/// Another client's OPEN for writing, which has to wait.
+fn write_open(other: &mut Lab) -> Flight {
+    let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", ShareAccess::BOTH)]));
+    assert!(flight.poll().is_none(), "the delegation is in its way");
+    flight
+}
+
+fn recalled(call: &Call) -> Stateid {
+    let compound = call.compound.as_ref().unwrap();
+    assert_eq!((compound.minor_version, compound.callback_ident), (0, 7));
+    match &compound.ops[..] {
+        [CbOp::Recall(recall)] => recall.stateid,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn reading_is_delegated_where_the_client_can_be_called_and_recalled_there() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold(&mut lab);
+    let read = Op::Read(ReadArgs { stateid: held, offset: 0, count: 1 });
+    assert_eq!(lab.status(vec![putfh(file), read]), Status::OK);
+    let mut flight = write_open(&mut other);
+    let recall = called.calls().pop().expect("CB_RECALL");
+    assert_eq!(recalled(&recall), held);
+    called.answer(&lab, ok(&recall));
+    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
+}
+
+#[test]
+fn nothing_is_delegated_without_a_path_nor_for_writing_nor_before_the_owner_is_confirmed() {
+    let mut lab = lab0();
+    lab.open("file", b"owner");
+    assert_eq!(read_open(&mut lab).1, OpenDelegation::None, "no path");
+    let (mut lab, ..) = scene();
+    let writing = lab.open_op("file", b"owner");
+    assert_eq!(lab.opened(writing).1.delegation, OpenDelegation::None);
+    let mut args = open_args("file", b"new", ShareAccess::READ, OpenHow::NoCreate);
+    (args.seqid, args.owner) = (lab.next(b"new"), lab.owner(b"new"));
+    assert_eq!(lab.opened(Op::Open(args)).1.delegation, OpenDelegation::None);
+}
+
+#[test]
+fn nobody_but_the_sender_is_connected_to() {
+    let mut lab = lab0();
+    for address in ["192.0.2.1.0.9", "127.0.0.1.0.0", "nonsense"] {
+        call_me_at(&mut lab, address);
+        assert!(wanted(&lab).is_none(), "{address}");
+    }
+    call_me_at(&mut lab, HOME);
+    assert_eq!(wanted(&lab).unwrap().address, SocketAddr::from(([127, 0, 0, 1], 9)));
+}
+
+#[test]
+fn what_was_not_answered_is_sent_again_over_the_next_connection() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold(&mut lab);
+    let renew = vec![Op::Renew(RenewArgs { client_id: lab.client_id })];
+    assert_eq!(lab.status(renew.clone()), Status::OK);
+    let mut flight = write_open(&mut other);
+    assert_eq!(called.calls().len(), 1);
+    lab.lab.server.connection_closed(called.0.id);
+    // "the server has determined that the callback path is down" (RFC 7530 §16.28.5).
+    assert_eq!(lab.status(renew), Status::CB_PATH_DOWN);
+    assert!(wanted(&lab).is_none(), "not at once");
+    lab.lab.pass(6);
+    let next = Called::take(&lab, 901);
+    let calls = next.calls();
+    let recall = calls.iter().find(|call| call.compound.is_some()).expect("CB_RECALL");
+    assert_eq!(recalled(recall), held);
+    next.answer(&lab, ok(recall));
+    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
+}
+
+#[test]
+fn what_is_not_given_back_is_lost_alone() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold(&mut lab);
+    let flight = write_open(&mut other);
+    let recall = called.calls().pop().expect("CB_RECALL");
+    called.answer(&lab, ok(&recall));
+    for _ in 0..3 {
+        lab.lab.pass(40);
+        assert_eq!(lab.status(vec![Op::Renew(RenewArgs { client_id: lab.client_id })]), Status::OK);
+    }
+    drop(flight);
+    let give_back = || vec![putfh(file), Op::DelegReturn(DelegReturnArgs { stateid: held })];
+    assert_eq!(lab.status(give_back()), Status::ADMIN_REVOKED);
+    assert_eq!(lab.status(give_back()), Status::BAD_STATEID, "the loss is acknowledged");
+    assert_eq!(lab.lab.server.counts().revoked, 0);
+}
+
+#[test]
+fn a_client_that_leaves_is_hung_up_on() {
+    let (mut lab, called, _) = scene();
+    lab.reboot(b"client", 2);
+    assert!(called.0.outbox.is_hung_up());
+}
