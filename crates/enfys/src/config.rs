@@ -20,6 +20,8 @@ pub struct Config {
     pub portmap: bool,
     /// Versions of NFS to serve, as mount options name them; all unless given.
     pub versions: Option<Vec<String>>,
+    /// Domain of owners' and groups' names in NFSv4; numbers are told unless it is given.
+    pub id_domain: Option<String>,
     /// Where `enfys status` finds the server.
     pub control: Control,
     /// Bounds.

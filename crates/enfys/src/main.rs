@@ -10,6 +10,7 @@ mod config;
 mod control;
 mod directories;
 mod export_plan;
+mod id_names;
 mod latency;
 mod listen;
 mod mapping;

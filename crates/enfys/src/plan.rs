@@ -9,6 +9,7 @@ use crate::cli::ServeArguments;
 use crate::config::{Config, Limits};
 use crate::directories;
 use crate::export_plan::{ExportPlan, Source};
+use crate::id_names::check_domain;
 use crate::state_dir;
 
 /// Port of NFS (RFC 1813 §2.2, RFC 8881 §2.9.3).
@@ -25,6 +26,8 @@ pub struct Plan {
     pub state_dir: Option<PathBuf>,
     pub wants_port_mapper: bool,
     pub versions: Versions,
+    /// Domain of owners' and groups' names in NFSv4.
+    pub id_domain: Option<String>,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
     /// What works and is likely not meant.
@@ -57,6 +60,8 @@ impl Plan {
         limits.cores = arguments.cores.or(limits.cores);
         check_limits(&limits)?;
         let versions = parse_versions(config.versions.as_deref())?;
+        let id_domain = config.id_domain;
+        id_domain.as_deref().map_or(Ok(()), check_domain)?;
         let mut listen = if arguments.listen.is_empty() { config.listen } else { arguments.listen.clone() };
         if listen.is_empty() {
             listen.push(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)));
@@ -70,6 +75,7 @@ impl Plan {
             state_dir,
             wants_port_mapper: arguments.portmap || config.portmap,
             versions,
+            id_domain,
             limits,
             exports,
             warnings,
@@ -85,6 +91,7 @@ impl Plan {
             ("state-dir", self.state_dir != other.state_dir),
             ("portmap", self.wants_port_mapper != other.wants_port_mapper),
             ("versions", self.versions != other.versions),
+            ("id-domain", self.id_domain != other.id_domain),
             ("limits", self.limits != other.limits),
         ];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -236,6 +243,7 @@ mod tests {
                 state_dir: None,
                 wants_port_mapper: false,
                 versions: Versions::IMPLEMENTED,
+                id_domain: None,
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),

@@ -13,6 +13,7 @@ use crate::backends::Backends;
 use crate::cli::ServeArguments;
 use crate::control::{self, ControlServer};
 use crate::export_plan::ExportPlan;
+use crate::id_names;
 use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::MetricsServer;
@@ -138,6 +139,12 @@ fn new_server(
         state.identity.server_id.to_vec(),
     );
     plan.apply_limits(&mut settings);
+    if let Some(domain) = &plan.id_domain {
+        let names = id_names::read(domain)?;
+        let (users, groups) = names.len();
+        info!("{users} users and {groups} groups are told by name, in {domain}");
+        settings.id_names = Some(Arc::new(names));
+    }
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
     let server = with_reply_log(Server::new(settings, exports), state.directory.as_ref());
     let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));

@@ -14,6 +14,7 @@ mod connection;
 mod dispatch;
 mod export;
 mod handle;
+mod id_names;
 mod metrics;
 mod mount;
 mod nfs3;
@@ -42,6 +43,7 @@ pub use export::{
     DEFAULT_ANONYMOUS, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash,
 };
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
+pub use id_names::{IdNames, MAX_ID_NAMES};
 pub use metrics::{Metrics, Observer, OperationMetrics};
 pub use nfs4::state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,

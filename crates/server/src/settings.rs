@@ -1,8 +1,9 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use vfs::Timestamp;
 
-use crate::{HandleKey, Versions};
+use crate::{HandleKey, IdNames, Versions};
 
 /// What time it is, told with every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Settings {
     pub server_name: Vec<u8>,
     /// Versions that are answered; others are told that they are not served.
     pub versions: Versions,
+    /// Names of owners and groups in NFSv4; numbers where there are none.
+    pub id_names: Option<Arc<IdNames>>,
     /// Bytes of a READ or WRITE at most.
     pub max_io: u32,
     /// Bytes of an RPC record at most; [`Self::max_io`] and room for the rest of a request.
@@ -63,6 +66,7 @@ impl Settings {
             secret,
             server_name,
             versions: Versions::IMPLEMENTED,
+            id_names: None,
             max_io: Self::DEFAULT_MAX_IO,
             max_record: Self::DEFAULT_MAX_IO + Self::RECORD_OVERHEAD,
             lease: Duration::from_secs(90),

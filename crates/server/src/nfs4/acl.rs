@@ -20,6 +20,8 @@ use super::compound::Compound;
 use super::object::File;
 use super::set_attributes::{id_text, parse_id};
 use super::status::Result;
+use crate::IdNames;
+use crate::id_names::IdKind;
 
 /// What everybody may do.
 const ALWAYS: AceMask = AceMask::READ_ATTRIBUTES.union(AceMask::READ_ACL).union(AceMask::SYNCHRONIZE);
@@ -45,7 +47,8 @@ pub(crate) async fn get(
         FileKind::Directory => backend.get_acl(&context, &file.handle, AclKind::Default).await?,
         _ => None,
     };
-    Ok(to_wire(&access, default.as_ref(), attributes.kind == FileKind::Directory))
+    let is_directory = attributes.kind == FileKind::Directory;
+    Ok(to_wire(&access, default.as_ref(), is_directory, compound.id_names()))
 }
 
 /// What a client's list means to the back end.
@@ -61,11 +64,16 @@ impl Lists {
     ///
     /// # Errors
     /// ATTRNOTSUPP where objects have no ACL, or none of this kind; INVAL; BADOWNER.
-    pub(crate) fn parse(file: &File<'_>, acl: &WireAcl, attributes: &Attributes) -> Result<Self> {
+    pub(crate) fn parse(
+        compound: &Compound<'_>,
+        file: &File<'_>,
+        acl: &WireAcl,
+        attributes: &Attributes,
+    ) -> Result<Self> {
         if !file.export.backend.properties().acls {
             return Err(Status::ATTRNOTSUPP.into());
         }
-        let (access, default) = from_wire(acl, attributes)?;
+        let (access, default) = from_wire(acl, attributes, compound.id_names())?;
         Ok(Self { access, default })
     }
 
@@ -88,17 +96,17 @@ impl Lists {
 }
 
 /// The list that says what these say.
-fn to_wire(access: &Acl, default: Option<&Acl>, is_directory: bool) -> WireAcl {
+fn to_wire(access: &Acl, default: Option<&Acl>, is_directory: bool, names: Option<&IdNames>) -> WireAcl {
     let mut aces = Vec::new();
-    append(access, AceFlags::empty(), is_directory, &mut aces);
+    append(access, AceFlags::empty(), is_directory, names, &mut aces);
     if let Some(default) = default {
-        append(default, INHERITED_ONLY, is_directory, &mut aces);
+        append(default, INHERITED_ONLY, is_directory, names, &mut aces);
     }
     // Two entries each at most, and POSIX lists are four times shorter than these may be.
     List::new(aces).unwrap_or_default()
 }
 
-fn append(acl: &Acl, flags: AceFlags, is_directory: bool, aces: &mut Vec<Ace>) {
+fn append(acl: &Acl, flags: AceFlags, is_directory: bool, names: Option<&IdNames>, aces: &mut Vec<Ace>) {
     let entries = acl.effective();
     let any = |wanted: fn(AclTag) -> bool| {
         entries.iter().filter(|entry| wanted(entry.tag)).fold(0, |all, entry| all | entry.permissions)
@@ -113,7 +121,7 @@ fn append(acl: &Acl, flags: AceFlags, is_directory: bool, aces: &mut Vec<Ace>) {
         } else if permissions == 0 {
             return;
         }
-        let (who, kind) = who_of(tag);
+        let (who, kind) = who_of(tag, names);
         aces.push(Ace { ace_type, flags: flags | kind, mask, who });
     };
     for entry in entries.iter().filter(|entry| matches!(entry.tag, AclTag::Owner | AclTag::User(_))) {
@@ -132,12 +140,12 @@ fn append(acl: &Acl, flags: AceFlags, is_directory: bool, aces: &mut Vec<Ace>) {
     put(AceType::ALLOWED, AclTag::Other, other);
 }
 
-fn who_of(tag: AclTag) -> (Utf8, AceFlags) {
+fn who_of(tag: AclTag, names: Option<&IdNames>) -> (Utf8, AceFlags) {
     match tag {
         AclTag::Owner => (Utf8::from_static(b"OWNER@"), AceFlags::empty()),
-        AclTag::User(id) => (id_text(id), AceFlags::empty()),
+        AclTag::User(id) => (id_text(id, IdKind::User, names), AceFlags::empty()),
         AclTag::OwningGroup => (Utf8::from_static(b"GROUP@"), AceFlags::IDENTIFIER_GROUP),
-        AclTag::Group(id) => (id_text(id), AceFlags::IDENTIFIER_GROUP),
+        AclTag::Group(id) => (id_text(id, IdKind::Group, names), AceFlags::IDENTIFIER_GROUP),
         AclTag::Mask | AclTag::Other => (Utf8::from_static(b"EVERYONE@"), AceFlags::empty()),
     }
 }
@@ -165,18 +173,24 @@ fn permissions_of(mask: AceMask, is_directory: bool) -> u8 {
 }
 
 /// Whom an entry names; `AclTag::Other` stands for everyone.
-fn tag_of(ace: &Ace) -> std::result::Result<AclTag, Status> {
+fn tag_of(ace: &Ace, names: Option<&IdNames>) -> std::result::Result<AclTag, Status> {
     Ok(match &ace.who[..] {
         b"OWNER@" => AclTag::Owner,
         b"GROUP@" => AclTag::OwningGroup,
         b"EVERYONE@" => AclTag::Other,
-        _ if ace.flags.contains(AceFlags::IDENTIFIER_GROUP) => AclTag::Group(parse_id(&ace.who)?),
-        _ => AclTag::User(parse_id(&ace.who)?),
+        _ if ace.flags.contains(AceFlags::IDENTIFIER_GROUP) => {
+            AclTag::Group(parse_id(&ace.who, IdKind::Group, names)?)
+        }
+        _ => AclTag::User(parse_id(&ace.who, IdKind::User, names)?),
     })
 }
 
 /// The access list, and of a directory the default one, that grant what `acl` grants, or less.
-fn from_wire(acl: &WireAcl, file: &Attributes) -> std::result::Result<(Acl, Option<Acl>), Status> {
+fn from_wire(
+    acl: &WireAcl,
+    file: &Attributes,
+    names: Option<&IdNames>,
+) -> std::result::Result<(Acl, Option<Acl>), Status> {
     let is_directory = file.kind == FileKind::Directory;
     let (mut access, mut default, mut inherits) = (Vec::new(), Vec::new(), false);
     for ace in acl.iter() {
@@ -190,7 +204,7 @@ fn from_wire(acl: &WireAcl, file: &Attributes) -> std::result::Result<(Acl, Opti
         if !is_directory && ace.flags.intersects(INHERITANCE) {
             return Err(Status::INVAL);
         }
-        let rule = Rule { tag: tag_of(ace)?, is_allowed, mask: ace.mask };
+        let rule = Rule { tag: tag_of(ace, names)?, is_allowed, mask: ace.mask };
         let both = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
         // POSIX gives everything new the same, all the way down: an ALLOW for less is left out, a DENY holds for more.
         let goes_whole = ace.flags.contains(both) && !ace.flags.contains(AceFlags::NO_PROPAGATE_INHERIT);

@@ -8,6 +8,7 @@ use vfs::{Attributes, Device, FileKind, FsStat, Timestamp};
 use xdr::{Encode, Writer};
 
 use super::object::Object;
+use crate::id_names::IdKind;
 use crate::{Export, Settings};
 
 /// Attributes of every object, in all minor versions that have them.
@@ -300,8 +301,8 @@ impl Subject<'_> {
                 }
             }
             n::NUMLINKS => reply.u32(a.links),
-            n::OWNER => put_id(a.uid, reply),
-            n::OWNER_GROUP => put_id(a.gid, reply),
+            n::OWNER => self.put_owner(IdKind::User, a.uid, reply),
+            n::OWNER_GROUP => self.put_owner(IdKind::Group, a.gid, reply),
             n::RAWDEV => {
                 reply.u32(a.device.major);
                 reply.u32(a.device.minor);
@@ -370,6 +371,13 @@ impl Subject<'_> {
             n::CLONE_BLKSIZE => reply.u32(properties.map_or(0, |p| p.clone_block_bytes)),
             n::XATTR_SUPPORT => reply.bool(properties.is_some_and(|p| p.xattrs)),
             _ => unreachable!("attribute {number} is not in SUPPORTED"),
+        }
+    }
+
+    fn put_owner(&self, kind: IdKind, id: u32, reply: &mut Writer) {
+        match self.settings.id_names.as_ref().and_then(|names| names.text(kind, id)) {
+            Some(text) => reply.opaque(text.as_bytes()),
+            None => put_id(id, reply),
         }
     }
 

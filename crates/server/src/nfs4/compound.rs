@@ -650,6 +650,11 @@ impl<'r> Compound<'r> {
         &self.request.server.nfs4
     }
 
+    /// Names of owners and groups, where they have any.
+    pub(crate) fn id_names(&self) -> Option<&'r crate::IdNames> {
+        self.request.server.settings().id_names.as_deref()
+    }
+
     pub(crate) fn exports(&self) -> &'r crate::ExportTable {
         &self.request.exports
     }

@@ -7,6 +7,8 @@ use protocol::nfs4::types::{Bitmap, Mode, Status, Utf8};
 use vfs::{SetAttributes, SetTime, Timestamp};
 
 use super::attributes::supported;
+use crate::IdNames;
+use crate::id_names::IdKind;
 
 /// Nanoseconds in a second.
 const SECOND_NS: u32 = 1_000_000_000;
@@ -34,7 +36,12 @@ impl Wanted {
     /// # Errors
     /// ATTRNOTSUPP for an attribute that objects do not have; INVAL for one that cannot be set or has an impossible
     /// value; BADOWNER; BADXDR.
-    pub(crate) fn parse(attributes: &FileAttributes, minor: u32, allowed: Bitmap) -> Result<Self, Status> {
+    pub(crate) fn parse(
+        attributes: &FileAttributes,
+        minor: u32,
+        allowed: Bitmap,
+        names: Option<&IdNames>,
+    ) -> Result<Self, Status> {
         let wire =
             Wire::from_file_attributes(attributes, supported(minor)).map_err(|error| error.status())?;
         // Known, but not to be set here: TIME_CREATE anywhere; times by EXCLUSIVE4_1, where §18.16.3 demands INVAL.
@@ -56,8 +63,8 @@ impl Wanted {
         let set = SetAttributes {
             mode: mode.map(mode_bits).transpose()?,
             umask,
-            uid: wire.owner.as_ref().map(parse_id).transpose()?,
-            gid: wire.owner_group.as_ref().map(parse_id).transpose()?,
+            uid: wire.owner.as_ref().map(|text| parse_id(text, IdKind::User, names)).transpose()?,
+            gid: wire.owner_group.as_ref().map(|text| parse_id(text, IdKind::Group, names)).transpose()?,
             size: wire.size,
             accessed: wire.time_access_set.map(set_time).transpose()?,
             modified: wire.time_modify_set.map(set_time).transpose()?,
@@ -103,27 +110,29 @@ fn set_time(time: WireSetTime) -> Result<SetTime, Status> {
     }
 }
 
-/// An owner or group from its decimal string.
+/// An owner or group from its name, where names are known, or its decimal string.
 ///
-/// RFC 8881 §5.9: "decimal numeric values with no leading zeros"; a name, which nobody here can translate, is BADOWNER,
-/// and so is the number that stands for no change in POSIX.
-pub(super) fn parse_id(text: &Utf8) -> Result<u32, Status> {
+/// RFC 8881 §5.9: "decimal numeric values with no leading zeros"; a name that nobody here can translate is BADOWNER, and
+/// so is the number that stands for no change in POSIX.
+pub(super) fn parse_id(text: &Utf8, kind: IdKind, names: Option<&IdNames>) -> Result<u32, Status> {
     if text.is_empty() {
         return Err(Status::INVAL);
     }
-    let is_canonical = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || text[0] != b'0');
-    std::str::from_utf8(text)
-        .ok()
-        .filter(|_| is_canonical)
-        .and_then(|digits| digits.parse().ok())
-        .filter(|id| *id != u32::MAX)
-        .ok_or(Status::BADOWNER)
+    let text = std::str::from_utf8(text).map_err(|_| Status::BADOWNER)?;
+    if let Some(id) = names.and_then(|names| names.id(kind, text)) {
+        return Ok(id);
+    }
+    let is_canonical =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    let id = if is_canonical { text.parse().ok() } else { None };
+    id.filter(|id| *id != u32::MAX).ok_or(Status::BADOWNER)
 }
 
-/// The decimal string of an owner or group.
-pub(super) fn id_text(id: u32) -> Utf8 {
-    // At most ten digits.
-    Utf8::new(id.to_string()).unwrap_or_default()
+/// The name of an owner or group, or its decimal string.
+pub(super) fn id_text(id: u32, kind: IdKind, names: Option<&IdNames>) -> Utf8 {
+    let name = names.and_then(|names| names.text(kind, id));
+    // At most ten digits, or a name and a domain of bounded lengths.
+    Utf8::new(name.unwrap_or_else(|| id.to_string())).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -135,7 +144,7 @@ mod tests {
     use crate::nfs4::attributes::{can_set, can_set_with_creation};
 
     fn parse(wire: &Wire) -> Result<Wanted, Status> {
-        Wanted::parse(&wire.to_file_attributes(), 1, can_set(1))
+        Wanted::parse(&wire.to_file_attributes(), 1, can_set(1), None)
     }
 
     fn owner(text: &'static str) -> Wire {
@@ -160,6 +169,19 @@ mod tests {
     }
 
     #[test]
+    fn owners_may_have_names() {
+        let names = IdNames::new("example.org", [("alice".to_owned(), 1000)], [("staff".to_owned(), 50)]);
+        let parse = |wire: &Wire| Wanted::parse(&wire.to_file_attributes(), 1, can_set(1), Some(&names));
+        assert_eq!(parse(&owner("alice@example.org")).unwrap().set.uid, Some(1000));
+        assert_eq!(parse(&owner("1001")).unwrap().set.uid, Some(1001), "numbers still are numbers");
+        for unknown in ["staff@example.org", "alice@elsewhere", "alice"] {
+            assert_eq!(parse(&owner(unknown)).unwrap_err(), Status::BADOWNER, "{unknown}");
+        }
+        let group = Wire { owner_group: Some(Utf8::from_static(b"staff@example.org")), ..Wire::default() };
+        assert_eq!(parse(&group).unwrap().set.gid, Some(50));
+    }
+
+    #[test]
     fn refuses_impossible_values() {
         let time = |nanoseconds| Wire {
             time_modify_set: Some(WireSetTime::ClientTime(Time { seconds: 1, nanoseconds })),
@@ -175,7 +197,7 @@ mod tests {
     fn tells_unsupported_from_read_only_attributes() {
         let of = |number, length: usize| {
             let attributes = FileAttributes::new(Bitmap::of(&[number]), vec![0; length]).unwrap();
-            Wanted::parse(&attributes, 1, can_set(1)).unwrap_err()
+            Wanted::parse(&attributes, 1, can_set(1), None).unwrap_err()
         };
         assert_eq!(of(n::HIDDEN, 4), Status::ATTRNOTSUPP);
         assert_eq!(of(n::FILEID, 8), Status::INVAL);
@@ -191,7 +213,8 @@ mod tests {
             mode_umask: Some(ModeUmask { mode: bits(0o1666), umask: bits(umask) }),
             ..Wire::default()
         };
-        let parse = |wire: &Wire, minor, allowed| Wanted::parse(&wire.to_file_attributes(), minor, allowed);
+        let parse =
+            |wire: &Wire, minor, allowed| Wanted::parse(&wire.to_file_attributes(), minor, allowed, None);
         let set = parse(&wire(0o027), 2, can_set_with_creation(2)).unwrap().set;
         assert_eq!((set.mode, set.umask), (Some(0o1666), Some(0o027)));
         assert_eq!(parse(&wire(0o1022), 2, can_set_with_creation(2)).unwrap_err(), Status::INVAL);

@@ -37,7 +37,7 @@ fn deny(who: &'static str, mask: AceMask) -> Ace {
 }
 
 fn converted(aces: Vec<Ace>, file: &Attributes) -> std::result::Result<(Acl, Option<Acl>), Status> {
-    from_wire(&List::new(aces).unwrap(), file)
+    from_wire(&List::new(aces).unwrap(), file, None)
 }
 
 /// Permissions of a file's classes: owner, owning group, others.
@@ -129,7 +129,8 @@ fn refuses_what_it_does_not_know() {
     assert_eq!(one(allow("INTERACTIVE@", R)), Status::BADOWNER);
     assert_eq!(one(allow("somebody@example.org", R)), Status::BADOWNER);
     assert_eq!(one(Ace { flags: AceFlags::FILE_INHERIT, ..allow("OWNER@", R) }), Status::INVAL);
-    let many = (0..1100).map(|id: u32| Ace { who: id_text(id), ..allow("", R) }).collect();
+    let many =
+        (0..1100).map(|id: u32| Ace { who: id_text(id, IdKind::User, None), ..allow("", R) }).collect();
     assert_eq!(converted(many, &FILE).unwrap_err(), Status::NOSPC);
 }
 
@@ -194,8 +195,8 @@ fn rfc_allows(aces: &[Ace], uid: u32, groups: &[u32], want: AceMask) -> bool {
 proptest! {
     #[test]
     fn a_list_comes_back_as_it_was(access in any_list(), default in prop::option::of(any_list())) {
-        let shown = to_wire(&access, default.as_ref(), true);
-        let (back, back_default) = from_wire(&shown, &DIRECTORY).unwrap();
+        let shown = to_wire(&access, default.as_ref(), true, None);
+        let (back, back_default) = from_wire(&shown, &DIRECTORY, None).unwrap();
         // With the mask applied: what is masked away grants nothing, and is not shown.
         prop_assert_eq!(back.effective(), access.effective());
         prop_assert_eq!(back_default.map(|acl| acl.effective()), default.map(|acl| acl.effective()));
@@ -219,7 +220,7 @@ proptest! {
 
     #[test]
     fn a_shown_list_grants_what_the_files_own_does(access in any_list()) {
-        let shown = to_wire(&access, None, false);
+        let shown = to_wire(&access, None, false, None);
         for uid in [10, 100, 101, 500] {
             // Somebody in several groups may add up what POSIX wants from one.
             for groups in [&[][..], &[20], &[200], &[201]] {
@@ -244,7 +245,7 @@ fn setattr_and_getattr_have_it() {
     let mut lab = lab();
     let file = lab.file(&["export", "file"], b"data");
     let shown = lab.attributes(&["export", "file"], &[n::ACL, n::ACLSUPPORT]);
-    assert_eq!(shown.acl, Some(to_wire(&Acl::of_mode(0o644), None, false)));
+    assert_eq!(shown.acl, Some(to_wire(&Acl::of_mode(0o644), None, false, None)));
     assert_eq!(shown.aclsupport.unwrap().bits(), 3, "ALLOW and DENY");
     let wanted = List::new(vec![allow("OWNER@", R | W), allow("1000", R)]).unwrap();
     lab.ok(vec![putfh(file), set_acl(wanted), getattr(&[n::MODE])]);
@@ -279,4 +280,26 @@ fn the_pseudo_file_system_has_none() {
     let shown = lab.attributes(&[], &[n::ACL, n::ACLSUPPORT, n::SUPPORTED_ATTRS]);
     assert_eq!((shown.acl, shown.aclsupport.map(|support| support.bits())), (None, Some(0)));
     assert!(!shown.supported_attrs.unwrap().has(n::ACL));
+}
+
+#[test]
+fn names_stand_for_ids_where_they_are_known() {
+    let names = IdNames::new("example.org", [("alice".to_owned(), 1000)], [("staff".to_owned(), 300)]);
+    let mut lab = crate::testing::lab_with(vec![crate::testing::export(1, "/export")], |settings| {
+        settings.id_names = Some(std::sync::Arc::new(names));
+    });
+    let file = lab.file(&["export", "file"], b"");
+    let aces = vec![allow("alice@example.org", R), allow("g:staff@example.org", R), allow("1001", R)];
+    let owner = Some(Utf8::from_static(b"alice@example.org"));
+    let acl = Some(List::new(aces).unwrap());
+    let attributes = SetAttributes { acl, owner, ..SetAttributes::default() }.to_file_attributes();
+    lab.ok(vec![putfh(file), Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes })]);
+    let shown = lab.attributes(&["export", "file"], &[n::ACL, n::OWNER, n::OWNER_GROUP]);
+    assert_eq!(shown.owner.as_deref(), Some(&b"alice@example.org"[..]));
+    assert_eq!(shown.owner_group.as_deref(), Some(&b"0"[..]), "who has no name is a number");
+    let acl = shown.acl.unwrap();
+    let named = |text: &[u8]| acl.iter().any(|ace| ace.who[..] == *text);
+    assert!(named(b"staff@example.org") && named(b"1001"));
+    let unknown = List::new(vec![allow("bob@example.org", R)]).unwrap();
+    assert_eq!(lab.status(vec![putfh(file), set_acl(unknown)]), Status::BADOWNER);
 }

@@ -20,7 +20,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let what = what(&arguments.object_type)?;
     // Only regular files have a size that can be set.
     let allowed = can_set_with_creation(compound.minor).difference(Bitmap::of(&[number::SIZE]));
-    let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed)?;
+    let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed, compound.id_names())?;
     let context = compound.context(directory.export);
     match compound.once().create(directory.place(&context), &arguments.name, &what, &wanted.set).await {
         Ok(created) => {

@@ -15,6 +15,7 @@ use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, Opene
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::lookup::{child, not_directory};
+use crate::IdNames;
 use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::delegation::{DelegationWish, delegate};
@@ -258,14 +259,14 @@ struct Creation {
 }
 
 impl Creation {
-    fn parse(how: &CreateHow, minor: u32) -> std::result::Result<Self, Status> {
+    fn parse(how: &CreateHow, minor: u32, names: Option<&IdNames>) -> std::result::Result<Self, Status> {
         let attributes = can_set_with_creation(minor);
         Ok(match how {
             CreateHow::Unchecked(set) => {
-                Self { mode: CreateMode::Unchecked, wanted: Wanted::parse(set, minor, attributes)? }
+                Self { mode: CreateMode::Unchecked, wanted: Wanted::parse(set, minor, attributes, names)? }
             }
             CreateHow::Guarded(set) => {
-                Self { mode: CreateMode::Guarded, wanted: Wanted::parse(set, minor, attributes)? }
+                Self { mode: CreateMode::Guarded, wanted: Wanted::parse(set, minor, attributes, names)? }
             }
             CreateHow::Exclusive(verifier) => {
                 Self { mode: CreateMode::Exclusive(*verifier), wanted: Wanted::default() }
@@ -274,7 +275,7 @@ impl Creation {
             // return NFS4ERR_INVAL" (§18.16.3).
             CreateHow::Exclusive41(how) => Self {
                 mode: CreateMode::Exclusive(how.verifier),
-                wanted: Wanted::parse(&how.attributes, minor, can_set_with_exclusive(minor))?,
+                wanted: Wanted::parse(&how.attributes, minor, can_set_with_exclusive(minor), names)?,
             },
         })
     }
@@ -287,7 +288,7 @@ async fn create<'r>(
     how: &CreateHow,
     access: OpenAccess,
 ) -> Result<Target<'r>> {
-    let creation = Creation::parse(how, compound.minor)?;
+    let creation = Creation::parse(how, compound.minor, compound.id_names())?;
     let directory = match compound.current()? {
         Object::File(directory) if !directory.export.options.read_only => directory,
         // What is there can be opened all the same, as open(2) with O_CREAT does on a read-only file system.

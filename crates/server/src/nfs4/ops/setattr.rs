@@ -17,7 +17,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let stateid = Stateid::decode(arguments)?;
     let attributes = FileAttributes::decode(arguments)?;
     let file = compound.writable(Status::ROFS)?;
-    let wanted = Wanted::parse(&attributes, compound.minor, can_set(compound.minor))?;
+    let wanted = Wanted::parse(&attributes, compound.minor, can_set(compound.minor), compound.id_names())?;
     // "Since setting the size attribute modifies the file's data, it has the same locking requirements as a
     // corresponding WRITE" (§18.30.3); without it, no stateid is looked at.
     let authority = match wanted.set.size {
@@ -36,7 +36,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         Some(acl) => {
             let present = compound.attributes().await?;
             let (uid, gid) = (set.uid.unwrap_or(present.uid), set.gid.unwrap_or(present.gid));
-            let lists = Lists::parse(&file, acl, &Attributes { uid, gid, ..present })?;
+            let lists = Lists::parse(compound, &file, acl, &Attributes { uid, gid, ..present })?;
             Some((lists, present.kind))
         }
     };

@@ -1,0 +1,91 @@
+//! Names of users and groups, from the system's name services.
+//!
+//! They are asked once, at the start, by getent(1), which asks all that nsswitch.conf(5) names. The rejected alternative
+//! is getpwuid(3) for each request: a directory service that does not answer would keep a core waiting.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use server::{IdNames, MAX_ID_NAMES};
+
+/// Bytes of a list that are read at most: its entries with long lists of members.
+const MAX_LIST_BYTES: u64 = 64 << 20;
+
+/// All names that the name services list.
+///
+/// # Errors
+/// One line, where they cannot be asked.
+pub fn read(domain: &str) -> Result<IdNames, String> {
+    Ok(IdNames::new(domain, list("passwd")?, list("group")?))
+}
+
+/// Whether a domain can stand behind names: RFC 8881 §5.9 wants "a DNS domain name".
+pub fn check_domain(domain: &str) -> Result<(), String> {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    if domain.len() <= 253 && domain.split('.').all(is_label) {
+        Ok(())
+    } else {
+        Err(format!("id-domain: {domain:?} is no DNS domain"))
+    }
+}
+
+fn list(database: &str) -> Result<Vec<(String, u32)>, String> {
+    let failed = |why: String| format!("id-domain: cannot ask for names: getent {database}: {why}");
+    let mut child = Command::new("getent")
+        .arg(database)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(crate::said(&error)))?;
+    let mut text = Vec::new();
+    let read = child.stdout.take().map_or(Ok(0), |out| out.take(MAX_LIST_BYTES).read_to_end(&mut text));
+    // Its output closed, it ends.
+    let status = child.wait().map_err(|error| failed(crate::said(&error)))?;
+    read.map_err(|error| failed(crate::said(&error)))?;
+    if text.is_empty() && !status.success() {
+        return Err(failed(status.to_string()));
+    }
+    Ok(entries(&String::from_utf8_lossy(&text)))
+}
+
+/// Name and id of each line, as passwd(5) and group(5) have them.
+fn entries(text: &str) -> Vec<(String, u32)> {
+    let entry = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        Some((name, fields.nth(1)?.parse().ok()?))
+    };
+    text.lines().filter_map(entry).take(MAX_ID_NAMES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_both_lists_are_understood() {
+        let text = "root:x:0:0:root:/root:/bin/bash\nstaff:x:50:alice,bob\nbroken\nno:id:x\n";
+        assert_eq!(entries(text), [("root".to_owned(), 0), ("staff".to_owned(), 50)]);
+    }
+
+    #[test]
+    fn a_domain_is_one_of_dns() {
+        for good in ["example.org", "localdomain", "a-b.example"] {
+            assert_eq!(check_domain(good), Ok(()), "{good}");
+        }
+        for wrong in ["", ".", "a..b", "a@b", "a b", &"x".repeat(64)] {
+            assert!(check_domain(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_superuser_has_a_name_where_getent_is() {
+        match read("example.org") {
+            Ok(names) => assert!(!names.is_empty()),
+            Err(why) => println!("skipped: {why}"),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+use std::collections::HashMap;
+
+/// Most users, and most groups, that are known by name.
+pub const MAX_ID_NAMES: usize = 1 << 16;
+/// Longest name in bytes, domain apart; LOGIN_NAME_MAX of Linux.
+const MAX_NAME: usize = 256;
+
+/// Names of users and groups, for NFSv4 clients that are told `name@domain` instead of numbers (RFC 8881 §5.9).
+///
+/// They are given at the start and not asked for later: a directory service that is slow to answer must not keep requests
+/// waiting.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct IdNames {
+    domain: String,
+    users: Table,
+    groups: Table,
+}
+
+/// Whose name it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IdKind {
+    User,
+    Group,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Table {
+    names: HashMap<u32, String>,
+    ids: HashMap<String, u32>,
+}
+
+impl Table {
+    /// The first [`MAX_ID_NAMES`] of `entries`. Of several names of an id the first is told, all are understood.
+    fn new(entries: impl IntoIterator<Item = (String, u32)>) -> Self {
+        let mut table = Self::default();
+        let usable = |(name, _): &(String, u32)| {
+            !name.is_empty()
+                && name.len() <= MAX_NAME
+                && !name.contains('@')
+                && !name.bytes().all(|b| b.is_ascii_digit())
+        };
+        for (name, id) in entries.into_iter().filter(usable).take(MAX_ID_NAMES) {
+            table.names.entry(id).or_insert_with(|| name.clone());
+            table.ids.entry(name).or_insert(id);
+        }
+        table
+    }
+}
+
+impl IdNames {
+    /// Names with their ids, in `domain`.
+    #[must_use]
+    pub fn new(
+        domain: &str,
+        users: impl IntoIterator<Item = (String, u32)>,
+        groups: impl IntoIterator<Item = (String, u32)>,
+    ) -> Self {
+        Self { domain: domain.to_owned(), users: Table::new(users), groups: Table::new(groups) }
+    }
+
+    /// How many users and groups are known.
+    #[must_use]
+    pub fn len(&self) -> (usize, usize) {
+        (self.users.ids.len(), self.groups.ids.len())
+    }
+
+    /// Whether nobody is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == (0, 0)
+    }
+
+    fn table(&self, kind: IdKind) -> &Table {
+        match kind {
+            IdKind::User => &self.users,
+            IdKind::Group => &self.groups,
+        }
+    }
+
+    /// `name@domain` of an id that has a name.
+    pub(crate) fn text(&self, kind: IdKind, id: u32) -> Option<String> {
+        self.table(kind).names.get(&id).map(|name| format!("{name}@{}", self.domain))
+    }
+
+    /// The id of `name@domain`.
+    pub(crate) fn id(&self, kind: IdKind, text: &str) -> Option<u32> {
+        let (name, domain) = text.rsplit_once('@')?;
+        // RFC 8881 §5.9: the domain is a DNS name, in which case means nothing.
+        if domain.eq_ignore_ascii_case(&self.domain) { self.table(kind).ids.get(name).copied() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> IdNames {
+        let users = [("root", 0), ("toor", 0), ("alice", 1000), ("1000", 7), ("a@b", 8), ("", 9)];
+        let own = |(name, id): (&str, u32)| (name.to_owned(), id);
+        IdNames::new("example.org", users.map(own), [("alice", 100)].map(own))
+    }
+
+    #[test]
+    fn names_go_both_ways_within_the_domain() {
+        let names = names();
+        assert_eq!(names.text(IdKind::User, 1000).as_deref(), Some("alice@example.org"));
+        assert_eq!(names.text(IdKind::User, 0).as_deref(), Some("root@example.org"));
+        assert_eq!(names.text(IdKind::User, 5), None);
+        assert_eq!(names.id(IdKind::User, "toor@EXAMPLE.org"), Some(0));
+        assert_eq!(names.id(IdKind::Group, "alice@example.org"), Some(100));
+        for wrong in ["alice", "alice@example.com", "bob@example.org", "@example.org", "alice@"] {
+            assert_eq!(names.id(IdKind::User, wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_taken_for_a_number_or_another_domain_is_no_name() {
+        assert_eq!(names().len(), (3, 1));
+    }
+}
