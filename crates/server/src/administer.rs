@@ -216,10 +216,13 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::setclientid::RenewArgs;
     use protocol::nfs4::types::Status;
 
     use super::*;
     use crate::testing::lab;
+    use crate::testing0::lab0;
 
     #[test]
     fn clients_are_named_by_id_address_or_owner() {
@@ -237,12 +240,32 @@ mod tests {
         assert_eq!(lab.status(vec![]), Status::OK, "nothing was done");
         let (client, lost) = lab.server.evict(now, "other").unwrap();
         assert_eq!((client.id, lost.sessions), (other.client_id, 1));
-        // RFC 8881 §15.1.11.3.
+        // RFC 8881 §15.1.11.1: "The specified session ID is unknown to the server".
         assert_eq!(other.status(vec![]), Status::BADSESSION);
         let id = format!("{:#x}", lab.client_id);
         assert_eq!(lab.server.evict(now, &id).unwrap().0.id, lab.client_id);
         assert_eq!(lab.server.evict(now, &id).unwrap_err(), EvictError::Unknown);
         assert_eq!(lab.server.metrics().evicted.load(Relaxed), 2);
         assert_eq!(lab.server.end_grace(now), None);
+    }
+
+    #[test]
+    fn a_client_of_version_4_0_is_evicted_too() {
+        let mut lab = lab0();
+        lab.open("file", b"owner");
+        let (server, now) = (lab.lab.server.clone(), lab.lab.now());
+        let shown =
+            server.look(now, usize::MAX).clients.into_iter().find(|client| client.id == lab.client_id);
+        let shown = shown.expect("it is shown");
+        assert_eq!((shown.minor, shown.opens, shown.sessions.len()), (Some(0), 1, 0));
+        let (_, lost) = server.evict(now, &format!("{:#x}", lab.client_id)).unwrap();
+        assert_eq!((lost.opens, lost.sessions), (1, 0));
+        assert_eq!(server.counts().opens, 0);
+        // RFC 7530 §13.1.5.3: "A stateid or clientid designates locking state of any type that has been revoked or released due
+        // to cancellation of the client's lease".
+        let renew = Op::Renew(RenewArgs { client_id: lab.client_id });
+        assert_eq!(lab.status(vec![renew]), Status::EXPIRED);
+        lab.reboot(b"client", 1);
+        lab.open("file", b"owner");
     }
 }

@@ -25,6 +25,10 @@ pub(super) const GUARANTEED_SLOTS: u32 = 2;
 /// Slots made at a time.
 const CHUNK: u32 = 16;
 
+/// Seconds by which a request must be older than the one that shows its reply to have arrived. One would do, for cores that
+/// tell the time once for several requests; more leaves a client that names too low a slot the time to ask again.
+const SEEN_BEFORE_S: u32 = 10;
+
 /// One client has this part of the memory at most, so that none shuts out the others.
 const SHARE_PART: usize = 4;
 /// Bytes that one client may have however small that part is: a session of a thousand slots, and some replies.
@@ -387,8 +391,8 @@ impl SlotTable {
     /// §2.10.6.1: "The requester MUST always indicate the slot ID representing the outstanding request with the
     /// highest-numbered slot value": what came before on the slots above it was answered, and the client has the answer. "Came
     /// before" is what must be sure, since requests overtake each other: the request that told it was sent after the reply to
-    /// the one before it on its slot had arrived, so that whatever began earlier than that one was sent earlier too. A second
-    /// between them makes up for cores that tell the time once for several requests.
+    /// the one before it on its slot had arrived, so that whatever began earlier than that one was sent earlier too.
+    /// [`SEEN_BEFORE_S`] lie between them.
     pub(super) fn release_idle(&self) {
         let (highest, before_s) = unpack(self.acknowledged.load(Relaxed));
         if before_s == 0 {
@@ -399,7 +403,7 @@ impl SlotTable {
             let Some(slots) = slots.get().filter(|_| first + CHUNK > highest) else { continue };
             for (slot, number) in slots.iter().zip(first..).skip_while(|(_, number)| *number <= highest) {
                 let mut slot = slot.lock();
-                if slot.phase == Phase::Cached && slot.began_s.saturating_add(1) < before_s {
+                if slot.phase == Phase::Cached && slot.began_s.saturating_add(SEEN_BEFORE_S) < before_s {
                     slot.turn(Event::Release);
                     let had = std::mem::take(&mut slot.reply).capacity();
                     if number >= GUARANTEED_SLOTS {
@@ -622,26 +626,26 @@ mod tests {
         slots.release_idle();
         assert_eq!(memory.used(), full, "no request has told anything yet");
         // It may have been sent before those on the other slots were: the one before it is no older than they are.
-        pass(&slots, 0, 2, 0, 20);
+        pass(&slots, 0, 2, 0, 30);
         slots.release_idle();
         assert_eq!(memory.used(), full);
         assert_eq!(arrive(&slots, 39, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from(vec![0; 1000])))));
         // 5 says that it is in use still.
-        pass(&slots, 0, 3, 5, 30);
+        pass(&slots, 0, 3, 5, 50);
         slots.release_idle();
         assert_eq!(memory.used(), full - 34 * 1000);
         assert_eq!(slots.usage().reply_bytes, 6 * 1000);
         assert_eq!(arrive(&slots, 5, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from(vec![0; 1000])))));
         // Executed it is all the same: never again.
         assert_eq!(arrive(&slots, 6, 1, 0, true), Ok(Verdict::Replay(None)));
-        pass(&slots, 6, 2, 6, 31);
+        pass(&slots, 6, 2, 6, 51);
     }
 
     #[test]
     fn slots_that_are_in_progress_keep_what_they_will_answer() {
         let slots = table(64, 1 << 20);
         assert_eq!(arrive(&slots, 7, 1, 0, true), Ok(Verdict::New));
-        for (sequence_id, now_s) in [(1, 10), (2, 20), (3, 30)] {
+        for (sequence_id, now_s) in [(1, 20), (2, 40), (3, 60)] {
             pass(&slots, 0, sequence_id, 0, now_s);
         }
         slots.release_idle();

@@ -92,7 +92,7 @@ fn an_evicted_client_loses_all_at_once_and_may_come_again() {
     assert_eq!(world.state.evict(peer.client.id()), Some(lost));
     world.lock(&other, &(1, others), "locker", LockType::Write, range(5, 1)).unwrap();
     assert_eq!(world.pinned(), 1);
-    // RFC 8881 §15.1.11.1: "The session ID is … invalid"; a session goes with its client.
+    // RFC 8881 §15.1.11.1: "The specified session ID is unknown to the server": a session goes with its client.
     assert_eq!(peer.send(&world, 0).unwrap_err(), Status::BADSESSION);
     // What was in progress gets no more than it had.
     assert!(world.try_open(&peer, 2, "a", BOTH, NONE).is_err());
@@ -142,7 +142,7 @@ fn replies_of_idle_slots_are_given_back_in_time() {
     }
     let full = world.state.counts().slot_cache_bytes;
     for _ in 0..3 {
-        world.pass(2 * SECOND);
+        world.pass(12 * SECOND);
         peer.ping(&world);
     }
     for _ in 0..16 {
