@@ -142,10 +142,11 @@ impl State {
             },
             lease_left: self.lease.saturating_sub(idle),
             is_reclaiming: client.is_reclaiming(),
-            callbacks: match (client.has_back_connection(), client.is_reachable()) {
-                (false, _) => CallbackPath::None,
-                (true, false) => CallbackPath::Untried,
-                (true, true) => CallbackPath::Up,
+            // A client of version 4.0 has no back channel: it is connected to when there is something to call it for.
+            callbacks: match client.has_back_connection() {
+                _ if client.is_reachable() => CallbackPath::Up,
+                true => CallbackPath::Untried,
+                false => CallbackPath::None,
             },
             active: client.active(),
             opens: holdings.opens.load(Relaxed),
