@@ -36,7 +36,7 @@ change_names() { # DIRECTORY
 workers=()
 for worker in 1 2 3 4 5 6; do change_names "$D/names$worker" & workers+=($!); done
 for _ in 1 2 3 4 5 6; do
-    sleep 2.5
+    sleep 4
     server restart
 done
 touch "$L/enough"
