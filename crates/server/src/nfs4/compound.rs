@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::ops::session::SequenceArgs;
-use protocol::nfs4::types::{Bitmap, OpNum, Stateid, Status};
+use protocol::nfs4::types::{OpNum, Stateid, Status};
 use rpc::message::CallHeader;
 use vfs::{Attributes, Authority, Context};
 use xdr::{DecodeError, Mark, Reader, Writer};
@@ -20,10 +20,7 @@ use super::object::{File, Object};
 use super::pseudo::Node;
 use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
-use super::settle;
-use super::state::{
-    self, Against, Changing, IoKind, IoPermit, MAX_OPERATIONS, Running, SavedReply, Sequenced,
-};
+use super::state::{self, IoKind, IoPermit, MAX_OPERATIONS, Running, SavedReply, Sequenced};
 use super::status::{Failure, Result, in_minor};
 use super::{attributes, ops};
 use crate::caller::Identity;
@@ -582,6 +579,11 @@ impl<'r> Compound<'r> {
         given == Stateid::CURRENT && self.minor > 0
     }
 
+    /// What was seen of the current object is no longer so.
+    pub(crate) fn forget_fresh(&mut self) {
+        self.fresh = None;
+    }
+
     /// Keeps what this operation saw of the current object for the next one.
     pub(crate) fn set_fresh(&mut self, attributes: Attributes) {
         self.fresh = Some(attributes);
@@ -717,61 +719,13 @@ impl<'r> Compound<'r> {
     }
 
     /// Who asks, as far as that is known: of most operations of version 4.0 it is not.
-    fn who(&self) -> Option<&state::Client> {
+    pub(crate) fn who(&self) -> Option<&state::Client> {
         self.client().ok().or(self.opener.as_ref()).map(|client| &**client)
     }
 
     /// Tells whose OPEN of version 4.0 this is.
     pub(crate) fn set_opener(&mut self, client: std::sync::Arc<state::Client>) {
         self.opener = Some(client);
-    }
-
-    /// Waits until others' delegations of `file` that stand against an operation are back.
-    pub(crate) async fn settle(&self, file: &File<'_>, against: Against) -> Result {
-        let client = self.who();
-        Ok(settle::settle(self.request, client, (file.export, &file.handle), against).await?)
-    }
-
-    /// As [`Self::settle`], for I/O by a stateid. RFC 8881 §10.4.2: a "READ or WRITE operation done with a special stateid"
-    /// recalls; an open has done so before.
-    pub(crate) async fn settle_io(&self, file: &File<'_>, by: Stateid, kind: IoKind) -> Result {
-        if !by.is_special() {
-            return Ok(());
-        }
-        self.settle(file, if kind == IoKind::Read { Against::Writers } else { Against::All }).await
-    }
-
-    /// As [`Self::settle`] against a change of what has this name in a directory, if anything has.
-    pub(crate) async fn settle_name(&self, directory: &File<'_>, name: &[u8]) -> Result {
-        if !self.state().has_delegations(Against::All) {
-            return Ok(());
-        }
-        let context = self.context(directory.export);
-        match directory.export.backend.lookup(&context, &directory.handle, name).await {
-            Ok(found) => self.settle(&directory.with(found.handle), Against::All).await,
-            // The operation itself finds out what is wrong.
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives its size where
-    /// that is not the one here.
-    pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> Result<Option<u64>> {
-        let Object::File(file) = object else { return Ok(None) };
-        if !self.state().has_delegations(Against::Writers) || !attributes::may_be_held(mask) {
-            return Ok(None);
-        }
-        let client = self.who();
-        let size = settle::ask_holder(self.request, client, (file.export, &file.handle)).await?;
-        if size.is_some() {
-            self.fresh = None;
-        }
-        Ok(size)
-    }
-
-    /// Announces a change of `file`: nothing is delegated until the guard is dropped.
-    pub(crate) fn changing(&self, file: &File<'_>) -> Changing<'r> {
-        self.request.server.nfs4.changing(&file.handle)
     }
 
     /// Takes the slot that SEQUENCE asks for, and its limits.

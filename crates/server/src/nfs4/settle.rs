@@ -1,6 +1,6 @@
 //! Operations that conflict with what others have delegated wait here until it is back.
 //!
-//! RFC 8881 §10.4.2 lets a server answer DELAY at once; the paper of 2015 (§5.3) lost a hundred seconds to a thousand files
+//! RFC 8881 §10.4.4 lets a server answer DELAY at once; the paper of 2015 (§5.3) lost a hundred seconds to a thousand files
 //! because the client then sleeps, however soon the delegation is back. So the operation waits in the server, its future
 //! pending like one that waits for the disk, and is answered DELAY (JUKEBOX in version 3) only when that takes too long.
 //!
@@ -10,11 +10,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{Bitmap, Stateid, Status};
 use vfs::{Authority, Context, Credentials, Handle, SetAttributes, SetTime};
 
-use super::object::File;
-use super::state::{Against, Changing, Client, FileKey, Inquiry, State, Waiter};
+use super::attributes;
+use super::compound::Compound;
+use super::object::{File, Object};
+use super::state::{Against, Changing, Client, FileKey, Inquiry, IoKind, State, Waiter};
+use super::status::Result as OpResult;
 use crate::request::Request;
 use crate::{Export, Transport};
 
@@ -150,11 +153,62 @@ async fn ask(
     wait(request, who, (export, handle), Against::Writers).await.map(|()| None)
 }
 
-/// Lets the file's times and its change attribute move on, as the holder's changes do. RFC 8881 §10.4.3 would have the server
-/// invent a change attribute that it must never give again; as Linux's server does, the file itself gets the next one.
+/// Lets the file's times and its change attribute move on, as the holder's changes do. RFC 8881 §10.4.3 has the server
+/// make up a change attribute that no later state of the file may have; as Linux's server does, the file itself gets the next one.
 async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) {
     let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
     let context = Context { credentials: Arc::new(Credentials::root()), now: request.now.wall };
     // Where it cannot be done, the size still says that something has changed.
     let _ = export.backend.setattr(&context, handle, &set, None, Authority::Opened).await;
+}
+
+/// For the operations of version 4.
+impl<'r> Compound<'r> {
+    /// Waits until others' delegations of `file` that stand against an operation are back.
+    pub(crate) async fn settle(&self, file: &File<'_>, against: Against) -> OpResult {
+        let client = self.who();
+        Ok(settle(self.request, client, (file.export, &file.handle), against).await?)
+    }
+
+    /// As [`Self::settle`], for I/O by a stateid. RFC 8881 §10.4.4: a "READ or WRITE operation done with a special stateid"
+    /// recalls; an open has done so before.
+    pub(crate) async fn settle_io(&self, file: &File<'_>, by: Stateid, kind: IoKind) -> OpResult {
+        if !by.is_special() {
+            return Ok(());
+        }
+        self.settle(file, if kind == IoKind::Read { Against::Writers } else { Against::All }).await
+    }
+
+    /// As [`Self::settle`] against a change of what has this name in a directory, if anything has.
+    pub(crate) async fn settle_name(&self, directory: &File<'_>, name: &[u8]) -> OpResult {
+        if !self.state().has_delegations(Against::All) {
+            return Ok(());
+        }
+        let context = self.context(directory.export);
+        match directory.export.backend.lookup(&context, &directory.handle, name).await {
+            Ok(found) => self.settle(&directory.with(found.handle), Against::All).await,
+            // The operation itself finds out what is wrong.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives its size where
+    /// that is not the one here.
+    pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> OpResult<Option<u64>> {
+        let Object::File(file) = object else { return Ok(None) };
+        if !self.state().has_delegations(Against::Writers) || !attributes::may_be_held(mask) {
+            return Ok(None);
+        }
+        let client = self.who();
+        let size = ask_holder(self.request, client, (file.export, &file.handle)).await?;
+        if size.is_some() {
+            self.forget_fresh();
+        }
+        Ok(size)
+    }
+
+    /// Announces a change of `file`: nothing is delegated until the guard is dropped.
+    pub(crate) fn changing(&self, file: &File<'_>) -> Changing<'r> {
+        self.request.server.nfs4.changing(&file.handle)
+    }
 }

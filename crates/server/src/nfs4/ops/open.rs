@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{
-    CreateHow, DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk,
-    OpenResultFlags, ShareAccess, ShareDeny,
+    CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags, ShareAccess, ShareDeny,
 };
 use protocol::nfs4::types::{Bitmap, ChangeInfo, OpNum, Stateid, Status};
 use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, Opened, Removal, SetAttributes};
@@ -18,7 +17,7 @@ use super::lookup::{child, not_directory};
 use crate::IdNames;
 use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
-use crate::nfs4::delegation::{DelegationWish, delegate};
+use crate::nfs4::delegation::{beside_open, instead_of_open};
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object, not_regular};
 use crate::nfs4::rows::DELEGATED_OPEN;
@@ -75,7 +74,7 @@ async fn open_in_turn(
         }
     };
     let delegation = if compound.room(reply) >= DELEGATED_OPEN && may_delegate(turn, arguments) {
-        delegation(compound, &opener.client, arguments, &target.file, &attributes).await
+        beside_open(compound, &opener.client, arguments, &target.file, &attributes).await
     } else {
         OpenDelegation::None
     };
@@ -463,55 +462,12 @@ async fn reserve(
     }
 }
 
-/// The delegation that stands for the open as well, where the client would have only one of them (RFC 9754 §4).
-///
-/// "If the client already has an open stateid, then the server SHOULD ignore the … flag and return both"; so it does where
-/// the open denies something, which a delegation does not.
-fn instead_of_open(arguments: &OpenArgs, grant: &OpenGrant, delegation: &OpenDelegation) -> Option<Stateid> {
-    let is_wanted = arguments.share_access.contains(ShareAccess::WANT_OPEN_XOR_DELEGATION)
-        && arguments.share_deny.is_empty()
-        && grant.is_new();
-    match delegation {
-        OpenDelegation::Read(read) if is_wanted => Some(read.stateid),
-        OpenDelegation::Write(write) if is_wanted => Some(write.stateid),
-        _ => None,
-    }
-}
-
 /// Whether anything may be delegated beside an open of version 4.0. RFC 7530 §9.1.11: "The server must not bestow a delegation
 /// for any open that would require confirmation." Nothing is delegated for writing there: who asks for attributes, and might
 /// hold that delegation itself, is not known.
 fn may_delegate(turn: Option<&Turn>, arguments: &OpenArgs) -> bool {
     let is_reader = !arguments.share_access.contains(ShareAccess::WRITE);
     turn.is_none_or(|turn| is_reader && !turn.needs_confirmation())
-}
-
-/// What is delegated beside the open.
-async fn delegation(
-    compound: &Compound<'_>,
-    client: &Arc<Client>,
-    arguments: &OpenArgs,
-    file: &File<'_>,
-    attributes: &Attributes,
-) -> OpenDelegation {
-    let (access, want) = (arguments.share_access, arguments.share_access.want());
-    let asked = match arguments.claim {
-        // RFC 8881 §9.11: what was delegated before the restart is reclaimed with the open.
-        OpenClaim::Previous(DelegationType::NONE | DelegationType::NONE_EXT) => {
-            return OpenDelegation::None;
-        }
-        OpenClaim::Previous(held) => {
-            let want = match held {
-                DelegationType::READ => DelegationWant::READ_DELEG,
-                _ => DelegationWant::WRITE_DELEG,
-            };
-            DelegationWish { access: ShareAccess::BOTH, want, reclaim: true }
-        }
-        // The client has one, and brings opens that it made under it: it is on its way back.
-        OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
-        _ => DelegationWish { access, want, reclaim: false },
-    };
-    delegate(compound, client, file, asked, attributes).await
 }
 
 #[cfg(test)]
@@ -523,7 +479,9 @@ mod tests {
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::close::CloseArgs;
     use protocol::nfs4::ops::create::{CreateArgs, CreateType};
-    use protocol::nfs4::ops::open::{CreateVerifierAttributes, NoDelegation, WhyNoDelegation};
+    use protocol::nfs4::ops::open::{
+        CreateVerifierAttributes, DelegationWant, NoDelegation, WhyNoDelegation,
+    };
     use protocol::nfs4::ops::read::ReadArgs;
     use protocol::nfs4::ops::setattr::SetAttrArgs;
     use protocol::nfs4::ops::write::WriteArgs;

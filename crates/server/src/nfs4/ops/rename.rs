@@ -14,7 +14,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (from, to) = both(compound)?;
     names::check(&old_name)?;
     names::check(&new_name)?;
-    // RFC 8881 §10.4.2: "RENAME request for the file as either the source or target of the RENAME".
+    // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
     compound.settle_name(&from, &old_name).await?;
     compound.settle_name(&to, &new_name).await?;
     let context = compound.context(to.export);

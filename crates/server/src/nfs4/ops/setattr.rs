@@ -24,7 +24,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         Some(_) => compound.check_io(&file, stateid, IoKind::Write)?.authority,
         None => Authority::Caller,
     };
-    // RFC 8881 §10.4.2: "SETATTR sent by another client" recalls.
+    // RFC 8881 §10.4.4: "SETATTR sent by another client" recalls.
     let _changing = compound.changing(&file);
     compound.settle(&file, Against::All).await?;
     let set = match wanted.masked {

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::hash::BuildHasher;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use vfs::Authority;
 use super::State;
 use super::callback::{Callback, Purpose, Referring};
 use super::client::Client;
+use super::contention::{Busy, Changing, Contended};
 use super::inquiry::Questions;
 use super::io::{IoKind, IoPermit};
 use super::shard::{self, Dropped, FileKey, Kind, Shard};
@@ -37,14 +38,6 @@ use super::wire::{ClientId, Stateid, Status};
 pub(super) const DELEGATION_WEIGHT: usize = 2;
 /// A file with more opens than this is not looked through for those of others: it is busy.
 const OPENS_LOOKED_AT: usize = 64;
-/// How long a file is not delegated after its first recall; twice as long after each that follows soon.
-const HOLD_OFF: Duration = Duration::from_secs(15);
-/// Recalls that lengthen it: 15 s doubled six times are 16 minutes.
-const HOLD_OFF_LEVELS: u32 = 6;
-/// Files told apart among those recalled lately. Two that share a place only lose a chance.
-const CONTENDED_FILES: usize = 4096;
-/// Groups of files told apart among those that are being changed.
-const BUSY_GROUPS: usize = 1024;
 /// One client may have this part of all delegations, so that none shuts out the others.
 const SHARE_PART: usize = 4;
 /// Delegations that one client may have however small that part is.
@@ -71,7 +64,7 @@ pub enum Phase {
 /// What happens to a delegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Another's request conflicts (§10.4.2).
+    /// Another's request conflicts (§10.4.4).
     Conflict,
     /// DELEGRETURN.
     Return,
@@ -154,7 +147,7 @@ impl Delegation {
     }
 }
 
-/// Which delegations of others an operation conflicts with (§10.4, §10.4.2).
+/// Which delegations of others an operation conflicts with (§10.4, §10.4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Against {
     /// READ, OPEN for reading: those for writing.
@@ -250,45 +243,6 @@ impl Future for &Waiter {
     }
 }
 
-/// How many operations that would break a delegation are under way, by groups of files.
-#[derive(Debug)]
-pub(super) struct Busy(Box<[AtomicU32]>);
-
-/// An operation that would break a delegation of its file; none is granted until it is dropped.
-#[derive(Debug)]
-#[must_use = "it protects the operation for as long as it lives"]
-pub struct Changing<'s>(&'s AtomicU32);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
-    }
-}
-
-/// Files that were recalled lately: seconds until when each is left alone, and how often that was so.
-#[derive(Debug)]
-pub(super) struct Contended(Box<[AtomicU64]>);
-
-impl Contended {
-    fn mark(&self, hash: u64, now: Duration) {
-        let place = &self.0[hash as usize % CONTENDED_FILES];
-        let (until, level) = unpack(place.load(Relaxed));
-        // Long after the last time it starts again.
-        let is_soon = now.as_secs() < until + (HOLD_OFF.as_secs() << level);
-        let level = if until > 0 && is_soon { (level + 1).min(HOLD_OFF_LEVELS) } else { 0 };
-        let until = now.as_secs() + (HOLD_OFF.as_secs() << level);
-        place.store(until << 8 | u64::from(level), Relaxed);
-    }
-
-    fn is_marked(&self, hash: u64, now: Duration) -> bool {
-        now.as_secs() < unpack(self.0[hash as usize % CONTENDED_FILES].load(Relaxed)).0
-    }
-}
-
-fn unpack(mark: u64) -> (u64, u32) {
-    (mark >> 8, mark as u32 & 0xff)
-}
-
 /// What has happened to delegations since the start.
 #[derive(Debug, Default)]
 pub struct DelegationCounts {
@@ -341,8 +295,8 @@ pub(super) struct Delegations {
 impl Delegations {
     pub(super) fn new(max: usize) -> Self {
         Self {
-            busy: Busy((0..BUSY_GROUPS).map(|_| AtomicU32::new(0)).collect()),
-            contended: Contended((0..CONTENDED_FILES).map(|_| AtomicU64::new(0)).collect()),
+            busy: Busy::default(),
+            contended: Contended::default(),
             recalled: Mutex::default(),
             again: Mutex::default(),
             waiting: AtomicU64::new(0),
@@ -385,14 +339,12 @@ impl State {
     /// Announces a change: until the guard is dropped no delegation of the file is granted. To be taken before
     /// [`Self::has_delegations`] is asked.
     pub fn changing(&self, handle: &vfs::Handle) -> Changing<'_> {
-        let group = self.busy_group(handle);
-        group.fetch_add(1, SeqCst);
-        Changing(group)
+        self.delegations.busy.enter(self.busy_hash(handle))
     }
 
     /// By the backend's handle, and not by the file's key, which takes a keyed hash.
-    fn busy_group(&self, handle: &vfs::Handle) -> &AtomicU32 {
-        &self.delegations.busy.0[self.hasher.hash_one(&**handle) as usize % BUSY_GROUPS]
+    fn busy_hash(&self, handle: &vfs::Handle) -> u64 {
+        self.hasher.hash_one(&**handle)
     }
 
     fn contention_hash(&self, file: FileKey) -> u64 {
@@ -564,7 +516,7 @@ impl State {
         };
         let index = shard.add_delegation(client, file, delegation, &self.gauges);
         // Only now: a change that has not seen the delegation is seen here.
-        if self.busy_group(&wish.inner).load(SeqCst) > 0 {
+        if self.delegations.busy.is_entered(self.busy_hash(&wish.inner)) {
             shard.end(index, shard::Event::Leave, &self.gauges, &mut dropped);
             return Err(NotDelegated::Contention);
         }
@@ -706,4 +658,29 @@ fn is_used_by_others(shard: &Shard, file: FileKey, client: &Client, is_write: bo
         is_other && (is_write || modes.writes() || modes.deny() != 0)
     };
     record.opens.len() > OPENS_LOOKED_AT || record.opens.iter().any(stands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transitions::check_table;
+    use super::*;
+
+    #[test]
+    fn the_table_of_phases_is_sound() {
+        let phases = [Phase::Granted, Phase::Recalled, Phase::Revoked, Phase::Gone];
+        check_table(TRANSITIONS, Phase::Granted, &phases);
+        assert_eq!(
+            Phase::Revoked.after(Event::Return),
+            None,
+            "a revoked delegation is acknowledged, not returned"
+        );
+        assert_eq!(
+            Phase::Granted.after(Event::Acknowledge),
+            None,
+            "FREE_STATEID of a delegation in effect is LOCKS_HELD"
+        );
+        for event in [Event::Conflict, Event::Return, Event::Timeout, Event::Acknowledge, Event::Leave] {
+            assert_eq!(Phase::Gone.after(event), None);
+        }
+    }
 }

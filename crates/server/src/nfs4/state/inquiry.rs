@@ -129,7 +129,7 @@ impl State {
         let file = shard.entry(place.index).file;
         let questions = &mut shard.delegation_at_mut(place.index).questions;
         questions.answered = questions.asked;
-        // §10.4.3: "If the returned value (d) is equal to c, the file has not been modified".
+        // §10.4.3: "If the value cc is equal to sc, the file is not modified".
         questions.told = attributes.and_then(|said| {
             let is_modified = said.change? != questions.change;
             Some(Told { size: said.size?, is_modified })

@@ -122,7 +122,7 @@ fn as_many_calls_at_once_as_the_client_takes_and_replies_in_any_order() {
     let calls = drain(&world.outbox);
     let places: Vec<_> = calls.iter().map(Call::place).collect();
     assert_eq!(places, (0..16).map(|slot| (slot, 1, slot)).collect::<Vec<_>>());
-    // RFC 8881 §20.9.3: csa_highest_slotid is "the highest slot ID for which the server has a request outstanding".
+    // As `sa_highest_slotid` in the other direction (RFC 8881 §18.46.3): the greatest slot in use.
     assert_eq!(calls[4].sequence().highest_slot_id, 4);
     for (index, number) in [(9, 16), (2, 17)] {
         assert!(answer(&world, &peer, calls[index].done()));

@@ -1,0 +1,118 @@
+//! Which files must not be delegated now: those that are being changed, and those that were recalled lately.
+//!
+//! Both are told apart by a hash: that two files share a place costs one of them a chance, and nothing else.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+/// How long a file is not delegated after its first recall; twice as long after each that follows soon.
+const HOLD_OFF: Duration = Duration::from_secs(15);
+/// Recalls that lengthen it: 15 s doubled six times are 16 minutes.
+const HOLD_OFF_LEVELS: u32 = 6;
+/// Files told apart among those recalled lately. Two that share a place only lose a chance.
+const CONTENDED_FILES: usize = 4096;
+/// Groups of files told apart among those that are being changed.
+const BUSY_GROUPS: usize = 1024;
+
+/// How many operations that would break a delegation are under way, by groups of files.
+#[derive(Debug)]
+pub(super) struct Busy(Box<[AtomicU32]>);
+
+impl Default for Busy {
+    fn default() -> Self {
+        Self((0..BUSY_GROUPS).map(|_| AtomicU32::new(0)).collect())
+    }
+}
+
+impl Busy {
+    /// An operation begins that would break a delegation of a file with this hash.
+    pub(super) fn enter(&self, hash: u64) -> Changing<'_> {
+        let group = self.group(hash);
+        group.fetch_add(1, SeqCst);
+        Changing(group)
+    }
+
+    /// Whether any such operation is under way.
+    pub(super) fn is_entered(&self, hash: u64) -> bool {
+        self.group(hash).load(SeqCst) > 0
+    }
+
+    fn group(&self, hash: u64) -> &AtomicU32 {
+        &self.0[hash as usize % BUSY_GROUPS]
+    }
+}
+
+/// An operation that would break a delegation of its file; none is granted until it is dropped.
+#[derive(Debug)]
+#[must_use = "it protects the operation for as long as it lives"]
+pub struct Changing<'s>(&'s AtomicU32);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Files that were recalled lately: seconds until when each is left alone, and how often that was so.
+#[derive(Debug)]
+pub(super) struct Contended(Box<[AtomicU64]>);
+
+impl Default for Contended {
+    fn default() -> Self {
+        Self((0..CONTENDED_FILES).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Contended {
+    /// A file with this hash is recalled.
+    pub(super) fn mark(&self, hash: u64, now: Duration) {
+        let place = &self.0[hash as usize % CONTENDED_FILES];
+        let (until, level) = unpack(place.load(Relaxed));
+        // Long after the last time it starts again.
+        let is_soon = now.as_secs() < until + (HOLD_OFF.as_secs() << level);
+        let level = if until > 0 && is_soon { (level + 1).min(HOLD_OFF_LEVELS) } else { 0 };
+        let until = now.as_secs() + (HOLD_OFF.as_secs() << level);
+        place.store(until << 8 | u64::from(level), Relaxed);
+    }
+
+    /// Whether such a file is left alone.
+    pub(super) fn is_marked(&self, hash: u64, now: Duration) -> bool {
+        now.as_secs() < unpack(self.0[hash as usize % CONTENDED_FILES].load(Relaxed)).0
+    }
+}
+
+fn unpack(mark: u64) -> (u64, u32) {
+    (mark >> 8, mark as u32 & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_seen_until_it_is_over() {
+        let busy = Busy::default();
+        let (first, second) = (busy.enter(7), busy.enter(7));
+        drop(first);
+        assert!(busy.is_entered(7) && !busy.is_entered(8));
+        drop(second);
+        assert!(!busy.is_entered(7));
+    }
+
+    #[test]
+    fn recalls_that_follow_each_other_keep_a_file_back_for_longer() {
+        let (contended, second) = (Contended::default(), Duration::from_secs);
+        let mut now = second(100);
+        // 15 s, then twice as long each time, to 16 minutes.
+        for pause in [15, 30, 60, 120, 240, 480, 960, 960] {
+            contended.mark(5, now);
+            assert!(contended.is_marked(5, now + second(pause - 1)) && !contended.is_marked(6, now));
+            now += second(pause);
+            assert!(!contended.is_marked(5, now));
+        }
+        // After as long again without one it begins anew.
+        now += second(961);
+        contended.mark(5, now);
+        assert!(!contended.is_marked(5, now + second(15)));
+    }
+}

@@ -1,0 +1,47 @@
+# test: what is delegated is opened, locked and read without the server; another client's changes are seen at once
+# versions: 4.1 4.2
+# operations NAME: how often the client has asked the server for it over this mount
+operations() {
+    awk -v wanted="$1:" '$1 == "device" { ours = $5 == "/run/nfs" } ours && $1 == wanted { print $2 }' /proc/self/mountstats
+}
+files=20
+for file in $(seq $files); do echo "first $file" >"$D/f$file"; done
+# The files of this client's own making are delegated to it already: open, lock, read and unlock each ten times.
+opens=$(operations OPEN) reads=$(operations READ)
+for file in $(seq $files); do
+    for _ in $(seq 10); do
+        exec 5<"$D/f$file"
+        flock --shared 5
+        same "first $file" "$(cat <&5)"
+        exec 5<&-
+    done
+done
+same 0 "$(operations LOCK)" 'LOCKs that reached the server'
+same 0 "$(operations LOCKU)" 'LOCKUs that reached the server'
+[ $(($(operations OPEN) - opens)) -le $files ] || fail "$(($(operations OPEN) - opens)) OPENs of $files files"
+[ $(($(operations READ) - reads)) -le $files ] || fail "$(($(operations READ) - reads)) READs of $files files"
+
+# Another client changes them: each is given back first, and then shows what is new.
+returns=$(operations DELEGRETURN)
+mount_other
+for file in $(seq $files); do echo "second $file" >"/run/other/$TEST/f$file"; done
+for file in $(seq $files); do same "second $file" "$(cat "$D/f$file")"; done
+[ $(($(operations DELEGRETURN) - returns)) -ge $files ] || fail 'files changed that were not given back'
+
+# Names, too: what another client removes or renames is gone here, and what is open lives on.
+echo kept >"$D/open"
+exec 6<"$D/open"
+rm "/run/other/$TEST/open"
+same kept "$(cat <&6)"
+exec 6<&-
+echo moved >"$D/from"
+mv "/run/other/$TEST/from" "/run/other/$TEST/to"
+same moved "$(cat "$D/to")"
+
+# A file that is open here and has grown without the server's knowledge: the other client is told how long it is.
+: >"$D/growing"
+exec 7<>"$D/growing"
+printf 12345 >&7
+same 5 "$(stat --format=%s "/run/other/$TEST/growing")" 'size of a file that another client is writing'
+exec 7<&-
+umount /run/other
