@@ -10,7 +10,8 @@ use memmap2::{MmapMut, MmapOptions};
 /// moment that it is written, even if the process is killed at once.
 ///
 /// The file must have that length and its space (a write where the disk has none would be a SIGBUS), and must keep both: it
-/// lies in the state directory, which is locked for this process alone, and nobody here makes it shorter.
+/// lies in the state directory, which is locked for this process alone, and nobody here makes it shorter. A file system that
+/// never overwrites in place cannot promise the space.
 ///
 /// # Errors
 /// Where the file has another length, and what mmap(2) says.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::MmapMut;
 use parking_lot::Mutex;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, IFlags};
 use rustix::io::Errno;
 use server::RECORD_BYTES_MAX;
 use siphasher::sip::SipHasher13;
@@ -194,6 +194,10 @@ impl Ring {
 fn make(file: &File) -> io::Result<()> {
     // Nothing of what was there is to be seen, and a header only where all the rest is there.
     file.set_len(0)?;
+    // Btrfs would want new space for each overwritten page, and a full disk would then be a SIGBUS. Others know no such flag.
+    if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
+        let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
+    }
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, FILE_BYTES as u64) {
         Ok(()) => {}
         // A file system that cannot promise space has it when it was written to.
@@ -349,8 +353,8 @@ mod tests {
         let (mut log, _) = ReplyFile::open(&path).unwrap();
         let (mut number, mut seed) = (0, 7usize);
         let mut lengths = Vec::new();
-        for round in 0..4 {
-            while number < (round + 1) * 12_000 {
+        for round in 0..3 {
+            while number < (round + 1) * 9_000 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 // Mostly short, now and then the longest.
                 let bytes = if seed >> 33 & 63 == 0 { RECORD_BYTES_MAX } else { 8 + (seed >> 33) % 1500 };
@@ -363,7 +367,7 @@ mod tests {
             (log, recovered) = ReplyFile::open(&path).unwrap();
             assert_eq!(recovered.damage, None, "round {round}");
             let kept = recovered.records.len();
-            assert!(kept > 10_000 && (round == 0 || kept < number), "{kept} records kept");
+            assert!(kept > 8_000 && (round == 0 || kept < number), "{kept} records kept");
             for (found, expected) in recovered.records.iter().zip(number - kept..) {
                 assert_eq!(*found, record(expected, lengths[expected]), "in order, without a gap");
             }
