@@ -145,6 +145,16 @@ fn nobody_but_the_sender_is_connected_to() {
 }
 
 #[test]
+fn where_nothing_is_delegated_nobody_is_connected_to() {
+    let maker = crate::testing::lab_with(vec![crate::testing::export(1, "/export")], |settings| {
+        settings.max_delegations = 0;
+    });
+    let mut lab = Lab0::of(&maker.server, 2, b"client");
+    call_me_at(&mut lab, HOME);
+    assert!(wanted(&lab).is_none());
+}
+
+#[test]
 fn what_was_not_answered_is_sent_again_over_the_next_connection() {
     let (mut lab, called, mut other) = scene();
     let (file, held) = hold(&mut lab);

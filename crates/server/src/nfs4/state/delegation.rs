@@ -293,6 +293,11 @@ pub(super) struct Delegations {
 }
 
 impl Delegations {
+    /// Whether anything may be delegated at all.
+    pub(super) fn grants_any(&self) -> bool {
+        self.max > 0
+    }
+
     pub(super) fn new(max: usize) -> Self {
         Self {
             busy: Busy::default(),

@@ -115,7 +115,9 @@ impl State {
 
     /// Asks for a connection to where the client says, if that is where it is.
     pub(super) fn want_path(&self, client: &Arc<Client>) {
-        let Some(sessionless) = client.sessionless() else { return };
+        let Some(sessionless) = client.sessionless().filter(|_| self.delegations.grants_any()) else {
+            return;
+        };
         let callback = sessionless.callback.lock().clone();
         let from = callback.from.map(|address| address.to_canonical());
         let address = callback.address().filter(|address| Some(address.ip().to_canonical()) == from);
