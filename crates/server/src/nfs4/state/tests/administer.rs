@@ -1,6 +1,6 @@
 //! What is shown of clients, and what the administrator does to them.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use super::*;
 use crate::nfs4::state::{CallbackPath, ClientSnapshot, Evicted, GraceSnapshot, SlotUse, Standing};
