@@ -293,7 +293,10 @@ impl Acceptor {
         let Self { listeners, cores, connections, next_id } = self;
         let addresses = Addresses::default();
         let door = Rc::new(Door { shared: Arc::clone(shared), cores, connections, next_id, addresses });
-        let mut tasks = vec![tokio::task::spawn_local(maintain(Rc::clone(&door)))];
+        let mut tasks = vec![
+            tokio::task::spawn_local(maintain(Rc::clone(&door))),
+            tokio::task::spawn_local(make_all(Rc::clone(&door))),
+        ];
         for listener in listeners.tcp {
             let door = Rc::clone(&door);
             tasks.push(tokio::task::spawn_local(async move { accept_all(&door, listener).await }));
@@ -306,9 +309,8 @@ impl Acceptor {
     }
 }
 
-/// Lets the server look after its clients from time to time, and makes the connections that it wants.
+/// Lets the server look after its clients from time to time.
 async fn maintain(door: Rc<Door>) {
-    let mut dials = tokio::task::JoinSet::new();
     loop {
         tokio::time::sleep(MAINTENANCE_PERIOD).await;
         let shared = &door.shared;
@@ -316,10 +318,19 @@ async fn maintain(door: Rc<Door>) {
             // Calls come first.
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Makes the connections that the server wants.
+async fn make_all(door: Rc<Door>) {
+    let mut dials = tokio::task::JoinSet::new();
+    loop {
+        let dial = std::future::poll_fn(|context| door.shared.server.poll_dial(context)).await;
         while dials.try_join_next().is_some() {}
-        for dial in shared.server.take_dials(DIALS_AT_ONCE - dials.len()) {
-            dials.spawn_local(make(Rc::clone(&door), dial));
+        if dials.len() >= DIALS_AT_ONCE {
+            dials.join_next().await;
         }
+        dials.spawn_local(make(Rc::clone(&door), dial));
     }
 }
 

@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -211,10 +212,10 @@ impl Server {
         self.nfs4.expire(now.monotonic).more
     }
 
-    /// Connections that the server wants made now, `most` of them; to be asked for about once a second. Each is told of by
+    /// The next connection that the server wants made; wakes the last caller's task when there is one. Each is told of by
     /// [`Self::dialed`], and a connection that was made is served like one that was taken.
-    pub fn take_dials(&self, most: usize) -> Vec<Dial> {
-        self.nfs4.take_dials(most)
+    pub fn poll_dial(&self, context: &Context<'_>) -> Poll<Dial> {
+        self.nfs4.poll_dial(context)
     }
 
     /// What became of a wish: the connection that was made, or none.

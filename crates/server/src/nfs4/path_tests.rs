@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use protocol::nfs4::callback::{CbCompoundResult, CbOp, CbOpResult};
 use protocol::nfs4::compound::Op;
@@ -41,7 +42,10 @@ impl Called {
 }
 
 fn wanted(lab: &Lab0) -> Option<Dial> {
-    lab.lab.server.take_dials(8).pop()
+    match lab.lab.server.poll_dial(&Context::from_waker(Waker::noop())) {
+        Poll::Ready(dial) => Some(dial),
+        Poll::Pending => None,
+    }
 }
 
 /// Says where callbacks go, and confirms it.

@@ -1,7 +1,7 @@
 //! The callback path of a version 4.0 client: a connection that the server makes to where SETCLIENTID said (RFC 7530 §10.2.1,
 //! §16.33.4), tried with CB_NULL before anything is delegated.
 //!
-//! Criteria. Nobody waits here: the transport takes the wishes for connections ([`State::take_dials`]) and says what became of
+//! Criteria. Nobody waits here: the transport takes the wishes for connections ([`State::poll_dial`]) and says what became of
 //! them ([`State::dialed`]). A client has one path, and one address: the one that its own request came from, or whoever may
 //! send SETCLIENTID could have this server connect to anybody. What was sent and not answered is sent again over the next
 //! connection: CB_RECALL can be repeated. A path that fails is tried again while the client has a delegation or something
@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,6 +46,8 @@ pub struct Dial {
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     wanted: Mutex<VecDeque<Dial>>,
+    /// Of whoever makes them.
+    waker: Mutex<Option<Waker>>,
     made: Mutex<HashMap<ConnectionId, Weak<Client>>>,
 }
 
@@ -81,11 +84,10 @@ impl Path {
 }
 
 impl State {
-    /// Connections that are wanted now, `most` of them.
-    pub fn take_dials(&self, most: usize) -> Vec<Dial> {
-        let mut wanted = self.paths.wanted.lock();
-        let count = most.min(wanted.len());
-        wanted.drain(..count).collect()
+    /// The next connection that is wanted; wakes the last caller's task when there is one.
+    pub fn poll_dial(&self, context: &Context<'_>) -> Poll<Dial> {
+        *self.paths.waker.lock() = Some(context.waker().clone());
+        self.paths.wanted.lock().pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// What became of a wish: the connection that was made, or none.
@@ -129,6 +131,9 @@ impl State {
         path.stage = Stage::Dialing;
         path.asked = self.tick();
         self.paths.wanted.lock().push_back(Dial { address, client: Arc::downgrade(client) });
+        if let Some(waker) = self.paths.waker.lock().take() {
+            waker.wake();
+        }
     }
 
     /// The client has said anew where callbacks go.
