@@ -98,6 +98,8 @@ pub(super) struct Client {
     to_return: VecDeque<u64>,
     /// Of each slot of the back channel, the last sequence ID and the reply to it.
     answered: HashMap<u32, (u32, Bytes)>,
+    /// What its program has read that it must not.
+    pub(super) wrong: Option<String>,
 }
 
 impl Client {
@@ -119,6 +121,7 @@ impl Client {
             held: HashMap::new(),
             to_return: VecDeque::new(),
             answered: HashMap::new(),
+            wrong: None,
         }
     }
 
@@ -282,9 +285,8 @@ impl Client {
             Some(held) if !writes => {
                 let began = history.now();
                 let value = held.value;
-                // Not a message: what is wrong here is found at once.
                 if let Err(why) = history.read(file, value, began) {
-                    panic!("{}, under a delegation: {why}", self.name);
+                    self.wrong = Some(format!("{}, under a delegation: {why}", self.name));
                 }
                 None
             }

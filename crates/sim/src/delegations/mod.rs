@@ -228,6 +228,9 @@ impl World {
 
     /// What must hold at every moment: a file delegated for writing is delegated to one client alone.
     fn look_around(&self) -> Result<(), String> {
+        if let Some(wrong) = self.clients.iter().find_map(|client| client.wrong.clone()) {
+            return Err(wrong);
+        }
         for file in 0..FILES {
             let held: Vec<bool> = self.clients.iter().filter_map(|client| client.holds(file)).collect();
             if held.len() > 1 && held.contains(&true) {
