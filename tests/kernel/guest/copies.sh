@@ -9,6 +9,10 @@ same_file "$D/source" "$D/again"
 chmod 444 "$D/source"
 chmod 777 "$L"; as_user 1234 1234 '' cp "$D/source" "$L/mine"
 refused 'Permission denied' as_user 1234 1234 '' cp "$L/mine" "$D/source"
+# A second client: the kernel takes its mount for one of the same server, and offers stateids that are not the first's.
+mount_other
+timeout 60 "$PROBE" copy-range "/run/other/$TEST/source" "$D/across" || fail 'a copy between two clients'
+umount /run/other
 # btrfs, or memory, which copies.
 if on_host; then
     mount_export /run/quota /quota

@@ -4,13 +4,15 @@
 //! a large WRITE's sync, and answers how far it came. (Linux's copy_file_range(2) and its client go on from there.)
 
 use protocol::nfs4::ops::copy::CopyArgs;
-use protocol::nfs4::types::{StableHow, Status};
+use protocol::nfs4::types::{StableHow, Stateid, Status};
 use vfs::{CopyRange, Stability};
 use xdr::{Decode, Reader, Writer};
 
 use super::allocate::regular_only;
 use super::clone::judge;
 use crate::nfs4::compound::Compound;
+use crate::nfs4::object::Object;
+use crate::nfs4::state::IoKind;
 use crate::nfs4::status::Result;
 
 /// Bytes that one COPY copies at most, unless a step shares more: half a second's work for a disk.
@@ -24,6 +26,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         return Err(Status::NOTSUPP.into());
     }
     let stateids = (arguments.source_stateid, arguments.destination_stateid);
+    check_source(compound, arguments.source_stateid)?;
     let (range, destination) = judge(compound, stateids).await?;
     let _changing = compound.changing(&destination);
     let whole = CopyRange {
@@ -48,6 +51,20 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     reply.bool(true);
     reply.bool(true);
     Ok(())
+}
+
+/// Confirms that the source's stateid is this client's.
+///
+/// Linux's client takes two mounts of a server for one, though they were made under two client IDs (in two network
+/// namespaces), and sends the stateid of the one to the session of the other. BAD_STATEID then makes it test its stateids,
+/// find them good, and try again for ever. XDEV makes it read and write, and whatever else is wrong with the stateid is told
+/// to a READ. (OFFLOAD_DENIED, RFC 7862 §11.1.2.1, would say so too, but Linux 6.1 makes an I/O error of it.)
+fn check_source(compound: &Compound<'_>, stateid: Stateid) -> Result {
+    let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
+    match compound.check_io(&source, stateid, IoKind::Read) {
+        Err(failure) if failure == Status::BAD_STATEID.into() => Err(Status::XDEV.into()),
+        other => other.map(drop),
+    }
 }
 
 /// Copies as much as one COPY may; how many bytes, and how stable the least stable of them are.
@@ -193,6 +210,20 @@ mod tests {
         ] {
             assert_eq!(lab.status(vec![putfh(to), op]), Status::NOTSUPP);
         }
+    }
+
+    #[test]
+    fn another_clients_stateid_is_for_the_client_to_read_by() {
+        let mut lab = lab_42();
+        lab.file(&["export", "source"], b"content");
+        let to = lab.file(&["export", "destination"], b"");
+        let mut other = lab.other(b"other");
+        let (from, source_stateid) = other.open(&["export", "source"], b"owner");
+        let copy = Op::Copy(CopyArgs { source_stateid, ..args(0, 0, 0) });
+        assert_eq!(lab.status(vec![putfh(from), Op::SaveFh, putfh(to), copy]), Status::XDEV);
+        let destination_stateid = source_stateid;
+        let copy = Op::Copy(CopyArgs { destination_stateid, ..args(0, 0, 0) });
+        assert_eq!(lab.status(vec![putfh(from), Op::SaveFh, putfh(to), copy]), Status::BAD_STATEID);
     }
 
     #[test]
