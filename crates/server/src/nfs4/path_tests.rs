@@ -23,10 +23,14 @@ struct Called(Arc<Connection>);
 impl Called {
     /// Makes the connection that the server wants.
     fn take(lab: &Lab0, id: u64) -> Self {
-        let dial = wanted(lab).expect("a connection is wanted");
+        Self::make(lab, id, &wanted(lab).expect("a connection is wanted"))
+    }
+
+    /// The connection that was wished for is made.
+    fn make(lab: &Lab0, id: u64, dial: &Dial) -> Self {
         let local = SocketAddr::from(([127, 0, 0, 1], 2049));
         let made = Connection::new(ConnectionId(id), dial.address, local, Transport::Tcp, false);
-        lab.lab.server.dialed(&dial, Some(&made));
+        lab.lab.server.dialed(dial, Some(&made));
         Self(Arc::new(made))
     }
 
@@ -204,4 +208,36 @@ fn a_client_that_leaves_is_hung_up_on() {
     let (mut lab, called, _) = scene();
     lab.reboot(b"client", 2);
     assert!(called.0.outbox.is_hung_up());
+}
+
+#[test]
+fn a_client_wishes_for_one_connection_at_a_time() {
+    let mut lab = lab0();
+    call_me_at(&mut lab, HOME);
+    // While it waits to be taken, and once the transport is at it.
+    call_me_at(&mut lab, "127.0.0.1.0.10");
+    let first = wanted(&lab).expect("a connection is wanted");
+    for port in 11..20 {
+        call_me_at(&mut lab, &format!("127.0.0.1.0.{port}"));
+    }
+    assert!(wanted(&lab).is_none(), "the outcome of the first is not known");
+    // It is not the one that is wanted now, whether it was made or not.
+    assert!(Called::make(&lab, 900, &first).0.outbox.is_hung_up());
+    let second = wanted(&lab).expect("the one that is wanted now");
+    assert_eq!(second.address.port(), 19);
+    call_me_at(&mut lab, HOME);
+    lab.lab.server.dialed(&second, None);
+    let third = Called::take(&lab, 901);
+    assert!(wanted(&lab).is_none() && !third.0.outbox.is_hung_up());
+    // Clients that are gone leave no wishes behind.
+    for verifier in 2..10 {
+        let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", verifier, HOME) else { panic!() };
+        assert_eq!(lab.confirm(&ok), Status::OK);
+    }
+    let last = wanted(&lab).expect("the last one's");
+    assert!(third.0.outbox.is_hung_up() && wanted(&lab).is_none());
+    let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 10, HOME) else { panic!() };
+    assert_eq!(lab.confirm(&ok), Status::OK);
+    assert!(Called::make(&lab, 902, &last).0.outbox.is_hung_up(), "its client is gone");
+    assert!(!Called::take(&lab, 903).0.outbox.is_hung_up());
 }

@@ -5,7 +5,8 @@
 //! them ([`State::dialed`]). A client has one path, and one address: the one that its own request came from, or whoever may
 //! send SETCLIENTID could have this server connect to anybody. What was sent and not answered is sent again over the next
 //! connection: CB_RECALL can be repeated. A path that fails is tried again while the client has a delegation or something
-//! waits for it, not more often than [`REDIAL`].
+//! waits for it, not more often than [`REDIAL`]. Whatever a client says meanwhile, it has one wish at any time: the next is
+//! made when the outcome of the last is known, so that [`Paths`] holds no more of them than there are clients.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -45,6 +46,7 @@ pub struct Dial {
 /// Wishes for connections, and whose those are that were made.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
+    /// At most one a client.
     wanted: Mutex<VecDeque<Dial>>,
     /// Of whoever makes them.
     waker: Mutex<Option<Waker>>,
@@ -66,6 +68,8 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(super) struct Path {
     stage: Stage,
+    /// The connection that was asked for is not the one that is wanted now.
+    is_stale: bool,
     /// When it was asked for last.
     asked: Duration,
     /// What was sent and not answered, with the time, by number.
@@ -90,11 +94,24 @@ impl State {
         self.paths.wanted.lock().pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// What became of a wish: the connection that was made, or none.
+    /// What became of a wish: the connection that was made, or none. One that nobody wants any more is hung up.
     pub fn dialed(&self, dial: &Dial, made: Option<(ConnectionId, &Arc<Outbox>)>) {
-        let Some(client) = dial.client.upgrade() else { return };
-        let Some(sessionless) = client.sessionless() else { return };
+        let client = dial.client.upgrade();
+        let sessionless = client.as_ref().and_then(|client| Some((client, client.sessionless()?)));
+        let hang_up = || made.iter().for_each(|(_, outbox)| outbox.hang_up());
+        let Some((client, sessionless)) = sessionless else { return hang_up() };
         let mut path = sessionless.path.lock();
+        let is_stale = std::mem::take(&mut path.is_stale);
+        if client.is_gone() || is_stale || !matches!(path.stage, Stage::Dialing) {
+            hang_up();
+            if matches!(path.stage, Stage::Dialing) {
+                path.stage = Stage::Down;
+            }
+            drop(path);
+            // Does nothing for one that is gone.
+            self.want_path(client);
+            return;
+        }
         let Some((connection, outbox)) = made else {
             path.stage = Stage::Down;
             drop(path);
@@ -106,13 +123,13 @@ impl State {
         path.trial = Some(self.tick());
         self.paths.made.lock().insert(connection, Weak::clone(&dial.client));
         let callback = sessionless.callback.lock().clone();
-        outbox.call(Sent::over_path(&client, None), |xid| {
+        outbox.call(Sent::over_path(client, None), |xid| {
             let mut record = Writer::new();
             encode_call(&mut record, &header(&callback, xid, callback::PROC_NULL), &());
             record.into_bytes()
         });
         drop(path);
-        self.pump_path(&client);
+        self.pump_path(client);
     }
 
     /// Asks for a connection to where the client says, if that is where it is.
@@ -154,9 +171,20 @@ impl State {
     pub(super) fn path_down(&self, client: &Client) {
         let Some(sessionless) = client.sessionless() else { return };
         let mut path = sessionless.path.lock();
-        if let Stage::Up(connection, outbox) = std::mem::take(&mut path.stage) {
-            outbox.hang_up();
-            self.paths.made.lock().remove(&connection);
+        match std::mem::take(&mut path.stage) {
+            Stage::Down => {}
+            // Its outcome is still to come; nobody need try where the client is gone.
+            Stage::Dialing => {
+                (path.stage, path.is_stale) = (Stage::Dialing, true);
+                if client.is_gone() {
+                    let is_other = |dial: &Dial| !std::ptr::eq(dial.client.as_ptr(), client);
+                    self.paths.wanted.lock().retain(is_other);
+                }
+            }
+            Stage::Up(connection, outbox) => {
+                outbox.hang_up();
+                self.paths.made.lock().remove(&connection);
+            }
         }
         path.trial = None;
         let left = path.flying.drain().map(|(_, (_, callback))| callback);
