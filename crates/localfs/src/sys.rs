@@ -160,7 +160,8 @@ pub(crate) fn clone_range(
 }
 
 /// Writes a range's dirty pages to the device and waits for that; neither metadata nor the device's cache
-/// (sync_file_range(2)).
+/// (sync_file_range(2)). Takes the error of a failed write-back from the descriptor, as fsync(2) does: never one that
+/// others sync through.
 pub(crate) fn write_out(fd: BorrowedFd<'_>, offset: u64, count: u64) -> Result<()> {
     let flags =
         libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;

@@ -7,6 +7,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use vfs::{Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
 
@@ -22,9 +23,15 @@ const STEP_BYTES: u64 = 1 << 20;
 const SHARED_STEP_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
 
+/// What is read, and a descriptor that can.
+struct Source {
+    object: Arc<Object>,
+    file: Arc<OpenFile>,
+}
+
 /// Both ends, judged.
 struct Judged {
-    source: Arc<OpenFile>,
+    source: Source,
     destination: Arc<Object>,
     /// Bytes meant.
     count: u64,
@@ -77,13 +84,12 @@ impl Volume {
             let change = Self::no_change(&self.stat(destination)?);
             return Ok((judged.destination, 0, change));
         }
-        // The kernel does it under the lock otherwise. Where that is impossible it says so then.
-        let _ = sys::write_out(source.as_fd(), range.source_offset, *count);
+        self.write_out(source, range.source_offset, *count)?;
         let _lock = self.lock(destination)?;
         let before = self.stat(destination)?;
         let (file, begun) = self.begin_write(destination)?;
         self.act_as_writer(context)?;
-        let from = (source.as_fd(), range.source_offset);
+        let from = (source.file.as_fd(), range.source_offset);
         sys::clone_range(from, (file.as_fd(), range.destination_offset), *count).map_err(translate)?;
         let number = begun.made();
         let change = self.change_since(destination, &before.attributes)?;
@@ -104,16 +110,16 @@ impl Volume {
             return Ok((judged.destination, 0, Copied { count: 0, stability, is_all: true, change }));
         }
         if shares {
-            let _ = sys::write_out(judged.source.as_fd(), range.source_offset, step);
+            self.write_out(&judged.source, range.source_offset, step)?;
         } else {
-            self.warm(&judged.source, range.source_offset, step);
+            self.warm(&judged.source.file, range.source_offset, step);
         }
         let destination = judged.destination;
         let lock = self.lock(&destination)?;
         let before = self.stat(&destination)?;
         let (file, begun) = self.begin_write(&destination)?;
         self.act_as_writer(context)?;
-        let (from, to) = ((&*judged.source, range.source_offset), (&*file, range.destination_offset));
+        let (from, to) = ((&*judged.source.file, range.source_offset), (&*file, range.destination_offset));
         let count =
             if shares && share(from, to, step) { step } else { copy(from, to, step.min(STEP_BYTES))? };
         let number = begun.made();
@@ -140,7 +146,9 @@ impl Volume {
         if end.is_none_or(|end| end > self.properties.max_file_size) {
             return Err(Error::TooLarge);
         }
-        Ok(Judged { source: self.readable(&source)?, destination, count, reaches_end: count == left })
+        let file = self.readable(&source)?;
+        let source = Source { object: source, file };
+        Ok(Judged { source, destination, count, reaches_end: count == left })
     }
 
     /// Whether the file system may share all of the range.
@@ -150,6 +158,16 @@ impl Volume {
         is_aligned(range.source_offset)
             && is_aligned(range.destination_offset)
             && (judged.reaches_end || is_aligned(judged.count))
+    }
+
+    /// Writes a range's dirty pages out, and waits: the kernel does it under the lock otherwise.
+    ///
+    /// Through a descriptor of its own: waiting takes note of a failed write-back, which the kernel tells each descriptor
+    /// once. The one that unstable writes went through must keep it for the sync of their COMMIT.
+    fn write_out(&self, source: &Source, offset: u64, count: u64) -> Result<()> {
+        // A local process may hold a lease, or the mode have changed: then the kernel waits under the lock.
+        let Ok(own) = self.reopen(&source.object, &source.file, OFlags::RDONLY) else { return Ok(()) };
+        sys::write_out(own.as_fd(), offset, count).map_err(translate)
     }
 
     /// Brings a range into the page cache.
