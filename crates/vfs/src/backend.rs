@@ -486,7 +486,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Invalid`] for offsets that are no multiples of [`Properties::clone_block_bytes`], a count that is none
-    /// and does not reach the source's end, what lies behind that end, and ranges of one file that overlap;
+    /// and does not reach the source's end, or does not reach the destination's; what lies behind the source's end, and
+    /// ranges of one file that overlap;
     /// [`Error::CrossDevice`] between file systems; [`Error::NotSupported`].
     fn clone_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Change> {
         Op::err(Error::NotSupported)

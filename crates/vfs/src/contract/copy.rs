@@ -120,6 +120,23 @@ pub(super) fn bad_clones_change_nothing(t: &Subject) {
     assert_eq!(content(&me, &target), pattern(10));
 }
 
+pub(super) fn clones_of_part_of_a_block_end_the_destination(t: &Subject) {
+    let Some(block) = clone_block(t) else { return };
+    let (me, top) = (t.me(), t.top());
+    let data = pattern(block + 5);
+    let source = filled(&me, &top, "s", data.clone());
+    let target = filled(&me, &top, "d", vec![9; 2 * block as usize]);
+    // Linux, generic_remap_check_len: part of a block may not replace more than itself.
+    assert_fails(me.clone_range(&range(source, 0, target, 0, 0)), &[Error::Invalid]);
+    assert_fails(me.clone_range(&range(source, block, target, block, 5)), &[Error::Invalid]);
+    assert_eq!(content(&me, &target), vec![9; 2 * block as usize]);
+    for size in [block + 5, block + 1] {
+        me.truncate(&target, size).unwrap();
+        assert_eq!(me.clone_range(&range(source, 0, target, 0, 0)).unwrap().after.size, block + 5);
+        assert_eq!(content(&me, &target), data);
+    }
+}
+
 pub(super) fn copies_come_in_steps_and_hold_the_same_bytes(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let data = pattern((5 << 20) + 7);

@@ -348,6 +348,7 @@ cases! { $
         clones_are_whole_and_independent
         clones_keep_holes_and_replace_what_was_there
         clones_inside_one_file_must_not_overlap
+        clones_of_part_of_a_block_end_the_destination
         bad_clones_change_nothing
         copies_come_in_steps_and_hold_the_same_bytes
         bad_copies_change_nothing

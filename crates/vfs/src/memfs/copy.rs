@@ -22,7 +22,9 @@ impl State {
         let before = self.attributes(files.1);
         let count = self.judge_copy(context, files, range)?;
         let (from, to) = (range.source_offset, range.destination_offset);
-        let ends = from + count == self.inode(files.0).pages()?.size();
+        // Part of a page only where nothing of the destination lies behind it.
+        let ends = from + count == self.inode(files.0).pages()?.size()
+            && to + count >= self.inode(files.1).pages()?.size();
         if !from.is_multiple_of(PAGE) || !to.is_multiple_of(PAGE) || !(ends || count.is_multiple_of(PAGE)) {
             return Err(Error::Invalid);
         }

@@ -131,7 +131,7 @@ impl Pages {
     }
 
     /// Has a range, which begins at a page and is not empty, consist of `pages` and holes between; extends the size to its
-    /// end. What lies behind the range in its last page becomes zeros.
+    /// end. In the last page nothing lies behind the range, or the range ends with that page.
     pub(super) fn replace(&mut self, offset: u64, length: u64, pages: Vec<(u64, Page)>) {
         let (first, last) = (index_of(offset), index_of(offset + length - 1));
         let mut behind = self.pages.split_off(&first);
