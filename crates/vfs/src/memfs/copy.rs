@@ -35,11 +35,13 @@ impl State {
         if count == 0 {
             return Ok(change(&before, before));
         }
+        // Charged before they are copied, so that a clone too large takes no memory.
+        let new = self.inode(files.0).pages()?.kept_in(from, count) * PAGE;
+        let (uid, old) = (before.uid, self.inode(files.1).pages()?.kept_in(to, count) * PAGE);
+        self.space.charge(uid, new.saturating_sub(old))?;
         let pages = self.inode(files.0).pages()?.copies_of(from, count);
+        self.space.refund(uid, old.saturating_sub(new));
         let inode = self.table.get_mut(files.1).expect("the file was resolved");
-        let (new, old) = (pages.len() as u64 * PAGE, inode.pages()?.kept_in(to, count) * PAGE);
-        self.space.charge(inode.uid, new.saturating_sub(old))?;
-        self.space.refund(inode.uid, old.saturating_sub(new));
         inode.pages_mut()?.replace(to, count, pages);
         drop_privileges(&context.credentials, inode);
         inode.content_changed(context.now);
