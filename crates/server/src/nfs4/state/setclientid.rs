@@ -235,6 +235,13 @@ impl State {
             Phase::Confirmed => Ok((None, false)),
             // "If there is also a confirmed { *, x, d, *, t }, the server MUST remove client x's relevant leased client state".
             Phase::Unconfirmed => {
+                // What SETCLIENTID found of another principal's record may have changed: it is judged again before it goes.
+                let old = table.owned(Family::Sessionless, client.owner()).confirmed;
+                let is_others =
+                    |old: &&Record| old.client.principal() != principal && old.is_in_use(now, self.lease);
+                if old.and_then(|id| table.record(id)).filter(is_others).is_some() {
+                    return Err(Status::CLID_INUSE);
+                }
                 if self.grace.awaits(now, client.owner()) {
                     client.set_reclaiming();
                 }

@@ -124,6 +124,22 @@ fn a_client_that_leaves_takes_all_along() {
 }
 
 #[test]
+fn another_user_s_confirmation_takes_no_state_away() {
+    let world = World::new();
+    let mut victim = world.peer0("a", 1);
+    let (other, callback) = (Principal::System(1), Callback::default());
+    let request = SetClientId { owner: b"a", verifier: [2; 8], principal: &other, callback: &callback };
+    // Nothing is held yet, so that nothing is lost.
+    let ok = world.state.set_client_id(world.now, &request).unwrap();
+    let open = world.open0(&mut victim, 1, "o");
+    let confirm = || world.state.confirm_client_id(world.now, ok.client_id, ok.confirm, &other);
+    assert_eq!(confirm(), Err(Status::CLID_INUSE));
+    assert!(world.state.holder(world.now, &open).is_ok());
+    world.close0(&mut victim, 1, &open);
+    assert_eq!(confirm(), Ok(()), "what holds nothing is nobody's loss");
+}
+
+#[test]
 fn one_request_of_an_owner_runs_at_a_time() {
     let world = World::new();
     let mut peer = world.peer0("a", 1);
