@@ -366,7 +366,7 @@ impl State {
     /// (`seqids.1`). Renews the lease.
     ///
     /// # Errors
-    /// As [`Self::stateid_turn`], and STALE_CLIENTID where the lock-owner is of another client; DELAY (no room).
+    /// As [`Self::stateid_turn`], and STALE_CLIENTID where the lock-owner is of another client.
     pub fn lock_turn(
         &self,
         now: Duration,
@@ -378,7 +378,6 @@ impl State {
         let found = self.owner_of(stateid)?;
         let client = found.client;
         client.renew(now);
-        let has_room = self.make_room(now, &client, weight(&locker.owner));
         let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
         let mut owners = sessionless.owners.lock();
         let opener = owners.of(found.role).get(&found.owner).ok_or(Status::BAD_STATEID)?;
@@ -406,7 +405,7 @@ impl State {
                 }
             }
             None => {
-                has_room?;
+                // Whether there is room for it, `State::lock` asks within the turn: DELAY advances seqids (§9.1.7).
                 let name: Arc<[u8]> = Arc::from(&locker.owner[..]);
                 owners.lock.insert(Arc::clone(&name), Owner::new(true, now));
                 self.gauges.charge(&client, weight(&name) as i32);

@@ -152,6 +152,28 @@ fn one_request_of_an_owner_runs_at_a_time() {
 }
 
 #[test]
+fn a_lock_that_has_no_room_takes_its_open_owner_s_seqid() {
+    // An owner and its open.
+    let world = World::with(&Settings { max_state: 2, ..settings() }, &[]);
+    let mut peer = world.peer0("a", 1);
+    let open = world.open0(&mut peer, 1, "o");
+    let locker = named(&peer, "l");
+    // RFC 7530 §9.1.7: DELAY is not among the errors after which the client keeps its seqid.
+    for _ in 0..2 {
+        peer.seqid += 1;
+        let turn = world.state.lock_turn(world.now, &open, &locker, (peer.seqid, 1), 9).unwrap();
+        let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
+        let locker = Locker::New { open_stateid: open, owner: turn.owner() };
+        let (file, lock_type, range) = (file(1), LockType::Write, range(0, 1));
+        let request = LockRequest { file, lock_type, range, reclaim: false, locker };
+        assert_eq!(world.state.lock(world.now, turn.client(), &request), Err(Status::DELAY.into()));
+        let reply = SavedReply { status: Status::DELAY, ..saved() };
+        world.state.end_turn(world.now, turn, &reply, Effect::None);
+        assert_eq!(charged(&world, &peer), 2, "the lock-owner is unknown as before");
+    }
+}
+
+#[test]
 fn seqids_go_on_over_the_wrap() {
     let world = World::new();
     for next in [0, 1] {
