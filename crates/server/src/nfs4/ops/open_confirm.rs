@@ -34,6 +34,7 @@ fn confirm(
 #[cfg(test)]
 mod tests {
     use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::close::CloseArgs;
     use protocol::nfs4::ops::open::OpenResultFlags;
     use protocol::nfs4::ops::read::ReadArgs;
     use protocol::nfs4::ops::setclientid::RenewArgs;
@@ -84,6 +85,16 @@ mod tests {
         let wrong = Op::OpenConfirm(OpenConfirmArgs { open_stateid: stateid, seqid: 50 });
         assert_eq!(lab.status(vec![putfh(file), wrong]), Status::BAD_SEQID);
         assert_eq!(lab.lab.server.counts().opens, 0);
+    }
+
+    #[test]
+    fn a_wrong_seqid_of_another_operation_lets_it_wait() {
+        let (mut lab, file, stateid) = unconfirmed();
+        let wrong = Op::Close(CloseArgs { seqid: 50, open_stateid: stateid });
+        assert_eq!(lab.status(vec![putfh(file), wrong]), Status::BAD_SEQID);
+        assert_eq!(lab.lab.server.counts().opens, 1);
+        let confirm = lab.confirm_op(stateid, b"second");
+        assert_eq!(lab.status(vec![putfh(file), confirm]), Status::OK);
     }
 
     #[test]

@@ -340,7 +340,7 @@ impl State {
                 // §16.18.4: "If the server receives an unexpected sequence id with respect to the original OPEN, then the server
                 // assumes that the client will not confirm the original OPEN and all state associated with the original OPEN is
                 // released by the server."
-                let opened = known.opened.take().filter(|_| confirms);
+                let opened = if confirms { known.opened.take() } else { None };
                 drop(owners);
                 if let Some(opened) = opened {
                     self.cancel(&client, opened);
