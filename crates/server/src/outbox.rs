@@ -107,6 +107,11 @@ impl Outbox {
         self.is_hung_up.load(Relaxed)
     }
 
+    /// Whether such a call waits to be answered.
+    pub(crate) fn awaits(&self, is_meant: impl Fn(&Sent) -> bool) -> bool {
+        self.inner.lock().calls.values().any(is_meant)
+    }
+
     /// Forgets the calls of one session, whose way this connection is no longer.
     pub(crate) fn forget(&self, is_over: impl Fn(&Sent) -> bool) {
         self.inner.lock().calls.retain(|_, sent| !is_over(sent));

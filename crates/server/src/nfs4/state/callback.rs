@@ -115,6 +115,11 @@ impl Sent {
         Self { session: Arc::downgrade(session), turn, path: None }
     }
 
+    /// Whether it is a trial of the path to this session.
+    fn is_trial_of(&self, session: &Arc<Session>) -> bool {
+        self.turn.is_none() && self.session.as_ptr() == Arc::as_ptr(session)
+    }
+
     pub(super) fn over_path(client: &Arc<Client>, number: Option<u64>) -> Self {
         Self { session: Weak::new(), turn: None, path: Some((Arc::downgrade(client), number)) }
     }
@@ -239,7 +244,8 @@ impl State {
         let bound = session.bound.read();
         if let Some((_, outbox)) = bound.back() {
             let back = session.back.lock();
-            if back.is_wide_enough() {
+            // One trial at a time: a client that binds its connection over and over has no use for more.
+            if back.is_wide_enough() && !outbox.awaits(|sent| sent.is_trial_of(session)) {
                 let sent = Sent::through(session, None);
                 outbox.call(sent, |xid| back.probe(xid));
             }
@@ -386,7 +392,9 @@ impl State {
 
     /// Looks after callbacks that were not answered.
     pub(super) fn tend_callbacks(&self, now: Duration) {
-        for session in std::mem::take(&mut *self.watched.unsure.lock()) {
+        // Taken in a statement of its own, so that the lock is given back: what is lost again is put there again.
+        let lost = std::mem::take(&mut *self.watched.unsure.lock());
+        for session in lost {
             if let Some(session) = session.upgrade() {
                 self.resume(&session);
             }

@@ -620,7 +620,8 @@ impl State {
 
     /// Revokes what did not come back in time, sends again what did not get through, and tells operations whose time is over.
     pub(super) fn tend_delegations(&self, now: Duration) {
-        for place in std::mem::take(&mut *self.delegations.again.lock()) {
+        let again = std::mem::take(&mut *self.delegations.again.lock());
+        for place in again {
             let shard = self.shards[place.shard].lock();
             let again = shard.is_delegation(place).then(|| self.recall_callback(&shard, place));
             drop(shard);

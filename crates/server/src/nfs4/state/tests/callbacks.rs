@@ -9,7 +9,7 @@ use rpc::auth::AuthFlavor;
 use rpc::message::{AcceptStatus, CallHeader, ReplyHeader, encode_success};
 use xdr::{Encode, List, Opaque, Writer};
 
-use super::super::callback::Callback;
+use super::super::callback::{Callback, Sent};
 use super::super::wire::DirFromClient;
 use super::*;
 use crate::testing::{Call, drain};
@@ -268,6 +268,41 @@ fn a_client_may_ask_to_be_asked_again() {
     world.pass(SECOND);
     world.state.expire(world.now);
     assert_eq!(drain(&world.outbox).pop().unwrap().place(), call.place());
+}
+
+#[test]
+fn what_a_full_connection_does_not_take_waits_for_the_next_look() {
+    let mut world = World::new();
+    let peer = reachable(&mut world, "a");
+    while world.outbox.call(Sent::to_nobody(), |_| Bytes::new()) {}
+    send(&world, &peer, [5]);
+    for _ in 0..3 {
+        world.pass(SECOND);
+        // It comes back although the connection takes nothing this time either.
+        world.state.expire(world.now);
+    }
+    world.outbox.close();
+    world.state.connection_closed(peer.connection);
+    world.outbox = Arc::default();
+    let both = DirFromClient::FORE_OR_BOTH;
+    world.state.bind_connection(ConnectionId(50), Some(&world.outbox), &peer.session, both).unwrap();
+    assert_eq!(drain(&world.outbox)[1].place(), (0, 1, 5));
+}
+
+#[test]
+fn a_connection_bound_again_and_again_is_tried_once_at_a_time() {
+    let world = World::new();
+    let peer = world.peer("a");
+    let both = DirFromClient::FORE_OR_BOTH;
+    let bind = || {
+        world.state.bind_connection(peer.connection, Some(&world.outbox), &peer.session, both).unwrap();
+    };
+    (0..100).for_each(|_| bind());
+    let trial = drain(&world.outbox);
+    assert_eq!(trial.len(), 1);
+    assert!(answer(&world, &peer, trial[0].reply(&())));
+    bind();
+    assert_eq!(drain(&world.outbox).len(), 1, "that one was answered");
 }
 
 #[test]
