@@ -13,7 +13,7 @@ use vfs::{Error, MemFs};
 use xdr::{Opaque, Writer};
 
 use crate::testing::{
-    Lab, at, compound, create, faulty, getattr, lab_of, lookup, mode, name, open, putfh, size,
+    Flight, Lab, at, compound, create, faulty, getattr, lab_of, lookup, mode, name, open, putfh, size,
 };
 
 fn faulty_lab() -> (Lab, Arc<Faulty<MemFs>>) {
@@ -119,6 +119,61 @@ fn an_open_whose_truncation_fails_is_taken_back() {
     assert_eq!(lab.status_at(&["export"], Op::Open(args.clone())), Status::NOSPC);
     assert_eq!(lab.server.nfs4.counts().opens, 0);
     assert_eq!(lab.status_at(&["export"], Op::Open(args)), Status::OK);
+}
+
+/// An OPEN that creates "new" and is held up before it has it open, and another client that has opened the file meanwhile.
+fn created_and_found() -> (Lab, Lab, Flight, Gate, open::OpenOk) {
+    let (mut lab, backend) = faulty_lab();
+    let mut other = lab.reachable(b"other", 12);
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Open, Fault::Hold(gate.clone())).times(1));
+    let mut creation = lab.start(1, at(&["export"], vec![create("new", b"owner")]));
+    assert!(creation.poll().is_none());
+    let opening = open("new", b"other", open::ShareAccess::BOTH);
+    let results = other.ok(at(&["export"], vec![opening]));
+    let opened = crate::testing::open_result(results.last().unwrap()).clone();
+    (lab, other, creation, gate, opened)
+}
+
+#[test]
+fn a_creation_that_is_told_to_come_again_leaves_what_others_have_written() {
+    let (mut lab, mut other, mut creation, gate, opened) = created_and_found();
+    let open::OpenDelegation::Write(held) = opened.delegation else { panic!("{:?}", opened.delegation) };
+    let file = other.handle(&["export", "new"]);
+    let data = Opaque::from_static(b"HELLO");
+    let stable = StableHow::FileSync;
+    let write = Op::Write(write::WriteArgs { stateid: held.stateid, offset: 0, stable, data });
+    assert_eq!(other.status(vec![putfh(file), write]), Status::OK);
+    gate.open();
+    assert!(creation.poll().is_none(), "it waits for the delegation");
+    lab.pass(10);
+    assert_eq!(creation.poll().map(|result| result.status), Some(Status::DELAY));
+    other.seconds = lab.seconds;
+    assert_eq!(other.attributes(&["export", "new"], &[n::SIZE]).size, Some(5));
+}
+
+#[test]
+fn a_creation_that_is_told_to_come_again_leaves_what_others_hold() {
+    // Nothing has come here yet of what the holder has written.
+    let (mut lab, mut other, mut creation, gate, opened) = created_and_found();
+    assert!(matches!(opened.delegation, open::OpenDelegation::Write(_)));
+    gate.open();
+    assert!(creation.poll().is_none(), "it waits for the delegation");
+    lab.pass(10);
+    assert_eq!(creation.poll().map(|result| result.status), Some(Status::DELAY));
+    other.seconds = lab.seconds;
+    assert_eq!(other.status(at(&["export"], vec![lookup("new")])), Status::OK);
+}
+
+#[test]
+fn a_creation_that_is_told_to_come_again_leaves_nothing_of_its_own() {
+    let (mut lab, backend) = faulty_lab();
+    // Once more after the server has made room.
+    backend.add(Rule::on(Method::Open, Fault::Fail(Error::Later)).times(2));
+    let creation = || at(&["export"], vec![create("new", b"owner")]);
+    assert_eq!(lab.status(creation()), Status::DELAY);
+    assert_eq!(lab.status(at(&["export"], vec![lookup("new")])), Status::NOENT);
+    assert_eq!(lab.status(creation()), Status::OK);
 }
 
 #[test]

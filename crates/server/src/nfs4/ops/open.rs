@@ -67,8 +67,8 @@ async fn open_in_turn(
     let (grant, attributes) = match open(compound, &opener, arguments, access, &target).await {
         Ok(opened) => opened,
         Err(failure) => {
-            if target.is_new && failure == Status::DELAY.into() {
-                take_back(compound, arguments, &target).await;
+            if let Some(created) = target.created.filter(|_| failure == Status::DELAY.into()) {
+                take_back(compound, arguments, &target, created).await;
             }
             return Err(failure);
         }
@@ -156,8 +156,8 @@ struct Target<'r> {
     file: File<'r>,
     /// On whose word: a file that this OPEN created is open for its creator, whatever its mode says.
     authority: Authority,
-    /// This OPEN created it.
-    is_new: bool,
+    /// As it was when this OPEN had created it; `None` where it was there before.
+    created: Option<Attributes>,
     /// The directory around a creation; the same twice where none was.
     change: ChangeInfo,
     attributes_set: Bitmap,
@@ -168,7 +168,7 @@ struct Target<'r> {
 impl<'r> Target<'r> {
     fn found(file: File<'r>, change: ChangeInfo) -> Self {
         let (authority, attributes_set) = (Authority::Caller, Bitmap::EMPTY);
-        Self { file, authority, is_new: false, change, attributes_set, size: None }
+        Self { file, authority, created: None, change, attributes_set, size: None }
     }
 }
 
@@ -324,7 +324,7 @@ async fn create<'r>(
     Ok(Target {
         file: directory.with(created.handle),
         authority: if is_ours { Authority::Opened } else { Authority::Caller },
-        is_new: created.is_new,
+        created: created.is_new.then_some(created.attributes),
         change: ChangeInfo {
             atomic: created.directory.atomic,
             before: created.directory.before.change,
@@ -357,15 +357,20 @@ fn is_own_retry(creation: &Creation, found: &Attributes, caller: u32) -> bool {
 }
 
 /// Removes a file whose OPEN is told to come again: found by its repetition, it would be EXIST for a guarded one, and
-/// closed to its creator where its mode is. Best effort, and only while the name is still that file's.
-async fn take_back(compound: &Compound<'_>, arguments: &OpenArgs, target: &Target<'_>) {
+/// closed to its creator where its mode is. Best effort, and only while the name is still that file's, and the file as
+/// it was `created`: others may have found it meanwhile, opened it and written to it.
+async fn take_back(compound: &Compound<'_>, arguments: &OpenArgs, target: &Target<'_>, created: Attributes) {
     let (OpenClaim::Null(name), Ok(Object::File(directory))) = (&arguments.claim, compound.current()) else {
         return;
     };
     let context = compound.context(directory.export);
     let backend = &directory.export.backend;
-    let found = backend.lookup(&context, &directory.handle, name).await;
-    if found.is_ok_and(|found| found.handle == target.file.handle) {
+    // Nothing is delegated from here on; and what a holder has changed may not have come here yet.
+    let _changing = compound.changing(&target.file);
+    let Ok(found) = backend.lookup(&context, &directory.handle, name).await else { return };
+    let state = |attributes: &Attributes| (attributes.change, attributes.size);
+    let is_untouched = found.handle == target.file.handle && state(&found.attributes) == state(&created);
+    if is_untouched && !compound.state().is_file_held(target.file.key(compound.server())) {
         let _ = backend.remove(&context, &directory.handle, name, Removal::File).await;
     }
 }

@@ -214,6 +214,12 @@ impl State {
         drop(shard);
     }
 
+    /// Whether any client has a file open, locked or delegated.
+    #[must_use]
+    pub fn is_file_held(&self, file: FileKey) -> bool {
+        self.shards[self.shard_of(file)].lock().files.contains_key(&file)
+    }
+
     /// OPEN_DOWNGRADE.
     ///
     /// # Errors
