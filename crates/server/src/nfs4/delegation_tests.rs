@@ -25,8 +25,8 @@ use xdr::{Decode, List, Opaque, Reader};
 use crate::RecallError;
 use crate::nfs4::state::FileRecall;
 use crate::testing::{
-    Flight, Lab, at, attributes_in, create, getattr, lab, lab_with, mode, name, open, open_args, open_result,
-    putfh, size,
+    Flight, Lab, at, attributes_in, create, getattr, lab, lab_with, lookup, mode, name, open, open_args,
+    open_result, putfh, size,
 };
 
 const READ: ShareAccess = ShareAccess::READ;
@@ -699,6 +699,19 @@ fn a_delegation_that_comes_back_meanwhile_answers_the_question() {
     assert_eq!(holder.status(vec![putfh(file), write(stateid)]), Status::OK);
     assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
     assert_eq!(answered(flight.poll()).size, Some(5));
+}
+
+#[test]
+fn attributes_are_those_after_the_holder_was_waited_for() {
+    let Scene { mut holder, mut other, file, .. } = scene();
+    let stateid = hold(&mut holder, "file", BOTH);
+    // LOOKUP sees five bytes, and GETATTR then waits.
+    let mut flight = other.start(1, at(&["export"], vec![lookup("file"), getattr(&ASKED)]));
+    assert!(flight.poll().is_none());
+    let longer = Op::SetAttr(SetAttrArgs { stateid, attributes: size(9) });
+    assert_eq!(holder.status(vec![putfh(file), longer]), Status::OK);
+    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(answered(flight.poll()).size, Some(9));
 }
 
 #[test]

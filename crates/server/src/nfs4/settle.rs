@@ -201,9 +201,8 @@ impl<'r> Compound<'r> {
         }
         let client = self.who();
         let size = ask_holder(self.request, client, (file.export, &file.handle)).await?;
-        if size.is_some() {
-            self.forget_fresh();
-        }
+        // It may have waited, and what an operation before saw is then from before the holder's last writes.
+        self.forget_fresh();
         Ok(size)
     }
 
