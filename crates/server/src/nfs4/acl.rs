@@ -216,8 +216,9 @@ fn from_wire(
             access.push(rule);
         }
     }
-    let default = if inherits { Some(list(&default, file, true)?) } else { None };
-    Ok((list(&access, file, is_directory)?, default))
+    // What is new belongs to who makes it, and to a group of theirs: whom a named entry is about is not known yet.
+    let default = if inherits { Some(list(&default, None, true)?) } else { None };
+    Ok((list(&access, Some((file.uid, file.gid)), is_directory)?, default))
 }
 
 /// An entry of a given list.
@@ -228,13 +229,16 @@ struct Rule {
     mask: AceMask,
 }
 
+/// User and group of the objects that a list is for, where they are known.
+type Own = Option<(u32, u32)>;
+
 /// The POSIX list that grants no more than `rules`.
-fn list(rules: &[Rule], file: &Attributes, is_directory: bool) -> std::result::Result<Acl, Status> {
+fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl, Status> {
     let mut tags = vec![AclTag::Owner, AclTag::OwningGroup, AclTag::Other];
     tags.extend(rules.iter().map(|rule| rule.tag));
     tags.sort_unstable();
     tags.dedup();
-    let entry = |tag| AclEntry { tag, permissions: permissions_of(granted(rules, tag, file), is_directory) };
+    let entry = |tag| AclEntry { tag, permissions: permissions_of(granted(rules, tag, own), is_directory) };
     let mut entries: Vec<_> = tags.into_iter().map(entry).collect();
     if entries.len() > 3 {
         let limited = |entry: &&AclEntry| !matches!(entry.tag, AclTag::Owner | AclTag::Other);
@@ -250,12 +254,12 @@ fn list(rules: &[Rule], file: &Attributes, is_directory: bool) -> std::result::R
 /// What `rules` allow to everybody in a class, whatever groups else they are in. RFC 8881 §6.2.1: "Each ACE is processed
 /// until all of the bits of the requester's access have been ALLOWED. Once a bit … has been ALLOWED by an
 /// ACCESS_ALLOWED_ACE, it is no longer considered in the processing of later ACEs."
-fn granted(rules: &[Rule], class: AclTag, file: &Attributes) -> AceMask {
+fn granted(rules: &[Rule], class: AclTag, own: Own) -> AceMask {
     let (mut allowed, mut denied) = (AceMask::empty(), AceMask::empty());
     for rule in rules {
-        if rule.is_allowed && covers(rule.tag, class, file) {
+        if rule.is_allowed && covers(rule.tag, class, own) {
             allowed |= rule.mask & !denied;
-        } else if !rule.is_allowed && may_concern(rule.tag, class, file) {
+        } else if !rule.is_allowed && may_concern(rule.tag, class, own) {
             denied |= rule.mask & !allowed;
         }
     }
@@ -263,19 +267,23 @@ fn granted(rules: &[Rule], class: AclTag, file: &Attributes) -> AceMask {
 }
 
 /// Whether an entry is about everybody in a class.
-fn covers(tag: AclTag, class: AclTag, file: &Attributes) -> bool {
+fn covers(tag: AclTag, class: AclTag, own: Own) -> bool {
     tag == AclTag::Other
         || tag == class
-        || (class == AclTag::Owner && tag == AclTag::User(file.uid))
-        || (class == AclTag::OwningGroup && tag == AclTag::Group(file.gid))
-        || (class == AclTag::Group(file.gid) && tag == AclTag::OwningGroup)
+        || own.is_some_and(|(uid, gid)| {
+            (class == AclTag::Owner && tag == AclTag::User(uid))
+                || (class == AclTag::OwningGroup && tag == AclTag::Group(gid))
+                || (class == AclTag::Group(gid) && tag == AclTag::OwningGroup)
+        })
 }
 
 /// Whether an entry may be about somebody in a class. POSIX judges the owner by the owner's entry and named users by theirs,
-/// before it looks at groups, so that entries for them do not concern classes behind.
-fn may_concern(tag: AclTag, class: AclTag, file: &Attributes) -> bool {
+/// before it looks at groups, so that entries for them do not concern classes behind. Whoever is named may be the owner of
+/// what is not there yet.
+fn may_concern(tag: AclTag, class: AclTag, own: Own) -> bool {
     let is_group = matches!(tag, AclTag::OwningGroup | AclTag::Group(_));
-    covers(tag, class, file) || (is_group && class != AclTag::Other)
+    let may_own = own.is_none() && class == AclTag::Owner && matches!(tag, AclTag::User(_));
+    covers(tag, class, own) || may_own || (is_group && class != AclTag::Other)
 }
 
 #[cfg(test)]

@@ -122,6 +122,28 @@ fn what_is_inherited_whole_becomes_the_default_list() {
 }
 
 #[test]
+fn what_is_inherited_is_not_about_the_directorys_own_user_and_group() {
+    let both = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
+    let default = |aces: Vec<Ace>| {
+        let aces = aces.into_iter().map(|ace| Ace { flags: ace.flags | both, ..ace }).collect();
+        converted(aces, &DIRECTORY).unwrap().1.unwrap()
+    };
+    // The directory's are 10 and 20; who makes a file there may be anybody.
+    let list = default(vec![allow("10", R), allow("g:20", R)]);
+    let of = |tag| list.get(tag);
+    assert_eq!((of(AclTag::User(10)), of(AclTag::Group(20))), (Some(4), Some(4)));
+    assert_eq!((of(AclTag::Owner), of(AclTag::OwningGroup)), (Some(0), Some(0)), "nobody said that");
+    let list = default(vec![allow("GROUP@", R), allow("g:20", AceMask::EXECUTE)]);
+    let groups = (list.get(AclTag::OwningGroup), list.get(AclTag::Group(20)));
+    assert_eq!(groups, (Some(4), Some(1)), "the file's group may be another");
+    // A user who is denied may make the file.
+    for who in ["10", "1000"] {
+        let list = default(vec![deny(who, R), allow("EVERYONE@", R)]);
+        assert_eq!((list.get(AclTag::Owner), list.get(AclTag::Other)), (Some(0), Some(4)), "{who}");
+    }
+}
+
+#[test]
 fn refuses_what_it_does_not_know() {
     let one = |ace| converted(vec![ace], &FILE).unwrap_err();
     assert_eq!(one(ace(AceType::AUDIT, "OWNER@", R)), Status::ATTRNOTSUPP);
