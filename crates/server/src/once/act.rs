@@ -90,6 +90,11 @@ impl<'s> Once<'s> {
     ) -> Result<Change, Error> {
         let Place { export, context, directory } = place;
         let attempt = self.begin(export, Kind::Remove, [Some((directory, name)), None]);
+        if let Some(attempt) = attempt.as_ref()
+            && let Some(is_lost) = attempt.remade()
+        {
+            return attempt.removed_before(place, is_lost).await;
+        }
         let mut removed = export.backend.remove(context, directory, name, removal).await;
         let Some(attempt) = attempt else { return removed };
         if removed == Err(Error::NotFound)
@@ -114,10 +119,16 @@ impl<'s> Once<'s> {
         to: (&Handle, &[u8]),
     ) -> Result<Renamed, Error> {
         let attempt = self.begin(export, Kind::Rename, [Some(from), Some(to)]);
+        if let Some(attempt) = attempt.as_ref()
+            && let Some(is_lost) = attempt.remade()
+        {
+            return attempt.renamed_before(export, context, from, to, is_lost).await;
+        }
         let mut renamed = export.backend.rename(context, from, to).await;
         let Some(attempt) = attempt else { return renamed };
         if matches!(renamed, Err(Error::NotFound))
             && let Some(window) = attempt.window(export)
+            && matches!(export.backend.lookup(context, from.0, from.1).await, Err(Error::NotFound))
             && let Some(own) = own_rename(export, context, from, to, window).await
             && attempt.wins()
         {
@@ -226,6 +237,60 @@ impl Attempt<'_> {
         }
         self.journal.end(self.call, self.at, self.kind, self.targets, changed);
     }
+
+    /// See [`Before::remade`](super::before::Before::remade): then nothing may be executed, since it would take away what
+    /// is somebody else's.
+    fn remade(&self) -> Option<bool> {
+        self.journal.before()?.remade(self.claim)
+    }
+
+    /// A removal that is not executed, for what is there was made since.
+    async fn removed_before(&self, place: Place<'_>, is_lost: bool) -> Result<Change, Error> {
+        let Place { export, context, directory } = place;
+        let mut removed = Err(Error::NotFound);
+        if !is_lost
+            && let Ok(parent) = export.backend.getattr(context, directory).await
+            && self.wins()
+        {
+            removed = export.backend.settle().await.map(|()| unchanged(&parent));
+        }
+        self.end_unexecuted();
+        removed
+    }
+
+    /// A rename that is not executed, for what is at its old name was made since.
+    async fn renamed_before(
+        &self,
+        export: &Export,
+        context: &Context,
+        from: (&Handle, &[u8]),
+        to: (&Handle, &[u8]),
+        is_lost: bool,
+    ) -> Result<Renamed, Error> {
+        let mut renamed = Err(Error::NotFound);
+        if !is_lost
+            && let Some(window) = self.window(export)
+            && let Some(own) = own_rename(export, context, from, to, window).await
+            && self.wins()
+        {
+            renamed = export.backend.settle().await.map(|()| own);
+            // The new name is this call's, whoever else would claim it; the old one is not gone.
+            let new_name = [self.targets[1], 0];
+            self.journal.end(self.call, self.at, Kind::Link, new_name, renamed.is_ok());
+        }
+        self.end_unexecuted();
+        renamed
+    }
+
+    /// What is there is somebody else's, whatever this call is told. The same asked once more is another call.
+    fn end_unexecuted(&self) {
+        if let Some((began, by)) = self.journal.withdraw_claim(self.claim)
+            && by != self.call
+        {
+            self.journal.end(by, began, self.kind, self.targets, false);
+        }
+        self.journal.end(self.call, self.at, self.kind, self.targets, false);
+    }
 }
 
 impl Journal {
@@ -237,10 +302,8 @@ impl Journal {
         self.before()?.take(key)
     }
 
-    fn withdraw_claim(&self, key: u64) {
-        if let Some(mut before) = self.before() {
-            before.withdraw(key);
-        }
+    fn withdraw_claim(&self, key: u64) -> Option<(Timestamp, CallId)> {
+        self.before()?.withdraw(key)
     }
 }
 
@@ -337,7 +400,7 @@ fn missing(found: &Attributes, what: &Create, set: &SetAttributes) -> SetAttribu
     }
 }
 
-/// A rename that was done: the old name is gone, the new one is there, and both have changed since.
+/// A rename that was done, where the old name is gone: the new one is there, and both have changed since.
 async fn own_rename(
     export: &Export,
     context: &Context,
@@ -346,9 +409,6 @@ async fn own_rename(
     window: Window,
 ) -> Option<Renamed> {
     let backend = &export.backend;
-    if !matches!(backend.lookup(context, from.0, from.1).await, Err(Error::NotFound)) {
-        return None;
-    }
     let found = backend.lookup(context, to.0, to.1).await.ok()?;
     let left = backend.getattr(context, from.0).await.ok()?;
     // Linux's file systems count a rename among the changes of what was renamed.

@@ -32,6 +32,10 @@ struct Deed {
     began: Timestamp,
     /// Of each target: the last change of it that was acknowledged is of the same kind, and another call's.
     taken: [bool; CHANGES],
+    /// Somebody else was told since that they made the name which this one takes away: what is there is theirs.
+    remade: bool,
+    /// Somebody else was told that they took that name away before it was made anew: this one has not done it.
+    lost: bool,
 }
 
 /// Operations under way when a process ended, and replies that may not have arrived. As large as the log at most.
@@ -116,7 +120,8 @@ impl Before {
         for (target, _) in targets.iter().zip(kind.effects()) {
             self.by_target.entry(*target).or_default().push(id);
         }
-        self.deeds.insert(id, Deed { call, kind, targets, began, taken });
+        let lost = taken[0] && kind.effects()[0] == Effect::Vanishes;
+        self.deeds.insert(id, Deed { call, kind, targets, began, taken, remade: false, lost });
     }
 
     fn find(&self, call: CallId, kind: Kind, targets: [u64; CHANGES]) -> Option<u64> {
@@ -131,8 +136,13 @@ impl Before {
             for id in self.by_target.get(target).into_iter().flatten() {
                 let Some(deed) = self.deeds.get_mut(id).filter(|deed| deed.call != call) else { continue };
                 for (half, own) in deed.kind.effects().iter().enumerate() {
-                    if deed.targets[half] == *target {
-                        deed.taken[half] = own == effect;
+                    if deed.targets[half] != *target {
+                        continue;
+                    }
+                    deed.taken[half] = own == effect;
+                    if *own == Effect::Vanishes {
+                        deed.lost |= *effect == Effect::Vanishes && !deed.remade;
+                        deed.remade |= *effect == Effect::Appears;
                     }
                 }
             }
@@ -179,15 +189,33 @@ impl Before {
         self.began(key)?;
         let id = self.claims.remove(&key)?;
         let deed = self.forget(id)?;
-        self.acknowledge(deed.call, deed.kind, deed.targets);
+        if deed.remade {
+            self.removed_what_was_before(&deed);
+        } else {
+            self.acknowledge(deed.call, deed.kind, deed.targets);
+        }
         Some((deed.began, deed.call))
     }
 
-    /// Drops a claim that is not needed: its operation had not been executed.
-    pub(super) fn withdraw(&mut self, key: u64) {
-        if let Some(id) = self.claims.remove(&key) {
-            self.forget(id);
+    /// Whether what the operation of a claim takes away was made anew by somebody else since; then, whether it was somebody
+    /// else, too, who had taken it away.
+    pub(super) fn remade(&self, key: u64) -> Option<bool> {
+        let deed = self.deeds.get(self.claims.get(&key)?)?;
+        deed.remade.then_some(deed.lost)
+    }
+
+    /// `deed` is told that it took a name away that was made anew since: others have not, unless they took away the new one.
+    fn removed_what_was_before(&mut self, deed: &Deed) {
+        for id in self.by_target.get(&deed.targets[0]).into_iter().flatten() {
+            let Some(other) = self.deeds.get_mut(id) else { continue };
+            other.lost |= other.remade && other.targets[0] == deed.targets[0];
         }
+    }
+
+    /// Drops a claim that is not needed: its operation had not been executed. By which call it was.
+    pub(super) fn withdraw(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
+        let id = self.claims.remove(&key)?;
+        self.forget(id).map(|deed| (deed.began, deed.call))
     }
 
     fn forget(&mut self, id: u64) -> Option<Deed> {

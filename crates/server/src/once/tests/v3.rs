@@ -257,6 +257,49 @@ fn of_two_clients_under_way_one_has_made_it() {
 }
 
 #[test]
+fn what_somebody_made_anew_is_not_taken_away_by_a_repetition() {
+    // REMOVE, RMDIR and the two RENAMEs, with what makes the old name anew; and whether somebody else took it away.
+    for (number, is_lost) in [7, 8, 9, 10].into_iter().flat_map(|number| [(number, false), (number, true)]) {
+        let mut machine = Machine::new();
+        let first = machine.start(100);
+        let (old, ctime) = prepare(&machine, &first);
+        let Case { what, procedure, arguments, method, .. } = cases(&machine, old, ctime).swap_remove(number);
+        let before = machine.records();
+        let killed = if is_lost { Killed::BeforeIt } else { Killed::BehindIt };
+        machine.arm(killed, method);
+        send(&first, 110, 1, record(77, 0, procedure, &arguments));
+        machine.kill(killed, before);
+
+        let second = machine.start(120);
+        let text = if procedure == Proc::RMDIR { "dir" } else { "old" };
+        let removal = if procedure == Proc::RMDIR { Proc::RMDIR } else { Proc::REMOVE };
+        let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, text) });
+        if is_lost {
+            let removed = send(&second, 124, 2, record(5, 0, removal, &remove));
+            assert_eq!(status(&removed), NfsStat::OK, "{what}");
+        }
+        let mkdir = mkdir(&machine, text);
+        let made = send(&second, 125, 2, record(6, 0, Proc::MKDIR, &mkdir));
+        assert_eq!(status(&made), NfsStat::OK, "{what}");
+
+        let told = ask(&second, 130, 77, procedure, &arguments);
+        let expected = if is_lost { NfsStat::NOENT } else { NfsStat::OK };
+        assert_eq!(told, expected, "{what}, lost: {is_lost}");
+        assert_eq!(ask(&second, 131, 78, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}: it is still there");
+        // The next process neither takes it away nor believes that it is gone.
+        let third = machine.start(140);
+        assert_eq!(ask(&third, 150, 77, procedure, &arguments), expected, "{what}: from the log");
+        assert_eq!(ask(&third, 151, 79, Proc::MKDIR, &mkdir), NfsStat::EXIST, "{what}");
+        let remove = xdr::to_bytes(&RemoveArgs { object: name(&machine, text) });
+        assert_eq!(
+            ask(&third, 152, 80, Proc::RMDIR, &remove),
+            NfsStat::OK,
+            "{what}: asked anew, it is executed"
+        );
+    }
+}
+
+#[test]
 fn another_user_or_client_claims_nothing() {
     let mut machine = Machine::new();
     let first = machine.start(100);
