@@ -47,9 +47,8 @@ async fn create_in(
     }
     let set = set_attributes(attributes)?;
     // An unchecked CREATE truncates what is there.
-    if matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some() {
-        settle_truncation(request, target, name).await?;
-    }
+    let cuts = matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some();
+    let _changing = if cuts { settle_truncation(request, target, name).await? } else { None };
     let created = request.once().create(target.place(), name, what, &set).await;
     // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {

@@ -39,7 +39,7 @@ async fn remove_from(
         (b"." | b"..", _) => return Err(NfsStat::ISDIR),
         _ => {}
     }
-    settle_name(request, target, name).await?;
+    let _changing = settle_name(request, target, name).await?;
     let change = request.once().remove(target.place(), name, removal).await;
     change.map(|change| wcc_data(target.export, &change)).map_err(status)
 }

@@ -34,8 +34,8 @@ async fn rename(
     if [from_name, to_name].iter().any(|name| matches!(*name, b"." | b"..")) {
         return Err(NfsStat::INVAL);
     }
-    settle_name(request, from, from_name).await?;
-    settle_name(request, to, to_name).await?;
+    let _from = settle_name(request, from, from_name).await?;
+    let _to = settle_name(request, to, to_name).await?;
     let names = ((&from.handle, from_name), (&to.handle, to_name));
     let renamed =
         request.once().rename(from.export, &from.context, names.0, names.1).await.map_err(status)?;

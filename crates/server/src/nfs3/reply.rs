@@ -9,7 +9,8 @@ use xdr::{Encode, Writer};
 
 use crate::Export;
 use crate::nfs4::File;
-use crate::nfs4::state::{Against, IoKind};
+use crate::nfs4::settle::changing;
+use crate::nfs4::state::{Against, Changing, IoKind};
 use crate::request::{Request, Target, TargetError};
 
 /// Nanoseconds of a second.
@@ -89,41 +90,39 @@ pub(super) async fn settle(
     settled.map_err(|_| NfsStat::JUKEBOX)
 }
 
-/// As [`settle`], against a change of what has this name in a directory, if anything has.
-pub(super) async fn settle_name(
-    request: &Request<'_>,
+/// As [`settle`], against a change of what has this name in a directory, if anything has; nothing is delegated while what is
+/// returned is kept.
+pub(super) async fn settle_name<'s>(
+    request: &Request<'s>,
     directory: &Target<'_>,
     name: &[u8],
-) -> Result<(), NfsStat> {
-    if !request.server.nfs4.has_delegations(Against::All) {
-        return Ok(());
-    }
-    let backend = &directory.export.backend;
-    match backend.lookup(&directory.context, &directory.handle, name).await {
-        Ok(found) => settle(request, directory.export, &found.handle, Against::All).await,
-        // The operation itself finds out what is wrong.
-        Err(_) => Ok(()),
-    }
+) -> Result<Option<Changing<'s>>, NfsStat> {
+    let place = (directory.export, &directory.handle);
+    let settled = crate::nfs4::settle::settle_name(request, None, &directory.context, place, name).await;
+    settled.map_err(|_| NfsStat::JUKEBOX)
 }
 
-/// As [`check_denials`] and [`settle`], against cutting what has this name in a directory, if a file has.
-pub(super) async fn settle_truncation(
-    request: &Request<'_>,
+/// As [`check_denials`] and [`settle_name`], against cutting what has this name in a directory, if a file has.
+pub(super) async fn settle_truncation<'s>(
+    request: &Request<'s>,
     directory: &Target<'_>,
     name: &[u8],
-) -> Result<(), NfsStat> {
+) -> Result<Option<Changing<'s>>, NfsStat> {
     let state = &request.server.nfs4;
-    if !state.has_denials() && !state.has_delegations(Against::All) {
-        return Ok(());
+    let unnamed = state.changing_unnamed();
+    if unnamed.is_some() && !state.has_denials() {
+        return Ok(unnamed);
     }
     let backend = &directory.export.backend;
     match backend.lookup(&directory.context, &directory.handle, name).await {
         Ok(found) if found.attributes.kind == FileKind::Regular => {
+            let changing = changing(request, &found.handle);
             check_denials_of(request, directory.export, found.handle, IoKind::Write)?;
-            settle(request, directory.export, &found.handle, Against::All).await
+            settle(request, directory.export, &found.handle, Against::All).await?;
+            Ok(Some(changing))
         }
         // The operation itself finds out what is wrong.
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 

@@ -80,6 +80,28 @@ pub(crate) async fn settle(
     Box::pin(wait(request, who, (export, handle), against)).await
 }
 
+/// Announces a change of what has this name in a directory, if anything has, and settles against it. What is returned is to be
+/// kept until the change is made: nothing is delegated meanwhile.
+///
+/// # Errors
+/// As [`settle`].
+pub(crate) async fn settle_name<'s>(
+    request: &Request<'s>,
+    who: Option<&Client>,
+    context: &Context,
+    (export, directory): (&Export, &Handle),
+    name: &[u8],
+) -> Result<Option<Changing<'s>>, Status> {
+    if let Some(changing) = request.server.nfs4.changing_unnamed() {
+        return Ok(Some(changing));
+    }
+    // Where there is none the operation itself finds out what is wrong.
+    let Ok(found) = export.backend.lookup(context, directory, name).await else { return Ok(None) };
+    let changing = changing(request, &found.handle);
+    settle(request, who, (export, &found.handle), Against::All).await?;
+    Ok(Some(changing))
+}
+
 async fn wait(
     request: &Request<'_>,
     who: Option<&Client>,
@@ -179,17 +201,15 @@ impl<'r> Compound<'r> {
         self.settle(file, if kind == IoKind::Read { Against::Writers } else { Against::All }).await
     }
 
-    /// As [`Self::settle`] against a change of what has this name in a directory, if anything has.
-    pub(crate) async fn settle_name(&self, directory: &File<'_>, name: &[u8]) -> OpResult {
-        if !self.state().has_delegations(Against::All) {
-            return Ok(());
-        }
-        let context = self.context(directory.export);
-        match directory.export.backend.lookup(&context, &directory.handle, name).await {
-            Ok(found) => self.settle(&directory.with(found.handle), Against::All).await,
-            // The operation itself finds out what is wrong.
-            Err(_) => Ok(()),
-        }
+    /// See [`settle_name`].
+    pub(crate) async fn settle_name(
+        &self,
+        directory: &File<'_>,
+        name: &[u8],
+    ) -> OpResult<Option<Changing<'r>>> {
+        let (client, context) = (self.who(), self.context(directory.export));
+        let place = (directory.export, &directory.handle);
+        Ok(settle_name(self.request, client, &context, place, name).await?)
     }
 
     /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives its size where

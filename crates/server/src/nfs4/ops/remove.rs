@@ -15,7 +15,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     names::check(&target)?;
     let context = compound.context(directory.export);
     // RFC 8881 §10.4.4: "REMOVE request for the file".
-    compound.settle_name(&directory, &target).await?;
+    let _changing = compound.settle_name(&directory, &target).await?;
     // An open file stays what it is until its last CLOSE: opens hold a pin.
     let change = compound.once().remove(directory.place(&context), &target, Removal::Any).await?;
     put_change(&change, reply);

@@ -2,7 +2,7 @@
 //!
 //! Both are told apart by a hash: that two files share a place costs one of them a chance, and nothing else.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 /// How long a file is not delegated after its first recall; twice as long after each that follows soon.
@@ -16,11 +16,18 @@ const BUSY_GROUPS: usize = 1024;
 
 /// How many operations that would break a delegation are under way, by groups of files.
 #[derive(Debug)]
-pub(super) struct Busy(Box<[AtomicU32]>);
+pub(super) struct Busy {
+    groups: Box<[AtomicU32]>,
+    /// Operations on files that they know by a name alone: they stand against every grant.
+    unnamed: AtomicU32,
+    /// Whether anything was to be delegated since the start.
+    is_wished: AtomicBool,
+}
 
 impl Default for Busy {
     fn default() -> Self {
-        Self((0..BUSY_GROUPS).map(|_| AtomicU32::new(0)).collect())
+        let groups = (0..BUSY_GROUPS).map(|_| AtomicU32::new(0)).collect();
+        Self { groups, unnamed: AtomicU32::new(0), is_wished: AtomicBool::new(false) }
     }
 }
 
@@ -32,13 +39,30 @@ impl Busy {
         Changing(group)
     }
 
+    /// An operation begins that knows its file by a name alone; `None` where it has to find out which file that is, as
+    /// delegations are wished for: operations that did not would follow each other without a gap.
+    pub(super) fn enter_unnamed(&self) -> Option<Changing<'_>> {
+        self.unnamed.fetch_add(1, SeqCst);
+        let changing = Changing(&self.unnamed);
+        // Behind the count: either this sees the wish, or the wish sees the count.
+        (!self.is_wished.load(SeqCst)).then_some(changing)
+    }
+
+    /// Something is to be delegated; to be said before [`Self::is_entered`] is asked.
+    pub(super) fn wish(&self) {
+        // Mostly it was said long ago: the line is only read.
+        if !self.is_wished.load(SeqCst) {
+            self.is_wished.store(true, SeqCst);
+        }
+    }
+
     /// Whether any such operation is under way.
     pub(super) fn is_entered(&self, hash: u64) -> bool {
-        self.group(hash).load(SeqCst) > 0
+        self.group(hash).load(SeqCst) > 0 || self.unnamed.load(SeqCst) > 0
     }
 
     fn group(&self, hash: u64) -> &AtomicU32 {
-        &self.0[hash as usize % BUSY_GROUPS]
+        &self.groups[hash as usize % BUSY_GROUPS]
     }
 }
 
@@ -96,6 +120,17 @@ mod tests {
         drop(first);
         assert!(busy.is_entered(7) && !busy.is_entered(8));
         drop(second);
+        assert!(!busy.is_entered(7));
+    }
+
+    #[test]
+    fn names_need_not_be_looked_up_until_something_is_to_be_delegated() {
+        let busy = Busy::default();
+        let unnamed = busy.enter_unnamed().expect("nothing was ever delegated");
+        busy.wish();
+        assert!(busy.is_entered(7) && busy.is_entered(8), "it may be any file");
+        assert!(busy.enter_unnamed().is_none());
+        drop(unnamed);
         assert!(!busy.is_entered(7));
     }
 

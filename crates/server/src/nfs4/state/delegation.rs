@@ -347,6 +347,12 @@ impl State {
         self.delegations.busy.enter(self.busy_hash(handle))
     }
 
+    /// As [`Self::changing`], of a file that is known by a name alone. `None` where the name has to be looked up, because
+    /// delegations are granted here.
+    pub fn changing_unnamed(&self) -> Option<Changing<'_>> {
+        self.delegations.busy.enter_unnamed()
+    }
+
     /// By the backend's handle, and not by the file's key, which takes a keyed hash.
     fn busy_hash(&self, handle: &vfs::Handle) -> u64 {
         self.hasher.hash_one(&**handle)
@@ -497,6 +503,7 @@ impl State {
         if !wish.reclaim {
             self.may_delegate(now, client, file)?;
         }
+        self.delegations.busy.wish();
         let mut dropped = Dropped::new();
         let mut shard = self.shards[self.shard_of(file)].lock();
         if let Some(index) = shard.find_delegation(file, client.id()) {
