@@ -290,9 +290,13 @@ impl<'r> Compound<'r> {
             }
             Err(Failure::Saved(saved)) => {
                 reply.rewind(operation.body);
-                reply.raw(&saved.body);
-                self.make_current_again(&saved);
-                saved.status
+                match self.make_current_again(&saved) {
+                    Ok(()) => {
+                        reply.raw(&saved.body);
+                        saved.status
+                    }
+                    Err(status) => status,
+                }
             }
             Err(Failure::Replay(cached)) => return Err(cached),
         };
@@ -513,12 +517,14 @@ impl<'r> Compound<'r> {
     }
 
     /// Makes current again what an OPEN did that is repeated.
-    fn make_current_again(&mut self, saved: &SavedReply) {
-        if let Some((id, handle)) = saved.current
-            && let Some(export) = self.request.exports.by_id(id)
-        {
-            self.set_current(Object::File(File { export, handle }), None);
-        }
+    ///
+    /// # Errors
+    /// STALE where the export is gone or this client may not use it (any more), as PUTFH has it.
+    fn make_current_again(&mut self, saved: &SavedReply) -> std::result::Result<(), Status> {
+        let Some((id, handle)) = saved.current else { return Ok(()) };
+        let export = self.request.exports.by_id(id).filter(|export| self.admits(export));
+        self.set_current(Object::File(File { export: export.ok_or(Status::STALE)?, handle }), None);
+        Ok(())
     }
 
     /// Leaves no current file handle, as SECINFO does.

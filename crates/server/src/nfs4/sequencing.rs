@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::Disposition;
-    use crate::testing::{at, faulty, name, results};
+    use crate::testing::{at, export, faulty, name, results};
     use crate::testing0::{Lab0, compound0, lab0, lab0_of};
 
     fn record(lab: &mut Lab0, ops: Vec<Op>) -> Bytes {
@@ -235,6 +235,19 @@ mod tests {
         record(&mut other, remove());
         let anew = record(&mut other, remove());
         assert_eq!(status(answer(&other, &anew)), Status::NOENT);
+    }
+
+    #[test]
+    fn a_repeated_open_leads_nobody_into_an_export_for_others() {
+        let mut exported = export(1, "/export");
+        let mut lab = lab0_of(vec![exported.clone()]);
+        let open = lab.open_op("file", b"owner");
+        lab.opened(open.clone());
+        let again = || vec![Op::PutRootFh, open.clone(), Op::GetFh];
+        assert_eq!(lab.status(again()), Status::OK);
+        exported.options.clients.push("203.0.113.0/24".parse().unwrap());
+        lab.lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
+        assert_eq!(lab.status(again()), Status::STALE);
     }
 
     #[test]
