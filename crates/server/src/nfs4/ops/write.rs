@@ -141,4 +141,27 @@ mod tests {
         lab.uid = 2000;
         assert_eq!(lab.status(vec![putfh(file), write]), Status::ACCESS);
     }
+
+    #[test]
+    fn an_open_of_two_users_stands_for_what_neither_may() {
+        let mut lab = lab();
+        let mode = protocol::nfs4::ops::setattr::SetAttrArgs {
+            stateid: Stateid::ANONYMOUS,
+            attributes: crate::testing::mode(0o777),
+        };
+        lab.ok(at(&["export"], vec![Op::SetAttr(mode)]));
+        lab.uid = 1000;
+        let created = lab.ok(at(&["export"], vec![create("file", b"owner"), Op::GetFh]));
+        let OpResult::GetFh(file) = &created[3] else { panic!("{created:?}") };
+        let file = *file.as_result().unwrap();
+        // The mode, 0644, lets the other read, who upgrades the first one's open for both.
+        lab.uid = 2000;
+        let upgraded = lab.ok(at(&["export"], vec![open("file", b"owner", ShareAccess::READ)]));
+        let stateid = crate::testing::open_result(&upgraded[2]).stateid;
+        let data = Opaque::from_static(b"x");
+        let write = Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::FileSync, data });
+        assert_eq!(lab.status(vec![putfh(file), write.clone()]), Status::ACCESS);
+        lab.uid = 1000;
+        assert_eq!(lab.status(vec![putfh(file), write]), Status::OK, "by the file's mode");
+    }
 }

@@ -14,6 +14,10 @@ use super::share::{Modes, valid_bits};
 use super::stateid::{Place, next_seqid};
 use super::wire::{ShareAccess, ShareDeny, Stateid, Status};
 
+/// Nobody's number, neither a user ID's (32 bits) nor the anonymous caller's (all ones): the opener where two callers opened
+/// with one owner. Each was granted a part, and the open stands for the permission of neither.
+const NOBODY: u64 = u64::MAX - 1;
+
 /// What OPEN asks.
 #[derive(Debug)]
 pub struct OpenRequest {
@@ -146,7 +150,9 @@ impl State {
             entry.seqid = next_seqid(entry.seqid);
             if let Kind::Open(open) = &mut entry.kind {
                 dropped.extend(open.pin.replace(pin));
-                open.opener = request.opener;
+                if open.opener != request.opener {
+                    open.opener = NOBODY;
+                }
             }
             return Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: Some(previous) });
         }
