@@ -13,7 +13,9 @@
 
 use protocol::nfs4::attributes::acl::{Ace, AceFlags, AceMask, AceType, Acl as WireAcl};
 use protocol::nfs4::types::{Status, Utf8};
-use vfs::{ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, Attributes, FileKind};
+use vfs::{
+    ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, Attributes, FileKind, MAX_ACL_ENTRIES,
+};
 use xdr::List;
 
 use super::compound::Compound;
@@ -238,7 +240,14 @@ fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl
     tags.extend(rules.iter().map(|rule| rule.tag));
     tags.sort_unstable();
     tags.dedup();
-    let entry = |tag| AclEntry { tag, permissions: permissions_of(granted(rules, tag, own), is_directory) };
+    if tags.len() > MAX_ACL_ENTRIES {
+        return Err(Status::NOSPC);
+    }
+    let found = Found::new(rules);
+    let entry = |tag| {
+        let allowed = granted(&found.concerning(tag, own), tag, own);
+        AclEntry { tag, permissions: permissions_of(allowed, is_directory) }
+    };
     let mut entries: Vec<_> = tags.into_iter().map(entry).collect();
     if entries.len() > 3 {
         let limited = |entry: &&AclEntry| !matches!(entry.tag, AclTag::Owner | AclTag::Other);
@@ -249,6 +258,45 @@ fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl
         vfs::Error::TooBig => Status::NOSPC,
         _ => Status::INVAL,
     })
+}
+
+/// Rules, found by whom they name: with thousands of entries not every class can go through all of them.
+struct Found<'r> {
+    rules: &'r [Rule],
+    /// Places of those that may concern every named class, without what decides nothing any more: fewer than a mask has
+    /// bits.
+    shared: Vec<usize>,
+    /// All places, ordered by tag.
+    by_tag: Vec<(AclTag, usize)>,
+}
+
+impl<'r> Found<'r> {
+    fn new(rules: &'r [Rule]) -> Self {
+        let (mut shared, mut decided) = (Vec::new(), AceMask::empty());
+        for (place, rule) in rules.iter().enumerate() {
+            let is_shared = rule.tag == AclTag::Other || (!rule.is_allowed && is_group(rule.tag));
+            if is_shared && !decided.contains(rule.mask) {
+                decided |= rule.mask;
+                shared.push(place);
+            }
+        }
+        let mut by_tag: Vec<_> = rules.iter().enumerate().map(|(place, rule)| (rule.tag, place)).collect();
+        by_tag.sort_unstable();
+        Self { rules, shared, by_tag }
+    }
+
+    /// All that [`granted`] needs for a class, in order.
+    fn concerning(&self, class: AclTag, own: Own) -> Vec<Rule> {
+        let is_owning = own.is_some_and(|(_, gid)| class == AclTag::Group(gid));
+        if is_owning || !matches!(class, AclTag::User(_) | AclTag::Group(_)) {
+            return self.rules.to_vec();
+        }
+        let named = &self.by_tag[self.by_tag.partition_point(|(tag, _)| *tag < class)..];
+        let named = named.iter().take_while(|(tag, _)| *tag == class).map(|(_, place)| *place);
+        let mut places: Vec<_> = named.chain(self.shared.iter().copied()).collect();
+        places.sort_unstable();
+        places.into_iter().map(|place| self.rules[place]).collect()
+    }
 }
 
 /// What `rules` allow to everybody in a class, whatever groups else they are in. RFC 8881 §6.2.1: "Each ACE is processed
@@ -281,9 +329,12 @@ fn covers(tag: AclTag, class: AclTag, own: Own) -> bool {
 /// before it looks at groups, so that entries for them do not concern classes behind. Whoever is named may be the owner of
 /// what is not there yet.
 fn may_concern(tag: AclTag, class: AclTag, own: Own) -> bool {
-    let is_group = matches!(tag, AclTag::OwningGroup | AclTag::Group(_));
     let may_own = own.is_none() && class == AclTag::Owner && matches!(tag, AclTag::User(_));
-    covers(tag, class, own) || may_own || (is_group && class != AclTag::Other)
+    covers(tag, class, own) || may_own || (is_group(tag) && class != AclTag::Other)
+}
+
+fn is_group(tag: AclTag) -> bool {
+    matches!(tag, AclTag::OwningGroup | AclTag::Group(_))
 }
 
 #[cfg(test)]

@@ -241,6 +241,21 @@ proptest! {
     }
 
     #[test]
+    fn a_class_needs_no_rules_but_those_found_for_it(aces in prop::collection::vec(any_ace(), 0..20), known: bool) {
+        let rule = |ace: &Ace| Rule {
+            tag: tag_of(ace, None).unwrap(),
+            is_allowed: ace.ace_type == AceType::ALLOWED,
+            mask: ace.mask,
+        };
+        let (rules, own) = (aces.iter().map(rule).collect::<Vec<_>>(), known.then_some((10, 20)));
+        let found = Found::new(&rules);
+        for class in rules.iter().map(|rule| rule.tag).chain([AclTag::Owner, AclTag::OwningGroup]) {
+            let concerning = found.concerning(class, own);
+            prop_assert_eq!(granted(&concerning, class, own), granted(&rules, class, own), "{:?}", class);
+        }
+    }
+
+    #[test]
     fn a_shown_list_grants_what_the_files_own_does(access in any_list()) {
         let shown = to_wire(&access, None, false, None);
         for uid in [10, 100, 101, 500] {
