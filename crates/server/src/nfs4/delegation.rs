@@ -55,7 +55,8 @@ pub(crate) async fn delegate(
     let limit = if is_write { space_limit(compound, file, attributes).await } else { 0 };
     match state.delegate(compound.now(), client, key, &wish, compound.session()) {
         Ok(stateid) => granted(stateid, is_write, limit),
-        Err(_) if asked.want == DelegationWant::NO_PREFERENCE => OpenDelegation::None,
+        // Version 4.0 knows no reasons.
+        Err(_) if asked.want == DelegationWant::NO_PREFERENCE || compound.minor == 0 => OpenDelegation::None,
         Err(why) => OpenDelegation::NoneExt(match why {
             NotDelegated::Contention => NoDelegation::Contention(false),
             NotDelegated::Resource => NoDelegation::Resource(false),
@@ -127,7 +128,8 @@ pub(crate) async fn beside_open(
                 DelegationType::READ => DelegationWant::READ_DELEG,
                 _ => DelegationWant::WRITE_DELEG,
             };
-            DelegationWish { access: ShareAccess::BOTH, want, reclaim: true }
+            // No more than this OPEN was judged for, whatever was held: a claim is the client's word.
+            DelegationWish { access, want, reclaim: true }
         }
         // The client has one, and brings opens that it made under it: it is on its way back.
         OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,

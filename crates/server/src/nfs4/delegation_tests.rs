@@ -22,12 +22,12 @@ use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{Bitmap, Handle, Outcome, StableHow, Stateid, Status};
 use xdr::{Decode, List, Opaque, Reader};
 
-use crate::RecallError;
-use crate::nfs4::state::FileRecall;
+use crate::nfs4::state::{FileRecall, State};
 use crate::testing::{
-    Flight, Lab, at, attributes_in, create, getattr, lab, lab_with, lookup, mode, name, open, open_args,
-    open_result, putfh, size,
+    Flight, Lab, at, attributes_in, create, getattr, lab, lab_of, lab_with, lookup, mode, name, open,
+    open_args, open_result, putfh, size,
 };
+use crate::{ExportTable, RecallError, Server, Settings};
 
 const READ: ShareAccess = ShareAccess::READ;
 const WRITE: ShareAccess = ShareAccess::WRITE;
@@ -815,6 +815,44 @@ fn the_administrator_recalls_a_file_by_its_path() {
     }
     let missing = RecallError::Lookup("missing".into(), vfs::Error::NotFound);
     assert_eq!(recall(&lab, "/export/missing/file"), Err(missing));
+}
+
+/// A file of mode 0644, and a client that comes back to it after a restart of the server.
+fn after_restart(change: impl FnOnce(&mut Settings)) -> (Lab, Handle) {
+    let exports = vec![crate::testing::export(1, "/export")];
+    let file = lab_of(exports.clone()).file(&["export", "file"], b"hello");
+    let mut settings = Settings::new(crate::testing::KEY, 1, [3; 16], b"test".to_vec());
+    change(&mut settings);
+    let known = vec![bytes::Bytes::from_static(b"holder")];
+    let state = State::new(&settings, known, std::time::Duration::ZERO);
+    let mut server = Server::new(settings, ExportTable::new(exports).unwrap());
+    server.nfs4 = state;
+    let mut lab = Lab::without_session(std::sync::Arc::new(server), 11);
+    let id = lab.exchange(b"holder");
+    let session = lab.create_session(&id, crate::testing::channel());
+    (lab.session, lab.sequence, lab.client_id) = (session.session_id, 0, id.client_id);
+    (lab, file)
+}
+
+fn reclaimed(client: &mut Lab, file: Handle, access: ShareAccess, held: DelegationType) -> OpenDelegation {
+    let claim = OpenClaim::Previous(held);
+    let args = OpenArgs { claim, ..open_args("", b"o", access, OpenHow::NoCreate) };
+    let results = client.ok(vec![putfh(file), Op::Open(args)]);
+    open_result(results.last().unwrap()).delegation.clone()
+}
+
+#[test]
+fn a_reclaimed_delegation_covers_what_its_open_was_judged_for() {
+    let (mut lab, file) = after_restart(|_| {});
+    // Who may only read claims to have held the file for writing.
+    lab.uid = 1000;
+    let given = reclaimed(&mut lab, file, READ, DelegationType::WRITE);
+    let (kind, stateid) = delegated(&given).unwrap_or_else(|| panic!("{given:?}"));
+    assert_eq!(kind, DelegationType::READ);
+    assert_eq!(lab.status(vec![putfh(file), write(stateid)]), Status::OPENMODE);
+    let (mut lab, file) = after_restart(|_| {});
+    let given = reclaimed(&mut lab, file, BOTH, DelegationType::WRITE);
+    assert_eq!(delegated(&given).unwrap().0, DelegationType::WRITE);
 }
 
 #[test]
