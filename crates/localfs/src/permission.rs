@@ -29,7 +29,7 @@ pub(crate) const WRITE: u32 = 2;
 /// Permission to execute, or to search a directory.
 pub(crate) const EXECUTE: u32 = 1;
 
-const STICKY: u32 = 0o1000;
+pub(crate) const STICKY: u32 = 0o1000;
 
 /// Whether the permission bits give `who` all of `want`.
 pub(crate) fn mode_grants(who: &Credentials, file: &Attributes, want: u32) -> bool {

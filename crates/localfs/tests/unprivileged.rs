@@ -7,7 +7,8 @@ use std::process::Command;
 
 use common::{Place, me, mode, user};
 use vfs::{
-    Access, Authority, Backend, Create, CreateMode, Error, OpenAccess, Removal, SetAttributes, Stability,
+    Access, Authority, Backend, Create, CreateMode, Error, OpenAccess, Removal, SetAttributes, SetXattr,
+    Stability,
 };
 
 const GUARDED: Create = Create::File(CreateMode::Guarded);
@@ -84,6 +85,33 @@ fn another_user_changes_no_names_where_the_mode_forbids() {
     set(0o700).expect("chmod");
     assert_eq!(place.lookup(&other, &root, "b"), Err(Error::Access));
     assert_eq!(place.list(&other, &root).err(), Some(Error::Access));
+}
+
+// xattr(7): of a sticky directory, only the owner changes them.
+#[test]
+fn another_user_gives_a_sticky_directory_no_attributes() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    if !place.fs().properties().xattrs {
+        println!("no extended attributes here");
+        return;
+    }
+    let (root, other, value) = (place.fs().root(), user(2000, &[]), bytes::Bytes::from_static(b"value"));
+    let set = |who: &vfs::Context| {
+        place.wait(place.fs().set_xattr(who, &root, b"name", &value, SetXattr::Either)).map(drop)
+    };
+    let remove = |who: &vfs::Context| place.wait(place.fs().remove_xattr(who, &root, b"name")).map(drop);
+    let chmod = |bits| {
+        std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(bits))
+            .expect("chmod");
+    };
+    chmod(0o1777);
+    assert_eq!((set(&me()), set(&other)), (Ok(()), Err(Error::NotPermitted)));
+    assert_eq!(remove(&other), Err(Error::NotPermitted));
+    chmod(0o777);
+    assert_eq!((set(&other), remove(&other)), (Ok(()), Ok(())));
 }
 
 #[test]

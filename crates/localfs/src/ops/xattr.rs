@@ -13,7 +13,7 @@ use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 use crate::attributes::Snapshot;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
-use crate::permission::{READ, WRITE};
+use crate::permission::{READ, STICKY, WRITE, owns};
 use crate::turn::Turn;
 use crate::volume::Volume;
 
@@ -201,6 +201,11 @@ impl Volume {
             return Err(Error::NotPermitted);
         }
         self.require(context, &object, &before, WRITE)?;
+        // xattr(7): in a sticky directory only its owner sets them. The kernel sees the server, which may be that.
+        let is_sticky = object.kind == FileKind::Directory && before.attributes.mode & STICKY != 0;
+        if is_sticky && self.is_foreign(context) && !owns(&context.credentials, &before.attributes) {
+            return Err(Error::NotPermitted);
+        }
         if name.as_bytes() == VERIFIER.as_bytes() {
             return Err(Error::NotPermitted);
         }
