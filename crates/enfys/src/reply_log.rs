@@ -1,11 +1,12 @@
 //! The log of calls that are not idempotent, in the state directory ([`server::ReplyLog`]).
 //!
 //! A file of fixed size, mapped into memory, is a ring of records. What is in it survives the end of the process, however
-//! that comes, because the kernel has it; nothing is ever synced, so that the end of the machine may tear it.
-//! Therefore each record has a checksum, and what is no whole record is left out.
+//! that comes, because the kernel has it. Nothing is ever synced: the end of the machine may have lost the last records, or
+//! earlier ones only, as well as the changes that they vouch for. A log of before the machine's start is therefore not read.
+//! Each record has a checksum too, and what is no whole record is left out.
 //!
 //! ```text
-//! file    header (64 bytes: magic with version), then cells of 64 bytes
+//! file    header (64 bytes: magic with version (8), the machine's start (16), key of checksums (16), zeros), then cells of 64 bytes
 //! record  number (8), checksum of number, length and content (8), length (4), content, zeros to the end of its last cell
 //! ```
 //!
@@ -39,7 +40,16 @@ const PREFIX: usize = 8 + 8 + 4;
 /// Cells of the longest record.
 const CELLS_MAX: usize = (PREFIX + RECORD_BYTES_MAX).div_ceil(CELL);
 /// What the file begins with; the last byte is the format's version.
-const MAGIC: &[u8; 8] = b"EnfysRp\x01";
+const MAGIC: &[u8; 8] = b"EnfysRp\x02";
+/// Where the header has the [boot ID](boot_id) and the [key](Key).
+const BOOT_AT: usize = MAGIC.len();
+const KEY_AT: usize = BOOT_AT + 16;
+/// Bytes of the header in use.
+const HEADER: usize = KEY_AT + 16;
+const _: () = assert!(HEADER <= CELL);
+/// Of a log's checksums, chosen at random when it is made: a reply may have bytes in it that a client chose, and if its
+/// record is torn, they shall not pass for records of their own.
+type Key = [u8; 16];
 /// Bytes of the file that are read at a time when it is opened; more than a record's.
 const WINDOW: usize = 256 << 10;
 const _: () = assert!(WINDOW > CELLS_MAX * CELL && WINDOW.is_multiple_of(CELL));
@@ -57,10 +67,25 @@ pub struct Recovered {
     pub records: Vec<Vec<u8>>,
     /// One line that says what could not be read, if anything.
     pub damage: Option<String>,
+    /// One line that says so where the log was of before the machine's start, and not read for that.
+    pub outlived: Option<String>,
+}
+
+/// What is in a file.
+enum Scanned {
+    /// Nothing.
+    Empty,
+    /// No log of this version: what it is.
+    Other(&'static str),
+    /// A log of before the machine's start.
+    Outlived,
+    /// All whole records, oldest first; in how many places there is something else.
+    Log { key: Key, found: Vec<Found>, damaged: usize },
 }
 
 struct Ring {
     map: MmapMut,
+    key: Key,
     /// The cell where the next record goes.
     head: usize,
     /// Number of the next record; they start with 1.
@@ -93,18 +118,28 @@ impl ReplyFile {
             let mut options = OpenOptions::new();
             let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
             let file = options.open(path)?;
-            let (found, mut damage) = scan(&file)?;
-            if found.is_none() {
-                make(&file)?;
-            }
-            let found = found.unwrap_or_default();
-            let records = found.iter().map(|found| read(&file, found)).collect::<io::Result<_>>()?;
-            let mut ring = Ring::new(mapping::map(&file, FILE_BYTES)?, &found);
-            if damage.is_some() {
+            let said = |what: &str| Some(format!("{}: {what}", path.display()));
+            let mut recovered = Recovered::default();
+            let (key, found, damaged) = match scan(&file)? {
+                Scanned::Log { key, found, damaged } => (key, found, damaged),
+                other => {
+                    match other {
+                        Scanned::Other(what) => recovered.damage = said(&format!("{what}: begun anew")),
+                        Scanned::Outlived => {
+                            recovered.outlived = said("of before the machine's start: begun anew");
+                        }
+                        Scanned::Empty | Scanned::Log { .. } => {}
+                    }
+                    (make(&file)?, Vec::new(), 0)
+                }
+            };
+            recovered.records = found.iter().map(|found| read(&file, found)).collect::<io::Result<_>>()?;
+            let mut ring = Ring::new(mapping::map(&file, FILE_BYTES)?, key, &found);
+            if damaged > 0 {
                 ring.clear_remains();
+                recovered.damage = said(&format!("damaged in {damaged} places, which are left out"));
             }
-            let said = damage.take().map(|what| format!("{}: {what}", path.display()));
-            Ok((Self { ring: Mutex::new(ring) }, Recovered { records, damage: said }))
+            Ok((Self { ring: Mutex::new(ring) }, recovered))
         };
         open().map_err(|error| format!("{}: {}", path.display(), crate::said(&error)))
     }
@@ -117,7 +152,7 @@ impl server::ReplyLog for ReplyFile {
 }
 
 impl Ring {
-    fn new(map: MmapMut, found: &[Found]) -> Self {
+    fn new(map: MmapMut, key: Key, found: &[Found]) -> Self {
         let head = found.last().map_or(0, |last| last.cell + cells(last.bytes));
         let next = found.last().map_or(1, |last| last.number + 1);
         // In the order in which the ring comes upon them.
@@ -126,7 +161,7 @@ impl Ring {
         live.sort_unstable();
         let behind = live.partition_point(|(cell, _)| (*cell as usize) < head);
         live.rotate_left(behind);
-        Self { map, head, next, live: live.into() }
+        Self { map, key, head, next, live: live.into() }
     }
 
     fn append(&mut self, parts: &[&[u8]]) {
@@ -144,7 +179,7 @@ impl Ring {
         let end = self.give_up(self.head, behind);
         self.zero(behind, end);
         let (number, start) = (self.next, CELL + self.head * CELL);
-        let sum = checksum(number, bytes, parts);
+        let sum = checksum(&self.key, number, bytes, parts);
         let place = &mut self.map[start..start + cells * CELL];
         place[..8].copy_from_slice(&number.to_le_bytes());
         place[8..16].copy_from_slice(&sum.to_le_bytes());
@@ -190,8 +225,8 @@ impl Ring {
     }
 }
 
-/// Makes an empty log of what is there.
-fn make(file: &File) -> io::Result<()> {
+/// Makes an empty log of what is there; the key of its checksums.
+fn make(file: &File) -> io::Result<Key> {
     // Nothing of what was there is to be seen, and a header only where all the rest is there.
     file.set_len(0)?;
     // Btrfs would want new space for each overwritten page, and a full disk would then be a SIGBUS. Others know no such flag.
@@ -213,25 +248,34 @@ fn make(file: &File) -> io::Result<()> {
             return Err(error.into());
         }
     }
-    file.write_all_at(MAGIC, 0)
+    let mut key = Key::default();
+    rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
+    file.write_all_at(&[&MAGIC[..], &boot_id(), &key].concat(), 0)?;
+    Ok(key)
 }
 
-/// All whole records, oldest first, and what else there is; no records at all for what is no log of this version.
-fn scan(file: &File) -> io::Result<(Option<Vec<Found>>, Option<String>)> {
+fn scan(file: &File) -> io::Result<Scanned> {
     let length = file.metadata()?.len();
     if length == 0 {
-        return Ok((None, None));
+        return Ok(Scanned::Empty);
     }
-    let mut magic = [0; MAGIC.len()];
-    let read = file.read_at(&mut magic, 0)?;
-    if read < magic.len() || length != FILE_BYTES as u64 || magic != *MAGIC {
-        let what = if read == magic.len() && magic[..7] == MAGIC[..7] && magic[7] != MAGIC[7] {
+    let mut header = [0; HEADER];
+    let read = file.read_at(&mut header, 0)?;
+    let (magic, rest) = header.split_at(BOOT_AT);
+    if read < HEADER || length != FILE_BYTES as u64 || magic != MAGIC {
+        let what = if magic[..7] == MAGIC[..7] && magic[7] != MAGIC[7] {
             "of another version"
         } else {
             "no log of calls, or a damaged one"
         };
-        return Ok((None, Some(format!("{what}: begun anew"))));
+        return Ok(Scanned::Other(what));
     }
+    let (boot, key) = rest.split_at(KEY_AT - BOOT_AT);
+    // Where the kernel does not tell its start, each may be another.
+    if boot != boot_id() || boot == [0; 16] {
+        return Ok(Scanned::Outlived);
+    }
+    let key = Key::try_from(key).unwrap_or_default();
     let (mut found, mut damaged) = (Vec::new(), 0);
     let (mut window, mut cell, mut was_damaged) = (vec![0; WINDOW], 0, false);
     while cell < CELLS {
@@ -242,7 +286,7 @@ fn scan(file: &File) -> io::Result<(Option<Vec<Found>>, Option<String>)> {
         let mut at = 0;
         while at < last {
             let here = &window[at..want];
-            if let Some((number, bytes)) = parse(here) {
+            if let Some((number, bytes)) = parse(&key, here) {
                 found.push(Found { number, cell: cell + at / CELL, bytes });
                 at += cells(bytes) * CELL;
                 was_damaged = false;
@@ -256,12 +300,11 @@ fn scan(file: &File) -> io::Result<(Option<Vec<Found>>, Option<String>)> {
         cell += at / CELL;
     }
     found.sort_unstable_by_key(|found| found.number);
-    let damage = format!("damaged in {damaged} places, which are left out");
-    Ok((Some(found), (damaged > 0).then_some(damage)))
+    Ok(Scanned::Log { key, found, damaged })
 }
 
 /// Number and length of a whole record at the beginning of `bytes`.
-fn parse(bytes: &[u8]) -> Option<(u64, usize)> {
+fn parse(key: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     let sum = u64::from_le_bytes(*bytes[8..].first_chunk()?);
     let length = u32::from_le_bytes(*bytes[16..].first_chunk()?) as usize;
@@ -269,7 +312,7 @@ fn parse(bytes: &[u8]) -> Option<(u64, usize)> {
         return None;
     }
     let content = bytes.get(PREFIX..PREFIX + length)?;
-    (checksum(number, length, &[content]) == sum).then_some((number, length))
+    (checksum(key, number, length, &[content]) == sum).then_some((number, length))
 }
 
 fn read(file: &File, found: &Found) -> io::Result<Vec<u8>> {
@@ -282,12 +325,19 @@ fn cells(bytes: usize) -> usize {
     (PREFIX + bytes).div_ceil(CELL)
 }
 
-fn checksum(number: u64, bytes: usize, parts: &[&[u8]]) -> u64 {
-    let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_7265, 0x706c_795f_6c6f_6731);
+fn checksum(key: &Key, number: u64, bytes: usize, parts: &[&[u8]]) -> u64 {
+    let mut hasher = SipHasher13::new_with_key(key);
     hasher.write_u64(number);
     hasher.write_u64(bytes as u64);
     parts.iter().for_each(|part| hasher.write(part));
     hasher.finish()
+}
+
+/// Random at each start of the machine; zeros where the kernel does not tell.
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits = text.chars().filter_map(|digit| digit.to_digit(16)).take(32);
+    digits.fold(0u128, |id, digit| id << 4 | u128::from(digit)).to_be_bytes()
 }
 
 /// Where it is.
@@ -416,7 +466,7 @@ mod tests {
         };
         let (_directory, path) = place();
         let sound = whole(&path);
-        let another_version = [&MAGIC[..7], b"\x02", &sound[8..]].concat();
+        let another_version = [&MAGIC[..7], b"\x01", &sound[8..]].concat();
         for (bytes, what) in [
             (another_version, "of another version: begun anew"),
             (sound[..FILE_BYTES - 1].to_vec(), "no log of calls, or a damaged one: begun anew"),
@@ -433,6 +483,41 @@ mod tests {
         // Empty, as where the machine went down behind its creation: nothing to be said.
         std::fs::write(&path, b"").unwrap();
         assert_eq!(records(&path), (vec![], None));
+    }
+
+    #[test]
+    fn a_log_of_before_the_machines_start_is_not_read() {
+        let (_directory, path) = place();
+        log_of(&path, 3);
+        assert_eq!(records(&path).0.len(), 3, "the same start");
+        let mut boot = boot_id();
+        boot[15] ^= 1;
+        change(&path, BOOT_AT as u64, &boot);
+        let (log, recovered) = ReplyFile::open(&path).unwrap();
+        assert!(recovered.records.is_empty());
+        assert_eq!(recovered.damage, None, "it is no damage");
+        let expected = format!("{}: of before the machine's start: begun anew", path.display());
+        assert_eq!(recovered.outlived, Some(expected));
+        log.append(&[b"since"]);
+        let (_, again) = ReplyFile::open(&path).unwrap();
+        assert_eq!((again.records, again.outlived), (vec![b"since".to_vec()], None));
+    }
+
+    #[test]
+    fn records_within_a_torn_record_are_none() {
+        let inner = |path: &Path| {
+            let (log, _) = ReplyFile::open(path).unwrap();
+            log.append(&[b"another"]);
+            std::fs::read(path).unwrap()[CELL..2 * CELL].to_vec()
+        };
+        let (_elsewhere, elsewhere) = place();
+        let (_directory, path) = place();
+        let (log, _) = ReplyFile::open(&path).unwrap();
+        // As it would be in another log, and put so that it begins a cell.
+        log.append(&[&[7; CELL - PREFIX], &inner(&elsewhere)]);
+        change(&path, CELL as u64, &[0]);
+        let (found, damage) = records(&path);
+        assert!(found.is_empty() && damage.is_some());
     }
 
     #[test]

@@ -164,6 +164,9 @@ fn with_reply_log(server: Server, directory: Option<&StateDir>) -> Server {
             if let Some(damage) = recovered.damage {
                 warn!("{damage}");
             }
+            if let Some(outlived) = recovered.outlived {
+                info!("{outlived}");
+            }
             // The process before has ended: this one has the lock on the directory.
             server.with_reply_log(
                 Arc::new(log),

@@ -28,7 +28,7 @@
 //! made what is there.
 //! This needs all records in one order and to be lost in that order, which is why the log is one ring and not one a core.
 //!
-//! The log survives the end of the process. Whether it survives that of the machine is not promised, so that NFSv4.1's
+//! The log survives the end of the process. That it survives that of the machine is not promised, so that NFSv4.1's
 //! sessions are not called persistent (RFC 8881 §18.36.3).
 
 mod act;
