@@ -20,6 +20,8 @@ const DATA_HEADER: usize = 4 + 8 + 4;
 const HOLE: usize = 4 + 8 + 8;
 /// Pieces that one reply holds at most: a file that is all small holes costs two system calls for each.
 const MAX_PIECES: u32 = 64;
+/// Times that data which were told are not there before the rest counts as a hole.
+const MAX_MISSES: u32 = 2;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let ReadPlusArgs { stateid, offset, count } = ReadPlusArgs::decode(arguments)?;
@@ -39,6 +41,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let end = offset.saturating_add(u64::from(count)).min(seen.size);
     // Asked even where nothing is to be read: the backend judges the caller.
     let mut piece = reading.next(at).await?;
+    let mut misses = 0;
     while at < end && pieces < MAX_PIECES {
         let length = match piece {
             Piece::Hole(until) if compound.room(reply) >= HOLE => {
@@ -51,9 +54,16 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             Piece::Data(until) if compound.room(reply) > DATA_HEADER => {
                 let room = (compound.room(reply) - DATA_HEADER) & !3;
                 let wanted = (until.min(end) - at).min(room as u64);
-                let read = reading.data(compound, at, wanted as u32, reply).await?;
+                let read = match wanted {
+                    0 => break,
+                    wanted => reading.data(compound, at, wanted as u32, reply).await?,
+                };
                 if read == 0 {
-                    break;
+                    // There were data when it was asked, and then the file ended before: another client cut them off. Where
+                    // they do not come to rest, that moment is answered: nothing there, up to the size that was seen.
+                    misses += 1;
+                    piece = if misses < MAX_MISSES { reading.next(at).await? } else { Piece::Hole(end) };
+                    continue;
                 }
                 u64::from(read)
             }
@@ -148,8 +158,9 @@ mod tests {
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::read_plus::{Data, DataInfo, ReadPlusArgs, ReadPlusContent, ReadPlusOk};
     use protocol::nfs4::types::{Handle, Stateid, Status};
+    use vfs::fault::{Fault, Method, Rule};
 
-    use crate::testing::{Lab, channel, lab_42, putfh, sparse};
+    use crate::testing::{Lab, channel, faulty, lab_42, lab_of, putfh, sparse};
 
     fn op(stateid: Stateid, offset: u64, count: u32) -> Op {
         Op::ReadPlus(ReadPlusArgs { stateid, offset, count })
@@ -207,6 +218,19 @@ mod tests {
         let part = read(&mut lab, file, 0, 8192);
         let [(0, length, 7)] = pieces(&part)[..] else { panic!("{part:?}") };
         assert!(!part.eof && length > 512 && length < 1024, "{length}");
+    }
+
+    #[test]
+    fn data_that_were_cut_off_meanwhile_are_asked_for_again_and_then_a_hole() {
+        let (export, backend) = faulty();
+        let mut lab = lab_of(vec![export]);
+        lab.minor = 2;
+        let file = sparse(&mut lab, "file", 0, 10, 10);
+        for (misses, wanted) in [(1, 7), (2, 0), (1000, 0)] {
+            backend.add(Rule::on(Method::Read, Fault::Short(0)).times(misses));
+            let whole = read(&mut lab, file, 0, 10);
+            assert_eq!((pieces(&whole), whole.eof), (vec![(0, 10, wanted)], true), "{misses}");
+        }
     }
 
     #[test]
