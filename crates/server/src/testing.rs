@@ -588,7 +588,8 @@ impl Lab {
             cache_this: false,
         });
         let all = std::iter::once(sequence).chain(ops).collect();
-        let record = self.record(&xdr::to_bytes(&compound(all)));
+        let args = CompoundArgs { minor_version: self.minor, ..compound(all) };
+        let record = self.record(&xdr::to_bytes(&args));
         self.fly(record)
     }
 

@@ -29,6 +29,8 @@ use crate::testing::{
 };
 use crate::{ExportTable, RecallError, Server, Settings};
 
+mod changes;
+
 const READ: ShareAccess = ShareAccess::READ;
 const WRITE: ShareAccess = ShareAccess::WRITE;
 const BOTH: ShareAccess = ShareAccess::BOTH;
@@ -332,33 +334,6 @@ fn each_operation_recalls_what_stands_against_it_and_is_done_when_that_is_back()
             });
             assert_eq!(answer.map(|bytes| first_word(&bytes)), Some(0), "{what} against {access:?}");
         }
-    }
-}
-
-#[test]
-fn nothing_is_delegated_of_what_an_operation_that_waits_is_about_to_move() {
-    for is_version_3 in [false, true] {
-        let Scene { mut lab, mut holder, mut other, file } = scene();
-        lab.file(&["export", "source"], b"");
-        let stateid = hold(&mut holder, "file", READ);
-        let op = Op::Rename(RenameArgs { old_name: name("source"), new_name: name("file") });
-        let root = nfs3::FileHandle::new(&lab.handle(&["export"])).unwrap();
-        let place =
-            |text: &'static str| nfs3::DirOpArgs { dir: root, name: Opaque::from_static(text.as_bytes()) };
-        let rename = nfs3::RenameArgs { from: place("source"), to: place("file") };
-        let mut flight = match is_version_3 {
-            false => lab.start(1, at(&["export"], vec![Op::SaveFh, op])),
-            true => lab.start_nfs3(nfs3::Proc::RENAME.0, &rename),
-        };
-        assert!(flight.poll_bytes().is_none(), "the target is delegated");
-        let (_, none) = opened(&mut other, open("source", b"o", READ));
-        assert_eq!(none, OpenDelegation::None, "it is about to be moved");
-        assert_eq!(recalled(&holder).len(), 1);
-        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
-        assert_eq!(flight.poll_bytes().map(|bytes| first_word(&bytes)), Some(0));
-        let (_, read) = opened(&mut other, open("file", b"p", READ));
-        // The file that was moved was never contended itself.
-        assert!(delegated(&read).is_some(), "the operation is over");
     }
 }
 

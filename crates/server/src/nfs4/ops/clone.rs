@@ -8,14 +8,13 @@ use xdr::{Decode, Reader};
 use super::allocate::regular_only;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::{File, Object};
-use crate::nfs4::state::IoKind;
+use crate::nfs4::state::{Changing, IoKind};
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let arguments = CloneArgs::decode(arguments)?;
     let stateids = (arguments.source_stateid, arguments.destination_stateid);
-    let (range, destination) = judge(compound, stateids).await?;
-    let _changing = compound.changing(&destination);
+    let (range, destination, _changing) = judge(compound, stateids).await?;
     let range = CopyRange {
         source_offset: arguments.source_offset,
         destination_offset: arguments.destination_offset,
@@ -32,13 +31,15 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
     }
 }
 
-/// The two files of CLONE or COPY with the right to read one and to write the other; what is to be copied is left open.
+/// The two files of CLONE or COPY with the right to read one and to write the other; what is to be copied is left open. The
+/// destination is not delegated until the guard is dropped: the wait for the source may be a long one.
 pub(super) async fn judge<'r>(
     compound: &Compound<'r>,
     (source_stateid, destination_stateid): (Stateid, Stateid),
-) -> Result<(CopyRange, File<'r>)> {
+) -> Result<(CopyRange, File<'r>, Changing<'r>)> {
     let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
     let destination = compound.writable(Status::WRONG_TYPE)?;
+    let changing = compound.changing(&destination);
     // "The ca_dst_stateid MUST refer to a stateid that is valid for a WRITE operation … The ca_src_stateid MUST refer to a
     // stateid that is valid for a READ operation" (§15.13.3).
     let written = compound.check_io(&destination, destination_stateid, IoKind::Write)?;
@@ -57,7 +58,7 @@ pub(super) async fn judge<'r>(
         destination_authority: written.authority,
         count: 0,
     };
-    Ok((range, destination))
+    Ok((range, destination, changing))
 }
 
 #[cfg(test)]

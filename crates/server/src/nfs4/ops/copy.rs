@@ -27,8 +27,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
     let stateids = (arguments.source_stateid, arguments.destination_stateid);
     check_source(compound, arguments.source_stateid)?;
-    let (range, destination) = judge(compound, stateids).await?;
-    let _changing = compound.changing(&destination);
+    let (range, destination, _changing) = judge(compound, stateids).await?;
     let whole = CopyRange {
         source_offset: arguments.source_offset,
         destination_offset: arguments.destination_offset,

@@ -12,9 +12,9 @@ use crate::nfs4::status::Result;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let DeallocateArgs { stateid, offset, length } = DeallocateArgs::decode(arguments)?;
     let file = compound.writable(Status::WRONG_TYPE)?;
+    let _changing = compound.changing(&file);
     // "The da_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.4.3).
     let permit = compound.check_io(&file, stateid, IoKind::Write)?;
-    let _changing = compound.changing(&file);
     compound.settle_io(&file, stateid, IoKind::Write).await?;
     let context = compound.context(file.export);
     let backend = &file.export.backend;

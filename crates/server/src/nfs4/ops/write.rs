@@ -18,9 +18,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     // The record bounds it: `max_record` has room for `max_io` bytes and little more.
     let data = arguments.opaque(arguments.remaining())?;
     let file = compound.writable(Status::ISDIR)?;
-    let permit = compound.check_io(&file, stateid, IoKind::Write)?;
-    // Nothing is delegated until the data are written.
+    // Nothing is delegated from the look at what stands against it until the data are written.
     let _changing = compound.changing(&file);
+    let permit = compound.check_io(&file, stateid, IoKind::Write)?;
     compound.settle_io(&file, stateid, IoKind::Write).await?;
     if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
         return Err(Status::FBIG.into());
