@@ -12,6 +12,10 @@ use super::{CallId, REMEMBER_FOR};
 /// name may well have gone by other ways than this server.
 const JUST_BEFORE_S: i64 = 60;
 
+/// Operations on one name that can be claimed at most; of more, the first ones are forgotten. Calls whose reply is too long to
+/// be written down stay here, and each change of a name goes through all of that name.
+const DEEDS_MAX: usize = 64;
+
 /// What a process before knew of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Recognised {
@@ -118,7 +122,12 @@ impl Before {
         self.next += 1;
         self.by_call.entry(call).or_default().push(id);
         for (target, _) in targets.iter().zip(kind.effects()) {
-            self.by_target.entry(*target).or_default().push(id);
+            let ids = self.by_target.entry(*target).or_default();
+            ids.push(id);
+            if ids.len() > DEEDS_MAX {
+                let first = ids[0];
+                self.forget(first);
+            }
         }
         let lost = taken[0] && kind.effects()[0] == Effect::Vanishes;
         self.deeds.insert(id, Deed { call, kind, targets, began, taken, remade: false, lost });
@@ -383,6 +392,38 @@ mod tests {
         for used in [ended(1, Kind::Create, NAME, false), ended(2, Kind::Create, NAME, true)] {
             assert_eq!(before(records().into_iter().chain([used])).take(7), None);
         }
+    }
+
+    #[test]
+    fn of_many_operations_on_one_name_the_first_are_forgotten() {
+        let count = DEEDS_MAX as u64 + 6;
+        // Each has done it, and none has its reply written down.
+        let records = (1..=count).flat_map(|number| {
+            let kind = if number % 2 == 0 { Kind::Remove } else { Kind::Create };
+            [begun(number, kind, NAME), ended(number, kind, NAME, true)]
+        });
+        let mut before = before(records.chain([begun(1, Kind::Create, [6, 0])]));
+        assert_eq!(before.by_target[&NAME[0]].len(), DEEDS_MAX);
+        assert_eq!((before.deeds.len(), before.under_way()), (DEEDS_MAX + 1, DEEDS_MAX + 1));
+        for number in 2..=6 {
+            assert_eq!(before.recognise(call(number), NOW, |_, _| 0, |_| {}), Recognised::Unknown);
+        }
+        assert!(claims(&mut before, 1), "of another name");
+        assert_eq!(before.recognise(call(7), NOW, |_, _| 7, |_| {}), Recognised::Begun);
+    }
+
+    #[test]
+    fn a_rename_to_the_same_name_is_forgotten_whole() {
+        let renames = (1..=DEEDS_MAX as u64).map(|number| begun(number, Kind::Rename, [5, 5]));
+        let mut before = before(renames);
+        assert!(before.by_target[&5].iter().all(|id| before.deeds.contains_key(id)));
+        assert_eq!(before.by_target[&5].len(), DEEDS_MAX);
+        assert_eq!(before.deeds.len(), DEEDS_MAX / 2);
+        for number in 1..=DEEDS_MAX as u64 {
+            claims(&mut before, number);
+            before.withdraw(number);
+        }
+        assert!(before.is_empty() && before.by_target.is_empty() && before.by_call.is_empty());
     }
 
     #[test]
