@@ -599,6 +599,27 @@ fn a_delegation_may_be_wanted_without_an_open() {
     assert_eq!(holder.status(args()), Status::ACCESS, "as OPEN would say");
 }
 
+#[test]
+fn nothing_is_delegated_for_writing_on_a_read_only_export() {
+    let mut exported = crate::testing::export(1, "/export");
+    let mut lab = lab_of(vec![exported.clone()]);
+    let file = lab.file(&["export", "file"], b"hello");
+    exported.options.read_only = true;
+    lab.server.replace_exports(ExportTable::new(vec![exported]).unwrap());
+    let mut holder = lab.reachable(b"holder", 11);
+    let mut given = |want| {
+        let want = ShareAccess::empty().with_want(want);
+        let op = Op::WantDelegation(WantDelegationArgs { want, claim: DelegationClaim::Fh });
+        match holder.last(vec![putfh(file), op]) {
+            OpResult::WantDelegation(result) => result.into_result().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let resource = OpenDelegation::NoneExt(NoDelegation::Resource(false));
+    assert_eq!(given(DelegationWant::WRITE_DELEG), resource);
+    assert_eq!(delegated(&given(DelegationWant::READ_DELEG)).unwrap().0, DelegationType::READ);
+}
+
 /// The holder's answer to CB_GETATTR: its change attribute and its size.
 fn tell(client: &Lab, change: u64, size: u64) {
     let call = client.calls().pop().expect("a question");

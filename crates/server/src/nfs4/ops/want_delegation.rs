@@ -32,8 +32,14 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         OpenDelegation::NoneExt(NoDelegation::Other(why.0)).encode(reply);
         return Ok(());
     }
+    let writes = access.contains(ShareAccess::WRITE);
+    if writes && file.export.options.read_only {
+        // An OPEN would be told ROFS, which §15.2 does not have for this operation.
+        OpenDelegation::NoneExt(NoDelegation::Resource(false)).encode(reply);
+        return Ok(());
+    }
     // What the client may then do locally is judged as an OPEN would be; nothing stays open.
-    let open = OpenAccess { read: true, write: access.contains(ShareAccess::WRITE) };
+    let open = OpenAccess { read: true, write: writes };
     let context = compound.context(file.export);
     file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
     let asked = DelegationWish { access, want: want.want(), reclaim };
