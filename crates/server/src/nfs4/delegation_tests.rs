@@ -852,6 +852,20 @@ fn a_reclaimed_delegation_covers_what_its_open_was_judged_for() {
 }
 
 #[test]
+fn where_delegations_are_switched_off_none_is_reclaimed_nor_asked_for() {
+    let (mut lab, file) = after_restart(|settings| settings.max_delegations = 0);
+    let given = reclaimed(&mut lab, file, READ, DelegationType::READ);
+    assert_eq!(given, OpenDelegation::NoneExt(NoDelegation::Resource(false)));
+    let exports = vec![crate::testing::export(1, "/export")];
+    let mut lab = lab_with(exports, |settings| settings.max_delegations = 0);
+    lab.file(&["export", "file"], b"");
+    let mut client = lab.reachable(b"holder", 11);
+    let (_, none) = opened(&mut client, open("file", b"o", READ));
+    assert_eq!(none, OpenDelegation::None);
+    assert!(client.calls().is_empty(), "it has nothing that it could return");
+}
+
+#[test]
 fn nobody_waits_for_an_evicted_holder() {
     let Scene { lab, mut holder, mut other, .. } = scene();
     hold(&mut holder, "file", READ);

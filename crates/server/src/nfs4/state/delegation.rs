@@ -500,8 +500,14 @@ impl State {
         wish: &Wish,
         granted_by: Option<&super::Running>,
     ) -> Result<Stateid, NotDelegated> {
+        if !self.delegations.grants_any() {
+            return Err(NotDelegated::Resource);
+        }
         if !wish.reclaim {
             self.may_delegate(now, client, file)?;
+        }
+        if !self.has_room_for_delegation(client) {
+            return Err(NotDelegated::Resource);
         }
         self.delegations.busy.wish();
         let mut dropped = Dropped::new();
@@ -549,13 +555,17 @@ impl State {
             return Err(NotDelegated::Contention);
         }
         self.ask_to_return(now, client);
+        Ok(())
+    }
+
+    /// Whether one more is within all bounds; what is reclaimed counts as well.
+    fn has_room_for_delegation(&self, client: &Client) -> bool {
         let held = client.holdings.delegations.load(Relaxed) as usize;
         let all = self.gauges.delegations.load(Relaxed) as usize;
-        let has_room = held < self.delegation_share()
+        held < self.delegation_share()
             && all < self.delegations.max
             && self.gauges.has_room(DELEGATION_WEIGHT)
-            && self.gauges.has_share(client, DELEGATION_WEIGHT);
-        if has_room { Ok(()) } else { Err(NotDelegated::Resource) }
+            && self.gauges.has_share(client, DELEGATION_WEIGHT)
     }
 
     /// CB_RECALL_ANY (§20.6) to a client near its bound, or near that of all: it knows best which ones it does not need.
