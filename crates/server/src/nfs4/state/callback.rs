@@ -142,6 +142,15 @@ impl Calls {
         !self.waiting.is_empty()
     }
 
+    /// Whether any session carries callbacks.
+    fn has_way(&self) -> bool {
+        let carries = |session: Arc<Session>| {
+            let is_sound = !session.has_fault.load(Relaxed);
+            is_sound && session.bound.read().back().is_some() && session.back.lock().is_wide_enough()
+        };
+        self.sessions.iter().filter_map(Weak::upgrade).any(carries)
+    }
+
     pub(super) fn take_next(&mut self) -> Option<Callback> {
         self.waiting.pop_front()
     }
@@ -300,6 +309,13 @@ impl State {
         self.pump(client);
     }
 
+    /// The client has answered; through a session that is out of step nothing reaches it all the same.
+    fn path_up(session: &Session) {
+        if !session.has_fault.load(Relaxed) {
+            session.client.set_reachable(true);
+        }
+    }
+
     /// A connection does not carry callbacks although it is open: it is taken out of the back channel, and the client sees
     /// CB_PATH_DOWN where it was the last.
     fn give_up(&self, session: &Arc<Session>, connection: ConnectionId) {
@@ -323,7 +339,7 @@ impl State {
         let Some(session) = sent.session.upgrade() else { return true };
         match sent.turn {
             None => match parse_reply::<()>(record) {
-                Ok(()) => session.client.set_reachable(true),
+                Ok(()) => Self::path_up(&session),
                 Err(_) => self.give_up(&session, connection),
             },
             Some(turn) => match parse_reply::<CbCompoundResult>(record) {
@@ -343,7 +359,7 @@ impl State {
             Answer::Done(status, result) => {
                 let callback = back.answered(turn);
                 drop(back);
-                client.set_reachable(true);
+                Self::path_up(session);
                 if let Some(callback) = callback {
                     self.called(callback, status, result);
                 }
@@ -361,6 +377,9 @@ impl State {
                 drop(back);
                 let mut calls = client.calls.lock();
                 left.into_iter().rev().for_each(|callback| calls.waiting.push_front(callback));
+                if !calls.has_way() {
+                    client.set_reachable(false);
+                }
             }
         }
         self.pump(client);

@@ -231,6 +231,13 @@ fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
         let call = drain(&world.outbox).pop().unwrap();
         assert!(answer(&world, &peer, reply(&call)));
         assert_eq!(peer.ping(&world), SequenceStatus::BACKCHANNEL_FAULT);
+        assert!(!peer.client.is_reachable(), "what it were delegated could not be recalled");
+        let both = DirFromClient::FORE_OR_BOTH;
+        world.state.bind_connection(peer.connection, Some(&world.outbox), &peer.session, both).unwrap();
+        for trial in drain(&world.outbox) {
+            assert!(answer(&world, &peer, trial.reply(&())));
+        }
+        assert!(!peer.client.is_reachable(), "that it answers a trial is not enough");
         send(&world, &peer, [6]);
         assert!(drain(&world.outbox).is_empty(), "nothing goes through it any more");
         // As the client must: another session.
@@ -240,7 +247,22 @@ fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
         let numbers: Vec<_> =
             calls[1..].iter().map(|call| (call.sequence().session_id, call.place().2)).collect();
         assert_eq!(numbers, [(created.session_id, 5), (created.session_id, 6)]);
+        assert!(answer(&world, &peer, calls[0].reply(&())));
+        assert!(peer.client.is_reachable(), "over the new one");
     }
+}
+
+#[test]
+fn a_client_is_reachable_while_one_of_its_sessions_is_in_step() {
+    let mut world = World::new();
+    let peer = reachable(&mut world, "a");
+    world.create(peer.client.id(), 2, peer.connection.0).unwrap();
+    drain(&world.outbox);
+    send(&world, &peer, [5]);
+    let call = drain(&world.outbox).pop().unwrap();
+    assert_eq!(call.sequence().session_id, peer.session);
+    assert!(answer(&world, &peer, call.refusal(Status::SEQ_MISORDERED)));
+    assert!(peer.client.is_reachable());
 }
 
 #[test]
