@@ -500,15 +500,21 @@ impl Shard {
         }
     }
 
-    /// Takes a delegation out of its file's list, and lets those go on that waited for it.
+    /// Takes a delegation out of its file's list, and lets those go on that waited for the last of them.
     fn leave_delegated(&mut self, key: FileKey, at: u32) {
         let file = self.file_mut(key);
         file.delegations.swap_remove(at as usize);
         if let Some(moved) = file.delegations.get(at as usize).copied() {
             self.delegation_at_mut(moved).at_file = at;
         }
+        // Each that is woken looks through what is left, under this lock. Nobody can go on while two are left: one at most is the
+        // operation's own client's, and who waits for one for writing waits for a single one. That they look again at powers of
+        // two is for holders whose lease ended meanwhile.
+        let left = self.file_mut(key).delegations.len();
         self.forget_unused(key);
-        self.wake_waiting(key);
+        if left == 0 || left.is_power_of_two() {
+            self.wake_waiting(key);
+        }
     }
 
     /// Lets those look again that wait for a file's delegations.
