@@ -121,6 +121,36 @@ fn an_open_whose_truncation_fails_is_taken_back() {
     assert_eq!(lab.status_at(&["export"], Op::Open(args)), Status::OK);
 }
 
+#[test]
+fn attributes_beside_a_delegation_are_from_after_the_grant() {
+    let want = open::ShareAccess::empty().with_want(open::DelegationWant::WRITE_DELEG);
+    let wish = delegation::WantDelegationArgs { want, claim: delegation::DelegationClaim::Fh };
+    let opening = || vec![lookup("export"), open("file", b"o", open::ShareAccess::BOTH)];
+    let wishing = || vec![lookup("export"), lookup("file"), Op::WantDelegation(wish.clone())];
+    for (is_open, ops) in [(true, opening()), (false, wishing())] {
+        let (lab, backend) = faulty_lab();
+        let (mut holder, mut other) = (lab.reachable(b"holder", 11), lab.reachable(b"other", 12));
+        let file = other.handle(&["export", "file"]);
+        // The space left is asked for last.
+        let gate = Gate::new();
+        backend.add(Rule::on(Method::Statfs, Fault::Hold(gate.clone())).times(1));
+        let ops = [vec![Op::PutRootFh], ops, vec![getattr(&[n::SIZE])]].concat();
+        let mut flight = holder.start(1, ops);
+        assert!(flight.poll().is_none());
+        let longer = setattr::SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: size(9) };
+        assert_eq!(other.status(vec![putfh(file), Op::SetAttr(longer)]), Status::OK);
+        gate.open();
+        let results = flight.poll().expect("an answer").results;
+        let given = match &results[results.len() - 2] {
+            OpResult::WantDelegation(given) => given.as_result().unwrap(),
+            opened => &crate::testing::open_result(opened).delegation,
+        };
+        assert!(matches!(given, open::OpenDelegation::Write(_)), "{is_open}: {given:?}");
+        let seen = crate::testing::attributes_in(results.last().unwrap());
+        assert_eq!(seen.size, Some(9), "{is_open}");
+    }
+}
+
 /// An OPEN that creates "new" and is held up before it has it open, and another client that has opened the file meanwhile.
 fn created_and_found() -> (Lab, Lab, Flight, Gate, open::OpenOk) {
     let (mut lab, backend) = faulty_lab();

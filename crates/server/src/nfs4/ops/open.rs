@@ -83,6 +83,10 @@ async fn open_in_turn(
     } else {
         OpenResultFlags::empty()
     };
+    // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
+    // delegation it keeps for as long as it has that.
+    let is_delegated = matches!(delegation, OpenDelegation::Read(_) | OpenDelegation::Write(_));
+    let fresh = (!is_delegated).then_some(attributes);
     let instead = instead_of_open(arguments, &grant, &delegation);
     let no_open = match instead {
         Some(_) => {
@@ -100,7 +104,7 @@ async fn open_in_turn(
         delegation,
     }
     .encode(reply);
-    compound.set_current(Object::File(target.file), Some(attributes));
+    compound.set_current(Object::File(target.file), fresh);
     compound.set_stateid(instead.unwrap_or(grant.stateid));
     Ok(Effect::Opened(grant.stateid))
 }

@@ -44,6 +44,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
     let asked = DelegationWish { access, want: want.want(), reclaim };
     delegate(compound, &client, &file, asked, &attributes).await.encode(reply);
+    // As OPEN does: what was seen before the grant may have changed by then.
+    compound.forget_fresh();
     Ok(())
 }
 
