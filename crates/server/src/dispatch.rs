@@ -52,7 +52,8 @@ pub enum Disposition {
     Reply,
     /// Sends nothing.
     Drop,
-    /// Closes the connection: what comes over it is not RPC.
+    /// Closes the connection: what comes over it is not RPC, or a call that is not answered now has to come again over another
+    /// one.
     Close,
 }
 
@@ -306,6 +307,10 @@ impl Server {
             Served::Drop => {
                 reply.rewind(start);
                 Outcome { disposition: Disposition::Drop, operation, is_error: false }
+            }
+            Served::Close => {
+                reply.rewind(start);
+                Outcome { disposition: Disposition::Close, operation, is_error: false }
             }
         }
     }

@@ -4,7 +4,8 @@
 //! Criteria, before the mechanism:
 //! - A call that is not idempotent is executed once, however often the client sends it, as long as its reply is kept.
 //! - A call that is still being executed is not executed again: the copy is dropped, the first one's answer serves both. In
-//!   version 4.0 it waits for that answer: RFC 7530 §3.1.1, "the NFSv4 server MUST NOT silently drop a request".
+//!   version 4.0 it waits for that answer: RFC 7530 §3.1.1, "the NFSv4 server MUST NOT silently drop the request",
+//!   and where there is no room to wait, the connection closes.
 //! - A client's transaction numbers start anew when it reboots, so the number alone does not tell a retransmission: what
 //!   was asked must be the same too. A client may come back from another port, so the port is not compared.
 //! - Who asks counts too: another user of the same client must not be able to put an answer where somebody's call will look
@@ -128,16 +129,26 @@ impl Hasher for Identity {
 struct Shard {
     /// Transaction numbers of calls that are being executed, by digest.
     running: HashMap<u64, u32, BuildHasherDefault<Identity>>,
-    /// Copies that wait for what is being executed, by digest; nearly always none.
-    waiting: Vec<(u64, Waker)>,
+    /// Copies that wait for what is being executed; nearly always none.
+    waiting: Vec<Waiting>,
+    /// The number of the next one that waits.
+    next_wait: u64,
     kept: Kept,
+}
+
+/// A copy that waits.
+struct Waiting {
+    digest: u64,
+    /// Tells it from the other copies of its call, whatever tasks they are in.
+    number: u64,
+    waker: Waker,
 }
 
 impl Shard {
     /// A call is no longer being executed; returns who waited for that.
     fn ended(&mut self, digest: u64) -> Vec<Waker> {
         self.running.remove(&digest);
-        self.waiting.extract_if(.., |(waits_for, _)| *waits_for == digest).map(|(_, waker)| waker).collect()
+        self.waiting.extract_if(.., |it| it.digest == digest).map(|it| it.waker).collect()
     }
 }
 
@@ -167,8 +178,12 @@ pub(crate) struct Execution<'c> {
 impl ReplyCache {
     /// Keeps replies in at most `bytes` of memory.
     pub(crate) fn new(bytes: usize) -> Self {
-        let shard =
-            || Shard { running: HashMap::default(), waiting: Vec::new(), kept: Kept::new(bytes / SHARDS) };
+        let shard = || Shard {
+            running: HashMap::default(),
+            waiting: Vec::new(),
+            next_wait: 0,
+            kept: Kept::new(bytes / SHARDS),
+        };
         Self { shards: std::array::from_fn(|_| Mutex::new(shard())) }
     }
 
@@ -195,24 +210,8 @@ impl ReplyCache {
 
     /// Waits until a call is no longer being executed; false where too many wait already.
     pub(crate) async fn ended(&self, key: CallKey) -> bool {
-        poll_fn(|context| self.poll_ended(key, context)).await
-    }
-
-    fn poll_ended(&self, key: CallKey, context: &Context<'_>) -> Poll<bool> {
-        let mut shard = self.shards[key.shard()].lock();
-        if !shard.running.contains_key(&key.digest) {
-            return Poll::Ready(true);
-        }
-        let is_here =
-            |(digest, waker): &(u64, Waker)| *digest == key.digest && waker.will_wake(context.waker());
-        if shard.waiting.iter().any(is_here) {
-            return Poll::Pending;
-        }
-        if shard.waiting.len() >= WAITING_MAX {
-            return Poll::Ready(false);
-        }
-        shard.waiting.push((key.digest, context.waker().clone()));
-        Poll::Pending
+        let mut wait = Wait { cache: self, key, number: None };
+        poll_fn(|context| wait.poll(context)).await
     }
 
     /// Bytes of all replies kept, and what they cost beside.
@@ -222,6 +221,49 @@ impl ReplyCache {
             shard.lock().kept.lengths().map(|length| length + tests::ENTRY_OVERHEAD).sum()
         };
         self.shards.iter().map(of_shard).sum()
+    }
+}
+
+/// The wait of one copy, which has one place among those that wait, and gives it up when it goes.
+struct Wait<'c> {
+    cache: &'c ReplyCache,
+    key: CallKey,
+    /// From when it first had to wait.
+    number: Option<u64>,
+}
+
+impl Wait<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<bool> {
+        let digest = self.key.digest;
+        let mut shard = self.cache.shards[self.key.shard()].lock();
+        if !shard.running.contains_key(&digest) {
+            return Poll::Ready(true);
+        }
+        let own = self.number;
+        if let Some(place) = shard.waiting.iter_mut().find(|it| Some(it.number) == own) {
+            place.waker.clone_from(context.waker());
+            return Poll::Pending;
+        }
+        if shard.waiting.len() >= WAITING_MAX {
+            return Poll::Ready(false);
+        }
+        let number = shard.next_wait;
+        shard.next_wait += 1;
+        shard.waiting.push(Waiting { digest, number, waker: context.waker().clone() });
+        self.number = Some(number);
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let mut shard = self.cache.shards[self.key.shard()].lock();
+            let place = shard.waiting.iter().position(|it| it.number == number);
+            let gone = place.map(|place| shard.waiting.swap_remove(place));
+            drop(shard);
+            drop(gone);
+        }
     }
 }
 
@@ -366,6 +408,24 @@ mod tests {
         execution.finish(b"done");
         assert_eq!(poll(0), Poll::Ready(true));
         assert!(matches!(cache.begin(key(1, 7, b"x"), NOW), Begin::Replay(_)));
+    }
+
+    #[test]
+    fn a_copy_waits_in_one_place_and_gives_it_up() {
+        use futures_util::FutureExt;
+        let cache = ReplyCache::new(1 << 20);
+        let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
+        let mut copy = Box::pin(cache.ended(key(1, 7, b"x")));
+        // Of tasks that are another each time.
+        let wakers: Vec<_> = (0..=WAITING_MAX).map(|_| Waker::from(std::sync::Arc::new(Sleeper))).collect();
+        for waker in &wakers {
+            assert_eq!(copy.poll_unpin(&mut Context::from_waker(waker)), Poll::Pending);
+        }
+        let waiting = || cache.shards.iter().map(|shard| shard.lock().waiting.len()).sum::<usize>();
+        assert_eq!(waiting(), 1);
+        drop(copy);
+        assert_eq!(waiting(), 0);
+        execution.finish(b"done");
     }
 
     struct Sleeper;

@@ -59,6 +59,8 @@ pub(crate) enum Served {
     NoProcedure,
     /// No answer: the client will ask again, and then there will be one.
     Drop,
+    /// No answer, to a client that does not ask again over a connection that stays: it closes.
+    Close,
 }
 
 impl Request<'_> {

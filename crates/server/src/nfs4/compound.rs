@@ -95,7 +95,9 @@ pub(crate) async fn serve(
         match sequencing::first_time(request, call, arguments.clone()).await {
             FirstTime::Yes(first) => Some(first),
             FirstTime::No(cached) => return replay(request, &cached, start, reply),
-            FirstTime::Unknown => return Served::Drop,
+            // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established transport
+            // connection has been broken."
+            FirstTime::Unknown => return Served::Close,
         }
     } else {
         None

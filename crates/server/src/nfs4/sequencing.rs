@@ -281,6 +281,22 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_has_no_place_to_wait_has_its_connection_closed() {
+        let (exported, backend) = faulty();
+        let mut lab = lab0_of(vec![exported]);
+        let gate = Gate::new();
+        backend.add(Rule::on(Method::Remove, Fault::Hold(gate.clone())).times(1));
+        let call = record(&mut lab, remove());
+        let (server, connection, now) = (&lab.lab.server, &lab.lab.connection, lab.lab.now());
+        let mut replies: Vec<_> = (0..1000).map(|_| Writer::new()).collect();
+        let handle = |reply| Box::pin(server.handle(connection, now, call.clone(), reply));
+        let mut calls: Vec<_> = replies.iter_mut().map(handle).collect();
+        let refused = calls.iter_mut().find_map(FutureExt::now_or_never).expect("so many do not wait");
+        // RFC 7530 §3.1.1: not silently.
+        assert_eq!(refused.disposition, Disposition::Close);
+    }
+
+    #[test]
     fn a_thousand_operations_are_too_many() {
         let mut lab = lab0();
         let result = lab.send(vec![Op::PutRootFh; 1000]);
