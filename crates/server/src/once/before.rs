@@ -8,7 +8,7 @@ use vfs::Timestamp;
 use super::record::{CHANGES, Effect, Kind, Record};
 use super::{CallId, REMEMBER_FOR};
 
-/// Seconds before an operation within which another one, by the time of its call, may have been executed last. Beyond that a
+/// Seconds before a creation within which another one, by the time of its call, may have been executed last. Beyond that a
 /// name may well have gone by other ways than this server.
 const JUST_BEFORE_S: i64 = 60;
 
@@ -115,8 +115,10 @@ impl Before {
             // What was made just before could pass for what this call made: clocks of files are coarse. What a rename
             // replaces was made before as a rule.
             let last = self.last.get(&targets[half]).filter(|_| (kind, half) != (Kind::Rename, 1));
-            taken[half] =
-                last.is_some_and(|(last, at)| last == effect && began.seconds - at.seconds < JUST_BEFORE_S);
+            // What vanished, however long before, was not there to be taken away, as far as it is known here.
+            taken[half] = last.is_some_and(|(last, at)| {
+                last == effect && (*effect == Effect::Vanishes || began.seconds - at.seconds < JUST_BEFORE_S)
+            });
         }
         let id = self.next;
         self.next += 1;
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_just_before_is_not_made_by_this_call() {
+    fn what_was_made_just_before_or_had_vanished_is_not_this_calls() {
         let at = Timestamp { seconds: NOW.seconds - 1, ..NOW };
         let long_ago = Timestamp { seconds: NOW.seconds - 60, ..NOW };
         for (at, kind, targets, ours, good) in [
@@ -349,7 +351,10 @@ mod tests {
             (at, Kind::Remove, NAME, begun(1, Kind::Create, NAME), true),
             (long_ago, Kind::Create, NAME, begun(1, Kind::Create, NAME), true),
             (at, Kind::Remove, NAME, begun(1, Kind::Remove, NAME), false),
+            (long_ago, Kind::Remove, NAME, begun(1, Kind::Remove, NAME), false),
+            (long_ago, Kind::Create, NAME, begun(1, Kind::Remove, NAME), true),
             (at, Kind::Remove, NAME, begun(1, Kind::Rename, [5, 6]), false),
+            (long_ago, Kind::Remove, NAME, begun(1, Kind::Rename, [5, 6]), false),
             (at, Kind::Create, [6, 0], begun(1, Kind::Rename, [5, 6]), true),
             (at, Kind::SetAttr, NAME, begun(1, Kind::SetAttr, NAME), true),
         ] {
