@@ -99,6 +99,27 @@ impl Dirt {
         (state.data < state.made).then_some(state.made)
     }
 
+    /// Waits for a change to be durable, where it is not. True for the first, who has to have it synced.
+    fn want(&self, change: u64, extent: Extent) -> Option<(Outcome, bool)> {
+        let mut state = self.state.lock();
+        if state.durable(extent) >= change {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.waiting.push((extent, sender));
+        Some((receiver, !std::mem::replace(&mut state.is_running, true)))
+    }
+
+    /// The sync that was about to run will not: all who wait are let go.
+    fn give_up(&self) {
+        let waiting = {
+            let mut state = self.state.lock();
+            state.is_running = false;
+            std::mem::take(&mut state.waiting)
+        };
+        drop(waiting);
+    }
+
     /// Everything made so far, and what the running sync must do for those who wait.
     fn next_sync(&self) -> Option<(u64, Extent, Vec<Waiter>)> {
         let mut state = self.state.lock();
@@ -171,6 +192,28 @@ impl Drop for Begun<'_> {
     }
 }
 
+/// What the pool is to do for those who wait. A pool that ends drops what it did not begin.
+struct Syncing {
+    volume: Arc<Volume>,
+    object: Arc<Object>,
+    is_done: bool,
+}
+
+impl Syncing {
+    fn run(mut self) {
+        self.volume.sync_while_wanted(&self.object);
+        self.is_done = true;
+    }
+}
+
+impl Drop for Syncing {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.object.dirt.give_up();
+        }
+    }
+}
+
 impl Volume {
     /// Waits until change number `change` of `object` is durable.
     ///
@@ -190,18 +233,10 @@ impl Volume {
 
     /// Starts what [`make_durable`](Self::make_durable) waits for; `None` where the change is durable already.
     fn want_durable(self: &Arc<Self>, object: &Arc<Object>, change: u64, extent: Extent) -> Option<Outcome> {
-        let (receiver, is_first) = {
-            let mut state = object.dirt.state.lock();
-            if state.durable(extent) >= change {
-                return None;
-            }
-            let (sender, receiver) = oneshot::channel();
-            state.waiting.push((extent, sender));
-            (receiver, !std::mem::replace(&mut state.is_running, true))
-        };
+        let (receiver, is_first) = object.dirt.want(change, extent)?;
         if is_first {
-            let (volume, object) = (Arc::clone(self), Arc::clone(object));
-            tokio::task::spawn_blocking(move || volume.sync_while_wanted(&object));
+            let syncing = Syncing { volume: Arc::clone(self), object: Arc::clone(object), is_done: false };
+            tokio::task::spawn_blocking(move || syncing.run());
         }
         Some(receiver)
     }
@@ -313,15 +348,20 @@ impl Volume {
         }
     }
 
-    /// One sync now, on this thread; for the janitor.
+    /// One sync now, on this thread or on that which syncs the object already: the kernel tells a failed write-back to one
+    /// of two syncs of a descriptor alone, and the other would take what was lost for durable. For threads that may wait.
     pub(crate) fn sync_now(&self, object: &Object) -> Result<()> {
-        let Some(up_to) = object.dirt.outstanding() else { return Ok(()) };
-        let outcome = self.sync_object(object, Extent::Data);
-        match outcome {
-            Ok(()) => object.dirt.succeeded(up_to, Extent::Data),
-            Err(error) => self.sync_failed(object, error),
+        let Some(change) = object.dirt.outstanding() else { return Ok(()) };
+        while let Some((outcome, is_first)) = object.dirt.want(change, Extent::Data) {
+            if is_first {
+                self.sync_while_wanted(object);
+            }
+            // Without an answer where the other was given up.
+            if let Ok(outcome) = outcome.blocking_recv() {
+                return outcome;
+            }
         }
-        outcome
+        Ok(())
     }
 
     fn sync_failed(&self, object: &Object, error: Error) {
@@ -614,6 +654,41 @@ mod tests {
                 task.await.expect("task").expect("sync");
             }
             assert!(case.syncs() <= syncs + 2, "{} syncs", case.syncs() - syncs);
+        });
+    }
+
+    #[test]
+    fn a_sync_at_once_waits_for_the_one_that_runs() {
+        run(async {
+            let case = case().await;
+            let object = case.volume.object(&case.file).expect("object");
+            let change = object.dirt.begin().made();
+            let (first, is_first) = object.dirt.want(change, Extent::Data).expect("not durable");
+            assert!(is_first, "this one syncs");
+            case.plan_failure(FileKind::Regular);
+            let (volume, same) = (Arc::clone(&case.volume), Arc::clone(&object));
+            let at_once = tokio::task::spawn_blocking(move || volume.sync_now(&same));
+            while object.dirt.state.lock().waiting.len() < 2 {
+                tokio::task::yield_now().await;
+            }
+            case.volume.sync_while_wanted(&object);
+            assert_eq!((first.await, at_once.await.expect("task")), (Ok(Err(Error::Io)), Err(Error::Io)));
+            assert!(object.dirt.is_dirty());
+        });
+    }
+
+    #[test]
+    fn a_sync_that_is_given_up_leaves_it_to_the_next() {
+        run(async {
+            let case = case().await;
+            let object = case.volume.object(&case.file).expect("object");
+            let change = object.dirt.begin().made();
+            let (first, _) = object.dirt.want(change, Extent::Data).expect("not durable");
+            drop(Syncing { volume: Arc::clone(&case.volume), object: Arc::clone(&object), is_done: false });
+            assert!(first.await.is_err(), "never answered");
+            let volume = Arc::clone(&case.volume);
+            let synced = tokio::task::spawn_blocking(move || volume.sync_now(&object)).await;
+            assert_eq!(synced.expect("task"), Ok(()));
         });
     }
 
