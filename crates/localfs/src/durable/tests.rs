@@ -1,0 +1,296 @@
+use super::*;
+use crate::config::Config;
+use vfs::{Authority, Context, Create, CreateMode, Credentials, Handle, SetAttributes, Stability, Timestamp};
+
+struct Case {
+    volume: Arc<Volume>,
+    context: Context,
+    file: Handle,
+    _directory: tempfile::TempDir,
+}
+
+/// A durable volume with one file, all of it synced.
+async fn case() -> Case {
+    case_of(Durability::Sync).await
+}
+
+async fn case_of(durability: Durability) -> Case {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let top = directory.path().join("export");
+    std::fs::create_dir(&top).expect("directory");
+    let state_directory = Some(directory.path().join("state"));
+    let config = Config { state_directory, durability, ..Config::new(top) };
+    let volume = crate::probe::open(&config).expect("volume");
+    let uid = rustix::process::geteuid().as_raw();
+    let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
+    let context = Context { credentials, now: Timestamp::default() };
+    let what = Create::File(CreateMode::Guarded);
+    let root = volume.root.handle;
+    let created =
+        volume.create(&context, &root, b"f", &what, &SetAttributes::default()).await.expect("create");
+    Case { file: created.handle, volume, context, _directory: directory }
+}
+
+impl Case {
+    async fn write(&self, stability: Stability) -> Result<()> {
+        let data = bytes::Bytes::from_static(b"data");
+        let (context, file) = (&self.context, &self.file);
+        self.volume.write(context, file, 0, &data, stability, Authority::Caller).await.map(drop)
+    }
+
+    async fn commit(&self) -> Result<()> {
+        self.volume.commit(&self.file, 0, 0).await.map(drop)
+    }
+
+    fn syncs(&self) -> usize {
+        self.volume.syncs.load(Ordering::Relaxed)
+    }
+
+    /// The next sync of an object of this kind fails.
+    fn plan_failure(&self, kind: FileKind) {
+        *self.volume.planned_sync_failure.lock() = Some((kind, Error::Io));
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(test);
+}
+
+#[test]
+fn a_failed_sync_reaches_the_client_changes_the_verifier_and_leaves_dirt() {
+    run(async {
+        let case = case().await;
+        let verifier = case.volume.verifier();
+        case.write(Stability::Unstable).await.expect("write");
+        case.plan_failure(FileKind::Regular);
+        assert_eq!(case.commit().await, Err(Error::Io));
+        let after = case.volume.verifier();
+        assert_ne!(after, verifier, "unstable data may be lost");
+        // The next COMMIT syncs again, though nothing was written since.
+        let syncs = case.syncs();
+        assert_eq!(case.commit().await, Ok(()));
+        assert_eq!((case.syncs(), case.volume.verifier()), (syncs + 1, after));
+    });
+}
+
+#[test]
+fn a_failed_sync_fails_the_stable_write_that_wanted_it() {
+    run(async {
+        let case = case().await;
+        case.plan_failure(FileKind::Regular);
+        assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
+        assert_eq!(case.write(Stability::DataSync).await, Ok(()));
+    });
+}
+
+#[test]
+fn a_failed_sync_of_a_directory_fails_the_create() {
+    run(async {
+        let case = case().await;
+        case.plan_failure(FileKind::Directory);
+        let root = case.volume.root.handle;
+        let made = case
+            .volume
+            .create(&case.context, &root, b"d", &Create::Directory, &SetAttributes::default())
+            .await;
+        assert_eq!(made.err(), Some(Error::Io));
+    });
+}
+
+#[test]
+fn a_create_that_finds_what_another_made_waits_for_the_device_too() {
+    run(async {
+        let case = case().await;
+        let (context, root, volume) = (&case.context, case.volume.root.handle, &case.volume);
+        let set = SetAttributes::default();
+        let exclusive = Create::File(CreateMode::Exclusive(*b"verifier"));
+        case.plan_failure(FileKind::Directory);
+        let first = volume.create(context, &root, b"e", &exclusive, &set).await;
+        assert_eq!(first.err(), Some(Error::Io));
+        case.plan_failure(FileKind::Directory);
+        let unchecked = Create::File(CreateMode::Unchecked);
+        let second = volume.create(context, &root, b"e", &unchecked, &set).await;
+        assert_eq!(second.err(), Some(Error::Io), "its name is not on stable storage yet");
+        let third = volume.create(context, &root, b"e", &unchecked, &set).await;
+        assert!(third.is_ok_and(|created| !created.is_new));
+        // After a restart nothing is known to be dirty; yet the first call was never answered.
+        let syncs = case.syncs();
+        volume.create(context, &root, b"e", &exclusive, &set).await.expect("the same call again");
+        assert_eq!(case.syncs(), syncs + 2, "file and directory");
+        volume.create(context, &root, b"e", &unchecked, &set).await.expect("found");
+        assert_eq!(case.syncs(), syncs + 2, "nothing is dirty");
+    });
+}
+
+#[test]
+fn a_commit_of_a_clean_file_syncs_nothing() {
+    run(async {
+        let case = case().await;
+        case.write(Stability::Unstable).await.expect("write");
+        case.commit().await.expect("commit");
+        let syncs = case.syncs();
+        case.commit().await.expect("commit");
+        case.commit().await.expect("commit");
+        assert_eq!(case.syncs(), syncs);
+        case.write(Stability::FileSync).await.expect("write");
+        assert_eq!(case.syncs(), syncs + 1);
+        case.commit().await.expect("commit");
+        assert_eq!(case.syncs(), syncs + 1, "a stable write leaves nothing to commit");
+    });
+}
+
+#[test]
+fn unstable_writes_sync_nothing() {
+    run(async {
+        let case = case().await;
+        let syncs = case.syncs();
+        for _ in 0..10 {
+            case.write(Stability::Unstable).await.expect("write");
+        }
+        assert_eq!(case.syncs(), syncs);
+        assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 1);
+        case.commit().await.expect("commit");
+        assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
+    let dirt = Dirt::new(&Arc::default());
+    let begun = dirt.begin();
+    let (waiter, _outcome) = oneshot::channel();
+    dirt.state.lock().waiting.push((Extent::All, waiter));
+    let (up_to, extent, _) = dirt.next_sync().expect("somebody waits");
+    // The system call comes only now, beside the running fsync, which then succeeds.
+    let number = begun.made();
+    dirt.succeeded(up_to, extent);
+    assert_eq!((dirt.is_dirty(), dirt.outstanding()), (true, Some(number)));
+    assert!(dirt.state.lock().durable(Extent::All) < number);
+    dirt.succeeded(number, Extent::All);
+    assert!(!dirt.is_dirty());
+}
+
+#[test]
+fn what_is_being_changed_is_dirty_and_counted_once() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let dirt = Dirt::new(&count);
+    let (one, other) = (dirt.begin(), dirt.begin());
+    assert!(dirt.is_dirty() && dirt.outstanding().is_none(), "nothing to wait for yet");
+    let number = one.made();
+    dirt.succeeded(number, Extent::Data);
+    assert!(dirt.is_dirty(), "the other is still under way");
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    drop(other);
+    assert_eq!((dirt.is_dirty(), count.load(Ordering::Relaxed)), (false, 0));
+    let _number = dirt.begin().made();
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    drop(dirt);
+    assert_eq!(count.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_operation_that_fails_leaves_what_is_dirty_dirty() {
+    run(async {
+        let case = case().await;
+        case.write(Stability::Unstable).await.expect("write");
+        let (context, root, volume) = (&case.context, case.volume.root.handle, &case.volume);
+        let linked = volume.link(context, &case.file, &root, b"f").await;
+        assert_eq!(linked.err(), Some(Error::Exists));
+        let removed = volume.remove_xattr(context, &case.file, b"none").await;
+        assert!(removed.is_err());
+        let set = SetAttributes { uid: Some(u32::MAX), ..SetAttributes::default() };
+        assert!(volume.setattr(context, &case.file, &set, None, Authority::Caller).await.is_err());
+        let syncs = case.syncs();
+        case.commit().await.expect("commit");
+        assert_eq!(case.syncs(), syncs + 1, "the write is not on stable storage yet");
+    });
+}
+
+#[test]
+fn where_nothing_is_promised_nothing_stays_dirty() {
+    run(async {
+        let case = case_of(Durability::Async).await;
+        let set = SetAttributes { size: Some(10), ..SetAttributes::default() };
+        let (context, volume) = (&case.context, &case.volume);
+        volume.setattr(context, &case.file, &set, None, Authority::Caller).await.expect("truncate");
+        case.write(Stability::Unstable).await.expect("write");
+        volume.allocate(context, &case.file, (0, 4096), Authority::Caller).await.expect("allocate");
+        let far = u64::from(u32::MAX) << 20;
+        let too_much = volume.allocate(context, &case.file, (0, far), Authority::Caller).await;
+        too_much.expect_err("no such space");
+        assert_eq!(volume.dirty_objects.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn all_who_wait_share_two_syncs() {
+    run(async {
+        let case = case().await;
+        let syncs = case.syncs();
+        let object = case.volume.object(&case.file).expect("object");
+        // All of these begin before the first sync can end on this single thread.
+        let waiting: Vec<_> = (0..100)
+            .map(|_| {
+                let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
+                let change = object.dirt.begin().made();
+                async move { volume.make_durable(&object, change, Extent::Data).await }
+            })
+            .collect();
+        let tasks: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
+        for task in tasks {
+            task.await.expect("task").expect("sync");
+        }
+        assert!(case.syncs() <= syncs + 2, "{} syncs", case.syncs() - syncs);
+    });
+}
+
+#[test]
+fn a_sync_at_once_waits_for_the_one_that_runs() {
+    run(async {
+        let case = case().await;
+        let object = case.volume.object(&case.file).expect("object");
+        let change = object.dirt.begin().made();
+        let (first, is_first) = object.dirt.want(change, Extent::Data).expect("not durable");
+        assert!(is_first, "this one syncs");
+        case.plan_failure(FileKind::Regular);
+        let (volume, same) = (Arc::clone(&case.volume), Arc::clone(&object));
+        let at_once = tokio::task::spawn_blocking(move || volume.sync_now(&same));
+        while object.dirt.state.lock().waiting.len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        case.volume.sync_while_wanted(&object);
+        assert_eq!((first.await, at_once.await.expect("task")), (Ok(Err(Error::Io)), Err(Error::Io)));
+        assert!(object.dirt.is_dirty());
+    });
+}
+
+#[test]
+fn a_sync_that_is_given_up_leaves_it_to_the_next() {
+    run(async {
+        let case = case().await;
+        let object = case.volume.object(&case.file).expect("object");
+        let change = object.dirt.begin().made();
+        let (first, _) = object.dirt.want(change, Extent::Data).expect("not durable");
+        drop(Syncing { volume: Arc::clone(&case.volume), object: Arc::clone(&object), is_done: false });
+        assert!(first.await.is_err(), "never answered");
+        let volume = Arc::clone(&case.volume);
+        let synced = tokio::task::spawn_blocking(move || volume.sync_now(&object)).await;
+        assert_eq!(synced.expect("task"), Ok(()));
+    });
+}
+
+#[test]
+fn a_failure_is_told_to_all_who_waited_for_that_sync() {
+    run(async {
+        let case = case().await;
+        let object = case.volume.object(&case.file).expect("object");
+        object.dirt.begin().made();
+        let (one, first) = oneshot::channel();
+        let (other, second) = oneshot::channel();
+        object.dirt.state.lock().waiting.extend([(Extent::Data, one), (Extent::All, other)]);
+        case.plan_failure(FileKind::Regular);
+        case.volume.sync_while_wanted(&object);
+        assert_eq!((first.await, second.await), (Ok(Err(Error::Io)), Ok(Err(Error::Io))));
+        assert!(object.dirt.is_dirty());
+    });
+}
