@@ -48,11 +48,12 @@ pub(crate) async fn delegate(
     let wire = Object::File(*file).seal(&key);
     let Ok(handle) = Handle::new(&wire) else { return OpenDelegation::None };
     let judged = asked.access.access().bits() as u8;
-    let (opener, inner, change) = (compound.caller(), file.handle, attributes.change);
-    let wish = Wish { is_write, judged, opener, change, handle, inner, reclaim: asked.reclaim };
+    let (opener, inner) = (compound.caller(), file.handle);
     let (state, key) = (compound.state(), file.key(compound.server()));
-    // DelegationWish before: it may wait, and nothing must come between the grant and the reply.
-    let limit = if is_write { space_limit(compound, file, attributes).await } else { 0 };
+    // Before the grant: it may wait, and nothing must come between the grant and the reply.
+    let (limit, change) =
+        if is_write { space_limit(compound, file, attributes).await } else { (0, attributes.change) };
+    let wish = Wish { is_write, judged, opener, change, handle, inner, reclaim: asked.reclaim };
     match state.delegate(compound.now(), client, key, &wish, compound.session()) {
         Ok(stateid) => granted(stateid, is_write, limit),
         // Version 4.0 knows no reasons.
@@ -67,11 +68,14 @@ pub(crate) async fn delegate(
 }
 
 /// The "condition that the client must check to determine whether the file needs to be flushed to the server on close"
-/// (RFC 8881 §18.16.1): how large it may become before that.
-async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attributes) -> u64 {
+/// (RFC 8881 §18.16.1): how large it may become before that. And the file's `change` as it was seen with that, by which the
+/// holder's answers about the file will be judged.
+async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attributes) -> (u64, u64) {
     let context = compound.context(file.export);
     let space = file.export.backend.statfs(&context, &file.handle).await;
-    space.map_or(0, |(space, _)| attributes.size + space.available_bytes / SPACE_PART)
+    space.map_or((0, attributes.change), |(space, now)| {
+        (now.size.saturating_add(space.available_bytes / SPACE_PART), now.change)
+    })
 }
 
 fn granted(stateid: Stateid, is_write: bool, limit: u64) -> OpenDelegation {

@@ -4,10 +4,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use protocol::nfs4::attributes::number as n;
+use protocol::nfs4::attributes::{Attributes, number as n};
+use protocol::nfs4::callback::CbOpResult;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::*;
-use protocol::nfs4::types::{Bitmap, HasStatus, StableHow, Stateid, Status};
+use protocol::nfs4::types::{Bitmap, HasStatus, Outcome, StableHow, Stateid, Status};
 use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 use vfs::{Error, MemFs};
 use xdr::{Opaque, Writer};
@@ -126,7 +127,7 @@ fn attributes_beside_a_delegation_are_from_after_the_grant() {
     let want = open::ShareAccess::empty().with_want(open::DelegationWant::WRITE_DELEG);
     let wish = delegation::WantDelegationArgs { want, claim: delegation::DelegationClaim::Fh };
     let opening = || vec![lookup("export"), open("file", b"o", open::ShareAccess::BOTH)];
-    let wishing = || vec![lookup("export"), lookup("file"), Op::WantDelegation(wish.clone())];
+    let wishing = || vec![lookup("export"), lookup("file"), Op::WantDelegation(wish)];
     for (is_open, ops) in [(true, opening()), (false, wishing())] {
         let (lab, backend) = faulty_lab();
         let (mut holder, mut other) = (lab.reachable(b"holder", 11), lab.reachable(b"other", 12));
@@ -134,7 +135,7 @@ fn attributes_beside_a_delegation_are_from_after_the_grant() {
         // The space left is asked for last.
         let gate = Gate::new();
         backend.add(Rule::on(Method::Statfs, Fault::Hold(gate.clone())).times(1));
-        let ops = [vec![Op::PutRootFh], ops, vec![getattr(&[n::SIZE])]].concat();
+        let ops = [vec![Op::PutRootFh], ops, vec![getattr(&[n::SIZE, n::CHANGE])]].concat();
         let mut flight = holder.start(1, ops);
         assert!(flight.poll().is_none());
         let longer = setattr::SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: size(9) };
@@ -148,6 +149,15 @@ fn attributes_beside_a_delegation_are_from_after_the_grant() {
         assert!(matches!(given, open::OpenDelegation::Write(_)), "{is_open}: {given:?}");
         let seen = crate::testing::attributes_in(results.last().unwrap());
         assert_eq!(seen.size, Some(9), "{is_open}");
+        // RFC 8881 §10.4.3: with the value that it has seen, the holder says that it has changed nothing.
+        let mut asking = other.start(1, vec![putfh(file), getattr(&[n::SIZE, n::CHANGE])]);
+        assert!(asking.poll().is_none());
+        let question = holder.calls().pop().expect("CB_GETATTR");
+        let said = Attributes { change: seen.change, size: seen.size, ..Attributes::default() };
+        let answer = CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()));
+        holder.answer(question.results(answer));
+        let told = asking.poll().expect("an answer").results;
+        assert_eq!(crate::testing::attributes_in(told.last().unwrap()), seen, "{is_open}");
     }
 }
 
