@@ -26,6 +26,7 @@
 //! been answered: it is right to tell any *one* of them so. A claim is good, therefore, as long as the last acknowledged
 //! change of that name, since its call began or shortly before, is not of its own kind: somebody else who was told "made" has
 //! made what is there.
+//! What takes a name away, and is known to have been made anew by somebody else since, is not even executed again.
 //! This needs all records in one order and to be lost in that order, which is why the log is one ring and not one a core.
 //!
 //! The log survives the end of the process. That it survives that of the machine is not promised, so that NFSv4.1's
