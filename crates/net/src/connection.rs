@@ -149,6 +149,19 @@ impl Answered {
     }
 }
 
+/// Tells the server that a connection is gone, even where its task dies.
+struct Goodbye<'c> {
+    server: &'c Server,
+    connection: &'c Connection,
+}
+
+impl Drop for Goodbye<'_> {
+    fn drop(&mut self) {
+        self.connection.outbox.close();
+        self.server.connection_closed(self.connection.id);
+    }
+}
+
 /// Serves one call.
 async fn call(shared: Arc<Shared>, connection: Arc<Connection>, now: server::Now, record: Bytes) -> Answered {
     let began = shared.observer.is_some().then(|| (Instant::now(), record.len()));
@@ -176,10 +189,10 @@ async fn run(
 ) -> End {
     let mut waiting = FuturesUnordered::new();
     let start = |now, record| call(Arc::clone(shared), Arc::clone(connection), now, record);
+    let goodbye = Goodbye { server: &shared.server, connection };
     let end = exchange(shared, stream, (control, &connection.outbox), &mut waiting, start).await;
-    // Who waits for a client's answer over this connection need not.
-    connection.outbox.close();
-    shared.server.connection_closed(connection.id);
+    // Before the calls' end, which may wait for a client's answer over this connection.
+    drop(goodbye);
     while let Some(Answered { reply, .. }) = waiting.next().await {
         pool::give_reply_buffer(reply);
     }
@@ -262,30 +275,22 @@ async fn exchange<F: Future<Output = Answered>>(
         let is_long = is_in_record && missing > READ_AT_ONCE;
         let has_memory = !is_long || arrival.is_charged() || arrival.charge(&shared.budget, missing);
         let wanted = (may_read && has_memory).then_some(missing);
+        let has_calls = !waiting.is_empty();
         let event = next_event(&mut stream, &mut buffer, waiting, wanted, (control, outbox), is_closing);
         let event = if is_in_record && may_read {
-            let patience = if has_memory { limits.stall_timeout } else { BUDGET_PAUSE };
-            match tokio::time::timeout_at(arrival.look_again(limits.stall_timeout, patience), event).await {
-                Ok(event) => event,
-                // Others' requests hold all the memory there is, which is not the peer's fault.
-                Err(_) if !has_memory => {
-                    arrival = Arrival::default();
-                    continue;
-                }
-                Err(_) if waiting.is_empty() || arrival.is_overdue() => return End::Stalled,
-                Err(_) => continue,
-            }
+            arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
         } else {
-            event.await
+            event.await.map(Some)
         };
         match event {
-            Ok(Event::Received(0)) if is_in_record => {
+            Ok(None) => {}
+            Ok(Some(Event::Received(0))) if is_in_record => {
                 return End::Protocol("the stream ends within a record".into());
             }
-            Ok(Event::Received(0)) | Ok(Event::Shutdown) => is_closing = true,
-            Ok(Event::Received(_)) => burst.received(&buffer),
-            Ok(Event::Answered(answered)) => is_closing |= answered.queue(&mut output),
-            Ok(Event::Calling(call)) => queue_call(&call, &mut output),
+            Ok(Some(Event::Received(0) | Event::Shutdown)) => is_closing = true,
+            Ok(Some(Event::Received(_))) => burst.received(&buffer),
+            Ok(Some(Event::Answered(answered))) => is_closing |= answered.queue(&mut output),
+            Ok(Some(Event::Calling(call))) => queue_call(&call, &mut output),
             Err(error) => return error.into(),
         }
     }
@@ -350,15 +355,31 @@ impl Arrival {
         self.is_charged()
     }
 
-    /// When to look at it again: after `patience`, or when all of its time is over.
-    fn look_again(&mut self, stall_timeout: Duration, patience: Duration) -> tokio::time::Instant {
+    /// What is next while it arrives: none where it is time to look again.
+    ///
+    /// # Errors
+    /// `TimedOut` where the peer has stalled: it sends nothing for `stall_timeout` while no calls of its wait, or its record
+    /// drips for [`RECORD_PATIENCE`] times that. Where there is no memory for the record, that is not the peer's fault.
+    async fn wait(
+        &mut self,
+        event: impl Future<Output = io::Result<Event>>,
+        stall_timeout: Duration,
+        has_memory: bool,
+        has_calls: bool,
+    ) -> io::Result<Option<Event>> {
         let now = tokio::time::Instant::now();
         let deadline = *self.deadline.get_or_insert(now + stall_timeout * RECORD_PATIENCE);
-        deadline.min(now + patience)
-    }
-
-    fn is_overdue(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= tokio::time::Instant::now())
+        let patience = if has_memory { stall_timeout } else { BUDGET_PAUSE };
+        match tokio::time::timeout_at(deadline.min(now + patience), event).await {
+            Ok(event) => event.map(Some),
+            Err(_) if !has_memory => {
+                // Others' requests hold all the memory there is.
+                *self = Self::default();
+                Ok(None)
+            }
+            Err(_) if has_calls && tokio::time::Instant::now() < deadline => Ok(None),
+            Err(elapsed) => Err(elapsed.into()),
+        }
     }
 }
 

@@ -118,19 +118,6 @@ impl Drop for Entered {
     }
 }
 
-/// Tells the server that a connection is gone, even where its task dies.
-struct Goodbye {
-    server: Arc<Server>,
-    connection: Arc<Connection>,
-}
-
-impl Drop for Goodbye {
-    fn drop(&mut self) {
-        self.connection.outbox.close();
-        self.server.connection_closed(self.connection.id);
-    }
-}
-
 /// A core as the acceptor sees it.
 #[derive(Clone)]
 struct Core {
@@ -254,8 +241,6 @@ async fn run_core(
                     controls.insert(id, Rc::clone(&control));
                     let shared = Arc::clone(&shared);
                     tasks.spawn_local(async move {
-                        let _goodbye =
-                            Goodbye { server: Arc::clone(&shared.server), connection: Arc::clone(&connection) };
                         connection::serve(shared, stream, connection, control).await;
                         drop(permit);
                         id
