@@ -21,7 +21,6 @@ mod nfs3;
 pub mod nfs4;
 mod once;
 mod outbox;
-#[allow(dead_code, reason = "READ of v3 and v4 come next")]
 mod payload;
 mod portmap;
 #[cfg(test)]
