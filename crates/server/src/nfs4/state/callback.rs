@@ -303,9 +303,7 @@ impl State {
         if !client.has_back_connection() {
             client.set_reachable(false);
         }
-        let mut calls = client.calls.lock();
-        left.into_iter().rev().for_each(|callback| calls.waiting.push_front(callback));
-        drop(calls);
+        client.calls.lock().put_back(left);
         self.pump(client);
     }
 
@@ -376,7 +374,7 @@ impl State {
                 let left = back.abandon();
                 drop(back);
                 let mut calls = client.calls.lock();
-                left.into_iter().rev().for_each(|callback| calls.waiting.push_front(callback));
+                calls.put_back(left);
                 if !calls.has_way() {
                     client.set_reachable(false);
                 }
