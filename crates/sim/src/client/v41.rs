@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use protocol::nfs4::attributes::{Attributes, FileAttributes};
+use protocol::nfs4::callback;
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
@@ -58,35 +59,14 @@ impl Words {
 
     /// EXCHANGE_ID.
     pub fn exchange_id(&mut self) -> Bytes {
-        let owner_id = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
-        self.compound(vec![Op::ExchangeId(ExchangeIdArgs {
-            client_owner: ClientOwner { verifier: [1; 8], owner_id },
-            flags: ExchangeIdFlags::empty(),
-            state_protect: StateProtectArgs::None,
-            implementation: List::default(),
-        })])
+        let op = exchange_id(&self.name);
+        self.compound(vec![op])
     }
 
     /// CREATE_SESSION.
     pub fn create_session(&mut self) -> Bytes {
-        let channel = ChannelAttributes {
-            header_pad_size: 0,
-            max_request_size: 65_536,
-            max_response_size: 65_536,
-            max_response_size_cached: 8_192,
-            max_operations: 16,
-            max_requests: 4,
-            rdma_ird: List::default(),
-        };
-        self.compound(vec![Op::CreateSession(CreateSessionArgs {
-            client_id: self.client_id,
-            sequence: self.create_sequence,
-            flags: CreateSessionFlags::empty(),
-            fore_channel: channel.clone(),
-            back_channel: channel,
-            callback_program: 0x4000_0000,
-            sec_parms: List::default(),
-        })])
+        let op = create_session(self.client_id, self.create_sequence, CreateSessionFlags::empty());
+        self.compound(vec![op])
     }
 
     /// Operations in the session, in the slot's next place.
@@ -155,6 +135,39 @@ impl Words {
         ops.push(Op::Open(open));
         ops
     }
+}
+
+/// EXCHANGE_ID of the client that is called `name`.
+pub(crate) fn exchange_id(name: &str) -> Op {
+    let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
+    Op::ExchangeId(ExchangeIdArgs {
+        client_owner: ClientOwner { verifier: [1; 8], owner_id },
+        flags: ExchangeIdFlags::empty(),
+        state_protect: StateProtectArgs::None,
+        implementation: List::default(),
+    })
+}
+
+/// CREATE_SESSION of a client of few slots and small messages.
+pub(crate) fn create_session(client_id: ClientId, sequence: u32, flags: CreateSessionFlags) -> Op {
+    let channel = ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: 65_536,
+        max_response_size: 65_536,
+        max_response_size_cached: 8_192,
+        max_operations: 16,
+        max_requests: 4,
+        rdma_ird: List::default(),
+    };
+    Op::CreateSession(CreateSessionArgs {
+        client_id,
+        sequence,
+        flags,
+        fore_channel: channel.clone(),
+        back_channel: channel,
+        callback_program: callback::PROGRAM,
+        sec_parms: List::default(),
+    })
 }
 
 /// The way to a name in `/export`.

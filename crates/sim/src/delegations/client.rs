@@ -11,26 +11,22 @@ use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
-use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::open::{
     CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareAccess, ShareDeny,
 };
 use protocol::nfs4::ops::read::ReadArgs;
-use protocol::nfs4::ops::session::{
-    ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
-    SequenceStatus,
-};
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs, SequenceStatus};
 use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{
-    ClientOwner, Handle, HasStatus, Outcome, SessionId, StableHow, StateOwner, Stateid, Status, Utf8,
+    Handle, HasStatus, Outcome, SessionId, StableHow, StateOwner, Stateid, Status, Utf8,
 };
 use rpc::message::{CallHeader, MessageType, encode_success, parse_reply, peek};
 use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
 
 use super::FILES;
 use super::history::History;
-use crate::client::{at_export, compound, export};
+use crate::client::{at_export, compound, create_session, exchange_id, export};
 use crate::rng::Rng;
 
 /// A call is sent again when it is not answered within a second.
@@ -192,14 +188,7 @@ impl Client {
     /// What comes without a session, one after the other.
     fn next_alone(&mut self, now: Duration) -> Option<Bytes> {
         let (op, purpose) = if self.client_id == 0 {
-            let owner_id = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
-            let args = ExchangeIdArgs {
-                client_owner: ClientOwner { verifier: [1; 8], owner_id },
-                flags: ExchangeIdFlags::empty(),
-                state_protect: StateProtectArgs::None,
-                implementation: List::default(),
-            };
-            (Op::ExchangeId(args), Purpose::Exchange)
+            (exchange_id(&self.name), Purpose::Exchange)
         } else if let Some(session_id) = self.session {
             if !self.needs_bind {
                 return None;
@@ -209,33 +198,13 @@ impl Client {
             let args = BindConnToSessionArgs { session_id, direction, use_rdma: false };
             (Op::BindConnToSession(args), Purpose::Bind)
         } else {
-            (Op::CreateSession(self.session_args()), Purpose::Session)
+            let flags = CreateSessionFlags::CONN_BACK_CHAN;
+            (create_session(self.client_id, self.create_sequence, flags), Purpose::Session)
         };
         self.xid = self.xid.wrapping_add(1);
         let bytes = compound(self.xid, 1, vec![op]);
         self.pending[SLOTS] = Some(Pending { xid: self.xid, bytes: bytes.clone(), purpose, sent: now });
         Some(bytes)
-    }
-
-    fn session_args(&self) -> CreateSessionArgs {
-        let channel = ChannelAttributes {
-            header_pad_size: 0,
-            max_request_size: 65_536,
-            max_response_size: 65_536,
-            max_response_size_cached: 8_192,
-            max_operations: 16,
-            max_requests: 4,
-            rdma_ird: List::default(),
-        };
-        CreateSessionArgs {
-            client_id: self.client_id,
-            sequence: self.create_sequence,
-            flags: CreateSessionFlags::CONN_BACK_CHAN,
-            fore_channel: channel.clone(),
-            back_channel: channel,
-            callback_program: callback::PROGRAM,
-            sec_parms: List::default(),
-        }
     }
 
     fn send(&mut self, slot: usize, ops: Vec<Op>, purpose: Purpose, now: Duration) -> Bytes {
