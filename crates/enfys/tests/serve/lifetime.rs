@@ -1,5 +1,6 @@
 //! Starts, ends and what lasts over them.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use protocol::nfs3::{NfsStat, StableHow};
@@ -22,6 +23,13 @@ fn the_mount_commands_are_printed_with_real_ports() {
     );
     assert_eq!(server.announced, expected);
     server.stop();
+}
+
+/// A server that runs, and a client of it.
+fn start(place: &Place, arguments: &[impl AsRef<OsStr>]) -> (Server, Client) {
+    let server = Server::start(place, arguments);
+    let client = Client::connect(server.address);
+    (server, client)
 }
 
 /// Starts, ends, kills and starts again a server that a command before its own may change.
@@ -80,21 +88,20 @@ fn a_change_that_is_repeated_over_a_crash_is_made_once() {
     let place = Place::new();
     let export = place.directory("export");
     let arguments = with(&place, &[&export]);
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
     server.kill();
-    let server = Server::start(&place, &arguments);
-    let mut again = Client::connect(server.address).repeats(&client);
+    let (server, again) = start(&place, &arguments);
+    let mut again = again.repeats(&client);
     assert_eq!(again.create(root, "file").unwrap(), file);
     assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST, "another call");
     server.kill();
 
     // Without a log that can be read, it is as though there were none.
     std::fs::write(place.path("state").join("replies.log"), b"something else").unwrap();
-    let server = Server::start(&place, &arguments);
-    let mut again = Client::connect(server.address).repeats(&client);
+    let (server, again) = start(&place, &arguments);
+    let mut again = again.repeats(&client);
     assert_eq!(again.create(root, "file").unwrap_err(), NfsStat::EXIST);
     let told = server.log();
     let lines: Vec<_> = told.lines().filter(|line| line.contains("replies.log")).collect();
@@ -117,14 +124,12 @@ fn handles_go_with_the_state_directory() {
     let place = Place::new();
     let export = place.directory("export");
     let arguments = with(&place, &[&export]);
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     let root = client.mount("/export").unwrap();
     client.getattr(root).unwrap();
     server.stop();
     std::fs::remove_dir_all(place.path("state")).unwrap();
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     assert_eq!(client.getattr(root).unwrap_err(), NfsStat::BADHANDLE);
     client.mount("/export").unwrap();
     server.stop();
@@ -135,26 +140,23 @@ fn the_write_verifier_changes_where_data_may_be_lost() {
     let place = Place::new();
     let export = place.directory("export");
     let arguments = with(&place, &[&export]);
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
     let first = client.write(file, b"unstable", StableHow::Unstable).unwrap();
     // Everything is flushed at an end in order: nothing has to be sent again.
     server.stop();
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     assert_eq!(client.commit(file).unwrap(), first);
     assert_eq!(client.write(file, b"unstable", StableHow::Unstable).unwrap(), first);
     server.kill();
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     let second = client.commit(file).unwrap();
     assert_ne!(second, first);
     // What one clean end said must not be believed after a crash.
     server.kill();
-    let server = Server::start(&place, &arguments);
-    let third = Client::connect(server.address).commit(file).unwrap();
+    let (server, mut client) = start(&place, &arguments);
+    let third = client.commit(file).unwrap();
     assert!(third != first && third != second);
     server.stop();
 }
@@ -163,13 +165,11 @@ fn the_write_verifier_changes_where_data_may_be_lost() {
 fn memory_is_gone_with_the_server() {
     let place = Place::new();
     let arguments = with(&place, &["--memory".as_ref()]);
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     let root = client.mount("/export").unwrap();
     let file = client.create(root, "file").unwrap();
     server.stop();
-    let server = Server::start(&place, &arguments);
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &arguments);
     assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
     let root = client.mount("/export").unwrap();
     assert_eq!(client.lookup(root, "file").unwrap_err(), NfsStat::NOENT);
@@ -186,8 +186,7 @@ fn root_is_squashed_unless_told_otherwise() {
         (&["--squash", "all"], 1000, 65_534),
     ] {
         let arguments = [&["serve", "--memory", "--listen", "127.0.0.1:0"], options].concat();
-        let server = Server::start(&place, &arguments);
-        let mut client = Client::connect(server.address);
+        let (server, mut client) = start(&place, &arguments);
         client.uid = uid;
         let root = client.mount("/export").unwrap();
         let file = client.create(root, "file").unwrap();
@@ -200,8 +199,7 @@ fn root_is_squashed_unless_told_otherwise() {
 fn read_only_refuses_every_change() {
     let place = Place::new();
     let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[&export, "--read-only".as_ref()]));
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &with(&place, &[&export, "--read-only".as_ref()]));
     let root = client.mount("/export").unwrap();
     assert_eq!(client.create(root, "file").unwrap_err(), NfsStat::ROFS);
     server.stop();
@@ -233,8 +231,7 @@ fn an_interrupt_ends_in_order_and_a_second_signal_at_once() {
 fn mounts_and_sessions_are_logged_and_secrets_are_not() {
     let place = Place::new();
     let export = place.directory("export");
-    let server = Server::start(&place, &with(&place, &[&export, "--log".as_ref(), "trace".as_ref()]));
-    let mut client = Client::connect(server.address);
+    let (server, mut client) = start(&place, &with(&place, &[&export, "--log".as_ref(), "trace".as_ref()]));
     let root = client.mount("/export").unwrap();
     client.mount("/other\n").unwrap_err();
     Client4::connect(server.address);
