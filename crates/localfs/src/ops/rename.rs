@@ -38,12 +38,14 @@ impl Volume {
         let (old, new) = (Name::new(old)?, Name::new(new)?);
         self.require_visited(&from)?;
         self.require_visited(&to)?;
-        if from.handle != to.handle && !self.is_in_memory {
+        let is_same = from.handle == to.handle;
+        if !is_same && !self.is_in_memory {
             // The kernel moves one thing at a time between directories, on a whole file system.
             patience::wait()?;
         }
         let _locks = self.lock_both(&from, &to)?;
-        let before = (self.stat(&from)?.attributes, self.stat(&to)?.attributes);
+        let from_before = self.stat(&from)?.attributes;
+        let to_before = if is_same { from_before } else { self.stat(&to)?.attributes };
         self.enter(context, &to, EXECUTE)?;
         self.enter(context, &from, EXECUTE)?;
         // What is replaced may be nothing.
@@ -63,13 +65,12 @@ impl Volume {
             // POSIX.1-2024 rename(): two names of one file: "rename() shall return successfully and perform no other action".
             let unchanged =
                 |before| Change { before: Attributes::before(&before), after: before, atomic: true };
-            let renamed = Renamed { from: unchanged(before.0), to: unchanged(before.1) };
+            let renamed = Renamed { from: unchanged(from_before), to: unchanged(to_before) };
             return Ok((Vec::new(), renamed));
         }
         if self.is_foreign(context) {
             self.judge_rename(context, (&from, &old), &to, replaced.as_deref())?;
         }
-        let is_same = from.handle == to.handle;
         let begun = (from.dirt.begin(), (!is_same).then(|| to.dirt.begin()));
         patience::must_finish();
         with_both(&from, &to, |from, to| rustix::fs::renameat(from, old.as_c_str(), to, new.as_c_str()))
@@ -77,8 +78,8 @@ impl Volume {
         let mut numbers = vec![(Arc::clone(&from), begun.0.made())];
         numbers.extend(begun.1.map(|begun| (Arc::clone(&to), begun.made())));
         self.remember_move(context, &to, &new);
-        let changed = self.change_since(&from, &before.0)?;
-        let to_changed = if is_same { changed } else { self.change_since(&to, &before.1)? };
+        let changed = self.change_since(&from, &from_before)?;
+        let to_changed = if is_same { changed } else { self.change_since(&to, &to_before)? };
         let renamed = Renamed { from: changed, to: to_changed };
         if let Some(replaced) = replaced {
             self.lost_a_name(replaced);
