@@ -70,8 +70,8 @@ impl Volume {
         if authority == Authority::Caller {
             // RFC 8881 §6.2.1.3.2: "Servers SHOULD allow a user the ability to read the data of the file when only the
             // ACE4_EXECUTE access mask bit is set."
-            if access.read && !self.may(context, object, &snapshot, EXECUTE)? {
-                self.require(context, object, &snapshot, READ)?;
+            if access.read && !self.may(context, object, &snapshot, READ)? {
+                self.require(context, object, &snapshot, EXECUTE)?;
             }
             if access.write {
                 self.require(context, object, &snapshot, WRITE)?;
