@@ -308,35 +308,40 @@ impl Volume {
 
     /// The object of a name. The thread must be prepared ([`Volume::enter`]).
     pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
+        let mut fd = None;
         if let Handles::Kernel { mount, .. } = &self.handles {
-            self.require_cached(directory, name)?;
-            let kernel = directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?;
+            fd = self.require_cached(directory, name)?;
+            let kernel = match &fd {
+                Some(fd) => handle_on(*mount, fd.as_fd(), c"")?,
+                None => directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?,
+            };
             let kernel = kernel.ok_or(Error::Access)?;
             if let Some(object) = self.objects.get(&handle::from_kernel(&kernel)?) {
                 return Ok(object);
             }
         }
-        let fd = self.open_path(directory, name)?;
+        let fd = match fd {
+            Some(fd) => fd,
+            None => self.open_path(directory, name)?,
+        };
         self.adopt(OpenFile::new(fd, Reach::Path), directory, name)
     }
 
-    /// Looking `name` up takes no disk, or may.
+    /// Looking `name` up takes no disk, or may. Where it had to be opened to know that, it is returned.
     ///
     /// # Errors
     /// See [`patience::wait`]; what a lookup says.
-    pub(crate) fn require_cached(&self, directory: &Object, name: &Name) -> Result<()> {
+    pub(crate) fn require_cached(&self, directory: &Object, name: &Name) -> Result<Option<OwnedFd>> {
         if self.is_in_memory {
-            return Ok(());
+            return Ok(None);
         }
         let mark = self.names.mark(directory, name.as_bytes());
         if self.names.knows(mark) {
-            return Ok(());
+            return Ok(None);
         }
-        if !patience::may_wait() {
-            self.open_path(directory, name)?;
-        }
+        let fd = if patience::may_wait() { None } else { Some(self.open_path(directory, name)?) };
         self.names.remember(mark);
-        Ok(())
+        Ok(fd)
     }
 
     /// Opens a name without following or opening what it leads to.
