@@ -62,6 +62,7 @@ mod streams;
 mod sys;
 mod turn;
 mod volume;
+mod xattr_target;
 
 pub use backend::LocalFs;
 pub use config::{Config, Durability, OpenError};

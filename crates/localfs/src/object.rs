@@ -1,6 +1,6 @@
 //! Objects in use, each with one open descriptor, known by handle.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -50,9 +50,12 @@ impl OpenFile {
     pub(crate) fn new(fd: OwnedFd, reach: Reach) -> Self {
         Self { fd, is_unsound: AtomicBool::new(false), reach }
     }
-}
 
-impl OpenFile {
+    /// A name that leads to the very same object, for calls that take no O_PATH descriptor; good while this one is open.
+    pub(crate) fn name_in_proc(&self) -> String {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd())
+    }
+
     /// Whether reading has failed: what cannot be read is told by READ, not found out by splicing.
     pub(crate) fn is_unsound(&self) -> bool {
         self.is_unsound.load(Ordering::Relaxed)
@@ -312,8 +315,6 @@ pub(crate) fn objects(capacity: usize) -> Objects {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
-
     use super::*;
 
     fn object(number: u8) -> Arc<Object> {

@@ -7,7 +7,6 @@
 //! Permission bits decide alone where there is no ACL. Whether there is one is asked once and remembered for as long as
 //! the change time stands (an ACL cannot change without it). Where there is one, the kernel is asked as the caller.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
@@ -18,9 +17,10 @@ use crate::attributes::Snapshot;
 use crate::change::nanoseconds;
 use crate::errno::translate;
 use crate::identity;
-use crate::object::{Object, OpenFile};
+use crate::object::Object;
 use crate::sys;
 use crate::volume::{Actor, Volume};
+use crate::xattr_target::{Target, read_whole};
 
 /// Permission to read, in the bits of access(2) and of a mode's last digit.
 pub(crate) const READ: u32 = 4;
@@ -199,7 +199,7 @@ impl Volume {
         if known != 0 && known & !1 == changed {
             return Ok(known & 1 != 0);
         }
-        let has_one = match read_acl(&object.file(), &mut []) {
+        let has_one = match Target::of(object.file()).get(acl::ACCESS_ACL, &mut []) {
             Ok(_) => true,
             Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
             Err(errno) => return Err(translate(errno)),
@@ -211,25 +211,13 @@ impl Volume {
     }
 
     fn acl_grants(&self, object: &Object, who: &Credentials, file: &Attributes, want: u32) -> Result<bool> {
-        let mut value = vec![0; acl::MAX_ACL_BYTES];
-        match read_acl(&object.file(), &mut value) {
-            Ok(length) => acl::grants(&value[..length], who, (file.uid, file.gid), want),
+        let target = Target::of(object.file());
+        match read_whole(acl::MAX_ACL_BYTES, |value| target.get(acl::ACCESS_ACL, value)) {
+            Ok(value) => acl::grants(&value, who, (file.uid, file.gid), want),
             // Gone in the meantime.
             Err(Errno::NODATA) => Ok(mode_grants(who, file, want)),
             Err(errno) => Err(translate(errno)),
         }
-    }
-}
-
-/// Reads the ACL; into an empty buffer, only its length.
-fn read_acl(file: &OpenFile, value: &mut [u8]) -> rustix::io::Result<usize> {
-    match file.reach {
-        // fgetxattr(2) does not take an O_PATH descriptor; its name in /proc leads to the same object.
-        crate::object::Reach::Path => {
-            let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-            rustix::fs::getxattr(path, acl::ACCESS_ACL, value)
-        }
-        _ => rustix::fs::fgetxattr(file, acl::ACCESS_ACL, value),
     }
 }
 

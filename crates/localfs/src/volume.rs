@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -617,8 +617,7 @@ impl Volume {
             }
         }
         self.act_as_server();
-        let path = format!("/proc/self/fd/{}", present.as_fd().as_raw_fd());
-        rustix::fs::open(path, flags, Mode::empty())
+        rustix::fs::open(present.name_in_proc(), flags, Mode::empty())
     }
 
     fn fsid_of(&self, fd: BorrowedFd<'_>, device: u64) -> u64 {

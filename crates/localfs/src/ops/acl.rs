@@ -1,6 +1,5 @@
 //! ACLs, through the extended attributes by which the kernel gives and takes them; it judges who may set one.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use rustix::fs::XattrFlags;
@@ -9,13 +8,11 @@ use vfs::{Acl, AclKind, Change, Context, Error, FileKind, Handle, Op, Result};
 
 use crate::acl::{ACCESS_ACL, DEFAULT_ACL, MAX_ACL_BYTES, decode, encode};
 use crate::errno::translate;
-use crate::object::{Object, OpenFile, Reach};
+use crate::object::Object;
 use crate::permission::owns;
 use crate::turn::Turn;
 use crate::volume::Volume;
-
-/// Bytes that most ACLs fit in: about thirty entries.
-const USUAL_BYTES: usize = 256;
+use crate::xattr_target::{Target, read_whole};
 
 impl Volume {
     pub(crate) fn get_acl<'a>(self: &'a Arc<Self>, file: &Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
@@ -39,16 +36,9 @@ impl Volume {
             return Ok(None);
         }
         self.act_as_server();
-        let mut value = vec![0; USUAL_BYTES];
-        let length = match read(&object.file(), name_of(kind), &mut value) {
-            Err(Errno::RANGE) => {
-                value.resize(MAX_ACL_BYTES, 0);
-                read(&object.file(), name_of(kind), &mut value)
-            }
-            other => other,
-        };
-        match length {
-            Ok(length) => decode(&value[..length]).map(Some),
+        let target = Target::of(object.file());
+        match read_whole(MAX_ACL_BYTES, |value| target.get(name_of(kind), value)) {
+            Ok(value) => decode(&value).map(Some),
             Err(Errno::NODATA) => Ok(None),
             Err(errno) => Err(translate(errno)),
         }
@@ -95,9 +85,10 @@ impl Volume {
         }
         let begun = object.dirt.begin();
         self.act_as(context)?;
+        let target = Target::of(object.file());
         let set = match acl {
-            Some(acl) => write(&object.file(), name_of(kind), &encode(acl)),
-            None => remove(&object.file(), name_of(kind)),
+            Some(acl) => target.set(name_of(kind), &encode(acl), XattrFlags::empty()),
+            None => target.remove(name_of(kind)),
         };
         match set {
             // There was none to remove.
@@ -114,32 +105,5 @@ fn name_of(kind: AclKind) -> &'static str {
     match kind {
         AclKind::Access => ACCESS_ACL,
         AclKind::Default => DEFAULT_ACL,
-    }
-}
-
-/// A name that leads to the object of a descriptor: calls for extended attributes take no O_PATH descriptor, and to open
-/// a named pipe or a device for them would do something.
-fn path_of(file: &OpenFile) -> Option<String> {
-    (file.reach == Reach::Path).then(|| format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
-}
-
-fn read(file: &OpenFile, name: &str, value: &mut [u8]) -> rustix::io::Result<usize> {
-    match path_of(file) {
-        Some(path) => rustix::fs::getxattr(path, name, value),
-        None => rustix::fs::fgetxattr(file, name, value),
-    }
-}
-
-fn write(file: &OpenFile, name: &str, value: &[u8]) -> rustix::io::Result<()> {
-    match path_of(file) {
-        Some(path) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
-        None => rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()),
-    }
-}
-
-fn remove(file: &OpenFile, name: &str) -> rustix::io::Result<()> {
-    match path_of(file) {
-        Some(path) => rustix::fs::removexattr(path, name),
-        None => rustix::fs::fremovexattr(file, name),
     }
 }

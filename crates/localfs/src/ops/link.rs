@@ -1,4 +1,3 @@
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD};
@@ -75,7 +74,7 @@ impl Volume {
 
 /// Links the open object itself; by its name in /proc, since the direct way wants a capability before Linux 6.10.
 fn make_link(file: &OpenFile, directory: &OpenFile, name: &Name) -> rustix::io::Result<()> {
-    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let path = file.name_in_proc();
     let by_path = rustix::fs::linkat(CWD, path, directory, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
     match by_path {
         // No /proc here.

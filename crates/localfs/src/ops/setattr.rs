@@ -1,6 +1,6 @@
 //! SETATTR: judged whole before anything is changed, then done as the caller, so that the kernel judges again.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
@@ -216,8 +216,7 @@ pub(crate) fn set_mode(file: &OpenFile, mode: u32) -> Result<()> {
         Reach::Path => match sys::chmod(file.as_fd(), mode) {
             // Before Linux 6.6, or where a sandbox does not know the call: by its name in /proc.
             Err(Errno::NOSYS | Errno::PERM) => {
-                let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-                rustix::fs::chmodat(CWD, path, mode_bits, AtFlags::empty())
+                rustix::fs::chmodat(CWD, file.name_in_proc(), mode_bits, AtFlags::empty())
             }
             other => other,
         },

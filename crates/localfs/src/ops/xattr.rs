@@ -2,7 +2,6 @@
 //! permission to read, changing to write, and only regular files and directories have them.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,10 +11,11 @@ use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 
 use crate::attributes::Snapshot;
 use crate::errno::translate;
-use crate::object::{Object, OpenFile, Reach};
+use crate::object::{Object, Reach};
 use crate::permission::{READ, STICKY, WRITE, owns};
 use crate::turn::Turn;
 use crate::volume::Volume;
+use crate::xattr_target::{Target, read_whole};
 
 /// Where the verifier of an exclusive create is kept; clients neither see nor change it.
 pub(crate) const VERIFIER: &str = "user.enfys.create_verifier";
@@ -27,46 +27,6 @@ const MAX_VALUE_BYTES: usize = 65_536;
 const MAX_LIST_BYTES: usize = 65_536;
 /// Values up to this length fit every file system that has extended attributes: where one does not, space is short.
 const SMALL_VALUE_BYTES: usize = 3072;
-
-/// An open object to call for its attributes.
-enum Target {
-    Open(Arc<OpenFile>),
-    /// Its name in /proc, for an object that this process may not open (but may, as the kernel judges, do this to).
-    Named(
-        String,
-        #[allow(dead_code, reason = "keeps the descriptor that the name stands for")] Arc<OpenFile>,
-    ),
-}
-
-impl Target {
-    fn get(&self, name: &CStr, value: &mut [u8]) -> rustix::io::Result<usize> {
-        match self {
-            Self::Open(file) => rustix::fs::fgetxattr(file, name, value),
-            Self::Named(path, _) => rustix::fs::getxattr(path, name, value),
-        }
-    }
-
-    fn list(&self, list: &mut [u8]) -> rustix::io::Result<usize> {
-        match self {
-            Self::Open(file) => rustix::fs::flistxattr(file, list),
-            Self::Named(path, _) => rustix::fs::listxattr(path, list),
-        }
-    }
-
-    fn set(&self, name: &CStr, value: &[u8], flags: XattrFlags) -> rustix::io::Result<()> {
-        match self {
-            Self::Open(file) => rustix::fs::fsetxattr(file, name, value, flags),
-            Self::Named(path, _) => rustix::fs::setxattr(path, name, value, flags),
-        }
-    }
-
-    fn remove(&self, name: &CStr) -> rustix::io::Result<()> {
-        match self {
-            Self::Open(file) => rustix::fs::fremovexattr(file, name),
-            Self::Named(path, _) => rustix::fs::removexattr(path, name),
-        }
-    }
-}
 
 /// What is done to an attribute.
 #[derive(Debug, Clone)]
@@ -112,7 +72,7 @@ impl Volume {
         if name.as_bytes() == VERIFIER.as_bytes() {
             return Err(Error::NoXattr);
         }
-        let value = read_whole(MAX_VALUE_BYTES, |value| file.get(&name, value))?;
+        let value = read_whole(MAX_VALUE_BYTES, |value| file.get(&*name, value)).map_err(translate)?;
         Ok(Bytes::from(value))
     }
 
@@ -131,7 +91,7 @@ impl Volume {
     fn list_xattrs_now(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
         let object = self.object(file)?;
         let Some(file) = self.judge_xattr_read(context, &object)? else { return Ok(Vec::new()) };
-        let list = read_whole(MAX_LIST_BYTES, |list| file.list(list))?;
+        let list = read_whole(MAX_LIST_BYTES, |list| file.list(list)).map_err(translate)?;
         let mut names: Vec<Bytes> = list
             .split(|byte| *byte == 0)
             .filter(|name| *name != VERIFIER.as_bytes())
@@ -221,14 +181,12 @@ impl Volume {
     fn xattr_target(&self, object: &Object) -> Result<Target> {
         let file = object.file();
         if file.reach != Reach::Path {
-            return Ok(Target::Open(file));
+            return Ok(Target::of(file));
         }
         match self.readable(object) {
             // A server without root's powers may be allowed to write, but not to read.
-            Err(Error::Access) => {
-                Ok(Target::Named(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()), file))
-            }
-            other => other.map(Target::Open),
+            Err(Error::Access) => Ok(Target::of(file)),
+            other => other.map(Target::of),
         }
     }
 
@@ -259,19 +217,4 @@ fn full_name(name: &[u8]) -> Result<CString> {
         return Err(Error::NameTooLong);
     }
     CString::new([PREFIX, name].concat()).map_err(|_| Error::BadName)
-}
-
-/// Reads what may be up to `limit` bytes long: into a small buffer first, since it mostly is short.
-fn read_whole(limit: usize, read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Result<Vec<u8>> {
-    const USUAL_BYTES: usize = 256;
-    let mut value = vec![0; USUAL_BYTES];
-    let length = match read(&mut value) {
-        Err(Errno::RANGE) => {
-            value.resize(limit, 0);
-            read(&mut value)
-        }
-        other => other,
-    };
-    value.truncate(length.map_err(translate)?);
-    Ok(value)
 }
