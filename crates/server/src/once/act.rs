@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use tracing::debug;
 use vfs::{
     Attributes, Authority, Change, Context, Create, CreateMode, Created, Error, FileKind, Found, Handle,
     Linked, Removal, Renamed, SetAttributes, SetTime, Timestamp,
 };
 
+use super::before::Before;
 use super::record::{CHANGES, Kind};
 use super::{CallId, Journal, Who};
 use crate::{Export, Now};
@@ -33,7 +35,8 @@ pub(crate) struct Once<'s> {
 struct Attempt<'s> {
     journal: &'s Journal,
     call: CallId,
-    claim: u64,
+    /// What an earlier process's would be found by; none where nothing is known of such.
+    claim: Option<u64>,
     kind: Kind,
     targets: [u64; CHANGES],
     at: Timestamp,
@@ -204,25 +207,47 @@ impl<'s> Once<'s> {
 
     fn begin_targets(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
-        let claim = journal.claim_key(self.who, kind, &targets);
-        // Where an earlier process began it, that is when it may have been done, for the process after this one too.
-        let at = journal.claim_began(claim).unwrap_or(self.now.wall);
-        journal.begin(call, at, kind, targets);
-        Some(Attempt { journal, call, claim, kind, targets, at })
+        let claim = journal.knows_before().then(|| journal.claim_key(self.who, kind, &targets));
+        let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.now.wall };
+        if let Some(began) = attempt.began_before() {
+            // That is when it may have been done, for the process after this one too.
+            attempt.at = began;
+        }
+        journal.begin(call, attempt.at, kind, targets);
+        Some(attempt)
     }
 }
 
 impl Attempt<'_> {
+    /// What is known of processes before, and what the operation would be found there by.
+    fn before(&self) -> Option<(MutexGuard<'_, Before>, u64)> {
+        let claim = self.claim?;
+        Some((self.journal.before()?, claim))
+    }
+
+    /// When an earlier process began it, where the operation can be claimed.
+    fn began_before(&self) -> Option<Timestamp> {
+        let (before, claim) = self.before()?;
+        before.began(claim)
+    }
+
+    /// Takes the claim away, good or not: when its operation began and by which call.
+    fn withdraw(&self) -> Option<(Timestamp, CallId)> {
+        let (mut before, claim) = self.before()?;
+        before.withdraw(claim)
+    }
+
     /// When a process before may have done it, where the operation can be claimed.
     fn window(&self, export: &Export) -> Option<Window> {
-        let began = self.journal.claim_began(self.claim)?;
+        let began = self.began_before()?;
         let step = Duration::from_nanos(u64::from(export.backend.properties().time_delta_ns));
         Some(Window { from: earlier(began, CLOCK_TICK + step), until: self.journal.started })
     }
 
     /// Whether the claim is good still, and nobody else's from now on: there may have been another that looked at the same.
     fn wins(&self) -> bool {
-        let Some((began, by)) = self.journal.take_claim(self.claim) else { return false };
+        let taken = self.before().and_then(|(mut before, claim)| before.take(claim));
+        let Some((began, by)) = taken else { return false };
         if by != self.call {
             // Used: no process after this one shall find it.
             self.journal.end(by, began, self.kind, self.targets, false);
@@ -233,7 +258,7 @@ impl Attempt<'_> {
 
     fn end(self, changed: bool) {
         if changed {
-            self.journal.withdraw_claim(self.claim);
+            self.withdraw();
         }
         self.journal.end(self.call, self.at, self.kind, self.targets, changed);
     }
@@ -241,7 +266,8 @@ impl Attempt<'_> {
     /// See [`Before::remade`](super::before::Before::remade): then nothing may be executed, since it would take away what
     /// is somebody else's.
     fn remade(&self) -> Option<bool> {
-        self.journal.before()?.remade(self.claim)
+        let (before, claim) = self.before()?;
+        before.remade(claim)
     }
 
     /// A removal that is not executed, for what is there was made since.
@@ -284,26 +310,12 @@ impl Attempt<'_> {
 
     /// What is there is somebody else's, whatever this call is told. The same asked once more is another call.
     fn end_unexecuted(&self) {
-        if let Some((began, by)) = self.journal.withdraw_claim(self.claim)
+        if let Some((began, by)) = self.withdraw()
             && by != self.call
         {
             self.journal.end(by, began, self.kind, self.targets, false);
         }
         self.journal.end(self.call, self.at, self.kind, self.targets, false);
-    }
-}
-
-impl Journal {
-    fn claim_began(&self, key: u64) -> Option<Timestamp> {
-        self.before()?.began(key)
-    }
-
-    fn take_claim(&self, key: u64) -> Option<(Timestamp, CallId)> {
-        self.before()?.take(key)
-    }
-
-    fn withdraw_claim(&self, key: u64) -> Option<(Timestamp, CallId)> {
-        self.before()?.withdraw(key)
     }
 }
 

@@ -170,9 +170,14 @@ impl Journal {
         }
     }
 
+    /// Whether anything is known of processes before; once it is not, it never will be.
+    fn knows_before(&self) -> bool {
+        self.has_before.load(Ordering::Relaxed)
+    }
+
     /// What was before, as long as there is anything.
     fn before(&self) -> Option<MutexGuard<'_, Before>> {
-        self.has_before.load(Ordering::Relaxed).then(|| self.before.lock())
+        self.knows_before().then(|| self.before.lock())
     }
 
     fn write(&self, record: &Record) {
