@@ -140,7 +140,7 @@ impl Server {
         records: impl IntoIterator<Item = Bytes>,
         now: Now,
     ) -> Self {
-        let journal = Journal::new(log, records, &self.settings.handle_key, now);
+        let journal = Journal::new(log, records, self.call_secret, now);
         Self { journal: Some(journal), ..self }
     }
 

@@ -112,11 +112,11 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// `records` are those of the processes before, oldest first; what is none is left out.
+    /// `records` are those of the processes before, oldest first; what is none is left out. `secret` is what [`secret`] makes.
     pub(crate) fn new(
         log: Arc<dyn ReplyLog>,
         records: impl IntoIterator<Item = Bytes>,
-        key: &HandleKey,
+        secret: [u8; 16],
         now: Now,
     ) -> Self {
         let mut before = Before::default();
@@ -128,7 +128,7 @@ impl Journal {
         }
         Self {
             log,
-            secret: secret(key),
+            secret,
             started: now.wall,
             forget_at: now.monotonic + REMEMBER_FOR,
             has_before: AtomicBool::new(!before.is_empty()),
