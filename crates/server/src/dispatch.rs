@@ -1,5 +1,5 @@
 use std::collections::HashSet;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -275,6 +275,7 @@ impl Server {
             exports: self.exports.load(),
             arguments: reader.clone().rest(),
             call: None,
+            is_logged: AtomicBool::new(false),
         };
         encode_success(reply, xid);
         let served = match operation {
@@ -343,12 +344,7 @@ impl Server {
         let execution: Execution<'_> = match cache.begin(key, request.now.monotonic) {
             Begin::Execute(execution) => execution,
             Begin::InProgress => return Served::Drop,
-            Begin::Replay(cached) => {
-                self.metrics.replayed.fetch_add(1, Relaxed);
-                reply.rewind(start);
-                reply.raw(&cached);
-                return Served::Done { is_error: false };
-            }
+            Begin::Replay(cached) => return self.replay(&cached, start, reply),
         };
         // WRITE can be repeated, over a restart too: nobody was told of writes that it might undo.
         let journal = self.journal.as_ref().filter(|_| !is_write);
@@ -356,22 +352,27 @@ impl Server {
             request.call = Some(key.id());
             if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, false)
             {
-                self.metrics.replayed.fetch_add(1, Relaxed);
                 execution.finish(&kept);
-                reply.rewind(start);
-                reply.raw(&kept);
-                return Served::Done { is_error: false };
+                return self.replay(&kept, start, reply);
             }
         }
         let served = crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         if let Served::Done { .. } = served {
             let whole = reply.inline_since(start);
             execution.finish(whole);
-            if let Some(journal) = journal {
+            if let Some(journal) = journal.filter(|_| request.is_logged.load(Relaxed)) {
                 journal.finish(key.id(), request.now.wall, whole);
             }
         }
         served
+    }
+
+    /// Answers with the whole message that was the answer before.
+    fn replay(&self, kept: &[u8], start: Mark, reply: &mut Writer) -> Served {
+        self.metrics.replayed.fetch_add(1, Relaxed);
+        reply.rewind(start);
+        reply.raw(kept);
+        Served::Done { is_error: false }
     }
 
     /// Finds what a call is for, or why nothing here serves it.

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::Guard;
 use bytes::Bytes;
@@ -25,6 +25,8 @@ pub(crate) struct Request<'s> {
     pub(crate) arguments: Bytes,
     /// The call as the log of calls knows it; none where its program has another way to tell it, or where it is idempotent.
     pub(crate) call: Option<CallId>,
+    /// Whether it came to [`Self::once`]: then that log has its reply too.
+    pub(crate) is_logged: AtomicBool,
 }
 
 /// A file handle from the wire, resolved for one caller.
@@ -81,6 +83,7 @@ impl Request<'_> {
 
     /// The way in which this call changes names.
     pub(crate) fn once(&self) -> Once<'_> {
+        self.is_logged.store(true, Relaxed);
         Once::new(self.server.journal.as_ref(), self.call, self.who(), self.now)
     }
 

@@ -1,4 +1,5 @@
 use protocol::nfs3::{NfsStat, Outcome, SetattrArgs, WccData};
+use vfs::Authority;
 use xdr::Writer;
 
 use super::reply::{
@@ -29,6 +30,11 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
     settle(request, target.export, &target.handle, Against::All).await?;
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
     let guard = args.guard.map(timestamp).transpose()?;
-    let change = request.once().setattr(target.export, &target.context, &target.handle, &set, guard).await;
+    let Target { export, handle, context } = target;
+    let change = match guard {
+        Some(guard) => request.once().setattr(export, context, handle, &set, guard).await,
+        // Like WRITE, it can be repeated over a restart.
+        None => export.backend.setattr(context, handle, &set, None, Authority::Caller).await,
+    };
     change.map(|change| wcc_data(target.export, &change)).map_err(status)
 }

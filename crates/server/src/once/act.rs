@@ -162,18 +162,17 @@ impl<'s> Once<'s> {
         linked
     }
 
-    /// [`Backend::setattr`](vfs::Backend::setattr) on the caller's word; written down where it has a guard, which makes it
-    /// fail the second time.
+    /// [`Backend::setattr`](vfs::Backend::setattr) on the caller's word, with a guard, which makes it fail the second time.
     pub(crate) async fn setattr(
         &self,
         export: &Export,
         context: &Context,
         file: &Handle,
         set: &SetAttributes,
-        guard: Option<Timestamp>,
+        guard: Timestamp,
     ) -> Result<Change, Error> {
-        let attempt = guard.and_then(|_| self.begin_file(export, Kind::SetAttr, file));
-        let mut change = export.backend.setattr(context, file, set, guard, Authority::Caller).await;
+        let attempt = self.begin_file(export, Kind::SetAttr, file);
+        let mut change = export.backend.setattr(context, file, set, Some(guard), Authority::Caller).await;
         let Some(attempt) = attempt else { return change };
         if change == Err(Error::NotSync)
             && let Some(window) = attempt.window(export)

@@ -15,7 +15,7 @@
 //!   calls that can be repeated (READ, WRITE, GETATTR, …) pay nothing.
 //!
 //! **Before and after.** Each operation that changes names, and SETATTR with a guard, is written down before it is executed
-//! ([`Record::Begun`]) and when its outcome is known ([`Record::Ended`]); each call's reply when it is complete
+//! ([`Record::Begun`]) and when its outcome is known ([`Record::Ended`]); the reply of a call that has one when it is complete
 //! ([`Record::Finished`]). The process that comes next reads them ([`Before`]). A repetition of a finished call is answered
 //! with its reply. One that only began is executed again, as a *claim*: where it then fails exactly as it would if the
 //! process before had done it, and what is there looks as if it had, it is answered as done ([`Once`]). NFSv4.1's client

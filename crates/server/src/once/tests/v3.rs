@@ -362,5 +362,12 @@ fn calls_that_can_be_repeated_are_not_written_down() {
     assert_eq!(ask(&server, 110, 50, Proc::WRITE, &xdr::to_bytes(&write)), NfsStat::OK);
     let read = ReadArgs { file: old, offset: 0, count: 4 };
     assert_eq!(ask(&server, 110, 51, Proc::READ, &xdr::to_bytes(&read)), NfsStat::OK);
+    let new_attributes = Sattr { mode: Some(0o600), ..Sattr::default() };
+    let setattr = SetattrArgs { object: old, new_attributes, guard: None };
+    assert_eq!(ask(&server, 110, 52, Proc::SETATTR, &xdr::to_bytes(&setattr)), NfsStat::OK);
+    // Refused before there was anything to execute.
+    let dots = DirOpArgs { dir: root(&machine), name: Filename::from_static(b"..") };
+    let rmdir = xdr::to_bytes(&RemoveArgs { object: dots });
+    assert_eq!(ask(&server, 110, 53, Proc::RMDIR, &rmdir), NfsStat::EXIST);
     assert_eq!(machine.records(), before);
 }
