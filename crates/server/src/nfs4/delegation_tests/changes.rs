@@ -1,7 +1,5 @@
 //! What is not delegated, because an operation that waits is about to change it.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use protocol::nfs3;
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::copy::CopyArgs;
@@ -12,7 +10,7 @@ use protocol::nfs4::types::{Stateid, Status};
 use xdr::{List, Opaque};
 
 use super::{BOTH, READ, Scene, delegated, first_word, give_back, hold, opened, recalled, scene, status};
-use crate::testing::{Lab, at, name, open, putfh};
+use crate::testing::{at, name, open, putfh};
 
 #[test]
 fn nothing_is_delegated_of_what_an_operation_that_waits_is_about_to_move() {
@@ -76,23 +74,4 @@ fn nothing_is_delegated_of_where_an_operation_that_waits_is_about_to_copy_to() {
         let (_, read) = opened(&mut other, open("destination", b"p", READ));
         assert!(delegated(&read).is_some(), "the operation is over");
     }
-}
-
-#[test]
-fn who_waits_for_many_looks_again_a_few_times_and_goes_on_when_only_its_own_is_left() {
-    let Scene { lab, mut other, file, .. } = scene();
-    let names: [&'static [u8]; 9] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"];
-    let mut holders: Vec<Lab> = (20..).zip(names).map(|(id, name)| lab.reachable(name, id)).collect();
-    let held: Vec<Stateid> = holders.iter_mut().map(|holder| hold(holder, "file", READ)).collect();
-    let own = hold(&mut other, "file", READ);
-    let mut flight = other.start(1, at(&["export"], vec![open("file", b"w", BOTH)]));
-    for (holder, stateid) in holders.iter_mut().zip(held) {
-        assert_eq!(status(flight.poll()), None);
-        assert_eq!(recalled(holder).len(), 1);
-        assert_eq!(give_back(holder, file, stateid), Status::OK);
-    }
-    assert_eq!(status(flight.poll()), Some(Status::OK), "only its own is left");
-    // Once at first, and when 8, 4 and 2 were left.
-    assert_eq!(lab.server.delegation_counts().waits.load(Relaxed), 4);
-    assert_eq!(give_back(&mut other, file, own), Status::OK);
 }

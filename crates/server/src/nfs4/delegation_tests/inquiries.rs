@@ -1,0 +1,129 @@
+//! Whoever holds a file for writing is asked for its attributes (CB_GETATTR).
+
+use protocol::nfs3;
+use protocol::nfs4::attributes::{Attributes, number as n};
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::compound::{CompoundResult, Op};
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::types::{Bitmap, Outcome, Status};
+use xdr::{Decode, Reader};
+
+use super::{BOTH, Scene, counts, give_back, hold, recalled, scene, write};
+use crate::testing::{Lab, at, attributes_in, getattr, lookup, putfh, size};
+
+const ASKED: [u32; 3] = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
+
+/// The holder's answer to CB_GETATTR: its change attribute and its size.
+fn tell(client: &Lab, change: u64, size: u64) {
+    let call = client.calls().pop().expect("a question");
+    let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
+    assert_eq!(asked.attributes, Bitmap::of(&[n::CHANGE, n::SIZE]));
+    let said = Attributes { change: Some(change), size: Some(size), ..Attributes::default() };
+    client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()))));
+}
+
+fn answered(result: Option<CompoundResult>) -> Attributes {
+    attributes_in(result.expect("an answer").results.last().unwrap())
+}
+
+#[test]
+fn the_holder_of_a_write_delegation_is_asked_for_attributes() {
+    let Scene { mut lab, mut holder, mut other, file } = scene();
+    let before = lab.attributes(&["export", "file"], &ASKED);
+    hold(&mut holder, "file", BOTH);
+    assert_eq!(holder.attributes(&["export", "file"], &ASKED), before, "it asks nobody itself");
+    lab.pass(1);
+    (holder.seconds, other.seconds) = (lab.seconds, lab.seconds);
+    let ask = || vec![putfh(file), getattr(&ASKED)];
+    let mut flight = other.start(1, ask());
+    assert!(flight.poll().is_none());
+    let mut second = lab.start(1, ask());
+    assert!(second.poll().is_none());
+    // RFC 8881 §10.4.3: the value that it got with the delegation says that it has changed nothing.
+    tell(&holder, before.change.unwrap(), 5);
+    assert!(holder.calls().is_empty(), "those who ask at once ask once");
+    assert_eq!(answered(flight.poll()), before);
+    assert_eq!(answered(second.poll()), before);
+    // Another value: it has, and its size counts; times and change attribute move on each time.
+    let mut seen = vec![before.change];
+    for slot in 2..5 {
+        let mut flight = other.start(slot, ask());
+        assert!(flight.poll().is_none());
+        tell(&holder, before.change.unwrap() + 1, 777);
+        let after = answered(flight.poll());
+        assert_eq!(after.size, Some(777));
+        assert!(!seen.contains(&after.change) && after.time_modify > before.time_modify);
+        seen.push(after.change);
+    }
+    // Other attributes are known here, and a file that is not delegated for writing is nobody's to ask.
+    assert_eq!(other.status(vec![putfh(file), getattr(&[n::MODE, n::TYPE])]), Status::OK);
+    assert_eq!(other.status_at(&["export"], getattr(&ASKED)), Status::OK);
+    assert!(holder.calls().is_empty());
+    assert_eq!(counts(&lab), (0, 1, 0), "nothing was recalled");
+}
+
+#[test]
+fn version_3_asks_the_holder_too() {
+    let Scene { lab, mut holder, mut other, file } = scene();
+    hold(&mut holder, "file", BOTH);
+    let object = nfs3::FileHandle::new(&file).unwrap();
+    let mut flight = other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object });
+    assert!(flight.poll_bytes().is_none());
+    tell(&holder, u64::MAX, 777);
+    let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
+    assert_eq!(nfs3::Fattr::decode(&mut reply).unwrap().size, 777);
+    assert!(lab.server.nfs4.is_quiet());
+}
+
+#[test]
+fn a_holder_that_does_not_answer_for_its_file_gives_it_back() {
+    let mistakes: [fn(&Lab); 3] = [
+        |lab| assert_eq!(lab.calls().len(), 1),
+        |holder| {
+            let call = holder.calls().pop().unwrap();
+            holder.answer(call.results(CbOpResult::GetAttr(Outcome::Error(Status::BADHANDLE))));
+        },
+        |holder| {
+            let call = holder.calls().pop().unwrap();
+            let nothing = Attributes::default().to_file_attributes();
+            holder.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(nothing))));
+        },
+    ];
+    for mistake in mistakes {
+        let Scene { mut lab, mut holder, mut other, file } = scene();
+        let stateid = hold(&mut holder, "file", BOTH);
+        let mut flight = other.start(1, vec![putfh(file), getattr(&ASKED)]);
+        assert!(flight.poll().is_none());
+        mistake(&holder);
+        lab.pass(2);
+        assert!(flight.poll().is_none());
+        assert_eq!(recalled(&holder).len(), 1);
+        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        assert_eq!(answered(flight.poll()).size, Some(5));
+        assert!(lab.server.nfs4.is_quiet());
+    }
+}
+
+#[test]
+fn a_delegation_that_comes_back_meanwhile_answers_the_question() {
+    let Scene { mut holder, mut other, file, .. } = scene();
+    let stateid = hold(&mut holder, "file", BOTH);
+    let mut flight = other.start(1, vec![putfh(file), getattr(&ASKED)]);
+    assert!(flight.poll().is_none());
+    assert_eq!(holder.status(vec![putfh(file), write(stateid)]), Status::OK);
+    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(answered(flight.poll()).size, Some(5));
+}
+
+#[test]
+fn attributes_are_those_after_the_holder_was_waited_for() {
+    let Scene { mut holder, mut other, file, .. } = scene();
+    let stateid = hold(&mut holder, "file", BOTH);
+    // LOOKUP sees five bytes, and GETATTR then waits.
+    let mut flight = other.start(1, at(&["export"], vec![lookup("file"), getattr(&ASKED)]));
+    assert!(flight.poll().is_none());
+    let longer = Op::SetAttr(SetAttrArgs { stateid, attributes: size(9) });
+    assert_eq!(holder.status(vec![putfh(file), longer]), Status::OK);
+    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(answered(flight.poll()).size, Some(9));
+}

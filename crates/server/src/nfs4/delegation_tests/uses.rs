@@ -1,0 +1,68 @@
+//! What its holder may do by a delegation: I/O, and opens that it made without the server.
+
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::open::{ClaimDelegateCur, OpenArgs, OpenClaim, OpenDelegation, OpenHow};
+use protocol::nfs4::types::{Stateid, Status};
+
+use super::{
+    BOTH, READ, Scene, WRITE, counts, give_back, hold, opened, read, recalled, scene, set, status, write,
+};
+use crate::testing::{at, mode, name, open, open_args, putfh};
+
+#[test]
+fn io_goes_by_a_delegation_as_far_as_it_covers() {
+    let Scene { mut lab, mut holder, mut other, file } = scene();
+    let reading = hold(&mut holder, "file", READ);
+    assert_eq!(holder.status(vec![putfh(file), read(reading)]), Status::OK);
+    assert_eq!(holder.status(vec![putfh(file), write(reading)]), Status::OPENMODE);
+    assert_eq!(other.status(vec![putfh(file), read(reading)]), Status::BAD_STATEID, "another client's");
+    lab.file(&["export", "second"], b"data");
+    let second = lab.handle(&["export", "second"]);
+    let writing = hold(&mut holder, "second", BOTH);
+    assert_eq!(holder.status(vec![putfh(second), write(writing), read(writing)]), Status::OK);
+    assert_eq!(holder.status(vec![putfh(file), read(writing)]), Status::BAD_STATEID, "another file's");
+    for op in [
+        Op::Close(CloseArgs { seqid: 0, open_stateid: writing }),
+        Op::DelegReturn(DelegReturnArgs { stateid: Stateid { seqid: 7, ..writing } }),
+    ] {
+        assert_eq!(holder.status(vec![putfh(second), op]), Status::BAD_STATEID);
+    }
+}
+
+#[test]
+fn a_file_opened_for_writing_alone_is_read_by_whoever_may_read_it() {
+    let Scene { mut lab, mut holder, .. } = scene();
+    lab.file(&["export", "drop"], b"secret");
+    let handle = lab.handle(&["export", "drop"]);
+    lab.ok(vec![putfh(handle), set(mode(0o622))]);
+    holder.uid = 1000;
+    let stateid = hold(&mut holder, "drop", WRITE);
+    assert_eq!(holder.status(vec![putfh(handle), write(stateid)]), Status::OK);
+    assert_eq!(holder.status(vec![putfh(handle), read(stateid)]), Status::ACCESS);
+}
+
+#[test]
+fn opens_made_under_a_delegation_come_before_it_goes_back() {
+    let Scene { lab, mut holder, mut other, file } = scene();
+    let stateid = hold(&mut holder, "file", READ);
+    let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
+    assert_eq!(status(flight.poll()), None);
+    assert_eq!(recalled(&holder).len(), 1);
+    let claim = |claim, access| OpenArgs { claim, ..open_args("", b"local", access, OpenHow::NoCreate) };
+    let by_name = OpenClaim::DelegateCur(ClaimDelegateCur { delegate_stateid: stateid, file: name("file") });
+    let (_, none) = opened(&mut holder, Op::Open(claim(by_name, READ)));
+    assert_eq!(none, OpenDelegation::None);
+    let by_handle = |stateid, access| Op::Open(claim(OpenClaim::DelegateCurFh(stateid), access));
+    assert_eq!(holder.status(vec![putfh(file), by_handle(stateid, READ)]), Status::OK);
+    assert_eq!(holder.status(vec![putfh(file), by_handle(stateid, WRITE)]), Status::INVAL, "not covered");
+    let unknown = Stateid { seqid: 1, other: [7; 12] };
+    assert_eq!(holder.status(vec![putfh(file), by_handle(unknown, READ)]), Status::BAD_STATEID);
+    assert_eq!(status(flight.poll()), None);
+    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    assert_eq!(status(flight.poll()), Some(Status::OK), "readers do not disturb a writer");
+    assert_eq!(counts(&lab), (2, 0, 0), "one owner's opens are one");
+    let previous = Op::Open(claim(OpenClaim::DelegatePrevFh, READ));
+    assert_eq!(holder.status(vec![putfh(file), previous]), Status::NOTSUPP);
+}
