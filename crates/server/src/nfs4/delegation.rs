@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use protocol::nfs4::attributes::acl::{Ace, AceFlags, AceMask, AceType};
 use protocol::nfs4::ops::open::{
-    DelegationType, DelegationWant, NoDelegation, OpenArgs, OpenClaim, OpenDelegation, ReadDelegation,
-    ShareAccess, SpaceLimit, WhyNoDelegation, WriteDelegation,
+    DelegationWant, NoDelegation, OpenDelegation, ReadDelegation, ShareAccess, SpaceLimit, WhyNoDelegation,
+    WriteDelegation,
 };
 use protocol::nfs4::types::{Handle, Stateid, Utf8};
 use vfs::Attributes;
 
 use super::compound::Compound;
 use super::object::{File, Object};
-use super::state::{Client, NotDelegated, OpenGrant, Wish};
+use super::state::{Client, NotDelegated, Wish};
 
 /// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
 const SPACE_PART: u64 = 64;
@@ -92,52 +92,4 @@ fn granted(stateid: Stateid, is_write: bool, limit: u64) -> OpenDelegation {
     } else {
         OpenDelegation::Read(ReadDelegation { stateid, recall: false, permissions })
     }
-}
-
-/// The delegation that stands for the open as well, where the client would have only one of them (RFC 9754 §4).
-///
-/// "If the client already has an open stateid, then the server SHOULD ignore the … flag and return both"; so it does where
-/// the open denies something, which a delegation does not.
-pub(crate) fn instead_of_open(
-    arguments: &OpenArgs,
-    grant: &OpenGrant,
-    delegation: &OpenDelegation,
-) -> Option<Stateid> {
-    let is_wanted = arguments.share_access.contains(ShareAccess::WANT_OPEN_XOR_DELEGATION)
-        && arguments.share_deny.is_empty()
-        && grant.is_new();
-    match delegation {
-        OpenDelegation::Read(read) if is_wanted => Some(read.stateid),
-        OpenDelegation::Write(write) if is_wanted => Some(write.stateid),
-        _ => None,
-    }
-}
-
-/// What is delegated beside the open.
-pub(crate) async fn beside_open(
-    compound: &Compound<'_>,
-    client: &Arc<Client>,
-    arguments: &OpenArgs,
-    file: &File<'_>,
-    attributes: &Attributes,
-) -> OpenDelegation {
-    let (access, want) = (arguments.share_access, arguments.share_access.want());
-    let asked = match arguments.claim {
-        // RFC 8881 §9.11: what was delegated before the restart is reclaimed with the open.
-        OpenClaim::Previous(DelegationType::NONE | DelegationType::NONE_EXT) => {
-            return OpenDelegation::None;
-        }
-        OpenClaim::Previous(held) => {
-            let want = match held {
-                DelegationType::READ => DelegationWant::READ_DELEG,
-                _ => DelegationWant::WRITE_DELEG,
-            };
-            // No more than this OPEN was judged for, whatever was held: a claim is the client's word.
-            DelegationWish { access, want, reclaim: true }
-        }
-        // The client has one, and brings opens that it made under it: it is on its way back.
-        OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
-        _ => DelegationWish { access, want, reclaim: false },
-    };
-    delegate(compound, client, file, asked, attributes).await
 }

@@ -2,7 +2,7 @@
 
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
-use protocol::nfs4::ops::open::DelegationWant;
+use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
 
 use super::*;
 use crate::testing::{at, mode, name, open_args};

@@ -1,0 +1,94 @@
+//! What is delegated beside an open, or instead of it.
+
+use std::sync::Arc;
+
+use protocol::nfs4::ops::open::{
+    DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenDelegation, ShareAccess,
+};
+use protocol::nfs4::types::Stateid;
+use vfs::Attributes;
+
+use crate::nfs4::compound::Compound;
+use crate::nfs4::delegation::{DelegationWish, delegate};
+use crate::nfs4::object::File;
+use crate::nfs4::state::{Client, OpenGrant, Turn};
+
+/// Whether anything may be delegated beside an open of version 4.0. RFC 7530 §9.1.11: "The server must not bestow a delegation
+/// for any open that would require confirmation." Nothing is delegated for writing there: who asks for attributes, and might
+/// hold that delegation itself, is not known.
+pub(super) fn may_delegate(turn: Option<&Turn>, arguments: &OpenArgs) -> bool {
+    let is_reader = !arguments.share_access.contains(ShareAccess::WRITE);
+    turn.is_none_or(|turn| is_reader && !turn.needs_confirmation())
+}
+
+/// What is delegated beside the open.
+pub(super) async fn beside_open(
+    compound: &Compound<'_>,
+    client: &Arc<Client>,
+    arguments: &OpenArgs,
+    file: &File<'_>,
+    attributes: &Attributes,
+) -> OpenDelegation {
+    let (access, want) = (arguments.share_access, arguments.share_access.want());
+    let asked = match arguments.claim {
+        // RFC 8881 §9.11: what was delegated before the restart is reclaimed with the open.
+        OpenClaim::Previous(DelegationType::NONE | DelegationType::NONE_EXT) => {
+            return OpenDelegation::None;
+        }
+        OpenClaim::Previous(held) => {
+            let want = match held {
+                DelegationType::READ => DelegationWant::READ_DELEG,
+                _ => DelegationWant::WRITE_DELEG,
+            };
+            // No more than this OPEN was judged for, whatever was held: a claim is the client's word.
+            DelegationWish { access, want, reclaim: true }
+        }
+        // The client has one, and brings opens that it made under it: it is on its way back.
+        OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
+        _ => DelegationWish { access, want, reclaim: false },
+    };
+    delegate(compound, client, file, asked, attributes).await
+}
+
+/// The delegation that stands for the open as well, where the client would have only one of them (RFC 9754 §4).
+///
+/// "If the client already has an open stateid, then the server SHOULD ignore the … flag and return both"; so it does where
+/// the open denies something, which a delegation does not.
+pub(super) fn instead_of_open(
+    arguments: &OpenArgs,
+    grant: &OpenGrant,
+    delegation: &OpenDelegation,
+) -> Option<Stateid> {
+    let is_wanted = arguments.share_access.contains(ShareAccess::WANT_OPEN_XOR_DELEGATION)
+        && arguments.share_deny.is_empty()
+        && grant.is_new();
+    match delegation {
+        OpenDelegation::Read(read) if is_wanted => Some(read.stateid),
+        OpenDelegation::Write(write) if is_wanted => Some(write.stateid),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::ops::open::{DelegationWant, NoDelegation, WhyNoDelegation};
+
+    use super::super::tests::opened;
+    use super::*;
+    use crate::testing::{Lab, lab, open};
+
+    #[test]
+    fn says_why_there_is_no_delegation_when_asked() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"");
+        let wanting = |lab: &mut Lab, want| {
+            let access = ShareAccess::READ.with_want(want);
+            opened(lab, open("file", b"owner", access)).delegation
+        };
+        assert_eq!(wanting(&mut lab, DelegationWant::NO_PREFERENCE), OpenDelegation::None);
+        let not_wanted = NoDelegation::Other(WhyNoDelegation::NOT_WANTED.0);
+        assert_eq!(wanting(&mut lab, DelegationWant::NO_DELEG), OpenDelegation::NoneExt(not_wanted));
+        let resource = NoDelegation::Resource(false);
+        assert_eq!(wanting(&mut lab, DelegationWant::READ_DELEG), OpenDelegation::NoneExt(resource));
+    }
+}

@@ -1,0 +1,160 @@
+//! Share access and deny (RFC 8881 §9.7): checked, then reserved, with the file open at the backend; truncation behind that.
+
+use std::sync::Arc;
+
+use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
+use protocol::nfs4::types::Status;
+use vfs::{Attributes, Authority, OpenAccess, Opened, SetAttributes};
+
+use super::Opener;
+use super::claim::Target;
+use crate::nfs4::compound::Compound;
+use crate::nfs4::state::{Against, OpenGrant, OpenRequest};
+use crate::nfs4::status::Result;
+
+/// How often an OPEN looks for delegations in its way: others may be granted while it waits, but none to a file that was just
+/// recalled.
+const LOOKS_MAX: u32 = 4;
+
+/// RFC 8881 §18.16.3: share_access without wishes "MUST be one of" READ, WRITE or BOTH, share_deny one of its four values;
+/// "If not, the server MUST return NFS4ERR_INVAL". Version 4.0 has no wishes.
+pub(super) fn check(
+    access: ShareAccess,
+    deny: ShareDeny,
+    minor: u32,
+) -> std::result::Result<OpenAccess, Status> {
+    let wishes = ShareAccess::WANT_DELEG_MASK
+        | ShareAccess::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL.bits()
+        | ShareAccess::WANT_PUSH_DELEG_WHEN_UNCONTENDED.bits();
+    let wishes = match minor {
+        0 => 0,
+        1 => wishes,
+        // RFC 9754: both are wishes; that for delegated times is not granted.
+        _ => {
+            let of_9754 = ShareAccess::WANT_OPEN_XOR_DELEGATION | ShareAccess::WANT_DELEG_TIMESTAMPS;
+            wishes | of_9754.bits()
+        }
+    };
+    let share = access.access();
+    if share.is_empty() || access.bits() & !wishes != share.bits() || !ShareDeny::BOTH.contains(deny) {
+        return Err(Status::INVAL);
+    }
+    Ok(OpenAccess { read: share.contains(ShareAccess::READ), write: share.contains(ShareAccess::WRITE) })
+}
+
+/// Opens the file with the backend and takes the share reservation; then truncates.
+pub(super) async fn open(
+    compound: &mut Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    access: OpenAccess,
+    target: &Target<'_>,
+) -> Result<(OpenGrant, Attributes)> {
+    let file = &target.file;
+    let context = compound.context(file.export);
+    let backend = &file.export.backend;
+    // The truncation comes before anybody may have the file delegated.
+    let _changing = target.size.map(|_| compound.changing(file));
+    compound.settle(file, against(arguments, target)).await?;
+    // To truncate is to write, whatever the share access says.
+    let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
+    let opened = match backend.open(&context, &file.handle, wanted, target.authority).await {
+        // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
+        Err(vfs::Error::Later) => {
+            compound.state().press(compound.now());
+            backend.open(&context, &file.handle, wanted, target.authority).await?
+        }
+        opened => opened?,
+    };
+    let grant = reserve(compound, opener, arguments, target, &opened).await?;
+    if target.size.is_none() {
+        return Ok((grant, opened.attributes));
+    }
+    let set = SetAttributes { size: target.size, ..SetAttributes::default() };
+    match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
+        Ok(change) => Ok((grant, change.after)),
+        Err(error) => {
+            compound.state().withdraw_open(&opener.client, grant);
+            Err(error.into())
+        }
+    }
+}
+
+/// Which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
+fn against(arguments: &OpenArgs, target: &Target<'_>) -> Against {
+    let writes = arguments.share_access.contains(ShareAccess::WRITE) || target.size.is_some();
+    let changes = writes || !arguments.share_deny.is_empty();
+    if changes { Against::All } else { Against::Writers }
+}
+
+/// Takes the share reservation. Where something was delegated since the last look, it waits for that once more.
+async fn reserve(
+    compound: &Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    target: &Target<'_>,
+    opened: &Opened,
+) -> Result<OpenGrant> {
+    let against = against(arguments, target);
+    let mut looks = 1;
+    loop {
+        let request = OpenRequest {
+            file: target.file.key(compound.server()),
+            owner: Arc::clone(&opener.owner),
+            opener: compound.caller(),
+            access: arguments.share_access,
+            deny: arguments.share_deny,
+            truncates: target.size.is_some(),
+            reclaim: arguments.claim.is_reclaim(),
+            pin: Arc::clone(&opened.pin),
+        };
+        match compound.state().open(compound.now(), &opener.client, request) {
+            Err(Status::DELAY) if looks < LOOKS_MAX && compound.state().has_delegations(against) => {
+                compound.settle(&target.file, against).await?;
+                looks += 1;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::number as n;
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::open::{CreateHow, OpenHow};
+    use vfs::fault::{Fault, Method, Rule};
+
+    use super::*;
+    use crate::testing::{at, faulty, lab, lab_of, open_args, size};
+
+    #[test]
+    fn a_backend_that_is_short_gets_back_what_expired_clients_hold() {
+        let (exported, backend) = faulty();
+        let mut lab = lab_of(vec![exported]);
+        lab.file(&["export", "file"], b"");
+        let mut gone = lab.other(b"gone");
+        gone.open(&["export", "file"], b"owner");
+        lab.seconds += 60;
+        lab.ok(at(&["export"], vec![]));
+        lab.seconds += 60;
+        backend.add(Rule::on(Method::Open, Fault::Fail(vfs::Error::Later)).times(1));
+        lab.open(&["export", "file"], b"owner");
+        assert_eq!(lab.server.counts().opens, 1);
+    }
+
+    #[test]
+    fn share_reservations_hold_before_truncation() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"hello");
+        let mut denying = open_args("file", b"denier", ShareAccess::READ, OpenHow::NoCreate);
+        denying.share_deny = ShareDeny::WRITE;
+        lab.ok(at(&["export"], vec![Op::Open(denying)]));
+        for access in [ShareAccess::READ, ShareAccess::BOTH] {
+            let how = OpenHow::Create(CreateHow::Unchecked(size(0)));
+            let truncating = Op::Open(open_args("file", b"owner", access, how));
+            assert_eq!(lab.status_at(&["export"], truncating), Status::SHARE_DENIED);
+        }
+        assert_eq!(lab.attributes(&["export", "file"], &[n::SIZE]).size, Some(5));
+    }
+}
