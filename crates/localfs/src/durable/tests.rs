@@ -28,6 +28,11 @@ async fn case_of(durability: Durability) -> Case {
     let root = volume.root.handle;
     let created =
         volume.create(&context, &root, b"f", &what, &SetAttributes::default()).await.expect("create");
+    // Who synced for the creation is still about to look whether anybody else waits.
+    let file = volume.object(&created.handle).expect("object");
+    while file.dirt.state.lock().is_running {
+        std::thread::yield_now();
+    }
     Case { file: created.handle, volume, context, _directory: directory }
 }
 
