@@ -17,16 +17,18 @@ use vfs::{Attributes, Authority, Context};
 use xdr::{DecodeError, Mark, Reader, Writer};
 
 use super::object::{File, Object};
-use super::pseudo::Node;
+use super::ops;
 use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
-use super::state::{self, IoKind, IoPermit, MAX_OPERATIONS, Running, SavedReply, Sequenced};
+use super::state::{self, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
 use super::status::{Failure, Result, in_minor};
-use super::{attributes, ops};
 use crate::caller::Identity;
 use crate::once::CallId;
 use crate::request::{Request, Served};
 use crate::{Export, Observer, Server};
+
+mod handles;
+mod logged;
 
 /// Longest tag in bytes. The RFC sets no limit; Linux's clients send a few bytes.
 const MAX_TAG: usize = 1024;
@@ -482,174 +484,6 @@ impl<'r> Compound<'r> {
     }
 }
 
-/// File handles and stateids (RFC 8881 §16.2.3.1).
-impl<'r> Compound<'r> {
-    /// The current file handle's object; the driver has seen to it that there is one.
-    pub(crate) fn current(&self) -> Result<Object<'r>> {
-        self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))
-    }
-
-    /// As [`Self::current`], where an object of the pseudo file system is refused with `pseudo`.
-    pub(crate) fn file(&self, pseudo: Status) -> Result<File<'r>> {
-        match self.current()? {
-            Object::File(file) => Ok(file),
-            Object::Pseudo(_) => Err(pseudo.into()),
-        }
-    }
-
-    /// As [`Self::file`], of an export that takes changes.
-    pub(crate) fn writable(&self, pseudo: Status) -> Result<File<'r>> {
-        let file = self.file(pseudo)?;
-        if file.export.options.read_only { Err(Status::ROFS.into()) } else { Ok(file) }
-    }
-
-    /// The saved file handle's object.
-    pub(crate) fn saved(&self) -> Result<Object<'r>> {
-        self.saved.map(|(object, _)| object).ok_or(Failure::Status(Status::NOFILEHANDLE))
-    }
-
-    /// Makes `object` current.
-    ///
-    /// RFC 8881 §16.2.3.1.2: "If an operation sets the current filehandle but does not return a stateid, the current
-    /// stateid MUST be set to the all-zeros special stateid".
-    pub(crate) fn set_current(&mut self, object: Object<'r>, fresh: Option<Attributes>) {
-        self.current = Some(object);
-        self.stateid = Stateid::ANONYMOUS;
-        self.fresh = fresh;
-    }
-
-    /// Makes current again what an OPEN did that is repeated.
-    ///
-    /// # Errors
-    /// STALE where the export is gone or this client may not use it (any more), as PUTFH has it.
-    fn make_current_again(&mut self, saved: &SavedReply) -> std::result::Result<(), Status> {
-        let Some((id, handle)) = saved.current else { return Ok(()) };
-        let export = self.request.exports.by_id(id).filter(|export| self.admits(export));
-        self.set_current(Object::File(File { export: export.ok_or(Status::STALE)?, handle }), None);
-        Ok(())
-    }
-
-    /// Leaves no current file handle, as SECINFO does.
-    pub(crate) fn consume_current(&mut self) {
-        self.current = None;
-        self.stateid = Stateid::ANONYMOUS;
-        self.fresh = None;
-    }
-
-    /// SAVEFH: "save and restore both the current filehandle and the current stateid as a set" (§16.2.3.1.2).
-    pub(crate) fn save(&mut self) -> Result {
-        self.saved = Some((self.current()?, self.stateid));
-        Ok(())
-    }
-
-    /// RESTOREFH.
-    pub(crate) fn restore(&mut self) -> Result {
-        // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return the error NFS4ERR_NOFILEHANDLE."
-        // RFC 7530 §16.29.4 has an error of its own for that.
-        let none = if self.minor == 0 { Status::RESTOREFH } else { Status::NOFILEHANDLE };
-        let (object, stateid) = self.saved.ok_or(Failure::Status(none))?;
-        self.set_current(object, None);
-        self.stateid = stateid;
-        Ok(())
-    }
-
-    /// Makes `stateid` current: "If an operation returns a stateid, it MUST set the current stateid to the returned
-    /// value" (RFC 8881 §16.2.3.1.2).
-    pub(crate) fn set_stateid(&mut self, stateid: Stateid) {
-        self.stateid = stateid;
-    }
-
-    /// The stateid that an operation means: the current one for (1, 0), whatever its seqid is by now.
-    ///
-    /// RFC 8881 §8.2.3: "The stateid passed to the operation in place of the special value has its "seqid" value set to zero,
-    /// except when the current stateid is used by the operation CLOSE or OPEN_DOWNGRADE", which see
-    /// [`Self::exact_stateid`].
-    ///
-    /// # Errors
-    /// BAD_STATEID where the current one is special ("a disallowed use of the current stateid", §16.2.3.1.2).
-    pub(crate) fn stateid(&self, given: Stateid) -> Result<Stateid> {
-        let meant = self.exact_stateid(given)?;
-        Ok(if self.is_current(given) { Stateid { seqid: 0, ..meant } } else { meant })
-    }
-
-    /// As [`Self::stateid`], with the current one's seqid.
-    ///
-    /// # Errors
-    /// As [`Self::stateid`].
-    pub(crate) fn exact_stateid(&self, given: Stateid) -> Result<Stateid> {
-        if !self.is_current(given) {
-            return Ok(given);
-        }
-        if self.stateid.is_special() { Err(Status::BAD_STATEID.into()) } else { Ok(self.stateid) }
-    }
-
-    fn is_current(&self, given: Stateid) -> bool {
-        given == Stateid::CURRENT && self.minor > 0
-    }
-
-    /// What was seen of the current object is no longer so.
-    pub(crate) fn forget_fresh(&mut self) {
-        self.fresh = None;
-    }
-
-    /// Keeps what this operation saw of the current object for the next one.
-    pub(crate) fn set_fresh(&mut self, attributes: Attributes) {
-        self.fresh = Some(attributes);
-    }
-
-    /// Attributes of the current object: as just seen, or asked for.
-    pub(crate) async fn attributes(&mut self) -> Result<Attributes> {
-        if let Some(fresh) = self.fresh {
-            return Ok(fresh);
-        }
-        let attributes = self.attributes_of(&self.current()?).await?;
-        self.fresh = Some(attributes);
-        Ok(attributes)
-    }
-
-    /// Attributes of a directory of the pseudo file system.
-    pub(crate) fn pseudo_attributes(&self, node: &Node) -> Attributes {
-        let (peer, exports) = (self.request.connection.peer.ip(), self.exports());
-        exports.pseudo().attributes(node, exports, peer, self.request.now.wall)
-    }
-
-    /// Attributes of an object, asked for now.
-    pub(crate) async fn attributes_of(&self, object: &Object<'_>) -> Result<Attributes> {
-        match object {
-            Object::Pseudo(node) => Ok(self.pseudo_attributes(node)),
-            Object::File(file) => {
-                let context = self.context(file.export);
-                Ok(file.export.backend.getattr(&context, &file.handle).await?)
-            }
-        }
-    }
-
-    /// What attributes of an object are written from.
-    pub(crate) fn subject<'s>(
-        &'s self,
-        object: Object<'s>,
-        attributes: &'s Attributes,
-    ) -> attributes::Subject<'s> {
-        let mounted_on = match &object {
-            // RFC 8881 §5.8.2.23: at the root of a file system, the number of the directory it is mounted on.
-            Object::File(file) if file.is_root() => {
-                self.exports().pseudo().mount_of(file.export.id).map(|node| node.id)
-            }
-            _ => None,
-        };
-        attributes::Subject {
-            settings: self.server().settings(),
-            minor: self.minor,
-            object,
-            attributes,
-            space: attributes::NO_SPACE,
-            mounted_on: mounted_on.unwrap_or(attributes.fileid),
-            acl: None,
-            error: Status::OK,
-        }
-    }
-}
-
 /// Who asks, and what it holds.
 impl<'r> Compound<'r> {
     pub(crate) fn server(&self) -> &'r Server {
@@ -765,8 +599,6 @@ impl<'r> Compound<'r> {
         self.refusal = Some(status);
     }
 }
-
-mod logged;
 
 /// A number for the caller, so that another user's request on the same slot is no retransmission.
 fn caller(identity: &Identity) -> u64 {
