@@ -93,6 +93,11 @@ pub(crate) async fn procedure(
         _ => return Served::NoProcedure,
     };
     request.server.metrics.nfs3[procedure as usize].count(status != NfsStat::OK);
+    done(status)
+}
+
+/// What became of a call whose results have this status.
+fn done(status: NfsStat) -> Served {
     match status {
         NfsStat::JUKEBOX => Served::Later,
         status => Served::Done { is_error: status != NfsStat::OK },

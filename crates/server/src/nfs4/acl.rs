@@ -12,14 +12,15 @@
 //! grants always (to read attributes; for the owner, to change them) cannot be denied.
 
 use protocol::nfs4::attributes::acl::{Ace, AceFlags, AceMask, AceType, Acl as WireAcl};
-use protocol::nfs4::types::{Status, Utf8};
+use protocol::nfs4::attributes::number;
+use protocol::nfs4::types::{Bitmap, Status, Utf8};
 use vfs::{
     ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, Attributes, FileKind, MAX_ACL_ENTRIES,
 };
 use xdr::List;
 
 use super::compound::Compound;
-use super::object::File;
+use super::object::{File, Object};
 use super::set_attributes::{id_text, parse_id};
 use super::status::Result;
 use crate::IdNames;
@@ -35,22 +36,27 @@ const INHERITED_ONLY: AceFlags =
 /// All that is about inheritance.
 const INHERITANCE: AceFlags = INHERITED_ONLY.union(AceFlags::NO_PROPAGATE_INHERIT);
 
-/// The ACL of an object as a client sees it.
+/// The ACL of an object as a client sees it, where it is among the attributes asked for and there are ACLs.
 pub(crate) async fn get(
     compound: &Compound<'_>,
-    file: &File<'_>,
+    object: &Object<'_>,
+    mask: Bitmap,
     attributes: &Attributes,
-) -> Result<WireAcl> {
-    let context = compound.context(file.export);
+) -> Result<Option<WireAcl>> {
+    let Object::File(file) = object else { return Ok(None) };
     let backend = &file.export.backend;
+    if !mask.has(number::ACL) || !backend.properties().acls {
+        return Ok(None);
+    }
+    let context = compound.context(file.export);
     let access = backend.get_acl(&context, &file.handle, AclKind::Access).await?;
     let access = access.unwrap_or_else(|| Acl::of_mode(attributes.mode));
-    let default = match attributes.kind {
-        FileKind::Directory => backend.get_acl(&context, &file.handle, AclKind::Default).await?,
-        _ => None,
-    };
     let is_directory = attributes.kind == FileKind::Directory;
-    Ok(to_wire(&access, default.as_ref(), is_directory, compound.id_names()))
+    let default = match is_directory {
+        true => backend.get_acl(&context, &file.handle, AclKind::Default).await?,
+        false => None,
+    };
+    Ok(Some(to_wire(&access, default.as_ref(), is_directory, compound.id_names())))
 }
 
 /// What a client's list means to the back end.

@@ -167,11 +167,6 @@ pub(crate) fn readable(requested: Bitmap, minor: u32) -> Result<Bitmap, Status> 
     if answered.intersection(WRITE_ONLY).is_empty() { Ok(answered) } else { Err(Status::INVAL) }
 }
 
-/// Whether the ACL must be asked for.
-pub(crate) fn needs_acl(mask: Bitmap, object: &Object<'_>) -> bool {
-    mask.has(n::ACL) && matches!(object, Object::File(file) if file.export.backend.properties().acls)
-}
-
 /// Whether space must be asked for.
 pub(crate) fn needs_space(mask: Bitmap) -> bool {
     !mask.intersection(OF_SPACE).is_empty()

@@ -9,7 +9,7 @@ use protocol::nfsacl::{AclEntry as WireEntry, AclTag as WireTag, Proc};
 use vfs::{Acl, AclEntry, AclTag, Attributes, Error};
 use xdr::{Reader, Writer};
 
-use super::whole;
+use super::{done, whole};
 use crate::request::{Request, Served};
 
 /// Serves one call; the arguments are read from `arguments`, the results appended to `reply`.
@@ -31,10 +31,7 @@ pub(crate) async fn procedure(
         },
         _ => return Served::NoProcedure,
     };
-    match status {
-        NfsStat::JUKEBOX => Served::Later,
-        status => Served::Done { is_error: status != NfsStat::OK },
-    }
+    done(status)
 }
 
 /// A list for the wire. `marker` is added to each tag: [`WireTag::DEFAULT`] in a default list.

@@ -4,7 +4,7 @@ use protocol::nfs4::types::Bitmap;
 use xdr::{Decode, Reader, Writer};
 
 use crate::nfs4::acl;
-use crate::nfs4::attributes::{needs_acl, needs_space, readable};
+use crate::nfs4::attributes::{needs_space, readable};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::Object;
 use crate::nfs4::status::Result;
@@ -26,10 +26,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         // Not for the next operation: it is the holder's, not the file's.
         attributes.size = size;
     }
-    let acl = match object {
-        Object::File(file) if needs_acl(mask, &object) => Some(acl::get(compound, &file, &attributes).await?),
-        _ => None,
-    };
+    let acl = acl::get(compound, &object, mask, &attributes).await?;
     let mut subject = compound.subject(object, &attributes);
     subject.acl = acl.as_ref();
     if let Some(space) = space {

@@ -5,7 +5,7 @@ use protocol::nfs4::types::{Bitmap, Status};
 use xdr::{Decode, Reader, Writer};
 
 use crate::nfs4::acl;
-use crate::nfs4::attributes::{needs_acl, needs_space, readable, supported};
+use crate::nfs4::attributes::{needs_space, readable, supported};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::Object;
 use crate::nfs4::status::Result;
@@ -28,10 +28,7 @@ pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader)
         }
         _ => None,
     };
-    let acl = match object {
-        Object::File(file) if needs_acl(mask, &object) => Some(acl::get(compound, &file, &attributes).await?),
-        _ => None,
-    };
+    let acl = acl::get(compound, &object, mask, &attributes).await?;
     let mut subject = compound.subject(object, &attributes);
     subject.acl = acl.as_ref();
     if let Some(space) = space {
