@@ -2,19 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use vfs::{
-    Access, Attributes, Authority, Backend, Change, Context, Create, Created, Entry, Found, FsStat, Handle,
-    Linked, MemFs, MemOptions, Op, OpenAccess, Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest,
-    Removal, Renamed, SetAttributes, SetXattr, Stability, Timestamp, Verifier, Written,
-};
+use vfs::around::{Around, Call, Method, Subject, Wrapped};
+use vfs::{MemFs, Op};
 
 use crate::rng::Rng;
 
@@ -70,10 +65,12 @@ impl Future for Until {
     }
 }
 
-/// [`MemFs`] whose changes take random time, each counted by what it did to which name.
+/// [`MemFs`] whose changes take random time.
+pub type SlowFs = Wrapped<MemFs, Slowness>;
+
+/// Random time that changes take, and how often each was tried and made.
 #[derive(Debug)]
-pub struct SlowFs {
-    inner: MemFs,
+pub struct Slowness {
     clock: Arc<Clock>,
     rng: Mutex<Rng>,
     executed: Mutex<BTreeMap<String, u32>>,
@@ -86,16 +83,10 @@ const SLOW_PERCENT: u64 = 50;
 /// How long the slowest change takes.
 const SLOWEST: Duration = Duration::from_secs(3);
 
-impl SlowFs {
-    /// An empty file system.
-    pub fn new(options: &MemOptions, clock: Arc<Clock>, seed: u64) -> Self {
-        Self {
-            inner: MemFs::new(options),
-            clock,
-            rng: Mutex::new(Rng::new(seed)),
-            executed: Mutex::default(),
-            done: Arc::default(),
-        }
+impl Slowness {
+    /// Drawn from `seed`, passed on that clock.
+    pub fn new(clock: Arc<Clock>, seed: u64) -> Self {
+        Self { clock, rng: Mutex::new(Rng::new(seed)), executed: Mutex::default(), done: Arc::default() }
     }
 
     /// How often each change was made, failed attempts left out.
@@ -112,12 +103,12 @@ impl SlowFs {
     fn change<'a, T: Send + 'a>(
         &'a self,
         what: String,
-        act: impl FnOnce() -> Op<'a, T> + Send + 'a,
+        run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
         *self.executed.lock().entry(what.clone()).or_insert(0) += 1;
         let done = Arc::clone(&self.done);
         let act = move || {
-            let acted = act();
+            let acted = run(None);
             Op::pending(async move {
                 let acted = acted.await;
                 if acted.is_ok() {
@@ -149,154 +140,42 @@ fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-impl Backend for SlowFs {
-    fn root(&self) -> Handle {
-        self.inner.root()
-    }
-    fn properties(&self) -> Properties {
-        self.inner.properties()
-    }
-    fn identity(&self) -> [u8; 16] {
-        self.inner.identity()
-    }
-    fn write_verifier(&self) -> Verifier {
-        self.inner.write_verifier()
-    }
-    fn getattr<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, Attributes> {
-        self.inner.getattr(context, file)
-    }
-    fn setattr<'a>(
+/// The change that a call would make, by the name that a script has for it.
+fn change_of(call: &Call<'_>) -> Option<String> {
+    let verb = match call.method {
+        Method::Setattr => "setattr",
+        Method::Write => "write",
+        Method::Create => "create",
+        Method::Remove => "remove",
+        Method::Rename => "rename",
+        Method::Link => "link",
+        Method::Allocate => "allocate",
+        Method::Deallocate => "deallocate",
+        Method::CloneRange => "clone",
+        Method::CopyRange => "copy",
+        Method::SetAcl => "set ACL",
+        Method::SetXattr => "set attribute",
+        Method::RemoveXattr => "remove attribute",
+        _ => return None,
+    };
+    Some(match call.subject {
+        Subject::Whole => verb.to_owned(),
+        Subject::Name(name) => format!("{verb} {}", text(name)),
+        Subject::Names(from, to) => format!("{verb} {} to {}", text(from), text(to)),
+        Subject::Attributes(file, set) => format!("{verb} {file:?} mode {:?}", set.mode),
+        Subject::Bytes(file, offset) => format!("{verb} {file:?} at {offset}"),
+    })
+}
+
+impl Around for Slowness {
+    fn around<'a, T: Send + 'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        set: &'a SetAttributes,
-        guard: Option<Timestamp>,
-        authority: Authority,
-    ) -> Op<'a, Change> {
-        let what = format!("setattr {file:?} mode {:?}", set.mode);
-        self.change(what, move || self.inner.setattr(context, file, set, guard, authority))
-    }
-    fn lookup<'a>(&'a self, context: &'a Context, directory: &'a Handle, name: &'a [u8]) -> Op<'a, Found> {
-        self.inner.lookup(context, directory, name)
-    }
-    fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found> {
-        self.inner.parent(context, directory)
-    }
-    fn access<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        want: Access,
-    ) -> Op<'a, (Access, Attributes)> {
-        self.inner.access(context, file, want)
-    }
-    fn readlink<'a>(&'a self, context: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)> {
-        self.inner.readlink(context, link)
-    }
-    fn read<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        request: ReadRequest,
-        into: &'a mut BytesMut,
-    ) -> Op<'a, Read> {
-        self.inner.read(context, file, request, into)
-    }
-    fn write<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        offset: u64,
-        data: &'a Bytes,
-        stability: Stability,
-        authority: Authority,
-    ) -> Op<'a, Written> {
-        let what = format!("write {file:?} at {offset}");
-        self.change(what, move || self.inner.write(context, file, offset, data, stability, authority))
-    }
-    fn commit<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        offset: u64,
-        count: u64,
-    ) -> Op<'a, Change> {
-        self.inner.commit(context, file, offset, count)
-    }
-    fn create<'a>(
-        &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
-        what: &'a Create,
-        set: &'a SetAttributes,
-    ) -> Op<'a, Created> {
-        let note = format!("create {}", text(name));
-        self.change(note, move || self.inner.create(context, directory, name, what, set))
-    }
-    fn remove<'a>(
-        &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
-        removal: Removal,
-    ) -> Op<'a, Change> {
-        let what = format!("remove {}", text(name));
-        self.change(what, move || self.inner.remove(context, directory, name, removal))
-    }
-    fn rename<'a>(
-        &'a self,
-        context: &'a Context,
-        from: (&'a Handle, &'a [u8]),
-        to: (&'a Handle, &'a [u8]),
-    ) -> Op<'a, Renamed> {
-        let what = format!("rename {} to {}", text(from.1), text(to.1));
-        self.change(what, move || self.inner.rename(context, from, to))
-    }
-    fn link<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        directory: &'a Handle,
-        name: &'a [u8],
-    ) -> Op<'a, Linked> {
-        let what = format!("link {}", text(name));
-        self.change(what, move || self.inner.link(context, file, directory, name))
-    }
-    fn readdir<'a>(
-        &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        request: ReadDir,
-        visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
-    ) -> Op<'a, ReadDirEnd> {
-        self.inner.readdir(context, directory, request, visit)
-    }
-    fn open<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        access: OpenAccess,
-        authority: Authority,
-    ) -> Op<'a, Opened> {
-        self.inner.open(context, file, access, authority)
-    }
-    fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {
-        self.inner.statfs(context, file)
-    }
-    fn set_xattr<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        name: &'a [u8],
-        value: &'a Bytes,
-        how: SetXattr,
-    ) -> Op<'a, Change> {
-        let what = format!("set attribute {}", text(name));
-        self.change(what, move || self.inner.set_xattr(context, file, name, value, how))
-    }
-    fn remove_xattr<'a>(&'a self, context: &'a Context, file: &'a Handle, name: &'a [u8]) -> Op<'a, Change> {
-        let what = format!("remove attribute {}", text(name));
-        self.change(what, move || self.inner.remove_xattr(context, file, name))
+        call: Call<'_>,
+        run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
+    ) -> Op<'a, T> {
+        match change_of(&call) {
+            Some(what) => self.change(what, run),
+            None => run(None),
+        }
     }
 }

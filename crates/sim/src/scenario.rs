@@ -147,7 +147,7 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
         }
     }
     world.run()?;
-    let mut executed = world.backend.executed();
+    let mut executed = world.backend.around().executed();
     for note in &notes {
         match executed.remove(note) {
             Some(1) => {}
@@ -194,7 +194,7 @@ fn restart_once(seed: u64) -> Result<Report, String> {
     }
     world.plan_kills(KILLS, KILLED_WITHIN);
     world.run()?;
-    let done = world.backend.done();
+    let done = world.backend.around().done();
     for note in &notes {
         match done.get(note) {
             Some(1) => {}

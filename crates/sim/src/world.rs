@@ -15,10 +15,10 @@ use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
     ReplyLog, Server, Settings, Squash, Transport,
 };
-use vfs::{MemOptions, Timestamp};
+use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::Writer;
 
-use crate::backend::{Clock, SlowFs};
+use crate::backend::{Clock, SlowFs, Slowness};
 use crate::client::Client;
 use crate::network::Faults;
 use crate::rng::Rng;
@@ -118,7 +118,8 @@ impl World {
     pub fn new(seed: u64, faults: Faults) -> Self {
         let mut rng = Rng::new(seed);
         let clock = Arc::new(Clock::default());
-        let backend = Arc::new(SlowFs::new(&MemOptions::default(), Arc::clone(&clock), rng.next_u64()));
+        let slowness = Slowness::new(Arc::clone(&clock), rng.next_u64());
+        let backend = Arc::new(SlowFs::of(MemFs::new(&MemOptions::default()), slowness));
         let notes = Arc::new(Notes::default());
         let server = start(&backend, &notes, 1, moment(&clock));
         Self {

@@ -3,11 +3,12 @@
 //! [`Backend`] is the whole contract; it knows no protocol, and says nothing that only a local file system could
 //! do. An operation returns an [`Op`]: usually an answer already, sometimes a future, so that what the page cache
 //! can answer costs neither an allocation nor a task. [`MemFs`] is a complete backend in memory, [`fault`]
-//! makes any backend fail by script, and the `contract` module (feature `contract`) holds the tests that every backend
+//! makes any backend fail by script ([`around`] is how), and the `contract` module (feature `contract`) holds the tests that every backend
 //! must pass.
 #![forbid(unsafe_code)]
 
 mod acl;
+pub mod around;
 mod attributes;
 mod backend;
 mod context;

@@ -18,62 +18,18 @@
 
 mod gate;
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
 pub use gate::Gate;
 
-use crate::{
-    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
-    Created, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
-    ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
-    Written,
-};
+pub use crate::around::Method;
+use crate::around::{Around, Call, Wrapped};
+use crate::{Backend, Error, Op, Verifier};
 
 /// Rules that may be in force at once: a script is written by hand.
 const RULES_MAX: usize = 1000;
-
-/// An operation of [`Backend`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "each is the backend's operation of that name")]
-pub enum Method {
-    Getattr,
-    Setattr,
-    Lookup,
-    Parent,
-    Access,
-    Readlink,
-    Read,
-    Write,
-    Commit,
-    Create,
-    Remove,
-    Rename,
-    Link,
-    Readdir,
-    Open,
-    Statfs,
-    Sync,
-    Settle,
-    Seek,
-    Allocate,
-    Deallocate,
-    CloneRange,
-    CopyRange,
-    Advise,
-    GetAcl,
-    SetAcl,
-    GetXattr,
-    SetXattr,
-    ListXattrs,
-    RemoveXattr,
-}
-
-/// How many [`Method`]s there are.
-const METHODS: usize = Method::RemoveXattr as usize + 1;
 
 /// What goes wrong.
 #[derive(Debug, Clone)]
@@ -124,11 +80,13 @@ impl Rule {
 }
 
 /// A backend that does what its [`Rule`]s say; see the [module](self).
+pub type Faulty<B> = Wrapped<B, Script>;
+
+/// The rules in force, and what was asked for.
 #[derive(Debug)]
-pub struct Faulty<B> {
-    inner: B,
+pub struct Script {
     rules: Mutex<Vec<Rule>>,
-    calls: [AtomicU64; METHODS],
+    calls: [AtomicU64; Method::COUNT],
     /// Times that data may have been lost.
     losses: AtomicU64,
 }
@@ -137,12 +95,7 @@ impl<B: Backend> Faulty<B> {
     /// A backend that works until it is told otherwise.
     pub fn new(inner: B) -> Self {
         let calls = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { inner, rules: Mutex::new(Vec::new()), calls, losses: AtomicU64::new(0) }
-    }
-
-    /// The backend that works.
-    pub fn inner(&self) -> &B {
-        &self.inner
+        Self::of(inner, Script { rules: Mutex::new(Vec::new()), calls, losses: AtomicU64::new(0) })
     }
 
     /// Adds a rule behind the others.
@@ -150,21 +103,23 @@ impl<B: Backend> Faulty<B> {
     /// # Panics
     /// Where a script has more rules than 1000, which no script needs.
     pub fn add(&self, rule: Rule) {
-        let mut rules = self.rules.lock();
+        let mut rules = self.around.rules.lock();
         assert!(rules.len() < RULES_MAX, "a script with more than {RULES_MAX} rules");
         rules.push(rule);
     }
 
     /// Forgets all rules. What a gate holds stays held.
     pub fn heal(&self) {
-        self.rules.lock().clear();
+        self.around.rules.lock().clear();
     }
 
     /// Times that an operation was asked for, whatever came of it.
     pub fn calls(&self, method: Method) -> u64 {
-        self.calls[method as usize].load(Ordering::Relaxed)
+        self.around.calls[method as usize].load(Ordering::Relaxed)
     }
+}
 
+impl Script {
     /// Counts the call; the fault that it meets, if any.
     fn meet(&self, method: Method) -> Option<Fault> {
         self.calls[method as usize].fetch_add(1, Ordering::Relaxed);
@@ -191,16 +146,19 @@ impl<B: Backend> Faulty<B> {
         self.losses.fetch_add(u64::from(loses), Ordering::Relaxed);
         Some(fault)
     }
+}
 
-    fn play<'a, T: Send + 'a>(
+impl Around for Script {
+    fn around<'a, T: Send + 'a>(
         &'a self,
-        fault: Option<Fault>,
-        run: impl FnOnce() -> Op<'a, T> + Send + 'a,
+        call: Call<'_>,
+        run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
-        match fault {
-            None | Some(Fault::Short(_)) => run(),
+        match self.meet(call.method) {
+            None => run(None),
+            Some(Fault::Short(most)) => run(Some(most)),
             Some(Fault::Fail(error)) => Op::err(error),
-            Some(Fault::FailAfter(error)) => match run() {
+            Some(Fault::FailAfter(error)) => match run(None) {
                 Op::Ready(_) => Op::err(error),
                 pending => Op::pending(async move {
                     drop(pending.await);
@@ -211,118 +169,14 @@ impl<B: Backend> Faulty<B> {
                 let opened = gate.opened();
                 Op::pending(async move {
                     opened.await;
-                    run().await
+                    run(None).await
                 })
             }
         }
     }
-}
 
-/// Operations that meet faults and are passed on unchanged.
-macro_rules! scripted {
-    ($($name:ident: $method:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)+) => {$(
-        fn $name<'a>(&'a self, context: &'a Context, $($argument: $kind),*) -> Op<'a, $answer> {
-            self.play(self.meet(Method::$method), move || self.inner.$name(context, $($argument),*))
-        }
-    )+};
-}
-
-impl<B: Backend> Backend for Faulty<B> {
-    fn root(&self) -> Handle {
-        self.inner.root()
-    }
-
-    fn properties(&self) -> Properties {
-        self.inner.properties()
-    }
-
-    fn identity(&self) -> [u8; 16] {
-        self.inner.identity()
-    }
-
-    fn write_verifier(&self) -> Verifier {
-        let verifier = u64::from_be_bytes(self.inner.write_verifier());
+    fn write_verifier(&self, verifier: Verifier) -> Verifier {
+        let verifier = u64::from_be_bytes(verifier);
         verifier.wrapping_add(self.losses.load(Ordering::Relaxed)).to_be_bytes()
-    }
-
-    fn read<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        mut request: ReadRequest,
-        into: &'a mut BytesMut,
-    ) -> Op<'a, Read> {
-        let fault = self.meet(Method::Read);
-        if let Some(Fault::Short(most)) = fault {
-            request.count = request.count.min(most);
-        }
-        self.play(fault, move || self.inner.read(context, file, request, into))
-    }
-
-    fn write<'a>(
-        &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        offset: u64,
-        data: &'a Bytes,
-        stability: Stability,
-        authority: Authority,
-    ) -> Op<'a, Written> {
-        let fault = self.meet(Method::Write);
-        match fault {
-            Some(Fault::Short(most)) if (most as usize) < data.len() => {
-                let part = data.slice(..most as usize);
-                Op::pending(async move {
-                    self.inner.write(context, file, offset, &part, stability, authority).await
-                })
-            }
-            fault => {
-                self.play(fault, move || self.inner.write(context, file, offset, data, stability, authority))
-            }
-        }
-    }
-
-    fn sync(&self) -> Op<'_, ()> {
-        self.play(self.meet(Method::Sync), || self.inner.sync())
-    }
-
-    fn settle(&self) -> Op<'_, ()> {
-        self.play(self.meet(Method::Settle), || self.inner.settle())
-    }
-
-    scripted! {
-        getattr: Getattr(file: &'a Handle) -> Attributes;
-        setattr: Setattr(
-            file: &'a Handle, set: &'a SetAttributes, guard: Option<Timestamp>, authority: Authority
-        ) -> Change;
-        lookup: Lookup(directory: &'a Handle, name: &'a [u8]) -> Found;
-        parent: Parent(directory: &'a Handle) -> Found;
-        access: Access(file: &'a Handle, want: Access) -> (Access, Attributes);
-        readlink: Readlink(link: &'a Handle) -> (Bytes, Attributes);
-        commit: Commit(file: &'a Handle, offset: u64, count: u64) -> Change;
-        create: Create(
-            directory: &'a Handle, name: &'a [u8], what: &'a Create, set: &'a SetAttributes
-        ) -> Created;
-        remove: Remove(directory: &'a Handle, name: &'a [u8], removal: Removal) -> Change;
-        rename: Rename(from: (&'a Handle, &'a [u8]), to: (&'a Handle, &'a [u8])) -> Renamed;
-        link: Link(file: &'a Handle, directory: &'a Handle, name: &'a [u8]) -> Linked;
-        readdir: Readdir(
-            directory: &'a Handle, request: ReadDir,
-            visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send)
-        ) -> ReadDirEnd;
-        open: Open(file: &'a Handle, access: OpenAccess, authority: Authority) -> Opened;
-        statfs: Statfs(file: &'a Handle) -> (FsStat, Attributes);
-        seek: Seek(file: &'a Handle, offset: u64, what: Seek, authority: Authority) -> Option<u64>;
-        allocate: Allocate(file: &'a Handle, offset: u64, length: u64, authority: Authority) -> Change;
-        deallocate: Deallocate(file: &'a Handle, offset: u64, length: u64, authority: Authority) -> Change;
-        clone_range: CloneRange(range: &'a CopyRange) -> Change;
-        copy_range: CopyRange(range: &'a CopyRange) -> Copied;
-        advise: Advise(file: &'a Handle, offset: u64, count: u64, advice: Advice) -> bool;
-        get_acl: GetAcl(file: &'a Handle, kind: AclKind) -> Option<Acl>;
-        set_acl: SetAcl(file: &'a Handle, kind: AclKind, acl: Option<&'a Acl>) -> Change;
-        get_xattr: GetXattr(file: &'a Handle, name: &'a [u8]) -> Bytes;
-        set_xattr: SetXattr(file: &'a Handle, name: &'a [u8], value: &'a Bytes, how: SetXattr) -> Change;
-        list_xattrs: ListXattrs(file: &'a Handle) -> Vec<Bytes>;
-        remove_xattr: RemoveXattr(file: &'a Handle, name: &'a [u8]) -> Change;
     }
 }

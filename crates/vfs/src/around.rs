@@ -1,0 +1,249 @@
+//! A backend around another one: every operation passes through one function.
+//!
+//! What goes wrong by script ([`crate::fault`]) and what takes its time in the simulator are both an [`Around`], so that neither
+//! has to write down the whole contract, nor can leave an operation out.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
+    Created, Entry, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
+    ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
+    Written,
+};
+
+/// An operation of [`Backend`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "each is the backend's operation of that name")]
+pub enum Method {
+    Getattr,
+    Setattr,
+    Lookup,
+    Parent,
+    Access,
+    Readlink,
+    Read,
+    Write,
+    Commit,
+    Create,
+    Remove,
+    Rename,
+    Link,
+    Readdir,
+    Open,
+    Statfs,
+    Sync,
+    Settle,
+    Seek,
+    Allocate,
+    Deallocate,
+    CloneRange,
+    CopyRange,
+    Advise,
+    GetAcl,
+    SetAcl,
+    GetXattr,
+    SetXattr,
+    ListXattrs,
+    RemoveXattr,
+}
+
+impl Method {
+    /// How many there are.
+    pub const COUNT: usize = Self::RemoveXattr as usize + 1;
+}
+
+/// An operation that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// Which.
+    pub method: Method,
+    /// What of, as far as it is for telling calls apart.
+    pub subject: Subject<'a>,
+}
+
+/// What an operation is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Subject<'a> {
+    /// An object, or the whole file system.
+    Whole,
+    /// A name, in a directory or among extended attributes.
+    Name(&'a [u8]),
+    /// RENAME's names.
+    Names(&'a [u8], &'a [u8]),
+    /// Attributes of an object.
+    Attributes(&'a Handle, &'a SetAttributes),
+    /// Bytes of a file, from an offset on.
+    Bytes(&'a Handle, u64),
+}
+
+impl<'a> Subject<'a> {
+    /// The bytes that a copy writes.
+    fn of(range: &'a CopyRange) -> Self {
+        Self::Bytes(&range.destination, range.destination_offset)
+    }
+}
+
+/// What is done around each operation of a backend.
+pub trait Around: Send + Sync + fmt::Debug {
+    /// Carries an operation out by `run`, or does not. `run` gets the most bytes that a READ or WRITE shall take; `None` is as
+    /// many as are asked for.
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        call: Call<'_>,
+        run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
+    ) -> Op<'a, T>;
+
+    /// The write verifier to tell, where the backend has this one.
+    fn write_verifier(&self, verifier: Verifier) -> Verifier {
+        verifier
+    }
+}
+
+/// A backend with something [around](Around) it.
+#[derive(Debug)]
+pub struct Wrapped<B, A> {
+    pub(crate) inner: B,
+    pub(crate) around: A,
+}
+
+impl<B, A> Wrapped<B, A> {
+    /// `around` that backend.
+    pub const fn of(inner: B, around: A) -> Self {
+        Self { inner, around }
+    }
+
+    /// The backend inside.
+    pub const fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    /// What is around it.
+    pub const fn around(&self) -> &A {
+        &self.around
+    }
+}
+
+/// Operations that are passed on unchanged.
+macro_rules! passed {
+    ($($name:ident: $method:ident($($argument:ident: $kind:ty),*) about $subject:expr => $answer:ty;)+) => {$(
+        fn $name<'a>(&'a self, context: &'a Context, $($argument: $kind),*) -> Op<'a, $answer> {
+            let call = Call { method: Method::$method, subject: $subject };
+            self.around.around(call, move |_| self.inner.$name(context, $($argument),*))
+        }
+    )+};
+}
+
+impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
+    fn root(&self) -> Handle {
+        self.inner.root()
+    }
+
+    fn properties(&self) -> Properties {
+        self.inner.properties()
+    }
+
+    fn identity(&self) -> [u8; 16] {
+        self.inner.identity()
+    }
+
+    fn write_verifier(&self) -> Verifier {
+        self.around.write_verifier(self.inner.write_verifier())
+    }
+
+    fn read<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        mut request: ReadRequest,
+        into: &'a mut BytesMut,
+    ) -> Op<'a, Read> {
+        let call = Call { method: Method::Read, subject: Subject::Bytes(file, request.offset) };
+        self.around.around(call, move |most| {
+            request.count = request.count.min(most.unwrap_or(u32::MAX));
+            self.inner.read(context, file, request, into)
+        })
+    }
+
+    fn write<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        data: &'a Bytes,
+        stability: Stability,
+        authority: Authority,
+    ) -> Op<'a, Written> {
+        let call = Call { method: Method::Write, subject: Subject::Bytes(file, offset) };
+        self.around.around(call, move |most| match most {
+            Some(most) if (most as usize) < data.len() => {
+                let part = data.slice(..most as usize);
+                Op::pending(async move {
+                    self.inner.write(context, file, offset, &part, stability, authority).await
+                })
+            }
+            _ => self.inner.write(context, file, offset, data, stability, authority),
+        })
+    }
+
+    fn sync(&self) -> Op<'_, ()> {
+        let call = Call { method: Method::Sync, subject: Subject::Whole };
+        self.around.around(call, |_| self.inner.sync())
+    }
+
+    fn settle(&self) -> Op<'_, ()> {
+        let call = Call { method: Method::Settle, subject: Subject::Whole };
+        self.around.around(call, |_| self.inner.settle())
+    }
+
+    passed! {
+        getattr: Getattr(file: &'a Handle) about Subject::Whole => Attributes;
+        setattr: Setattr(
+            file: &'a Handle, set: &'a SetAttributes, guard: Option<Timestamp>, authority: Authority
+        ) about Subject::Attributes(file, set) => Change;
+        lookup: Lookup(directory: &'a Handle, name: &'a [u8]) about Subject::Name(name) => Found;
+        parent: Parent(directory: &'a Handle) about Subject::Whole => Found;
+        access: Access(file: &'a Handle, want: Access) about Subject::Whole => (Access, Attributes);
+        readlink: Readlink(link: &'a Handle) about Subject::Whole => (Bytes, Attributes);
+        commit: Commit(file: &'a Handle, offset: u64, count: u64) about Subject::Bytes(file, offset) => Change;
+        create: Create(
+            directory: &'a Handle, name: &'a [u8], what: &'a Create, set: &'a SetAttributes
+        ) about Subject::Name(name) => Created;
+        remove: Remove(directory: &'a Handle, name: &'a [u8], removal: Removal) about Subject::Name(name) => Change;
+        rename: Rename(
+            from: (&'a Handle, &'a [u8]), to: (&'a Handle, &'a [u8])
+        ) about Subject::Names(from.1, to.1) => Renamed;
+        link: Link(file: &'a Handle, directory: &'a Handle, name: &'a [u8]) about Subject::Name(name) => Linked;
+        readdir: Readdir(
+            directory: &'a Handle, request: ReadDir,
+            visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send)
+        ) about Subject::Whole => ReadDirEnd;
+        open: Open(file: &'a Handle, access: OpenAccess, authority: Authority) about Subject::Whole => Opened;
+        statfs: Statfs(file: &'a Handle) about Subject::Whole => (FsStat, Attributes);
+        seek: Seek(
+            file: &'a Handle, offset: u64, what: Seek, authority: Authority
+        ) about Subject::Bytes(file, offset) => Option<u64>;
+        allocate: Allocate(
+            file: &'a Handle, offset: u64, length: u64, authority: Authority
+        ) about Subject::Bytes(file, offset) => Change;
+        deallocate: Deallocate(
+            file: &'a Handle, offset: u64, length: u64, authority: Authority
+        ) about Subject::Bytes(file, offset) => Change;
+        clone_range: CloneRange(range: &'a CopyRange) about Subject::of(range) => Change;
+        copy_range: CopyRange(range: &'a CopyRange) about Subject::of(range) => Copied;
+        advise: Advise(
+            file: &'a Handle, offset: u64, count: u64, advice: Advice
+        ) about Subject::Bytes(file, offset) => bool;
+        get_acl: GetAcl(file: &'a Handle, kind: AclKind) about Subject::Whole => Option<Acl>;
+        set_acl: SetAcl(file: &'a Handle, kind: AclKind, acl: Option<&'a Acl>) about Subject::Whole => Change;
+        get_xattr: GetXattr(file: &'a Handle, name: &'a [u8]) about Subject::Name(name) => Bytes;
+        set_xattr: SetXattr(
+            file: &'a Handle, name: &'a [u8], value: &'a Bytes, how: SetXattr
+        ) about Subject::Name(name) => Change;
+        list_xattrs: ListXattrs(file: &'a Handle) about Subject::Whole => Vec<Bytes>;
+        remove_xattr: RemoveXattr(file: &'a Handle, name: &'a [u8]) about Subject::Name(name) => Change;
+    }
+}
