@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 
 use net::{Clock, Limits, Registered, Running};
-use server::{HandleKey, Server, Settings};
+use server::{HandleKey, Server, Settings, Versions};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -56,7 +56,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
     let running = net::serve(Arc::clone(&server), bound.listeners, limits(&plan), observer)
         .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;
-    let registered = register(port_mapper, port)?;
+    let registered = register(port_mapper, plan.versions, port)?;
     let mut metrics_address = None;
     if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
         metrics_address = Some(metrics.address());
@@ -206,12 +206,12 @@ fn control_socket(plan: &Plan) -> Result<Option<ControlServer>, String> {
 }
 
 /// Tells a port mapper that runs already where this server is, if it shall be told.
-fn register(port_mapper: PortMapper, port: u16) -> Result<Option<Registered>, String> {
+fn register(port_mapper: PortMapper, versions: Versions, port: u16) -> Result<Option<Registered>, String> {
     if port_mapper != PortMapper::Other {
         return Ok(None);
     }
     info!("a port mapper runs on this machine: registering with it");
-    let registered = Registered::new(port);
+    let registered = Registered::new(versions, port);
     registered
         .map(Some)
         .map_err(|error| format!("cannot register with the port mapper that runs: {}", crate::said(&error)))

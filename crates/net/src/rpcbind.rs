@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::portmap::{Mapping, PORT, PROGRAM, Proc, Protocol, VERSION};
 use rpc::message::{CallHeader, encode_call, parse_reply};
-use server::REGISTRATIONS;
+use server::{Registration, Versions, registrations};
 use xdr::Writer;
 
 /// How long the port mapper of this machine may take to answer.
@@ -19,19 +19,20 @@ const PRIVILEGED_PORTS: std::ops::Range<u16> = 600..1024;
 #[derive(Debug)]
 pub struct Registered {
     socket: UdpSocket,
+    programs: Vec<Registration>,
 }
 
 impl Registered {
-    /// Registers all programs of the server on TCP `port`, in place of whatever was there.
+    /// Registers all programs of a server of `versions` on TCP `port`, in place of whatever was there.
     ///
     /// # Errors
     /// Where the port mapper does not answer or refuses.
-    pub fn new(port: u16) -> io::Result<Self> {
+    pub fn new(versions: Versions, port: u16) -> io::Result<Self> {
         let socket = bind()?;
         socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        let registered = Self { socket };
-        for registration in REGISTRATIONS {
+        let registered = Self { socket, programs: registrations(versions).collect() };
+        for registration in &registered.programs {
             let mapping = Mapping {
                 program: registration.program,
                 version: registration.version,
@@ -62,7 +63,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        for registration in REGISTRATIONS {
+        for registration in &self.programs {
             let (program, version) = (registration.program, registration.version);
             let mapping = Mapping { program, version, protocol: Protocol::TCP, port: 0 };
             if let Err(error) = self.call(Proc::UNSET, &mapping) {

@@ -50,7 +50,7 @@ pub use nfs4::state::{
 };
 pub use once::{RECORD_BYTES_MAX, ReplyLog};
 pub use outbox::Outbox;
-pub use portmap::{REGISTRATIONS, Registration};
+pub use portmap::{Registration, registrations};
 pub use settings::{Now, Settings};
 pub use throttle::Throttle;
 pub use versions::Versions;

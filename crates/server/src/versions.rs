@@ -12,6 +12,8 @@ bitflags! {
         const V4_1 = 1 << 2;
         /// Version 4.2 (RFC 7862).
         const V4_2 = 1 << 3;
+        /// Version 4 with all its minor ones.
+        const V4 = Self::V4_0.bits() | Self::V4_1.bits() | Self::V4_2.bits();
     }
 }
 
@@ -31,7 +33,7 @@ impl Versions {
     /// Lowest and highest version of the NFS program, for PROG_MISMATCH; none where nothing is served.
     #[must_use]
     pub fn program_versions(self) -> Option<(u32, u32)> {
-        let four = self.intersects(Self::V4_0 | Self::V4_1 | Self::V4_2);
+        let four = self.intersects(Self::V4);
         match (self.contains(Self::V3), four) {
             (true, true) => Some((3, 4)),
             (true, false) => Some((3, 3)),
@@ -45,7 +47,7 @@ impl Versions {
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "3" => Self::V3,
-            "4" => Self::V4_0 | Self::V4_1 | Self::V4_2,
+            "4" => Self::V4,
             "4.0" => Self::V4_0,
             "4.1" => Self::V4_1,
             "4.2" => Self::V4_2,

@@ -8,6 +8,7 @@ mod rpcbind;
 
 use xdr::{Decode, Encode, Reader, Writer};
 
+use crate::Versions;
 use crate::request::{Request, Served};
 
 /// A program and a version that this server has.
@@ -19,21 +20,28 @@ pub struct Registration {
     pub version: u32,
 }
 
-/// What a port mapper of this machine is asked to tell.
-pub const REGISTRATIONS: [Registration; 4] = [
-    Registration { program: protocol::nfs3::PROGRAM, version: protocol::nfs3::VERSION },
-    Registration { program: protocol::nfs3::PROGRAM, version: 4 },
-    Registration { program: protocol::mount::PROGRAM, version: protocol::mount::VERSION_3 },
-    Registration { program: protocol::nfsacl::PROGRAM, version: protocol::nfsacl::VERSION },
-];
+/// What a port mapper of this machine is asked to tell of a server of these versions of NFS.
+pub fn registrations(versions: Versions) -> impl Iterator<Item = Registration> {
+    let v3 = versions.contains(Versions::V3);
+    let v4 = versions.intersects(Versions::V4);
+    [
+        (v3, protocol::nfs3::PROGRAM, protocol::nfs3::VERSION),
+        (v4, protocol::nfs4::PROGRAM, protocol::nfs4::VERSION),
+        (true, protocol::mount::PROGRAM, protocol::mount::VERSION_3),
+        (v3, protocol::nfsacl::PROGRAM, protocol::nfsacl::VERSION),
+    ]
+    .into_iter()
+    .filter(|(is_served, ..)| *is_served)
+    .map(|(_, program, version)| Registration { program, version })
+}
 
 /// All that the own port mapper tells of, itself among it, with the ports; `port` is the server's.
-fn all(port: u16) -> impl Iterator<Item = (Registration, u16)> {
+fn all(versions: Versions, port: u16) -> impl Iterator<Item = (Registration, u16)> {
     use protocol::portmap::{PORT, PROGRAM, VERSION};
     use protocol::rpcbind::{VERSION_3, VERSION_4};
     let own =
         [VERSION, VERSION_3, VERSION_4].map(|version| (Registration { program: PROGRAM, version }, PORT));
-    own.into_iter().chain(REGISTRATIONS.map(|registration| (registration, port)))
+    own.into_iter().chain(registrations(versions).map(move |registration| (registration, port)))
 }
 
 /// Serves one call of version 2, 3 or 4.
@@ -46,7 +54,9 @@ pub(crate) fn procedure(
 ) -> Served {
     let Some(port) = request.server.settings.portmap else { return Served::NoProcedure };
     match version {
-        protocol::portmap::VERSION => portmap2::serve(port, procedure, arguments, reply),
+        protocol::portmap::VERSION => {
+            portmap2::serve(request.server.settings.versions, port, procedure, arguments, reply)
+        }
         _ => rpcbind::serve(request, port, version, procedure, arguments, reply),
     }
 }

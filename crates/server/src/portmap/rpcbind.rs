@@ -21,7 +21,7 @@ pub(super) fn serve(
     let is_exact = match Proc(procedure) {
         Proc::NULL => return Served::Done { is_error: false },
         Proc::SET | Proc::UNSET => return answer(reply, &false),
-        Proc::DUMP => return answer(reply, &dump(port, address)),
+        Proc::DUMP => return answer(reply, &dump(request, port, address)),
         Proc::GETTIME => {
             let seconds = request.now.wall.seconds.clamp(0, i64::from(u32::MAX));
             return answer(reply, &(seconds as u32));
@@ -34,7 +34,7 @@ pub(super) fn serve(
         Ok(wanted) => wanted,
         Err(served) => return served,
     };
-    let found = all(port)
+    let found = all(request.server.settings.versions, port)
         .find(|(known, _)| known.program == wanted.program && (!is_exact || known.version == wanted.version))
         .map(|(_, port)| address(port));
     if Proc(procedure) == Proc::GETADDRLIST {
@@ -52,14 +52,15 @@ fn netid(address: SocketAddr) -> Text {
     Text::from_static(if address.is_ipv4() { b"tcp" } else { b"tcp6" })
 }
 
-fn dump(port: u16, address: impl Fn(u16) -> SocketAddr) -> RpcbList {
-    let entries = all(port).map(|(Registration { program, version }, port)| Rpcb {
-        program,
-        version,
-        netid: netid(address(port)),
-        addr: universal(address(port)),
-        owner: Text::from_static(b"enfys"),
-    });
+fn dump(request: &Request<'_>, port: u16, address: impl Fn(u16) -> SocketAddr) -> RpcbList {
+    let entries =
+        all(request.server.settings.versions, port).map(|(Registration { program, version }, port)| Rpcb {
+            program,
+            version,
+            netid: netid(address(port)),
+            addr: universal(address(port)),
+            owner: Text::from_static(b"enfys"),
+        });
     RpcbList::new(entries.collect()).expect("a handful of entries")
 }
 
