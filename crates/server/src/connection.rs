@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use crate::Outbox;
 use crate::caller::CallerCache;
 use crate::nfs4::settle::WaitingRoom;
+use crate::nfs4::tenant::Tenant;
 
 /// Number of a connection, never used twice while the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +38,7 @@ pub struct Connection {
     pub outbox: Arc<Outbox>,
     pub(crate) callers: Mutex<CallerCache>,
     pub(crate) waiting_room: WaitingRoom,
+    pub(crate) tenant: Tenant,
 }
 
 impl Connection {
@@ -50,7 +52,7 @@ impl Connection {
         can_splice: bool,
     ) -> Self {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
-        let waiting_room = WaitingRoom::default();
-        Self { id, peer, local, transport, can_splice, outbox, callers, waiting_room }
+        let (waiting_room, tenant) = (WaitingRoom::default(), Tenant::default());
+        Self { id, peer, local, transport, can_splice, outbox, callers, waiting_room, tenant }
     }
 }

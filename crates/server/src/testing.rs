@@ -588,8 +588,12 @@ impl Lab {
             cache_this: false,
         });
         let all = std::iter::once(sequence).chain(ops).collect();
-        let args = CompoundArgs { minor_version: self.minor, ..compound(all) };
-        let record = self.record(&xdr::to_bytes(&args));
+        self.start_compound(&CompoundArgs { minor_version: self.minor, ..compound(all) })
+    }
+
+    /// As [`Self::start`], a compound as it is.
+    pub(crate) fn start_compound(&mut self, args: &CompoundArgs) -> Flight {
+        let record = self.record(&xdr::to_bytes(args));
         self.fly(record)
     }
 

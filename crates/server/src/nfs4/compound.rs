@@ -20,7 +20,7 @@ use super::object::{File, Object};
 use super::ops;
 use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
-use super::state::{self, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
+use super::state::{self, Against, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
 use super::status::{Failure, Result, in_minor};
 use crate::caller::Identity;
 use crate::once::CallId;
@@ -66,8 +66,8 @@ pub(crate) struct Compound<'r> {
     call: Option<CallId>,
     /// Something ran that must not run twice.
     changed: bool,
-    /// Who opened in this compound of version 4.0.
-    opener: Option<std::sync::Arc<state::Client>>,
+    /// Whose compound of version 4.0 it is, as far as that is known.
+    sender: Option<std::sync::Arc<state::Client>>,
 }
 
 /// How long the reply may become, in bytes from the compound's status on.
@@ -106,6 +106,7 @@ pub(crate) async fn serve(
     };
     let mut compound = Compound::new(request, &header, start);
     compound.call = first.as_ref().map(|first| first.call);
+    compound.find_sender();
     let mut status = Status::OK;
     let mut waited = false;
     // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
@@ -240,7 +241,7 @@ impl<'r> Compound<'r> {
             logged: None,
             call: None,
             changed: false,
-            opener: None,
+            sender: None,
         }
     }
 
@@ -549,6 +550,9 @@ impl<'r> Compound<'r> {
         let (state, now) = (self.state(), self.now());
         let permit = if self.minor == 0 {
             let holder = state.holder(now, &stateid)?;
+            if !stateid.is_special() {
+                self.request.connection.tenant.note(&holder);
+            }
             state.check_io(now, &holder, key, &stateid, kind)?
         } else {
             state.check_io(now, self.client()?, key, &stateid, kind)?
@@ -560,14 +564,22 @@ impl<'r> Compound<'r> {
         Ok(permit)
     }
 
-    /// Who asks, as far as that is known: of most operations of version 4.0 it is not.
+    /// Who asks, as far as that is known.
     pub(crate) fn who(&self) -> Option<&state::Client> {
-        self.client().ok().or(self.opener.as_ref()).map(|client| &**client)
+        self.client().ok().or(self.sender.as_ref()).map(|client| &**client)
     }
 
-    /// Tells whose OPEN of version 4.0 this is.
-    pub(crate) fn set_opener(&mut self, client: std::sync::Arc<state::Client>) {
-        self.opener = Some(client);
+    /// Looks whose connection of version 4.0 this is, where that matters: for what is delegated.
+    fn find_sender(&mut self) {
+        if self.minor == 0 && self.state().has_delegations(Against::All) {
+            self.sender = self.request.connection.tenant.get();
+        }
+    }
+
+    /// An operation of version 4.0 says whose it is.
+    pub(crate) fn set_sender(&mut self, client: std::sync::Arc<state::Client>) {
+        self.request.connection.tenant.note(&client);
+        self.sender = Some(client);
     }
 
     /// Takes the slot that SEQUENCE asks for, and its limits.

@@ -21,6 +21,7 @@ mod set_attributes;
 pub(crate) mod settle;
 pub mod state;
 mod status;
+pub(crate) mod tenant;
 
 pub(crate) use compound::serve as compound;
 pub(crate) use object::File;

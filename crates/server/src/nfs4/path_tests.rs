@@ -4,17 +4,23 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use protocol::nfs4::attributes::{Attributes, number as n};
 use protocol::nfs4::callback::{CbCompoundResult, CbOp, CbOpResult};
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
-use protocol::nfs4::ops::open::{OpenDelegation, OpenHow, ShareAccess};
+use protocol::nfs4::ops::open::{OpenDelegation, OpenHow, OpenOk, ShareAccess};
 use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdResult};
-use protocol::nfs4::types::{Handle, HasStatus, Outcome, Stateid, Status};
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{Handle, HasStatus, Outcome, StableHow, Stateid, Status};
 use xdr::{List, Opaque};
 
-use crate::testing::{Call, Flight, Lab, at, drain, open, open_args, putfh};
-use crate::testing0::{Lab0, lab0};
+use crate::testing::{
+    Call, Flight, Lab, at, attributes_in, drain, getattr, mode, name, open, open_args, putfh,
+};
+use crate::testing0::{Lab0, compound0, lab0};
 use crate::{Connection, ConnectionId, Dial, Transport};
 
 /// What the server calls, as the transport has it: a connection that was made.
@@ -90,9 +96,21 @@ fn hold(lab: &mut Lab0) -> (Handle, Stateid) {
     }
 }
 
+/// Opens a file for writing too, and has it delegated.
+fn hold_to_write(lab: &mut Lab0) -> (Handle, Stateid) {
+    let op = lab.open_op("file", b"owner");
+    match lab.opened(op) {
+        (file, OpenOk { delegation: OpenDelegation::Write(write), .. }) => (file, write.stateid),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The answer to CB_RECALL.
 fn ok(call: &Call) -> bytes::Bytes {
-    let result = CbOpResult::Recall(Outcome::Ok(()));
+    reply(call, CbOpResult::Recall(Outcome::Ok(())))
+}
+
+fn reply(call: &Call, result: CbOpResult) -> bytes::Bytes {
     let (status, results) = (result.status(), List::new(vec![result]).unwrap());
     call.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
 }
@@ -129,13 +147,73 @@ fn reading_is_delegated_where_the_client_can_be_called_and_recalled_there() {
 }
 
 #[test]
-fn nothing_is_delegated_without_a_path_nor_for_writing_nor_before_the_owner_is_confirmed() {
+fn writing_is_delegated_and_the_holder_asked_for_attributes_over_its_path() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold_to_write(&mut lab);
+    let asked = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
+    let before = attributes_in(&lab.last(vec![putfh(file), getattr(&asked)]));
+    assert!(called.calls().is_empty(), "the holder's own question is answered here");
+    let mut flight = other.start(2, vec![putfh(file), getattr(&asked)]);
+    assert!(flight.poll().is_none());
+    let question = called.calls().pop().expect("CB_GETATTR");
+    let ops = &question.compound.as_ref().unwrap().ops[..];
+    assert!(matches!(ops, [CbOp::GetAttr(asked)] if asked.handle == file), "{ops:?}");
+    let said =
+        Attributes { change: before.change.map(|it| it + 1), size: Some(777), ..Attributes::default() };
+    let said = CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()));
+    called.answer(&lab, reply(&question, said));
+    let after = attributes_in(flight.poll().expect("an answer").results.last().unwrap());
+    assert!(after.size == Some(777) && after.change > before.change, "{after:?}");
+    // Who opens it gets what the holder has written by then.
+    let mut flight = write_open(&mut other);
+    let recall = called.calls().pop().expect("CB_RECALL");
+    assert_eq!(recalled(&recall), held);
+    called.answer(&lab, ok(&recall));
+    let data = Opaque::from_static(b"hello");
+    let write = Op::Write(WriteArgs { stateid: held, offset: 0, stable: StableHow::FileSync, data });
+    assert_eq!(lab.status(vec![putfh(file), write]), Status::OK);
+    assert!(flight.poll().is_none());
+    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
+}
+
+#[test]
+fn a_holder_is_known_by_its_connection() {
+    let (mut lab, called, _other) = scene();
+    let (file, _) = hold_to_write(&mut lab);
+    // None of these says whose it is.
+    let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
+    assert_eq!(lab.status(vec![putfh(file), set]), Status::OK);
+    let remove = Op::Remove(RemoveArgs { target: name("file") });
+    assert_eq!(lab.status(at(&["export"], vec![remove])), Status::OK);
+    assert!(called.calls().is_empty());
+}
+
+#[test]
+fn clients_that_share_a_connection_have_nothing_delegated_for_writing() {
+    let (mut lab, called, _other) = scene();
+    let SetClientIdResult::Ok(ok) = lab.set_client_id(b"second", 1, 0) else { panic!() };
+    assert_eq!(lab.confirm(&ok), Status::OK);
+    let op = lab.open_op("file", b"owner");
+    let (file, opened) = lab.opened(op);
+    assert_eq!(opened.delegation, OpenDelegation::None);
+    let close = lab.close_op(opened.stateid, b"owner");
+    assert_eq!(lab.status(vec![putfh(file), close]), Status::OK);
+    let (file, _) = hold(&mut lab);
+    // Nobody knows that it is the holder's: it is asked for the delegation as if another had changed the file.
+    let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
+    let mut flight = lab.lab.start_compound(&compound0(vec![putfh(file), set]));
+    assert!(flight.poll().is_none());
+    assert_eq!(called.calls().len(), 1);
+}
+
+#[test]
+fn nothing_is_delegated_without_a_path_nor_before_the_owner_is_confirmed() {
     let mut lab = lab0();
     lab.open("file", b"owner");
     assert_eq!(read_open(&mut lab).1, OpenDelegation::None, "no path");
     let (mut lab, ..) = scene();
-    let writing = lab.open_op("file", b"owner");
-    assert_eq!(lab.opened(writing).1.delegation, OpenDelegation::None);
     let mut args = open_args("file", b"new", ShareAccess::READ, OpenHow::NoCreate);
     (args.seqid, args.owner) = (lab.next(b"new"), lab.owner(b"new"));
     assert_eq!(lab.opened(Op::Open(args)).1.delegation, OpenDelegation::None);

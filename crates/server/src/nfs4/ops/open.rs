@@ -52,7 +52,7 @@ async fn open_in_turn(
     let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
     let opener = Opener::new(compound, turn, arguments)?;
     if turn.is_some() {
-        compound.set_opener(Arc::clone(&opener.client));
+        compound.set_sender(Arc::clone(&opener.client));
     }
     let reclaim = arguments.claim.is_reclaim();
     compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
@@ -67,11 +67,12 @@ async fn open_in_turn(
             return Err(failure);
         }
     };
-    let delegation = if compound.room(reply) >= DELEGATED_OPEN && delegated::may_delegate(turn, arguments) {
-        delegated::beside_open(compound, &opener.client, arguments, &target.file, &attributes).await
-    } else {
-        OpenDelegation::None
-    };
+    let delegation =
+        if compound.room(reply) >= DELEGATED_OPEN && delegated::may_delegate(compound, turn, arguments) {
+            delegated::beside_open(compound, &opener.client, arguments, &target.file, &attributes).await
+        } else {
+            OpenDelegation::None
+        };
     let confirm = if turn.is_some_and(Turn::needs_confirmation) {
         OpenResultFlags::CONFIRM
     } else {

@@ -9,7 +9,9 @@ use crate::nfs4::status::Result;
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let SetClientIdConfirmArgs { client_id, confirm } = SetClientIdConfirmArgs::decode(arguments)?;
     let principal = compound.principal();
-    Ok(compound.state().confirm_client_id(compound.now(), client_id, confirm, &principal)?)
+    let client = compound.state().confirm_client_id(compound.now(), client_id, confirm, &principal)?;
+    compound.set_sender(client);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -231,7 +231,9 @@ impl Client {
         self.holdings.revoked.load(Relaxed) > 0
     }
 
-    pub(super) fn is_gone(&self) -> bool {
+    /// Whether its record is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
 

@@ -184,17 +184,18 @@ impl State {
         id: ClientId,
         confirm: Verifier,
         principal: &Principal,
-    ) -> Result<(), Status> {
+    ) -> Result<Arc<Client>, Status> {
         let mut table = self.clients.lock();
         let result = self.try_confirm(&mut table, now, id, confirm, principal);
         let client = table.record_mut(id).map(|record| Arc::clone(&record.client));
         drop(table);
         let (replaced, is_news) = result?;
         self.let_go(replaced);
-        if let Some(client) = client.filter(|_| is_news) {
+        let client = client.ok_or(Status::STALE_CLIENTID)?;
+        if is_news {
             self.renew_path(&client);
         }
-        Ok(())
+        Ok(client)
     }
 
     /// The cases of §16.34.5; returns the record that is replaced, and whether there is a new path for callbacks.

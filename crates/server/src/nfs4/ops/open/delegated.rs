@@ -14,11 +14,12 @@ use crate::nfs4::object::File;
 use crate::nfs4::state::{Client, OpenGrant, Turn};
 
 /// Whether anything may be delegated beside an open of version 4.0. RFC 7530 §9.1.11: "The server must not bestow a delegation
-/// for any open that would require confirmation." Nothing is delegated for writing there: who asks for attributes, and might
-/// hold that delegation itself, is not known.
-pub(super) fn may_delegate(turn: Option<&Turn>, arguments: &OpenArgs) -> bool {
+/// for any open that would require confirmation." Nothing is delegated for writing where several clients share the connection:
+/// which of them asks for attributes, and might hold that delegation itself, is not known.
+pub(super) fn may_delegate(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> bool {
     let is_reader = !arguments.share_access.contains(ShareAccess::WRITE);
-    turn.is_none_or(|turn| is_reader && !turn.needs_confirmation())
+    let is_known = || compound.request.connection.tenant.get().is_some();
+    turn.is_none_or(|turn| !turn.needs_confirmation() && (is_reader || is_known()))
 }
 
 /// What is delegated beside the open.

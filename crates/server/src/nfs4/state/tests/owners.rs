@@ -132,7 +132,7 @@ fn another_user_s_confirmation_takes_no_state_away() {
     // Nothing is held yet, so that nothing is lost.
     let ok = world.state.set_client_id(world.now, &request).unwrap();
     let open = world.open0(&mut victim, 1, "o");
-    let confirm = || world.state.confirm_client_id(world.now, ok.client_id, ok.confirm, &other);
+    let confirm = || world.state.confirm_client_id(world.now, ok.client_id, ok.confirm, &other).map(drop);
     assert_eq!(confirm(), Err(Status::CLID_INUSE));
     assert!(world.state.holder(world.now, &open).is_ok());
     world.close0(&mut victim, 1, &open);
