@@ -21,6 +21,7 @@ mod serve;
 mod service;
 mod signals;
 mod state_dir;
+mod state_log;
 
 use std::process::ExitCode;
 

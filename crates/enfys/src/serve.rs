@@ -22,6 +22,7 @@ use crate::reply_log::{self, ReplyFile};
 use crate::service;
 use crate::signals::{Signals, Wish};
 use crate::state_dir::{self, Identity, StateDir};
+use crate::state_log::{self, StateFile};
 
 /// Serves until told to stop.
 ///
@@ -146,7 +147,7 @@ fn new_server(
         settings.id_names = Some(Arc::new(names));
     }
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
-    let server = with_reply_log(Server::new(settings, exports), state.directory.as_ref());
+    let server = with_logs(Server::new(settings, exports), state.directory.as_ref());
     let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));
     let server = match &latencies {
         Some(latencies) => server.with_observer(Arc::clone(latencies) as Arc<dyn server::Observer>),
@@ -155,10 +156,32 @@ fn new_server(
     Ok((Arc::new(server), latencies))
 }
 
-/// Gives the server the log of calls. It can do without: then a call that was under way when it was killed may be told that
-/// it failed.
-fn with_reply_log(server: Server, directory: Option<&StateDir>) -> Server {
+/// Gives the server what outlives it. It can do without.
+fn with_logs(server: Server, directory: Option<&StateDir>) -> Server {
     let Some(directory) = directory else { return server };
+    // The process before has ended: this one has the lock on the directory.
+    with_reply_log(with_state_log(server, directory), directory)
+}
+
+/// The log of what clients reclaim. Without it, they reclaim nothing after a restart.
+fn with_state_log(server: Server, directory: &StateDir) -> Server {
+    match StateFile::open(&state_log::path_in(directory.path())) {
+        Ok((log, kept)) => {
+            if let Some(damage) = kept.damage {
+                warn!("{damage}");
+            }
+            let entries = kept.entries.into_iter().map(|(key, value)| (key.into(), value.into()));
+            server.with_state_log(Arc::new(log), entries, Clock::start().now())
+        }
+        Err(why) => {
+            warn!("clients will reclaim nothing after a restart: {why}");
+            server
+        }
+    }
+}
+
+/// The log of calls. Without it, a call that was under way when the server was killed may be told that it failed.
+fn with_reply_log(server: Server, directory: &StateDir) -> Server {
     match ReplyFile::open(&reply_log::path_in(directory.path())) {
         Ok((log, recovered)) => {
             if let Some(damage) = recovered.damage {
@@ -167,7 +190,6 @@ fn with_reply_log(server: Server, directory: Option<&StateDir>) -> Server {
             if let Some(outlived) = recovered.outlived {
                 info!("{outlived}");
             }
-            // The process before has ended: this one has the lock on the directory.
             server.with_reply_log(
                 Arc::new(log),
                 recovered.records.into_iter().map(Into::into),

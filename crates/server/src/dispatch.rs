@@ -15,12 +15,13 @@ use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
-use crate::nfs4::state::{Counts, DelegationCounts, Dial, State};
+use crate::nfs4::state::{Counts, DelegationCounts, Dial, Records, State};
 use crate::once::{self, Journal, Recognised, ReplyLog};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
 use crate::{
-    Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, Throttle, Transport, Versions,
+    Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLog, Throttle, Transport,
+    Versions,
 };
 
 /// The protocol servers over one set of exports, shared by all cores.
@@ -112,7 +113,7 @@ impl Server {
         Self {
             reply_cache: ReplyCache::new(settings.reply_cache_bytes - write_share),
             write_reply_cache: ReplyCache::new(write_share),
-            nfs4: State::new(&settings, Vec::new(), Duration::ZERO),
+            nfs4: State::new(&settings, Records::default(), Duration::ZERO),
             call_secret: once::secret(&settings.handle_key),
             journal: None,
             settings,
@@ -142,6 +143,19 @@ impl Server {
     ) -> Self {
         let journal = Journal::new(log, records, self.call_secret, now);
         Self { journal: Some(journal), ..self }
+    }
+
+    /// Keeps what the next server must know of clients in `log`. `entries` are all keys with their values that are there; all
+    /// servers that wrote there must have ended before `now`. To be called before anything is served.
+    #[must_use]
+    pub fn with_state_log(
+        self,
+        log: Arc<dyn StateLog>,
+        entries: impl IntoIterator<Item = (Bytes, Bytes)>,
+        now: Now,
+    ) -> Self {
+        let records = Records { log: Some(log), entries: entries.into_iter().collect() };
+        Self { nfs4: State::new(&self.settings, records, now.monotonic), ..self }
     }
 
     pub(crate) fn observer(&self) -> Option<&dyn Observer> {
@@ -297,6 +311,10 @@ impl Server {
             }
             Operation::None => unreachable!("select names an operation"),
         };
+        // Something was taken from a client, and this call may be the first to see that.
+        if let Some(change) = self.nfs4.unsettled(None) {
+            let _ = self.nfs4.settled(change).await;
+        }
         match served {
             Served::Done { is_error } => Outcome { disposition: Disposition::Reply, operation, is_error },
             Served::Later => Outcome { disposition: Disposition::Reply, operation, is_error: true },

@@ -28,6 +28,7 @@ mod reload_tests;
 mod reply_cache;
 mod request;
 mod settings;
+mod state_log;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -52,5 +53,6 @@ pub use once::{RECORD_BYTES_MAX, ReplyLog};
 pub use outbox::Outbox;
 pub use portmap::{Registration, registrations};
 pub use settings::{Now, Settings};
+pub use state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use throttle::Throttle;
 pub use versions::Versions;

@@ -130,6 +130,12 @@ pub(crate) async fn serve(
         };
         compound.index += 1;
     }
+    // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
+    let state = compound.state();
+    if let Some(change) = compound.who().and_then(|client| state.unsettled(Some(client))) {
+        let _ = state.settled(change).await;
+        waited = true;
+    }
     let results = compound.index;
     let served = header.close(status, results, reply);
     keep(&mut compound, first, waited, start, reply);

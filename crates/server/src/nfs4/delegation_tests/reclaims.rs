@@ -17,7 +17,7 @@ fn after_restart(change: impl FnOnce(&mut Settings)) -> (Lab, Handle) {
     let file = lab_of(exports.clone()).file(&["export", "file"], b"hello");
     let mut settings = Settings::new(crate::testing::KEY, 1, [3; 16], b"test".to_vec());
     change(&mut settings);
-    let known = vec![bytes::Bytes::from_static(b"holder")];
+    let known = State::records_of(&[("holder", 1)]);
     let state = State::new(&settings, known, std::time::Duration::ZERO);
     let mut server = Server::new(settings, ExportTable::new(exports).unwrap());
     server.nfs4 = state;

@@ -46,7 +46,6 @@ impl State {
     /// STALE_CLIENTID, and it may make itself known anew. What it has in progress ends; nothing is added to what it holds.
     pub fn evict(&self, id: ClientId) -> Option<Evicted> {
         let record = self.clients.lock().remove(id, Event::Evict)?;
-        self.grace.complete(record.client.owner());
         let evicted = Evicted { sessions: record.sessions.len(), ..held(&record.client) };
         self.let_go([record]);
         Some(evicted)
@@ -55,7 +54,7 @@ impl State {
     /// Ends the grace period: what was not reclaimed until now is lost. Returns how many clients it waited for; `None` where
     /// none runs.
     pub fn end_grace(&self, now: Duration) -> Option<usize> {
-        self.grace.is_active(now).then(|| self.grace.end())
+        self.recovery.in_grace(now).then(|| self.recovery.end_grace())
     }
 }
 

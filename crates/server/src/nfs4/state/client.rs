@@ -16,6 +16,9 @@ use super::setclientid::Callback;
 use super::slot::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
 
+/// Sweeps that find a client without anything before its record goes: whoever opens one file after the other keeps it.
+const RESTING_SWEEPS: u32 = 15;
+
 /// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
@@ -70,6 +73,10 @@ pub struct Client {
     /// It held state before the server's restart and has not completed.
     reclaiming: AtomicBool,
     reclaim_complete: AtomicBool,
+    /// The change that wrote its record, and one; zero where it has none.
+    noted: AtomicU64,
+    /// Sweeps in a row that have seen it hold nothing.
+    idle_sweeps: AtomicU32,
     pub(super) holdings: Holdings,
     /// Callbacks that wait, and its sessions.
     pub(super) calls: Mutex<Calls>,
@@ -106,6 +113,8 @@ impl Client {
             wants_callbacks: AtomicBool::new(false),
             reclaiming: AtomicBool::new(false),
             reclaim_complete: AtomicBool::new(false),
+            noted: AtomicU64::new(0),
+            idle_sweeps: AtomicU32::new(0),
             holdings: Holdings::default(),
             calls: Mutex::default(),
             reachable: AtomicBool::new(false),
@@ -288,6 +297,24 @@ impl Client {
     pub(super) fn complete_reclaim(&self) -> bool {
         self.reclaiming.store(false, Relaxed);
         !self.reclaim_complete.swap(true, Relaxed)
+    }
+
+    /// The number of the change that wrote its record, where it has one.
+    pub(super) fn noted_by(&self) -> Option<u64> {
+        self.noted.load(Acquire).checked_sub(1)
+    }
+
+    pub(super) fn set_noted_by(&self, number: Option<u64>) {
+        self.noted.store(number.map_or(0, |number| number + 1), Release);
+    }
+
+    /// A sweep comes by: whether the client has had a record and nothing to hold for long.
+    pub(super) fn is_resting(&self) -> bool {
+        if self.noted_by().is_none() || self.has_state() || self.revoked() > 0 {
+            self.idle_sweeps.store(0, Relaxed);
+            return false;
+        }
+        self.idle_sweeps.fetch_add(1, Relaxed) >= RESTING_SWEEPS
     }
 
     /// `sr_status_flags` (§18.46.3), but for those of the session.

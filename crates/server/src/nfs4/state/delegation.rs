@@ -503,8 +503,10 @@ impl State {
         if !self.delegations.grants_any() {
             return Err(NotDelegated::Resource);
         }
-        if !wish.reclaim {
-            self.may_delegate(now, client, file)?;
+        match wish.reclaim {
+            true if !self.recovery.may_reclaim(client, file) => return Err(NotDelegated::Contention),
+            true => {}
+            false => self.may_delegate(now, client, file)?,
         }
         if !self.has_room_for_delegation(client) {
             return Err(NotDelegated::Resource);
@@ -541,14 +543,17 @@ impl State {
         let counts = &self.delegations.counts;
         let counter = if wish.is_write { &counts.granted_write } else { &counts.granted_read };
         counter.fetch_add(1, Relaxed);
-        Ok(shard.stateid(index, self.boot))
+        let stateid = shard.stateid(index, self.boot);
+        drop(shard);
+        self.recovery.holds(client);
+        Ok(stateid)
     }
 
     /// What can be said before the file is looked at.
     fn may_delegate(&self, now: Duration, client: &Arc<Client>, file: FileKey) -> Result<(), NotDelegated> {
         // §10.4.1, and the paper of 2015: the back channel works. A delegation that cannot be recalled would keep others
         // waiting for a lease time.
-        if !client.is_reachable() || self.grace.is_active(now) {
+        if !client.is_reachable() || self.recovery.in_grace(now) {
             return Err(NotDelegated::Resource);
         }
         if self.delegations.contended.is_marked(self.contention_hash(file), now) {

@@ -63,7 +63,7 @@ impl State {
         }
         if *stateid == Stateid::ANONYMOUS || *stateid == Stateid::READ_BYPASS {
             // §8.4.2.1: a deny that will be reclaimed could forbid it.
-            if self.grace.is_active(now) {
+            if self.recovery.in_grace(now) {
                 return Err(Status::GRACE);
             }
             self.check_denials(now, client, file, kind)?;

@@ -89,7 +89,7 @@ impl State {
     /// LOCK.
     ///
     /// # Errors
-    /// DENIED; GRACE, NO_GRACE, RECLAIM_BAD, RECLAIM_CONFLICT, OPENMODE, DELAY (no room), DEADSESSION (the client is gone), and
+    /// DENIED; GRACE, NO_GRACE, RECLAIM_CONFLICT, OPENMODE, DELAY (no room), DEADSESSION (the client is gone), and
     /// as for every stateid.
     pub fn lock(
         &self,
@@ -158,7 +158,7 @@ impl State {
     /// DENIED; GRACE.
     pub fn lock_test(&self, now: Duration, client: &Client, request: &LockTest<'_>) -> Result<(), LockError> {
         // A lock that will be reclaimed may be in the way.
-        if self.grace.is_active(now) {
+        if self.recovery.in_grace(now) {
             return Err(Status::GRACE.into());
         }
         let shard = self.shards[self.shard_of(request.file)].lock();

@@ -30,11 +30,13 @@
 //! ([`State::set_client_id`]); in the place of slots its owners have seqids with their last replies, beside the client
 //! ([`State::open_turn`], [`State::end_turn`]). Whose a stateid is, [`State::holder`] tells; from there on all is as above.
 //!
-//! **What comes next, and where.** Delegations are a third kind of shard entry (their legal transitions stand in
-//! [`delegation`]); recalls leave by [`callback`] over the slots of [`backchannel`]. Durable recovery hands the owners of
-//! before to [`State::new`], which is all that the grace period needs.
+//! **Delegations** are a third kind of shard entry (their legal transitions stand in
+//! [`delegation`]); recalls leave by [`callback`] over the slots of [`backchannel`].
 //!
-//! Order of locks: client table, then client, then shard, then gauges; for callbacks: client table, a client's calls, a session's
+//! **Over a restart** clients reclaim what they held: [`recovery`] writes down what the next server must know for that. Answers
+//! wait until it is stable ([`State::unsettled`]); the state goes on.
+//!
+//! Order of locks: client table, then client, then shard, then records of clients, then gauges; for callbacks: client table, a client's calls, a session's
 //! connections, its back channel, an outbox. A slot's lock comes last.
 
 pub mod backchannel;
@@ -47,7 +49,6 @@ mod client;
 mod contention;
 mod exchange;
 mod gauges;
-mod grace;
 mod inquiry;
 mod io;
 mod lock;
@@ -55,6 +56,7 @@ mod open;
 mod owner;
 mod path;
 mod range;
+mod recovery;
 mod revoke;
 mod sequence;
 mod session;
@@ -95,6 +97,7 @@ pub use open::{OpenGrant, OpenRequest};
 pub use owner::{Effect, SavedReply, Sequenced0, Turn};
 pub use path::Dial;
 pub use range::LockRange;
+pub use recovery::Records;
 pub(crate) use sequence::hash_request;
 pub use sequence::{Replay, Running, Sequenced};
 pub use session::{CreateSession, MAX_OPERATIONS};
@@ -109,7 +112,7 @@ use binding::Connections;
 use callback::Watched;
 use delegation::Delegations;
 use gauges::Gauges;
-use grace::Grace;
+use recovery::Recovery;
 use sequence::SessionTable;
 use shard::{Kind, Shard};
 use slot::SlotMemory;
@@ -136,7 +139,7 @@ pub struct State {
     /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
     tick: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
-    grace: Grace,
+    recovery: Arc<Recovery>,
     gauges: Gauges,
     slot_memory: Arc<SlotMemory>,
     /// Of whoever has no client record (NFSv3).
@@ -151,10 +154,12 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a server that starts at `now`. `previous` are the owners (`co_ownerid`) of clients that may have held
-    /// state before: a grace period of one lease time runs exactly where there are any.
+    /// The state of a server that starts at `now`, with what the server before wrote down: where it tells of clients that may
+    /// hold state, a grace period runs, of one lease time at least.
     #[must_use]
-    pub fn new(settings: &Settings, previous: Vec<Bytes>, now: Duration) -> Self {
+    pub fn new(settings: &Settings, records: Records, now: Duration) -> Self {
+        let recovery = Arc::new(Recovery::new(records, settings.lease, now));
+        let shard = |number| Mutex::new(Shard::new(number, keyed(settings, u64::MAX), Arc::clone(&recovery)));
         let seed = keyed(settings, u64::MAX);
         let slot_memory = Arc::new(SlotMemory::new(settings.slot_cache_bytes));
         let of_nobody = Arc::clone(&slot_memory);
@@ -169,8 +174,8 @@ impl State {
             delegations: Delegations::new(settings.max_delegations),
             watched: Watched::default(),
             tick: AtomicU64::new(nanos(now)),
-            shards: std::array::from_fn(|number| Mutex::new(Shard::new(number, seed))),
-            grace: Grace::new(previous, now + settings.lease),
+            shards: std::array::from_fn(shard),
+            recovery,
             gauges: Gauges::new(settings.max_state),
             slot_memory,
             nobody: Arc::new(nobody),
@@ -211,7 +216,18 @@ impl State {
     /// Whether a grace period runs.
     #[must_use]
     pub fn in_grace(&self, now: Duration) -> bool {
-        self.grace.is_active(now)
+        self.recovery.in_grace(now)
+    }
+
+    /// The change to the log that has to be stable before anything is answered, or anything to `client`; `None` where all is.
+    #[must_use]
+    pub fn unsettled(&self, client: Option<&Client>) -> Option<u64> {
+        self.recovery.unsettled(client)
+    }
+
+    /// Ready when a change is stable.
+    pub fn settled(&self, change: u64) -> vfs::Op<'_, ()> {
+        self.recovery.settled(change)
     }
 
     /// The time, as exactly as [`Self::expire`] is called.

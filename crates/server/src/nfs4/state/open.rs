@@ -9,6 +9,7 @@ use super::State;
 use super::client::Client;
 use super::delegation::Against;
 use super::gauges::weight;
+use super::recovery::Says;
 use super::shard::{Dropped, Event, FileKey, Kind, Opened, Shard};
 use super::share::{Modes, valid_bits};
 use super::stateid::{Place, next_seqid};
@@ -60,7 +61,7 @@ impl State {
     /// Whether this client may open now, and whether there is room for what it opens; before a file is created.
     ///
     /// # Errors
-    /// GRACE, NO_GRACE, RECLAIM_BAD, DELAY (no room).
+    /// GRACE, NO_GRACE, DELAY (no room).
     pub fn admit_open(
         &self,
         now: Duration,
@@ -75,23 +76,38 @@ impl State {
     /// Whether this client may open, or lock, now.
     ///
     /// # Errors
-    /// GRACE, NO_GRACE, RECLAIM_BAD.
+    /// GRACE, NO_GRACE.
     pub(super) fn admit(&self, now: Duration, client: &Client, reclaim: bool) -> Result<(), Status> {
         if !reclaim {
             // RFC 8881 §18.51.3: "If non-reclaim locking operations are done before the RECLAIM_COMPLETE, an NFS4ERR_GRACE error
             // will be returned." §8.4.2.1: and to everyone while the grace period runs.
             // Version 4.0 has no RECLAIM_COMPLETE (RFC 7530 §9.6.2).
             let is_early = client.sessionless().is_none() && !client.has_completed();
-            let wait = is_early || self.grace.is_active(now);
+            self.hear(now, client, Says::Asks);
+            let wait = is_early || self.recovery.in_grace(now);
             return if wait { Err(Status::GRACE) } else { Ok(()) };
         }
+        self.hear(now, client, Says::Reclaims);
         // §18.51.3: "Once the client sends RECLAIM_COMPLETE, the server will not allow the client to do subsequent reclaims …
         // and, if these are attempted, will return NFS4ERR_NO_GRACE."
-        if client.has_completed() || !self.grace.is_active(now) {
-            return Err(Status::NO_GRACE);
+        // §15.1.9.3, NO_GRACE: "There is no active grace period … The client making the request has no current role in
+        // reclaiming locks. Previous operations have created a situation in which the server is not able to determine that a
+        // reclaim-interfering edge condition does not exist."
+        let may = !client.has_completed() && self.recovery.in_grace(now) && client.is_reclaiming();
+        if may { Ok(()) } else { Err(Status::NO_GRACE) }
+    }
+
+    /// Version 4.0: a client says something from which follows whether it has done with reclaims.
+    pub(super) fn hear(&self, now: Duration, client: &Client, says: Says) {
+        let may_reclaim = client.sessionless().is_some() && client.is_reclaiming();
+        if may_reclaim && self.recovery.hears(now, client, says) && client.complete_reclaim() {
+            self.recovery.completes(client, true);
         }
-        // §15.1.9.4: a reclaim by a client of which no state is known from before.
-        if client.is_reclaiming() { Ok(()) } else { Err(Status::RECLAIM_BAD) }
+    }
+
+    /// RENEW of version 4.0, whose client [`Self::named_client`] has found.
+    pub fn renewed(&self, now: Duration, client: &Client) {
+        self.hear(now, client, Says::Renews);
     }
 
     /// OPEN: a new open, or an upgrade of the owner's open of this file.
@@ -107,11 +123,18 @@ impl State {
     ) -> Result<OpenGrant, Status> {
         let bits = valid_bits(request.access, request.deny)?;
         self.admit_open(now, client, &request.owner, request.reclaim)?;
+        // §8.4.3: of what was taken from it nothing is reclaimed.
+        if request.reclaim && !self.recovery.may_reclaim(client, request.file) {
+            return Err(Status::NO_GRACE);
+        }
         let mut dropped = Dropped::new();
         let number = self.shard_of(request.file);
         let mut shard = self.shards[number].lock();
         let result = self.open_in(&mut shard, now, client, &request, bits, &mut dropped);
         drop(shard);
+        if result.is_ok() {
+            self.recovery.holds(client);
+        }
         result
     }
 

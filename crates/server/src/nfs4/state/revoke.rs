@@ -46,6 +46,9 @@ impl State {
         };
         shard.end(place.index, event, &self.gauges, &mut dropped);
         drop(shard);
+        if event == Event::Acknowledge && client.revoked() == 0 {
+            self.recovery.acknowledged(client);
+        }
         Ok(())
     }
 

@@ -243,7 +243,7 @@ impl State {
                 if old.and_then(|id| table.record(id)).filter(is_others).is_some() {
                     return Err(Status::CLID_INUSE);
                 }
-                if self.grace.awaits(now, client.owner()) {
+                if self.recovery.returns(now, &client) {
                     client.set_reclaiming();
                 }
                 Ok((table.confirm(id), true))

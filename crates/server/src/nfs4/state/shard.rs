@@ -13,6 +13,7 @@ use super::client::Client;
 use super::delegation::{self, DELEGATION_WEIGHT, Delegation, Waiter};
 use super::gauges::{Gauges, adjust, weight};
 use super::range::Ranges;
+use super::recovery::Recovery;
 use super::share::{Modes, ShareCounts};
 use super::stateid::{Flaw, Place, Revocation, check_seqid};
 use super::transitions::{Row, step};
@@ -167,6 +168,7 @@ struct Cell {
 pub(super) struct Shard {
     number: usize,
     seed: u64,
+    recovery: Arc<Recovery>,
     cells: Vec<Cell>,
     free: Vec<u32>,
     pub(super) files: HashMap<FileKey, File>,
@@ -183,10 +185,12 @@ pub(super) struct Shard {
 pub(super) type Dropped = Vec<Arc<dyn Pin>>;
 
 impl Shard {
-    pub(super) fn new(number: usize, seed: u64) -> Self {
+    /// `recovery` hears of what is taken away.
+    pub(super) fn new(number: usize, seed: u64, recovery: Arc<Recovery>) -> Self {
         Self {
             number,
             seed,
+            recovery,
             cells: Vec::new(),
             free: Vec::new(),
             files: HashMap::new(),
@@ -437,8 +441,10 @@ impl Shard {
         }
         match after {
             Phase::Revoked(why) => {
-                adjust_holding(&self.entry(index).client, Some(why), 1);
+                let entry = self.entry(index);
+                adjust_holding(&entry.client, Some(why), 1);
                 adjust(&gauges.revoked, 1);
+                self.recovery.takes_away(&entry.client, entry.file);
             }
             _ => self.free(index, gauges, event == Event::Leave),
         }

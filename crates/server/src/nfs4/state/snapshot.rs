@@ -160,7 +160,7 @@ impl State {
     /// The grace period, where one runs.
     #[must_use]
     pub fn look_at_grace(&self, now: Duration) -> Option<GraceSnapshot> {
-        self.grace.remaining(now).map(|(left, waiting)| GraceSnapshot { left, waiting })
+        self.recovery.grace_left(now).map(|(left, waiting)| GraceSnapshot { left, waiting })
     }
 }
 

@@ -140,7 +140,7 @@ impl Record {
 }
 
 /// Which versions a record is for: their owners are other clients, whatever their names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Family {
     /// Version 4.0: SETCLIENTID.
     Sessionless,
@@ -149,7 +149,7 @@ pub(super) enum Family {
 }
 
 impl Family {
-    fn of(client: &Client) -> Self {
+    pub(super) fn of(client: &Client) -> Self {
         if client.sessionless().is_some() { Self::Sessionless } else { Self::WithSessions }
     }
 }
@@ -241,6 +241,13 @@ impl ClientTable {
         let batch = self.records.range((Excluded(id), Unbounded)).take(SWEEP);
         let sessionless = batch.filter(|(_, record)| record.confirmation.is_some());
         sessionless.map(|(_, record)| Arc::clone(&record.client)).collect()
+    }
+
+    /// Of the `SWEEP` records behind one, those of clients that have had nothing for long.
+    fn resting_behind(&self, id: ClientId) -> Vec<Arc<Client>> {
+        let batch = self.records.range((Excluded(id), Unbounded)).take(SWEEP);
+        let resting = batch.filter(|(_, record)| record.client.is_resting());
+        resting.map(|(_, record)| Arc::clone(&record.client)).collect()
     }
 
     pub(super) fn record(&self, id: ClientId) -> Option<&Record> {
@@ -446,7 +453,7 @@ impl State {
         let channels = if wants_back { Channels::FORE | Channels::BACK } else { Channels::FORE };
         let joined = session.join(request.connection, channels, request.outbox, &self.connections);
         record.client.renew(now);
-        if record.phase == Phase::Unconfirmed && self.grace.awaits(now, record.client.owner()) {
+        if record.phase == Phase::Unconfirmed && self.recovery.returns(now, &record.client) {
             record.client.set_reclaiming();
         }
         record.sessions.push(id);
@@ -505,9 +512,6 @@ impl State {
         }
         let record = table.remove(id, Event::Destroy);
         drop(table);
-        if let Some(record) = &record {
-            self.grace.complete(record.client.owner());
-        }
         self.let_go(record);
         Ok(())
     }
@@ -518,10 +522,11 @@ impl State {
     /// # Errors
     /// COMPLETE_ALREADY.
     pub fn reclaim_complete(&self, client: &Client) -> Result<(), Status> {
+        let was_reclaiming = client.is_reclaiming();
         if !client.complete_reclaim() {
             return Err(Status::COMPLETE_ALREADY);
         }
-        self.grace.complete(client.owner());
+        self.recovery.completes(client, was_reclaiming);
         Ok(())
     }
 
@@ -533,14 +538,15 @@ impl State {
         self.recall_slots(now);
         self.tend_delegations(now);
         self.release_idle_replies(now);
-        let (removed, kept, more) = {
+        let (removed, kept, resting, more) = {
             let mut table = self.clients.lock();
             let behind = table.swept;
             let (removed, more) = self.take_expired(&mut table, now, false);
-            (removed, table.sessionless_behind(behind), more)
+            (removed, table.sessionless_behind(behind), table.resting_behind(behind), more)
         };
         let clients = removed.len();
         self.let_go(removed);
+        resting.iter().for_each(|client| self.recovery.rests(client));
         for client in kept {
             self.sweep_owners(now, &client);
             self.tend_path(now, &client);
@@ -566,6 +572,7 @@ impl State {
     /// Lets go what removed records hold. Not under the table's lock: it may be much.
     pub(super) fn let_go(&self, records: impl IntoIterator<Item = Record>) {
         for record in records {
+            self.recovery.forget(&record.client);
             self.release_owners(&record.client);
             self.path_down(&record.client);
             for id in &record.sessions {

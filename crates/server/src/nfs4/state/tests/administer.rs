@@ -119,7 +119,7 @@ fn grace_ends_when_told_and_reclaims_are_refused_then() {
     let world = World::with(&settings(), &["a", "b"]);
     let waiting = |waiting| Some(GraceSnapshot { left: LEASE, waiting });
     assert_eq!(world.state.look_at_grace(world.now), waiting(2));
-    let a = world.fresh_peer("a", 2);
+    let a = world.fresh_peer("a", 1);
     assert!(look(&world)[0].is_reclaiming);
     // An evicted client has nothing to reclaim any more: nobody waits for it.
     world.state.evict(a.client.id()).unwrap();
@@ -127,7 +127,7 @@ fn grace_ends_when_told_and_reclaims_are_refused_then() {
     assert_eq!(world.state.end_grace(world.now), Some(1));
     assert_eq!(world.state.look_at_grace(world.now), None);
     assert_eq!(world.state.end_grace(world.now), None, "it is over");
-    let b = world.fresh_peer("b", 2);
+    let b = world.fresh_peer("b", 1);
     assert!(!b.client.is_reclaiming());
     world.state.reclaim_complete(&b.client).unwrap();
     world.open(&b, 1, "a", BOTH);

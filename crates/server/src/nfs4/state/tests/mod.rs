@@ -25,7 +25,7 @@ use super::wire::{
 };
 use super::{
     Client, CreateSession, ExchangeId, ExchangedId, FileKey, LockError, LockRange, LockRequest, LockTest,
-    Locker, OpenGrant, OpenRequest, Principal, Running, Sequenced, State,
+    Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State,
 };
 use crate::{ConnectionId, HandleKey, Outbox, Settings};
 
@@ -68,10 +68,15 @@ impl World {
     }
 
     fn with(settings: &Settings, previous: &[&'static str]) -> Self {
-        let previous = previous.iter().map(|owner| Bytes::from_static(owner.as_bytes())).collect();
+        let previous: Vec<_> = previous.iter().map(|owner| (*owner, 1)).collect();
+        Self::after(settings, State::records_of(&previous))
+    }
+
+    /// A server that finds these records.
+    fn after(settings: &Settings, records: Records) -> Self {
         let now = Duration::from_secs(1000);
         Self {
-            state: Arc::new(State::new(settings, previous, now)),
+            state: Arc::new(State::new(settings, records, now)),
             now,
             pin: Arc::default(),
             outbox: Arc::default(),

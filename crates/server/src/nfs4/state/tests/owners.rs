@@ -210,14 +210,14 @@ fn stateids_say_what_became_of_them() {
 
 #[test]
 fn reclaims_while_the_grace_period_runs() {
-    let world = World::with(&settings(), &["a"]);
+    let world = World::after(&settings(), State::records_of_0(&[("a", 1)]));
     let (a, mut stranger) = (world.peer0("a", 1), world.peer0("b", 1));
     let admitted = |peer: &Peer0, reclaim| {
         let client = world.state.named_client(world.now, peer.id).unwrap();
         world.state.admit_open(world.now, &client, b"o", reclaim)
     };
     assert_eq!((admitted(&a, true), admitted(&a, false)), (Ok(()), Err(Status::GRACE)));
-    assert_eq!(admitted(&stranger, true), Err(Status::RECLAIM_BAD));
+    assert_eq!(admitted(&stranger, true), Err(Status::NO_GRACE));
     drop(world.turn(&mut stranger, "o"));
     let reclaimed = world.state.open_turn(world.now, &named(&a, "o"), 9, 7, true).unwrap();
     let Sequenced0::New(turn) = reclaimed else { panic!() };

@@ -56,7 +56,8 @@ fn strangers_wait_and_reclaim_nothing() {
     let mut world = World::with(&settings(), &["a"]);
     let mut stranger = world.fresh_peer("stranger", 1);
     assert_eq!(stranger.ping(&world), SequenceStatus::empty());
-    assert_eq!(reclaim(&world, &stranger, NONE), Err(Status::RECLAIM_BAD));
+    // RFC 8881 §15.1.9.3: "The client making the request has no current role in reclaiming locks."
+    assert_eq!(reclaim(&world, &stranger, NONE), Err(Status::NO_GRACE));
     world.state.reclaim_complete(&stranger.client).unwrap();
     assert_eq!(world.try_open(&stranger, 1, "o", READ, NONE), Err(Status::GRACE));
     let test = LockTest { file: file(1), lock_type: LockType::Read, range: range(0, 1), owner: b"l" };

@@ -1,0 +1,219 @@
+//! The map of what the next server must know ([`server::StateLog`]), in the state directory.
+//!
+//! A file to which changes are appended by a thread of its own, which syncs after each write: all changes that come while
+//! one sync runs share the next. When most of the file is of no more use, and at each start, the map is written anew into
+//! another file that takes its place.
+//!
+//! ```text
+//! file    header (32 bytes: magic with version (8), key of checksums (16), checksum of both (8)), then records
+//! record  number (8), length of the body (4), zeros (4), checksum of the body (8), checksum of these 24 bytes (8), body
+//! body    kind (1: a key is set, 0: it is taken away), length of the key (2), key, value, 0xa5
+//! ```
+//!
+//! **Damage.** What was being written when the machine went down was not answered for, so that a *torn tail* is left out and
+//! nothing is lost: the file ends within a record, or has nothing but zeros from a sector's beginning on. Anything else
+//! that is no record is damage. It may have been a record that took back what one before it says; so all that comes before is
+//! not believed, and all that comes behind it is: each record has the whole value of its key. A log that is not
+//! understood at all tells nothing.
+//!
+//! **When it cannot be written** (a full disk, an error), the file would go on to say what is not true any more. It is cut
+//! to nothing, or taken away: the next server lets nobody reclaim. From time to time the map is written anew.
+
+mod format;
+mod writer;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use vfs::Op;
+
+use format::Key;
+
+/// Bytes of the file that are read at most: far above what a server's clients can make it write.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// The map as the server uses it.
+#[derive(Debug)]
+pub struct StateFile {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a log told when it was opened.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Keys and their values.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// One line that says what could not be read, if anything.
+    pub damage: Option<String>,
+}
+
+/// What the server's threads and the writer share.
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    queue: Mutex<Queue>,
+    came: Condvar,
+    stable: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Queue {
+    /// All that is known, as the changes have it up to [`Self::last`].
+    map: HashMap<Vec<u8>, Vec<u8>>,
+    /// Bytes that the map takes in a file.
+    live_bytes: u64,
+    /// Encoded changes that are not written yet.
+    changes: Vec<u8>,
+    /// Of the changes' checksums.
+    key: Key,
+    /// Number of the last change.
+    last: u64,
+    /// Who waits for which change, by a number of its own.
+    waiting: HashMap<u64, (u64, Waker)>,
+    waits: u64,
+    ends: bool,
+}
+
+impl StateFile {
+    /// Reads the log, and writes it anew. Whatever is in the file, the log can be used afterwards; where it cannot be written,
+    /// it says so and tries again later, and the file tells nothing meanwhile.
+    ///
+    /// # Errors
+    /// One line that names the file, where there is no thread to be had.
+    pub fn open(path: &Path) -> Result<(Self, Kept), String> {
+        let said = |what: &str| format!("{}: {what}", path.display());
+        let (map, damage) = match read(path) {
+            Ok(bytes) => format::scan(&bytes).into_map(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), None),
+            Err(error) => (HashMap::new(), Some(format!("cannot be read: {}", crate::said(&error)))),
+        };
+        let damage =
+            damage.map(|what| said(&format!("{what}; who may have been concerned reclaims nothing")));
+        let entries = map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let live_bytes = map.iter().map(|(key, value)| format::record_bytes(key, Some(value))).sum();
+        // Each key has a number, so that the file's numbers go on when it is written anew.
+        let last = map.len() as u64;
+        let (changes, waiting) = (Vec::new(), HashMap::new());
+        let queue =
+            Queue { map, live_bytes, changes, key: Key::default(), last, waiting, waits: 0, ends: false };
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            queue: Mutex::new(queue),
+            came: Condvar::new(),
+            stable: AtomicU64::new(last),
+        });
+        let writer = writer::Writer::new(Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name("state log".into()).spawn(move || writer.run());
+        let thread = thread.map_err(|error| said(&crate::said(&error)))?;
+        Ok((Self { shared, thread: Some(thread) }, Kept { entries, damage }))
+    }
+}
+
+impl Drop for StateFile {
+    /// Writes what is left.
+    fn drop(&mut self) {
+        self.shared.queue.lock().ends = true;
+        self.shared.came.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl server::StateLog for StateFile {
+    fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
+        debug_assert!(key.len() <= KEY_BYTES_MAX && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX));
+        let mut queue = self.shared.queue.lock();
+        let number = queue.set(key, value);
+        drop(queue);
+        self.shared.came.notify_one();
+        number
+    }
+
+    fn stable(&self) -> u64 {
+        self.shared.stable.load(Ordering::Acquire)
+    }
+
+    fn reached(&self, number: u64) -> Op<'_, ()> {
+        if self.stable() >= number {
+            return Op::ok(());
+        }
+        let mut place = None;
+        Op::pending(std::future::poll_fn(move |context| {
+            let mut queue = self.shared.queue.lock();
+            // Under the lock that the writer takes before it wakes.
+            if self.stable() >= number {
+                return Poll::Ready(Ok(()));
+            }
+            let place = *place.get_or_insert_with(|| queue.next_place());
+            queue.waiting.insert(place, (number, context.waker().clone()));
+            Poll::Pending
+        }))
+    }
+}
+
+impl Queue {
+    fn set(&mut self, key: &[u8], value: Option<&[u8]>) -> u64 {
+        self.last += 1;
+        let old = match value {
+            Some(value) => {
+                self.live_bytes += format::record_bytes(key, Some(value));
+                self.map.insert(key.to_vec(), value.to_vec())
+            }
+            None => self.map.remove(key),
+        };
+        if let Some(old) = old {
+            self.live_bytes -= format::record_bytes(key, Some(&old));
+        }
+        format::put(&mut self.changes, &self.key, self.last, key, value);
+        self.last
+    }
+
+    fn next_place(&mut self) -> u64 {
+        self.waits += 1;
+        self.waits
+    }
+}
+
+impl Shared {
+    /// All changes up to this one are stable: those who waited for them go on.
+    fn set_stable(&self, number: u64) {
+        let mut queue = self.queue.lock();
+        self.stable.fetch_max(number, Ordering::AcqRel);
+        let woken: Vec<_> = queue.waiting.extract_if(|_, (wanted, _)| *wanted <= number).collect();
+        drop(queue);
+        woken.into_iter().for_each(|(_, (_, waker))| waker.wake());
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    fs::read(path)
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
+/// Where it is.
+pub fn path_in(state_directory: &Path) -> PathBuf {
+    state_directory.join("state.log")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The file's bytes: see the module above.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+
+use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use siphasher::sip::SipHasher13;
+
+/// What a file begins with; the last byte is the format's version.
+pub(super) const MAGIC: &[u8; 8] = b"EnfysSt\x01";
+/// Bytes before the first record.
+pub(super) const HEADER: usize = MAGIC.len() + 16 + 8;
+/// Bytes before a record's body.
+pub(super) const HEAD: usize = 32;
+/// What a disk writes at once at least.
+const SECTOR: usize = 512;
+/// Kind and length of the key.
+const BODY_HEAD: usize = 3;
+/// What a body ends with: no zero, so that a record that was written whole shows it.
+const END: u8 = 0xa5;
+/// Bytes of a body beside key and value.
+const BODY_MIN: usize = BODY_HEAD + 1;
+const BODY_MAX: usize = BODY_MIN + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+
+/// Of a file's checksums, chosen at random when it is made: what a client has put into a value shall not pass for a record.
+pub(super) type Key = [u8; 16];
+
+type Map = HashMap<Vec<u8>, Vec<u8>>;
+
+/// What is in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Scan {
+    /// Nothing.
+    Empty,
+    /// No log of this version: what it is.
+    Other(&'static str),
+    /// What it says; in how many places there is no record where one should be.
+    Log { map: Map, damaged: usize },
+}
+
+impl Scan {
+    /// What is to be believed, and what is wrong.
+    pub(super) fn into_map(self) -> (Map, Option<String>) {
+        match self {
+            Self::Empty => (Map::new(), None),
+            Self::Other(what) => (Map::new(), Some(what.to_owned())),
+            Self::Log { map, damaged: 0 } => (map, None),
+            Self::Log { map, damaged } => (map, Some(format!("damaged in {damaged} places"))),
+        }
+    }
+}
+
+/// Bytes that a record takes.
+pub(super) fn record_bytes(key: &[u8], value: Option<&[u8]>) -> u64 {
+    (HEAD + BODY_MIN + key.len() + value.map_or(0, <[u8]>::len)) as u64
+}
+
+/// A new file's header.
+pub(super) fn header(key: &Key) -> Vec<u8> {
+    let sum = checksum(key, &[MAGIC]).to_le_bytes();
+    [&MAGIC[..], key, &sum].concat()
+}
+
+/// Appends a record.
+pub(super) fn put(to: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], value: Option<&[u8]>) {
+    let kind = [u8::from(value.is_some())];
+    let parts: [&[u8]; 5] =
+        [&kind, &(key.len() as u16).to_le_bytes(), key, value.unwrap_or_default(), &[END]];
+    let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+    let start = to.len();
+    to.extend(number.to_le_bytes());
+    to.extend((bytes as u32).to_le_bytes());
+    to.extend([0; 4]);
+    // The number is in it, so that a body cannot stand behind another head.
+    to.extend(checksum(sums, &[&number.to_le_bytes()[..], &parts.concat()]).to_le_bytes());
+    to.extend(checksum(sums, &[&to[start..start + 24]]).to_le_bytes());
+    parts.iter().for_each(|part| to.extend_from_slice(part));
+}
+
+/// Reads a whole file.
+pub(super) fn scan(file: &[u8]) -> Scan {
+    if file.is_empty() {
+        return Scan::Empty;
+    }
+    if file.len() < HEADER || file[..7] != MAGIC[..7] {
+        return Scan::Other("no log of this server's, or a damaged one");
+    }
+    if file[7] != MAGIC[7] {
+        return Scan::Other("of another version");
+    }
+    let key = *file[8..].first_chunk::<16>().unwrap_or(&[0; 16]);
+    if header(&key) != file[..HEADER] {
+        return Scan::Other("damaged at its beginning");
+    }
+    let (mut map, mut damaged, mut at, mut last) = (Map::new(), 0, HEADER, None);
+    while at < file.len() {
+        match parse(&key, &file[at..], last) {
+            Some(record) => {
+                apply(&mut map, &record);
+                at += record.bytes;
+                last = Some(record.number);
+            }
+            None if is_torn(&key, file, at) => break,
+            None => {
+                damaged += 1;
+                // What was lost may have taken back anything that was said so far.
+                map.clear();
+                let next = (at + 1..file.len()).find(|next| parse(&key, &file[*next..], None).is_some());
+                last = None;
+                at = next.unwrap_or(file.len());
+            }
+        }
+    }
+    Scan::Log { map, damaged }
+}
+
+struct Record<'f> {
+    number: u64,
+    key: &'f [u8],
+    value: Option<&'f [u8]>,
+    /// With its head.
+    bytes: usize,
+}
+
+/// A whole record at the beginning of `bytes`, the one behind that of the number `last`.
+fn parse<'f>(sums: &Key, bytes: &'f [u8], last: Option<u64>) -> Option<Record<'f>> {
+    let (number, length) = head(sums, bytes)?;
+    if last.is_some_and(|last| last + 1 != number) {
+        return None;
+    }
+    let body = bytes.get(HEAD..HEAD + length)?;
+    let sum = u64::from_le_bytes(*bytes[16..].first_chunk()?);
+    if checksum(sums, &[&number.to_le_bytes()[..], body]) != sum {
+        return None;
+    }
+    let key_bytes = usize::from(u16::from_le_bytes(*body.get(1..)?.first_chunk()?));
+    let (key, value) = body[BODY_HEAD..length - 1].split_at_checked(key_bytes)?;
+    let value = match body[0] {
+        0 => None,
+        1 => Some(value),
+        _ => return None,
+    };
+    Some(Record { number, key, value, bytes: HEAD + length })
+}
+
+/// Number and length of the body, where there is a sound head.
+fn head(sums: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
+    let number = u64::from_le_bytes(*bytes.first_chunk()?);
+    let length = u32::from_le_bytes(*bytes.get(8..)?.first_chunk()?) as usize;
+    let sum = u64::from_le_bytes(*bytes.get(24..)?.first_chunk()?);
+    let is_sound = (BODY_MIN..=BODY_MAX).contains(&length) && checksum(sums, &[&bytes[..24]]) == sum;
+    is_sound.then_some((number, length))
+}
+
+/// Whether what begins at `at`, and is no whole record, is what a write leaves that the machine's end cut off.
+fn is_torn(sums: &Key, file: &[u8], at: usize) -> bool {
+    let rest = &file[at..];
+    // Up to where there is anything but zeros, to the end of that sector: a disk writes sectors whole.
+    let written = rest.iter().rposition(|byte| *byte != 0).map_or(at, |last| at + last + 1);
+    let written = written.next_multiple_of(SECTOR).min(file.len());
+    match head(sums, rest) {
+        // Its body ends behind what was written.
+        Some((_, length)) => at + HEAD + length > written,
+        // Not even the head was.
+        None => written < at + HEAD,
+    }
+}
+
+fn apply(map: &mut Map, record: &Record<'_>) {
+    match record.value {
+        Some(value) => map.insert(record.key.to_vec(), value.to_vec()),
+        None => map.remove(record.key),
+    };
+}
+
+fn checksum(key: &Key, parts: &[&[u8]]) -> u64 {
+    let mut hasher = SipHasher13::new_with_key(key);
+    parts.iter().for_each(|part| hasher.write(part));
+    hasher.finish()
+}

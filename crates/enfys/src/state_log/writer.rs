@@ -1,0 +1,192 @@
+//! The thread that writes the log.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::{error, info, warn};
+
+use super::format::{self, Key};
+use super::{Shared, sync_directory_of};
+use crate::state_dir;
+
+/// A file is not written anew before it has so many bytes.
+const REWRITE_BYTES: u64 = 1 << 20;
+/// Nor before it has so many times what its map needs.
+const REWRITE_FACTOR: u64 = 4;
+/// How long after a failure the map is written anew.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    /// The file in use; none while it cannot be written.
+    file: Option<Appending>,
+    /// Whether it was said that it cannot be written.
+    is_said: bool,
+    /// When it is tried again.
+    retry_at: Instant,
+}
+
+struct Appending {
+    file: File,
+    bytes: u64,
+}
+
+/// What there is to do.
+enum Work {
+    /// Changes to be appended, up to this one.
+    Append(Vec<u8>, u64),
+    /// To be tried again, or the file is mostly of no use.
+    Rewrite,
+    End,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, file: None, is_said: false, retry_at: Instant::now() }
+    }
+
+    pub(super) fn run(mut self) {
+        // What was read is written anew: a torn tail must not stand before what comes, and the server before may have left a
+        // file that cannot be appended to.
+        self.rewrite();
+        loop {
+            match self.next() {
+                Work::Append(changes, last) => self.append(&changes, last),
+                Work::Rewrite => self.rewrite(),
+                Work::End => return,
+            }
+        }
+    }
+
+    fn next(&mut self) -> Work {
+        loop {
+            let mut queue = self.shared.queue.lock();
+            let Some(file) = &self.file else {
+                // Nobody waits for what cannot be written.
+                queue.changes.clear();
+                let last = queue.last;
+                if queue.ends {
+                    return Work::End;
+                }
+                drop(queue);
+                self.shared.set_stable(last);
+                let mut queue = self.shared.queue.lock();
+                if queue.last == last && self.shared.came.wait_until(&mut queue, self.retry_at).timed_out() {
+                    return Work::Rewrite;
+                }
+                continue;
+            };
+            if file.bytes > REWRITE_BYTES && file.bytes > REWRITE_FACTOR * queue.live_bytes {
+                return Work::Rewrite;
+            }
+            if !queue.changes.is_empty() {
+                return Work::Append(std::mem::take(&mut queue.changes), queue.last);
+            }
+            if queue.ends {
+                return Work::End;
+            }
+            self.shared.came.wait(&mut queue);
+        }
+    }
+
+    fn append(&mut self, changes: &[u8], last: u64) {
+        let Some(appending) = &mut self.file else { return };
+        let done = appending.file.write_all(changes).and_then(|()| appending.file.sync_data());
+        match done {
+            Ok(()) => {
+                appending.bytes += changes.len() as u64;
+                self.shared.set_stable(last);
+            }
+            Err(error) => {
+                // Whether a sync that failed left anything, nobody can tell: this file is not trusted any more.
+                self.file = None;
+                self.fail(&error);
+                self.shared.set_stable(last);
+            }
+        }
+    }
+
+    /// Writes the whole map into a new file, which takes the old one's place.
+    fn rewrite(&mut self) {
+        let (map, last, key) = {
+            let mut queue = self.shared.queue.lock();
+            match state_dir::random::<16>() {
+                Ok(key) => queue.key = key,
+                Err(why) => error!("{}: {why}: checksums as before", self.shared.path.display()),
+            }
+            queue.changes.clear();
+            (queue.map.clone(), queue.last, queue.key)
+        };
+        match self.write_new(&map, last, &key) {
+            Ok(appending) => {
+                self.file = Some(appending);
+                if std::mem::take(&mut self.is_said) {
+                    info!("{}: written again", self.shared.path.display());
+                }
+            }
+            Err(error) => {
+                self.file = None;
+                self.fail(&error);
+            }
+        }
+        self.shared.set_stable(last);
+    }
+
+    fn write_new(&self, map: &HashMap<Vec<u8>, Vec<u8>>, last: u64, key: &Key) -> io::Result<Appending> {
+        let new = self.new_path();
+        let mut bytes = format::header(key);
+        // The numbers end where the next change goes on.
+        let first = last - map.len() as u64 + 1;
+        for (number, (name, value)) in (first..).zip(map) {
+            format::put(&mut bytes, key, number, name, Some(value));
+        }
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&new)?;
+        let done = file.write_all(&bytes).and_then(|()| file.sync_all());
+        let done = done.and_then(|()| fs::rename(&new, &self.shared.path));
+        if let Err(error) = done.and_then(|()| sync_directory_of(&self.shared.path)) {
+            let _ = fs::remove_file(&new);
+            return Err(error);
+        }
+        Ok(Appending { file, bytes: bytes.len() as u64 })
+    }
+
+    fn new_path(&self) -> PathBuf {
+        self.shared.path.with_extension("log.new")
+    }
+
+    /// The file says no more what is true: it is made to say nothing, so that nobody reclaims by it.
+    fn fail(&mut self, error: &io::Error) {
+        let path = self.shared.path.display();
+        let cause = crate::said(error);
+        if let Err(left) = self.withdraw() {
+            let left = crate::said(&left);
+            error!(
+                "{path}: {cause}; nor can it be taken away: {left}: remove it before the next start, or clients may reclaim what others have had since"
+            );
+        } else if !self.is_said {
+            warn!("{path}: {cause}: clients reclaim nothing after a restart until it can be written again");
+        }
+        self.is_said = true;
+        self.retry_at = Instant::now() + RETRY;
+    }
+
+    fn withdraw(&self) -> io::Result<()> {
+        let path = &self.shared.path;
+        let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match fs::remove_file(path) {
+            Err(error) if !is_absent(&error) => {
+                let file = OpenOptions::new().write(true).truncate(true).open(path)?;
+                file.sync_all()
+            }
+            _ => sync_directory_of(path),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The grace period after a restart (RFC 8881 §8.4.2.1).
+//!
+//! It runs exactly where clients are known that may have held state before, and ends as soon as the last of them has
+//! done with its reclaims, or after its time.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+use super::super::client::Client;
+use super::record::{ClientRecord, Name};
+use super::{ASKS, Clients, Recovery, Says, Standing};
+
+impl Recovery {
+    /// Whether the period runs.
+    pub(in super::super) fn in_grace(&self, now: Duration) -> bool {
+        if !self.in_grace.load(Acquire) {
+            return false;
+        }
+        if now >= self.grace_ends {
+            self.end_grace();
+            return false;
+        }
+        true
+    }
+
+    /// How long it runs at most from now on, and how many clients it waits for; `None` where it does not run.
+    pub(in super::super) fn grace_left(&self, now: Duration) -> Option<(Duration, usize)> {
+        let waiting = self.in_grace(now).then(|| self.clients.lock().awaited)?;
+        Some((self.grace_ends.saturating_sub(now), waiting))
+    }
+
+    /// Ends it for all; returns how many clients it waited for.
+    ///
+    /// §8.4.3, the second edge condition: "the indication that the client had not completed its reclaims at the time at which
+    /// the grace period ended means that the server must reject a reclaim from client A" after the next restart.
+    pub(in super::super) fn end_grace(&self) -> usize {
+        let mut clients = self.clients.lock();
+        if !self.in_grace.load(Acquire) {
+            return 0;
+        }
+        let awaited = clients.awaited;
+        let mut last = 0;
+        clients.noted.retain(|name, noted| match noted.standing {
+            Standing::Present(_) => true,
+            Standing::Awaited { spoke: Some(id), .. } => {
+                noted.standing = Standing::Present(id);
+                true
+            }
+            Standing::Awaited { spoke: None, .. } => {
+                last = self.write(name, None);
+                false
+            }
+        });
+        clients.awaited = 0;
+        self.hold_back(last);
+        self.in_grace.store(false, Release);
+        awaited
+    }
+
+    /// A client of a new instance is confirmed: whether it held state before, and may reclaim it.
+    pub(in super::super) fn returns(&self, now: Duration, client: &Client) -> bool {
+        if !self.in_grace(now) {
+            return false;
+        }
+        let mut clients = self.clients.lock();
+        let name = Name::of(client);
+        let Some(own) = ClientRecord::of(client) else { return false };
+        let Some(noted) = clients.noted.get(&name).filter(|noted| noted.is_awaited()) else { return false };
+        if noted.record.same_incarnation(&own) {
+            return true;
+        }
+        // It has restarted as well, and has nothing more (§8.4.2: "the client will send a global RECLAIM_COMPLETE … after the
+        // client restarts with no lock state"). One that only has the same name is somebody else.
+        if noted.record.same_principal(&own) {
+            clients.remove(&name);
+            self.hold_back(self.write(&name, None));
+            self.end_if_nobody_is_awaited(&clients);
+        }
+        false
+    }
+
+    /// A client has done with reclaims. §18.51.4: "it is able to use the fact that all such clients have done a
+    /// RECLAIM_COMPLETE to terminate the grace period".
+    pub(in super::super) fn completes(&self, client: &Client, was_reclaiming: bool) {
+        if was_reclaiming {
+            let mut clients = self.clients.lock();
+            let name = Name::of(client);
+            let own = ClientRecord::of(client);
+            let noted = clients.noted.get_mut(&name).filter(|noted| noted.is_awaited());
+            if let (Some(noted), Some(own)) = (noted, own)
+                && noted.record.same_incarnation(&own)
+            {
+                // Only what it had anything of is left in its record: of the rest both sides know that it has nothing.
+                if client.has_state() {
+                    noted.standing = Standing::Present(client.id());
+                    let number = match noted.record.acknowledge() {
+                        true => self.write(&name, Some(&noted.record)),
+                        // Stable before this server started.
+                        false => 0,
+                    };
+                    client.set_noted_by(Some(number));
+                    clients.awaited -= 1;
+                } else {
+                    clients.remove(&name);
+                    self.write(&name, None);
+                }
+                self.end_if_nobody_is_awaited(&clients);
+            }
+        }
+        // The period may have ended, and the record gone with it, while it was still reclaiming.
+        if client.has_state() {
+            self.holds(client);
+        }
+    }
+
+    /// A client of version 4.0 speaks that has not done with its reclaims; whether it has now.
+    pub(in super::super) fn hears(&self, now: Duration, client: &Client, says: Says) -> bool {
+        if !self.in_grace(now) {
+            return says != Says::Reclaims;
+        }
+        let mut clients = self.clients.lock();
+        let noted = clients.noted.get_mut(&Name::of(client)).filter(|noted| noted.is_of(client));
+        let Some(Standing::Awaited { asked, spoke }) = noted.map(|noted| &mut noted.standing) else {
+            return false;
+        };
+        *spoke = (says != Says::Reclaims).then(|| client.id());
+        *asked = match says {
+            Says::Reclaims => 0,
+            Says::Asks => asked.saturating_add(1),
+            Says::Renews => *asked,
+        };
+        *asked >= ASKS
+    }
+
+    pub(super) fn end_if_nobody_is_awaited(&self, clients: &Clients) {
+        if clients.awaited == 0 {
+            self.in_grace.store(false, Release);
+        }
+    }
+}

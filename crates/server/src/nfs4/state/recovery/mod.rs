@@ -1,0 +1,302 @@
+//! What the next server must know of clients, so that they reclaim after a restart what they held, and nothing else (RFC 8881
+//! §8.4.2 to §8.4.3, RFC 7530 §9.6).
+//!
+//! Criteria, before the mechanism:
+//! - Who held state when the server ended, and lost none of it, reclaims it: after a kill and after a power failure.
+//! - What was taken from a client is never reclaimed by it, nor anything by a client that was away while a grace period ended
+//!   (the edge conditions of §8.4.3): others may have had it since.
+//! - Who holds nothing makes nobody wait.
+//! - What a client holds is not written down; a client is, once, and no request but its first OPEN waits for that.
+//!
+//! **Records.** A client has a record from its first open or delegation on, until its state goes. A record says which
+//! incarnation holds state, whose it is, and of which files it has lost something ([`record`]); files are told apart
+//! so that one delegation that was revoked does not cost all else. A client of version 4.1 whose record is from before the
+//! restart has it anew with RECLAIM_COMPLETE; when the grace period ends, all others lose theirs.
+//!
+//! **Answers wait, state does not.** Records are written ([`StateLog::set`]) where the state changes, under its locks. What
+//! must not be seen before it is stable:
+//! - that a client holds something: the answers to that client ([`Recovery::unsettled`] with its client);
+//! - that something was taken from a client, or that it may not reclaim any more: all answers, of every version, because
+//!   anyone may have got what was taken. That is seldom: a lease that was over, a delegation that did not come back, an
+//!   administrator, the end of a grace period.
+//!
+//! **Version 4.0** has no RECLAIM_COMPLETE. A client of it has done with reclaims when it asks for new state
+//! [`ASKS`] times in a row: Linux's client asks for nothing new before it has reclaimed all. Where the period ends before,
+//! a client that has said anything but reclaims since its last one keeps its record.
+
+mod grace;
+mod record;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::SeqCst, fence,
+};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use vfs::Op;
+
+use super::client::Client;
+use super::shard::FileKey;
+use super::wire::ClientId;
+use crate::StateLog;
+use crate::state_log::key;
+use record::{ClientRecord, Name};
+
+/// How often in a row a client of version 4.0 asks for new state before it is taken to reclaim nothing more. More than once,
+/// because threads of a client that knows no better may ask while another one reclaims.
+const ASKS: u8 = 3;
+
+/// The records of clients, and the grace period.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    log: Option<Arc<dyn StateLog>>,
+    /// Whether the grace period runs; changed under the lock of [`Self::clients`].
+    in_grace: AtomicBool,
+    /// §8.4.2.1: "a grace period at least as long as the lease period for the previous server instantiation".
+    grace_ends: Duration,
+    /// The change that has to be stable before anything is answered; zero where there is none.
+    barrier: AtomicU64,
+    clients: Mutex<Clients>,
+}
+
+#[derive(Debug, Default)]
+struct Clients {
+    noted: HashMap<Name, Noted>,
+    /// How many of these are from before the start.
+    awaited: usize,
+}
+
+#[derive(Debug)]
+struct Noted {
+    record: ClientRecord,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// From before the start, and it may still reclaim.
+    Awaited {
+        /// Of version 4.0: how often it asked for new state since its last reclaim.
+        asked: u8,
+        /// Of version 4.0: under which ID it has said anything but a reclaim since its last one.
+        spoke: Option<ClientId>,
+    },
+    /// The record is of this client.
+    Present(ClientId),
+}
+
+const AWAITED: Standing = Standing::Awaited { asked: 0, spoke: None };
+
+/// What a client of version 4.0 says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Says {
+    /// It reclaims.
+    Reclaims,
+    /// It asks for an open or a lock.
+    Asks,
+    /// It renews its lease.
+    Renews,
+}
+
+/// What a server begins with: where it writes, and what is written there.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// Where; nobody reclaims anything after this server where there is none.
+    pub log: Option<Arc<dyn StateLog>>,
+    /// All keys with their values.
+    pub entries: Vec<(Bytes, Bytes)>,
+}
+
+impl Recovery {
+    pub(super) fn new(records: Records, lease: Duration, now: Duration) -> Self {
+        let Records { log, entries } = records;
+        let mut clients = Clients::default();
+        let (mut previous_lease, mut useless) = (None, Vec::new());
+        for (key, value) in entries {
+            if *key == [key::LEASE] {
+                previous_lease = xdr::from_bytes::<u64>(value).ok().map(Duration::from_millis);
+                continue;
+            }
+            let Some(name) = Name::parse(&key) else { continue };
+            match xdr::from_bytes::<ClientRecord>(value) {
+                Ok(record) if record.may_reclaim_any() => {
+                    clients.noted.insert(name, Noted { record, standing: AWAITED });
+                }
+                // Whoever may reclaim nothing is not waited for.
+                _ => useless.push(name),
+            }
+        }
+        clients.awaited = clients.noted.len();
+        if let Some(log) = &log {
+            for name in useless {
+                log.set(&name.key(), None);
+            }
+            if previous_lease != Some(lease) {
+                let millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+                log.set(&[key::LEASE], Some(&xdr::to_bytes(&millis)));
+            }
+        }
+        Self {
+            log,
+            in_grace: AtomicBool::new(clients.awaited > 0),
+            grace_ends: now + lease.max(previous_lease.unwrap_or_default()),
+            barrier: AtomicU64::new(0),
+            clients: Mutex::new(clients),
+        }
+    }
+
+    /// The change that must be stable before anything is answered, or anything to `client`; `None` where all is.
+    pub(super) fn unsettled(&self, client: Option<&Client>) -> Option<u64> {
+        let barrier = self.barrier.load(Acquire);
+        let of_client = client.and_then(Client::noted_by).unwrap_or(0);
+        let wanted = barrier.max(of_client);
+        (wanted > 0 && wanted > self.log.as_ref()?.stable()).then_some(wanted)
+    }
+
+    /// Ready when a change is stable.
+    pub(super) fn settled(&self, number: u64) -> Op<'_, ()> {
+        self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number))
+    }
+
+    /// A client has got an open or a delegation, of which it may hear when its record is stable.
+    pub(super) fn holds(&self, client: &Client) {
+        // [`Self::rests`] looks in the other order.
+        fence(SeqCst);
+        if client.noted_by().is_none() && !client.is_reclaiming() && self.log.is_some() {
+            self.note(client);
+        }
+    }
+
+    /// Writes a client's record.
+    fn note(&self, client: &Client) {
+        let mut clients = self.clients.lock();
+        // Under the lock by which [`Self::forget`] looks for it.
+        if client.noted_by().is_some() || client.is_gone() {
+            return;
+        }
+        let Some(record) = ClientRecord::of(client) else { return };
+        let name = Name::of(client);
+        let number = self.write(&name, Some(&record));
+        clients.insert(name, Noted { record, standing: Standing::Present(client.id()) });
+        client.set_noted_by(Some(number));
+    }
+
+    /// A client goes, with all that it holds; to be called when it is [marked](Client::set_gone), and before anybody else may
+    /// have what it held.
+    pub(super) fn forget(&self, client: &Client) {
+        let mut clients = self.clients.lock();
+        let name = Name::of(client);
+        if !clients.noted.get(&name).is_some_and(|noted| noted.is_of(client)) {
+            return;
+        }
+        clients.remove(&name);
+        let number = self.write(&name, None);
+        if client.has_state() {
+            self.hold_back(number);
+        }
+        self.end_if_nobody_is_awaited(&clients);
+    }
+
+    /// Something that a client holds of a file is taken away.
+    pub(super) fn takes_away(&self, client: &Client, file: FileKey) {
+        if self.log.is_none() {
+            return;
+        }
+        let mut clients = self.clients.lock();
+        let name = Name::of(client);
+        let noted = clients.noted.get_mut(&name).filter(|noted| noted.is_of(client));
+        if let Some(noted) = noted
+            && noted.record.lose(file)
+        {
+            self.hold_back(self.write(&name, Some(&noted.record)));
+        }
+    }
+
+    /// A client has acknowledged all that it lost: §8.4.3, "both booleans in persistent storage can be reset".
+    pub(super) fn acknowledged(&self, client: &Client) {
+        let mut clients = self.clients.lock();
+        let name = Name::of(client);
+        if let Some(noted) = clients.noted.get_mut(&name)
+            && noted.standing == Standing::Present(client.id())
+            && noted.record.acknowledge()
+        {
+            self.write(&name, Some(&noted.record));
+        }
+    }
+
+    /// A client that has nothing has no record either: nobody shall wait for it after a restart.
+    pub(super) fn rests(&self, client: &Client) {
+        let mut clients = self.clients.lock();
+        let name = Name::of(client);
+        let is_present = |noted: &Noted| noted.standing == Standing::Present(client.id());
+        if !clients.noted.get(&name).is_some_and(is_present) {
+            return;
+        }
+        let number = client.noted_by();
+        client.set_noted_by(None);
+        // Whoever gets something from here on finds that it has no record, and whoever got it before is seen here.
+        fence(SeqCst);
+        if client.has_state() || client.revoked() > 0 {
+            client.set_noted_by(number);
+            return;
+        }
+        clients.remove(&name);
+        self.write(&name, None);
+    }
+
+    /// Whether a client that reclaims may have held something of a file, and still.
+    pub(super) fn may_reclaim(&self, client: &Client, file: FileKey) -> bool {
+        let clients = self.clients.lock();
+        let noted = clients.noted.get(&Name::of(client)).filter(|noted| noted.is_of(client));
+        noted.is_some_and(|noted| noted.record.may_reclaim(file))
+    }
+
+    /// Sets or takes away a client's record; the change's number, zero where nothing is written.
+    fn write(&self, name: &Name, record: Option<&ClientRecord>) -> u64 {
+        let Some(log) = &self.log else { return 0 };
+        let value = record.map(xdr::to_bytes);
+        log.set(&name.key(), value.as_deref())
+    }
+
+    /// Nothing is answered before a change is stable.
+    fn hold_back(&self, number: u64) {
+        self.barrier.fetch_max(number, AcqRel);
+    }
+}
+
+impl Clients {
+    fn insert(&mut self, name: Name, noted: Noted) {
+        if let Some(old) = self.noted.insert(name, noted) {
+            self.awaited -= usize::from(old.is_awaited());
+        }
+    }
+
+    fn remove(&mut self, name: &Name) {
+        if let Some(old) = self.noted.remove(name) {
+            self.awaited -= usize::from(old.is_awaited());
+        }
+    }
+}
+
+impl Noted {
+    fn is_awaited(&self) -> bool {
+        matches!(self.standing, Standing::Awaited { .. })
+    }
+
+    /// Whether it is the record of this client: made by it, or of its incarnation before the restart.
+    fn is_of(&self, client: &Client) -> bool {
+        match self.standing {
+            Standing::Present(id) => id == client.id(),
+            Standing::Awaited { .. } => {
+                let is_same = |own: ClientRecord| self.record.same_incarnation(&own);
+                client.is_reclaiming() && ClientRecord::of(client).is_some_and(is_same)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! What must be on stable storage before something is answered: a small map from keys to values.
+//!
+//! Whoever changes it goes on at once and holds back the *answer* until the change is stable: state is changed under its own
+//! locks, and what nobody was told of need not outlive a crash. A map and not a list of events, so that whoever keeps it
+//! can write it anew without knowing what it means.
+//!
+//! Keys begin with a byte that says what they are about ([`key`]).
+
+use std::fmt;
+
+use vfs::Op;
+
+/// Bytes of a key at most: a client's name is the longest.
+pub const KEY_BYTES_MAX: usize = 1100;
+/// Bytes of a value at most.
+pub const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// First bytes of keys.
+pub(crate) mod key {
+    /// The lease time of the server that wrote last.
+    pub(crate) const LEASE: u8 = b'l';
+    /// A client that may hold state, and its name.
+    pub(crate) const CLIENT: u8 = b'c';
+}
+
+/// A map on stable storage. Changes become stable in the order in which they were made.
+///
+/// An implementation that cannot write any more makes sure that the next server finds nothing (whoever finds nothing lets
+/// nobody reclaim, and that is always right), says so, and counts every change as stable; it tries to write the whole map
+/// anew from time to time.
+pub trait StateLog: Send + Sync + fmt::Debug {
+    /// Sets the value of a key, or takes the key away. `key` has [`KEY_BYTES_MAX`] bytes at most, `value`
+    /// [`VALUE_BYTES_MAX`]. Returns the change's number, one more than that of the change before. Does not wait.
+    fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64;
+
+    /// The number up to which all changes are stable; zero where none is.
+    fn stable(&self) -> u64;
+
+    /// Ready when the change of this number is stable, and with it all before. It never fails: see above.
+    fn reached(&self, number: u64) -> Op<'_, ()>;
+}
