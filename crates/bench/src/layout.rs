@@ -22,7 +22,11 @@ pub const SMALL_WRITE_FILE: &str = "write-small";
 pub const LARGE_WRITE_FILE: &str = "write-large";
 /// The directory where CREATE+REMOVE works, empty before and after.
 pub const CHURN_DIRECTORY: &str = "churn";
-/// Size of each file, in bytes: larger than the caches of a core, far smaller than memory.
+/// The directory of the small files, which are opened one by one and listed together.
+pub const SMALL_DIRECTORY: &str = "small";
+/// How many of them there are; each is [`SMALL_BYTES`] long.
+pub const SMALL_FILES: u32 = 1000;
+/// Size of each large file, in bytes: larger than the caches of a core, far smaller than memory.
 pub const FILE_BYTES: u64 = 64 << 20;
 
 /// The files, each with the size of the writes that make it.
@@ -43,6 +47,18 @@ pub fn fill_pattern(offset: u64, block: &mut [u8]) {
     }
 }
 
+/// The name of the small file `index` (below [`SMALL_FILES`]); all names are equally long.
+#[must_use]
+pub fn small_name(index: u32) -> String {
+    format!("small-{index:03}")
+}
+
+/// Where in the pattern the content of the small file `index` begins: no two of them hold the same.
+#[must_use]
+pub fn small_offset(index: u32) -> u64 {
+    u64::from(index) * u64::from(SMALL_BYTES)
+}
+
 /// Makes the measuring directory inside `export`; files that already have their size are kept.
 ///
 /// # Errors
@@ -59,6 +75,19 @@ pub fn prepare(export: &Path) -> io::Result<()> {
         write_pattern(&mut file, block_bytes)?;
         // Written back before anything is measured, so that the flusher is quiet.
         file.sync_all()?;
+    }
+    prepare_small_files(&directory.join(SMALL_DIRECTORY))
+}
+
+fn prepare_small_files(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let mut content = vec![0; SMALL_BYTES as usize];
+    for index in 0..SMALL_FILES {
+        let path = directory.join(small_name(index));
+        if !fs::metadata(&path).is_ok_and(|status| status.len() == u64::from(SMALL_BYTES)) {
+            fill_pattern(small_offset(index), &mut content);
+            fs::write(path, &content)?;
+        }
     }
     Ok(())
 }
@@ -88,6 +117,10 @@ mod tests {
             assert_eq!(word, pattern_word(offset), "at {offset}");
         }
         assert_eq!(file.metadata().unwrap().len(), 67_108_864);
+        let small = export.path().join(DIRECTORY).join(SMALL_DIRECTORY);
+        assert_eq!(small.read_dir().unwrap().count(), 1000);
+        let content = fs::read(small.join("small-999")).unwrap();
+        assert_eq!((content.len(), &content[..8]), (4096, &pattern_word(999 * 4096)[..]));
         assert_eq!(pattern_word(0), [0x9e, 0x37, 0x79, 0xb9, 0x7f, 0x4a, 0x7c, 0x15]);
     }
 }

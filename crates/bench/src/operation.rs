@@ -17,6 +17,20 @@ pub enum Version {
     V3,
     /// RFC 8881: every request runs inside a session of its connection.
     V41,
+    /// RFC 7862: sessions as in version 4.1.
+    V42,
+}
+
+impl Version {
+    /// The minor version of NFSv4; nothing for version 3.
+    #[must_use]
+    pub const fn minor(self) -> Option<u32> {
+        match self {
+            Self::V3 => None,
+            Self::V41 => Some(1),
+            Self::V42 => Some(2),
+        }
+    }
 }
 
 /// What the project promises for the server's CPU per operation.
@@ -26,12 +40,26 @@ pub enum Target {
     OfFloor(f64),
     /// At most this many times the floor that answers by `sendfile`.
     OfSendfileFloor(f64),
-    /// At most this many times the same server's own NFSv3 GETATTR.
-    OfOwnGetattr(f64),
+    /// At most this many times the bare system calls of [`Operation::OpenReadFloor`].
+    OfBareCalls(f64),
+    /// At most this many times another operation of the same server: what version 3 takes for the same.
+    OfOwn(Operation, f64),
+    /// At most this part of what NFS-Ganesha takes.
+    OfGanesha(f64),
 }
 
+/// What every operation of NFSv4 that a program sees may take of NFS-Ganesha's CPU.
+const OF_GANESHA: Target = Target::OfGanesha(0.15);
+/// What OPEN, READ and CLOSE in one compound may take.
+const OPEN_READ_CLOSE: &[Target] =
+    &[Target::OfBareCalls(3.0), Target::OfOwn(Operation::OpenRead, 1.1), OF_GANESHA];
+/// What an OPEN that creates, its CLOSE, and REMOVE may take.
+const OPEN_CREATE_REMOVE: &[Target] = &[Target::OfOwn(Operation::CreateRemove, 1.1), OF_GANESHA];
+/// What READDIR with attributes may take.
+const READDIR: &[Target] = &[Target::OfOwn(Operation::Readdirplus, 1.1), OF_GANESHA];
+
 macro_rules! operations {
-    ($($variant:ident $name:literal $title:literal $version:ident $payload:expr, $target:expr;)*) => {
+    ($($variant:ident $name:literal $title:literal $version:ident $payload:expr, $targets:expr;)*) => {
         /// One measured operation. The names are those of `--ops` and of the JSON.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Operation {
@@ -72,24 +100,35 @@ macro_rules! operations {
 
             /// What the project promises for it.
             #[must_use]
-            pub fn target(self) -> Target {
-                match self { $(Self::$variant => $target),* }
+            pub fn targets(self) -> &'static [Target] {
+                match self { $(Self::$variant => $targets),* }
             }
         }
     };
 }
 
 operations! {
-    Null "null" "NULL" V3 0, Target::OfFloor(3.0);
-    Getattr "getattr" "GETATTR" V3 0, Target::OfFloor(2.3);
-    Lookup "lookup" "LOOKUP" V3 0, Target::OfFloor(3.3);
-    Access "access" "ACCESS" V3 0, Target::OfFloor(2.3);
-    Read4k "read4k" "READ 4 KiB" V3 SMALL_BYTES, Target::OfFloor(1.8);
-    Write4k "write4k" "WRITE 4 KiB UNSTABLE" V3 SMALL_BYTES, Target::OfFloor(1.6);
-    Read1m "read1m" "READ 1 MiB" V3 LARGE_BYTES, Target::OfSendfileFloor(1.2);
-    Write1m "write1m" "WRITE 1 MiB UNSTABLE" V3 LARGE_BYTES, Target::OfFloor(1.4);
-    CreateRemove "create-remove" "CREATE+REMOVE" V3 0, Target::OfFloor(1.8);
-    SequenceGetattr41 "getattr41" "v4.1 SEQUENCE+PUTFH+GETATTR" V41 0, Target::OfOwnGetattr(1.4);
+    Null "null" "NULL" V3 0, &[Target::OfFloor(3.0)];
+    Getattr "getattr" "GETATTR" V3 0, &[Target::OfFloor(2.3)];
+    Lookup "lookup" "LOOKUP" V3 0, &[Target::OfFloor(3.3)];
+    Access "access" "ACCESS" V3 0, &[Target::OfFloor(2.3)];
+    Read4k "read4k" "READ 4 KiB" V3 SMALL_BYTES, &[Target::OfFloor(1.8)];
+    Write4k "write4k" "WRITE 4 KiB UNSTABLE" V3 SMALL_BYTES, &[Target::OfFloor(1.6)];
+    Read1m "read1m" "READ 1 MiB" V3 LARGE_BYTES, &[Target::OfSendfileFloor(1.2)];
+    Write1m "write1m" "WRITE 1 MiB UNSTABLE" V3 LARGE_BYTES, &[Target::OfFloor(1.4)];
+    CreateRemove "create-remove" "CREATE+REMOVE" V3 0, &[Target::OfFloor(1.8)];
+    SequenceGetattr41 "getattr41" "v4.1 SEQUENCE+PUTFH+GETATTR" V41 0, &[Target::OfOwn(Operation::Getattr, 1.4)];
+    OpenReadFloor "open-read-floor" "openat+fstat+pread+close" V3 SMALL_BYTES, &[];
+    OpenRead "open-read" "LOOKUP+ACCESS+READ, a small file" V3 SMALL_BYTES, &[];
+    OpenReadClose41 "open-read-close41" "v4.1 OPEN+READ+CLOSE, a small file" V41 SMALL_BYTES, OPEN_READ_CLOSE;
+    OpenReadClose42 "open-read-close42" "v4.2 OPEN+READ+CLOSE, a small file" V42 SMALL_BYTES, OPEN_READ_CLOSE;
+    CreateRemove41 "create-remove41" "v4.1 OPEN(create)+CLOSE, REMOVE" V41 0, OPEN_CREATE_REMOVE;
+    CreateRemove42 "create-remove42" "v4.2 OPEN(create)+CLOSE, REMOVE" V42 0, OPEN_CREATE_REMOVE;
+    LockUnlock41 "lock-unlock41" "v4.1 LOCK, LOCKU" V41 0, &[OF_GANESHA];
+    LockUnlock42 "lock-unlock42" "v4.2 LOCK, LOCKU" V42 0, &[OF_GANESHA];
+    Readdirplus "readdirplus" "READDIRPLUS of 1,000 files" V3 0, &[];
+    Readdir41 "readdir41" "v4.1 READDIR of 1,000 files" V41 0, READDIR;
+    Readdir42 "readdir42" "v4.2 READDIR of 1,000 files" V42 0, READDIR;
 }
 
 impl fmt::Display for Operation {

@@ -10,7 +10,8 @@ use bench::error::LoadError;
 use bench::floor::{self, LargeRead};
 use bench::layout;
 use bench::load::{self, LoadPlan, Xids};
-use bench::operation::{Operation, Version};
+use bench::operation::Operation;
+use bench::peers::Peer;
 use bench::results::Shape;
 
 /// Starts a floor on a port of its own; its thread ends with the test process.
@@ -46,7 +47,7 @@ fn every_reply_of_the_floor_passes_the_checks() {
     layout::prepare(export.path()).unwrap();
     for large_read in [LargeRead::Pread, LargeRead::Sendfile] {
         let server = start_floor(export.path(), large_read);
-        for operation in Operation::ALL.iter().filter(|operation| operation.version() == Version::V3) {
+        for operation in Operation::ALL.iter().filter(|operation| Peer::Floor.serves(**operation)) {
             for (connections, depth) in [(1, 1), (1, 64), (3, 5)] {
                 let measured =
                     load::run(&plan(server, *operation, connections, depth)).unwrap_or_else(|error| {

@@ -10,9 +10,10 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io as file_io;
 
+use super::OPEN_READ_CLOSE;
 use super::replies::Replies;
 use crate::layout;
-use crate::operation::LARGE_BYTES;
+use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 
 /// How the floor answers a large READ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +32,14 @@ pub(super) struct Files {
 }
 
 /// Where each file stands: its parent's handle, and its name.
-const PLACES: [(usize, &str); 6] = [
+const PLACES: [(usize, &str); 7] = [
     (usize::MAX, ""),
     (0, layout::DIRECTORY),
     (1, layout::CHURN_DIRECTORY),
     (1, layout::READ_FILE),
     (1, layout::SMALL_WRITE_FILE),
     (1, layout::LARGE_WRITE_FILE),
+    (1, layout::SMALL_DIRECTORY),
 ];
 /// A file handle of the floor, in bytes.
 const HANDLE_BYTES: u32 = 4;
@@ -74,6 +76,7 @@ impl Files {
             writable(layout::READ_FILE)?,
             writable(layout::SMALL_WRITE_FILE)?,
             writable(layout::LARGE_WRITE_FILE)?,
+            File::open(directory.join(layout::SMALL_DIRECTORY))?,
         ];
         Ok(Self { files, large_read })
     }
@@ -117,6 +120,9 @@ impl Files {
             (100_003, 7) => self.write(&mut call, out)?,
             (100_003, 8) => self.create(&mut call, out)?,
             (100_003, 12) => self.remove(&mut call, out)?,
+            (100_003, own) if own == OPEN_READ_CLOSE.0 => {
+                self.open_read_close(&mut call, out)?;
+            }
             _ => return Err(Unknown),
         }
         Ok(Answer::Complete)
@@ -182,6 +188,27 @@ impl Files {
             return Err(Unknown);
         }
         Ok(Answer::Complete)
+    }
+
+    /// The floor's own call: `openat`, `fstat`, `pread` into the reply, `close`.
+    fn open_read_close(&self, call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
+        let directory = self.file(call)?;
+        let name = OsStr::from_bytes(call.opaque()?);
+        let count = call.word()?;
+        let file = fs::openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fs::fstat(&file)?;
+        if count > SMALL_BYTES || u64::from(count) != stat.st_size as u64 {
+            return Err(Unknown);
+        }
+        word(out, 0);
+        post_op_attributes(out, &stat);
+        word(out, count);
+        word(out, 1); // eof
+        word(out, count);
+        if file_io::pread(&file, out.room(count as usize), 0)? != count as usize {
+            return Err(Unknown);
+        }
+        Ok(())
     }
 
     /// WRITE: one `pwrite` straight from the receive buffer, and one `fstat` for the attributes behind it.

@@ -13,10 +13,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use protocol::nfs3::Proc;
 use tokio::net::TcpListener;
 
 use calls::Files;
 pub use calls::LargeRead;
+
+/// A call of the floor's own, beside those of NFSv3: `openat`, `fstat`, `pread` and `close` of a file by its directory
+/// and name. Its arguments are a `diropargs3` and a count; it is answered like a READ from the start of the file.
+pub(crate) const OPEN_READ_CLOSE: Proc = Proc(100);
 
 /// Serves the prepared files (see [`crate::layout::prepare`]) below `export` until the process is ended.
 ///

@@ -95,6 +95,7 @@ impl Connection {
         xids: Rc<Xids>,
     ) -> Self {
         let idle = Slot { xid: None, started: Instant::now() };
+        let splitter = Splitter::keeping(workload.reply_head_bytes());
         Self {
             stream,
             workload,
@@ -107,7 +108,7 @@ impl Connection {
             sent: 0,
             inbox: vec![0; INBOX_BYTES].into_boxed_slice(),
             kept: 0,
-            splitter: Splitter::default(),
+            splitter,
         }
     }
 
@@ -205,7 +206,8 @@ impl Connection {
     fn take_replies(&mut self, filled: usize) -> Result<(), String> {
         let now = Instant::now();
         let inbox = std::mem::take(&mut self.inbox);
-        let mut splitter = std::mem::take(&mut self.splitter);
+        // What is left in its place holds nothing and is not used.
+        let mut splitter = std::mem::replace(&mut self.splitter, Splitter::keeping(0));
         let used = splitter.split(&inbox[..filled], |reply| self.take_reply(&reply, now));
         self.splitter = splitter;
         self.inbox = inbox;

@@ -7,8 +7,9 @@
 mod caller;
 mod connection;
 mod nfs3;
-mod nfs41;
+mod nfs4;
 mod replies;
+mod small_files;
 mod template;
 mod workload;
 
@@ -25,7 +26,7 @@ use self::connection::{Connection, Phase, Tally};
 use self::workload::Workload;
 pub use self::workload::{DEPTH_MAX, Xids};
 use crate::error::LoadError;
-use crate::operation::{Operation, Version};
+use crate::operation::Operation;
 use crate::process;
 use crate::results::{Measurement, Shape};
 
@@ -86,7 +87,7 @@ async fn measure(plan: &LoadPlan) -> Result<Measurement, LoadError> {
     }
     let window = observe(plan, &tally, &mut running).await?;
     let streams = drain(&mut running).await?;
-    nfs41::end_all(prepared.sessions, streams, &plan.xids).await?;
+    nfs4::end_all(prepared.sessions, streams, &plan.xids).await?;
     let shape = Shape { depth: depth as u32, ..plan.shape };
     Ok(window.into_measurement(plan.operation, shape, &tally))
 }
@@ -95,7 +96,7 @@ async fn measure(plan: &LoadPlan) -> Result<Measurement, LoadError> {
 struct Prepared {
     connections: Vec<(TcpStream, Box<dyn Workload>)>,
     /// One for each connection, where the version has them.
-    sessions: Vec<nfs41::Session>,
+    sessions: Vec<nfs4::Session>,
     /// Slots a connection: what was asked for, or fewer when a session grants no more.
     depth: usize,
 }
@@ -105,20 +106,20 @@ async fn prepare(plan: &LoadPlan) -> Result<Prepared, LoadError> {
     let mut depth = plan.shape.depth as usize;
     let mut sessions = Vec::new();
     let handles = nfs3::Handles::find(plan.server, plan.mount, &plan.export, &plan.xids).await;
-    if plan.operation.version() == Version::V3 {
+    if let Some(minor_version) = plan.operation.version().minor() {
+        // Missing files are made over version 3. A server without it must have them; the lookups below will tell.
+        drop(handles);
+        for index in 0..plan.shape.connections {
+            let (caller, session, workload) = nfs4::connect(plan, minor_version, index).await?;
+            depth = depth.min(session.depth());
+            connections.push((caller.into_stream(), workload));
+            sessions.push(session);
+        }
+    } else {
         let handles = handles?;
         for index in 0..plan.shape.connections {
             let stream = Caller::connect(plan.server).await?.into_stream();
             connections.push((stream, nfs3::workload(plan.operation, &handles, index, depth)));
-        }
-    } else {
-        // Missing files are made over version 3. A server without it must have them; the lookups below will tell.
-        drop(handles);
-        for _ in 0..plan.shape.connections {
-            let (caller, session) = nfs41::Session::open(plan, &plan.xids).await?;
-            depth = depth.min(session.slots());
-            connections.push((caller.into_stream(), session.workload(plan.operation)));
-            sessions.push(session);
         }
     }
     Ok(Prepared { connections, sessions, depth })

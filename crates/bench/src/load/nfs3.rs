@@ -1,6 +1,10 @@
 //! NFSv3 requests and the checks of their replies.
 
+mod open_read;
+mod readdirplus;
+
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use bytes::Bytes;
 use protocol::mount::{self, MountResult};
@@ -18,7 +22,7 @@ use super::template::{Program, Template, patch};
 use super::workload::{Offsets, Outcome, Workload, Xids};
 use crate::error::LoadError;
 use crate::layout;
-use crate::operation::Operation;
+use crate::operation::{Operation, SMALL_BYTES};
 
 pub(super) const NFS3: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
 const MOUNT3: Program = Program { number: mount::PROGRAM, version: mount::VERSION_3 };
@@ -36,6 +40,8 @@ pub(crate) struct Handles {
     read: FileHandle,
     small_write: FileHandle,
     large_write: FileHandle,
+    /// The directory of the small files.
+    small: FileHandle,
 }
 
 impl Handles {
@@ -48,14 +54,18 @@ impl Handles {
     ) -> Result<Self, LoadError> {
         let root = mnt(mount, export, xids).await?;
         let mut setup = Setup { caller: Caller::connect(server).await?, xids };
-        let directory = setup.directory(root, layout::DIRECTORY).await?;
-        let churn = setup.directory(directory, layout::CHURN_DIRECTORY).await?;
+        let (directory, _) = setup.directory(root, layout::DIRECTORY).await?;
+        let (churn, _) = setup.directory(directory, layout::CHURN_DIRECTORY).await?;
+        let (small, made) = setup.directory(directory, layout::SMALL_DIRECTORY).await?;
+        if made {
+            setup.small_files(small).await?;
+        }
         let mut files = [FileHandle::default(); layout::FILES.len()];
         for (file, (name, block_bytes)) in files.iter_mut().zip(layout::FILES) {
             *file = setup.file(directory, name, block_bytes).await?;
         }
         let [read, small_write, large_write] = files;
-        Ok(Self { directory, churn, read, small_write, large_write })
+        Ok(Self { directory, churn, read, small_write, large_write, small })
     }
 }
 
@@ -96,16 +106,27 @@ impl Setup<'_> {
         }
     }
 
-    async fn directory(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
+    /// A directory, and whether it had to be made.
+    async fn directory(&mut self, parent: FileHandle, name: &str) -> Result<(FileHandle, bool), LoadError> {
         if let Some(found) = self.lookup(parent, name).await? {
-            return Ok(found.object);
+            return Ok((found.object, false));
         }
         let attributes = Sattr { mode: Some(0o755), ..Sattr::default() };
         let arguments = MkdirArgs { where_: place(parent, name), attributes };
         let what = format!("MKDIR {name}");
         let result: MkdirResult = self.call(&what, Proc::MKDIR, &arguments).await?;
         success(result).map_err(|why| LoadError::wrong(&what, why))?;
-        self.made(parent, name).await
+        Ok((self.made(parent, name).await?, true))
+    }
+
+    async fn small_files(&mut self, directory: FileHandle) -> Result<(), LoadError> {
+        for index in 0..layout::SMALL_FILES {
+            let name = layout::small_name(index);
+            let file = self.create(directory, &name).await?;
+            let start = layout::small_offset(index);
+            self.fill(file, &name, start..start + u64::from(SMALL_BYTES), SMALL_BYTES).await?;
+        }
+        Ok(())
     }
 
     async fn file(
@@ -117,14 +138,18 @@ impl Setup<'_> {
         if let Some(found) = self.lookup(parent, name).await? {
             return Ok(found.object);
         }
+        let file = self.create(parent, name).await?;
+        self.fill(file, name, 0..layout::FILE_BYTES, block_bytes.min(FILL_BYTES_MAX)).await?;
+        Ok(file)
+    }
+
+    async fn create(&mut self, parent: FileHandle, name: &str) -> Result<FileHandle, LoadError> {
         let how = CreateHow::Guarded(Sattr { mode: Some(0o644), ..Sattr::default() });
         let what = format!("CREATE {name}");
         let arguments = CreateArgs { where_: place(parent, name), how };
         let result: CreateResult = self.call(&what, Proc::CREATE, &arguments).await?;
         success(result).map_err(|why| LoadError::wrong(&what, why))?;
-        let file = self.made(parent, name).await?;
-        self.fill(file, name, block_bytes.min(FILL_BYTES_MAX)).await?;
-        Ok(file)
+        self.made(parent, name).await
     }
 
     /// A handle in the reply of CREATE or MKDIR is optional (RFC 1813 §3.3.8), one in that of LOOKUP is not.
@@ -133,11 +158,19 @@ impl Setup<'_> {
         Ok(found.ok_or_else(|| LoadError::wrong("LOOKUP", format!("{name} is gone")))?.object)
     }
 
-    async fn fill(&mut self, file: FileHandle, name: &str, count: u32) -> Result<(), LoadError> {
+    /// Writes `pattern`, a part of the pattern, from the start of `file`, `count` bytes at a time.
+    async fn fill(
+        &mut self,
+        file: FileHandle,
+        name: &str,
+        pattern: Range<u64>,
+        count: u32,
+    ) -> Result<(), LoadError> {
         let what = format!("WRITE {name}");
-        for offset in (0..layout::FILE_BYTES).step_by(count as usize) {
+        for at in pattern.clone().step_by(count as usize) {
+            let offset = at - pattern.start;
             let mut block = vec![0; count as usize];
-            layout::fill_pattern(offset, &mut block);
+            layout::fill_pattern(at, &mut block);
             let data = Opaque::new(block).expect("within the protocol's bound");
             let arguments = WriteArgs { file, offset, count, stable: StableHow::Unstable, data };
             let result: WriteResult = self.call(&what, Proc::WRITE, &arguments).await?;
@@ -194,7 +227,10 @@ pub(crate) fn workload(
         Operation::Write4k => Box::new(Write::new(handles.small_write, bytes, offsets)),
         Operation::Write1m => Box::new(Write::new(handles.large_write, bytes, offsets)),
         Operation::CreateRemove => Box::new(CreateRemove::new(handles.churn, connection, depth)),
-        Operation::SequenceGetattr41 => unreachable!("not an operation of version 3"),
+        Operation::OpenReadFloor => Box::new(open_read::Bare::new(handles.small, connection, depth)),
+        Operation::OpenRead => Box::new(open_read::OpenRead::new(handles.small, object, connection, depth)),
+        Operation::Readdirplus => Box::new(readdirplus::Readdirplus::new(handles.small, depth)),
+        other => unreachable!("{other} is not an operation of version 3"),
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) const REPLY_BYTES_MAX: usize = LARGE_BYTES as usize + 8 * HEAD_BYTES;
 /// One complete reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply<'a> {
-    /// Its first bytes, from the xid on, at most [`HEAD_BYTES`] unless it arrived in one piece.
+    /// Its first bytes, from the xid on, unless it arrived in one piece at most as many as the splitter keeps.
     pub(crate) head: &'a [u8],
     /// Its whole length in bytes, record marks not counted.
     pub(crate) length: usize,
@@ -45,8 +45,10 @@ impl Reply<'_> {
 
 /// Cuts a stream into records. Whole records are handed on in place; one that is split over reads or fragments keeps
 /// only its head.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Splitter {
+    /// How long a head is kept, in bytes.
+    keeps: usize,
     /// Head of the record in progress.
     head: Vec<u8>,
     /// Bytes of the record in progress that have gone by.
@@ -60,6 +62,11 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
+    /// Nothing in progress. Of a record that is split over reads, `keeps` bytes are kept.
+    pub(crate) fn keeping(keeps: usize) -> Self {
+        Self { keeps, head: Vec::new(), length: 0, fragment_left: 0, last: false, open: false }
+    }
+
     /// Hands every complete record of `bytes` to `visit` and returns how many bytes were used;
     /// the rest, shorter than a record mark, must come again in front of the next read.
     ///
@@ -74,7 +81,7 @@ impl Splitter {
         loop {
             if self.fragment_left > 0 {
                 let take = self.fragment_left.min(bytes.len() - at);
-                let keep = take.min(HEAD_BYTES - self.head.len());
+                let keep = take.min(self.keeps - self.head.len());
                 self.head.extend_from_slice(&bytes[at..at + keep]);
                 self.length += take;
                 self.fragment_left -= take;
@@ -132,7 +139,7 @@ mod tests {
     }
 
     fn split_in_steps(stream: &[u8], step: usize) -> Vec<(Vec<u8>, usize)> {
-        let mut splitter = Splitter::default();
+        let mut splitter = Splitter::keeping(HEAD_BYTES);
         let mut seen = Vec::new();
         let mut waiting = Vec::new();
         for chunk in stream.chunks(step) {
@@ -175,10 +182,26 @@ mod tests {
     }
 
     #[test]
+    fn a_long_record_is_whole_where_that_is_asked_for() {
+        let long: Vec<u8> = (0..5000).map(|byte| byte as u8).collect();
+        let stream = record(&[b"x", &long]);
+        let mut splitter = Splitter::keeping(REPLY_BYTES_MAX);
+        let mut seen = Vec::new();
+        for chunk in [&stream[..2000], &stream[2000..]] {
+            let visit = |reply: Reply<'_>| {
+                seen.extend_from_slice(reply.head);
+                Ok(())
+            };
+            assert_eq!(splitter.split(chunk, visit), Ok(chunk.len()));
+        }
+        assert_eq!((seen[0], &seen[1..]), (b'x', &long[..]));
+    }
+
+    #[test]
     fn rejects_record_longer_than_limit_in_one_or_many_fragments() {
-        let mut one = Splitter::default();
+        let mut one = Splitter::keeping(HEAD_BYTES);
         assert!(one.split(&(1u32 << 31 | (REPLY_BYTES_MAX as u32 + 1)).to_be_bytes(), |_| Ok(())).is_err());
-        let mut many = Splitter::default();
+        let mut many = Splitter::keeping(HEAD_BYTES);
         let half = vec![0; REPLY_BYTES_MAX / 2 + 1];
         let stream = record(&[&half, &half]);
         assert!(many.split(&stream, |_| Ok(())).is_err());

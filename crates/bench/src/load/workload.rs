@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::replies::Reply;
+use super::replies::{HEAD_BYTES, Reply};
 use crate::layout::FILE_BYTES;
 use crate::operation::LARGE_BYTES;
 
@@ -25,6 +25,11 @@ pub(crate) trait Workload {
     /// Bytes that follow each request and are always the same.
     fn payload(&self) -> &[u8] {
         &[]
+    }
+
+    /// How much of a reply is kept for [`Self::reply`] where it does not come in one piece, in bytes.
+    fn reply_head_bytes(&self) -> usize {
+        HEAD_BYTES
     }
 
     /// Checks the reply to the last request of `slot`.

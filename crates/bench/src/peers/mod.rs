@@ -19,7 +19,7 @@ pub use self::server::{EXPORT, NAMESPACE_VARIABLE, Peer, Place, Running};
 pub use self::table::{details, targets};
 use crate::load::{self, LoadPlan, Xids};
 use crate::machine::Machine;
-use crate::operation::{Operation, Target};
+use crate::operation::Operation;
 use crate::results::{Measurement, Shape, Summary};
 
 /// What to compare.
@@ -87,17 +87,6 @@ impl Comparison {
             .filter(|measurement| measurement.operation == operation && measurement.shape == shape)
             .collect();
         Summary::of(&runs)
-    }
-}
-
-impl Operation {
-    /// The floor that the latency of this operation is held against, if there is one.
-    fn target_peer(self) -> Option<Peer> {
-        match self.target() {
-            Target::OfFloor(_) => Some(Peer::Floor),
-            Target::OfSendfileFloor(_) => Some(Peer::FloorSendfile),
-            Target::OfOwnGetattr(_) => None,
-        }
     }
 }
 

@@ -73,11 +73,22 @@ impl Peer {
     #[must_use]
     pub fn serves(self, operation: Operation) -> bool {
         match self {
-            Self::Floor | Self::Nfs3Server => operation.version() == Version::V3,
+            // Its files are open already, but for its own call; and it lists no directory.
+            Self::Floor => {
+                operation.version() == Version::V3
+                    && !matches!(operation, Operation::OpenRead | Operation::Readdirplus)
+            }
             Self::FloorSendfile => operation == Operation::Read1m,
             // UNSTABLE writes and reads do not depend on it.
-            Self::EnfysAsync => operation == Operation::CreateRemove,
-            Self::Enfys | Self::EnfysMemory | Self::Ganesha => true,
+            Self::EnfysAsync => matches!(
+                operation,
+                Operation::CreateRemove | Operation::CreateRemove41 | Operation::CreateRemove42
+            ),
+            Self::Nfs3Server => {
+                operation.version() == Version::V3
+                    && !matches!(operation, Operation::OpenReadFloor | Operation::Readdirplus)
+            }
+            Self::Enfys | Self::EnfysMemory | Self::Ganesha => operation != Operation::OpenReadFloor,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Comparison;
 use super::server::Peer;
 use crate::operation::{Operation, Target};
-use crate::results::{Shape, Summary};
+use crate::results::Shape;
 
 /// At depth 1, a server may take this many times the floor's median latency.
 const LATENCY_TARGET: f64 = 1.2;
@@ -49,61 +49,74 @@ pub fn targets(comparison: &Comparison) -> String {
 
 /// The row of `own`, a server of this project, beside the others.
 fn target_row(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape) -> Vec<String> {
-    let cpu = |peer| comparison.summary(peer, operation, shape).and_then(|summary| summary.server_cpu_us);
-    let floor = match operation.target() {
-        Target::OfSendfileFloor(_) => cpu(Peer::FloorSendfile),
-        _ => cpu(Peer::Floor),
-    };
-    let enfys = cpu(own);
+    let cpu = |peer, operation| cpu(comparison, peer, operation, shape);
+    let (peer, floor) = floor_of(operation);
+    let floor = cpu(peer, floor);
+    let enfys = cpu(own, operation);
+    let ganesha = cpu(Peer::Ganesha, operation);
     let (target, verdict) = verdict(comparison, own, operation, shape);
     let export = if own == Peer::EnfysAsync { ", async export" } else { "" };
     let mut row = vec![format!("{}{export}", operation.title())];
-    row.extend([floor, enfys, cpu(Peer::Nfs3Server), cpu(Peer::Ganesha)].map(|value| number(value, "")));
+    row.extend([floor, enfys, cpu(Peer::Nfs3Server, operation), ganesha].map(|value| number(value, "")));
     row.push(number(ratio(enfys, floor), "×"));
-    row.push(number(ratio(enfys, cpu(Peer::Ganesha)), "×"));
+    row.push(number(ratio(enfys, ganesha), "×"));
     row.extend([target, verdict]);
     row
 }
 
-/// What is promised for `operation` in this shape, and whether `own` keeps it.
+fn cpu(comparison: &Comparison, peer: Peer, operation: Operation, shape: Shape) -> Option<f64> {
+    comparison.summary(peer, operation, shape).and_then(|summary| summary.server_cpu_us)
+}
+
+/// The server and the operation that stand for the least that `operation` can take.
+fn floor_of(operation: Operation) -> (Peer, Operation) {
+    let compared = operation.targets().iter().find_map(|target| match target {
+        Target::OfSendfileFloor(_) => Some((Peer::FloorSendfile, operation)),
+        Target::OfBareCalls(_) => Some((Peer::Floor, Operation::OpenReadFloor)),
+        Target::OfFloor(_) | Target::OfOwn(..) | Target::OfGanesha(_) => None,
+    });
+    compared.unwrap_or((Peer::Floor, operation))
+}
+
+/// What is promised for `operation` in this shape, and whether `own` keeps it: all promises that can be judged.
 fn verdict(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape) -> (String, String) {
-    let summary = |peer, operation| comparison.summary(peer, operation, shape);
-    let enfys = summary(own, operation);
-    let judge = |text: String, reached: Option<f64>, limit: f64| {
-        let verdict = match reached {
-            None => "–",
-            Some(ratio) if ratio <= limit => "met",
-            Some(_) => "not met",
-        };
-        (text, verdict.to_owned())
+    let judged: Vec<Judged> =
+        operation.targets().iter().map(|target| judge(comparison, own, operation, shape, *target)).collect();
+    let text: Vec<String> =
+        judged.iter().map(|judged| format!("{} ({})", judged.promise, number(judged.reached, "×"))).collect();
+    let kept = judged.iter().filter_map(|judged| judged.reached.map(|reached| reached <= judged.limit));
+    let verdict = match kept.reduce(|all, one| all && one) {
+        None => "–",
+        Some(true) => "met",
+        Some(false) => "not met",
+    };
+    (text.join(", "), verdict.to_owned())
+}
+
+/// One promise, and what came out.
+struct Judged {
+    promise: String,
+    reached: Option<f64>,
+    limit: f64,
+}
+
+fn judge(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape, target: Target) -> Judged {
+    let (limit, base, of) = match target {
+        Target::OfFloor(limit) => (limit, (Peer::Floor, operation), "floor".to_owned()),
+        Target::OfSendfileFloor(limit) => (limit, floor_of(operation), "sendfile floor".to_owned()),
+        Target::OfBareCalls(limit) => (limit, floor_of(operation), "bare calls".to_owned()),
+        Target::OfOwn(other, limit) => (limit, (own, other), format!("own {other}")),
+        Target::OfGanesha(limit) => (limit, (Peer::Ganesha, operation), "ganesha".to_owned()),
     };
     // With one request outstanding, what counts is how long the caller waits, not the CPU of waking up for each.
-    if shape.depth == 1 && shape.connections == 1 && operation.target_peer().is_some() {
-        let p50 = |summary: Option<Summary>| summary.map(|summary| summary.p50_us);
-        let floor = operation.target_peer().and_then(|peer| summary(peer, operation));
-        let reached = ratio(p50(enfys), p50(floor));
-        return judge(
-            format!("p50 ≤ {LATENCY_TARGET}× floor ({})", number(reached, "×")),
-            reached,
-            LATENCY_TARGET,
-        );
+    let alone = shape.depth == 1 && shape.connections == 1;
+    if alone && matches!(target, Target::OfFloor(_) | Target::OfSendfileFloor(_)) {
+        let p50 = |peer| comparison.summary(peer, operation, shape).map(|summary| summary.p50_us);
+        let promise = format!("p50 ≤ {LATENCY_TARGET}× {of}");
+        return Judged { promise, reached: ratio(p50(own), p50(base.0)), limit: LATENCY_TARGET };
     }
-    let cpu = |summary: Option<Summary>| summary.and_then(|summary| summary.server_cpu_us);
-    match operation.target() {
-        Target::OfFloor(limit) => {
-            judge(format!("≤ {limit}× floor"), ratio(cpu(enfys), cpu(summary(Peer::Floor, operation))), limit)
-        }
-        Target::OfSendfileFloor(limit) => judge(
-            format!("≤ {limit}× sendfile floor"),
-            ratio(cpu(enfys), cpu(summary(Peer::FloorSendfile, operation))),
-            limit,
-        ),
-        Target::OfOwnGetattr(limit) => judge(
-            format!("≤ {limit}× own v3 GETATTR"),
-            ratio(cpu(enfys), cpu(summary(own, Operation::Getattr))),
-            limit,
-        ),
-    }
+    let reached = ratio(cpu(comparison, own, operation, shape), cpu(comparison, base.0, base.1, shape));
+    Judged { promise: format!("≤ {limit}× {of}"), reached, limit }
 }
 
 /// Every figure: rate, latencies, CPU and its range, how busy the generator was.
@@ -230,6 +243,25 @@ mod tests {
             run(Peer::Enfys, Operation::SequenceGetattr41, 64, 1.0, 2.8),
         ];
         assert_eq!(verdict_of(session, Operation::SequenceGetattr41, 64), "met");
+    }
+
+    #[test]
+    fn open_read_close_is_judged_against_bare_calls_version_3_and_ganesha() {
+        let operation = Operation::OpenReadClose41;
+        let runs = |enfys, own3, ganesha| {
+            vec![
+                run(Peer::Floor, Operation::OpenReadFloor, 64, 1.0, 3.0),
+                run(Peer::Enfys, operation, 64, 1.0, enfys),
+                run(Peer::Enfys, Operation::OpenRead, 64, 1.0, own3),
+                run(Peer::Ganesha, operation, 64, 1.0, ganesha),
+            ]
+        };
+        assert_eq!(verdict_of(runs(9.0, 8.2, 60.0), operation, 64), "met");
+        assert_eq!(verdict_of(runs(9.1, 9.1, 80.0), operation, 64), "not met", "3 times the floor");
+        assert_eq!(verdict_of(runs(9.0, 8.1, 80.0), operation, 64), "not met", "1.1 times version 3");
+        assert_eq!(verdict_of(runs(9.0, 9.0, 59.0), operation, 64), "not met", "0.15 times NFS-Ganesha");
+        let without_ganesha = runs(9.0, 9.0, 59.0).into_iter().take(3).collect();
+        assert_eq!(verdict_of(without_ganesha, operation, 64), "met", "what is not measured is not judged");
     }
 
     #[test]
