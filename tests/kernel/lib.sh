@@ -99,3 +99,12 @@ on_host() { [ "$BACKEND" = local ]; }
 kernel_complaints() {
     dmesg | grep -cE 'BUG:|readdir loop|fileid changed|bogus|returned a bad|unhandled error|state manager.* failed|Lost .*lock|WARNING:' || true
 }
+
+# expected_failures SUITE: the cases of a foreign suite that fail here, of the lines `CASE VERSIONS BACKENDS WHY` in expected/SUITE.
+expected_failures() {
+    awk -v version="$VERSION" -v backend="$BACKEND" '
+        /^#/ || NF == 0 { next }
+        NF < 4 { print FILENAME ": no reason: " $0 >"/dev/stderr"; exit 1 }
+        ("," $2 "," ~ "," version ",") && ("," $3 "," ~ "," backend ",") { print $1 }
+    ' "$SCRIPTS/expected/$1"
+}

@@ -20,6 +20,7 @@ use std::thread;
 
 use crate::report::{Outcome, Tally, workspace_root};
 use crate::setup::{has_program, is_root};
+use crate::tools::TOOLS;
 use matrix::{Backend, Combination, Export, Version};
 use script::Script;
 use server::Kind;
@@ -60,6 +61,9 @@ pub(crate) struct Options {
     /// Run the scripts that must fail, to see that a failure is noticed
     #[arg(long)]
     selfcheck: bool,
+    /// Run the scripts of foreign suites that are no packages; DIR is where the suite is built
+    #[arg(long, value_name = "DIR", conflicts_with = "selfcheck", value_parser = absolute)]
+    suite: Option<PathBuf>,
     /// Called by itself, inside the namespaces of one combination
     #[arg(long, hide = true)]
     inside: bool,
@@ -74,12 +78,26 @@ impl Options {
         self.jobs.map_or_else(cores, usize::from)
     }
 
+    /// The directory of the scripts to run.
+    fn scripts_kind(&self) -> &'static str {
+        match (self.selfcheck, &self.suite) {
+            (true, _) => "selfcheck",
+            (false, Some(_)) => "foreign",
+            (false, None) => "guest",
+        }
+    }
+
     /// Prints the closing line, except inside, where it would be one of several.
     pub(crate) fn print(&self, tally: &Tally) {
         if !self.inside && !self.list {
             tally.print();
         }
     }
+}
+
+/// The guest has another working directory.
+fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
 }
 
 /// Runs all chosen tests in all chosen combinations.
@@ -126,8 +144,7 @@ fn is_chosen(options: &Options, combination: &Combination) -> bool {
 }
 
 fn chosen_scripts(options: &Options) -> Result<Vec<Script>, String> {
-    let directory = if options.selfcheck { "selfcheck" } else { "guest" };
-    let mut scripts = Script::all(&scripts_dir().join(directory))?;
+    let mut scripts = Script::all(&scripts_dir().join(options.scripts_kind()))?;
     if let Some(unknown) =
         options.tests.iter().find(|name| scripts.iter().all(|script| script.name != **name))
     {
@@ -174,8 +191,11 @@ fn missing() -> Option<String> {
         ("dumpcap", "tshark"),
         ("tshark", "tshark"),
     ];
-    let (program, package) = programs.iter().find(|(program, _)| !has_program(program))?;
-    Some(format!("needs {program} of the package {package}; run cargo xtask setup"))
+    if let Some((program, package)) = programs.iter().find(|(program, _)| !has_program(program)) {
+        return Some(format!("needs {program} of the package {package}; run cargo xtask setup"));
+    }
+    let tool = TOOLS.iter().find(|tool| !tool.is_installed())?;
+    Some(format!("needs {} of crates.io; run cargo xtask setup", tool.name))
 }
 
 /// Builds the server in its release profile, and the program that the scripts use.
@@ -271,6 +291,9 @@ fn inside_command(options: &Options, combination: &Combination) -> Result<Comman
         command.args(["--server", server]);
     }
     command.args(["--server-kind", options.server_kind.name()]);
+    if let Some(suite) = &options.suite {
+        command.arg("--suite").arg(suite);
+    }
     if let Some(port) = options.mount_port {
         command.args(["--mount-port", &port.to_string()]);
     }

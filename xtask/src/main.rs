@@ -9,6 +9,7 @@ mod kernel;
 mod peers;
 mod report;
 mod setup;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -28,7 +29,7 @@ enum Chore {
     Check(check::Options),
     /// A real Linux kernel mounts the server and runs programs on it
     Kernel(kernel::Options),
-    /// Install the Debian packages that the tests need
+    /// Install the Debian packages and the programs of crates.io that the tests need
     Setup(setup::Options),
     /// Enfys, its floor and other servers under the same load
     Peers(peers::Options),

@@ -71,6 +71,12 @@ pub(crate) fn workspace_root() -> PathBuf {
     manifest_dir.parent().map(PathBuf::from).unwrap_or(manifest_dir)
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or("target".into());
+    workspace_root().join(target)
+}
+
 #[cfg(test)]
 mod tests {
     use super::Tally;

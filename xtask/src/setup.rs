@@ -1,8 +1,9 @@
-//! `cargo xtask setup`: the Debian packages that the tests need, each with the reason.
+//! `cargo xtask setup`: the Debian packages and the programs of crates.io that the tests need, each with the reason.
 
 use std::process::{Command, Stdio};
 
 use crate::report::{Outcome, Tally};
+use crate::tools::{TOOLS, Tool};
 
 /// Options of `cargo xtask setup`.
 #[derive(clap::Args, Default)]
@@ -51,6 +52,7 @@ const PACKAGES: &[Package] = &[
     tests("make", "builds that program"),
     tests("tar", "packs and unpacks a tree on the mount"),
     tests("sqlite3", "two processes on one database on the mount"),
+    tests("libacl1-dev", "pjdfstest links it"),
     tests("acl", "getfacl and setfacl must fail cleanly where ACLs are not served"),
     tests("attr", "getfattr and setfattr must fail cleanly where xattrs are not served"),
     tests("libnfs-utils", "a second NFS client, in user space, that nobody here wrote"),
@@ -62,6 +64,13 @@ const PACKAGES: &[Package] = &[
 
 /// Installs what is missing; says which and why first.
 pub(crate) fn run(options: &Options) -> Outcome {
+    // Programs are built with libraries that are packages.
+    packages(options)?;
+    tools(options)?;
+    Ok(Tally::default())
+}
+
+fn packages(options: &Options) -> Result<(), String> {
     let wanted: Vec<&Package> =
         PACKAGES.iter().filter(|package| options.peers || package.needed_for == For::Tests).collect();
     if !has_program("dpkg-query") {
@@ -73,10 +82,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     if missing.is_empty() {
         println!("setup: every package is installed");
-        return Ok(Tally::default());
+        return Ok(());
     }
     if options.list {
-        return Ok(Tally::default());
+        return Ok(());
     }
     if !is_root() {
         return Err(format!(
@@ -88,7 +97,21 @@ pub(crate) fn run(options: &Options) -> Outcome {
     if missing.iter().any(|package| package.name == "nfs-ganesha") && has_program("systemctl") {
         println!("note: Debian starts NFS-Ganesha on port 2049: systemctl disable --now nfs-ganesha");
     }
-    Ok(Tally::default())
+    Ok(())
+}
+
+fn tools(options: &Options) -> Result<(), String> {
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !tool.is_installed()).collect();
+    for tool in &missing {
+        println!("needs {:<16} {}", tool.name, tool.why);
+        if !options.list {
+            tool.install()?;
+        }
+    }
+    if missing.is_empty() {
+        println!("setup: every program of crates.io is installed");
+    }
+    Ok(())
 }
 
 fn install(missing: &[&Package]) -> Result<(), String> {

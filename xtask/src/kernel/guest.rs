@@ -11,6 +11,7 @@ use super::channel;
 use super::matrix::Combination;
 use super::script::Script;
 use super::server::{self, Kind, Places};
+use crate::tools::TOOLS;
 
 /// A TAP device: a network between the guest and the server.
 pub(super) struct Tap {
@@ -81,8 +82,10 @@ pub(super) struct Setting<'a> {
     pub(super) combination: &'a Combination,
     pub(super) places: &'a Places,
     pub(super) scripts_dir: PathBuf,
-    /// `guest` or `selfcheck`.
+    /// `guest`, `selfcheck` or `foreign`.
     pub(super) scripts_kind: &'static str,
+    /// Where the suite of the foreign scripts is.
+    pub(super) suite: Option<&'a Path>,
     pub(super) server_kind: Kind,
     pub(super) mount_port: u16,
 }
@@ -107,9 +110,16 @@ impl Setting<'_> {
             ("SCRIPTS", quoted(&self.scripts_dir)),
             ("TESTS_DIR", quoted(&self.scripts_dir.join(self.scripts_kind))),
             ("HOST_PROBE", quoted(&server::release_dir().join("kernel-probe"))),
+            ("SUITE_DIR", quoted(self.suite.unwrap_or(Path::new("")))),
             ("TESTS", format!("'{}'", tests.join(" "))),
         ];
-        variables.iter().map(|(name, value)| format!("export {name}={value}\n")).collect()
+        let tools = TOOLS.iter().map(|tool| (tool.name.to_uppercase(), quoted(&tool.path())));
+        variables
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .chain(tools)
+            .map(|(name, value)| format!("export {name}={value}\n"))
+            .collect()
     }
 }
 

@@ -56,7 +56,8 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         combination,
         places: &places,
         scripts_dir: scripts_dir(),
-        scripts_kind: if options.selfcheck { "selfcheck" } else { "guest" },
+        scripts_kind: options.scripts_kind(),
+        suite: options.suite.as_deref(),
         server_kind: options.server_kind,
         mount_port: options.mount_port.unwrap_or(options.server_kind.mount_port()),
     };
@@ -317,6 +318,9 @@ impl Driver<'_> {
         self.show_end_of("server.log", SERVER_LINES);
         println!("      log: {}", log_file.display());
         let mut replay = format!("cargo xtask kernel {}", self.setting.combination.arguments().join(" "));
+        if let Some(suite) = &self.options.suite {
+            replay.push_str(&format!(" --suite {}", suite.display()));
+        }
         if let Some(server) = &self.options.server {
             replay.push_str(&format!(" --server '{server}'"));
         } else if self.options.server_kind != Default::default() {

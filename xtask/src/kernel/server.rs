@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::matrix::{Backend, Combination, Export};
-use crate::report::workspace_root;
+use crate::report::target_dir;
 
 /// Where the guest finds the server.
 pub(super) const ADDRESS: &str = "10.99.0.1";
@@ -155,8 +155,7 @@ fn write(file: &Path, text: &str) -> Result<(), String> {
 
 /// Where cargo puts what it builds with --release.
 pub(super) fn release_dir() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or("target".into());
-    workspace_root().join(target).join("release")
+    target_dir().join("release")
 }
 
 fn ganesha_command(places: &Places) -> Result<String, String> {

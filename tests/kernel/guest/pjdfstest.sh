@@ -1,0 +1,33 @@
+# test: pjdfstest, a foreign suite: what POSIX says of each system call, but for the failures that expected/pjdfstest explains
+# versions: 3 4.0 4.1 4.2
+# limit: 300
+expected=$(expected_failures pjdfstest)
+configuration() { # whether file systems may be mounted anew, read-only
+    cat <<TOML
+[features]
+secondary_fs = "$L"
+posix_fallocate = {}
+rename_ctime = {}
+utime_now = {}
+utimensat = {}
+
+[settings]
+# Seconds between two changes whose times must differ: longer than a tick of any kernel's clock.
+naptime = 0.02
+allow_remount = $1
+expected_failures = [$(sed 's/.*/"&",/' <<<"$expected")]
+
+[dummy_auth]
+# Whatever users Debian has.
+entries = [["daemon", "daemon"], ["games", "games"]]
+TOML
+}
+# First, since a case that fails leaves its files open, and a mount with open files does not become read-only.
+configuration true >"$L/remount.toml"
+"$PJDFSTEST" -c "$L/remount.toml" -p "$D" erofs
+configuration false >"$L/pjdfstest.toml"
+"$PJDFSTEST" -c "$L/pjdfstest.toml" -p "$D" | tee "$L/results"
+# Left out: the 13 of the first run, and one for file systems that say how many links a file may have.
+same 14 "$(grep -c ' skipped$' "$L/results")" 'cases left out'
+# A case that is expected to fail and passes has failed the run by now; one that does not exist has not.
+same "$(wc -l <<<"$expected")" "$(grep -c ' failed as expected$' "$L/results")" 'expected failures'
