@@ -176,6 +176,8 @@ impl Everything {
             ),
             ("read_delegations", "Delegations for reading granted", &delegations.granted_read),
             ("write_delegations", "Delegations for writing granted", &delegations.granted_write),
+            ("directory_delegations", "Delegations of directories granted", &delegations.granted_directory),
+            ("notices", "Changes of directories that holders were told of", &delegations.notices),
             ("recalls", "Delegations recalled because of a conflict", &delegations.recalls),
             ("recalls_answered", "Delegations that came back after a recall", &delegations.returned),
             ("recall_microseconds", "Time that these took, from the conflict on", &delegations.return_micros),

@@ -40,6 +40,8 @@ pub struct DelegationTotals {
     pub granted_read: u64,
     /// Granted for writing.
     pub granted_write: u64,
+    /// Granted of directories.
+    pub granted_directory: u64,
     /// Recalled.
     pub recalls: u64,
     /// Came back after a recall.
@@ -62,6 +64,7 @@ impl DelegationTotals {
         Self {
             granted_read: read(&counts.granted_read),
             granted_write: read(&counts.granted_write),
+            granted_directory: read(&counts.granted_directory),
             recalls: read(&counts.recalls),
             returned: read(&counts.returned),
             return_time: Duration::from_micros(read(&counts.return_micros)),

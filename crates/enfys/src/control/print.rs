@@ -41,7 +41,7 @@ fn summary(status: &Status) -> String {
          holding   {clients}, {sessions}, {opens}, {locks}, {delegations}; {lost} lost and not acknowledged\n\
          slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
          replays   {replayed} retransmissions answered from a reply cache\n\
-         granted   {granted_read} delegations for reading, {granted_write} for writing\n\
+         granted   {granted_read} delegations for reading, {granted_write} for writing, {granted_directory} of directories\n\
          recalls   {recalled}; {returned} returned{took}, {revoked} revoked; {waited} operations waited, {put_off} were put off\n",
         software = status.software,
         lease = status.lease_seconds,
@@ -59,6 +59,7 @@ fn summary(status: &Status) -> String {
         replayed = totals.replayed,
         granted_read = recalls.granted_read,
         granted_write = recalls.granted_write,
+        granted_directory = recalls.granted_directory,
         recalled = recalls.recalled,
         returned = recalls.returned,
         revoked = recalls.revoked,

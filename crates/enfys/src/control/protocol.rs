@@ -140,6 +140,8 @@ pub struct Recalls {
     pub granted_read: u64,
     /// Delegations granted for writing.
     pub granted_write: u64,
+    /// Delegations of directories granted.
+    pub granted_directory: u64,
     /// Recalled.
     pub recalled: u64,
     /// Came back after a recall.
@@ -275,6 +277,7 @@ impl From<&server::DelegationTotals> for Recalls {
         Self {
             granted_read: totals.granted_read,
             granted_write: totals.granted_write,
+            granted_directory: totals.granted_directory,
             recalled: totals.recalls,
             returned: totals.returned,
             mean_seconds: has_some.then(|| totals.return_time.as_secs_f64() / totals.returned as f64),

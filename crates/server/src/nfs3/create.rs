@@ -2,7 +2,9 @@ use protocol::nfs3::{CreateArgs, CreateHow, CreateOk, DirOpArgs, NfsStat, Outcom
 use vfs::{Create, CreateMode, Error};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve_writable, set_attributes, settle_truncation, status, wcc_data};
+use super::reply::{
+    answer, changer, fattr, resolve_writable, set_attributes, settle_truncation, status, wcc_data,
+};
 use crate::request::{Request, Target};
 
 /// CREATE (RFC 1813 §3.3.8).
@@ -49,7 +51,8 @@ async fn create_in(
     // An unchecked CREATE truncates what is there.
     let cuts = matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some();
     let _changing = if cuts { settle_truncation(request, target, name).await? } else { None };
-    let created = request.once().create(target.place(), name, what, &set).await;
+    let created = changer(request).create(target.place(), name, what, &set).await;
+    let created = created.map_err(|_| NfsStat::JUKEBOX)?;
     // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {
         Error::IsDirectory | Error::IsSymlink | Error::WrongKind => NfsStat::EXIST,

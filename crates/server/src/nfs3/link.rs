@@ -1,9 +1,7 @@
 use protocol::nfs3::{LinkArgs, LinkWcc, NfsStat, Outcome};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve_writable, settle, status, wcc_data};
-use crate::nfs4::settle::changing;
-use crate::nfs4::state::Against;
+use super::reply::{answer, changed, changer, fattr, resolve_writable, wcc_data};
 use crate::request::{Request, Target};
 
 /// LINK (RFC 1813 §3.3.15).
@@ -35,9 +33,7 @@ async fn link(
     if matches!(name, b"." | b"..") {
         return Err(NfsStat::EXIST);
     }
-    let _changing = changing(request, &file.handle);
-    settle(request, file.export, &file.handle, Against::All).await?;
-    let linked = request.once().link(directory.place(), &file.handle, name).await.map_err(status)?;
+    let linked = changed(changer(request).link(directory.place(), &file.handle, name).await)?;
     Ok(LinkWcc {
         file_attributes: Some(fattr(file.export, &linked.attributes)),
         linkdir_wcc: wcc_data(directory.export, &linked.directory),

@@ -2,7 +2,7 @@ use protocol::nfs3::{NfsStat, Outcome, RemoveArgs, WccData};
 use vfs::Removal;
 use xdr::Writer;
 
-use super::reply::{answer, resolve_writable, settle_name, status, wcc_data};
+use super::reply::{answer, changed, changer, resolve_writable, wcc_data};
 use crate::request::{Request, Target};
 
 /// REMOVE (RFC 1813 §3.3.12).
@@ -39,7 +39,6 @@ async fn remove_from(
         (b"." | b"..", _) => return Err(NfsStat::ISDIR),
         _ => {}
     }
-    let _changing = settle_name(request, target, name).await?;
-    let change = request.once().remove(target.place(), name, removal).await;
-    change.map(|change| wcc_data(target.export, &change)).map_err(status)
+    let change = changed(changer(request).remove(target.place(), name, removal).await)?;
+    Ok(wcc_data(target.export, &change))
 }

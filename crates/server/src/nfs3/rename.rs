@@ -1,7 +1,7 @@
 use protocol::nfs3::{NfsStat, Outcome, RenameArgs, RenameWcc};
 use xdr::Writer;
 
-use super::reply::{answer, resolve_writable, settle_name, status, wcc_data};
+use super::reply::{answer, changed, changer, resolve_writable, wcc_data};
 use crate::request::{Request, Target};
 
 /// RENAME (RFC 1813 §3.3.14).
@@ -34,11 +34,8 @@ async fn rename(
     if [from_name, to_name].iter().any(|name| matches!(*name, b"." | b"..")) {
         return Err(NfsStat::INVAL);
     }
-    let _from = settle_name(request, from, from_name).await?;
-    let _to = settle_name(request, to, to_name).await?;
     let names = ((&from.handle, from_name), (&to.handle, to_name));
-    let renamed =
-        request.once().rename(from.export, &from.context, names.0, names.1).await.map_err(status)?;
+    let renamed = changed(changer(request).rename(from.export, &from.context, names.0, names.1).await)?;
     Ok(RenameWcc {
         fromdir_wcc: wcc_data(from.export, &renamed.from),
         todir_wcc: wcc_data(to.export, &renamed.to),

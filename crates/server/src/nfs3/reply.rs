@@ -4,11 +4,13 @@ use protocol::nfs3::{
     Fattr, FileHandle, FileType, NfsStat, NfsTime, Outcome, PostOpAttr, Sattr, SetTime, SpecData, WccAttr,
     WccData,
 };
+use protocol::nfs4::types::Status;
 use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Timestamp};
 use xdr::{Encode, Writer};
 
 use crate::Export;
 use crate::nfs4::File;
+use crate::nfs4::entries::Changer;
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::{Against, Changing, IoKind};
 use crate::request::{Request, Target, TargetError};
@@ -90,19 +92,17 @@ pub(super) async fn settle(
     settled.map_err(|_| NfsStat::JUKEBOX)
 }
 
-/// As [`settle`], against a change of what has this name in a directory, if anything has; nothing is delegated while what is
-/// returned is kept.
-pub(super) async fn settle_name<'s>(
-    request: &Request<'s>,
-    directory: &Target<'_>,
-    name: &[u8],
-) -> Result<Option<Changing<'s>>, NfsStat> {
-    let place = (directory.export, &directory.handle);
-    let settled = crate::nfs4::settle::settle_name(request, None, &directory.context, place, name).await;
-    settled.map_err(|_| NfsStat::JUKEBOX)
+/// How a call changes names: no client of version 4 makes it.
+pub(super) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
+    Changer { request, who: None, once: request.once() }
 }
 
-/// As [`check_denials`] and [`settle_name`], against cutting what has this name in a directory, if a file has.
+/// The status of a change that had to wait for delegations for too long, or that failed.
+pub(super) fn changed<T>(outcome: Result<Result<T, Error>, Status>) -> Result<T, NfsStat> {
+    outcome.map_err(|_| NfsStat::JUKEBOX)?.map_err(status)
+}
+
+/// As [`check_denials`] and [`settle`], against cutting what has this name in a directory, if a file has.
 pub(super) async fn settle_truncation<'s>(
     request: &Request<'s>,
     directory: &Target<'_>,

@@ -12,7 +12,7 @@ use vfs::Attributes;
 
 use super::compound::Compound;
 use super::object::{File, Object};
-use super::state::{Client, NotDelegated, Wish};
+use super::state::{Client, DelegationKind, NotDelegated, Wish};
 
 /// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
 const SPACE_PART: u64 = 64;
@@ -53,7 +53,8 @@ pub(crate) async fn delegate(
     // Before the grant: it may wait, and nothing must come between the grant and the reply.
     let (limit, change) =
         if is_write { space_limit(compound, file, attributes).await } else { (0, attributes.change) };
-    let wish = Wish { is_write, judged, opener, change, handle, inner, reclaim: asked.reclaim };
+    let kind = if is_write { DelegationKind::Write } else { DelegationKind::Read };
+    let wish = Wish { kind, judged, opener, change, handle, inner, reclaim: asked.reclaim };
     match state.delegate(compound.now(), client, key, &wish, compound.session()) {
         Ok(stateid) => granted(stateid, is_write, limit),
         // Version 4.0 knows no reasons.

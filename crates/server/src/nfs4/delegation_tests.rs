@@ -15,6 +15,7 @@ use xdr::Opaque;
 use crate::testing::{Lab, at, lab, open, open_result, putfh};
 
 mod changes;
+mod directories;
 mod grants;
 mod inquiries;
 mod recalls;

@@ -9,6 +9,7 @@ mod compound;
 mod delegation;
 #[cfg(test)]
 mod delegation_tests;
+pub(crate) mod entries;
 mod names;
 pub(crate) mod object;
 mod ops;

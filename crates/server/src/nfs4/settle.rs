@@ -201,17 +201,6 @@ impl<'r> Compound<'r> {
         self.settle(file, if kind == IoKind::Read { Against::Writers } else { Against::All }).await
     }
 
-    /// See [`settle_name`].
-    pub(crate) async fn settle_name(
-        &self,
-        directory: &File<'_>,
-        name: &[u8],
-    ) -> OpResult<Option<Changing<'r>>> {
-        let (client, context) = (self.who(), self.context(directory.export));
-        let place = (directory.export, &directory.handle);
-        Ok(settle_name(self.request, client, &context, place, name).await?)
-    }
-
     /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives its size where
     /// that is not the one here.
     pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> OpResult<Option<u64>> {

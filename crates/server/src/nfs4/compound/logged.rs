@@ -7,6 +7,7 @@ use protocol::nfs4::types::Status;
 use siphasher::sip::SipHasher24;
 
 use super::{Compound, caller};
+use crate::nfs4::entries::Changer;
 use crate::nfs4::state;
 use crate::nfs4::status::Failure;
 use crate::once::{CallId, Once, Recognised};
@@ -37,7 +38,7 @@ impl<'r> Compound<'r> {
     }
 
     /// The way in which the next operation changes names.
-    pub(crate) fn once(&mut self) -> Once<'r> {
+    fn once(&mut self) -> Once<'r> {
         let server = self.request.server;
         if self.logged.is_none() && server.journal.is_some() {
             let in_session = self.session.as_ref().map(|running| {
@@ -47,5 +48,11 @@ impl<'r> Compound<'r> {
             self.logged = in_session.or(self.call);
         }
         Once::new(server.journal.as_ref(), self.logged, self.request.who(), self.request.now)
+    }
+
+    /// Whoever asks, as who changes names.
+    pub(crate) fn changer(&mut self) -> Changer<'_> {
+        let once = self.once();
+        Changer { request: self.request, who: self.who(), once }
     }
 }

@@ -194,8 +194,8 @@ fn delegations_are_bounded_and_a_client_near_its_bound_is_asked_for_some() {
     assert_eq!((granted, lab.server.counts().delegations), (1024, 1024));
     let asked = holder.calls();
     let CbOp::RecallAny(args) = asked[0].operation() else { panic!("{:?}", asked[0].operation()) };
-    // RFC 8881 §20.6: it keeps three quarters of the 896 that it has, of both kinds of file delegations.
-    assert_eq!((args.objects_to_keep, args.type_mask), (672, Bitmap::of(&[0, 1])));
+    // RFC 8881 §20.6.3: it keeps three quarters of the 896 that it has, of all kinds (RDATA_DLG, WDATA_DLG, DIR_DLG).
+    assert_eq!((args.objects_to_keep, args.type_mask), (672, Bitmap::of(&[0, 1, 2])));
     assert_eq!(asked.len(), 1, "not for every OPEN");
     drop(lab.run(vec![]));
 }

@@ -22,7 +22,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let allowed = can_set_with_creation(compound.minor).difference(Bitmap::of(&[number::SIZE]));
     let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed, compound.id_names())?;
     let context = compound.context(directory.export);
-    match compound.once().create(directory.place(&context), &arguments.name, &what, &wanted.set).await {
+    let place = directory.place(&context);
+    match compound.changer().create(place, &arguments.name, &what, &wanted.set).await? {
         Ok(created) => {
             put_change(&created.directory, reply);
             wanted.mask.encode(reply);

@@ -1,47 +1,76 @@
-//! GET_DIR_DELEGATION (RFC 8881 §18.39): there are no delegations of directories.
+//! GET_DIR_DELEGATION (RFC 8881 §18.39): a delegation of a directory, and what its holder is to be told of.
 
-use protocol::nfs4::ops::delegation::{DirDelegation, GetDirDelegationArgs};
-use protocol::nfs4::types::Status;
+use std::sync::Arc;
+
+use protocol::nfs4::ops::delegation::{DirDelegation, GetDirDelegationArgs, GetDirDelegationOk};
+use protocol::nfs4::types::{Bitmap, Handle, Status};
 use vfs::FileKind;
 use xdr::{Decode, Encode, Reader, Writer};
 
+use super::readdir::verifier;
 use crate::nfs4::compound::Compound;
+use crate::nfs4::object::{File, Object};
+use crate::nfs4::state::{DelegationKind, State, Wish};
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
-    GetDirDelegationArgs::decode(arguments)?;
-    if compound.attributes().await?.kind != FileKind::Directory {
+    let args = GetDirDelegationArgs::decode(arguments)?;
+    let attributes = compound.attributes().await?;
+    if attributes.kind != FileKind::Directory {
         return Err(Status::NOTDIR.into());
     }
-    // GDD4_UNAVAIL is no error; nothing will tell when there is one.
-    DirDelegation::Unavailable(false).encode(reply);
-    Ok(())
+    let granted = match compound.current()? {
+        Object::File(directory) => grant(compound, &directory, &args).await?,
+        // What leads to exports changes with the configuration, which asks nobody.
+        Object::Pseudo(_) => None,
+    };
+    // What the client keeps while it has the delegation it must have seen since the grant.
+    compound.forget_fresh();
+    match granted {
+        Some(granted) => {
+            compound.set_stateid(granted.stateid);
+            DirDelegation::Granted(granted).encode(reply);
+            Ok(())
+        }
+        // §18.39.3: where the client wants to hear when there is one, and the server "does not wish to honor the \"want\" or is
+        // not able to do so, it returns the error NFS4ERR_DIRDELEG_UNAVAIL".
+        None if args.signal_available => Err(Status::DIRDELEG_UNAVAIL.into()),
+        None => {
+            DirDelegation::Unavailable(false).encode(reply);
+            Ok(())
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use protocol::nfs4::compound::{Op, OpResult};
-    use protocol::nfs4::types::{Bitmap, Time};
-
-    use super::*;
-    use crate::testing::lab;
-
-    #[test]
-    fn directories_are_not_delegated() {
-        let mut lab = lab();
-        lab.file(&["export", "file"], b"");
-        let now = Time { seconds: 0, nanoseconds: 0 };
-        let args = GetDirDelegationArgs {
-            signal_available: true,
-            notification_types: Bitmap::EMPTY,
-            child_attribute_delay: now,
-            directory_attribute_delay: now,
-            child_attributes: Bitmap::EMPTY,
-            directory_attributes: Bitmap::EMPTY,
-        };
-        assert_eq!(lab.status_at(&["export", "file"], Op::GetDirDelegation(args)), Status::NOTDIR);
-        let ops = crate::testing::at(&["export"], vec![Op::GetDirDelegation(args)]);
-        let OpResult::GetDirDelegation(result) = lab.last(ops) else { panic!() };
-        assert_eq!(result.into_result(), Ok(DirDelegation::Unavailable(false)));
-    }
+async fn grant(
+    compound: &Compound<'_>,
+    directory: &File<'_>,
+    args: &GetDirDelegationArgs,
+) -> Result<Option<GetDirDelegationOk>> {
+    let client = Arc::clone(compound.client()?);
+    let wire = Object::File(*directory).seal(&compound.server().settings().handle_key);
+    let Ok(handle) = Handle::new(&wire) else { return Ok(None) };
+    // Before the grant: it may wait, and nothing must come between the grant and the reply.
+    // A directory that the caller may not list is not delegated to it. As an error that would end Linux's compound of this and
+    // GETATTR.
+    let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
+    let notification_types = State::notices_for(&client, args.notification_types);
+    let wish = Wish {
+        kind: DelegationKind::Directory(notification_types),
+        judged: 0,
+        opener: compound.caller(),
+        change: 0,
+        handle,
+        inner: directory.handle,
+        reclaim: false,
+    };
+    let key = directory.key(compound.server());
+    let granted = compound.state().delegate(compound.now(), &client, key, &wish, compound.session());
+    Ok(granted.ok().map(|stateid| GetDirDelegationOk {
+        cookie_verifier,
+        stateid,
+        notification_types,
+        child_attributes: Bitmap::EMPTY,
+        directory_attributes: Bitmap::EMPTY,
+    }))
 }

@@ -8,18 +8,14 @@ use xdr::{Decode, Reader, Writer};
 use crate::nfs4::compound::{Compound, put_change};
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object};
-use crate::nfs4::state::Against;
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let LinkArgs { new_name } = LinkArgs::decode(arguments)?;
     let (file, directory) = both(compound)?;
     names::check(&new_name)?;
-    // Another name changes the file's attributes.
-    let _changing = compound.changing(&file);
-    compound.settle(&file, Against::All).await?;
     let context = compound.context(directory.export);
-    match compound.once().link(directory.place(&context), &file.handle, &new_name).await {
+    match compound.changer().link(directory.place(&context), &file.handle, &new_name).await? {
         Ok(linked) => {
             put_change(&linked.directory, reply);
             compound.set_fresh(linked.directory.after);

@@ -178,11 +178,20 @@ async fn directory(
 
 /// Whether the directory now has another verifier than the client sent.
 async fn is_outdated(compound: &Compound<'_>, directory: File<'_>, arguments: &ReadDirArgs) -> bool {
+    let verifier = verifier(compound, &directory).await;
+    verifier.is_ok_and(|verifier| verifier != arguments.cookie_verifier)
+}
+
+/// The verifier that a listing from the start would have.
+pub(super) async fn verifier(
+    compound: &Compound<'_>,
+    directory: &File<'_>,
+) -> std::result::Result<Verifier, vfs::Error> {
     let context = compound.context(directory.export);
     let start = ReadDir { cookie: 0, verifier: Verifier::default(), plus: false };
     let mut stop = |_: Entry<'_>| ControlFlow::Break(());
     let listed = directory.export.backend.readdir(&context, &directory.handle, start, &mut stop).await;
-    listed.is_ok_and(|end| end.verifier != arguments.cookie_verifier)
+    Ok(listed?.verifier)
 }
 
 /// Writes the attributes of an entry.

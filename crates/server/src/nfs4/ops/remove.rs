@@ -14,10 +14,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let directory = compound.writable(Status::ROFS)?;
     names::check(&target)?;
     let context = compound.context(directory.export);
-    // RFC 8881 §10.4.4: "REMOVE request for the file".
-    let _changing = compound.settle_name(&directory, &target).await?;
     // An open file stays what it is until its last CLOSE: opens hold a pin.
-    let change = compound.once().remove(directory.place(&context), &target, Removal::Any).await?;
+    let change = compound.changer().remove(directory.place(&context), &target, Removal::Any).await??;
     put_change(&change, reply);
     compound.set_fresh(change.after);
     Ok(())

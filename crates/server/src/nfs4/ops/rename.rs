@@ -14,12 +14,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (from, to) = both(compound)?;
     names::check(&old_name)?;
     names::check(&new_name)?;
-    // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
-    let _from = compound.settle_name(&from, &old_name).await?;
-    let _to = compound.settle_name(&to, &new_name).await?;
     let context = compound.context(to.export);
     let names = ((&from.handle, &old_name[..]), (&to.handle, &new_name[..]));
-    match compound.once().rename(to.export, &context, names.0, names.1).await {
+    match compound.changer().rename(to.export, &context, names.0, names.1).await? {
         Ok(renamed) => {
             put_change(&renamed.from, reply);
             put_change(&renamed.to, reply);

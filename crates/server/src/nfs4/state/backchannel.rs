@@ -10,6 +10,7 @@ use rpc::message::{CallHeader, encode_call};
 use xdr::{List, Opaque, Writer};
 
 use super::callback::Callback;
+use super::directory::NOTICE_BYTES_MAX;
 use super::transitions::{Row, step};
 use super::wire::{ChannelAttributes, SessionId};
 use crate::ConnectionId;
@@ -119,6 +120,13 @@ impl BackChannel {
             && max_response_size >= CALLBACK_REPLY_BYTES
             && max_operations >= 2
             && max_requests >= 1
+    }
+
+    /// Whether notices of changed directories fit through it too.
+    #[must_use]
+    pub fn carries_notices(&self) -> bool {
+        self.is_wide_enough()
+            && self.attributes.max_request_size as usize >= CALLBACK_BYTES as usize + NOTICE_BYTES_MAX
     }
 
     /// Takes a slot for a new callback, the lowest that is idle, as sent over `connection`; gives it back where all are

@@ -54,6 +54,8 @@ pub(super) enum Purpose {
     Recall(Place),
     /// Its holder is asked for attributes.
     GetAttr(Place),
+    /// The holder of the directory there is told of changes.
+    Notify(Place),
 }
 
 /// The request whose reply the client must have seen before it understands a callback (§2.10.6.3).
@@ -88,11 +90,16 @@ impl Callback {
         Self::new(operation, Purpose::Advice, None)
     }
 
-    /// CB_RECALL_ANY: the client should keep so many delegations of files, of its choice.
+    /// CB_RECALL_ANY: the client should keep so many delegations, of its choice.
     pub(super) fn recall_any(objects_to_keep: u32) -> Self {
-        let type_mask = Bitmap::of(&[recallable::RDATA_DLG, recallable::WDATA_DLG]);
+        let type_mask = Bitmap::of(&[recallable::RDATA_DLG, recallable::WDATA_DLG, recallable::DIR_DLG]);
         let operation = CbOp::RecallAny(CbRecallAnyArgs { objects_to_keep, type_mask });
         Self::new(operation, Purpose::Advice, None)
+    }
+
+    /// Whether it tells of changes: it may be longer than others.
+    fn is_notice(&self) -> bool {
+        matches!(self.purpose, Purpose::Notify(_))
     }
 
     pub(super) fn operation(&self) -> &CbOp {
@@ -149,6 +156,11 @@ impl Calls {
             is_sound && session.bound.read().back().is_some() && session.back.lock().is_wide_enough()
         };
         self.sessions.iter().filter_map(Weak::upgrade).any(carries)
+    }
+
+    /// Whether any session has room for notices of changes.
+    pub(super) fn carries_notices(&self) -> bool {
+        self.sessions.iter().filter_map(Weak::upgrade).any(|session| session.back.lock().carries_notices())
     }
 
     pub(super) fn take_next(&mut self) -> Option<Callback> {
@@ -225,7 +237,9 @@ impl State {
         let bound = session.bound.read();
         let Some((connection, outbox)) = bound.back() else { return Some(callback) };
         let mut back = session.back.lock();
-        if !back.is_wide_enough() || session.has_fault.load(Relaxed) {
+        let is_wide_enough =
+            if callback.is_notice() { back.carries_notices() } else { back.is_wide_enough() };
+        if !is_wide_enough || session.has_fault.load(Relaxed) {
             return Some(callback);
         }
         let referring = callback.referring.as_ref().and_then(Referring::list);
@@ -389,6 +403,7 @@ impl State {
             Purpose::Advice => {}
             Purpose::Recall(place) => self.recall_answered(place, status),
             Purpose::GetAttr(place) => self.getattr_answered(place, result),
+            Purpose::Notify(place) => self.notify_answered(self.tick(), place, status),
         }
     }
 

@@ -9,29 +9,28 @@
 //! A recalled delegation that does not come back within the lease time is revoked (§10.4.5), that one alone. A file that was
 //! recalled is not delegated again for a while, and for longer each time ([`Contended`]): it is shared.
 
-use std::future::Future;
 use std::hash::BuildHasher;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::recall::CbRecallArgs;
-use protocol::nfs4::types::Handle;
+use protocol::nfs4::types::{Bitmap, Handle};
 use vfs::Authority;
 
 use super::State;
 use super::callback::{Callback, Purpose, Referring};
 use super::client::Client;
 use super::contention::{Busy, Changing, Contended};
+use super::directory::{EntryChange, Notices};
 use super::inquiry::Questions;
 use super::io::{IoKind, IoPermit};
+use super::phase::{Event, Phase};
 use super::shard::{self, Dropped, FileKey, Kind, Shard};
 use super::stateid::Place;
-use super::transitions::{Row, step};
+use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid, Status};
 
 /// What a delegation counts for among all state: its record, and its places in the lists of file and client.
@@ -48,73 +47,36 @@ const ASK_PERIOD_SECONDS: u64 = 5;
 /// waits, and which does nothing else, keeps its own.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Where a delegation stands.
+/// What is delegated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// The client has it.
-    Granted,
-    /// CB_RECALL is on its way, or was answered, and the client has not returned it yet.
-    Recalled,
-    /// It was not returned in time, or its lease expired: the client must acknowledge the loss (FREE_STATEID).
-    Revoked,
-    /// Returned, or acknowledged; its stateid is unknown.
-    Gone,
+pub enum DelegationKind {
+    /// A file, for reading.
+    Read,
+    /// A file for writing, which covers reading too.
+    Write,
+    /// A directory (§10.9), whose holder is told of changes of these kinds, by
+    /// [`notify_type`](protocol::nfs4::callback::notify::notify_type).
+    Directory(Bitmap),
 }
 
-/// What happens to a delegation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// Another's request conflicts (§10.4.4).
-    Conflict,
-    /// DELEGRETURN.
-    Return,
-    /// The client did not return it within the lease period (§10.4.5), its lease expired, or the administrator took it.
-    Timeout,
-    /// FREE_STATEID.
-    Acknowledge,
-    /// The client's record goes.
-    Leave,
-}
-
-const TRANSITIONS: &[Row<Phase, Event>] = &[
-    (Phase::Granted, Event::Conflict, Phase::Recalled),
-    (Phase::Granted, Event::Return, Phase::Gone),
-    (Phase::Granted, Event::Timeout, Phase::Revoked),
-    (Phase::Granted, Event::Leave, Phase::Gone),
-    // A second conflict waits for the same recall.
-    (Phase::Recalled, Event::Conflict, Phase::Recalled),
-    (Phase::Recalled, Event::Return, Phase::Gone),
-    (Phase::Recalled, Event::Timeout, Phase::Revoked),
-    (Phase::Recalled, Event::Leave, Phase::Gone),
-    (Phase::Revoked, Event::Acknowledge, Phase::Gone),
-    (Phase::Revoked, Event::Leave, Phase::Gone),
-];
-
-impl Phase {
-    /// The phase that follows; `None` where the event cannot happen in this one.
+impl DelegationKind {
+    /// Whether it is for writing.
     #[must_use]
-    pub fn after(self, event: Event) -> Option<Self> {
-        step(TRANSITIONS, self, event)
+    pub fn is_write(self) -> bool {
+        self == Self::Write
     }
-}
 
-impl Event {
-    /// What the end of an entry means to a delegation.
-    pub(super) fn of_end(event: shard::Event) -> Self {
-        match event {
-            shard::Event::Close => Self::Return,
-            shard::Event::Conflict | shard::Event::Unreturned | shard::Event::Take => Self::Timeout,
-            shard::Event::Acknowledge => Self::Acknowledge,
-            shard::Event::Leave => Self::Leave,
-        }
+    /// Whether it is a directory's.
+    #[must_use]
+    pub fn is_directory(self) -> bool {
+        matches!(self, Self::Directory(_))
     }
 }
 
 /// A delegation.
 #[derive(Debug)]
 pub(super) struct Delegation {
-    /// For writing; it covers reading too.
-    pub(super) is_write: bool,
+    pub(super) kind: DelegationKind,
     /// Bits of `share_access` that the open was judged for under which it was granted.
     pub(super) judged: u8,
     /// Who opened then.
@@ -126,18 +88,25 @@ pub(super) struct Delegation {
     pub(super) granted_by: Option<Referring>,
     recalled: Option<Duration>,
     pub(super) questions: Questions,
+    /// What the holder of a directory is told.
+    pub(super) notices: Notices,
     /// Its place in the file's list.
     pub(super) at_file: u32,
 }
 
 impl Delegation {
+    /// Whether its holder has it and has not been asked to return it.
+    pub(super) fn is_granted(&self) -> bool {
+        self.phase == Phase::Granted
+    }
+
     pub(super) fn turn(&mut self, event: Event) {
         self.phase = self.phase.after(event).expect("a delegation moves as its table says");
     }
 
     /// Whether I/O may go ahead by it.
     pub(super) fn permit(&self, kind: IoKind, stateid: Stateid) -> Result<IoPermit, Status> {
-        if kind == IoKind::Write && !self.is_write {
+        if kind == IoKind::Write && !self.kind.is_write() {
             return Err(Status::OPENMODE);
         }
         // A delegation of a file that was opened for writing alone covers reads (the client fills pages around what it writes),
@@ -154,6 +123,8 @@ pub enum Against {
     Writers,
     /// Any change, OPEN for writing or with a deny: all.
     All,
+    /// A change of a directory's entries: those of the directory whose holders are not told of such.
+    Entries(EntryChange),
 }
 
 impl Against {
@@ -167,8 +138,8 @@ impl Against {
 /// What a client would like delegated.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish {
-    /// For writing.
-    pub is_write: bool,
+    /// What it is to cover.
+    pub kind: DelegationKind,
     /// Bits of `share_access` that the OPEN was judged for.
     pub judged: u8,
     /// Who opened, as a number.
@@ -194,55 +165,6 @@ pub enum NotDelegated {
     OtherKind,
 }
 
-/// An operation that waits until delegations are back.
-#[derive(Debug)]
-pub struct Waiter {
-    deadline: Duration,
-    inner: Mutex<Waiting>,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    waker: Option<Waker>,
-    /// Whether it is worth looking again; `Some(false)` where time is up.
-    woken: Option<bool>,
-}
-
-impl Waiter {
-    fn new(deadline: Duration) -> Self {
-        Self { deadline, inner: Mutex::default() }
-    }
-
-    /// A delegation came back, or was revoked.
-    pub(super) fn wake(&self) {
-        self.end(true);
-    }
-
-    fn end(&self, look_again: bool) {
-        let mut inner = self.inner.lock();
-        inner.woken.get_or_insert(look_again);
-        let waker = inner.waker.take();
-        drop(inner);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// Ready once the operation should look again (true), or has waited for as long as it may (false).
-impl Future for &Waiter {
-    type Output = bool;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
-        let mut inner = self.inner.lock();
-        if let Some(look_again) = inner.woken {
-            return Poll::Ready(look_again);
-        }
-        inner.waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
 /// What has happened to delegations since the start.
 #[derive(Debug, Default)]
 pub struct DelegationCounts {
@@ -250,6 +172,10 @@ pub struct DelegationCounts {
     pub granted_read: AtomicU64,
     /// Granted for writing.
     pub granted_write: AtomicU64,
+    /// Granted of directories.
+    pub granted_directory: AtomicU64,
+    /// Changes of directories that their holders were told of (CB_NOTIFY).
+    pub notices: AtomicU64,
     /// Recalled because of a conflict.
     pub recalls: AtomicU64,
     /// Came back after a recall.
@@ -312,15 +238,21 @@ impl Delegations {
 }
 
 /// Recalls to be sent once the shard's lock is given back.
-type Recalls = Vec<(Arc<Client>, Callback)>;
+pub(super) type Recalls = Vec<(Arc<Client>, Callback)>;
 
 impl Shard {
     /// Delegations of others that stand against an operation of `who` on a file.
     pub(super) fn conflicts(&self, file: FileKey, who: Option<ClientId>, against: Against) -> Vec<u32> {
         let Some(record) = self.files.get(&file) else { return Vec::new() };
         let stands = |index: &u32| {
+            let delegation = self.delegation_at(*index);
             let is_other = Some(self.entry(*index).client.id()) != who;
-            is_other && (against == Against::All || self.delegation_at(*index).is_write)
+            is_other
+                && match against {
+                    Against::All => true,
+                    Against::Writers => delegation.kind.is_write(),
+                    Against::Entries(change) => !delegation.is_told_of(change),
+                }
         };
         record.delegations.iter().copied().filter(stands).collect()
     }
@@ -337,7 +269,11 @@ impl State {
     #[must_use]
     pub fn has_delegations(&self, against: Against) -> bool {
         let gauges = &self.gauges;
-        let counter = if against == Against::All { &gauges.delegations } else { &gauges.write_delegations };
+        let counter = match against {
+            Against::All => &gauges.delegations,
+            Against::Writers => &gauges.write_delegations,
+            Against::Entries(_) => &gauges.directory_delegations,
+        };
         counter.load(SeqCst) > 0
     }
 
@@ -397,10 +333,7 @@ impl State {
         let stands = !found.is_empty() && shard.has_conflict(file, who.map(Client::id), against);
         let waiter = stands.then(|| self.wait_for(&mut shard, file, deadline));
         drop(shard);
-        if !recalls.is_empty() {
-            self.delegations.contended.mark(self.contention_hash(file), now);
-        }
-        self.send_recalls(recalls);
+        self.send_contended(now, file, recalls);
         waiter
     }
 
@@ -450,8 +383,21 @@ impl State {
         }
     }
 
+    /// Sends the recalls of a file, if any; it is left alone for a while then.
+    pub(super) fn send_contended(&self, now: Duration, file: FileKey, recalls: Recalls) {
+        if !recalls.is_empty() {
+            self.delegations.contended.mark(self.contention_hash(file), now);
+        }
+        self.send_recalls(recalls);
+    }
+
     /// Begins the recall of a delegation; `None` where that was done before.
-    fn recall(&self, shard: &mut Shard, index: u32, now: Duration) -> Option<(Arc<Client>, Callback)> {
+    pub(super) fn recall(
+        &self,
+        shard: &mut Shard,
+        index: u32,
+        now: Duration,
+    ) -> Option<(Arc<Client>, Callback)> {
         let place = shard.place(index);
         let delegation = shard.delegation_at_mut(index);
         let is_first = delegation.phase == Phase::Granted;
@@ -460,6 +406,7 @@ impl State {
             return None;
         }
         delegation.recalled = Some(now);
+        delegation.notices.forget();
         self.delegations.recalled.lock().push_back((now, place));
         self.delegations.counts.recalls.fetch_add(1, Relaxed);
         Some(self.recall_callback(shard, place))
@@ -474,7 +421,7 @@ impl State {
         (client, Callback::new(CbOp::Recall(args), purpose, referring))
     }
 
-    fn send_recalls(&self, recalls: Recalls) {
+    pub(super) fn send_recalls(&self, recalls: Recalls) {
         for (client, callback) in recalls {
             self.call(&client, callback);
         }
@@ -515,16 +462,14 @@ impl State {
         let mut dropped = Dropped::new();
         let mut shard = self.shards[self.shard_of(file)].lock();
         if let Some(index) = shard.find_delegation(file, client.id()) {
-            let is_other = shard.delegation_at(index).is_write != wish.is_write;
+            let is_other = shard.delegation_at(index).kind != wish.kind;
             return Err(if is_other { NotDelegated::OtherKind } else { NotDelegated::Resource });
         }
-        let against = if wish.is_write { Against::All } else { Against::Writers };
-        let is_used = is_used_by_others(&shard, file, client, wish.is_write);
-        if client.is_gone() || is_used || shard.has_conflict(file, Some(client.id()), against) {
+        if client.is_gone() || is_in_use(&shard, file, client, wish.kind) {
             return Err(NotDelegated::Contention);
         }
         let delegation = Delegation {
-            is_write: wish.is_write,
+            kind: wish.kind,
             judged: wish.judged,
             opener: wish.opener,
             phase: Phase::Granted,
@@ -532,6 +477,7 @@ impl State {
             granted_by: granted_by.map(super::Running::as_referring),
             recalled: None,
             questions: Questions::new(wish.change),
+            notices: Notices::default(),
             at_file: 0,
         };
         let index = shard.add_delegation(client, file, delegation, &self.gauges);
@@ -541,7 +487,11 @@ impl State {
             return Err(NotDelegated::Contention);
         }
         let counts = &self.delegations.counts;
-        let counter = if wish.is_write { &counts.granted_write } else { &counts.granted_read };
+        let counter = match wish.kind {
+            DelegationKind::Read => &counts.granted_read,
+            DelegationKind::Write => &counts.granted_write,
+            DelegationKind::Directory(_) => &counts.granted_directory,
+        };
         counter.fetch_add(1, Relaxed);
         let stateid = shard.stateid(index, self.boot);
         drop(shard);
@@ -635,7 +585,7 @@ impl State {
     ) -> Result<(), Status> {
         let is_delegation = |kind: &Kind| matches!(kind, Kind::Delegation(_));
         let (shard, index) = self.find_entry(client, file, stateid, is_delegation)?;
-        let covered = shard.delegation_at(index).is_write || access & IoKind::Write.bit() == 0;
+        let covered = shard.delegation_at(index).kind.is_write() || access & IoKind::Write.bit() == 0;
         // RFC 8881 §10.4.1 lets a holder open locally only what the delegation covers; what it brings is no such open.
         if covered { Ok(()) } else { Err(Status::INVAL) }
     }
@@ -673,6 +623,17 @@ impl State {
     }
 }
 
+/// Whether others use what is to be delegated. A directory may have any number of holders, and is not opened.
+fn is_in_use(shard: &Shard, file: FileKey, client: &Client, kind: DelegationKind) -> bool {
+    let against = match kind {
+        DelegationKind::Read => Against::Writers,
+        DelegationKind::Write => Against::All,
+        DelegationKind::Directory(_) => return false,
+    };
+    is_used_by_others(shard, file, client, kind.is_write())
+        || shard.has_conflict(file, Some(client.id()), against)
+}
+
 /// Whether other clients have the file open in a way that stands against a delegation: for writing, or with a deny, or at
 /// all where the delegation is for writing (§10.4; the paper of 2015, §5.1: "the file is not open for write by any client").
 fn is_used_by_others(shard: &Shard, file: FileKey, client: &Client, is_write: bool) -> bool {
@@ -686,29 +647,4 @@ fn is_used_by_others(shard: &Shard, file: FileKey, client: &Client, is_write: bo
         is_other && (is_write || modes.writes() || modes.deny() != 0)
     };
     record.opens.len() > OPENS_LOOKED_AT || record.opens.iter().any(stands)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::transitions::check_table;
-    use super::*;
-
-    #[test]
-    fn the_table_of_phases_is_sound() {
-        let phases = [Phase::Granted, Phase::Recalled, Phase::Revoked, Phase::Gone];
-        check_table(TRANSITIONS, Phase::Granted, &phases);
-        assert_eq!(
-            Phase::Revoked.after(Event::Return),
-            None,
-            "a revoked delegation is acknowledged, not returned"
-        );
-        assert_eq!(
-            Phase::Granted.after(Event::Acknowledge),
-            None,
-            "FREE_STATEID of a delegation in effect is LOCKS_HELD"
-        );
-        for event in [Event::Conflict, Event::Return, Event::Timeout, Event::Acknowledge, Event::Leave] {
-            assert_eq!(Phase::Gone.after(event), None);
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::client::Client;
+use super::delegation::DelegationKind;
 
 /// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,10 +55,11 @@ pub(super) struct Gauges {
     pub(super) opens: AtomicU64,
     pub(super) locks: AtomicU64,
     pub(super) revoked: AtomicU64,
-    /// Delegations of either kind, and those for writing: while there are none, nobody looks for a conflict. Read and changed in
+    /// Delegations of any kind, those for writing, and those of directories: while there are none, nobody looks for a conflict. Read and changed in
     /// one order with [`Busy`](super::delegation::Busy), so that a grant and a change never miss each other.
     pub(super) delegations: AtomicU64,
     pub(super) write_delegations: AtomicU64,
+    pub(super) directory_delegations: AtomicU64,
     /// Opens that deny something: while there are none, I/O without an open needs no look at the file.
     pub(super) denying: AtomicU64,
 }
@@ -73,6 +75,7 @@ impl Gauges {
             revoked: AtomicU64::new(0),
             delegations: AtomicU64::new(0),
             write_delegations: AtomicU64::new(0),
+            directory_delegations: AtomicU64::new(0),
             denying: AtomicU64::new(0),
         }
     }
@@ -100,15 +103,17 @@ impl Gauges {
         client.holdings.charged.fetch_add(by.cast_unsigned(), Relaxed);
     }
 
-    pub(super) fn delegation_came(&self, client: &Client, is_write: bool) {
+    pub(super) fn delegation_came(&self, client: &Client, kind: DelegationKind) {
         self.delegations.fetch_add(1, SeqCst);
-        self.write_delegations.fetch_add(u64::from(is_write), SeqCst);
+        self.write_delegations.fetch_add(u64::from(kind.is_write()), SeqCst);
+        self.directory_delegations.fetch_add(u64::from(kind.is_directory()), SeqCst);
         client.holdings.delegations.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn delegation_left(&self, client: &Client, is_write: bool) {
+    pub(super) fn delegation_left(&self, client: &Client, kind: DelegationKind) {
         self.delegations.fetch_sub(1, SeqCst);
-        self.write_delegations.fetch_sub(u64::from(is_write), SeqCst);
+        self.write_delegations.fetch_sub(u64::from(kind.is_write()), SeqCst);
+        self.directory_delegations.fetch_sub(u64::from(kind.is_directory()), SeqCst);
         client.holdings.delegations.fetch_sub(1, Relaxed);
     }
 

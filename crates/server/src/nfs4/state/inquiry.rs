@@ -15,9 +15,10 @@ use protocol::nfs4::types::Bitmap;
 use super::State;
 use super::callback::{Callback, Purpose};
 use super::client::Client;
-use super::delegation::{Against, Waiter};
+use super::delegation::Against;
 use super::shard::{FileKey, Shard};
 use super::stateid::Place;
+use super::waiter::Waiter;
 
 /// How long a holder may take: it answers from memory.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use vfs::Pin;
 
 use super::client::Client;
-use super::delegation::{self, DELEGATION_WEIGHT, Delegation, Waiter};
+use super::delegation::{DELEGATION_WEIGHT, Delegation};
 use super::gauges::{Gauges, adjust, weight};
+use super::phase;
 use super::range::Ranges;
 use super::recovery::Recovery;
 use super::share::{Modes, ShareCounts};
 use super::stateid::{Flaw, Place, Revocation, check_seqid};
 use super::transitions::{Row, step};
+use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid};
 
 /// Names a file among all exports, whichever handle it was reached by.
@@ -318,13 +320,13 @@ impl Shard {
     ) -> u32 {
         let seed = self.seed ^ file.fileid;
         let record = self.files.entry(file).or_insert_with(|| File::new(seed));
-        let (is_write, at_file) = (delegation.is_write, record.delegations.len() as u32);
+        let (kind, at_file) = (delegation.kind, record.delegations.len() as u32);
         let mut delegation = Box::new(delegation);
         delegation.at_file = at_file;
         let index = self.add(client, file, Kind::Delegation(delegation), gauges);
         self.file_mut(file).delegations.push(index);
         self.delegations.insert((file, client.id()), index);
-        gauges.delegation_came(client, is_write);
+        gauges.delegation_came(client, kind);
         index
     }
 
@@ -425,7 +427,7 @@ impl Shard {
         let before = entry.phase;
         entry.phase = step(TRANSITIONS, before, event).expect("state ends as its table says");
         if let Kind::Delegation(delegation) = &mut entry.kind {
-            delegation.turn(delegation::Event::of_end(event));
+            delegation.turn(phase::Event::of_end(event));
         }
         let after = entry.phase;
         match before {
@@ -476,8 +478,8 @@ impl Shard {
                 gauges.locks_changed(&self.entry(index).client, before, after);
             }
             Kind::Delegation(delegation) => {
-                let (is_write, at_file) = (delegation.is_write, delegation.at_file);
-                gauges.delegation_left(&entry.client, is_write);
+                let (kind, at_file) = (delegation.kind, delegation.at_file);
+                gauges.delegation_left(&entry.client, kind);
                 self.delegations.remove(&(file, client));
                 self.leave_delegated(file, at_file);
             }

@@ -13,6 +13,7 @@ use crate::nfs4::compound::Compound;
 use crate::nfs4::names;
 use crate::nfs4::object::Object;
 use crate::nfs4::set_attributes::Wanted;
+use crate::nfs4::state::Entries;
 use crate::nfs4::status::Result;
 
 /// What a `createhow4` means to the backend.
@@ -63,7 +64,7 @@ pub(super) async fn create<'r>(
     let set = SetAttributes { size: None, ..creation.wanted.set };
     let context = compound.context(directory.export);
     let what = Create::File(creation.mode);
-    let created = compound.once().create(directory.place(&context), name, &what, &set).await;
+    let created = compound.changer().create(directory.place(&context), name, &what, &set).await?;
     let created = match created {
         Ok(created) => created,
         Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, &directory).await),
@@ -151,12 +152,17 @@ pub(super) async fn take_back(
     let context = compound.context(directory.export);
     let backend = &directory.export.backend;
     // Nothing is delegated from here on; and what a holder has changed may not have come here yet.
-    let _changing = compound.changing(&target.file);
+    let _changing = (compound.changing(&target.file), compound.changing(&directory));
     let Ok(found) = backend.lookup(&context, &directory.handle, name).await else { return };
     let state = |attributes: &Attributes| (attributes.change, attributes.size);
     let is_untouched = found.handle == target.file.handle && state(&found.attributes) == state(&created);
     if is_untouched && !compound.state().is_file_held(target.file.key(compound.server())) {
-        let _ = backend.remove(&context, &directory.handle, name, Removal::File).await;
+        let removed = backend.remove(&context, &directory.handle, name, Removal::File).await;
+        if let Ok(change) = removed {
+            let key = directory.key(compound.server());
+            let (state, now, who) = (compound.state(), compound.now(), compound.who());
+            state.entries_changed(now, who, key, &change, &Entries::Removed { name });
+        }
     }
 }
 

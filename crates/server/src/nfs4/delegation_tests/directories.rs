@@ -1,0 +1,386 @@
+//! Directories: delegated, recalled before others change their entries, or told of it.
+
+use protocol::nfs3;
+use protocol::nfs4::attributes::{FileAttributes, number as n};
+use protocol::nfs4::callback::notify::{
+    Notification, NotifyAdd, NotifyEntry, NotifyRemove, NotifyRename, notify_type,
+};
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+use protocol::nfs4::ops::delegation::{DirDelegation, GetDirDelegationArgs, GetDirDelegationOk};
+use protocol::nfs4::ops::link::LinkArgs;
+use protocol::nfs4::ops::open::{CreateHow, OpenHow};
+use protocol::nfs4::ops::readdir::ReadDirArgs;
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::rename::RenameArgs;
+use protocol::nfs4::types::{Bitmap, Handle, Outcome, Status, Time};
+use vfs::fault::{Fault, Gate, Method, Rule};
+use xdr::{List, Opaque};
+
+use super::{
+    BOTH, READ, Scene, Stateid, first_word, give_back, hold, recalled, scene, scene_in, set, status, write,
+};
+use crate::testing::{
+    Call, Flight, Lab, at, create, export, faulty, lab_of, lab_with, lookup, mode, name, open_args, putfh,
+};
+
+const NONE: Bitmap = Bitmap::EMPTY;
+const ENTRIES: Bitmap =
+    Bitmap::of(&[notify_type::ADD_ENTRY, notify_type::REMOVE_ENTRY, notify_type::RENAME_ENTRY]);
+
+fn ask(notification_types: Bitmap, signal_available: bool) -> Op {
+    let now = Time { seconds: 0, nanoseconds: 0 };
+    Op::GetDirDelegation(GetDirDelegationArgs {
+        signal_available,
+        notification_types,
+        child_attribute_delay: now,
+        directory_attribute_delay: now,
+        child_attributes: Bitmap::of(&[n::SIZE]),
+        directory_attributes: Bitmap::of(&[n::CHANGE]),
+    })
+}
+
+fn asked(client: &mut Lab, path: &[&'static str], types: Bitmap) -> DirDelegation {
+    let OpResult::GetDirDelegation(result) = client.last(at(path, vec![ask(types, false)])) else { panic!() };
+    result.into_result().unwrap()
+}
+
+#[track_caller]
+fn granted(client: &mut Lab, path: &[&'static str], types: Bitmap) -> GetDirDelegationOk {
+    match asked(client, path, types) {
+        DirDelegation::Granted(granted) => granted,
+        DirDelegation::Unavailable(_) => panic!("nothing is delegated"),
+    }
+}
+
+fn make(text: &'static str) -> Op {
+    let object_type = CreateType::DIRECTORY;
+    Op::Create(CreateArgs { object_type, name: name(text), attributes: mode(0o755) })
+}
+
+fn remove(text: &'static str) -> Op {
+    Op::Remove(RemoveArgs { target: name(text) })
+}
+
+fn rename(from: &'static str, to: &'static str) -> Op {
+    Op::Rename(RenameArgs { old_name: name(from), new_name: name(to) })
+}
+
+/// A scene with a directory `d` that holds `a`, `b` and `inner`, a directory.
+fn with_directory(mut scene: Scene) -> (Scene, Handle) {
+    scene.lab.ok(at(&["export"], vec![make("d"), make("inner")]));
+    scene.lab.file(&["export", "d", "a"], b"a");
+    scene.lab.file(&["export", "d", "b"], b"b");
+    let directory = scene.lab.handle(&["export", "d"]);
+    (scene, directory)
+}
+
+/// Operations on `d` by another client, and whether they change what was delegated of it.
+fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str, bool, Flight)> {
+    let Scene { lab, other, file, .. } = scene;
+    let root = lab.handle(&["export"]);
+    let a = lab.handle(&["export", "d", "a"]);
+    let here = |op: Op| vec![putfh(directory), op];
+    let both = |from: Handle, to: Handle, op: Op| vec![putfh(from), Op::SaveFh, putfh(to), op];
+    let opening = |text: &'static str, how| here(Op::Open(open_args(text, b"o", READ, OpenHow::Create(how))));
+    let v4: Vec<(&'static str, bool, Vec<Op>)> = vec![
+        ("CREATE", true, here(make("new"))),
+        ("OPEN, unchecked", true, opening("new", CreateHow::Unchecked(mode(0o644)))),
+        ("OPEN, guarded", true, opening("new", CreateHow::Guarded(mode(0o644)))),
+        ("OPEN, exclusive", true, opening("new", CreateHow::Exclusive([1; 8]))),
+        ("LINK", true, both(*file, directory, Op::Link(LinkArgs { new_name: name("link") }))),
+        ("REMOVE", true, here(remove("a"))),
+        ("RENAME within", true, both(directory, directory, rename("a", "c"))),
+        ("RENAME over", true, both(directory, directory, rename("a", "b"))),
+        ("RENAME from", true, both(directory, root, rename("a", "c"))),
+        ("RENAME to", true, both(root, directory, rename("file", "c"))),
+        ("SETATTR", true, here(set(mode(0o700)))),
+        ("RENAME of it", true, both(root, root, rename("d", "e"))),
+        // RFC 8881 §10.9.4: attributes of an entry do not count, and what changes nothing does not.
+        ("OPEN of what is there", false, opening("a", CreateHow::Unchecked(mode(0o644)))),
+        ("SETATTR of an entry", false, vec![putfh(a), set(mode(0o600))]),
+        ("WRITE to an entry", false, vec![putfh(a), write(Stateid::ANONYMOUS)]),
+        ("CREATE below", false, vec![putfh(directory), lookup("inner"), make("new")]),
+        ("READDIR", false, here(read_dir())),
+    ];
+    let mut flights = Vec::new();
+    for (slot, (what, conflicts, ops)) in v4.into_iter().enumerate() {
+        flights.push((what, conflicts, other.start(slot as u32 + 1, ops)));
+    }
+    flights.extend(changes_by_version_3(other, directory, *file));
+    flights
+}
+
+fn read_dir() -> Op {
+    let (cookie, cookie_verifier, attributes) = (0, [0; 8], Bitmap::EMPTY);
+    Op::ReadDir(ReadDirArgs { cookie, cookie_verifier, dircount: 100, maxcount: 1000, attributes })
+}
+
+fn changes_by_version_3(
+    other: &mut Lab,
+    directory: Handle,
+    file: Handle,
+) -> Vec<(&'static str, bool, Flight)> {
+    let dir = nfs3::FileHandle::new(&directory).unwrap();
+    let place = |text: &'static str| nfs3::DirOpArgs { dir, name: Opaque::from_static(text.as_bytes()) };
+    let attributes = nfs3::Sattr::default();
+    let create = nfs3::CreateArgs { where_: place("new"), how: nfs3::CreateHow::Unchecked(attributes) };
+    let found = nfs3::CreateArgs { where_: place("a"), how: nfs3::CreateHow::Unchecked(attributes) };
+    let mkdir = nfs3::MkdirArgs { where_: place("new"), attributes };
+    let rename = nfs3::RenameArgs { from: place("a"), to: place("c") };
+    let link = nfs3::LinkArgs { file: nfs3::FileHandle::new(&file).unwrap(), link: place("link") };
+    let at = |text| nfs3::RemoveArgs { object: place(text) };
+    vec![
+        ("NFSv3 CREATE", true, other.start_nfs3(nfs3::Proc::CREATE.0, &create)),
+        ("NFSv3 CREATE of what is there", false, other.start_nfs3(nfs3::Proc::CREATE.0, &found)),
+        ("NFSv3 MKDIR", true, other.start_nfs3(nfs3::Proc::MKDIR.0, &mkdir)),
+        ("NFSv3 REMOVE", true, other.start_nfs3(nfs3::Proc::REMOVE.0, &at("a"))),
+        ("NFSv3 RMDIR", true, other.start_nfs3(nfs3::Proc::RMDIR.0, &at("inner"))),
+        ("NFSv3 RENAME", true, other.start_nfs3(nfs3::Proc::RENAME.0, &rename)),
+        ("NFSv3 LINK", true, other.start_nfs3(nfs3::Proc::LINK.0, &link)),
+    ]
+}
+
+#[test]
+fn each_change_by_another_recalls_a_directory_first() {
+    let (mut first, directory) = with_directory(scene());
+    let count = changes(&mut first, directory).len();
+    for index in 0..count {
+        let (mut scene, directory) = with_directory(scene());
+        let stateid = granted(&mut scene.holder, &["export", "d"], NONE).stateid;
+        let (what, conflicts, mut flight) = changes(&mut scene, directory).swap_remove(index);
+        let answer = flight.poll_bytes();
+        assert_eq!(answer.is_none(), conflicts, "{what}");
+        let recalls = recalled(&scene.holder);
+        assert_eq!(recalls.len(), usize::from(conflicts), "{what}");
+        assert!(recalls.iter().all(|recall| (recall.stateid, recall.handle) == (stateid, directory)));
+        let answer = answer.or_else(|| {
+            assert_eq!(give_back(&mut scene.holder, directory, stateid), Status::OK);
+            flight.poll_bytes()
+        });
+        assert_eq!(answer.map(|bytes| first_word(&bytes)), Some(0), "{what}");
+        assert!(scene.lab.server.nfs4.is_quiet());
+    }
+}
+
+#[test]
+fn the_directory_itself_is_recalled_before_it_is_removed() {
+    let Scene { mut holder, mut other, mut lab, .. } = scene();
+    lab.ok(at(&["export"], vec![make("d")]));
+    let directory = lab.handle(&["export", "d"]);
+    let stateid = granted(&mut holder, &["export", "d"], ENTRIES).stateid;
+    let mut flight = other.start(1, at(&["export"], vec![remove("d")]));
+    assert_eq!(status(flight.poll()), None);
+    assert_eq!(recalled(&holder).len(), 1);
+    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(status(flight.poll()), Some(Status::OK));
+}
+
+#[test]
+fn the_holder_is_not_in_its_own_way() {
+    let (Scene { mut holder, .. }, directory) = with_directory(scene());
+    let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
+    for op in [make("new"), remove("new"), set(mode(0o750)), make("more"), create("file", b"o")] {
+        assert_eq!(holder.status(vec![putfh(directory), op]), Status::OK);
+    }
+    assert!(holder.calls().is_empty());
+    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+}
+
+fn entry(text: &'static str) -> NotifyEntry {
+    NotifyEntry { file: name(text), attributes: FileAttributes::default() }
+}
+
+fn gone(text: &'static str) -> NotifyRemove {
+    NotifyRemove { old_entry: entry(text), old_entry_cookie: 0 }
+}
+
+fn came(text: &'static str, replaced: bool) -> NotifyAdd {
+    NotifyAdd {
+        old_entry: List::new(if replaced { vec![gone(text)] } else { vec![] }).unwrap(),
+        new_entry: entry(text),
+        new_entry_cookie: List::default(),
+        previous_entry: List::default(),
+        last_entry: false,
+    }
+}
+
+fn notification(bit: u32, value: &impl xdr::Encode) -> Notification {
+    Notification { mask: Bitmap::of(&[bit]), values: Opaque::new(xdr::to_bytes(value)).unwrap() }
+}
+
+fn added(text: &'static str) -> Notification {
+    notification(notify_type::ADD_ENTRY, &came(text, false))
+}
+
+fn removed(text: &'static str) -> Notification {
+    notification(notify_type::REMOVE_ENTRY, &gone(text))
+}
+
+fn renamed(from: &'static str, to: &'static str, replaced: bool) -> Notification {
+    let renamed = NotifyRename { old_entry: gone(from), new_entry: came(to, replaced) };
+    notification(notify_type::RENAME_ENTRY, &renamed)
+}
+
+/// What a client is told by the one CB_NOTIFY that there is, which it answers with this status.
+#[track_caller]
+fn told(client: &Lab, answer: Status) -> (Stateid, Vec<Notification>) {
+    let calls = client.calls();
+    let [call] = &calls[..] else { panic!("{} calls", calls.len()) };
+    let CbOp::Notify(args) = call.operation() else { panic!("{:?}", call.operation()) };
+    let result = if answer == Status::OK { Outcome::Ok(()) } else { Outcome::Error(answer) };
+    client.answer(call.results(CbOpResult::Notify(result)));
+    (args.stateid, args.changes.to_vec())
+}
+
+#[test]
+fn who_asked_to_be_told_keeps_the_directory_and_hears_of_changes_in_their_order() {
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
+    let more = ENTRIES.union(Bitmap::of(&[notify_type::CHANGE_DIR_ATTRS, notify_type::CHANGE_CHILD_ATTRS]));
+    let granted = granted(&mut holder, &["export", "d"], more);
+    assert_eq!(granted.notification_types, ENTRIES, "what is not told is not promised");
+    assert_eq!((granted.child_attributes, granted.directory_attributes), (NONE, NONE));
+    other.ok(vec![putfh(directory), make("new")]);
+    other.ok(vec![putfh(directory), Op::SaveFh, rename("new", "newer")]);
+    other.ok(vec![putfh(directory), remove("newer")]);
+    other.ok(vec![putfh(directory), Op::SaveFh, rename("a", "b")]);
+    // RFC 8881 §20.4.3: "a sequence of serial CB_COMPOUND requests".
+    assert_eq!(told(&holder, Status::OK), (granted.stateid, vec![added("new")]));
+    let rest = vec![renamed("new", "newer", false), removed("newer"), renamed("a", "b", true)];
+    assert_eq!(told(&holder, Status::OK), (granted.stateid, rest));
+    assert!(holder.calls().is_empty());
+    // What changes nothing is not told.
+    assert_eq!(other.status(vec![putfh(directory), remove("absent")]), Status::NOENT);
+    assert_eq!(other.status(vec![putfh(directory), make("b")]), Status::EXIST);
+    let open = Op::Open(open_args("b", b"o", READ, OpenHow::Create(CreateHow::Unchecked(mode(0o644)))));
+    assert_eq!(other.status(vec![putfh(directory), open]), Status::OK);
+    assert!(holder.calls().is_empty());
+    assert_eq!(give_back(&mut holder, directory, granted.stateid), Status::OK);
+}
+
+#[test]
+fn a_move_between_directories_is_told_to_both() {
+    let (Scene { mut lab, mut holder, mut other, .. }, directory) = with_directory(scene());
+    let root = lab.handle(&["export"]);
+    let from = granted(&mut holder, &["export"], ENTRIES).stateid;
+    let to = granted(&mut other, &["export", "d"], ENTRIES).stateid;
+    lab.ok(vec![putfh(root), Op::SaveFh, putfh(directory), rename("file", "a")]);
+    assert_eq!(told(&holder, Status::OK), (from, vec![removed("file")]));
+    let added = notification(notify_type::ADD_ENTRY, &came("a", true));
+    assert_eq!(told(&other, Status::OK), (to, vec![added]));
+}
+
+#[test]
+fn the_holder_s_own_changes_are_told_too() {
+    // RFC 8881 §10.9.2: "the server will notify the delegation-holding client … of the changes made as a result of that
+    // client's directory-modifying operations".
+    let (Scene { mut holder, .. }, directory) = with_directory(scene());
+    granted(&mut holder, &["export", "d"], ENTRIES);
+    holder.ok(vec![putfh(directory), make("new")]);
+    assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+}
+
+#[test]
+fn changes_that_were_not_asked_for_recall() {
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
+    let only = Bitmap::of(&[notify_type::ADD_ENTRY]);
+    let stateid = granted(&mut holder, &["export", "d"], only).stateid;
+    other.ok(vec![putfh(directory), make("new")]);
+    assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+    let mut flight = other.start(1, vec![putfh(directory), remove("new")]);
+    assert_eq!(status(flight.poll()), None);
+    assert_eq!(recalled(&holder).len(), 1);
+    // It is on its way back: whatever is done waits for that now.
+    let mut second = other.start(2, vec![putfh(directory), make("newer")]);
+    assert_eq!(status(second.poll()), None);
+    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!((status(flight.poll()), status(second.poll())), (Some(Status::OK), Some(Status::OK)));
+    assert!(holder.calls().is_empty());
+}
+
+#[test]
+fn what_was_not_told_in_between_recalls() {
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
+    granted(&mut holder, &["export", "d"], ENTRIES);
+    other.ok(vec![putfh(directory), make("new")]);
+    assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+    // The directory's own attributes change, as they might by a local process.
+    holder.ok(vec![putfh(directory), set(mode(0o750))]);
+    other.ok(vec![putfh(directory), make("newer")]);
+    assert_eq!(recalled(&holder).len(), 1);
+}
+
+#[test]
+fn a_holder_that_refuses_or_does_not_keep_up_gives_the_directory_back() {
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
+    granted(&mut holder, &["export", "d"], ENTRIES);
+    other.ok(vec![putfh(directory), make("new")]);
+    told(&holder, Status::NOTSUPP);
+    assert_eq!(recalled(&holder).len(), 1);
+
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
+    granted(&mut holder, &["export", "d"], ENTRIES);
+    let is_recall = |call: &Call| matches!(call.operation(), CbOp::Recall(_));
+    let mut turns = 0;
+    while !holder.calls().iter().any(is_recall) {
+        other.ok(vec![putfh(directory), make("new")]);
+        other.ok(vec![putfh(directory), remove("new")]);
+        turns += 1;
+        assert!(turns < 1000, "what gathers is bounded");
+    }
+}
+
+#[test]
+fn a_change_whose_outcome_nobody_knows_recalls() {
+    let (exported, backend) = faulty();
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene_in(lab_of(vec![exported])));
+    granted(&mut holder, &["export", "d"], ENTRIES);
+    backend.add(Rule::on(Method::Create, Fault::Hold(Gate::new())).times(1));
+    let mut flight = other.start(1, vec![putfh(directory), make("new")]);
+    assert_eq!(status(flight.poll()), None);
+    assert!(holder.calls().is_empty());
+    drop(flight);
+    assert_eq!(recalled(&holder).len(), 1);
+}
+
+#[test]
+fn nothing_is_delegated_of_a_directory_that_is_about_to_change() {
+    let (Scene { mut holder, mut other, mut lab, .. }, directory) = with_directory(scene());
+    let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
+    let mut flight = lab.start(1, vec![putfh(directory), make("new")]);
+    assert_eq!(status(flight.poll()), None);
+    assert_eq!(asked(&mut other, &["export", "d"], NONE), DirDelegation::Unavailable(false));
+    assert_eq!(recalled(&holder).len(), 1);
+    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(status(flight.poll()), Some(Status::OK));
+    // It was contended, and is left alone for a while.
+    assert_eq!(asked(&mut other, &["export", "d"], NONE), DirDelegation::Unavailable(false));
+}
+
+#[test]
+fn where_there_is_no_delegation_the_client_is_told_so() {
+    let unavailable = DirDelegation::Unavailable(false);
+    let Scene { mut lab, mut holder, mut other, .. } = scene();
+    lab.ok(at(&["export"], vec![make("private")]));
+    assert_eq!(lab.status_at(&["export", "private"], set(mode(0o700))), Status::OK);
+    assert_eq!(lab.status_at(&["export", "file"], ask(NONE, false)), Status::NOTDIR);
+    assert_eq!(asked(&mut lab, &["export"], NONE), unavailable, "it cannot be called");
+    assert_eq!(asked(&mut holder, &[], NONE), unavailable, "what leads to exports");
+    // RFC 8881 §18.39.3: who wants to be told when there is one is told that nobody will.
+    assert_eq!(lab.status_at(&["export"], ask(NONE, true)), Status::DIRDELEG_UNAVAIL);
+    let stateid = granted(&mut holder, &["export"], NONE).stateid;
+    assert_eq!(asked(&mut holder, &["export"], NONE), unavailable, "it has one");
+    // Any number may have one, and no file's is in its way.
+    granted(&mut other, &["export"], NONE);
+    hold(&mut other, "file", BOTH);
+    let root = lab.handle(&["export"]);
+    assert_eq!(give_back(&mut holder, root, stateid), Status::OK);
+    // Where nobody may list it nobody is told what is in it.
+    holder.uid = 1000;
+    assert_eq!(asked(&mut holder, &["export", "private"], NONE), unavailable);
+
+    let none = lab_with(vec![export(1, "/export")], |settings| settings.max_delegations = 0);
+    let Scene { mut holder, .. } = scene_in(none);
+    assert_eq!(asked(&mut holder, &["export"], NONE), unavailable);
+}

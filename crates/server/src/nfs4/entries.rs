@@ -1,0 +1,199 @@
+//! Changes of a directory's entries, for versions 3 and 4: whoever has a delegation of the directory gives it back before, or
+//! is told of the change behind it; whoever has one of the file that the name leads to gives that back.
+//!
+//! Each operation is announced first, so that nothing is delegated until it is done ([`announce`]), waits, is carried out, and
+//! tells ([`Announced::end`]). Where no directory is delegated that is two additions and a look at a counter.
+
+use protocol::nfs4::types::Status;
+use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
+
+use super::object::File;
+use super::settle::{changing, settle, settle_name};
+use super::state::{Against, Changing, Client, Entries, EntryChange};
+use crate::Export;
+use crate::once::{Once, Place};
+use crate::request::Request;
+
+/// Who changes something, and how it is made once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Changer<'c> {
+    pub(crate) request: &'c Request<'c>,
+    /// `None`: no client of version 4.
+    pub(crate) who: Option<&'c Client>,
+    pub(crate) once: Once<'c>,
+}
+
+/// An outcome of the backend; the outer error is DELAY, where delegations did not come back in time.
+type Changed<T> = Result<Result<T, Error>, Status>;
+
+/// A change of a directory that was announced. To be ended once it has begun; where it is dropped instead (the connection went
+/// meanwhile), nobody knows whether it was made.
+#[must_use]
+struct Announced<'c> {
+    changer: Changer<'c>,
+    directory: (&'c Export, Handle),
+    /// Whether anybody has the directory delegated.
+    is_watched: bool,
+    /// The change is being made.
+    is_under_way: bool,
+    _changing: Changing<'c>,
+}
+
+impl<'c> Changer<'c> {
+    /// Makes an object, as [`Once::create`].
+    pub(crate) async fn create(
+        self,
+        place: Place<'c>,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Changed<Created> {
+        let announced = self.announce(place);
+        // What is there already is opened or refused, and its directory stays as it is.
+        let is_there =
+            announced.is_watched && exists(place.export, place.context, place.directory, name).await;
+        if !is_there {
+            announced.settle(EntryChange::Add).await?;
+        }
+        let announced = announced.begin();
+        let created = self.once.create(place, name, what, set).await;
+        let made = created.as_ref().ok().filter(|created| created.is_new);
+        if is_there && made.is_some() {
+            // It went just then. Best effort: the change is made, and cannot be told to come again.
+            let _ = announced.settle(EntryChange::Add).await;
+        }
+        announced.end(made.map(|made| (&made.directory, Entries::Added { name, replaced: false })));
+        Ok(created)
+    }
+
+    /// Takes a name away, as [`Once::remove`].
+    pub(crate) async fn remove(self, place: Place<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
+        // RFC 8881 §10.4.4: "REMOVE request for the file".
+        let _file = self.settle_name((place.export, place.directory), place.context, name).await?;
+        let announced = self.announce(place);
+        announced.settle(EntryChange::Remove).await?;
+        let announced = announced.begin();
+        let removed = self.once.remove(place, name, removal).await;
+        announced.end(removed.as_ref().ok().map(|change| (change, Entries::Removed { name })));
+        Ok(removed)
+    }
+
+    /// Gives another name, within one export, as [`Once::rename`].
+    pub(crate) async fn rename(
+        self,
+        export: &'c Export,
+        context: &'c Context,
+        (from, old): (&'c Handle, &[u8]),
+        (to, new): (&'c Handle, &[u8]),
+    ) -> Changed<Renamed> {
+        // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
+        let _source = self.settle_name((export, from), context, old).await?;
+        let _target = self.settle_name((export, to), context, new).await?;
+        let place = |directory| Place { export, context, directory };
+        let target = self.announce(place(to));
+        let source = (from != to).then(|| self.announce(place(from)));
+        // §20.4.3: "This notification is only sent if both entries are in the same directory."
+        let kinds = if source.is_some() {
+            (EntryChange::Remove, EntryChange::Add)
+        } else {
+            (EntryChange::Rename, EntryChange::Rename)
+        };
+        if let Some(source) = &source {
+            source.settle(kinds.0).await?;
+        }
+        target.settle(kinds.1).await?;
+        let replaced = target.is_watched && exists(export, context, to, new).await;
+        let (source, target) = (source.map(Announced::begin), target.begin());
+        let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
+        let made = renamed.as_ref().ok();
+        match source {
+            Some(source) => {
+                source.end(made.map(|made| (&made.from, Entries::Removed { name: old })));
+                target.end(made.map(|made| (&made.to, Entries::Added { name: new, replaced })));
+            }
+            None => {
+                target.end(made.map(|made| (&made.to, Entries::Renamed { from: old, to: new, replaced })))
+            }
+        }
+        Ok(renamed)
+    }
+
+    /// Gives a file one more name, as [`Once::link`].
+    pub(crate) async fn link(self, place: Place<'c>, file: &'c Handle, name: &[u8]) -> Changed<Linked> {
+        // Another name changes the file's attributes.
+        let _file = changing(self.request, file);
+        settle(self.request, self.who, (place.export, file), Against::All).await?;
+        let announced = self.announce(place);
+        announced.settle(EntryChange::Add).await?;
+        let announced = announced.begin();
+        let linked = self.once.link(place, file, name).await;
+        let made = linked.as_ref().ok();
+        announced.end(made.map(|made| (&made.directory, Entries::Added { name, replaced: false })));
+        Ok(linked)
+    }
+
+    async fn settle_name(
+        self,
+        place: (&Export, &Handle),
+        context: &Context,
+        name: &[u8],
+    ) -> Result<Option<Changing<'c>>, Status> {
+        settle_name(self.request, self.who, context, place, name).await
+    }
+
+    /// Announces a change: from here on nobody has the directory delegated anew.
+    fn announce(self, place: Place<'c>) -> Announced<'c> {
+        let _changing = changing(self.request, place.directory);
+        // Behind the announcement: either this sees the delegation, or its grant sees the change.
+        let is_watched = self.request.server.nfs4.has_delegations(Against::Entries(EntryChange::Add));
+        let directory = (place.export, *place.directory);
+        Announced { changer: self, directory, is_watched, is_under_way: false, _changing }
+    }
+}
+
+impl Announced<'_> {
+    /// Waits until the delegations are back whose holders are not told of such a change.
+    async fn settle(&self, change: EntryChange) -> Result<(), Status> {
+        if !self.is_watched {
+            return Ok(());
+        }
+        let (export, handle) = (self.directory.0, &self.directory.1);
+        settle(self.changer.request, self.changer.who, (export, handle), Against::Entries(change)).await
+    }
+
+    /// The change begins.
+    fn begin(mut self) -> Self {
+        self.is_under_way = true;
+        self
+    }
+
+    /// Tells what was done; nothing, where nothing was.
+    fn end(mut self, done: Option<(&Change, Entries<'_>)>) {
+        self.is_under_way = false;
+        if !self.is_watched {
+            return;
+        }
+        let Changer { request, who, .. } = self.changer;
+        if let Some((change, entries)) = done {
+            let directory = self.file().key(request.server);
+            request.server.nfs4.entries_changed(request.now.monotonic, who, directory, change, &entries);
+        }
+    }
+
+    fn file(&self) -> File<'_> {
+        File { export: self.directory.0, handle: self.directory.1 }
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        if self.is_watched && self.is_under_way {
+            let request = self.changer.request;
+            request.server.nfs4.entries_unsure(request.now.monotonic, self.file().key(request.server));
+        }
+    }
+}
+
+async fn exists(export: &Export, context: &Context, directory: &Handle, name: &[u8]) -> bool {
+    export.backend.lookup(context, directory, name).await.is_ok()
+}
