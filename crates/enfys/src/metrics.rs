@@ -163,6 +163,7 @@ impl Everything {
 
     fn encode_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let (metrics, delegations) = (self.server.metrics(), self.server.delegation_counts());
+        let copies = self.server.offload_counts();
         let counters = [
             ("read_bytes", "Payload of READs", &metrics.read_bytes),
             ("write_bytes", "Payload of WRITEs", &metrics.write_bytes),
@@ -185,6 +186,10 @@ impl Everything {
             ("inquiries", "Questions to holders of write delegations", &delegations.inquiries),
             ("delegation_waits", "Times that operations waited for a delegation", &delegations.waits),
             ("delegation_waits_overdue", "Those that took too long", &delegations.overdue),
+            ("copies_begun", "Copies that went on in the background", &copies.begun),
+            ("copies_failed", "Those that ended with an error", &copies.failed),
+            ("copies_cancelled", "Those that their clients cancelled", &copies.cancelled),
+            ("copies_bytes", "Bytes copied in the background", &copies.bytes),
             ("refused_connections", "Connections over the limit", &metrics.refused_connections),
             ("replayed_calls", "Retransmissions answered from a reply cache", &metrics.replayed),
             ("evicted_clients", "NFSv4 clients evicted by the administrator", &metrics.evicted),
@@ -220,6 +225,7 @@ impl Everything {
             ("opens", "NFSv4 opens", counts.opens),
             ("locks", "Byte ranges locked", counts.locks),
             ("delegations", "Delegations", counts.delegations),
+            ("copies", "Copies in the background, or over and not acknowledged", counts.copies),
             ("revoked", "Opens and locks revoked and not acknowledged", counts.revoked),
             ("slot_cache_bytes", "Memory charged for replies kept in slots", counts.slot_cache_bytes),
         ];

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use server::{Connection, ConnectionId, Dial, Server, Throttle, Transport};
+use server::{Advanced, Connection, ConnectionId, Dial, Server, Throttle, Transport};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
@@ -34,6 +34,12 @@ const DESCRIPTORS_PER_CONNECTION: usize = 3;
 
 /// Connections for callbacks that are being made at once; others wait for the next look.
 const DIALS_AT_ONCE: usize = 64;
+
+/// Copies in the background that are driven at once; others wait until one is done. Each has one of the pool's threads.
+const COPIES_AT_ONCE: usize = 8;
+
+/// Pause before a copy looks again for what was not there.
+const COPY_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a client may take to accept one.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -281,6 +287,7 @@ impl Acceptor {
         let mut tasks = vec![
             tokio::task::spawn_local(maintain(Rc::clone(&door))),
             tokio::task::spawn_local(make_all(Rc::clone(&door))),
+            tokio::task::spawn_local(copy_all(Arc::clone(shared))),
         ];
         for listener in listeners.tcp {
             let door = Rc::clone(&door);
@@ -303,6 +310,28 @@ async fn maintain(door: Rc<Door>) {
             // Calls come first.
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Drives copies that go on in the background.
+async fn copy_all(shared: Arc<Shared>) {
+    let mut copies = tokio::task::JoinSet::new();
+    loop {
+        let copy = std::future::poll_fn(|context| shared.server.poll_offload(context)).await;
+        while copies.try_join_next().is_some() {}
+        if copies.len() >= COPIES_AT_ONCE {
+            copies.join_next().await;
+        }
+        let shared = Arc::clone(&shared);
+        copies.spawn_local(async move {
+            loop {
+                match shared.server.advance(&copy, shared.clock.now()).await {
+                    Advanced::More => tokio::task::yield_now().await,
+                    Advanced::Later => tokio::time::sleep(COPY_PAUSE).await,
+                    Advanced::Done => break,
+                }
+            }
+        });
     }
 }
 

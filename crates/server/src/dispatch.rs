@@ -15,7 +15,7 @@ use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
-use crate::nfs4::state::{Counts, DelegationCounts, Dial, Records, State};
+use crate::nfs4::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
 use crate::once::{self, Journal, Recognised, ReplyLog};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
@@ -184,6 +184,12 @@ impl Server {
     #[must_use]
     pub fn delegation_counts(&self) -> &DelegationCounts {
         self.nfs4.delegation_counts()
+    }
+
+    /// What has happened to copies in the background.
+    #[must_use]
+    pub fn offload_counts(&self) -> &OffloadCounts {
+        self.nfs4.offload_counts()
     }
 
     /// The exports now.

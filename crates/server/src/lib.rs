@@ -45,9 +45,10 @@ pub use export::{
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use id_names::{IdNames, MAX_ID_NAMES};
 pub use metrics::{Metrics, Observer, OperationMetrics};
+pub use nfs4::Advanced;
 pub use nfs4::state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
-    Principal, SessionSnapshot, SlotUse, Standing,
+    Offload, OffloadCounts, Principal, SessionSnapshot, SlotUse, Standing,
 };
 pub use once::{RECORD_BYTES_MAX, ReplyLog};
 pub use outbox::Outbox;

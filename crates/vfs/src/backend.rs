@@ -243,6 +243,20 @@ pub struct CopyRange {
     pub count: u64,
 }
 
+impl CopyRange {
+    /// What is left of it when `done` bytes are copied; `done` is less than its count, unless that is 0.
+    #[must_use]
+    pub fn behind(self, done: u64) -> Self {
+        Self {
+            source_offset: self.source_offset.saturating_add(done),
+            destination_offset: self.destination_offset.saturating_add(done),
+            // 0 stays 0: to the end.
+            count: self.count.saturating_sub(done),
+            ..self
+        }
+    }
+}
+
 /// Answer to a step of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {

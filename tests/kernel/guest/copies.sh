@@ -1,4 +1,4 @@
-# test: the server copies by itself, and shares what its file system can share
+# test: the server copies by itself, behind its answers too, and shares what its file system can share
 # versions: 4.2
 head -c 20000001 /dev/urandom >"$D/source"
 "$PROBE" copy-range "$D/source" "$D/copied"
@@ -9,6 +9,24 @@ same_file "$D/source" "$D/again"
 chmod 444 "$D/source"
 chmod 777 "$L"; as_user 1234 1234 '' cp "$D/source" "$L/mine"
 refused 'Permission denied' as_user 1234 1234 '' cp "$L/mine" "$D/source"
+# A longer one goes on behind its answer, which the client waits for, and is one call; its end is told.
+copies() { awk '/^[[:space:]]*COPY:/ { sum += $2 } END { print sum + 0 }' /proc/self/mountstats; }
+head -c 100000001 /dev/urandom >"$D/long"
+before=$(copies)
+"$PROBE" copy-range "$D/long" "$D/copied"
+[ "$(copies)" -le $((before + 2)) ] || fail 'a long copy took many calls'
+rm "$D/long" "$D/copied"
+if on_host; then
+    # It ends when whoever waits for it is killed.
+    truncate -s 8G "$D/huge"
+    before=$(copies)
+    "$PROBE" copy-range "$D/huge" "$D/part" & waiting=$!
+    until [ "$(copies)" -gt "$before" ]; do sleep 0.1; done
+    kill "$waiting"
+    wait "$waiting" && fail 'the copy was over before it could be interrupted'
+    grep -Eq '^[[:space:]]*OFFLOAD_CANCEL: [1-9]' /proc/self/mountstats || fail 'the client did not cancel the copy'
+    rm "$D/huge" "$D/part"
+fi
 # A second client: the kernel takes its mount for one of the same server, and offers stateids that are not the first's.
 mount_other
 timeout 60 "$PROBE" copy-range "/run/other/$TEST/source" "$D/across" || fail 'a copy between two clients'

@@ -38,7 +38,7 @@ fn summary(status: &Status) -> String {
     }
     format!(
         "{software}, lease {lease:.0} s, {grace}\n\
-         holding   {clients}, {sessions}, {opens}, {locks}, {delegations}; {lost} lost and not acknowledged\n\
+         holding   {clients}, {sessions}, {opens}, {locks}, {delegations}, {copies} copies in the background; {lost} lost and not acknowledged\n\
          slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
          replays   {replayed} retransmissions answered from a reply cache\n\
          granted   {granted_read} delegations for reading, {granted_write} for writing, {granted_directory} of directories\n\
@@ -50,6 +50,7 @@ fn summary(status: &Status) -> String {
         opens = counted(totals.opens, "open"),
         locks = counted(totals.locks, "lock"),
         delegations = counted(totals.delegations, "delegation"),
+        copies = totals.copies,
         lost = totals.lost,
         slots_in_use = totals.slots_in_use,
         slots = totals.slots,

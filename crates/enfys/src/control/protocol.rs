@@ -127,6 +127,8 @@ pub struct Totals {
     pub locks: u64,
     /// Delegations.
     pub delegations: u64,
+    /// Copies in the background, and those of them that are over and whose clients have not heard so.
+    pub copies: u64,
     /// Revoked opens, locks and delegations whose loss is not acknowledged.
     pub lost: u64,
     /// Retransmissions of all versions answered from a reply cache.
@@ -261,6 +263,7 @@ impl From<&server::Snapshot> for Status {
                 opens: counts.opens,
                 locks: counts.locks,
                 delegations: counts.delegations,
+                copies: counts.copies,
                 lost: counts.revoked,
                 replayed: snapshot.replayed,
             },

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::{OpNum, Stateid, Status};
 use rpc::message::CallHeader;
-use vfs::{Attributes, Authority, Context};
+use vfs::{Attributes, Context};
 use xdr::{DecodeError, Mark, Reader, Writer};
 
 use super::object::{File, Object};
@@ -431,6 +431,7 @@ impl<'r> Compound<'r> {
             OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
             OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
             OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
+            OpNum::OFFLOAD_STATUS => ops::offload_status::run(self, arguments, reply),
             OpNum::SET_SSV => ops::set_ssv::run(arguments),
             OpNum::OPEN_CONFIRM => ops::open_confirm::run(self, arguments, reply),
             OpNum::RENEW => ops::renew::run(self, arguments),
@@ -478,6 +479,7 @@ impl<'r> Compound<'r> {
             OpNum::DEALLOCATE => ops::deallocate::run(self, arguments).await,
             OpNum::CLONE => ops::clone::run(self, arguments).await,
             OpNum::COPY => ops::copy::run(self, arguments, reply).await,
+            OpNum::OFFLOAD_CANCEL => ops::offload_cancel::run(self, arguments).await,
             OpNum::SEEK => ops::seek::run(self, arguments, reply).await,
             OpNum::READ_PLUS => ops::read_plus::run(self, arguments, reply).await,
             OpNum::GETXATTR => ops::getxattr::run(self, arguments, reply).await,
@@ -563,11 +565,7 @@ impl<'r> Compound<'r> {
         } else {
             state.check_io(now, self.client()?, key, &stateid, kind)?
         };
-        // A stateid is no secret among the users of a client: an open stands for what its opener may, and nobody else.
-        if permit.opener.is_some_and(|opener| opener != self.caller()) {
-            return Ok(IoPermit { authority: Authority::Caller, ..permit });
-        }
-        Ok(permit)
+        Ok(permit.for_caller(self.caller()))
     }
 
     /// Who asks, as far as that is known.

@@ -64,7 +64,7 @@ fn delegated(delegation: &OpenDelegation) -> Option<(DelegationType, Stateid)> {
 
 /// Opens and closes a file, and keeps the delegation.
 #[track_caller]
-fn hold(client: &mut Lab, text: &'static str, access: ShareAccess) -> Stateid {
+pub(super) fn hold(client: &mut Lab, text: &'static str, access: ShareAccess) -> Stateid {
     let op = open(text, b"holder", access);
     let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
     let results = client.ok(at(&["export"], vec![op, close]));
@@ -73,7 +73,7 @@ fn hold(client: &mut Lab, text: &'static str, access: ShareAccess) -> Stateid {
 }
 
 /// The delegations that are recalled from a client; it says that it has heard.
-fn recalled(client: &Lab) -> Vec<CbRecallArgs> {
+pub(super) fn recalled(client: &Lab) -> Vec<CbRecallArgs> {
     let calls = client.calls();
     let recalls = calls.iter().map(|call| {
         let CbOp::Recall(args) = call.operation() else { panic!("{:?}", call.operation()) };
@@ -83,7 +83,7 @@ fn recalled(client: &Lab) -> Vec<CbRecallArgs> {
     recalls.collect()
 }
 
-fn give_back(client: &mut Lab, file: Handle, stateid: Stateid) -> Status {
+pub(super) fn give_back(client: &mut Lab, file: Handle, stateid: Stateid) -> Status {
     client.status(vec![putfh(file), Op::DelegReturn(DelegReturnArgs { stateid })])
 }
 

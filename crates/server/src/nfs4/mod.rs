@@ -12,6 +12,9 @@ mod delegation_tests;
 pub(crate) mod entries;
 mod names;
 pub(crate) mod object;
+mod offload;
+#[cfg(test)]
+mod offload_tests;
 mod ops;
 #[cfg(test)]
 mod path_tests;
@@ -26,3 +29,4 @@ pub(crate) mod tenant;
 
 pub(crate) use compound::serve as compound;
 pub(crate) use object::File;
+pub use offload::Advanced;

@@ -55,8 +55,8 @@ const CLIENT_ADDRESS: usize = 2 * (4 + MAX_NAME);
 /// `CREATE_SESSION4resok`: session, sequence, flags, two channels without RDMA.
 const CREATE_SESSION: usize = 16 + 4 + 4 + 2 * 28;
 
-/// `COPY4resok` without a callback.
-const COPY: usize = 4 + 8 + 4 + 8 + 2 * 4;
+/// `COPY4resok` with a copy stateid.
+const COPY: usize = 4 + STATEID + 8 + 4 + 8 + 2 * 4;
 
 const fn row(number: OpNum, needs: Needs) -> Row {
     Row { number, needs, since: 0, until: NEWEST, may_stand_alone: false, keeps_fresh: false, reserves: None }
@@ -153,7 +153,7 @@ const TABLE: &[Row] = &[
     row(OpNum::IO_ADVISE, Current).since(2),
     row(OpNum::LAYOUTERROR, Current).since(2),
     row(OpNum::LAYOUTSTATS, Current).since(2),
-    row(OpNum::OFFLOAD_CANCEL, Current).since(2),
+    row(OpNum::OFFLOAD_CANCEL, Current).since(2).reserves(0),
     row(OpNum::OFFLOAD_STATUS, Current).since(2),
     row(OpNum::READ_PLUS, Current).since(2),
     row(OpNum::SEEK, Current).since(2),

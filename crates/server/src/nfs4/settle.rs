@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 use protocol::nfs4::types::{Bitmap, Stateid, Status};
 use vfs::{Authority, Context, Credentials, Handle, SetAttributes, SetTime};
@@ -19,7 +20,7 @@ use super::object::{File, Object};
 use super::state::{Against, Changing, Client, FileKey, Inquiry, IoKind, State, Waiter};
 use super::status::Result as OpResult;
 use crate::request::Request;
-use crate::{Export, Transport};
+use crate::{Export, Server, Transport};
 
 /// Operations of one connection that wait for delegations at most. Fewer than calls may wait there, so that what brings the
 /// delegations back (DELEGRETURN, or the answer to a recall, perhaps over this very connection) is always read.
@@ -117,6 +118,30 @@ async fn wait(
             return Err(Status::DELAY);
         }
     }
+}
+
+/// As [`settle`], for what goes on without a call, and takes nobody's place in a waiting room.
+///
+/// # Errors
+/// DELAY where that takes too long.
+pub(crate) async fn settle_in_background(
+    (server, now): (&Server, Duration),
+    who: &Client,
+    file: FileKey,
+    against: Against,
+) -> Result<(), Status> {
+    let state = &server.nfs4;
+    if !state.has_delegations(against) {
+        return Ok(());
+    }
+    let deadline = state.wait_until(now);
+    while let Some(waiter) = state.clash(now, deadline, Some(who), file, against) {
+        let waiting = Waiting { state, file, waiter };
+        if !(&*waiting.waiter).await {
+            return Err(Status::DELAY);
+        }
+    }
+    Ok(())
 }
 
 /// Waits; false where that took too long, or there is no room for one more.

@@ -1,22 +1,28 @@
-//! COPY (RFC 7862 §15.2) between files of this server, answered when it is done.
+//! COPY (RFC 7862 §15.2) between files of this server.
 //!
-//! A copy is made in steps, between which other requests go on; one COPY makes no more of them than takes about as long as
-//! a large WRITE's sync, and answers how far it came. (Linux's copy_file_range(2) and its client go on from there.)
+//! A copy is made in steps, between which other requests go on. A short one is answered when it is done; a longer one goes on
+//! in the background ([`offload`](crate::nfs4::offload)), where the client allows that and can be called. Otherwise one COPY makes
+//! no more steps than take about as long as a large WRITE's sync, and answers how far it came. (Linux's copy_file_range(2) and
+//! its client go on from there.)
 
 use protocol::nfs4::ops::copy::CopyArgs;
-use protocol::nfs4::types::{StableHow, Stateid, Status};
+use protocol::nfs4::types::{Handle, Stateid, Status, Verifier};
 use vfs::{CopyRange, Stability};
-use xdr::{Decode, Reader, Writer};
+use xdr::{Decode, Encode, Reader, Writer};
 
 use super::allocate::regular_only;
 use super::clone::judge;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::Object;
-use crate::nfs4::state::IoKind;
+use crate::nfs4::state::{Copied, CopyTask, IoKind, stable_how};
 use crate::nfs4::status::Result;
 
-/// Bytes that one COPY copies at most, unless a step shares more: half a second's work for a disk.
+/// Bytes that one COPY copies at most before its answer, unless a step shares more: half a second's work for a disk.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// Bytes up to which a copy is answered when it is done, unless a step shares more: to copy as many within the page cache
+/// takes some milliseconds, about as long as the callback would.
+pub(crate) const INLINE_BYTES: u64 = 16 << 20;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = CopyArgs::decode(arguments)?;
@@ -36,20 +42,60 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     };
     // As for WRITE, the verifier before the data.
     let verifier = destination.export.backend.write_verifier();
-    let (count, stability) = copy(compound, &whole).await?;
-    // No callback: it is done.
-    reply.u32(0);
-    reply.u64(count);
-    reply.u32(match stability {
-        Stability::Unstable => StableHow::Unstable as u32,
-        Stability::DataSync => StableHow::DataSync as u32,
-        Stability::FileSync => StableHow::FileSync as u32,
-    });
+    let most = if arguments.synchronous { MAX_BYTES } else { INLINE_BYTES };
+    let mut done = Done::default();
+    copy(compound, &whole, most, &mut done).await?;
+    let mut offload = None;
+    if !done.is_over && !arguments.synchronous {
+        offload = go_on(compound, (&whole, stateids), verifier, done.copied)?;
+        if offload.is_none() {
+            copy(compound, &whole, MAX_BYTES, &mut done).await?;
+        }
+    }
+    reply.u32(u32::from(offload.is_some()));
+    if let Some(stateid) = offload {
+        stateid.encode(reply);
+    }
+    reply.u64(done.copied.count);
+    reply.u32(stable_how(done.copied.stability) as u32);
     reply.opaque_fixed(&verifier);
-    // Bytes are copied in order, and all before the answer, whether that was asked for or not.
+    // Bytes are copied in order, whether that was asked for or not.
     reply.bool(true);
-    reply.bool(true);
+    reply.bool(offload.is_none());
     Ok(())
+}
+
+/// Lets the rest go on in the background; its stateid, or none where it cannot.
+fn go_on(
+    compound: &Compound<'_>,
+    (whole, stateids): (&CopyRange, (Stateid, Stateid)),
+    verifier: Verifier,
+    copied: Copied,
+) -> Result<Option<Stateid>> {
+    let Object::File(source) = compound.saved()? else { return Ok(None) };
+    let destination = compound.file(Status::WRONG_TYPE)?;
+    let server = compound.server();
+    let Ok(handle) = Handle::new(&Object::File(destination).seal(&server.settings().handle_key)) else {
+        return Ok(None);
+    };
+    // Whatever becomes of it meanwhile: RFC 8881 §8.2.2 has zero mean "the most recent".
+    let latest = |given| {
+        let stateid = compound.stateid(given)?;
+        Result::Ok(if stateid.is_special() { stateid } else { Stateid { seqid: 0, ..stateid } })
+    };
+    let task = CopyTask {
+        caller: compound.caller(),
+        credentials: compound.context(destination.export).credentials,
+        export: destination.export.id,
+        source: source.key(server),
+        source_stateid: latest(stateids.0)?,
+        destination: destination.key(server),
+        destination_stateid: latest(stateids.1)?,
+        handle,
+        range: *whole,
+        verifier,
+    };
+    Ok(compound.state().begin_offload(compound.client()?, task, copied, compound.session()))
 }
 
 /// Confirms that the source's stateid is this client's.
@@ -66,36 +112,40 @@ fn check_source(compound: &Compound<'_>, stateid: Stateid) -> Result {
     }
 }
 
-/// Copies as much as one COPY may; how many bytes, and how stable the least stable of them are.
-async fn copy(compound: &mut Compound<'_>, whole: &CopyRange) -> Result<(u64, Stability)> {
+/// What was copied before the answer.
+#[derive(Debug)]
+struct Done {
+    copied: Copied,
+    /// Nothing is left, or an error stands before the rest.
+    is_over: bool,
+}
+
+impl Default for Done {
+    fn default() -> Self {
+        Self { copied: Copied { count: 0, stability: Stability::FileSync }, is_over: false }
+    }
+}
+
+/// Copies until all is done, or `most` bytes are.
+async fn copy(compound: &mut Compound<'_>, whole: &CopyRange, most: u64, done: &mut Done) -> Result {
     let destination = compound.writable(Status::WRONG_TYPE)?;
     let context = compound.context(destination.export);
     let backend = &destination.export.backend;
-    let (mut done, mut stability) = (0, Stability::FileSync);
-    while done < MAX_BYTES {
-        let step = CopyRange {
-            source_offset: whole.source_offset.saturating_add(done),
-            destination_offset: whole.destination_offset.saturating_add(done),
-            // 0 stays 0: to the end.
-            count: whole.count.saturating_sub(done),
-            ..*whole
-        };
-        match backend.copy_range(&context, &step).await {
+    while !done.is_over && done.copied.count < most {
+        match backend.copy_range(&context, &whole.behind(done.copied.count)).await {
             Ok(copied) => {
                 compound.set_fresh(copied.change.after);
-                done += copied.count;
-                stability = stability.min(copied.stability);
-                if copied.is_all {
-                    break;
-                }
+                done.copied.count += copied.count;
+                done.copied.stability = done.copied.stability.min(copied.stability);
+                done.is_over = copied.is_all;
             }
             // "If a failure does occur for a synchronous copy, wr_count will be set to the number of bytes copied to the
             // destination file before the error occurred" (§15.2.3), which only a success can carry.
-            Err(_) if done > 0 => break,
+            Err(_) if done.copied.count > 0 => done.is_over = true,
             Err(error) => return Err(regular_only(error)),
         }
     }
-    Ok((done, stability))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -103,7 +153,7 @@ mod tests {
     use protocol::nfs4::attributes::number as n;
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::commit::CommitArgs;
-    use protocol::nfs4::ops::copy::{CopyArgs, CopyOk, CopyResult, OffloadArgs};
+    use protocol::nfs4::ops::copy::{CopyArgs, CopyOk, CopyResult};
     use protocol::nfs4::ops::open::ShareAccess;
     use protocol::nfs4::types::{Handle, NetLocation, Stateid, Status, Utf8};
     use vfs::fault::{Fault, Method, Rule};
@@ -203,12 +253,6 @@ mod tests {
         let foreign = CopyArgs { source_servers: servers, ..args(0, 0, 0) };
         assert_eq!(status(from, to, foreign), Status::NOTSUPP);
         assert_eq!(content(&mut lab, to), b"x");
-        for op in [
-            Op::OffloadStatus(OffloadArgs { stateid: Stateid::ANONYMOUS }),
-            Op::OffloadCancel(OffloadArgs { stateid: Stateid::ANONYMOUS }),
-        ] {
-            assert_eq!(lab.status(vec![putfh(to), op]), Status::NOTSUPP);
-        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(super) mod locku;
 pub(super) mod lookup;
 pub(super) mod lookupp;
 pub(super) mod nverify;
+pub(super) mod offload_cancel;
+pub(super) mod offload_status;
 pub(super) mod open;
 pub(super) mod open_confirm;
 pub(super) mod open_downgrade;

@@ -8,7 +8,7 @@ use xdr::{Decode, Reader, Writer};
 
 use super::read::wrong_kind;
 use crate::nfs4::compound::Compound;
-use crate::nfs4::state::IoKind;
+use crate::nfs4::state::{IoKind, stable_how};
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -40,11 +40,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         Err(error) => return Err(wrong_kind(compound, error).await),
     };
     reply.u32(written.count);
-    reply.u32(match written.stability {
-        Stability::Unstable => StableHow::Unstable as u32,
-        Stability::DataSync => StableHow::DataSync as u32,
-        Stability::FileSync => StableHow::FileSync as u32,
-    });
+    reply.u32(stable_how(written.stability) as u32);
     reply.opaque_fixed(&verifier);
     compound.server().metrics().write_bytes.fetch_add(u64::from(written.count), Relaxed);
     compound.set_fresh(written.change.after);

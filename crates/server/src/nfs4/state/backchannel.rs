@@ -18,8 +18,8 @@ use crate::ConnectionId;
 /// Callbacks under way on one session at most, whatever the client offers.
 const CALLBACKS_MAX: u32 = 64;
 /// Bytes of the longest callback: RPC header with the longest AUTH_SYS (40 + 340), tag, minor version, ident and count (16),
-/// CB_SEQUENCE with a referring call (72), CB_GETATTR or CB_RECALL (4 + 16 + 4 + 4 + 64 + 12).
-const CALLBACK_BYTES: u32 = 576;
+/// CB_SEQUENCE with a referring call (72), CB_OFFLOAD (4 + 4 + 64 + 16 + 4 + 4 + 8 + 4 + 8), which is longer than the others.
+const CALLBACK_BYTES: u32 = 584;
 /// Bytes of its reply: RPC header (24), status, tag and count (12), CB_SEQUENCE (44), CB_GETATTR with all that is asked (80).
 const CALLBACK_REPLY_BYTES: u32 = 160;
 

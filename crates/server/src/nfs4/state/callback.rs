@@ -56,6 +56,8 @@ pub(super) enum Purpose {
     GetAttr(Place),
     /// The holder of the directory there is told of changes.
     Notify(Place),
+    /// The copy of this number has ended.
+    Offload(u32),
 }
 
 /// The request whose reply the client must have seen before it understands a callback (§2.10.6.3).
@@ -404,6 +406,7 @@ impl State {
             Purpose::Recall(place) => self.recall_answered(place, status),
             Purpose::GetAttr(place) => self.getattr_answered(place, result),
             Purpose::Notify(place) => self.notify_answered(self.tick(), place, status),
+            Purpose::Offload(number) => self.offload_answered(number),
         }
     }
 

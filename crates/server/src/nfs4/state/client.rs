@@ -49,6 +49,8 @@ pub(super) struct Holdings {
     pub(super) unreturned: AtomicU32,
     /// Delegations.
     pub(super) delegations: AtomicU32,
+    /// Copies in the background.
+    pub(super) copies: AtomicU32,
     /// Connections that are back channels of any session.
     pub(super) back_connections: AtomicU32,
 }
@@ -230,9 +232,9 @@ impl Client {
         self.active.load(Relaxed)
     }
 
-    /// Whether it holds opens, locks or delegations.
+    /// Whether it holds opens, locks or delegations, or has something copied.
     pub(super) fn has_state(&self) -> bool {
-        self.holdings.state.load(Relaxed) > 0
+        self.holdings.state.load(Relaxed) > 0 || self.holdings.copies.load(Relaxed) > 0
     }
 
     /// Whether something was revoked because its lease was over.

@@ -26,6 +26,8 @@ pub struct Counts {
     pub locks: u64,
     /// Delegations.
     pub delegations: u64,
+    /// Copies in the background, and those of them that are over and whose clients have not heard so.
+    pub copies: u64,
     /// Revoked opens and locks whose loss the client has not acknowledged.
     pub revoked: u64,
     /// Bytes charged for slots and the replies that they keep.

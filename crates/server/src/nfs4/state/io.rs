@@ -43,6 +43,18 @@ pub struct IoPermit {
     pub stateid: Stateid,
 }
 
+impl IoPermit {
+    /// As it is for this user: a stateid is no secret among the users of a client, and an open stands for what its opener may,
+    /// and nobody else.
+    #[must_use]
+    pub fn for_caller(self, caller: u64) -> Self {
+        match self.opener {
+            Some(opener) if opener != caller => Self { authority: Authority::Caller, ..self },
+            _ => self,
+        }
+    }
+}
+
 impl State {
     /// Whether I/O may go ahead. The compound has replaced the current stateid before.
     ///

@@ -53,6 +53,7 @@ mod gauges;
 mod inquiry;
 mod io;
 mod lock;
+mod offload;
 mod open;
 mod owner;
 mod path;
@@ -97,6 +98,8 @@ pub use gauges::Counts;
 pub use inquiry::{Inquiry, Told};
 pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
+pub(crate) use offload::{Copied, CopyTask};
+pub use offload::{Offload, OffloadCounts};
 pub use open::{OpenGrant, OpenRequest};
 pub use owner::{Effect, SavedReply, Sequenced0, Turn};
 pub use path::Dial;
@@ -112,11 +115,13 @@ pub use snapshot::{CallbackPath, ClientSnapshot, GraceSnapshot, SessionSnapshot,
 pub use stateid::SHARDS;
 pub use table::{ExchangeId, ExchangedId, Swept};
 pub use waiter::Waiter;
+pub(crate) use wire::stable_how;
 
 use binding::Connections;
 use callback::Watched;
 use delegation::Delegations;
 use gauges::Gauges;
+use offload::Offloads;
 use recovery::Recovery;
 use sequence::SessionTable;
 use shard::{Kind, Shard};
@@ -141,6 +146,8 @@ pub struct State {
     delegations: Delegations,
     /// Callbacks under way.
     watched: Watched,
+    /// Copies in the background.
+    offloads: Offloads,
     /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
     tick: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
@@ -178,6 +185,7 @@ impl State {
             connections: Connections::default(),
             delegations: Delegations::new(settings.max_delegations),
             watched: Watched::default(),
+            offloads: Offloads::default(),
             tick: AtomicU64::new(nanos(now)),
             shards: std::array::from_fn(shard),
             recovery,
@@ -207,6 +215,7 @@ impl State {
             opens: gauges::read(&self.gauges.opens),
             locks: gauges::read(&self.gauges.locks),
             delegations: gauges::read(&self.gauges.delegations),
+            copies: self.count_offloads(),
             revoked: gauges::read(&self.gauges.revoked),
             slot_cache_bytes: self.slot_memory.used() as u64,
         }

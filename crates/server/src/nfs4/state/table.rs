@@ -575,6 +575,7 @@ impl State {
             self.recovery.forget(&record.client);
             self.release_owners(&record.client);
             self.path_down(&record.client);
+            self.release_offloads(record.client.id());
             for id in &record.sessions {
                 self.remove_session(id);
             }

@@ -8,5 +8,14 @@ pub(super) use protocol::nfs4::ops::session::{
 };
 pub(super) use protocol::nfs4::ops::setclientid::SetClientIdOk;
 pub(super) use protocol::nfs4::types::{
-    ClientId, NetAddress, OpNum, SessionId, StateOwner, Stateid, Status, Verifier,
+    ClientId, NetAddress, OpNum, SessionId, StableHow, StateOwner, Stateid, Status, Verifier,
 };
+
+/// `stable_how4`.
+pub(crate) fn stable_how(stability: vfs::Stability) -> StableHow {
+    match stability {
+        vfs::Stability::Unstable => StableHow::Unstable,
+        vfs::Stability::DataSync => StableHow::DataSync,
+        vfs::Stability::FileSync => StableHow::FileSync,
+    }
+}

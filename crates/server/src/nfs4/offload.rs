@@ -1,0 +1,100 @@
+//! Copies in the background: what one step does (RFC 7862 §4.4).
+//!
+//! A step is to the file what a WRITE of its bytes would be: judged by the client's stateids as they are then, and settled with
+//! what others have delegated. A stateid that was closed or given back meanwhile does not end the copy; the caller must have
+//! the right by itself then, and no open may deny it. What was revoked does end it.
+
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use protocol::nfs4::types::{Stateid, Status};
+use vfs::{Authority, Context, CopyRange};
+
+use super::settle::settle_in_background;
+use super::state::{Against, Copied, FileKey, IoKind, Offload};
+use super::status::of_backend;
+use crate::{Now, Server};
+
+/// What is to be done with a copy next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advanced {
+    /// Another step.
+    More,
+    /// Another step, but not at once: what it needs is not there (a medium that is offline, a delegation that does not come
+    /// back).
+    Later,
+    /// Nothing: it is over.
+    Done,
+}
+
+impl Server {
+    /// The next copy that is to go on in the background; wakes the last caller's task when there is one. Whoever takes it calls
+    /// [`Self::advance`] until it is [`Advanced::Done`].
+    pub fn poll_offload(&self, context: &TaskContext<'_>) -> Poll<Arc<Offload>> {
+        self.nfs4.poll_offload(context)
+    }
+
+    /// Makes a copy's next step, which may wait for the backend and for delegations. Where the future is dropped before its
+    /// end, the copy has failed.
+    pub async fn advance(&self, offload: &Arc<Offload>, now: Now) -> Advanced {
+        let Some(step) = self.nfs4.begin_step(offload) else { return Advanced::Done };
+        let before = step.copied();
+        let next = |goes_on, then| if goes_on { then } else { Advanced::Done };
+        match self.copy_on(offload, before, now).await {
+            Ok((copied, false)) => next(step.rest(copied), Advanced::More),
+            Ok((copied, true)) => {
+                step.end(copied, Status::OK);
+                Advanced::Done
+            }
+            Err(Status::DELAY) => next(step.rest(before), Advanced::Later),
+            Err(status) => {
+                // What is missing of a source that became shorter is no failure: a copy that begins now would end there too.
+                let is_short = status == Status::INVAL && before.count > 0;
+                step.end(before, if is_short { Status::OK } else { status });
+                Advanced::Done
+            }
+        }
+    }
+
+    /// Copies a step's bytes; how far the copy has come with them, and whether that is all.
+    async fn copy_on(&self, offload: &Offload, before: Copied, now: Now) -> Result<(Copied, bool), Status> {
+        let task = offload.task();
+        let (exports, client) = (self.exports(), offload.client());
+        let is_admitted = |export: &&Arc<crate::Export>| {
+            client.address().is_none_or(|address| export.options.admits(address.ip()))
+        };
+        let export = exports.by_id(task.export).filter(is_admitted).ok_or(Status::STALE)?;
+        if export.options.read_only {
+            return Err(Status::ROFS);
+        }
+        let _changing = self.nfs4.changing(&task.range.destination);
+        let authority = |file, stateid, kind| self.authority(offload, now, file, stateid, kind);
+        let destination_authority = authority(task.destination, task.destination_stateid, IoKind::Write)?;
+        let source_authority = authority(task.source, task.source_stateid, IoKind::Read)?;
+        let at = (self, now.monotonic);
+        settle_in_background(at, client, task.destination, Against::All).await?;
+        settle_in_background(at, client, task.source, Against::Writers).await?;
+        let step = CopyRange { source_authority, destination_authority, ..task.range }.behind(before.count);
+        let context = Context { credentials: Arc::clone(&task.credentials), now: now.wall };
+        let copied = export.backend.copy_range(&context, &step).await.map_err(of_backend)?;
+        let count = before.count + copied.count;
+        let stability = before.stability.min(copied.stability);
+        Ok((Copied { count, stability }, copied.is_all))
+    }
+
+    fn authority(
+        &self,
+        offload: &Offload,
+        now: Now,
+        file: FileKey,
+        stateid: Stateid,
+        kind: IoKind,
+    ) -> Result<Authority, Status> {
+        let check = |stateid| self.nfs4.check_io(now.monotonic, offload.client(), file, &stateid, kind);
+        let permit = match check(stateid) {
+            Err(Status::BAD_STATEID) => check(Stateid::ANONYMOUS)?,
+            permit => permit?,
+        };
+        Ok(permit.for_caller(offload.task().caller).authority)
+    }
+}
