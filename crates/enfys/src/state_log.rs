@@ -27,7 +27,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
@@ -63,6 +63,8 @@ struct Shared {
     queue: Mutex<Queue>,
     came: Condvar,
     stable: AtomicU64,
+    /// Whether the file cannot be written at present.
+    fails: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -110,6 +112,7 @@ impl StateFile {
             queue: Mutex::new(queue),
             came: Condvar::new(),
             stable: AtomicU64::new(last),
+            fails: AtomicBool::new(false),
         });
         let writer = writer::Writer::new(Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("state log".into()).spawn(move || writer.run());
@@ -137,6 +140,10 @@ impl server::StateLog for StateFile {
         drop(queue);
         self.shared.came.notify_one();
         number
+    }
+
+    fn is_written(&self) -> bool {
+        !self.shared.fails.load(Ordering::Relaxed)
     }
 
     fn stable(&self) -> u64 {

@@ -246,6 +246,10 @@ impl Backend for LocalFs {
         })
     }
 
+    fn is_stable(&self) -> bool {
+        self.volume.must_sync()
+    }
+
     fn seek<'a>(
         &'a self,
         context: &'a Context,

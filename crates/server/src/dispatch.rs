@@ -16,7 +16,7 @@ use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
-use crate::once::{self, Journal, Recognised, ReplyLog};
+use crate::once::{self, Journal, Recognised, ReplyLog, Stable, StableLog};
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
 use crate::{
@@ -141,12 +141,29 @@ impl Server {
         records: impl IntoIterator<Item = Bytes>,
         now: Now,
     ) -> Self {
-        let journal = Journal::new(log, records, self.call_secret, now);
+        let executed = self.nfs4.executed_before();
+        let journal = Journal::new(log, records, executed, self.call_secret, now);
         Self { journal: Some(journal), ..self }
     }
 
+    /// As [`Self::with_reply_log`], with a log that outlives the machine: with a state log, sessions are persistent then where
+    /// clients ask for that (RFC 8881 §18.36.3), and calls of all versions are remembered as long as what they changed.
+    #[must_use]
+    pub fn with_stable_log(
+        self,
+        log: Arc<impl StableLog + 'static>,
+        records: impl IntoIterator<Item = Bytes>,
+        now: Now,
+    ) -> Self {
+        let stable = Arc::new(Stable::new(log.clone()));
+        let mut server = self.with_reply_log(log, records, now);
+        server.nfs4.keep_sessions(Arc::clone(&stable));
+        Self { journal: server.journal.map(|journal| journal.with_stable(stable)), ..server }
+    }
+
     /// Keeps what the next server must know of clients in `log`. `entries` are all keys with their values that are there; all
-    /// servers that wrote there must have ended before `now`. To be called before anything is served.
+    /// servers that wrote there must have ended before `now`. To be called before anything is served, and before
+    /// [`Self::with_reply_log`].
     #[must_use]
     pub fn with_state_log(
         self,
@@ -296,6 +313,7 @@ impl Server {
             arguments: reader.clone().rest(),
             call: None,
             is_logged: AtomicBool::new(false),
+            is_stable: AtomicBool::new(false),
         };
         encode_success(reply, xid);
         let served = match operation {
@@ -368,7 +386,10 @@ impl Server {
         let execution: Execution<'_> = match cache.begin(key, request.now.monotonic) {
             Begin::Execute(execution) => execution,
             Begin::InProgress => return Served::Drop,
-            Begin::Replay(cached) => return self.replay(&cached, start, reply),
+            Begin::Replay(cached) => {
+                request.settle_earlier().await;
+                return self.replay(&cached, start, reply);
+            }
         };
         // WRITE can be repeated, over a restart too: nobody was told of writes that it might undo.
         let journal = self.journal.as_ref().filter(|_| !is_write);
@@ -386,6 +407,7 @@ impl Server {
             execution.finish(whole);
             if let Some(journal) = journal.filter(|_| request.is_logged.load(Relaxed)) {
                 journal.finish(key.id(), request.now.wall, whole);
+                request.settle().await;
             }
         }
         served

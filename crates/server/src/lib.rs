@@ -50,7 +50,7 @@ pub use nfs4::state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
     Offload, OffloadCounts, Principal, SessionSnapshot, SlotUse, Standing,
 };
-pub use once::{RECORD_BYTES_MAX, ReplyLog};
+pub use once::{RECORD_BYTES_MAX, ReplyLog, StableLog};
 pub use outbox::Outbox;
 pub use portmap::{Registration, registrations};
 pub use settings::{Now, Settings};

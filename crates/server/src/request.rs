@@ -27,6 +27,8 @@ pub(crate) struct Request<'s> {
     pub(crate) call: Option<CallId>,
     /// Whether it came to [`Self::once`]: then that log has its reply too.
     pub(crate) is_logged: AtomicBool,
+    /// Whether it changes what is on stable storage when it is answered: then what is written down of it has to be there too.
+    pub(crate) is_stable: AtomicBool,
 }
 
 /// A file handle from the wire, resolved for one caller.
@@ -84,7 +86,23 @@ impl Request<'_> {
     /// The way in which this call changes names.
     pub(crate) fn once(&self) -> Once<'_> {
         self.is_logged.store(true, Relaxed);
-        Once::new(self.server.journal.as_ref(), self.call, self.who(), self.now)
+        Once::new(self, self.call)
+    }
+
+    /// Waits until what was written down of this call is as safe as what it changed, before it is answered.
+    pub(crate) async fn settle(&self) {
+        if self.is_stable.load(Relaxed) {
+            self.settle_earlier().await;
+        }
+    }
+
+    /// The same of a call that was executed before: its answer may be on its way there still.
+    pub(crate) async fn settle_earlier(&self) {
+        if let Some(journal) = &self.server.journal {
+            journal.sync().await;
+            // It does not fail: see there.
+            let _ = self.server.nfs4.kept().await;
+        }
     }
 
     /// Whose call it is.

@@ -39,6 +39,9 @@ pub struct Settings {
     pub reply_cache_bytes: usize,
     /// Slots granted to a session at most; at least 512 while memory allows.
     pub max_slots: u32,
+    /// Slots of all persistent sessions together, and one more for each: what their replies take is in memory, and up to four
+    /// times in the log.
+    pub max_persistent_slots: usize,
     /// Memory that the replies cached in all NFSv4.1 slots may pin, bytes.
     pub slot_cache_bytes: usize,
     /// The TCP port that the own port mapper tells; none where it is not asked for.
@@ -72,6 +75,8 @@ impl Settings {
             lease: Duration::from_secs(90),
             reply_cache_bytes: 8 << 20,
             max_slots: 1024,
+            // 252 clients of 64 slots, as Linux's are.
+            max_persistent_slots: 16_384,
             slot_cache_bytes: 64 << 20,
             portmap: None,
             max_clients: 16_384,

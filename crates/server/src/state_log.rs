@@ -21,9 +21,16 @@ pub(crate) mod key {
     pub(crate) const LEASE: u8 = b'l';
     /// A client that may hold state, and its name.
     pub(crate) const CLIENT: u8 = b'c';
+    /// A persistent session, and its ID. Before [`SLOT`] in order, so that damage that costs any of its slots costs the session.
+    pub(crate) const SESSION: u8 = b'p';
+    /// A slot of a persistent session, by the session's ID and its number.
+    pub(crate) const SLOT: u8 = b'r';
 }
 
 /// A map on stable storage. Changes become stable in the order in which they were made.
+///
+/// Where what is read is damaged, an implementation believes nothing that was written before the damage. What it writes anew, it
+/// writes in the order of keys.
 ///
 /// An implementation that cannot write any more makes sure that the next server finds nothing (whoever finds nothing lets
 /// nobody reclaim, and that is always right), says so, and counts every change as stable; it tries to write the whole map
@@ -32,6 +39,9 @@ pub trait StateLog: Send + Sync + fmt::Debug {
     /// Sets the value of a key, or takes the key away. `key` has [`KEY_BYTES_MAX`] bytes at most, `value`
     /// [`VALUE_BYTES_MAX`]. Returns the change's number, one more than that of the change before. Does not wait.
     fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64;
+
+    /// Whether changes do reach stable storage at present.
+    fn is_written(&self) -> bool;
 
     /// The number up to which all changes are stable; zero where none is.
     fn stable(&self) -> u64;

@@ -101,6 +101,11 @@ pub trait Around: Send + Sync + fmt::Debug {
     fn write_verifier(&self, verifier: Verifier) -> Verifier {
         verifier
     }
+
+    /// What to tell of [`Backend::is_stable`], where the backend says this.
+    fn is_stable(&self, is_stable: bool) -> bool {
+        is_stable
+    }
 }
 
 /// A backend with something [around](Around) it.
@@ -197,6 +202,10 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
     fn settle(&self) -> Op<'_, ()> {
         let call = Call { method: Method::Settle, subject: Subject::Whole };
         self.around.around(call, |_| self.inner.settle())
+    }
+
+    fn is_stable(&self) -> bool {
+        self.around.is_stable(self.inner.is_stable())
     }
 
     passed! {

@@ -450,6 +450,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::ok(())
     }
 
+    /// Whether a change of names is on stable storage by the time that it is answered.
+    fn is_stable(&self) -> bool {
+        false
+    }
+
     /// Next data or hole at or behind `offset`; `None` where no data follow.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
@@ -126,6 +127,7 @@ impl Writer {
         match self.write_new(&map, last, &key) {
             Ok(appending) => {
                 self.file = Some(appending);
+                self.shared.fails.store(false, Ordering::Relaxed);
                 if std::mem::take(&mut self.is_said) {
                     info!("{}: written again", self.shared.path.display());
                 }
@@ -143,7 +145,10 @@ impl Writer {
         let mut bytes = format::header(key);
         // The numbers end where the next change goes on.
         let first = last - map.len() as u64 + 1;
-        for (number, (name, value)) in (first..).zip(map) {
+        // In order: see `StateLog`.
+        let mut entries: Vec<_> = map.iter().collect();
+        entries.sort_unstable();
+        for (number, (name, value)) in (first..).zip(entries) {
             format::put(&mut bytes, key, number, name, Some(value));
         }
         let mut options = OpenOptions::new();
@@ -175,6 +180,7 @@ impl Writer {
             warn!("{path}: {cause}: clients reclaim nothing after a restart until it can be written again");
         }
         self.is_said = true;
+        self.shared.fails.store(true, Ordering::Relaxed);
         self.retry_at = Instant::now() + RETRY;
     }
 

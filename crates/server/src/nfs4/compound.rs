@@ -96,7 +96,7 @@ pub(crate) async fn serve(
     let first = if header.minor == 0 {
         match sequencing::first_time(request, call, arguments.clone()).await {
             FirstTime::Yes(first) => Some(first),
-            FirstTime::No(cached) => return replay(request, &cached, start, reply),
+            FirstTime::No(cached) => return replay(request, &cached, start, reply).await,
             // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established transport
             // connection has been broken."
             FirstTime::Unknown => return Served::Close,
@@ -126,7 +126,7 @@ pub(crate) async fn serve(
         };
         status = match compound.end(&operation, done, reply) {
             Ok(status) => status,
-            Err(cached) => return replay(request, &cached, start, reply),
+            Err(cached) => return replay(request, &cached, start, reply).await,
         };
         compound.index += 1;
     }
@@ -139,6 +139,7 @@ pub(crate) async fn serve(
     let results = compound.index;
     let served = header.close(status, results, reply);
     keep(&mut compound, first, waited, start, reply);
+    request.settle().await;
     served
 }
 
@@ -158,9 +159,7 @@ fn keep(compound: &mut Compound<'_>, first: Option<First<'_>>, waited: bool, sta
         None
     };
     let request = compound.request;
-    if let (Some(call), Some(journal), Some(all)) = (compound.logged, &request.server.journal, all) {
-        journal.finish(call, request.now.wall, all);
-    }
+    compound.write_reply(running.as_ref(), all);
     match (running, first, all) {
         // There is no clock here: what never waited ended when it began.
         (Some(running), _, all) if waited => running.finish_late(all),
@@ -171,7 +170,8 @@ fn keep(compound: &mut Compound<'_>, first: Option<First<'_>>, waited: bool, sta
 }
 
 /// Answers a retransmission with the reply that its slot kept.
-fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut Writer) -> Served {
+async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut Writer) -> Served {
+    request.settle_earlier().await;
     request.server.metrics().replayed.fetch_add(1, Relaxed);
     reply.rewind(start);
     reply.raw(cached);
@@ -590,7 +590,7 @@ impl<'r> Compound<'r> {
     pub(crate) fn begin(&mut self, arguments: &SequenceArgs) -> Result<Sequenced> {
         let connection = self.request.connection.id;
         match self.state().sequence(self.now(), connection, arguments, self.digest) {
-            Err(Status::BADSESSION) => Err(self.recall_unknown(arguments)),
+            Err(Status::BADSESSION) => self.recall_unknown(arguments),
             sequenced => Ok(sequenced?),
         }
     }

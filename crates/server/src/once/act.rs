@@ -1,5 +1,6 @@
 //! Changes of names, written down around their execution, and claimed where an earlier process made them.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -12,6 +13,7 @@ use vfs::{
 use super::before::Before;
 use super::record::{CHANGES, Kind};
 use super::{CallId, Journal, Who};
+use crate::request::Request;
 use crate::{Export, Now};
 
 /// Longest step of the clock that files' times are taken from: Linux with HZ=100. A file may seem that much older than the
@@ -29,6 +31,8 @@ pub(crate) struct Once<'s> {
     log: Option<(&'s Journal, CallId)>,
     who: Who,
     now: Now,
+    /// Told that the call changes what is on stable storage when it is answered.
+    is_stable: &'s AtomicBool,
 }
 
 /// An operation under way.
@@ -51,8 +55,10 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'s> Once<'s> {
-    pub(crate) fn new(journal: Option<&'s Journal>, call: Option<CallId>, who: Who, now: Now) -> Self {
-        Self { log: journal.zip(call), who, now }
+    /// The way of `request`, which the log knows as `call`.
+    pub(crate) fn new(request: &'s Request<'_>, call: Option<CallId>) -> Self {
+        let (log, who, now) = (request.server.journal.as_ref().zip(call), request.who(), request.now);
+        Self { log, who, now, is_stable: &request.is_stable }
     }
 
     /// [`Backend::create`](vfs::Backend::create).
@@ -64,7 +70,7 @@ impl<'s> Once<'s> {
         set: &SetAttributes,
     ) -> Result<Created, Error> {
         let Place { export, context, directory } = place;
-        let attempt = self.begin(export, Kind::Create, [Some((directory, name)), None]);
+        let attempt = self.begin(export, Kind::Create, [Some((directory, name)), None]).await;
         let mut created = export.backend.create(context, directory, name, what, set).await;
         let Some(attempt) = attempt else { return created };
         let is_there = match &created {
@@ -92,7 +98,7 @@ impl<'s> Once<'s> {
         removal: Removal,
     ) -> Result<Change, Error> {
         let Place { export, context, directory } = place;
-        let attempt = self.begin(export, Kind::Remove, [Some((directory, name)), None]);
+        let attempt = self.begin(export, Kind::Remove, [Some((directory, name)), None]).await;
         if let Some(attempt) = attempt.as_ref()
             && let Some(is_lost) = attempt.remade()
         {
@@ -121,7 +127,7 @@ impl<'s> Once<'s> {
         from: (&Handle, &[u8]),
         to: (&Handle, &[u8]),
     ) -> Result<Renamed, Error> {
-        let attempt = self.begin(export, Kind::Rename, [Some(from), Some(to)]);
+        let attempt = self.begin(export, Kind::Rename, [Some(from), Some(to)]).await;
         if let Some(attempt) = attempt.as_ref()
             && let Some(is_lost) = attempt.remade()
         {
@@ -144,7 +150,7 @@ impl<'s> Once<'s> {
     /// [`Backend::link`](vfs::Backend::link).
     pub(crate) async fn link(&self, place: Place<'_>, file: &Handle, name: &[u8]) -> Result<Linked, Error> {
         let Place { export, context, directory } = place;
-        let attempt = self.begin(export, Kind::Link, [Some((directory, name)), None]);
+        let attempt = self.begin(export, Kind::Link, [Some((directory, name)), None]).await;
         let mut linked = export.backend.link(context, file, directory, name).await;
         let Some(attempt) = attempt else { return linked };
         if matches!(linked, Err(Error::Exists))
@@ -171,7 +177,7 @@ impl<'s> Once<'s> {
         set: &SetAttributes,
         guard: Timestamp,
     ) -> Result<Change, Error> {
-        let attempt = self.begin_file(export, Kind::SetAttr, file);
+        let attempt = self.begin_file(export, Kind::SetAttr, file).await;
         let mut change = export.backend.setattr(context, file, set, Some(guard), Authority::Caller).await;
         let Some(attempt) = attempt else { return change };
         if change == Err(Error::NotSync)
@@ -187,7 +193,7 @@ impl<'s> Once<'s> {
         change
     }
 
-    fn begin(
+    async fn begin(
         &self,
         export: &Export,
         kind: Kind,
@@ -196,15 +202,20 @@ impl<'s> Once<'s> {
         let (journal, _) = self.log?;
         let targets = names
             .map(|name| name.map_or(0, |(directory, name)| journal.target(export.id, directory, Some(name))));
-        self.begin_targets(kind, targets)
+        self.begin_targets(export, kind, targets).await
     }
 
-    fn begin_file(&self, export: &Export, kind: Kind, file: &Handle) -> Option<Attempt<'s>> {
+    async fn begin_file(&self, export: &Export, kind: Kind, file: &Handle) -> Option<Attempt<'s>> {
         let (journal, _) = self.log?;
-        self.begin_targets(kind, [journal.target(export.id, file, None), 0])
+        self.begin_targets(export, kind, [journal.target(export.id, file, None), 0]).await
     }
 
-    fn begin_targets(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
+    async fn begin_targets(
+        &self,
+        export: &Export,
+        kind: Kind,
+        targets: [u64; CHANGES],
+    ) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
         let claim = journal.knows_before().then(|| journal.claim_key(self.who, kind, &targets));
         let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.now.wall };
@@ -213,6 +224,11 @@ impl<'s> Once<'s> {
             attempt.at = began;
         }
         journal.begin(call, attempt.at, kind, targets);
+        if export.backend.is_stable() {
+            // A machine that ends behind the change and before its record would leave nobody who knows whose it is.
+            journal.sync().await;
+            self.is_stable.store(true, Relaxed);
+        }
         Some(attempt)
     }
 }

@@ -105,6 +105,16 @@ impl Before {
         }
     }
 
+    /// The call ended, and its reply is kept elsewhere: nothing of it can be claimed.
+    pub(super) fn executed(&mut self, call: CallId, at: Timestamp) {
+        for id in self.by_call.get(&call).cloned().unwrap_or_default() {
+            // Another call may have had the same name before; it began earlier.
+            if self.deeds.get(&id).is_some_and(|deed| deed.began <= at) {
+                self.forget(id);
+            }
+        }
+    }
+
     fn begin(&mut self, call: CallId, began: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
         // Begun in one process and again in the next: either may have done it.
         if self.find(call, kind, targets).is_some() {

@@ -29,12 +29,15 @@
 //! What takes a name away, and is known to have been made anew by somebody else since, is not even executed again.
 //! This needs all records in one order and to be lost in that order, which is why the log is one ring and not one a core.
 //!
-//! The log survives the end of the process. That it survives that of the machine is not promised, so that NFSv4.1's
-//! sessions are not called persistent (RFC 8881 §18.36.3).
+//! The log survives the end of the process. A [`StableLog`] survives that of the machine too: on exports that keep the same
+//! promise, what begins is on stable storage before it is executed, and what ended before it is answered. NFSv4.1's sessions
+//! can be persistent then (RFC 8881 §18.36.3), with their last replies kept elsewhere
+//! (`nfs4::state::persist`).
 
 mod act;
 mod before;
 mod record;
+mod stable;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +58,8 @@ pub(crate) use act::{Once, Place};
 use before::Before;
 pub(crate) use before::Recognised;
 use record::{CHANGES, Kind, Record};
+pub(crate) use stable::Stable;
+pub use stable::StableLog;
 
 use crate::{ExportId, HandleKey, Now};
 
@@ -85,6 +90,13 @@ pub(crate) struct CallId {
     pub(crate) number: u64,
 }
 
+impl CallId {
+    /// A request of version 4.1.
+    pub(crate) fn in_slot(digest: u64, slot: u32, sequence_id: u32) -> Self {
+        Self { digest, number: u64::from(slot) << 32 | u64::from(sequence_id) }
+    }
+}
+
 /// The key of all digests here: the same in every process over one state directory, and of use for nothing else.
 pub(crate) fn secret(key: &HandleKey) -> [u8; 16] {
     let mut secret = [0; 16];
@@ -101,6 +113,8 @@ pub(crate) fn secret(key: &HandleKey) -> [u8; 16] {
 #[derive(Debug)]
 pub(crate) struct Journal {
     log: Arc<dyn ReplyLog>,
+    /// The same log, where it outlives the machine.
+    stable: Option<Arc<Stable>>,
     secret: [u8; 16],
     /// By the clock of files; no process before this one changed anything later.
     started: Timestamp,
@@ -113,14 +127,17 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// `records` are those of the processes before, oldest first; what is none is left out. `secret` is what [`secret`] makes.
+    /// `executed` are requests whose replies are kept elsewhere.
     pub(crate) fn new(
         log: Arc<dyn ReplyLog>,
         records: impl IntoIterator<Item = Bytes>,
+        executed: impl IntoIterator<Item = (CallId, Timestamp)>,
         secret: [u8; 16],
         now: Now,
     ) -> Self {
         let mut before = Before::default();
         records.into_iter().filter_map(Record::parse).for_each(|record| before.read(record, now.wall));
+        executed.into_iter().for_each(|(call, at)| before.executed(call, at));
         before.read_all();
         match before.under_way() {
             0 => {}
@@ -128,11 +145,24 @@ impl Journal {
         }
         Self {
             log,
+            stable: None,
             secret,
             started: now.wall,
             forget_at: now.monotonic + REMEMBER_FOR,
             has_before: AtomicBool::new(!before.is_empty()),
             before: Mutex::new(before),
+        }
+    }
+
+    /// The same, over a log that outlives the machine.
+    pub(crate) fn with_stable(self, stable: Arc<Stable>) -> Self {
+        Self { stable: Some(stable), ..self }
+    }
+
+    /// Waits until what was written down is as safe as it will be.
+    pub(crate) async fn sync(&self) {
+        if let Some(stable) = &self.stable {
+            stable.sync().await;
         }
     }
 

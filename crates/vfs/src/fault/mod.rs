@@ -175,6 +175,11 @@ impl Around for Script {
         }
     }
 
+    /// What it is around stands for a disk.
+    fn is_stable(&self, _: bool) -> bool {
+        true
+    }
+
     fn write_verifier(&self, verifier: Verifier) -> Verifier {
         let verifier = u64::from_be_bytes(verifier);
         verifier.wrapping_add(self.losses.load(Ordering::Relaxed)).to_be_bytes()

@@ -1,27 +1,35 @@
 //! Compounds in the log of calls that outlives the process ([`crate::once`]).
 
 use std::hash::Hasher;
+use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::Status;
 use siphasher::sip::SipHasher24;
 
 use super::{Compound, caller};
+use crate::Export;
 use crate::nfs4::entries::Changer;
-use crate::nfs4::state;
-use crate::nfs4::status::Failure;
+use crate::nfs4::state::{self, Replay, Running, Sequenced};
+use crate::nfs4::status::{Failure, Result};
 use crate::once::{CallId, Once, Recognised};
 
 impl<'r> Compound<'r> {
     /// The answer to a request in a session that is not known. A client sends what was under way again before it learns that
     /// the server was started anew: what is written down as finished gets its reply, as RFC 8881 §2.10.6.5 has it for a
     /// persistent reply cache, and what is written down as begun it may ask for in its next session.
-    pub(super) fn recall_unknown(&self, arguments: &SequenceArgs) -> Failure {
-        let Some(journal) = &self.request.server.journal else { return Status::BADSESSION.into() };
+    pub(super) fn recall_unknown(&self, arguments: &SequenceArgs) -> Result<Sequenced> {
+        let Some(journal) = &self.request.server.journal else { return Err(Status::BADSESSION.into()) };
         let call = self.call_id(arguments.slot_id, arguments.sequence_id);
+        let status = match self.state().remembered(arguments, call.digest) {
+            Some(Ok(Replay { reply: Some(reply), .. })) => return Err(Failure::Replay(reply)),
+            Some(Ok(replay)) => return Ok(Sequenced::Replay(replay)),
+            Some(Err(status)) => status,
+            None => Status::BADSESSION,
+        };
         match journal.recognise(call, self.request.who(), self.request.now, true) {
-            Recognised::Finished(reply) => Failure::Replay(reply),
-            Recognised::Begun | Recognised::Unknown => Status::BADSESSION.into(),
+            Recognised::Finished(reply) => Err(Failure::Replay(reply)),
+            Recognised::Begun | Recognised::Unknown => Err(status.into()),
         }
     }
 
@@ -34,20 +42,43 @@ impl<'r> Compound<'r> {
             &self.request.arguments[self.body..],
             self.request.arguments.len(),
         );
-        CallId { digest: hasher.finish(), number: u64::from(slot) << 32 | u64::from(sequence_id) }
+        CallId::in_slot(hasher.finish(), slot, sequence_id)
     }
 
     /// The way in which the next operation changes names.
     fn once(&mut self) -> Once<'r> {
-        let server = self.request.server;
-        if self.logged.is_none() && server.journal.is_some() {
-            let in_session = self.session.as_ref().map(|running| {
-                let sequence = running.sequence();
-                self.call_id(sequence.slot_id, sequence.sequence_id)
-            });
-            self.logged = in_session.or(self.call);
+        self.write_down();
+        Once::new(self.request, self.logged)
+    }
+
+    /// An operation on a file of `export` is about to be executed that must not be executed twice, and that nobody could tell
+    /// from its traces: its compound's reply is written down.
+    pub(crate) fn note(&mut self, export: &Export) {
+        self.write_down();
+        self.request.is_stable.fetch_or(export.backend.is_stable(), Relaxed);
+    }
+
+    fn write_down(&mut self) {
+        if self.logged.is_some() || self.request.server.journal.is_none() {
+            return;
         }
-        Once::new(server.journal.as_ref(), self.logged, self.request.who(), self.request.now)
+        let in_session = self.session.as_ref().map(|running| {
+            let sequence = running.sequence();
+            self.call_id(sequence.slot_id, sequence.sequence_id)
+        });
+        self.logged = in_session.or(self.call);
+    }
+
+    /// Writes the reply of a compound down, from its status on, where an operation in it was.
+    pub(super) fn write_reply(&self, running: Option<&Running>, reply: Option<&[u8]>) {
+        let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref()) else { return };
+        let at = self.request.now.wall;
+        if running.is_some_and(|running| self.state().keep_reply(running, call.digest, at, reply)) {
+            return;
+        }
+        if let Some(reply) = reply {
+            journal.finish(call, at, reply);
+        }
     }
 
     /// Whoever asks, as who changes names.

@@ -1,5 +1,7 @@
 //! CREATE_SESSION (RFC 8881 §18.36).
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags};
 use protocol::nfs4::types::Status;
 use tracing::info;
@@ -41,6 +43,10 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     if let Some(unsaid) = request.server.throttle.admit(request.now) {
         let (peer, slots) = (request.connection.peer, created.fore_channel.max_requests);
         info!(%peer, client = format_args!("{:#x}", arguments.client_id), slots, unsaid, "NFSv4.1: has a session");
+    }
+    if created.flags.contains(CreateSessionFlags::PERSIST) {
+        // The session is kept before the client hears that it is.
+        request.is_stable.store(true, Relaxed);
     }
     created.encode(reply);
     Ok(())

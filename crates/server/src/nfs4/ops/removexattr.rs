@@ -17,6 +17,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let _changing = compound.changing(&file);
     compound.settle(&file, Against::All).await?;
     let context = compound.context(file.export);
+    compound.note(file.export);
     let change = file.export.backend.remove_xattr(&context, &file.handle, &name).await?;
     put_change(&change, reply);
     compound.set_fresh(change.after);

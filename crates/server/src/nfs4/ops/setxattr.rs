@@ -24,6 +24,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let _changing = compound.changing(&file);
     compound.settle(&file, Against::All).await?;
     let context = compound.context(file.export);
+    compound.note(file.export);
     let backend = &file.export.backend;
     let change = backend.set_xattr(&context, &file.handle, &key, value.bytes(), how).await?;
     put_change(&change, reply);

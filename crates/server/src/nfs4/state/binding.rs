@@ -197,7 +197,7 @@ impl State {
     /// BIND_CONN_TO_SESSION (RFC 8881 §18.34).
     ///
     /// # Errors
-    /// BADSESSION; INVAL for an unknown direction, and where the connection is associated and "the client is demanding
+    /// BADSESSION; DEADSESSION for a session of before; INVAL for an unknown direction, and where the connection is associated and "the client is demanding
     /// changes to the set of channels the connection is associated with"; DELAY where a session has too many connections.
     pub fn bind_connection(
         &self,
@@ -206,7 +206,7 @@ impl State {
         session: &SessionId,
         direction: DirFromClient,
     ) -> Result<DirFromServer, Status> {
-        let session = self.sessions.get(session).ok_or(Status::BADSESSION)?;
+        let session = self.sessions.get(session).ok_or_else(|| self.without_session(session))?;
         let both = Channels::FORE | Channels::BACK;
         let (wanted, forbidden) = match direction {
             DirFromClient::FORE => (Channels::FORE, Channels::BACK),

@@ -57,6 +57,7 @@ mod offload;
 mod open;
 mod owner;
 mod path;
+mod persist;
 mod phase;
 mod range;
 mod recovery;
@@ -122,6 +123,7 @@ use callback::Watched;
 use delegation::Delegations;
 use gauges::Gauges;
 use offload::Offloads;
+use persist::Persistence;
 use recovery::Recovery;
 use sequence::SessionTable;
 use shard::{Kind, Shard};
@@ -154,6 +156,8 @@ pub struct State {
     recovery: Arc<Recovery>,
     gauges: Gauges,
     slot_memory: Arc<SlotMemory>,
+    /// What outlives the server of sessions, where anything does.
+    persistence: Option<Persistence>,
     /// Of whoever has no client record (NFSv3).
     nobody: Arc<Client>,
     /// What each owner of version 4.0 closed last.
@@ -170,6 +174,10 @@ impl State {
     /// hold state, a grace period runs, of one lease time at least.
     #[must_use]
     pub fn new(settings: &Settings, records: Records, now: Duration) -> Self {
+        let persistence = records.log.as_ref();
+        let persistence = persistence.map(|log| {
+            Persistence::new(Arc::clone(log), &records.entries, settings.max_persistent_slots, now)
+        });
         let recovery = Arc::new(Recovery::new(records, settings.lease, now));
         let shard = |number| Mutex::new(Shard::new(number, keyed(settings, u64::MAX), Arc::clone(&recovery)));
         let seed = keyed(settings, u64::MAX);
@@ -191,6 +199,7 @@ impl State {
             recovery,
             gauges: Gauges::new(settings.max_state),
             slot_memory,
+            persistence,
             nobody: Arc::new(nobody),
             closed: owner::Closed::default(),
             paths: path::Paths::default(),

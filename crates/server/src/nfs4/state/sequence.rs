@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use super::State;
 use super::callback::Referring;
 use super::client::Client;
+use super::persist::{KeptSlots, Persistence};
 use super::session::{MIN_RESPONSE, Session};
 use super::slot::{Arrival, Verdict};
 use super::wire::{ChannelAttributes, OpNum, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status};
@@ -78,6 +79,17 @@ impl Running {
     /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on.
     pub fn control_back_channel(&self, program: u32, security: &SecParmsList) {
         self.session.back.lock().control(program, security);
+    }
+
+    /// Whether the session outlives the server.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        self.session.is_persistent
+    }
+
+    /// What the log has of its slots, where the session outlives the server.
+    pub(super) fn kept_slots(&self) -> Option<&KeptSlots> {
+        self.session.is_persistent.then_some(&self.session.kept_slots)
     }
 
     /// As a callback names it that makes no sense before this request's reply.
@@ -187,7 +199,7 @@ impl State {
     /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
     ///
     /// # Errors
-    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
+    /// BADSESSION, DEADSESSION (a persistent session that cannot be kept any more), BADSLOT, BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
     /// another reply). "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached reply) MUST NOT change,
     /// and the associated lease MUST NOT be renewed."
     pub fn sequence(
@@ -206,6 +218,11 @@ impl State {
         // MUST return NFS4ERR_REP_TOO_BIG_TO_CACHE": what exceeds it with SEQUENCE alone is told before the slot is taken.
         if request.cache_this && session.fore.max_response_size_cached < MIN_RESPONSE {
             return Err(Status::REP_TOO_BIG_TO_CACHE);
+        }
+        // A promise that cannot be kept is not made: what was executed is answered, and the client gets an ordinary session.
+        let is_lost = session.is_persistent && !self.persistence.as_ref().is_some_and(Persistence::is_sound);
+        if is_lost && !slots.is_last(request.slot_id, request.sequence_id) {
+            return Err(Status::DEADSESSION);
         }
         let verdict = slots.arrive(Arrival {
             slot: request.slot_id,

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use super::backchannel::BackChannel;
 use super::binding::Bound;
 use super::client::{Client, Principal};
+use super::persist::KeptSlots;
 use super::slot::{CACHED_REPLY_MAX, SlotTable};
 use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SecParmsList, SessionId, Status};
 use crate::{ConnectionId, Outbox, Settings};
@@ -60,6 +61,9 @@ pub(super) struct Session {
     pub(super) client: Arc<Client>,
     pub(super) fore: ChannelAttributes,
     pub(super) slots: SlotTable,
+    /// Whether it outlives the server: `CREATE_SESSION4_FLAG_PERSIST`.
+    pub(super) is_persistent: bool,
+    pub(super) kept_slots: KeptSlots,
     /// The connection seen last, plus one, so that most requests need no look at `bound`; 0 for none.
     pub(super) last_connection: AtomicU64,
     pub(super) bound: RwLock<Bound>,
@@ -79,6 +83,7 @@ impl Session {
         client: Arc<Client>,
         fore: ChannelAttributes,
         back: BackChannel,
+        is_persistent: bool,
     ) -> Option<Self> {
         let slots = SlotTable::new(fore.max_requests, fore.max_response_size_cached, &client.slot_memory)?;
         let last_connection = AtomicU64::new(0);
@@ -90,6 +95,8 @@ impl Session {
             client,
             fore,
             slots,
+            is_persistent,
+            kept_slots: KeptSlots::new(is_persistent),
             last_connection,
             bound,
             back,

@@ -16,6 +16,7 @@ use super::backchannel::BackChannel;
 use super::binding::Channels;
 use super::client::{Client, Principal, nanos};
 use super::exchange::{Decision, Known, decide};
+use super::persist::KeptSlots;
 use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
 use super::setclientid::Confirmation;
 use super::slot::SlotMemory;
@@ -448,7 +449,15 @@ impl State {
         let calls = (request.callback_program, request.security);
         let channel = BackChannel::new(id, request.minor, calls, back.clone());
         let client = Arc::clone(&record.client);
-        let session = Session::new(id, client, fore.clone(), channel).ok_or(Status::DELAY)?;
+        let wants_persistence = request.flags.contains(CreateSessionFlags::PERSIST);
+        let persistence = self.persistence.as_ref().filter(|_| wants_persistence);
+        let persistence =
+            persistence.filter(|keeps| keeps.admit(&id, record.client.owner(), fore.max_requests));
+        let session = Session::new(id, client, fore.clone(), channel, persistence.is_some());
+        let Some(session) = session else {
+            persistence.inspect(|keeps| keeps.leave(&id, fore.max_requests, &KeptSlots::default()));
+            return Err(Status::DELAY);
+        };
         // "The connection CREATE_SESSION that is sent over is associated with the session's fore channel."
         let channels = if wants_back { Channels::FORE | Channels::BACK } else { Channels::FORE };
         let joined = session.join(request.connection, channels, request.outbox, &self.connections);
@@ -462,8 +471,10 @@ impl State {
         if wants_back && joined {
             self.try_path(&session);
         }
-        // No persistent reply cache and no RDMA: "the server MUST NOT set CREATE_SESSION4_FLAG_PERSIST in the field csr_flags".
+        // "If the server does not or cannot provide a persistent reply cache, the server MUST NOT set
+        // CREATE_SESSION4_FLAG_PERSIST in the field csr_flags." No RDMA.
         let mut flags = CreateSessionFlags::empty();
+        flags.set(CreateSessionFlags::PERSIST, persistence.is_some());
         flags.set(CreateSessionFlags::CONN_BACK_CHAN, wants_back && joined);
         Ok(CreateSessionOk {
             session_id: id,
@@ -481,7 +492,7 @@ impl State {
     /// BADSESSION; CONN_NOT_BOUND_TO_SESSION: "DESTROY_SESSION MUST be invoked on a connection that is associated with the
     /// session being destroyed."
     pub fn destroy_session(&self, connection: ConnectionId, id: &SessionId) -> Result<(), Status> {
-        let session = self.sessions.get(id).ok_or(Status::BADSESSION)?;
+        let Some(session) = self.sessions.get(id) else { return self.bury(id) };
         if !session.is_bound(connection) {
             return Err(Status::CONN_NOT_BOUND_TO_SESSION);
         }
@@ -538,6 +549,7 @@ impl State {
         self.recall_slots(now);
         self.tend_delegations(now);
         self.release_idle_replies(now);
+        self.persistence.iter().for_each(|persistence| persistence.maintain(now));
         let (removed, kept, resting, more) = {
             let mut table = self.clients.lock();
             let behind = table.swept;
@@ -587,6 +599,9 @@ impl State {
         if let Some(session) = self.sessions.remove(id) {
             session.close(&self.connections);
             self.abandon_session(&session);
+            if let Some(persistence) = self.persistence.as_ref().filter(|_| session.is_persistent) {
+                persistence.leave(id, session.slots.granted(), &session.kept_slots);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A server that is killed at each point of a call, and the one that comes after it.
 
+mod persistent;
 mod v3;
 mod v41;
 

@@ -12,14 +12,14 @@ use super::{Killed, Machine};
 use crate::testing::{Lab, at, compound, lookup, mode, name, open_args};
 
 /// One change, as it is asked the first time and the second; what the same change is told when it was made already.
-struct Case {
-    what: &'static str,
-    ops: fn(u8) -> Vec<Op>,
-    method: Method,
-    again: Status,
+pub(super) struct Case {
+    pub(super) what: &'static str,
+    pub(super) ops: fn(u8) -> Vec<Op>,
+    pub(super) method: Method,
+    pub(super) again: Status,
 }
 
-fn create(object_type: CreateType) -> Vec<Op> {
+pub(super) fn create(object_type: CreateType) -> Vec<Op> {
     at(&["export"], vec![Op::Create(CreateArgs { object_type, name: name("new"), attributes: mode(0o640) })])
 }
 
@@ -32,7 +32,7 @@ fn at_two(ops: Vec<Op>) -> Vec<Op> {
     at(&["export"], [vec![Op::SaveFh], ops].concat())
 }
 
-const CASES: &[Case] = &[
+pub(super) const CASES: &[Case] = &[
     Case {
         what: "directory",
         ops: |_| create(CreateType::DIRECTORY),
@@ -101,8 +101,12 @@ const CASES: &[Case] = &[
 
 /// A client on a directory that everybody may change, with a file `old` and a directory `dir`.
 fn client(machine: &mut Machine) -> Lab {
-    let server = machine.start(100);
-    let mut lab = Lab::without_session(server, 1);
+    let lab = Lab::without_session(machine.start(100), 1);
+    prepare(lab)
+}
+
+/// Has `lab` make these.
+pub(super) fn prepare(mut lab: Lab) -> Lab {
     lab.seconds = 101;
     lab.connect(b"client");
     let all = protocol::nfs4::ops::setattr::SetAttrArgs {
@@ -127,7 +131,7 @@ fn reconnect(lab: &mut Lab, machine: &mut Machine, seconds: u64) {
     *lab = other;
 }
 
-fn status(reply: &[u8]) -> Status {
+pub(super) fn status(reply: &[u8]) -> Status {
     Status(u32::from_be_bytes(reply[..4].try_into().unwrap()))
 }
 

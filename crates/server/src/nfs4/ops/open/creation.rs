@@ -13,7 +13,7 @@ use crate::nfs4::compound::Compound;
 use crate::nfs4::names;
 use crate::nfs4::object::Object;
 use crate::nfs4::set_attributes::Wanted;
-use crate::nfs4::state::Entries;
+use crate::nfs4::state::{Entries, Running};
 use crate::nfs4::status::Result;
 
 /// What a `createhow4` means to the backend.
@@ -52,6 +52,11 @@ pub(super) async fn create<'r>(
     how: &CreateHow,
     access: OpenAccess,
 ) -> Result<Target<'r>> {
+    // "If the client attempts to use EXCLUSIVE4 on a persistent session, … the server MUST return NFS4ERR_INVAL" (§18.16.3).
+    let is_persistent = compound.session().is_some_and(Running::is_persistent);
+    if is_persistent && matches!(how, CreateHow::Exclusive(_)) {
+        return Err(Status::INVAL.into());
+    }
     let creation = Creation::parse(how, compound.minor, compound.id_names())?;
     let directory = match compound.current()? {
         Object::File(directory) if !directory.export.options.read_only => directory,

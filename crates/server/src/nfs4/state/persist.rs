@@ -1,0 +1,355 @@
+//! Persistent sessions (RFC 8881 §2.10.6.5): what a restart leaves of a session.
+//!
+//! Criteria. A request that was executed in a session of before is answered with the reply of then, however the server or its
+//! machine ended; nothing else is executed in that session any more: it is *dead*, and the client, told so (DEADSESSION), asks
+//! anew in its next session, as after any restart. What is not there to be answered was not answered before.
+//!
+//! The RFC also lets a server bring such a session to life again. That is not done: opens, locks and delegations are gone, so
+//! that the client has to be told of the restart all the same, and Linux's client makes another session then whatever it is
+//! told. A session that lives on would have to know the sequence IDs of requests that were not written down (READ, GETATTR, …),
+//! or write down every request; a dead one does not, because those are repeated in the next session.
+//!
+//! Kept is, therefore: the session with its number of slots and its client's name, and of each slot the last request that may
+//! not be executed twice, with its reply. Requests that can be repeated cost nothing. Room for the replies of all slots is
+//! set aside when a session is made; where there is none, it is an ordinary one.
+//!
+//! What was begun and not answered is the log of calls' ([`crate::once`]), which has to be as durable: without one that is, no
+//! session is persistent.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tracing::info;
+use vfs::{Op, Timestamp};
+use xdr::{Decode, Encode, Opaque};
+
+use super::sequence::{Replay, Running};
+use super::slot::CACHED_REPLY_MAX;
+use super::wire::{SequenceArgs, SequenceOk, SequenceStatus, SessionId, Status};
+use crate::StateLog;
+use crate::once::{CallId, Stable};
+use crate::state_log::key;
+
+/// How long dead sessions are kept. RFC 8881 §2.10.6.5 lets go of "a session that has been deleted because the client failed
+/// to use the session for an extended period of time".
+const DEAD_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Bytes of a client's name (RFC 8881 §3.3.1, `NFS4_OPAQUE_LIMIT`).
+const OWNER_BYTES_MAX: usize = 1024;
+/// Bytes of a reply that is kept.
+const REPLY_BYTES_MAX: usize = CACHED_REPLY_MAX as usize;
+
+/// What is kept of a session.
+#[derive(Debug, Encode, Decode)]
+struct SessionRecord {
+    slots: u32,
+    owner: Opaque<OWNER_BYTES_MAX>,
+}
+
+/// What is kept of the last request of a slot that may not be executed twice.
+#[derive(Debug, Encode, Decode)]
+struct RequestRecord {
+    sequence_id: u32,
+    /// By which it is known again, as in the log of calls.
+    digest: u64,
+    /// When it came, by the clock of files.
+    seconds: i64,
+    nanoseconds: u32,
+    /// From the compound's status on; none where it is too long.
+    reply: Option<Opaque<REPLY_BYTES_MAX>>,
+}
+
+fn session_key(id: &SessionId) -> Vec<u8> {
+    [&[key::SESSION], &id[..]].concat()
+}
+
+fn slot_key(id: &SessionId, slot: u32) -> Vec<u8> {
+    [&[key::SLOT], &id[..], &slot.to_be_bytes()].concat()
+}
+
+/// What a key is about.
+fn parse_key(bytes: &[u8]) -> Option<(SessionId, Option<u32>)> {
+    let (head, rest) = bytes.split_first()?;
+    let (id, rest) = rest.split_first_chunk()?;
+    match *head {
+        key::SESSION if rest.is_empty() => Some((*id, None)),
+        key::SLOT => Some((*id, Some(u32::from_be_bytes(rest.try_into().ok()?)))),
+        _ => None,
+    }
+}
+
+/// A session of before.
+#[derive(Debug, Default)]
+struct Dead {
+    slots: u32,
+    owner: Bytes,
+    /// Its client has another session, and repeats here what it still has to.
+    is_superseded: bool,
+    /// By slot.
+    last: HashMap<u32, RequestRecord>,
+}
+
+impl Dead {
+    /// Judges a request (RFC 8881 §18.46.4: what was "performed and recorded in a persistent reply cache … will be processed
+    /// successfully, while requests that were not previously performed and recorded are rejected with NFS4ERR_DEADSESSION").
+    fn judge(&self, request: &SequenceArgs, digest: u64) -> Result<Replay, Status> {
+        if request.slot_id >= self.slots {
+            return Err(Status::BADSLOT);
+        }
+        let last = self.last.get(&request.slot_id).ok_or(Status::DEADSESSION)?;
+        // How far this request is ahead of the one that is kept: those between were not written down, since they can be repeated.
+        let ahead = request.sequence_id.wrapping_sub(last.sequence_id).cast_signed();
+        if ahead != 0 {
+            return Err(if ahead > 0 { Status::DEADSESSION } else { Status::SEQ_MISORDERED });
+        }
+        // §2.10.6.1.3.1.
+        if digest != last.digest {
+            return Err(Status::SEQ_FALSE_RETRY);
+        }
+        let sequence = SequenceOk {
+            session_id: request.session_id,
+            sequence_id: request.sequence_id,
+            slot_id: request.slot_id,
+            highest_slot_id: self.slots - 1,
+            target_highest_slot_id: self.slots - 1,
+            status_flags: SequenceStatus::empty(),
+        };
+        Ok(Replay { sequence, reply: last.reply.as_ref().map(|reply| reply.bytes().clone()) })
+    }
+}
+
+/// What a session that lives has in the log.
+#[derive(Debug, Default)]
+pub(super) struct KeptSlots(Mutex<Option<BTreeSet<u32>>>);
+
+impl KeptSlots {
+    /// Of a persistent session, or of an ordinary one.
+    pub(super) fn new(is_persistent: bool) -> Self {
+        Self(Mutex::new(is_persistent.then(BTreeSet::new)))
+    }
+}
+
+/// What outlives the server of sessions, and what outlived the one before.
+#[derive(Debug)]
+pub(super) struct Persistence {
+    log: Arc<dyn StateLog>,
+    /// The log of calls; none where it is not as durable.
+    stable: Option<Arc<Stable>>,
+    /// Places that nobody has set aside.
+    room: AtomicUsize,
+    /// The last change of the log that a reply must not overtake.
+    last: AtomicU64,
+    dead: Mutex<HashMap<SessionId, Dead>>,
+    has_dead: AtomicBool,
+    /// When dead sessions are let go, monotonic.
+    bury_at: Duration,
+}
+
+/// Places that a session of so many slots takes.
+fn places(slots: u32) -> usize {
+    slots as usize + 1
+}
+
+impl Persistence {
+    /// `entries` are what the log has, other things among it; `room` is how many slots may be kept.
+    pub(super) fn new(
+        log: Arc<dyn StateLog>,
+        entries: &[(Bytes, Bytes)],
+        room: usize,
+        now: Duration,
+    ) -> Self {
+        let mut dead: HashMap<SessionId, Dead> = HashMap::new();
+        let mut requests = Vec::new();
+        for (key, value) in entries {
+            match parse_key(key) {
+                Some((id, None)) => {
+                    if let Ok(SessionRecord { slots, owner }) = xdr::from_bytes(value.clone()) {
+                        dead.insert(id, Dead { slots, owner: owner.bytes().clone(), ..Dead::default() });
+                    }
+                }
+                Some((id, Some(slot))) => requests.push((id, slot, key, value)),
+                None => {}
+            }
+        }
+        for (id, slot, key, value) in requests {
+            match (dead.get_mut(&id), xdr::from_bytes(value.clone())) {
+                (Some(dead), Ok(request)) => _ = dead.last.insert(slot, request),
+                // Nobody knows what else was executed there: the session is lost.
+                _ => _ = log.set(key, None),
+            }
+        }
+        if !dead.is_empty() {
+            info!("persistent sessions of before, for what is sent again: {}", dead.len());
+        }
+        let taken: usize = dead.values().map(|dead| places(dead.slots)).sum();
+        Self {
+            log,
+            stable: None,
+            room: AtomicUsize::new(room.saturating_sub(taken)),
+            last: AtomicU64::new(0),
+            has_dead: AtomicBool::new(!dead.is_empty()),
+            dead: Mutex::new(dead),
+            bury_at: now + DEAD_FOR,
+        }
+    }
+
+    /// Whether sessions can be kept.
+    pub(super) fn is_sound(&self) -> bool {
+        self.stable.as_ref().is_some_and(|stable| !stable.is_broken()) && self.log.is_written()
+    }
+
+    /// Makes a session of so many slots a persistent one, where there is room for them.
+    pub(super) fn admit(&self, id: &SessionId, owner: &Bytes, slots: u32) -> bool {
+        if !self.is_sound() {
+            return false;
+        }
+        let Ok(name) = Opaque::new(owner.clone()) else { return false };
+        self.supersede(owner);
+        if !self.take(places(slots)) {
+            self.bury(|_, dead| dead.is_superseded);
+            if !self.take(places(slots)) {
+                return false;
+            }
+        }
+        self.set(&session_key(id), Some(&xdr::to_bytes(&SessionRecord { slots, owner: name })));
+        true
+    }
+
+    /// A persistent session of so many slots is gone.
+    pub(super) fn leave(&self, id: &SessionId, slots: u32, kept: &KeptSlots) {
+        let kept = kept.0.lock().take();
+        self.forget(id, slots, kept.into_iter().flatten());
+    }
+
+    fn forget(&self, id: &SessionId, slots: u32, kept: impl IntoIterator<Item = u32>) {
+        self.set(&session_key(id), None);
+        kept.into_iter().for_each(|slot| self.set(&slot_key(id, slot), None));
+        self.room.fetch_add(places(slots), Relaxed);
+    }
+
+    fn take(&self, places: usize) -> bool {
+        self.room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(places)).is_ok()
+    }
+
+    fn set(&self, key: &[u8], value: Option<&[u8]>) {
+        self.last.fetch_max(self.log.set(key, value), Relaxed);
+    }
+
+    /// Keeps what a request was answered with.
+    fn keep(&self, kept: &KeptSlots, request: &SequenceOk, record: &RequestRecord) {
+        let mut kept = kept.0.lock();
+        // Under the lock by which the session leaves: what comes behind that would stay for ever.
+        if let Some(slots) = &mut *kept {
+            slots.insert(request.slot_id);
+            self.set(&slot_key(&request.session_id, request.slot_id), Some(&xdr::to_bytes(record)));
+        }
+    }
+
+    /// What a request is told in a session of before; `None` where there was none.
+    fn recall(&self, request: &SequenceArgs, digest: u64) -> Option<Result<Replay, Status>> {
+        if !self.has_dead.load(Relaxed) {
+            return None;
+        }
+        Some(self.dead.lock().get(&request.session_id)?.judge(request, digest))
+    }
+
+    fn is_dead(&self, id: &SessionId) -> bool {
+        self.has_dead.load(Relaxed) && self.dead.lock().contains_key(id)
+    }
+
+    /// The owner gets another session: what it still repeats of before is all that its dead sessions are for.
+    fn supersede(&self, owner: &[u8]) {
+        if self.has_dead.load(Relaxed) {
+            let mut dead = self.dead.lock();
+            dead.values_mut().filter(|dead| dead.owner == owner).for_each(|dead| dead.is_superseded = true);
+        }
+    }
+
+    /// Lets dead sessions go; returns how many.
+    fn bury(&self, over: impl Fn(&SessionId, &Dead) -> bool) -> usize {
+        let mut dead = self.dead.lock();
+        let gone: Vec<_> = dead.extract_if(|id, dead| over(id, dead)).collect();
+        self.has_dead.store(!dead.is_empty(), Relaxed);
+        drop(dead);
+        gone.iter().for_each(|(id, dead)| self.forget(id, dead.slots, dead.last.keys().copied()));
+        gone.len()
+    }
+
+    /// Lets dead sessions go when their time is over.
+    pub(super) fn maintain(&self, now: Duration) {
+        if self.has_dead.load(Relaxed) && now >= self.bury_at {
+            self.bury(|_, _| true);
+        }
+    }
+}
+
+impl super::State {
+    /// Has sessions outlive the server where clients ask for that; `stable` is the log of calls.
+    pub(crate) fn keep_sessions(&mut self, stable: Arc<Stable>) {
+        if let Some(persistence) = &mut self.persistence {
+            persistence.stable = Some(stable);
+        }
+    }
+
+    /// Requests of before that were executed, and when they came by the clock of files.
+    pub(crate) fn executed_before(&self) -> Vec<(CallId, Timestamp)> {
+        let Some(persistence) = &self.persistence else { return Vec::new() };
+        let dead = persistence.dead.lock();
+        let requests = dead.values().flat_map(|dead| &dead.last);
+        let executed = |(slot, request): (&u32, &RequestRecord)| {
+            let call = CallId::in_slot(request.digest, *slot, request.sequence_id);
+            (call, Timestamp { seconds: request.seconds, nanoseconds: request.nanoseconds })
+        };
+        requests.map(executed).collect()
+    }
+
+    /// Keeps what a request in a persistent session was answered with, `reply` from the compound's status on, where it is at
+    /// hand; true where there is nothing more to keep.
+    pub(crate) fn keep_reply(
+        &self,
+        running: &Running,
+        digest: u64,
+        at: Timestamp,
+        reply: Option<&[u8]>,
+    ) -> bool {
+        let Some((persistence, kept)) = self.persistence.as_ref().zip(running.kept_slots()) else {
+            return false;
+        };
+        let request = running.sequence();
+        let reply = reply.and_then(|reply| Opaque::new(Bytes::copy_from_slice(reply)).ok());
+        let Timestamp { seconds, nanoseconds } = at;
+        let sequence_id = request.sequence_id;
+        let record = RequestRecord { sequence_id, digest, seconds, nanoseconds, reply };
+        persistence.keep(kept, request, &record);
+        true
+    }
+
+    /// Waits until what was kept so far is on stable storage.
+    pub(crate) fn kept(&self) -> Op<'_, ()> {
+        match &self.persistence {
+            Some(persistence) => persistence.log.reached(persistence.last.load(Relaxed)),
+            None => Op::ok(()),
+        }
+    }
+
+    /// What a request is told in a persistent session of before this server; `None` where there was none.
+    pub(crate) fn remembered(&self, request: &SequenceArgs, digest: u64) -> Option<Result<Replay, Status>> {
+        self.persistence.as_ref()?.recall(request, digest)
+    }
+
+    /// What an operation on a session is told that is not known.
+    pub(super) fn without_session(&self, id: &SessionId) -> Status {
+        let is_dead = self.persistence.as_ref().is_some_and(|persistence| persistence.is_dead(id));
+        if is_dead { Status::DEADSESSION } else { Status::BADSESSION }
+    }
+
+    /// DESTROY_SESSION of a session of before. Nobody's connection is associated with it any more; whoever knows its ID had it.
+    pub(super) fn bury(&self, id: &SessionId) -> Result<(), Status> {
+        let persistence = self.persistence.as_ref().ok_or(Status::BADSESSION)?;
+        if persistence.bury(|other, _| other == id) > 0 { Ok(()) } else { Err(Status::BADSESSION) }
+    }
+}
