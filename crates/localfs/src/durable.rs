@@ -13,7 +13,7 @@
 //! again), and everybody who waited is told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -38,6 +38,8 @@ pub(crate) enum Extent {
 #[derive(Debug)]
 pub(crate) struct Dirt {
     state: Mutex<State>,
+    /// Moves with every change; written under the lock of `state`, so that no other instruction has to be locked for it.
+    version: AtomicU64,
     /// How many objects of the volume are dirty.
     dirty_objects: Arc<AtomicUsize>,
 }
@@ -79,13 +81,31 @@ impl State {
 impl Dirt {
     /// Clean, of a volume that counts its dirty objects there.
     pub(crate) fn new(dirty_objects: &Arc<AtomicUsize>) -> Self {
-        Self { state: Mutex::default(), dirty_objects: Arc::clone(dirty_objects) }
+        let version = AtomicU64::default();
+        Self { state: Mutex::default(), version, dirty_objects: Arc::clone(dirty_objects) }
     }
 
     /// Makes the object dirty, for a change that is about to be made.
     pub(crate) fn begin(&self) -> Begun<'_> {
         self.update(|state| state.in_flight += 1);
         Begun { dirt: self }
+    }
+
+    /// A number that is another one after each change through this server; under the object's lock it stands.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The object was changed by what is done to its names, which leaves it as durable as it was.
+    pub(crate) fn was_touched(&self) {
+        let state = self.state.lock();
+        self.move_on();
+        drop(state);
+    }
+
+    /// To be called under the lock of `state`.
+    fn move_on(&self) {
+        self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Whether data may be lost by a crash of the machine.
@@ -181,6 +201,7 @@ impl Begun<'_> {
         dirt.update(|state| {
             state.in_flight -= 1;
             state.made += 1;
+            dirt.move_on();
             state.made
         })
     }
@@ -188,7 +209,11 @@ impl Begun<'_> {
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        self.dirt.update(|state| state.in_flight -= 1);
+        self.dirt.update(|state| {
+            state.in_flight -= 1;
+            // What failed may have been done in part.
+            self.dirt.move_on();
+        });
     }
 }
 

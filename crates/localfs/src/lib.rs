@@ -25,7 +25,9 @@
 //! # Coherence with local processes
 //! The change attribute moves with every change, by local processes too; where the kernel's timestamps are coarse, a
 //! local change may show up to one tick (10 ms at most) late. Attributes before and after an operation are atomic among
-//! requests of this back end; a local process may come between them unseen.
+//! requests of this back end; a local process may come between them unseen. WRITEs, and changes of one directory's entries,
+//! that came with one read of a connection begin from what the one before them left (`seen`): nor is a local process seen
+//! that comes between two of these.
 //!
 //! # Durability
 //! [`Durability::Sync`] and [`Durability::Async`]. What a symbolic link's or special file's attributes are set to is
@@ -58,6 +60,7 @@ mod ops;
 mod patience;
 mod permission;
 mod probe;
+mod seen;
 mod streams;
 mod sys;
 mod turn;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, Statx};
 use rustix::io::Errno;
-use vfs::{Attributes, Change, Error, FileKind, Handle, Properties, Result};
+use vfs::{Attributes, Error, FileKind, Handle, Properties, Result};
 
 use crate::attributes::{
     Snapshot, attributes, attributes_of_stat, changed, changed_of_stat, created, device_of, is_sealed,
@@ -161,9 +161,19 @@ impl Volume {
     fn observe(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
         // After a write one wants to know whether the next one may; and the index wants to know of creation times.
         let is_sealed_wanted = own_change && object.kind == FileKind::Regular;
-        if !is_sealed_wanted && matches!(self.handles, Handles::Kernel { .. }) && !self.changes.is_coarse() {
+        if !is_sealed_wanted && self.may_glance() {
             return self.glance(object, own_change);
         }
+        self.stat_whole(object, own_change)
+    }
+
+    /// Whether the faster call tells all that this volume has to know.
+    pub(crate) fn may_glance(&self) -> bool {
+        matches!(self.handles, Handles::Kernel { .. }) && !self.changes.is_coarse()
+    }
+
+    /// Attributes, and whether it is sealed.
+    pub(crate) fn stat_whole(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
         let moment = self.changes.moment();
         let status = object.lend(status).map_err(translate)?;
         self.require_name(object, status.stx_nlink)?;
@@ -177,12 +187,23 @@ impl Volume {
     fn glance(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
         let moment = self.changes.moment();
         let status = object.lend(|fd| rustix::fs::fstat(fd)).map_err(translate)?;
+        self.glanced(object, &status, moment, own_change)
+    }
+
+    /// What fstat(2), called after `moment`, says of `object`.
+    pub(crate) fn glanced(
+        &self,
+        object: &Object,
+        status: &Stat,
+        moment: Moment,
+        own_change: bool,
+    ) -> Result<Snapshot> {
         self.require_name(object, u32::from(status.st_nlink != 0))?;
-        let changed = changed_of_stat(&status);
+        let changed = changed_of_stat(status);
         let is_directory = object.kind == FileKind::Directory;
         let number = self.changes.number(moment, (object.key, is_directory), changed, own_change);
         Ok(Snapshot {
-            attributes: attributes_of_stat(&status, object.created, object.fsid, number),
+            attributes: attributes_of_stat(status, object.created, object.fsid, number),
             sealed: None,
             settled: self.changes.is_settled(moment, changed),
         })
@@ -235,26 +256,6 @@ impl Volume {
         }
     }
 
-    /// What happened to `object` between `before` and now, under its lock.
-    pub(crate) fn change_since(&self, object: &Object, before: &Attributes) -> Result<Change> {
-        let mut after = self.stat_after(object)?.attributes;
-        if after.change <= before.change && object.kind == FileKind::Directory {
-            // The change time was another object's (see `change`). chown(2) to nobody new sets it to now, and does no more to
-            // a directory; files always have their own.
-            self.act_as_server();
-            let nudged = object.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH));
-            if nudged.is_ok() {
-                after = self.stat_after(object)?.attributes;
-            }
-        }
-        Ok(Change { before: before.before(), after, atomic: true })
-    }
-
-    /// Nothing happened.
-    pub(crate) fn no_change(snapshot: &Snapshot) -> Change {
-        Change { before: snapshot.attributes.before(), after: snapshot.attributes, atomic: true }
-    }
-
     /// Lets go of an object that is gone. Whoever uses it still has it.
     pub(crate) fn forget(&self, object: &Object) {
         self.objects.remove(&object.handle);
@@ -281,9 +282,15 @@ impl Volume {
         }
     }
 
-    /// A name of an object was removed, replaced or moved through this volume.
-    pub(crate) fn lost_a_name(&self, object: Arc<Object>) {
+    /// A name of an object was removed, replaced or moved through this volume: nobody has looked at it since.
+    pub(crate) fn was_renamed(&self, object: &Object) {
         self.changes.was_changed(object.key);
+        object.dirt.was_touched();
+    }
+
+    /// A name of an object was removed or replaced through this volume.
+    pub(crate) fn lost_a_name(&self, object: Arc<Object>) {
+        self.was_renamed(&object);
         self.let_go_if_gone(object);
     }
 

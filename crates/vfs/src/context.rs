@@ -42,6 +42,7 @@ impl Credentials {
 pub struct Context {
     /// Who asks.
     pub credentials: Arc<Credentials>,
-    /// The time of day, for backends without a clock of their own.
+    /// The time of day, for backends without a clock of their own. Requests that came with one read of a connection have the
+    /// same, and others mostly do not.
     pub now: Timestamp,
 }

@@ -69,7 +69,7 @@ impl Volume {
         let name = Name::new(name)?;
         self.require_visited(&directory)?;
         let lock = self.lock(&directory)?;
-        let before = self.stat(&directory)?.attributes;
+        let before = self.stat_before_entry(context, &directory)?;
         self.enter(context, &directory, EXECUTE)?;
         if self.is_foreign(context) {
             match self.find(&directory, &name) {
@@ -100,7 +100,7 @@ impl Volume {
         let created = Created {
             handle: object.handle,
             attributes,
-            directory: self.change_since(&directory, &before)?,
+            directory: self.change_by_entry(context, &directory, &before)?,
             is_new: true,
             verifier_in_times: has_verifier_in_times(what, &attributes),
         };

@@ -41,7 +41,7 @@ impl Volume {
         let name = Name::new(name)?;
         self.require_visited(&directory)?;
         let _lock = self.lock(&directory)?;
-        let before = self.stat(&directory)?.attributes;
+        let before = self.stat_before_entry(context, &directory)?;
         self.enter(context, &directory, EXECUTE)?;
         let victim = self.victim(context, &directory, &name)?;
         let begun = directory.dirt.begin();
@@ -56,7 +56,7 @@ impl Volume {
         };
         removed.map_err(translate)?;
         let number = begun.made();
-        let change = self.change_since(&directory, &before)?;
+        let change = self.change_by_entry(context, &directory, &before)?;
         if let Some(victim) = victim {
             self.lost_a_name(victim);
         }

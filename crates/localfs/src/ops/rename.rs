@@ -120,7 +120,7 @@ impl Volume {
             return;
         }
         match self.enter(context, directory, EXECUTE).and_then(|()| self.find(directory, name)) {
-            Ok(moved) => self.changes.was_changed(moved.key),
+            Ok(moved) => self.was_renamed(&moved),
             Err(error) => tracing::warn!(%error, "a renamed file cannot be looked up"),
         }
     }

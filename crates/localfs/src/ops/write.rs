@@ -49,7 +49,7 @@ impl Volume {
         let object = self.object(file)?;
         object.require_regular()?;
         let _lock = self.lock(&object)?;
-        let before = self.stat(&object)?;
+        let before = self.stat_before_write(context, &object)?;
         self.require_write(context, &object, &before, authority)?;
         // RFC 1813 §3.3.7: "If count is 0, the WRITE will succeed and return a count of 0, barring errors due to
         // permissions checking."
@@ -66,7 +66,7 @@ impl Volume {
         self.act_as_writer(context)?;
         let count = write_all(&file, &data[..room], offset)?;
         let change = begun.made();
-        let around = self.change_since(&object, &before.attributes)?;
+        let around = self.change_by_write(context, (&object, &file), &before)?;
         let written = Written { count: count as u32, stability, change: around };
         Ok((object, written, change))
     }

@@ -1,0 +1,296 @@
+//! What this thread saw of an object after it changed it: what the next change of a batch begins from.
+//!
+//! A client that writes sends many WRITEs at once, and the server answers all that one read of the connection brought before
+//! it waits for anything. Attributes after one of them are those before the next: there is no need to look again.
+//!
+//! That holds as long as nobody else changes the object in between. Other requests through this server move its
+//! [`version`](crate::durable::Dirt::version). Local processes do not; so what was seen is good for requests of one batch
+//! alone, which have their time of day in common ([`vfs::Context::now`]), and within one tick of the clock at most, should
+//! one of them have had to wait.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use rustix::fs::AtFlags;
+use vfs::{Attributes, Change, Context, FileKind, Result, Timestamp};
+
+use crate::attributes::Snapshot;
+use crate::errno::translate;
+use crate::object::{Object, OpenFile};
+use crate::patience;
+use crate::volume::Volume;
+
+/// One look.
+#[derive(Debug)]
+struct Seen {
+    /// Not the object itself, whose descriptor would stay open; what is weakly held leaves its address to nobody else.
+    object: Weak<Object>,
+    version: u64,
+    /// The batch's time of day.
+    batch: Timestamp,
+    /// The clock of ticks.
+    tick_ns: u64,
+    snapshot: Snapshot,
+}
+
+thread_local! {
+    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
+}
+
+impl Volume {
+    /// What happened to `object` between `before` and now, under its lock.
+    pub(crate) fn change_since(&self, object: &Object, before: &Attributes) -> Result<Change> {
+        let after = self.stat_moved_on(object, before)?;
+        Ok(Change { before: before.before(), after: after.attributes, atomic: true })
+    }
+
+    /// Attributes just after a change of what was `before`.
+    fn stat_moved_on(&self, object: &Object, before: &Attributes) -> Result<Snapshot> {
+        let after = self.stat_after(object)?;
+        if after.attributes.change > before.change || object.kind != FileKind::Directory {
+            return Ok(after);
+        }
+        // The change time was another object's (see `change`). chown(2) to nobody new sets it to now, and does no more to
+        // a directory; files always have their own.
+        self.act_as_server();
+        match object.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH)) {
+            Ok(()) => self.stat_after(object),
+            Err(_) => Ok(after),
+        }
+    }
+
+    /// Nothing happened.
+    pub(crate) fn no_change(snapshot: &Snapshot) -> Change {
+        Change { before: snapshot.attributes.before(), after: snapshot.attributes, atomic: true }
+    }
+
+    /// Attributes before a WRITE, and whether the file is sealed. To be called under its lock.
+    pub(crate) fn stat_before_write(&self, context: &Context, file: &Arc<Object>) -> Result<Snapshot> {
+        recall(context, file).map_or_else(|| self.stat_whole(file, false), Ok)
+    }
+
+    /// What a WRITE by this descriptor changed, numbered already. To be called under the file's lock.
+    pub(crate) fn change_by_write(
+        &self,
+        context: &Context,
+        (file, open): (&Arc<Object>, &OpenFile),
+        before: &Snapshot,
+    ) -> Result<Change> {
+        if !self.may_glance() {
+            return self.change_since(file, &before.attributes);
+        }
+        let moment = self.changes.moment();
+        let status = rustix::fs::fstat(open).map_err(translate)?;
+        let after = Snapshot { sealed: before.sealed, ..self.glanced(file, &status, moment, true)? };
+        remember(context, file, &after);
+        Ok(Change { before: before.attributes.before(), after: after.attributes, atomic: true })
+    }
+
+    /// Attributes of a directory before one of its entries changes. To be called under its lock.
+    pub(crate) fn stat_before_entry(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
+        let seen = recall(context, directory).map_or_else(|| self.stat(directory), Ok);
+        Ok(seen?.attributes)
+    }
+
+    /// What the change of an entry, numbered already, did to its directory. To be called under the directory's lock.
+    pub(crate) fn change_by_entry(
+        &self,
+        context: &Context,
+        directory: &Arc<Object>,
+        before: &Attributes,
+    ) -> Result<Change> {
+        let after = self.stat_moved_on(directory, before)?;
+        if self.may_glance() {
+            remember(context, directory, &after);
+        }
+        Ok(Change { before: before.before(), after: after.attributes, atomic: true })
+    }
+}
+
+/// What `object` looks like, if this thread saw it after its last change, in the batch of this request. To be asked under
+/// the object's lock.
+fn recall(context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
+    SEEN.with_borrow(|seen| {
+        let seen = seen.as_ref().filter(|seen| seen.is_of(object) && seen.batch == context.now)?;
+        let stands = seen.version == object.dirt.version() && seen.tick_ns == patience::now_ns();
+        (stands && is_in_batch(context)).then_some(seen.snapshot)
+    })
+}
+
+/// Remembers what `object` looks like after a change, numbered already. To be called under the object's lock.
+fn remember(context: &Context, object: &Arc<Object>, snapshot: &Snapshot) {
+    if !is_in_batch(context) {
+        return;
+    }
+    let (version, tick_ns) = (object.dirt.version(), patience::now_ns());
+    SEEN.with_borrow_mut(|seen| match seen {
+        Some(seen) if seen.is_of(object) => {
+            (seen.version, seen.batch, seen.tick_ns) = (version, context.now, tick_ns);
+            seen.snapshot = *snapshot;
+        }
+        _ => {
+            let object = Arc::downgrade(object);
+            *seen = Some(Seen { object, version, batch: context.now, tick_ns, snapshot: *snapshot });
+        }
+    });
+}
+
+/// Whether a request belongs to a batch that can be told from others.
+fn is_in_batch(context: &Context) -> bool {
+    context.now != Timestamp::default()
+}
+
+impl Seen {
+    fn is_of(&self, object: &Arc<Object>) -> bool {
+        std::ptr::eq(self.object.as_ptr(), Arc::as_ptr(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use vfs::{Authority, Create, CreateMode, Credentials, Handle, Op, Removal, SetAttributes, Stability};
+
+    use super::*;
+    use crate::config::{Config, Durability};
+
+    struct Case {
+        volume: Arc<Volume>,
+        file: Handle,
+        directory: tempfile::TempDir,
+    }
+
+    /// A request of the batch with this number.
+    fn batch(seconds: i64) -> Context {
+        let uid = rustix::process::geteuid().as_raw();
+        let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
+        Context { credentials, now: Timestamp { seconds, nanoseconds: 0 } }
+    }
+
+    /// What is answered, in place or by the pool.
+    fn answer<T>(operation: Op<'_, T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+        runtime.block_on(operation).expect("done")
+    }
+
+    impl Case {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().expect("temporary directory");
+            let top = directory.path().join("export");
+            std::fs::create_dir(&top).expect("directory");
+            let state_directory = Some(directory.path().join("state"));
+            let config = Config { state_directory, durability: Durability::Async, ..Config::new(top) };
+            let volume = crate::probe::open(&config).expect("volume");
+            let (what, set) = (Create::File(CreateMode::Guarded), SetAttributes::default());
+            let root = volume.root.handle;
+            let created = answer(volume.create(&batch(1), &root, b"f", &what, &set));
+            Self { volume, file: created.handle, directory }
+        }
+
+        fn write(&self, context: &Context, offset: u64) -> Change {
+            let data = Bytes::from_static(b"data");
+            let written =
+                self.volume.write(context, &self.file, offset, &data, Stability::Unstable, Authority::Caller);
+            answer(written).change
+        }
+
+        fn object(&self) -> Arc<Object> {
+            self.volume.object(&self.file).expect("object")
+        }
+
+        /// Writes until it is remembered: a tick may have ended in between.
+        fn write_and_remember(&self, context: &Context) -> Change {
+            let mut tries = (0..1000).map(|offset| self.write(context, offset));
+            let remembered = tries.find(|change| {
+                recall(context, &self.object()).is_some_and(|seen| seen.attributes == change.after)
+            });
+            remembered.expect("one of many within a tick")
+        }
+    }
+
+    #[test]
+    fn a_write_is_remembered_for_its_batch_alone() {
+        let case = Case::new();
+        if !case.volume.may_glance() {
+            return; // With coarse change times every look is needed.
+        }
+        let first = case.write_and_remember(&batch(2));
+        assert!(recall(&batch(3), &case.object()).is_none(), "another batch");
+        let second = case.write(&batch(2), 0);
+        assert_eq!(second.before, first.after.before());
+        assert_ne!(second.after.change, first.after.change);
+        case.write(&batch(0), 0);
+        assert!(recall(&batch(0), &case.object()).is_none(), "of no batch");
+    }
+
+    #[test]
+    fn a_local_change_shows_to_the_next_batch() {
+        let case = Case::new();
+        let last = case.write(&batch(2), 0);
+        std::fs::write(case.directory.path().join("export/f"), b"somebody else's").expect("write");
+        let next = case.write(&batch(3), 0);
+        assert_eq!(next.before.size, 15);
+        assert_ne!(next.before, last.after.before());
+    }
+
+    #[test]
+    fn whatever_this_server_changes_is_looked_at_again() {
+        let case = Case::new();
+        if !case.volume.may_glance() {
+            return;
+        }
+        let (volume, root, same) = (&case.volume, case.volume.root.handle, batch(2));
+        let set = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
+        let changes: [(&str, &dyn Fn()); 4] = [
+            ("SETATTR", &|| {
+                volume
+                    .setattr(&same, &case.file, &set, None, Authority::Caller)
+                    .now()
+                    .map(drop)
+                    .expect("mode");
+            }),
+            ("LINK", &|| _ = answer(volume.link(&same, &case.file, &root, b"g"))),
+            ("REMOVE", &|| _ = answer(volume.remove(&same, &root, b"g", Removal::Any))),
+            ("another thread's WRITE", &|| {
+                std::thread::scope(|scope| scope.spawn(|| case.write(&same, 4096)).join().map(drop))
+                    .expect("thread");
+            }),
+        ];
+        for (what, change) in changes {
+            case.write_and_remember(&same);
+            change();
+            assert!(recall(&same, &case.object()).is_none(), "{what}");
+            let seen = volume.stat(&case.object()).expect("attributes").attributes;
+            assert_eq!(case.write(&same, 0).before, seen.before(), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_fails_is_looked_at_too() {
+        let case = Case::new();
+        case.write(&batch(2), 0);
+        let version = case.object().dirt.version();
+        drop(case.object().dirt.begin());
+        assert_ne!(case.object().dirt.version(), version, "it may have been done in part");
+    }
+
+    #[test]
+    fn changes_of_entries_join_up_within_a_batch() {
+        let case = Case::new();
+        let (volume, root, same) = (&case.volume, case.volume.root.handle, batch(2));
+        let mut last: Option<Change> = None;
+        for _ in 0..100 {
+            let what = Create::File(CreateMode::Guarded);
+            let made = answer(volume.create(&same, &root, b"g", &what, &SetAttributes::default())).directory;
+            let gone = answer(volume.remove(&same, &root, b"g", Removal::File));
+            if let Some(last) = last {
+                assert_eq!((made.before.changed, made.before.size), (last.after.changed, last.after.size));
+            }
+            assert_eq!(gone.before.changed, made.after.changed);
+            assert!(made.after.change > made.before.change && gone.after.change > gone.before.change);
+            last = Some(gone);
+        }
+        let seen = volume.stat(&volume.root).expect("attributes").attributes;
+        assert_eq!(last.map(|last| last.after.changed), Some(seen.changed));
+    }
+}
