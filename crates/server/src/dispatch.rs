@@ -17,6 +17,7 @@ use xdr::{Encode, Mark, Reader, Writer};
 use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
 use crate::once::{self, Journal, Recognised, ReplyLog, Stable, StableLog};
+use crate::reply_cache::short::Short;
 use crate::reply_cache::{Begin, CallKey, Execution, ReplyCache};
 use crate::request::{Request, Served};
 use crate::{
@@ -31,8 +32,10 @@ pub struct Server {
     pub(crate) exports: ArcSwap<ExportTable>,
     pub(crate) metrics: Metrics,
     pub(crate) reply_cache: ReplyCache,
-    /// Replies to WRITEs of versions 3 and 4.0 apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
+    /// Replies to WRITEs of version 4.0 apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
     pub(crate) write_reply_cache: ReplyCache,
+    /// Those to version 3's.
+    write3_reply_cache: ReplyCache<Short>,
     pub(crate) nfs4: State,
     /// Keys what tells calls apart; see [`once::secret`].
     pub(crate) call_secret: [u8; 16],
@@ -102,17 +105,22 @@ const PORTMAP_PORT: u16 = protocol::portmap::PORT;
 /// NFSv3's WRITE.
 const WRITE3: u32 = protocol::nfs3::Proc::WRITE.0;
 
-/// One part in so many of the reply cache is for WRITEs.
+/// One part in so many of the reply cache is for version 4.0's WRITEs.
 const WRITE_REPLY_SHARE: usize = 8;
+
+/// One part in so many of the reply cache is for version 3's, whose replies are short there: 16,384 of them in 8 MiB.
+const WRITE3_REPLY_SHARE: usize = 16;
 
 impl Server {
     /// A server of `exports`.
     #[must_use]
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
-        let write_share = settings.reply_cache_bytes / WRITE_REPLY_SHARE;
+        let bytes = settings.reply_cache_bytes;
+        let (write_share, write3_share) = (bytes / WRITE_REPLY_SHARE, bytes / WRITE3_REPLY_SHARE);
         Self {
-            reply_cache: ReplyCache::new(settings.reply_cache_bytes - write_share),
+            reply_cache: ReplyCache::new(bytes - write_share - write3_share),
             write_reply_cache: ReplyCache::new(write_share),
+            write3_reply_cache: ReplyCache::new(write3_share),
             nfs4: State::new(&settings, Records::default(), Duration::ZERO),
             call_secret: once::secret(&settings.handle_key),
             journal: None,
@@ -381,9 +389,10 @@ impl Server {
             return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         }
         let key = CallKey::new(&self.call_secret, request.connection.peer.ip(), header, &request.arguments);
-        let is_write = header.procedure == WRITE3;
-        let cache = if is_write { &self.write_reply_cache } else { &self.reply_cache };
-        let execution: Execution<'_> = match cache.begin(key, request.now.monotonic) {
+        if header.procedure == WRITE3 {
+            return self.write3(request, key, arguments, reply).await;
+        }
+        let execution: Execution<'_> = match self.reply_cache.begin(key, request.now.monotonic) {
             Begin::Execute(execution) => execution,
             Begin::InProgress => return Served::Drop,
             Begin::Replay(cached) => {
@@ -391,8 +400,7 @@ impl Server {
                 return self.replay(&cached, start, reply);
             }
         };
-        // WRITE can be repeated, over a restart too: nobody was told of writes that it might undo.
-        let journal = self.journal.as_ref().filter(|_| !is_write);
+        let journal = self.journal.as_ref();
         if let Some(journal) = journal {
             request.call = Some(key.id());
             if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, false)
@@ -409,6 +417,32 @@ impl Server {
                 journal.finish(key.id(), request.now.wall, whole);
                 request.settle().await;
             }
+        }
+        served
+    }
+
+    /// WRITE of version 3, which has a reply cache of its own. In no log: it can be repeated, over a restart too, as nobody
+    /// was told of writes that it might undo.
+    async fn write3(
+        &self,
+        request: &Request<'_>,
+        key: CallKey,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Served {
+        let execution = match self.write3_reply_cache.begin(key, request.now.monotonic) {
+            Begin::Execute(execution) => execution,
+            Begin::InProgress => return Served::Drop,
+            Begin::Replay(kept) => {
+                self.metrics.replayed.fetch_add(1, Relaxed);
+                Box::pin(crate::nfs3::write::repeat(request, arguments, &kept, reply)).await;
+                return Served::Done { is_error: false };
+            }
+        };
+        let results = reply.mark();
+        let served = crate::nfs3::procedure(request, WRITE3, arguments, reply).await;
+        if let Served::Done { .. } = served {
+            execution.finish(&crate::nfs3::write::shorten(reply.inline_since(results)));
         }
         served
     }

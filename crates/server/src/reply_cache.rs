@@ -15,9 +15,11 @@
 //! - Memory is bounded; the oldest replies go first. Constant time a call; cores do not wait for each other. Little memory
 //!   is touched a call, because after megabytes of other replies all of it is cold.
 //! - Kept are encoded bytes, not structures.
-//! - WRITE is among the calls kept: a copy executed late would undo a newer write of the same range.
+//! - WRITE is among the calls kept: a copy executed late would undo a newer write of the same range. Of version 3's replies
+//!   to it attributes are not kept, but told anew (see [`short`]).
 
 mod kept;
+pub(crate) mod short;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -33,7 +35,7 @@ use rpc::auth::{AuthFlavor, OpaqueAuth};
 use rpc::message::CallHeader;
 use siphasher::sip::SipHasher13;
 
-use self::kept::{Kept, Reply};
+use self::kept::Kept;
 
 use crate::once::CallId;
 
@@ -125,15 +127,34 @@ impl Hasher for Identity {
     }
 }
 
+/// A reply that is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reply<'r> {
+    xid: u32,
+    /// When the call came, seconds.
+    began_s: u32,
+    bytes: &'r [u8],
+}
+
+/// Where replies lie.
+pub(crate) trait Memory {
+    /// In at most `bytes`.
+    fn new(bytes: usize) -> Self;
+    /// The reply that was put in under `digest`, if it is still there.
+    fn get(&self, digest: u64) -> Option<Reply<'_>>;
+    /// Puts in a reply, in place of the oldest ones and of the one under the same digest.
+    fn put(&mut self, digest: u64, reply: Reply<'_>);
+}
+
 #[repr(align(64))]
-struct Shard {
+struct Shard<M> {
     /// Transaction numbers of calls that are being executed, by digest.
     running: HashMap<u64, u32, BuildHasherDefault<Identity>>,
     /// Copies that wait for what is being executed; nearly always none.
     waiting: Vec<Waiting>,
     /// The number of the next one that waits.
     next_wait: u64,
-    kept: Kept,
+    kept: M,
 }
 
 /// A copy that waits.
@@ -144,7 +165,7 @@ struct Waiting {
     waker: Waker,
 }
 
-impl Shard {
+impl<M> Shard<M> {
     /// A call is no longer being executed; returns who waited for that.
     fn ended(&mut self, digest: u64) -> Vec<Waker> {
         self.running.remove(&digest);
@@ -153,14 +174,14 @@ impl Shard {
 }
 
 /// See the module's text.
-pub(crate) struct ReplyCache {
-    shards: [Mutex<Shard>; SHARDS],
+pub(crate) struct ReplyCache<M = Kept> {
+    shards: [Mutex<Shard<M>>; SHARDS],
 }
 
 /// What to do with a call.
-pub(crate) enum Begin<'c> {
+pub(crate) enum Begin<'c, M: Memory = Kept> {
     /// Execute it, then [`Execution::finish`].
-    Execute(Execution<'c>),
+    Execute(Execution<'c, M>),
     /// It is being executed: drop the copy.
     InProgress,
     /// It was executed: this was the reply.
@@ -168,27 +189,27 @@ pub(crate) enum Begin<'c> {
 }
 
 /// A call being executed. Dropped without [`Self::finish`] it is forgotten, so that a retransmission executes it.
-pub(crate) struct Execution<'c> {
-    cache: &'c ReplyCache,
+pub(crate) struct Execution<'c, M: Memory = Kept> {
+    cache: &'c ReplyCache<M>,
     key: CallKey,
     began_s: u32,
     is_finished: bool,
 }
 
-impl ReplyCache {
+impl<M: Memory> ReplyCache<M> {
     /// Keeps replies in at most `bytes` of memory.
     pub(crate) fn new(bytes: usize) -> Self {
         let shard = || Shard {
             running: HashMap::default(),
             waiting: Vec::new(),
             next_wait: 0,
-            kept: Kept::new(bytes / SHARDS),
+            kept: M::new(bytes / SHARDS),
         };
         Self { shards: std::array::from_fn(|_| Mutex::new(shard())) }
     }
 
     /// Registers a call that is about to be executed, or finds what became of it.
-    pub(crate) fn begin(&self, key: CallKey, now: Duration) -> Begin<'_> {
+    pub(crate) fn begin(&self, key: CallKey, now: Duration) -> Begin<'_, M> {
         let mut shard = self.shards[key.shard()].lock();
         let Shard { running, kept, .. } = &mut *shard;
         // Whole seconds: centuries of them.
@@ -213,26 +234,17 @@ impl ReplyCache {
         let mut wait = Wait { cache: self, key, number: None };
         poll_fn(|context| wait.poll(context)).await
     }
-
-    /// Bytes of all replies kept, and what they cost beside.
-    #[cfg(test)]
-    fn bytes(&self) -> usize {
-        let of_shard = |shard: &Mutex<Shard>| -> usize {
-            shard.lock().kept.lengths().map(|length| length + tests::ENTRY_OVERHEAD).sum()
-        };
-        self.shards.iter().map(of_shard).sum()
-    }
 }
 
 /// The wait of one copy, which has one place among those that wait, and gives it up when it goes.
-struct Wait<'c> {
-    cache: &'c ReplyCache,
+struct Wait<'c, M: Memory> {
+    cache: &'c ReplyCache<M>,
     key: CallKey,
     /// From when it first had to wait.
     number: Option<u64>,
 }
 
-impl Wait<'_> {
+impl<M: Memory> Wait<'_, M> {
     fn poll(&mut self, context: &Context<'_>) -> Poll<bool> {
         let digest = self.key.digest;
         let mut shard = self.cache.shards[self.key.shard()].lock();
@@ -255,7 +267,7 @@ impl Wait<'_> {
     }
 }
 
-impl Drop for Wait<'_> {
+impl<M: Memory> Drop for Wait<'_, M> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             let mut shard = self.cache.shards[self.key.shard()].lock();
@@ -267,7 +279,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-impl Execution<'_> {
+impl<M: Memory> Execution<'_, M> {
     /// Keeps the reply's bytes.
     pub(crate) fn finish(mut self, reply: &[u8]) {
         if !self.is_finished {
@@ -282,7 +294,7 @@ impl Execution<'_> {
     }
 }
 
-impl Drop for Execution<'_> {
+impl<M: Memory> Drop for Execution<'_, M> {
     fn drop(&mut self) {
         if !self.is_finished {
             let waiting = self.cache.shards[self.key.shard()].lock().ended(self.key.digest);
@@ -291,7 +303,7 @@ impl Drop for Execution<'_> {
     }
 }
 
-impl std::fmt::Debug for ReplyCache {
+impl<M> std::fmt::Debug for ReplyCache<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ReplyCache").finish_non_exhaustive()
     }
@@ -309,7 +321,15 @@ mod tests {
     const KEPT: usize = 100;
 
     /// What a reply of 100 bytes costs beside: 28 in the ring, and a third as much in the index.
-    pub(super) const ENTRY_OVERHEAD: usize = 70;
+    const ENTRY_OVERHEAD: usize = 70;
+
+    /// Bytes of all replies kept, and what they cost beside.
+    fn bytes(cache: &ReplyCache) -> usize {
+        let of_shard = |shard: &Mutex<Shard<Kept>>| -> usize {
+            shard.lock().kept.lengths().map(|length| length + ENTRY_OVERHEAD).sum()
+        };
+        cache.shards.iter().map(of_shard).sum()
+    }
 
     fn key(client: u8, xid: u32, arguments: &[u8]) -> CallKey {
         let header = CallHeader::new(xid, 100_003, 3, 12);
@@ -318,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_retransmission_gets_the_first_reply_and_another_call_does_not() {
-        let cache = ReplyCache::new(1 << 20);
+        let cache = ReplyCache::<Kept>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"remove a"), NOW) else { panic!("new call") };
         assert!(matches!(cache.begin(key(1, 7, b"remove a"), NOW), Begin::InProgress));
         execution.finish(b"removed");
@@ -332,27 +352,27 @@ mod tests {
 
     #[test]
     fn an_abandoned_execution_is_forgotten() {
-        let cache = ReplyCache::new(1 << 20);
+        let cache = ReplyCache::<Kept>::new(1 << 20);
         drop(cache.begin(key(1, 1, b"x"), NOW));
         assert!(matches!(cache.begin(key(1, 1, b"x"), NOW), Begin::Execute(_)));
     }
 
     #[test]
     fn memory_is_bounded_and_the_oldest_goes_first() {
-        let cache = ReplyCache::new(SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
+        let cache = ReplyCache::<Kept>::new(SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
         for xid in 0..10_000 {
             let Begin::Execute(execution) = cache.begin(key(1, xid, b"x"), NOW) else { panic!("new call") };
             execution.finish(&[0; 100]);
         }
-        assert!(cache.bytes() <= SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
-        assert!(cache.bytes() >= SHARDS * (KEPT * 9 / 10) * (100 + ENTRY_OVERHEAD));
+        assert!(bytes(&cache) <= SHARDS * KEPT * (100 + ENTRY_OVERHEAD));
+        assert!(bytes(&cache) >= SHARDS * (KEPT * 9 / 10) * (100 + ENTRY_OVERHEAD));
         assert!(matches!(cache.begin(key(1, 9_999, b"x"), NOW), Begin::Replay(_)));
         assert!(matches!(cache.begin(key(1, 0, b"x"), NOW), Begin::Execute(_)));
     }
 
     #[test]
     fn another_user_of_the_client_gets_no_answer_of_somebody_else() {
-        let cache = ReplyCache::new(1 << 20);
+        let cache = ReplyCache::<Kept>::new(1 << 20);
         let client = IpAddr::from([10, 0, 0, 1]);
         let call = |uid: u8| {
             let credential =
@@ -383,20 +403,20 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_life_is_not_given_again() {
-        let cache = ReplyCache::new(1 << 20);
+        let cache = ReplyCache::<Kept>::new(1 << 20);
         for round in 0..3u32 {
             let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW + REPLAY_FOR * round) else {
                 panic!("{round}")
             };
             execution.finish(b"done");
-            assert_eq!(cache.bytes(), 4 + ENTRY_OVERHEAD);
+            assert_eq!(bytes(&cache), 4 + ENTRY_OVERHEAD);
         }
     }
 
     #[test]
     fn copies_wait_for_the_answer_and_not_more_than_some() {
         use futures_util::FutureExt;
-        let cache = ReplyCache::new(1 << 20);
+        let cache = ReplyCache::<Kept>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
         let mut tasks: Vec<_> = (0..=WAITING_MAX).map(|_| Box::pin(cache.ended(key(1, 7, b"x")))).collect();
         let wakers: Vec<_> = tasks.iter().map(|_| Waker::from(std::sync::Arc::new(Sleeper))).collect();
@@ -413,7 +433,7 @@ mod tests {
     #[test]
     fn a_copy_waits_in_one_place_and_gives_it_up() {
         use futures_util::FutureExt;
-        let cache = ReplyCache::new(1 << 20);
+        let cache = ReplyCache::<Kept>::new(1 << 20);
         let Begin::Execute(execution) = cache.begin(key(1, 7, b"x"), NOW) else { panic!("new call") };
         let mut copy = Box::pin(cache.ended(key(1, 7, b"x")));
         // Of tasks that are another each time.

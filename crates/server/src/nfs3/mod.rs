@@ -23,7 +23,7 @@ mod setattr;
 mod symlink;
 #[cfg(test)]
 mod tests;
-mod write;
+pub(crate) mod write;
 
 use protocol::nfs3::{NfsStat, Proc, TABLE};
 use protocol::procedure::Effect;

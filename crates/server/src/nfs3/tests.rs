@@ -214,6 +214,37 @@ fn a_retransmission_of_each_non_idempotent_call_gets_the_first_reply() {
 }
 
 #[test]
+fn a_late_copy_of_a_write_undoes_nothing_and_is_told_the_same() {
+    let pair = pair();
+    let file = pair.file(b"file");
+    let first = WriteArgs {
+        file,
+        offset: 0,
+        count: 3,
+        stable: StableHow::DataSync,
+        data: Opaque::from_static(b"old"),
+    };
+    let send = |xid, args: &WriteArgs| -> WriteResult {
+        parse_reply(pair.raw(xid, PROGRAM, VERSION, Proc::WRITE.0, args).unwrap()).unwrap()
+    };
+    let told = send(9_000, &first).into_result().unwrap();
+    pair.write(file, 0, b"newer", StableHow::Unstable);
+    let again = send(9_000, &first).into_result().unwrap();
+    assert_eq!((again.count, again.committed, again.verf), (told.count, told.committed, told.verf));
+    assert_eq!(
+        (again.file_wcc.before, again.file_wcc.after.unwrap().size),
+        (None, 5),
+        "attributes as of now"
+    );
+    assert_eq!(&*pair.read(file, 0, 9).into_result().unwrap().data, b"newer");
+    let failing = WriteArgs { count: 2, ..first };
+    for _ in 0..2 {
+        assert_eq!(send(9_001, &failing).status(), NfsStat::INVAL);
+    }
+    assert_eq!(pair.server.metrics().replayed.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[test]
 fn rename_link_and_remove_keep_the_handle_until_the_last_name_is_gone() {
     let pair = pair();
     let file = pair.file(b"a");

@@ -1,12 +1,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
-use protocol::nfs3::{NfsStat, Outcome, StableHow, WccData, WriteArgs, WriteOk};
+use protocol::nfs3::{FileHandle, NfsStat, Outcome, StableHow, WccData, WriteArgs, WriteOk};
 use vfs::{Authority, Stability};
-use xdr::Writer;
+use xdr::{Decode, Encode, Reader, Writer};
 
 use super::reply::{answer, check_denials, resolve_writable, settle, status, wcc_data};
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::{Against, IoKind};
+use crate::reply_cache::short::SHORT;
 use crate::request::{Request, Target};
 
 /// WRITE (RFC 1813 §3.3.7).
@@ -58,4 +59,40 @@ async fn write(request: &Request<'_>, target: &Target<'_>, args: WriteArgs) -> R
         },
         verf,
     })
+}
+
+/// In place of `committed` in a short reply that is a failure.
+const FAILED: u32 = u32::MAX;
+
+/// What the reply cache keeps of a WRITE's results: of success count, committed and verifier, which are the last there; of
+/// a failure its status.
+pub(crate) fn shorten(results: &[u8]) -> [u8; SHORT] {
+    let mut short = [0; SHORT];
+    match (results.first_chunk::<4>(), results.last_chunk::<SHORT>()) {
+        (Some([0, 0, 0, 0]), Some(last)) => short = *last,
+        (status, _) => {
+            short[..4].copy_from_slice(status.unwrap_or(&NfsStat::SERVERFAULT.0.to_be_bytes()));
+            short[4..8].copy_from_slice(&FAILED.to_be_bytes());
+        }
+    }
+    short
+}
+
+/// Writes the results that were shortened so once more, with attributes as of now.
+// RFC 1813 §2.6: attributes are optional, "however, server implementors are strongly encouraged to make best effort".
+pub(crate) async fn repeat(request: &Request<'_>, mut arguments: Reader, short: &[u8], reply: &mut Writer) {
+    let wcc = match FileHandle::decode(&mut arguments).map(|file| resolve_writable(request, &file)) {
+        Ok(Ok(target)) => target.wcc().await,
+        _ => WccData::default(),
+    };
+    let is_failure = short.get(4..8) == Some(&FAILED.to_be_bytes()[..]);
+    if is_failure {
+        reply.raw(&short[..4]);
+    } else {
+        reply.u32(NfsStat::OK.0);
+    }
+    wcc.encode(reply);
+    if !is_failure {
+        reply.raw(short);
+    }
 }

@@ -8,6 +8,8 @@
 //!
 //! Where more replies than a bucket has slots fall into it, one goes a little before its turn.
 
+use super::{Memory, Reply};
+
 /// Replies that a bucket tells of; four fill a cache line.
 const WAYS: usize = 4;
 
@@ -33,19 +35,9 @@ struct Slot {
 #[repr(align(64))]
 struct Bucket([Slot; WAYS]);
 
-/// A reply that was kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reply<'r> {
-    pub(super) xid: u32,
-    /// When the call came, seconds.
-    pub(super) began_s: u32,
-    /// The whole RPC message.
-    pub(super) bytes: &'r [u8],
-}
-
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// Both empty until the first reply comes.
     index: Box<[Bucket]>,
     ring: Box<[u8]>,
@@ -55,9 +47,8 @@ pub(super) struct Kept {
     next: Place,
 }
 
-impl Kept {
-    /// In at most `bytes` of memory.
-    pub(super) fn new(bytes: usize) -> Self {
+impl Memory for Kept {
+    fn new(bytes: usize) -> Self {
         let buckets = (bytes / INDEX_SHARE / size_of::<Bucket>()).max(1);
         let ring_bytes = bytes.saturating_sub(buckets * size_of::<Bucket>()) / ALIGNMENT * ALIGNMENT;
         // So that the first place is not 0, and what precedes it counts as overwritten.
@@ -65,16 +56,14 @@ impl Kept {
         Self { index: Box::default(), ring: Box::default(), buckets, ring_bytes, next }
     }
 
-    /// The reply that was kept under `digest`, if it is still there.
-    pub(super) fn get(&self, digest: u64) -> Option<Reply<'_>> {
+    fn get(&self, digest: u64) -> Option<Reply<'_>> {
         let bucket = self.index.get(self.bucket(digest))?;
         let slot = bucket.0.iter().find(|slot| slot.digest == digest)?;
         self.reply(slot.place)
     }
 
-    /// Keeps a reply, in place of the oldest ones and of the one that was kept under this digest before. One that is longer
-    /// than all the memory is not kept.
-    pub(super) fn put(&mut self, digest: u64, reply: Reply<'_>) {
+    /// One that is longer than all the memory is not kept.
+    fn put(&mut self, digest: u64, reply: Reply<'_>) {
         let length = (HEAD + reply.bytes.len()).next_multiple_of(ALIGNMENT);
         if length > self.ring_bytes {
             return;
@@ -101,7 +90,9 @@ impl Kept {
         let oldest = || (0..WAYS).min_by_key(|slot| bucket[*slot].place).unwrap_or(0);
         bucket[same.unwrap_or_else(oldest)] = Slot { digest, place };
     }
+}
 
+impl Kept {
     /// Lengths of the replies that are there.
     #[cfg(test)]
     pub(super) fn lengths(&self) -> impl Iterator<Item = usize> {

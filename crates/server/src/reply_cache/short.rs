@@ -1,0 +1,132 @@
+//! Short replies of one length, each beside its digest in a bucket.
+//!
+//! A stream of small WRITEs touches memory that is cold after thousands of others, and each line of it costs what a system
+//! call does: here a call touches one or two that lie together, and no ring beside them. What version 3's WRITE has to tell
+//! again fits; attributes do not, and are told as of the moment when the call is repeated (`nfs3::write`).
+//!
+//! Which entry of a bucket is the oldest, the order of its entries tells: the newest is put in front.
+
+use super::{Memory, Reply};
+
+/// Bytes of a short reply.
+pub(crate) const SHORT: usize = 16;
+
+/// Entries of a bucket, two to a cache line.
+const WAYS: usize = 4;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// 0 where there is none: no call has that digest but one in 2^64, which is executed again.
+    digest: u64,
+    xid: u32,
+    began_s: u32,
+    bytes: [u8; SHORT],
+}
+
+#[derive(Debug, Clone, Default)]
+#[repr(align(128))]
+struct Bucket([Entry; WAYS]);
+
+const _: () = assert!(size_of::<Bucket>() == 128);
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Short {
+    /// Empty until the first reply comes.
+    buckets: Box<[Bucket]>,
+    count: usize,
+}
+
+impl Memory for Short {
+    fn new(bytes: usize) -> Self {
+        Self { buckets: Box::default(), count: bytes / size_of::<Bucket>() }
+    }
+
+    fn get(&self, digest: u64) -> Option<Reply<'_>> {
+        let bucket = self.buckets.get(self.bucket(digest))?;
+        let entry = bucket.0.iter().find(|entry| entry.digest == digest && digest != 0)?;
+        Some(Reply { xid: entry.xid, began_s: entry.began_s, bytes: &entry.bytes })
+    }
+
+    /// One that is not as long as all are is not kept.
+    fn put(&mut self, digest: u64, reply: Reply<'_>) {
+        let Ok(bytes) = reply.bytes.try_into() else { return };
+        if self.buckets.is_empty() {
+            self.buckets = vec![Bucket::default(); self.count].into_boxed_slice();
+        }
+        let index = self.bucket(digest);
+        let Some(Bucket(entries)) = self.buckets.get_mut(index) else { return };
+        let gone = entries.iter().position(|entry| entry.digest == digest).unwrap_or(WAYS - 1);
+        entries.copy_within(..gone, 1);
+        entries[0] = Entry { digest, xid: reply.xid, began_s: reply.began_s, bytes };
+    }
+}
+
+impl Short {
+    /// Which bucket a digest falls into: its high half, scaled down.
+    fn bucket(&self, digest: u64) -> usize {
+        (((digest >> 32) * self.count as u64) >> 32) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(number: u32, bytes: &[u8]) -> Reply<'_> {
+        Reply { xid: number, began_s: number + 1, bytes }
+    }
+
+    #[test]
+    fn the_newest_of_a_bucket_stay_as_they_were() {
+        let mut short = Short::new(1 << 10);
+        let bytes = |number: u32| [number as u8; SHORT];
+        for number in 1..=10 {
+            short.put(number.into(), reply(number, &bytes(number)));
+        }
+        for number in 1..=10 {
+            let expected = bytes(number);
+            let expected = (number > 6).then(|| reply(number, &expected));
+            assert_eq!(short.get(number.into()), expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn another_reply_under_a_digest_takes_the_first_ones_place() {
+        let mut short = Short::new(1 << 10);
+        for (digest, xid) in [(7, 1), (8, 2), (9, 3), (10, 4), (8, 5)] {
+            short.put(digest, reply(xid, &[1; SHORT]));
+        }
+        for (digest, xid) in [(7, 1), (8, 5), (9, 3), (10, 4)] {
+            assert_eq!(short.get(digest), Some(reply(xid, &[1; SHORT])), "nothing else has gone");
+        }
+    }
+
+    #[test]
+    fn only_what_has_the_length_is_kept_and_nothing_without_memory() {
+        let mut short = Short::new(1 << 10);
+        for length in [0, SHORT - 1, SHORT + 1] {
+            short.put(7, reply(1, &vec![1; length]));
+            assert_eq!(short.get(7), None, "{length}");
+        }
+        assert_eq!(short.get(0), None, "there is nothing yet");
+        short.put(1 << 40, reply(1, &[0; SHORT]));
+        assert_eq!(short.get(0), None, "an empty place is no reply");
+        let mut none = Short::new(100);
+        none.put(7, reply(1, &[1; SHORT]));
+        assert_eq!(none.get(7), None);
+    }
+
+    #[test]
+    fn memory_is_used_up_to_its_bound() {
+        const REPLIES: u32 = 512;
+        let mut short = Short::new(REPLIES as usize * size_of::<Entry>());
+        let digest = |number: u32| u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for number in 0..10 * REPLIES {
+            short.put(digest(number), reply(number, &[3; SHORT]));
+        }
+        let kept = (0..10 * REPLIES).filter(|number| short.get(digest(*number)).is_some()).count();
+        assert_eq!(kept, REPLIES as usize, "every place is taken");
+        assert!((10 * REPLIES - 50..10 * REPLIES).all(|number| short.get(digest(number)).is_some()));
+    }
+}
