@@ -163,11 +163,12 @@ impl Drop for Goodbye<'_> {
 }
 
 /// Serves one call.
-async fn call(shared: Arc<Shared>, connection: Arc<Connection>, now: server::Now, record: Bytes) -> Answered {
+// What all calls of a connection share is lent: each further owner would cost two locked instructions a call.
+async fn call(shared: &Shared, connection: &Arc<Connection>, now: server::Now, record: Bytes) -> Answered {
     let began = shared.observer.is_some().then(|| (Instant::now(), record.len()));
     let mut reply = pool::take_reply_buffer();
     let start = record::start_record(&mut reply);
-    let outcome = shared.server.handle(&connection, now, record, &mut reply).await;
+    let outcome = shared.server.handle(connection, now, record, &mut reply).await;
     match outcome.disposition {
         Disposition::Reply => record::finish_record(&mut reply, start),
         Disposition::Drop | Disposition::Close => reply.clear(),
@@ -188,7 +189,7 @@ async fn run(
     control: &Control,
 ) -> End {
     let mut waiting = FuturesUnordered::new();
-    let start = |now, record| call(Arc::clone(shared), Arc::clone(connection), now, record);
+    let start = |now, record| call(shared, connection, now, record);
     let goodbye = Goodbye { server: &shared.server, connection };
     let end = exchange(shared, stream, (control, &connection.outbox), &mut waiting, start).await;
     // Before the calls' end, which may wait for a client's answer over this connection.

@@ -312,13 +312,14 @@ impl Server {
             Ok(operation) => operation,
             Err(status) => return reject(xid, status, start, reply, Operation::None),
         };
+        let is_compound = operation == Operation::Nfs4(PROC_COMPOUND);
         let mut request = Request {
             server: self,
             connection,
             now,
             identity,
             exports: self.exports.load(),
-            arguments: reader.clone().rest(),
+            arguments: if is_compound { reader.clone().rest() } else { Bytes::new() },
             call: None,
             is_logged: AtomicBool::new(false),
             is_stable: AtomicBool::new(false),
@@ -388,7 +389,8 @@ impl Server {
         if !crate::nfs3::is_non_idempotent(header.procedure) {
             return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         }
-        let key = CallKey::new(&self.call_secret, request.connection.peer.ip(), header, &request.arguments);
+        let client = request.connection.peer.ip();
+        let key = CallKey::new(&self.call_secret, client, header, arguments.peek());
         if header.procedure == WRITE3 {
             return self.write3(request, key, arguments, reply).await;
         }

@@ -21,7 +21,7 @@ pub(crate) struct Request<'s> {
     pub(crate) identity: Identity,
     /// The exports as they were when the call came.
     pub(crate) exports: Guard<Arc<ExportTable>>,
-    /// The arguments' bytes, for digests.
+    /// A COMPOUND's arguments, for digests.
     pub(crate) arguments: Bytes,
     /// The call as the log of calls knows it; none where its program has another way to tell it, or where it is idempotent.
     pub(crate) call: Option<CallId>,
