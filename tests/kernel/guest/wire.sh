@@ -17,6 +17,21 @@ mkdir "$D/names"
 "$PROBE" exclusive "$D/names" "/run/other/$TEST/names" 10
 if [ "$VERSION" != 3 ]; then "$PROBE" locks "$D/lock" "/run/other/$TEST/lock"; fi
 dd if=/dev/zero of="$D/zeros" bs=1M count=3 conv=fsync status=none
+if [ "$VERSION" != 3 ]; then # what this client holds is called back when the other changes it
+    echo held >"$D/recalled"
+    same held "$(cat "$D/recalled")"
+    echo changed >"/run/other/$TEST/recalled"
+    same changed "$(cat "$D/recalled")"
+fi
+if [ "$VERSION" = 4.2 ]; then
+    "$PROBE" copy-range "$D/zeros" "$D/copied"
+    setfattr -n user.wire -v value "$D/zeros"
+    remount # the client has cached what it has set
+    same value "$(getfattr --absolute-names --only-values -n user.wire "$D/zeros")"
+    getfattr --absolute-names -d "$D/zeros" | grep -q wire
+    setfattr -x user.wire "$D/zeros"
+    "$PROBE" holes "$D/holed"
+fi
 for refused in "cat $D/nothing" "rmdir $D" "mkdir $D/names" "ln -sT x $D/names" "mv -T $D/names $D/tree"; do
     $refused 2>/dev/null && fail "$refused succeeded"
 done
@@ -31,6 +46,14 @@ replies=$(read_capture 'rpc.msgtyp == 1 && nfs' | wc -l)
 [ "$replies" -gt 1000 ] || fail "tshark saw only $replies replies"
 # NOENT was answered more than once: without it, the fields below are not what they are taken for.
 [ -n "$(read_capture 'nfs.status == 2 || nfs.nfsstat4 == 2')" ] || fail 'tshark sees no error'
+seen() { [ -n "$(read_capture "$1")" ] || fail "tshark saw no $2"; }
+# CB_RECALL is operation 4 of callbacks in every minor version (RFC 7530 §16.2, RFC 8881 §20.2).
+if [ "$VERSION" != 3 ]; then seen 'nfs.cb.operation == 4' CB_RECALL; fi
+if [ "$VERSION" = 4.2 ]; then # RFC 7862 §13 and RFC 8276 §8.4
+    for operation in ALLOCATE=59 COPY=60 DEALLOCATE=62 SEEK=69 GETXATTR=72 SETXATTR=73 LISTXATTRS=74 REMOVEXATTR=75; do
+        seen "nfs.opcode == ${operation#*=}" "${operation%=*}"
+    done
+fi
 same '' "$(read_capture '_ws.malformed' | head -5)" 'malformed'
 # RFC 1813 §2.6 and RFC 8881 §15.1.1.6: what the server has no better word for. Here there always is one.
 same '' "$(read_capture 'nfs.status == 10006 || nfs.nfsstat4 == 10006' | head -5)" 'SERVERFAULT'
