@@ -94,7 +94,11 @@ impl State {
         // reclaiming locks. Previous operations have created a situation in which the server is not able to determine that a
         // reclaim-interfering edge condition does not exist."
         let may = !client.has_completed() && self.recovery.in_grace(now) && client.is_reclaiming();
-        if may { Ok(()) } else { Err(Status::NO_GRACE) }
+        if !may {
+            return Err(Status::NO_GRACE);
+        }
+        self.recovery.reclaims(now);
+        Ok(())
     }
 
     /// Version 4.0: a client says something from which follows whether it has done with reclaims.

@@ -1,22 +1,43 @@
 //! The grace period after a restart (RFC 8881 §8.4.2.1).
 //!
 //! It runs exactly where clients are known that may have held state before, and ends as soon as the last of them has
-//! done with its reclaims, or after its time.
+//! done with its reclaims, or after its time: a lease, and up to another one while reclaims keep coming. A client hears of
+//! the restart only with what it sends next, which may be its renewal at the very end of the first.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use super::super::client::Client;
+use super::super::client::{Client, nanos};
 use super::record::{ClientRecord, Name};
 use super::{ASKS, Clients, Recovery, Says, Standing};
 
+/// How long a client that reclaims may take from one reclaim to the next, where the period is to wait for it.
+const PAUSE: Duration = Duration::from_secs(2);
+
 impl Recovery {
+    /// A client that may reclaim does so.
+    pub(in super::super) fn reclaims(&self, now: Duration) {
+        self.latest_reclaim.fetch_max(nanos(now), Relaxed);
+    }
+
+    /// When the period ends by itself. §8.4.2.1: "Some additional time in order to allow a client to establish a new client ID and
+    /// session and to effect lock reclaims may be added to the lease time."
+    fn grace_ends(&self) -> Duration {
+        match self.latest_reclaim.load(Relaxed) {
+            0 => self.grace_ends,
+            latest => {
+                let awaited = Duration::from_nanos(latest) + PAUSE;
+                awaited.clamp(self.grace_ends, self.grace_ends + self.grace_extension)
+            }
+        }
+    }
+
     /// Whether the period runs.
     pub(in super::super) fn in_grace(&self, now: Duration) -> bool {
         if !self.in_grace.load(Acquire) {
             return false;
         }
-        if now >= self.grace_ends {
+        if now >= self.grace_ends() {
             self.end_grace();
             return false;
         }
@@ -26,7 +47,7 @@ impl Recovery {
     /// How long it runs at most from now on, and how many clients it waits for; `None` where it does not run.
     pub(in super::super) fn grace_left(&self, now: Duration) -> Option<(Duration, usize)> {
         let waiting = self.in_grace(now).then(|| self.clients.lock().awaited)?;
-        Some((self.grace_ends.saturating_sub(now), waiting))
+        Some((self.grace_ends().saturating_sub(now), waiting))
     }
 
     /// Ends it for all; returns how many clients it waited for.
@@ -67,6 +88,7 @@ impl Recovery {
         let Some(own) = ClientRecord::of(client) else { return false };
         let Some(noted) = clients.noted.get(&name).filter(|noted| noted.is_awaited()) else { return false };
         if noted.record.same_incarnation(&own) {
+            self.reclaims(now);
             return true;
         }
         // It has restarted as well, and has nothing more (§8.4.2: "the client will send a global RECLAIM_COMPLETE … after the

@@ -57,6 +57,10 @@ pub(super) struct Recovery {
     in_grace: AtomicBool,
     /// §8.4.2.1: "a grace period at least as long as the lease period for the previous server instantiation".
     grace_ends: Duration,
+    /// How much later it ends at most, where clients still reclaim.
+    grace_extension: Duration,
+    /// When one has last; in nanoseconds, zero where none has.
+    latest_reclaim: AtomicU64,
     /// The change that has to be stable before anything is answered; zero where there is none.
     barrier: AtomicU64,
     clients: Mutex<Clients>,
@@ -139,10 +143,13 @@ impl Recovery {
                 log.set(&[key::LEASE], Some(&xdr::to_bytes(&millis)));
             }
         }
+        let longer_lease = lease.max(previous_lease.unwrap_or_default());
         Self {
             log,
             in_grace: AtomicBool::new(clients.awaited > 0),
-            grace_ends: now + lease.max(previous_lease.unwrap_or_default()),
+            grace_ends: now + longer_lease,
+            grace_extension: longer_lease,
+            latest_reclaim: AtomicU64::new(0),
             barrier: AtomicU64::new(0),
             clients: Mutex::new(clients),
         }

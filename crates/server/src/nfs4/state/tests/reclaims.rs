@@ -70,6 +70,32 @@ fn strangers_wait_and_reclaim_nothing() {
 }
 
 #[test]
+fn the_period_goes_on_while_reclaims_keep_coming_but_no_longer_than_another_lease() {
+    let second = Duration::from_secs(1);
+    let mut world = World::with(&settings(), &["late", "away"]);
+    world.pass(LEASE - second);
+    let mut late = world.fresh_peer("late", 1);
+    for _ in 0..LEASE.as_secs() {
+        assert!(reclaim(&world, &late, NONE).is_ok(), "{:?}", world.now);
+        world.pass(second);
+        late.ping(&world);
+    }
+    world.pass(second);
+    assert_eq!(reclaim(&world, &late, NONE), Err(Status::NO_GRACE));
+    assert!(!world.state.in_grace(world.now));
+}
+
+#[test]
+fn the_period_does_not_wait_for_who_reclaims_no_more() {
+    let mut world = World::with(&settings(), &["done", "away"]);
+    let done = world.fresh_peer("done", 1);
+    world.pass(LEASE - Duration::from_secs(5));
+    assert!(reclaim(&world, &done, NONE).is_ok());
+    world.pass(Duration::from_secs(5));
+    assert!(!world.state.in_grace(world.now));
+}
+
+#[test]
 fn without_known_clients_there_is_no_grace() {
     let world = World::new();
     assert!(!world.state.in_grace(world.now));
