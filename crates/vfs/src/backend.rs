@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Access, Acl, AclKind, Attributes, Change, Context, Device, Error, FsStat, Handle, Op, Payload,
+    Access, Acl, AclKind, Attributes, Change, Context, Device, Error, FileKind, FsStat, Handle, Op, Payload,
     Properties, SetAttributes, Timestamp,
 };
 
@@ -112,6 +112,22 @@ pub enum Create {
     CharDevice(Device),
     /// A block device.
     BlockDevice(Device),
+}
+
+impl Create {
+    /// Of which kind the object is.
+    #[must_use]
+    pub const fn kind(&self) -> FileKind {
+        match self {
+            Self::File(_) => FileKind::Regular,
+            Self::Directory => FileKind::Directory,
+            Self::Symlink(_) => FileKind::Symlink,
+            Self::Fifo => FileKind::Fifo,
+            Self::Socket => FileKind::Socket,
+            Self::CharDevice(_) => FileKind::CharDevice,
+            Self::BlockDevice(_) => FileKind::BlockDevice,
+        }
+    }
 }
 
 /// Answer to a create.

@@ -11,6 +11,8 @@
 //! list of a client would pass. What POSIX has no word for (to change owners, to delete) is not granted, and what it
 //! grants always (to read attributes; for the owner, to change them) cannot be denied.
 
+pub(super) mod creation;
+
 use protocol::nfs4::attributes::acl::{Ace, AceFlags, AceMask, AceType, Acl as WireAcl};
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::types::{Bitmap, Status, Utf8};

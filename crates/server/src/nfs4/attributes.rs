@@ -72,7 +72,8 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
 ]);
 
 /// What EXCLUSIVE4_1 may set at once: not times, in which a back end may keep the verifier (RFC 8881 §18.16.3).
-const WITH_EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
+const WITH_EXCLUSIVE: Bitmap =
+    Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK, n::ACL]);
 
 /// What CREATE and OPEN can set. TIME_CREATE can be read alone: no system lets it be set.
 const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]));
@@ -81,7 +82,7 @@ const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_S
 /// used in a CREATE or OPEN operation, the server MUST return NFS4ERR_INVAL."
 /// RFC 8275 §5: "The mode_umask attribute is only meaningful for operations that create objects".
 const SETTABLE: Bitmap =
-    WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[n::MODE_SET_MASKED, n::ACL]));
+    WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[n::MODE_SET_MASKED]));
 
 /// What changes with a file's content: the holder of a write delegation changes it out of sight.
 const OF_HOLDER: Bitmap = Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_METADATA, n::TIME_MODIFY]);

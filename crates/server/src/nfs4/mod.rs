@@ -25,6 +25,7 @@ mod set_attributes;
 pub(crate) mod settle;
 pub mod state;
 mod status;
+mod take_back;
 pub(crate) mod tenant;
 
 pub(crate) use compound::serve as compound;

@@ -103,6 +103,32 @@ pub(super) fn a_default_is_inherited_and_goes_before_the_umask(t: &Subject) {
     assert_eq!(me.get_acl(&link, AclKind::Access).unwrap(), None);
 }
 
+/// What is to get a list of its own is made so first.
+pub(super) fn a_mode_without_permissions_closes_what_is_inherited(t: &Subject) {
+    if skipped(t) {
+        return;
+    }
+    let (me, top) = (t.me(), t.top());
+    let parent = me.directory(&top, "d");
+    let inherited = acl(&[(AclTag::User(1001), 6), (AclTag::Mask, 6)]);
+    me.set_acl(&parent, AclKind::Default, Some(&inherited)).unwrap();
+    let own = acl(&[(AclTag::User(1002), 4), (AclTag::Mask, 4)]);
+    let closed = SetAttributes { mode: Some(0), ..SetAttributes::default() };
+    for (name, what) in [
+        ("guarded", Create::File(CreateMode::Guarded)),
+        ("exclusive", Create::File(CreateMode::Exclusive(*b"verifier"))),
+        ("fifo", Create::Fifo),
+        ("directory", Create::Directory),
+    ] {
+        let made = me.create(&parent, name, &what, &closed).unwrap();
+        assert_eq!(made.attributes.mode & 0o777, 0, "{name}");
+        let list = me.get_acl(&made.handle, AclKind::Access).unwrap().unwrap();
+        assert!(list.effective().iter().all(|entry| entry.permissions == 0), "{name}: {list:?}");
+        me.set_acl(&made.handle, AclKind::Access, Some(&own)).unwrap();
+        assert_eq!(me.get_acl(&made.handle, AclKind::Access).unwrap(), Some(own.clone()), "{name}");
+    }
+}
+
 pub(super) fn only_the_owner_sets_it(t: &Subject) {
     if skipped(t) || t.lacks(t.capabilities().identities, "identities") {
         return;

@@ -341,6 +341,7 @@ cases! { $
         it_grants_and_limits
         a_mode_changes_its_mask
         a_default_is_inherited_and_goes_before_the_umask
+        a_mode_without_permissions_closes_what_is_inherited
         only_the_owner_sets_it
         what_has_none_refuses_it
     }

@@ -25,10 +25,10 @@ fn ace(ace_type: AceType, who: &'static str, mask: AceMask) -> Ace {
     Ace { ace_type, flags: group, mask, who: Utf8::from_static(who.as_bytes()) }
 }
 
-const R: AceMask = AceMask::READ_DATA;
-const W: AceMask = AceMask::WRITE_DATA.union(AceMask::APPEND_DATA);
+pub(super) const R: AceMask = AceMask::READ_DATA;
+pub(super) const W: AceMask = AceMask::WRITE_DATA.union(AceMask::APPEND_DATA);
 
-fn allow(who: &'static str, mask: AceMask) -> Ace {
+pub(super) fn allow(who: &'static str, mask: AceMask) -> Ace {
     ace(AceType::ALLOWED, who, mask)
 }
 
@@ -271,7 +271,7 @@ proptest! {
     }
 }
 
-fn set_acl(acl: WireAcl) -> Op {
+pub(super) fn set_acl(acl: WireAcl) -> Op {
     let attributes: FileAttributes =
         SetAttributes { acl: Some(acl), ..SetAttributes::default() }.to_file_attributes();
     Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes })

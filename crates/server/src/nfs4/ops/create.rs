@@ -6,6 +6,7 @@ use protocol::nfs4::types::{Bitmap, FileType, Status};
 use vfs::{Create, Device};
 use xdr::{Decode, Encode, Reader, Writer};
 
+use crate::nfs4::acl::creation::{finish, first_attributes};
 use crate::nfs4::attributes::can_set_with_creation;
 use crate::nfs4::compound::{Compound, put_change};
 use crate::nfs4::names;
@@ -23,15 +24,14 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let wanted = Wanted::parse(&arguments.attributes, compound.minor, allowed, compound.id_names())?;
     let context = compound.context(directory.export);
     let place = directory.place(&context);
-    match compound.changer().create(place, &arguments.name, &what, &wanted.set).await? {
-        Ok(created) => {
-            put_change(&created.directory, reply);
-            wanted.mask.encode(reply);
-            compound.set_current(Object::File(directory.with(created.handle)), Some(created.attributes));
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
+    let set = first_attributes(compound, &directory, &wanted, what.kind())?;
+    let created = compound.changer().create(place, &arguments.name, &what, &set).await??;
+    let made_in = (&directory, &arguments.name[..]);
+    let attributes = finish(compound, made_in, wanted.acl.as_ref(), &created).await?;
+    put_change(&created.directory, reply);
+    wanted.mask.encode(reply);
+    compound.set_current(Object::File(directory.with(created.handle)), Some(attributes));
+    Ok(())
 }
 
 /// RFC 8881 §18.4.3: "If the object type specified is that of an ordinary file, a named attribute, or a named attribute

@@ -3,17 +3,18 @@
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, Create, CreateMode, OpenAccess, Removal, SetAttributes};
+use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, SetAttributes};
 
 use super::super::lookup::not_directory;
 use super::claim::{Target, by_name, check_regular};
 use crate::IdNames;
+use crate::nfs4::acl::creation::{finish, first_attributes};
 use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::names;
 use crate::nfs4::object::Object;
 use crate::nfs4::set_attributes::Wanted;
-use crate::nfs4::state::{Entries, Running};
+use crate::nfs4::state::Running;
 use crate::nfs4::status::Result;
 
 /// What a `createhow4` means to the backend.
@@ -66,11 +67,12 @@ pub(super) async fn create<'r>(
     names::check(name)?;
     // Truncation waits for the share reservation; in a new file nobody holds one.
     let size = creation.wanted.set.size;
-    let set = SetAttributes { size: None, ..creation.wanted.set };
+    let set = first_attributes(compound, &directory, &creation.wanted, FileKind::Regular)?;
+    let set = SetAttributes { size: None, ..set };
     let context = compound.context(directory.export);
     let what = Create::File(creation.mode);
     let created = compound.changer().create(directory.place(&context), name, &what, &set).await?;
-    let created = match created {
+    let mut created = match created {
         Ok(created) => created,
         Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, &directory).await),
         // A name that is no regular file's.
@@ -83,6 +85,8 @@ pub(super) async fn create<'r>(
     check_regular(&created.attributes)?;
     let is_ours = created.is_new || is_own_retry(&creation, &created.attributes, context.credentials.uid);
     let (size, attributes_set) = if is_ours {
+        let acl = creation.wanted.acl.as_ref();
+        created.attributes = finish(compound, (&directory, name), acl, &created).await?;
         let mask = told_as_set(creation.wanted.mask, created.verifier_in_times);
         (size.filter(|size| *size != created.attributes.size), mask)
     } else {
@@ -143,8 +147,7 @@ async fn existing_on_read_only<'r>(
 }
 
 /// Removes a file whose OPEN is told to come again: found by its repetition, it would be EXIST for a guarded one, and
-/// closed to its creator where its mode is. Best effort, and only while the name is still that file's, and the file as
-/// it was `created`: others may have found it meanwhile, opened it and written to it.
+/// closed to its creator where its mode is.
 pub(super) async fn take_back(
     compound: &Compound<'_>,
     arguments: &OpenArgs,
@@ -154,21 +157,8 @@ pub(super) async fn take_back(
     let (OpenClaim::Null(name), Ok(Object::File(directory))) = (&arguments.claim, compound.current()) else {
         return;
     };
-    let context = compound.context(directory.export);
-    let backend = &directory.export.backend;
-    // Nothing is delegated from here on; and what a holder has changed may not have come here yet.
-    let _changing = (compound.changing(&target.file), compound.changing(&directory));
-    let Ok(found) = backend.lookup(&context, &directory.handle, name).await else { return };
-    let state = |attributes: &Attributes| (attributes.change, attributes.size);
-    let is_untouched = found.handle == target.file.handle && state(&found.attributes) == state(&created);
-    if is_untouched && !compound.state().is_file_held(target.file.key(compound.server())) {
-        let removed = backend.remove(&context, &directory.handle, name, Removal::File).await;
-        if let Ok(change) = removed {
-            let key = directory.key(compound.server());
-            let (state, now, who) = (compound.state(), compound.now(), compound.who());
-            state.entries_changed(now, who, key, &change, &Entries::Removed { name });
-        }
-    }
+    let place = (&directory, &name[..]);
+    crate::nfs4::take_back::take_back(compound, place, &target.file, &created).await;
 }
 
 #[cfg(test)]
