@@ -11,6 +11,7 @@ pub mod client;
 pub mod compounds;
 mod delegations;
 pub mod network;
+mod reclaims;
 pub mod rng;
 pub mod scenario;
 pub mod world;

@@ -13,6 +13,7 @@ use rpc::message::parse_reply;
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
 use crate::delegations;
 use crate::network::Faults;
+use crate::reclaims;
 use crate::rng::Rng;
 use crate::world::World;
 
@@ -78,6 +79,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "lease-expiry",
         about: "an expired client keeps its opens until somebody needs them, and loses them then",
         run: lease_expiry,
+    },
+    Scenario {
+        name: "reclaims",
+        about: "over machines that go down with torn logs, nobody reclaims a lock that another has had, and all else is kept",
+        run: reclaims::run,
     },
     Scenario {
         name: "delegations",

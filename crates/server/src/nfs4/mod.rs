@@ -19,6 +19,8 @@ mod ops;
 #[cfg(test)]
 mod path_tests;
 pub(crate) mod pseudo;
+#[cfg(test)]
+mod recovery_tests;
 mod rows;
 mod sequencing;
 mod set_attributes;

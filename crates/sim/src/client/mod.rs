@@ -13,8 +13,9 @@ use parking_lot::Mutex;
 
 pub use v3::ClientV3;
 pub use v40::ClientV40;
+pub(crate) use v40::set_client_id;
 pub use v41::{ClientV41, Words, at_export, export};
-pub(crate) use v41::{compound, create_session, exchange_id};
+pub(crate) use v41::{component, compound, create_session, exchange_id};
 
 use crate::rng::Rng;
 use crate::world::Received;

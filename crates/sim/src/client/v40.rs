@@ -47,6 +47,18 @@ enum Phase {
     Release,
 }
 
+/// SETCLIENTID of the client that is called `name`, which cannot be called back.
+pub(crate) fn set_client_id(name: &str) -> Op {
+    let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
+    let location =
+        NetAddress { netid: Utf8::from_static(b"tcp"), address: Utf8::from_static(b"0.0.0.0.0.0") };
+    Op::SetClientId(SetClientIdArgs {
+        client: ClientOwner { verifier: [1; 8], owner_id },
+        callback: CallbackClient { program: 0x4000_0000, location },
+        callback_ident: 1,
+    })
+}
+
 /// A client of NFS version 4.0 with one open-owner and one lock-owner.
 #[derive(Debug)]
 pub struct ClientV40 {
@@ -84,17 +96,6 @@ impl ClientV40 {
         StateOwner { client_id: self.client_id, owner }
     }
 
-    fn set_client_id(&self) -> Op {
-        let owner_id = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
-        let location =
-            NetAddress { netid: Utf8::from_static(b"tcp"), address: Utf8::from_static(b"0.0.0.0.0.0") };
-        Op::SetClientId(SetClientIdArgs {
-            client: ClientOwner { verifier: [1; 8], owner_id },
-            callback: CallbackClient { program: 0x4000_0000, location },
-            callback_ident: 1,
-        })
-    }
-
     fn open(&mut self, name: &str) -> Op {
         self.seqids.0 += 1;
         Op::Open(OpenArgs {
@@ -129,7 +130,7 @@ impl ClientV40 {
     fn next_ops(&mut self) -> Option<Vec<Op>> {
         let at_file = |client: &Self, op| at_export(&client.file).into_iter().chain([op]).collect();
         Some(match self.phase {
-            Phase::Introduce => vec![self.set_client_id()],
+            Phase::Introduce => vec![set_client_id(&self.name)],
             Phase::Confirm(SetClientIdOk { client_id, confirm }) => {
                 vec![Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm })]
             }

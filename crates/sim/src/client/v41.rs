@@ -184,7 +184,7 @@ pub fn export() -> Vec<Op> {
     vec![Op::PutRootFh, Op::Lookup(LookupArgs { name: component("export") })]
 }
 
-pub(super) fn component(name: &str) -> Component {
+pub(crate) fn component(name: &str) -> Component {
     Component::new(name.to_owned().into_bytes()).expect("short names")
 }
 

@@ -17,7 +17,7 @@ use super::slot::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
 
 /// Sweeps that find a client without anything before its record goes: whoever opens one file after the other keeps it.
-const RESTING_SWEEPS: u32 = 15;
+const RESTING_SWEEPS: u32 = 5;
 
 /// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -106,6 +106,8 @@ pub use owner::{Effect, SavedReply, Sequenced0, Turn};
 pub use path::Dial;
 pub use range::LockRange;
 pub use recovery::Records;
+#[cfg(test)]
+pub(crate) use recovery::tests::Disk;
 pub(crate) use sequence::hash_request;
 pub use sequence::{Replay, Running, Sequenced};
 pub use session::{CreateSession, MAX_OPERATIONS};

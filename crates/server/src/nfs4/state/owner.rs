@@ -21,6 +21,7 @@ use vfs::Handle;
 use super::State;
 use super::client::Client;
 use super::gauges::weight;
+use super::recovery::Says;
 use super::shard::{Dropped, Event, Kind};
 use super::stateid::{Flaw, Place, next_seqid};
 use super::wire::{ClientId, StateOwner, Stateid, Status};
@@ -526,6 +527,7 @@ impl State {
             return Err(Status::BAD_STATEID);
         }
         client.renew(now);
+        self.hear(now, &client, Says::Uses);
         Ok(client)
     }
 

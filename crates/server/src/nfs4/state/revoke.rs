@@ -44,11 +44,12 @@ impl State {
                 Event::Close
             }
         };
+        let file = shard.entry(place.index).file;
         shard.end(place.index, event, &self.gauges, &mut dropped);
-        drop(shard);
-        if event == Event::Acknowledge && client.revoked() == 0 {
-            self.recovery.acknowledged(client);
+        if event == Event::Acknowledge && !shard.has_lost(client.id(), file) {
+            self.recovery.acknowledged(client, file);
         }
+        drop(shard);
         Ok(())
     }
 

@@ -594,6 +594,12 @@ impl Shard {
         }
     }
 
+    /// Whether a client has lost something of a file and not acknowledged that.
+    pub(super) fn has_lost(&self, client: ClientId, file: FileKey) -> bool {
+        let mut entries = self.clients.get(&client).into_iter().flatten().map(|index| self.entry(*index));
+        entries.any(|entry| entry.file == file && matches!(entry.phase, Phase::Revoked(_)))
+    }
+
     /// Takes away all that is held of files that `is_gone` names.
     pub(super) fn take_files(
         &mut self,

@@ -112,10 +112,10 @@ impl Recovery {
             if let (Some(noted), Some(own)) = (noted, own)
                 && noted.record.same_incarnation(&own)
             {
-                // Only what it had anything of is left in its record: of the rest both sides know that it has nothing.
                 if client.has_state() {
                     noted.standing = Standing::Present(client.id());
-                    let number = match noted.record.acknowledge() {
+                    // What it lost before the restart, both sides know now; not what it has lost since.
+                    let number = match client.revoked() == 0 && noted.record.acknowledge() {
                         true => self.write(&name, Some(&noted.record)),
                         // Stable before this server started.
                         false => 0,
@@ -150,6 +150,7 @@ impl Recovery {
             Says::Reclaims => 0,
             Says::Asks => asked.saturating_add(1),
             Says::Renews => *asked,
+            Says::Uses => ASKS,
         };
         *asked >= ASKS
     }

@@ -20,9 +20,10 @@
 //!   anyone may have got what was taken. That is seldom: a lease that was over, a delegation that did not come back, an
 //!   administrator, the end of a grace period.
 //!
-//! **Version 4.0** has no RECLAIM_COMPLETE. A client of it has done with reclaims when it asks for new state
-//! [`ASKS`] times in a row: Linux's client asks for nothing new before it has reclaimed all. Where the period ends before,
-//! a client that has said anything but reclaims since its last one keeps its record.
+//! **Version 4.0** has no RECLAIM_COMPLETE. A client of it has done with reclaims when it reads or writes by what it has
+//! reclaimed, or asks for new state [`ASKS`] times in a row: clients hold their programs up until they have reclaimed all
+//! (Linux drains its slots, FreeBSD takes a lock), so that nobody else need wait for the period's end. Where the period ends
+//! before, a client that has said anything but reclaims since its last one keeps its record.
 
 mod grace;
 mod record;
@@ -103,6 +104,8 @@ pub(super) enum Says {
     Asks,
     /// It renews its lease.
     Renews,
+    /// It reads or writes by what it has reclaimed.
+    Uses,
 }
 
 /// What a server begins with: where it writes, and what is written there.
@@ -184,7 +187,11 @@ impl Recovery {
         if client.noted_by().is_some() || client.is_gone() {
             return;
         }
-        let Some(record) = ClientRecord::of(client) else { return };
+        let Some(mut record) = ClientRecord::of(client) else { return };
+        // It may have lost something while it had no record: of which files is not known here.
+        if client.revoked() > 0 {
+            record.lose_all();
+        }
         let name = Name::of(client);
         let number = self.write(&name, Some(&record));
         clients.insert(name, Noted { record, standing: Standing::Present(client.id()) });
@@ -222,13 +229,13 @@ impl Recovery {
         }
     }
 
-    /// A client has acknowledged all that it lost: §8.4.3, "both booleans in persistent storage can be reset".
-    pub(super) fn acknowledged(&self, client: &Client) {
+    /// A client has acknowledged all that it lost of a file: §8.4.3, "both booleans in persistent storage can be reset".
+    pub(super) fn acknowledged(&self, client: &Client, file: FileKey) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
         if let Some(noted) = clients.noted.get_mut(&name)
             && noted.standing == Standing::Present(client.id())
-            && noted.record.acknowledge()
+            && noted.record.find(file, client.revoked() == 0)
         {
             self.write(&name, Some(&noted.record));
         }
@@ -306,4 +313,4 @@ impl Noted {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -122,9 +122,24 @@ impl ClientRecord {
         true
     }
 
+    /// Something of files that are not known was taken away.
+    pub(super) fn lose_all(&mut self) {
+        self.lost = Lost::Much;
+    }
+
     /// The client knows what it has lost; whether that was anything.
     pub(super) fn acknowledge(&mut self) -> bool {
         std::mem::replace(&mut self.lost, Lost::Files(List::default())) != self.lost
+    }
+
+    /// The client knows what it has lost of a file, and, with `all`, of all; whether that was anything.
+    pub(super) fn find(&mut self, file: FileKey, all: bool) -> bool {
+        let Lost::Files(files) = &self.lost else { return all && self.acknowledge() };
+        let file = file.into();
+        let left: Vec<_> = files.iter().copied().filter(|lost| *lost != file).collect();
+        let is_news = left.len() < files.len();
+        self.lost = Lost::Files(List::new(left).unwrap_or_default());
+        is_news
     }
 
     /// Whether it may have held of a file what it says, and still.

@@ -27,3 +27,119 @@ fn records(known: &[(&'static str, u8)], made: impl Fn(Client) -> Client) -> Rec
     };
     Records { log: None, entries: known.iter().map(entry).collect() }
 }
+
+/// A log in memory, which outlives its servers.
+#[derive(Debug, Default)]
+pub(crate) struct Disk(Mutex<Platter>);
+
+#[derive(Debug, Default)]
+struct Platter {
+    changes: Vec<(Bytes, Option<Bytes>)>,
+    stable: u64,
+    /// Changes are stable only when the test says so.
+    is_slow: bool,
+    waiting: Vec<std::task::Waker>,
+}
+
+impl Disk {
+    /// From now on, changes are stable when [`Self::sync`] is called.
+    pub(crate) fn slow_down(&self) {
+        self.0.lock().is_slow = true;
+    }
+
+    /// Everything is stable.
+    pub(crate) fn sync(&self) {
+        let mut platter = self.0.lock();
+        platter.stable = platter.changes.len() as u64;
+        let waiting = std::mem::take(&mut platter.waiting);
+        drop(platter);
+        waiting.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// How many changes were made.
+    pub(crate) fn changes(&self) -> usize {
+        self.0.lock().changes.len()
+    }
+
+    /// What the next server finds.
+    pub(crate) fn records(self: &Arc<Self>) -> Records {
+        let mut entries = HashMap::new();
+        for (key, value) in &self.0.lock().changes {
+            match value {
+                Some(value) => entries.insert(key.clone(), value.clone()),
+                None => entries.remove(key),
+            };
+        }
+        let log: Arc<dyn StateLog> = self.clone();
+        Records { log: Some(log), entries: entries.into_iter().collect() }
+    }
+
+    /// How many clients have records.
+    pub(crate) fn clients(self: &Arc<Self>) -> usize {
+        self.records().entries.iter().filter(|(key, _)| Name::parse(key).is_some()).count()
+    }
+}
+
+impl StateLog for Disk {
+    fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
+        let mut platter = self.0.lock();
+        platter.changes.push((Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice)));
+        let number = platter.changes.len() as u64;
+        if !platter.is_slow {
+            platter.stable = number;
+        }
+        number
+    }
+
+    fn is_written(&self) -> bool {
+        true
+    }
+
+    fn stable(&self) -> u64 {
+        self.0.lock().stable
+    }
+
+    fn reached(&self, number: u64) -> Op<'_, ()> {
+        Op::pending(std::future::poll_fn(move |context| {
+            let mut platter = self.0.lock();
+            if platter.stable >= number {
+                return std::task::Poll::Ready(Ok(()));
+            }
+            platter.waiting.push(context.waker().clone());
+            std::task::Poll::Pending
+        }))
+    }
+}
+
+#[test]
+fn what_is_kept_of_a_client_comes_back() {
+    let records = State::records_of(&[("a", 7)]);
+    let (key, value) = &records.entries[0];
+    let (name, record) = (Name::parse(key).unwrap(), xdr::from_bytes::<ClientRecord>(value.clone()).unwrap());
+    assert_eq!(name.key(), **key);
+    assert_eq!(xdr::to_bytes(&record), *value);
+    let mut lossy = record.clone();
+    let file = |fileid| FileKey { fsid: (u64::MAX, 1), fileid };
+    assert!(lossy.lose(file(1)) && !lossy.lose(file(1)), "once");
+    let again: ClientRecord = xdr::from_bytes(xdr::to_bytes(&lossy)).unwrap();
+    assert_eq!(again, lossy);
+    assert!(!again.may_reclaim(file(1)) && again.may_reclaim(file(2)));
+    assert!(lossy.acknowledge() && !lossy.acknowledge());
+    assert_eq!(lossy, record);
+}
+
+#[test]
+fn keys_of_others_are_left_alone() {
+    let name = State::records_of(&[("a", 1)]).entries.remove(0).0;
+    for key in [&b""[..], b"c", b"c\x02a", b"x\x01a"] {
+        assert_eq!(Name::parse(&Bytes::copy_from_slice(key)), None);
+    }
+    let foreign = (Bytes::from_static(b"x\x01a"), Bytes::from_static(b"?"));
+    let broken = (name, Bytes::from_static(b"?"));
+    let disk = Arc::new(Disk::default());
+    let log: Arc<dyn StateLog> = disk.clone();
+    let lease = Duration::from_secs(90);
+    let recovery = Recovery::new(Records { log: Some(log), entries: vec![foreign, broken] }, lease, lease);
+    assert!(!recovery.in_grace(lease), "what is not understood lets nobody reclaim");
+    assert_eq!(disk.changes(), 2, "the broken one is taken away, and the lease written");
+}

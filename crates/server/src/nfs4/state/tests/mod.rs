@@ -10,6 +10,7 @@ mod opens;
 mod owners;
 mod properties;
 mod reclaims;
+mod restarts;
 mod sessions;
 mod threads;
 

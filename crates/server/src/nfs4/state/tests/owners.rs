@@ -5,13 +5,13 @@ use crate::nfs4::state::wire::StateOwner;
 use crate::nfs4::state::{Callback, Effect, IoKind, SavedReply, Sequenced0, SetClientId, Turn};
 
 /// A client of version 4.0.
-struct Peer0 {
-    id: u64,
+pub(super) struct Peer0 {
+    pub(super) id: u64,
     seqid: u32,
 }
 
 impl World {
-    fn peer0(&self, name: &str, verifier: u8) -> Peer0 {
+    pub(super) fn peer0(&self, name: &str, verifier: u8) -> Peer0 {
         let callback = Callback { program: 1, ..Callback::default() };
         let (owner, verifier) = (name.as_bytes(), [verifier; 8]);
         let request = SetClientId { owner, verifier, principal: &ROOT, callback: &callback };
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    fn open0(&self, peer: &mut Peer0, fileid: u64, owner: &str) -> Stateid {
+    pub(super) fn open0(&self, peer: &mut Peer0, fileid: u64, owner: &str) -> Stateid {
         let turn = self.turn(peer, owner).unwrap();
         let (client, owner) = (turn.client().clone(), turn.owner().clone());
         let (file, pin) = (file(fileid), self.pin.clone());

@@ -1,3 +1,5 @@
+//! Reclaims, as one server sees them.
+
 use super::*;
 use crate::nfs4::state::IoKind;
 

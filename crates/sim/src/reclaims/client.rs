@@ -1,0 +1,421 @@
+//! A client that takes and drops locks, and reclaims what it believes to hold. It does one thing at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::lock::{LockArgs, LockOutcome, LockType, LockUArgs, Locker, OpenToLockOwner};
+use protocol::nfs4::ops::open::{
+    CreateHow, DelegationType, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareAccess, ShareDeny,
+};
+use protocol::nfs4::ops::open_state::OpenConfirmArgs;
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs, SequenceStatus};
+use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdConfirmArgs, SetClientIdResult};
+use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
+use protocol::nfs4::types::{Handle, Outcome, SessionId, StateOwner, Stateid, Status};
+use xdr::{List, Opaque};
+
+use super::history::History;
+use crate::client::{component, compound, create_session, exchange_id, export, set_client_id};
+use crate::rng::Rng;
+
+/// What a client does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Deed {
+    Introduce,
+    Confirm([u8; 8]),
+    Complete,
+    Renew,
+    /// OPEN for a lock that is taken, or reclaimed.
+    Open {
+        file: u64,
+        reclaims: bool,
+    },
+    ConfirmOpen {
+        file: u64,
+        open: Stateid,
+        handle: Handle,
+    },
+    Lock {
+        file: u64,
+        open: Stateid,
+        handle: Handle,
+        reclaims: bool,
+    },
+    Unlock {
+        file: u64,
+        open: Stateid,
+        lock: Stateid,
+        handle: Handle,
+    },
+    Close {
+        open: Stateid,
+        handle: Handle,
+    },
+    /// What has become of what it holds?
+    Test,
+    Free(Stateid),
+}
+
+/// A lock that a client was told it has.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    open: Stateid,
+    lock: Stateid,
+    handle: Handle,
+    /// Which of the file's locks, in the order in which they were given, it is.
+    generation: u64,
+}
+
+/// After so long a silence a lease may be over; it is 90 seconds.
+const SILENCE: Duration = Duration::from_secs(80);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Client {
+    name: String,
+    minor: u32,
+    xid: u32,
+    client_id: u64,
+    create_sequence: u32,
+    session: Option<SessionId>,
+    sequence: u32,
+    seqid: u32,
+    is_confirmed: bool,
+    is_complete: bool,
+    /// It was silent for so long that it may have lost something, and has not been told yet whether.
+    is_unsure: bool,
+    /// It was told so, and has not acknowledged all of it.
+    has_lost: bool,
+    held: BTreeMap<u64, Held>,
+    to_reclaim: BTreeSet<u64>,
+    next: Option<Deed>,
+    doing: Option<(Deed, Duration)>,
+    /// When a request was sent last that was answered.
+    heard: Duration,
+    /// It is not to be reached until then.
+    away_until: Duration,
+    /// What it must be able to reclaim: it was there when the server was killed, and has been since.
+    due: BTreeSet<u64>,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, minor: u32) -> Self {
+        Self {
+            name: format!("client-{index}"),
+            minor,
+            xid: 1_000_000 * index as u32,
+            client_id: 0,
+            create_sequence: 0,
+            session: None,
+            sequence: 0,
+            seqid: 0,
+            is_confirmed: false,
+            is_complete: false,
+            is_unsure: false,
+            has_lost: false,
+            held: BTreeMap::new(),
+            to_reclaim: BTreeSet::new(),
+            next: None,
+            doing: None,
+            heard: Duration::ZERO,
+            away_until: Duration::ZERO,
+            due: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn leave(&mut self, until: Duration) {
+        self.away_until = until;
+        self.due.clear();
+    }
+
+    /// The server was killed, and whatever was asked of it is not answered any more.
+    pub(super) fn lose_server(&mut self, now: Duration, lease: Duration) {
+        let was_there = self.away_until <= now && self.heard + lease / 2 > now;
+        if was_there && self.is_complete && !self.is_unsure && !self.has_lost {
+            self.due.extend(self.held.keys());
+        }
+        (self.doing, self.next) = (None, None);
+    }
+
+    /// Too much time has passed for anything to be promised.
+    pub(super) fn is_late(&mut self) {
+        self.due.clear();
+    }
+
+    /// What it says next, if anything.
+    pub(super) fn speak(&mut self, now: Duration, files: u64, rng: &mut Rng) -> Option<Bytes> {
+        if self.doing.is_some() || now < self.away_until {
+            return None;
+        }
+        let deed = self.next.take().unwrap_or_else(|| self.choose(files, rng));
+        self.doing = Some((deed, now));
+        let ops = self.words(deed);
+        self.xid += 1;
+        Some(compound(self.xid, self.minor, ops))
+    }
+
+    fn choose(&self, files: u64, rng: &mut Rng) -> Deed {
+        if !self.is_confirmed {
+            return Deed::Introduce;
+        }
+        if let Some(file) = self.to_reclaim.first() {
+            return Deed::Open { file: *file, reclaims: true };
+        }
+        if !self.is_complete && self.minor > 0 {
+            return Deed::Complete;
+        }
+        let file = rng.below(files);
+        match self.held.get(&file) {
+            Some(held) if rng.chance(30) => {
+                Deed::Unlock { file, open: held.open, lock: held.lock, handle: held.handle }
+            }
+            None if rng.chance(60) => Deed::Open { file, reclaims: false },
+            _ => Deed::Renew,
+        }
+    }
+
+    fn owner(&self) -> StateOwner {
+        let owner = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
+        StateOwner { client_id: self.client_id, owner }
+    }
+
+    fn words(&mut self, deed: Deed) -> Vec<Op> {
+        let at = |handle, op| vec![Op::PutFh(PutFhArgs { handle }), op];
+        let mut ops = match deed {
+            Deed::Introduce if self.minor == 0 => return vec![set_client_id(&self.name)],
+            Deed::Introduce => return vec![exchange_id(&self.name)],
+            Deed::Confirm(confirm) if self.minor == 0 => {
+                let client_id = self.client_id;
+                return vec![Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm })];
+            }
+            Deed::Confirm(_) => {
+                let flags = CreateSessionFlags::empty();
+                return vec![create_session(self.client_id, self.create_sequence, flags)];
+            }
+            Deed::Complete => vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })],
+            Deed::Renew if self.minor == 0 => {
+                return vec![Op::Renew(RenewArgs { client_id: self.client_id })];
+            }
+            Deed::Renew => Vec::new(),
+            Deed::Open { file, reclaims } => self.open(file, reclaims),
+            Deed::ConfirmOpen { open, handle, .. } => {
+                let args = OpenConfirmArgs { open_stateid: open, seqid: self.next_seqid() };
+                at(handle, Op::OpenConfirm(args))
+            }
+            Deed::Lock { open, handle, reclaims, .. } => at(handle, self.lock(open, reclaims)),
+            Deed::Unlock { file, lock, handle, .. } => {
+                // From here on it does not hold it, whatever becomes of the request.
+                self.held.remove(&file);
+                self.due.remove(&file);
+                // The lock-owner's second request.
+                let (lock_type, seqid, offset, length) = (LockType::Write, 1, 0, u64::MAX);
+                at(handle, Op::LockU(LockUArgs { lock_type, seqid, lock_stateid: lock, offset, length }))
+            }
+            Deed::Close { open, handle } => {
+                at(handle, Op::Close(CloseArgs { seqid: self.next_seqid(), open_stateid: open }))
+            }
+            Deed::Test => {
+                let stateids = self.held.values().map(|held| held.lock).collect();
+                let stateids = List::new(stateids).expect("a few");
+                vec![Op::TestStateid(TestStateidArgs { stateids })]
+            }
+            Deed::Free(stateid) => vec![Op::FreeStateid(FreeStateidArgs { stateid })],
+        };
+        if self.minor > 0 {
+            self.sequence += 1;
+            let sequence = SequenceArgs {
+                session_id: self.session.expect("a session"),
+                sequence_id: self.sequence,
+                slot_id: 0,
+                highest_slot_id: 0,
+                cache_this: true,
+            };
+            ops.insert(0, Op::Sequence(sequence));
+        }
+        ops
+    }
+
+    fn next_seqid(&mut self) -> u32 {
+        self.seqid += 1;
+        self.seqid
+    }
+
+    fn open(&mut self, file: u64, reclaims: bool) -> Vec<Op> {
+        let name = format!("file-{file}");
+        let (mut ops, claim, how) = if reclaims {
+            let handle = self.held[&file].handle;
+            (
+                vec![Op::PutFh(PutFhArgs { handle })],
+                OpenClaim::Previous(DelegationType::NONE),
+                OpenHow::NoCreate,
+            )
+        } else {
+            let how = OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()));
+            (export(), OpenClaim::Null(component(&name)), how)
+        };
+        let (share_access, share_deny) = (ShareAccess::BOTH, ShareDeny::empty());
+        let (seqid, owner) = (self.next_seqid(), self.owner());
+        ops.push(Op::Open(OpenArgs { seqid, share_access, share_deny, owner, how, claim }));
+        ops.push(Op::GetFh);
+        ops
+    }
+
+    fn lock(&mut self, open_stateid: Stateid, reclaim: bool) -> Op {
+        let open_seqid = self.next_seqid();
+        // A lock-owner of its own for each lock, so that its seqid is the first.
+        let owner = Opaque::new(format!("{}-{}", self.name, self.seqid).into_bytes()).expect("a short name");
+        let lock_owner = StateOwner { client_id: self.client_id, owner };
+        let locker = Locker::New(OpenToLockOwner { open_seqid, open_stateid, lock_seqid: 0, lock_owner });
+        Op::Lock(LockArgs { lock_type: LockType::Write, reclaim, offset: 0, length: 10, locker })
+    }
+
+    /// Takes an answer.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn hear(&mut self, result: &CompoundResult, history: &mut History) -> Result<(), String> {
+        let Some((deed, sent)) = self.doing.take() else { return Err("nothing was asked".into()) };
+        self.is_unsure |= sent > self.heard + SILENCE;
+        self.heard = sent;
+        if let Some(OpResult::Sequence(Outcome::Ok(ok))) = result.results.first() {
+            let lost = SequenceStatus::EXPIRED_SOME_STATE_REVOKED | SequenceStatus::ADMIN_STATE_REVOKED;
+            self.has_lost = ok.status_flags.intersects(lost);
+        }
+        match result.status {
+            Status::OK => self.succeed(deed, result, history)?,
+            // Another server, or this one has forgotten the client.
+            Status::BADSESSION | Status::STALE_CLIENTID | Status::STALE_STATEID | Status::DEADSESSION => {
+                self.begin_anew();
+            }
+            // Version 4.0: all is lost.
+            Status::EXPIRED if self.minor == 0 => {
+                self.held.clear();
+                self.begin_anew();
+            }
+            status => self.fail(deed, status)?,
+        }
+        // Version 4.0 has no RECLAIM_COMPLETE: the server knows by what is no reclaim.
+        let is_no_reclaim = matches!(deed, Deed::Renew | Deed::Open { reclaims: false, .. });
+        self.is_complete |= self.minor == 0 && self.is_confirmed && is_no_reclaim;
+        // EXPIRED there, and the flags of SEQUENCE.
+        self.is_unsure &= self.minor == 0 && !is_no_reclaim;
+        if self.has_lost && self.next.is_none() && self.is_complete && !self.held.is_empty() {
+            self.next = Some(Deed::Test);
+        }
+        Ok(())
+    }
+
+    fn begin_anew(&mut self) {
+        (self.is_confirmed, self.is_complete, self.next) = (false, false, None);
+        (self.session, self.sequence, self.seqid) = (None, 0, 0);
+        self.has_lost = false;
+        self.to_reclaim = self.held.keys().copied().collect();
+    }
+
+    fn succeed(&mut self, deed: Deed, result: &CompoundResult, history: &mut History) -> Result<(), String> {
+        let results = &result.results;
+        match (deed, results.last()) {
+            (Deed::Introduce, Some(OpResult::ExchangeId(Outcome::Ok(ok)))) => {
+                (self.client_id, self.create_sequence) = (ok.client_id, ok.sequence_id);
+                self.next = Some(Deed::Confirm([0; 8]));
+            }
+            (Deed::Introduce, Some(OpResult::SetClientId(SetClientIdResult::Ok(ok)))) => {
+                self.client_id = ok.client_id;
+                self.next = Some(Deed::Confirm(ok.confirm));
+            }
+            (Deed::Confirm(_), Some(OpResult::CreateSession(Outcome::Ok(ok)))) => {
+                (self.session, self.sequence, self.is_confirmed) = (Some(ok.session_id), 0, true);
+            }
+            (Deed::Confirm(_), _) => (self.is_confirmed, self.seqid) = (true, 0),
+            (Deed::Complete, _) => self.is_complete = true,
+            (Deed::Open { file, reclaims }, Some(OpResult::GetFh(Outcome::Ok(handle)))) => {
+                let open = results.iter().find_map(|result| match result {
+                    OpResult::Open(Outcome::Ok(open)) => Some(open),
+                    _ => None,
+                });
+                let open = open.ok_or("no OPEN")?;
+                let (handle, must_confirm) = (*handle, open.flags.contains(OpenResultFlags::CONFIRM));
+                let open = open.stateid;
+                self.next = Some(match must_confirm {
+                    true => Deed::ConfirmOpen { file, open, handle },
+                    false => Deed::Lock { file, open, handle, reclaims },
+                });
+            }
+            (Deed::ConfirmOpen { file, handle, .. }, Some(OpResult::OpenConfirm(Outcome::Ok(open)))) => {
+                self.next = Some(Deed::Lock { file, open: *open, handle, reclaims: false });
+            }
+            (Deed::Lock { file, open, handle, reclaims }, Some(OpResult::Lock(LockOutcome::Ok(lock)))) => {
+                let generation = match self.held.get(&file).filter(|_| reclaims) {
+                    Some(held) => history.reclaim(file, held.generation, &self.name)?,
+                    None => history.take(file),
+                };
+                self.held.insert(file, Held { open, lock: *lock, handle, generation });
+                self.reclaimed(file);
+            }
+            (Deed::Unlock { open, handle, .. }, _) => self.next = Some(Deed::Close { open, handle }),
+            (Deed::Test, Some(OpResult::TestStateid(Outcome::Ok(statuses)))) => {
+                let lost = self.held.iter().zip(statuses.iter()).find(|(_, status)| **status != Status::OK);
+                if let Some((file, stateid)) = lost.map(|((file, held), _)| (*file, held.lock)) {
+                    self.held.remove(&file);
+                    self.next = Some(Deed::Free(stateid));
+                }
+            }
+            (Deed::Renew | Deed::Close { .. } | Deed::Free(_), _) => {}
+            (deed, last) => return Err(format!("{last:?} is no answer to {deed:?}")),
+        }
+        Ok(())
+    }
+
+    /// There is nothing more to be reclaimed of a file.
+    fn reclaimed(&mut self, file: u64) {
+        self.to_reclaim.remove(&file);
+        self.due.remove(&file);
+    }
+
+    fn fail(&mut self, deed: Deed, status: Status) -> Result<(), String> {
+        // RFC 7530 §9.1.7: the seqid is taken but for some errors, of which this one can come.
+        let is_sequenced = !matches!(deed, Deed::Unlock { .. } | Deed::Renew | Deed::Confirm(_));
+        if is_sequenced && status == Status::BAD_STATEID {
+            self.seqid = self.seqid.saturating_sub(1);
+        }
+        let reclaims = match deed {
+            Deed::Open { file, reclaims: true } | Deed::Lock { file, reclaims: true, .. } => Some(file),
+            _ => None,
+        };
+        match (deed, status) {
+            (_, Status::NO_GRACE) if reclaims.is_some() => {
+                let file = reclaims.unwrap_or_default();
+                if self.due.contains(&file) {
+                    return Err(format!(
+                        "{} cannot reclaim file {file}, which it held all the time",
+                        self.name
+                    ));
+                }
+                self.held.remove(&file);
+                self.reclaimed(file);
+            }
+            (Deed::Lock { open, handle, reclaims: false, .. }, Status::DENIED | Status::GRACE) => {
+                self.next = Some(Deed::Close { open, handle });
+            }
+            (Deed::Open { reclaims: false, .. }, Status::GRACE | Status::DELAY) => {}
+            // What it had was taken away, and it has not looked yet.
+            (
+                Deed::Unlock { .. }
+                | Deed::Close { .. }
+                | Deed::Free(_)
+                | Deed::ConfirmOpen { .. }
+                | Deed::Lock { reclaims: false, .. },
+                Status::EXPIRED | Status::BAD_STATEID | Status::ADMIN_REVOKED,
+            ) => {}
+            // Another record was made of it in between.
+            (Deed::Confirm(_), Status::STALE_CLIENTID) => self.begin_anew(),
+            (deed, status) => return Err(format!("{}: {deed:?}: {status:?}", self.name)),
+        }
+        Ok(())
+    }
+}

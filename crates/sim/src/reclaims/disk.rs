@@ -1,0 +1,75 @@
+//! The log of state on a disk that loses what was not synced, but for a beginning of it.
+
+use std::collections::BTreeMap;
+use std::task::Poll;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use server::StateLog;
+use vfs::Op;
+
+use crate::rng::Rng;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Disk(Mutex<Changes>);
+
+#[derive(Debug, Default)]
+struct Changes {
+    all: Vec<(Bytes, Option<Bytes>)>,
+    /// How many of them are stable.
+    stable: usize,
+}
+
+impl Disk {
+    /// All that was written is stable.
+    pub(super) fn sync(&self) {
+        let mut changes = self.0.lock();
+        changes.stable = changes.all.len();
+    }
+
+    /// The machine goes down: of what was not stable, some was written, in order.
+    pub(super) fn crash(&self, rng: &mut Rng) {
+        let mut changes = self.0.lock();
+        let unsynced = changes.all.len() - changes.stable;
+        let kept = changes.stable + rng.below(unsynced as u64 + 1) as usize;
+        changes.all.truncate(kept);
+        changes.stable = kept;
+    }
+
+    /// What the next server reads.
+    pub(super) fn entries(&self) -> Vec<(Bytes, Bytes)> {
+        let mut entries = BTreeMap::new();
+        for (key, value) in &self.0.lock().all {
+            match value {
+                Some(value) => entries.insert(key.clone(), value.clone()),
+                None => entries.remove(key),
+            };
+        }
+        entries.into_iter().collect()
+    }
+}
+
+impl StateLog for Disk {
+    fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
+        let mut changes = self.0.lock();
+        changes.all.push((Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice)));
+        changes.all.len() as u64
+    }
+
+    fn is_written(&self) -> bool {
+        true
+    }
+
+    fn stable(&self) -> u64 {
+        self.0.lock().stable as u64
+    }
+
+    /// Whoever waits is polled again after each step.
+    fn reached(&self, number: u64) -> Op<'_, ()> {
+        let is_stable = move || self.stable() >= number;
+        Op::pending(std::future::poll_fn(
+            move |_| if is_stable() { Poll::Ready(Ok(())) } else { Poll::Pending },
+        ))
+    }
+}

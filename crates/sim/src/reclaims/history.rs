@@ -1,0 +1,37 @@
+//! Which lock of each file was given last.
+
+/// The locks of all files, counted.
+#[derive(Debug)]
+pub(super) struct History {
+    generations: Vec<u64>,
+    pub(super) taken: usize,
+    pub(super) reclaimed: usize,
+}
+
+impl History {
+    pub(super) fn new(files: u64) -> Self {
+        Self { generations: vec![0; files as usize], taken: 0, reclaimed: 0 }
+    }
+
+    /// A client is told that it has a file's lock; which one that is.
+    pub(super) fn take(&mut self, file: u64) -> u64 {
+        self.taken += 1;
+        let generation = &mut self.generations[file as usize];
+        *generation += 1;
+        *generation
+    }
+
+    /// A client is told that it has the lock again which it had.
+    ///
+    /// # Errors
+    /// Where somebody else has had it since: a second holder, or one that the file was changed under.
+    pub(super) fn reclaim(&mut self, file: u64, generation: u64, name: &str) -> Result<u64, String> {
+        self.reclaimed += 1;
+        match self.generations[file as usize] {
+            last if last == generation => Ok(generation),
+            last => Err(format!(
+                "{name} reclaims lock {generation} of file {file}, and lock {last} was given since"
+            )),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Locks over servers that are killed, with a log of state whose last records are torn, clients that fall silent for longer than
+//! a lease or two, and grace periods that end with and without them.
+//!
+//! Two things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
+//! two hold it, and nobody who holds it again missed another holder (RFC 8881 §8.4.3). And a client that was there all the
+//! time reclaims all that it held.
+
+mod client;
+mod disk;
+mod history;
+
+use core::net::SocketAddr;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::compound::CompoundResult;
+use rpc::message::parse_reply;
+use server::{
+    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
+    Server, Settings, Squash, Transport,
+};
+use vfs::{MemFs, MemOptions, Timestamp};
+use xdr::Writer;
+
+use crate::rng::Rng;
+use crate::scenario::Report;
+use client::Client;
+use disk::Disk;
+use history::History;
+
+/// Minor versions of the clients.
+const CLIENTS: [u32; 4] = [1, 0, 2, 0];
+/// Files with one lock each.
+const FILES: u64 = 4;
+/// What happens in a run.
+const STEPS: u32 = 600;
+
+type Flight = Pin<Box<dyn Future<Output = Option<Bytes>>>>;
+
+struct World {
+    exports: Vec<Export>,
+    disk: Arc<Disk>,
+    server: Arc<Server>,
+    starts: u64,
+    started: Duration,
+    now: Duration,
+    rng: Rng,
+    clients: Vec<Client>,
+    connections: u64,
+    /// What each client has asked.
+    flights: Vec<Option<Flight>>,
+    history: History,
+    messages: u64,
+}
+
+/// # Errors
+/// What went wrong.
+pub(crate) fn run(seed: u64) -> Result<Report, String> {
+    let mut world = World::new(seed);
+    for _ in 0..STEPS {
+        world.step()?;
+    }
+    let History { taken, reclaimed, .. } = world.history;
+    if taken == 0 {
+        return Err("nobody had a lock".into());
+    }
+    Ok(Report { time: world.now, messages: world.messages, changes: taken + reclaimed })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+        let backend = Arc::new(MemFs::new(&MemOptions::default()));
+        let exports =
+            vec![Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) }];
+        let disk = Arc::new(Disk::default());
+        let server = start(&exports, &disk, 1, Duration::ZERO);
+        Self {
+            server,
+            exports,
+            disk,
+            starts: 1,
+            started: Duration::ZERO,
+            now: Duration::ZERO,
+            rng: Rng::new(seed),
+            clients: CLIENTS.iter().enumerate().map(|(index, minor)| Client::new(index, *minor)).collect(),
+            connections: 0,
+            flights: CLIENTS.iter().map(|_| None).collect(),
+            history: History::new(FILES),
+            messages: 0,
+        }
+    }
+
+    fn lease(&self) -> Duration {
+        self.server.settings().lease
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        // Mostly a moment, now and then longer than a lease.
+        let millis = if self.rng.chance(3) { self.rng.below(120_000) } else { self.rng.below(500) };
+        self.now += Duration::from_millis(millis);
+        if self.now > self.started + self.lease() / 2 {
+            self.clients.iter_mut().for_each(Client::is_late);
+        }
+        self.server.maintain(moment(self.now));
+        match self.rng.below(100) {
+            0..3 => self.kill(),
+            3..6 => {
+                let (client, away) = (self.rng.below(CLIENTS.len() as u64), self.rng.below(200));
+                self.clients[client as usize].leave(self.now + Duration::from_secs(away));
+            }
+            6..50 => self.disk.sync(),
+            _ => {}
+        }
+        for index in 0..self.clients.len() {
+            if self.rng.chance(50)
+                && let Some(words) = self.clients[index].speak(self.now, FILES, &mut self.rng)
+            {
+                self.ask(index, words);
+            }
+        }
+        self.poll()
+    }
+
+    /// The machine goes down, and comes up again.
+    fn kill(&mut self) {
+        self.disk.crash(&mut self.rng);
+        let lease = self.lease();
+        self.clients.iter_mut().for_each(|client| client.lose_server(self.now, lease));
+        self.flights.iter_mut().for_each(|flight| *flight = None);
+        self.starts += 1;
+        self.started = self.now;
+        self.server = start(&self.exports, &self.disk, self.starts, self.now);
+    }
+
+    fn ask(&mut self, index: usize, words: Bytes) {
+        self.messages += 1;
+        self.connections += 1;
+        let (peer, local) = ([10, 0, 0, index as u8], SocketAddr::from(([10, 0, 1, 1], 2049)));
+        let id = ConnectionId(self.connections);
+        let connection =
+            Arc::new(Connection::new(id, SocketAddr::from((peer, 700)), local, Transport::Tcp, false));
+        let (server, now) = (Arc::clone(&self.server), moment(self.now));
+        self.flights[index] = Some(Box::pin(async move {
+            let mut reply = Writer::new();
+            let outcome = server.handle(&connection, now, words, &mut reply).await;
+            (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
+        }));
+    }
+
+    /// Lets everything under way go on, and tells clients what became of it.
+    fn poll(&mut self) -> Result<(), String> {
+        let mut context = Context::from_waker(Waker::noop());
+        for (client, flight) in self.clients.iter_mut().zip(&mut self.flights) {
+            let polled = flight.as_mut().map(|flight| flight.as_mut().poll(&mut context));
+            let Some(Poll::Ready(reply)) = polled else { continue };
+            *flight = None;
+            let result: CompoundResult =
+                parse_reply(reply.ok_or("no answer")?).map_err(|error| error.to_string())?;
+            client.hear(&result, &mut self.history)?;
+        }
+        Ok(())
+    }
+}
+
+fn start(exports: &[Export], disk: &Arc<Disk>, number: u64, now: Duration) -> Arc<Server> {
+    let settings = Settings::new(HandleKey([5; 16]), number, [number as u8; 16], b"sim".to_vec());
+    let exports = ExportTable::new(exports.to_vec()).expect("one export is consistent");
+    let server = Server::new(settings, exports).with_state_log(disk.clone(), disk.entries(), moment(now));
+    Arc::new(server)
+}
+
+fn moment(monotonic: Duration) -> Now {
+    let seconds = 1_700_000_000 + monotonic.as_secs().cast_signed();
+    Now { monotonic, wall: Timestamp { seconds, nanoseconds: monotonic.subsec_nanos() } }
+}
