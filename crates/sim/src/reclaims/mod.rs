@@ -37,7 +37,7 @@ const CLIENTS: [u32; 4] = [1, 0, 2, 0];
 /// Files with one lock each.
 const FILES: u64 = 4;
 /// What happens in a run.
-const STEPS: u32 = 600;
+const STEPS: u32 = 300;
 
 type Flight = Pin<Box<dyn Future<Output = Option<Bytes>>>>;
 
