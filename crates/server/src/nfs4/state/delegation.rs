@@ -638,7 +638,7 @@ fn is_in_use(shard: &Shard, file: FileKey, client: &Client, kind: DelegationKind
 /// all where the delegation is for writing (§10.4; the paper of 2015, §5.1: "the file is not open for write by any client").
 fn is_used_by_others(shard: &Shard, file: FileKey, client: &Client, is_write: bool) -> bool {
     let Some(record) = shard.files.get(&file) else { return false };
-    if !is_write && !record.shares.has_writer_or_deny() {
+    if !is_write && !record.opens.has_writer_or_deny() {
         return false;
     }
     let stands = |index: &u32| {

@@ -130,7 +130,7 @@ impl State {
         if if write { !modes.writes() } else { !modes.reads() } {
             return Err(Status::OPENMODE.into());
         }
-        let own = shard.lock_owner(request.file, client.id(), &found.owner);
+        let own = shard.lock_owner(request.file, client.id(), Arc::clone(&found.owner));
         if let Some(held) =
             self.conflict(shard, now, client, request.file, (request.range, write), own, dropped)
         {
@@ -164,7 +164,7 @@ impl State {
         let shard = self.shards[self.shard_of(request.file)].lock();
         let Some(file) = shard.files.get(&request.file) else { return Ok(()) };
         // §18.11.4: "The LOCKT operation's test for conflicting locks SHOULD exclude locks for the current lock-owner".
-        let own = shard.lock_owner(request.file, client.id(), request.owner);
+        let own = shard.lock_owner(request.file, client.id(), Arc::from(request.owner));
         // What a LOCK would push aside is not in its way; a test pushes nothing.
         let stands = |holder| !self.yields(&shard, holder, now, client);
         match file.ranges.conflict(request.range, request.lock_type.is_write(), own, stands) {

@@ -49,6 +49,7 @@ mod client;
 mod contention;
 mod directory;
 mod exchange;
+mod file;
 mod gauges;
 mod inquiry;
 mod io;

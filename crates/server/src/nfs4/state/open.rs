@@ -201,19 +201,11 @@ impl State {
         dropped: &mut Dropped,
     ) -> bool {
         let Some(record) = shard.files.get(&file) else { return false };
-        if !record.shares.conflicts(bits) {
-            return false;
-        }
-        let in_the_way = record.opens.iter().copied().filter(|index| {
-            let modes = &shard.open_at(*index).modes;
-            bits.0 & modes.deny() != 0 || bits.1 & modes.access() != 0
-        });
-        let in_the_way: Vec<u32> = in_the_way.collect();
         // "revoked as necessary": where another conflict stands, nothing is gained by it.
-        if !in_the_way.iter().all(|index| self.yields(shard, *index, now, client)) {
+        if !record.opens.in_the_way(bits).all(|index| self.yields(shard, index, now, client)) {
             return true;
         }
-        for index in in_the_way {
+        for index in record.opens.in_the_way(bits).collect::<Vec<u32>>() {
             shard.end(index, Event::Conflict, &self.gauges, dropped);
         }
         false

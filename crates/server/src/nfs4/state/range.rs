@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::{Interval, IntervalTree};
+use super::tree::{Interval, IntervalTree, Query};
 use super::wire::Status;
 
 /// A valid range of bytes (RFC 8881 §18.10.3).
@@ -80,9 +80,8 @@ impl Ranges {
         owner: Option<u32>,
         mut counts: impl FnMut(u32) -> bool,
     ) -> Option<Held> {
-        let found = self.tree.find(range.start, range.end, write, &mut |other| {
-            Some(other.owner) != owner && counts(other.holder)
-        })?;
+        let query = Query { start: range.start, end: range.end, write, but: owner };
+        let found = self.tree.find(&query, &mut |other| counts(other.holder))?;
         let range = LockRange { start: found.start, end: found.end };
         Some(Held { range, write: found.write, holder: found.holder })
     }

@@ -11,11 +11,11 @@ use vfs::Pin;
 
 use super::client::Client;
 use super::delegation::{DELEGATION_WEIGHT, Delegation};
+use super::file::File;
 use super::gauges::{Gauges, adjust, weight};
 use super::phase;
-use super::range::Ranges;
 use super::recovery::Recovery;
-use super::share::{Modes, ShareCounts};
+use super::share::Modes;
 use super::stateid::{Flaw, Place, Revocation, check_seqid};
 use super::transitions::{Row, step};
 use super::waiter::Waiter;
@@ -136,25 +136,6 @@ pub(super) struct Lock {
     pub(super) owner_number: u32,
     /// Its place in the open's list.
     at_open: u32,
-}
-
-/// A lock-owner of a file.
-#[derive(Debug)]
-struct LockOwner {
-    number: u32,
-    /// Lock stateids that it has there.
-    stateids: u32,
-}
-
-/// A file that somebody has open, or delegated.
-#[derive(Debug)]
-pub(super) struct File {
-    pub(super) opens: Vec<u32>,
-    pub(super) delegations: Vec<u32>,
-    pub(super) shares: ShareCounts,
-    pub(super) ranges: Ranges,
-    lock_owners: HashMap<(ClientId, Arc<[u8]>), LockOwner>,
-    next_owner: u32,
 }
 
 #[derive(Debug)]
@@ -296,14 +277,10 @@ impl Shard {
         gauges: &Gauges,
     ) -> u32 {
         let Opened { owner, opener, modes, pin } = opened;
-        let seed = self.seed ^ file.fileid;
-        let record = self.files.entry(file).or_insert_with(|| File::new(seed));
-        record.shares.add(&modes);
-        let at_file = record.opens.len() as u32;
         let key = (file, client.id(), Arc::clone(&owner));
-        let open = Open { owner, opener, modes, pin: Some(pin), locks: Vec::new(), at_file };
+        let open = Open { owner, opener, modes, pin: Some(pin), locks: Vec::new(), at_file: 0 };
         let index = self.add(client, file, Kind::Open(open), gauges);
-        self.file_mut(file).opens.push(index);
+        self.enter_file(file, index, &modes);
         self.opens.insert(key, index);
         gauges.open_came(client);
         adjust(&gauges.denying, i64::from(modes.deny() != 0));
@@ -354,9 +331,11 @@ impl Shard {
         let file = self.entry(index).file;
         let open = self.open_at_mut(index);
         let old = std::mem::replace(&mut open.modes, modes);
-        let shares = &mut self.file_mut(file).shares;
-        shares.remove(&old);
-        shares.add(&modes);
+        if old.bits() != modes.bits() {
+            let at_file = open.at_file;
+            self.take_from_file(file, at_file);
+            self.enter_file(file, index, &modes);
+        }
         adjust(&gauges.denying, i64::from(modes.deny() != 0) - i64::from(old.deny() != 0));
     }
 
@@ -406,9 +385,8 @@ impl Shard {
     }
 
     /// The number of a lock-owner in a file, where it has locks there.
-    pub(super) fn lock_owner(&self, file: FileKey, client: ClientId, owner: &[u8]) -> Option<u32> {
-        let owners = &self.files.get(&file)?.lock_owners;
-        owners.get(&(client, Arc::from(owner))).map(|owner| owner.number)
+    pub(super) fn lock_owner(&self, file: FileKey, client: ClientId, owner: Arc<[u8]>) -> Option<u32> {
+        self.files.get(&file)?.known_owner(client, owner)
     }
 
     /// Ends what an entry is in effect for, and frees or keeps its stateid as the table says. An open takes its lock
@@ -461,7 +439,8 @@ impl Shard {
                 let (modes, at_file, owner) = (open.modes, open.at_file, Arc::clone(&open.owner));
                 dropped.extend(open.pin.take());
                 self.opens.remove(&(file, client, owner));
-                self.leave_file(file, at_file, &modes);
+                self.take_from_file(file, at_file);
+                self.forget_unused(file);
                 gauges.open_left(&self.entry(index).client);
                 adjust(&gauges.denying, -i64::from(modes.deny() != 0));
             }
@@ -497,15 +476,19 @@ impl Shard {
         }
     }
 
-    /// Takes an open out of its file's list; the file goes with its last open.
-    fn leave_file(&mut self, key: FileKey, at: u32, modes: &Modes) {
-        let file = self.file_mut(key);
-        file.shares.remove(modes);
-        file.opens.swap_remove(at as usize);
-        match file.opens.get(at as usize).copied() {
-            Some(moved) => self.open_at_mut(moved).at_file = at,
-            None => self.forget_unused(key),
-        }
+    /// Puts an open into its file's list; the file comes with its first open.
+    fn enter_file(&mut self, key: FileKey, index: u32, modes: &Modes) {
+        let Self { files, cells, seed, .. } = self;
+        let file = files.entry(key).or_insert_with(|| File::new(*seed ^ key.fileid));
+        let at_file = file.opens.insert(modes.bits(), index, |moved, place| put_at(cells, moved, place));
+        put_at(cells, index, at_file);
+    }
+
+    /// Takes an open out of its file's list.
+    fn take_from_file(&mut self, key: FileKey, at: u32) {
+        let Self { files, cells, .. } = self;
+        let file = files.get_mut(&key).expect("an entry's file is there while the entry is held");
+        file.opens.remove(at, |moved, place| put_at(cells, moved, place));
     }
 
     /// Takes a delegation out of its file's list, and lets those go on that waited for the last of them.
@@ -631,38 +614,10 @@ impl Shard {
     }
 }
 
-impl File {
-    fn new(seed: u64) -> Self {
-        Self {
-            opens: Vec::new(),
-            delegations: Vec::new(),
-            shares: ShareCounts::default(),
-            ranges: Ranges::new(seed),
-            lock_owners: HashMap::new(),
-            next_owner: 0,
-        }
-    }
-
-    /// The number of a lock-owner, a new one where it has none.
-    fn owner_number(&mut self, client: ClientId, owner: &Arc<[u8]>) -> u32 {
-        let next = &mut self.next_owner;
-        let record = self.lock_owners.entry((client, Arc::clone(owner))).or_insert_with(|| {
-            // A number may come back after four thousand million owners of one open file, when its last holder is long gone.
-            *next = next.wrapping_add(1);
-            LockOwner { number: *next, stateids: 0 }
-        });
-        record.number
-    }
-
-    /// A lock stateid of an owner came or went; the owner goes with its last one.
-    fn count_owner(&mut self, client: ClientId, owner: &Arc<[u8]>, by: i32) {
-        let key = (client, Arc::clone(owner));
-        if let Some(record) = self.lock_owners.get_mut(&key) {
-            record.stateids = record.stateids.saturating_add_signed(by);
-            if record.stateids == 0 {
-                self.lock_owners.remove(&key);
-            }
-        }
+/// An open has another place in its file's list now.
+fn put_at(cells: &mut [Cell], index: u32, place: u32) {
+    if let Some(Entry { kind: Kind::Open(open), .. }) = &mut cells[index as usize].entry {
+        open.at_file = place;
     }
 }
 

@@ -6,6 +6,7 @@ mod clients;
 mod expiry;
 mod limits;
 mod locks;
+mod many;
 mod opens;
 mod owners;
 mod properties;

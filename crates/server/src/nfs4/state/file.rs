@@ -1,0 +1,65 @@
+//! A file that somebody has open, locked or delegated.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::range::Ranges;
+use super::share::Opens;
+use super::wire::ClientId;
+
+/// A lock-owner of a file.
+#[derive(Debug)]
+struct LockOwner {
+    number: u32,
+    /// Lock stateids that it has there.
+    stateids: u32,
+}
+
+/// A file that somebody has open, or delegated.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) opens: Opens,
+    pub(super) delegations: Vec<u32>,
+    pub(super) ranges: Ranges,
+    lock_owners: HashMap<(ClientId, Arc<[u8]>), LockOwner>,
+    next_owner: u32,
+}
+
+impl File {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            opens: Opens::default(),
+            delegations: Vec::new(),
+            ranges: Ranges::new(seed),
+            lock_owners: HashMap::new(),
+            next_owner: 0,
+        }
+    }
+
+    /// The number of a lock-owner, a new one where it has none.
+    pub(super) fn owner_number(&mut self, client: ClientId, owner: &Arc<[u8]>) -> u32 {
+        let next = &mut self.next_owner;
+        let record = self.lock_owners.entry((client, Arc::clone(owner))).or_insert_with(|| {
+            // A number may come back after four thousand million owners of one open file, when its last holder is long gone.
+            *next = next.wrapping_add(1);
+            LockOwner { number: *next, stateids: 0 }
+        });
+        record.number
+    }
+
+    /// The number of a lock-owner, where it has locks here.
+    pub(super) fn known_owner(&self, client: ClientId, owner: Arc<[u8]>) -> Option<u32> {
+        self.lock_owners.get(&(client, owner)).map(|owner| owner.number)
+    }
+
+    /// A lock stateid of an owner came or went; the owner goes with its last one.
+    pub(super) fn count_owner(&mut self, client: ClientId, owner: &Arc<[u8]>, by: i32) {
+        let key = (client, Arc::clone(owner));
+        if let Some(record) = self.lock_owners.get_mut(&key) {
+            record.stateids = record.stateids.saturating_add_signed(by);
+            if record.stateids == 0 {
+                self.lock_owners.remove(&key);
+            }
+        }
+    }
+}
