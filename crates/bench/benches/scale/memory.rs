@@ -1,0 +1,29 @@
+//! Bytes that this program has asked its allocator for and not given back.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, counted.
+pub(crate) struct Counting;
+
+// SAFETY: every call is the system allocator's with the same arguments; beside it, a number changes.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller keeps the promises of `alloc`, which are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `place` came from `alloc` with this layout, and so from the system's.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+/// How many they are now.
+pub(crate) fn live_bytes() -> usize {
+    LIVE_BYTES.load(Relaxed)
+}
