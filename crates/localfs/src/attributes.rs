@@ -1,5 +1,6 @@
 //! From statx(2) to attributes.
 
+use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
@@ -20,6 +21,12 @@ pub(crate) struct Snapshot {
 /// statx(2) of the object itself.
 pub(crate) fn status(fd: BorrowedFd<'_>) -> rustix::io::Result<Statx> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+}
+
+/// statx(2) of a name in a directory; symbolic links are not followed.
+pub(crate) fn status_of_name(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Statx> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
 /// statx(2) of the object itself, and the id of the mount it is on.

@@ -36,6 +36,21 @@ impl KernelHandle {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.data[..usize::from(self.length)]
     }
+
+    /// The inode number in it, of the forms that are known for certain; `None` in any other.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        let word = |at: usize| self.data[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        let long = |at: usize| self.data[at..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+        match (self.kind, self.length) {
+            // FILEID_INO32_GEN as `generic_encode_ino32_fh` makes it (ext4 and many others): inode number, generation.
+            (1, 8) => word(0).map(u64::from),
+            // The same type as tmpfs has it: generation, lower and upper half of the inode number.
+            (1, 12) => Some(u64::from(word(8)?) << 32 | u64::from(word(4)?)),
+            // XFS with wide inode numbers: inode number, generation.
+            (0x81, 12) => long(0),
+            _ => None,
+        }
+    }
 }
 
 fn check(result: libc::c_long) -> Result<usize> {
@@ -304,6 +319,29 @@ mod tests {
         let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("CapEff");
         let shown = u64::from_str_radix(line.trim(), 16).expect("hexadecimal");
         assert_eq!(effective_capabilities().expect("capget"), shown);
+    }
+
+    #[test]
+    fn inode_numbers_are_found_in_handles_of_known_forms_alone() {
+        let handle = |kind, words: &[u32]| {
+            let mut handle =
+                KernelHandle { kind, length: words.len() as u8 * 4, data: [0; MAX_KERNEL_HANDLE] };
+            for (place, word) in handle.data.chunks_exact_mut(4).zip(words) {
+                place.copy_from_slice(&word.to_ne_bytes());
+            }
+            handle.inode()
+        };
+        assert_eq!(handle(1, &[70, 5]), Some(70));
+        assert_eq!(handle(1, &[5, 70, 3]), Some(3 << 32 | 70));
+        assert_eq!(handle(0x4d, &[70, 0, 5, 0, 1]), None, "btrfs");
+        assert_eq!(handle(2, &[70, 5, 71, 6]), None, "with the parent");
+        // Whatever the form is here: no other number than the kernel's own.
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let fd = std::fs::File::open(directory.path()).expect("open");
+        let status = rustix::fs::fstat(&fd).expect("fstat");
+        if let Ok((handle, _)) = name_to_handle_at(fd.as_fd(), c"") {
+            assert!(handle.inode().is_none_or(|inode| inode == status.st_ino));
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::sys::{self, KernelHandle};
 use crate::turn::{Names, Wariness};
 
 /// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
-const MANY_BLOCKS: u64 = 128 * 1024;
+const MANY_BLOCKS: i64 = 128 * 1024;
 /// Locks that make attributes before and after a change one unit; an object has one of them.
 pub(crate) const LOCKS: usize = 256;
 /// Times that an open by handle is tried again where memory is said to be short, most of them a millisecond apart.
@@ -270,12 +270,12 @@ impl Volume {
     /// Lets go of an object if it has lost its last name and no open holds it, so that its space is freed. Freeing much
     /// takes time, which nobody here waits for.
     pub(crate) fn let_go_if_gone(&self, object: Arc<Object>) {
-        let Ok(status) = object.with_fd(status) else { return };
-        if status.stx_nlink > 0 || !self.counts_links || object.is_pinned() {
+        let Ok(status) = object.lend(|fd| rustix::fs::fstat(fd)) else { return };
+        if status.st_nlink > 0 || !self.counts_links || object.is_pinned() {
             return;
         }
         self.forget(&object);
-        if status.stx_blocks >= MANY_BLOCKS
+        if status.st_blocks >= MANY_BLOCKS
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn_blocking(move || drop(object));
@@ -405,10 +405,14 @@ impl Volume {
         let moment = self.changes.moment();
         let (handle, status) = self.identify(fd, directory, name)?;
         let fsid = self.fsid_of(fd, device_of(&status));
-        let key = (device_of(&status), status.stx_ino);
+        Ok((handle, self.seen(moment, &status, fsid)))
+    }
+
+    /// Attributes of what is not kept.
+    pub(crate) fn seen(&self, moment: Moment, status: &Statx, fsid: u64) -> Attributes {
+        let key = (device_of(status), status.stx_ino);
         let is_directory = kind_of(status.stx_mode) == FileKind::Directory;
-        let number = self.changes.number(moment, (key, is_directory), changed(&status), false);
-        Ok((handle, attributes(&status, fsid, number)))
+        attributes(status, fsid, self.changes.number(moment, (key, is_directory), changed(status), false))
     }
 
     fn identify(&self, fd: BorrowedFd<'_>, directory: &Object, name: &Name) -> Result<(Handle, Statx)> {

@@ -584,6 +584,39 @@ fn a_thousand_entries_are_listed_once_while_local_processes_come_and_go() {
 }
 
 #[test]
+fn a_listed_handle_and_its_attributes_are_one_file_s_while_names_change() {
+    let place = Place::new();
+    let [a, b, aside] = ["a", "b", "aside"].map(|name| place.path(name));
+    let files = ["a", "b"].map(|name| place.file(&me(), name, 0o600));
+    let files = files.map(|file| (file, place.getattr(&file).expect("there").fileid));
+    let root = place.fs().root();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                for (from, to) in [(&a, &aside), (&b, &a), (&aside, &b)] {
+                    std::fs::rename(from, to).expect("rename");
+                }
+            }
+        });
+        for _ in 0..5000 {
+            let request = vfs::ReadDir { cookie: 0, verifier: [0; 8], plus: true };
+            let mut visit = |entry: vfs::Entry<'_>| {
+                if let Some((handle, attributes)) = entry.object {
+                    assert!(
+                        files.contains(&(handle, attributes.fileid)),
+                        "a handle with another's attributes"
+                    );
+                }
+                std::ops::ControlFlow::Continue(())
+            };
+            place.wait(place.fs().readdir(&me(), &root, request, &mut visit)).expect("readdir");
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn a_write_by_another_takes_set_user_id_even_through_a_cached_descriptor() {
     if !has_powers() {
         return;
