@@ -104,6 +104,17 @@ pub(crate) fn lab_with(exports: Vec<Export>, change: impl FnOnce(&mut Settings))
     lab
 }
 
+/// A client of version 4.2 on an export that takes no changes (any more), and a file there.
+pub(crate) fn read_only() -> (Lab, Handle) {
+    let mut exported = export(1, "/export");
+    let mut lab = lab_of(vec![exported.clone()]);
+    let file = lab.file(&["export", "file"], b"");
+    exported.options.read_only = true;
+    lab.server.replace_exports(ExportTable::new(vec![exported]).unwrap());
+    lab.minor = 2;
+    (lab, file)
+}
+
 /// What a client of this kind asks of a session; `LIMIT` bytes are more than any test needs.
 pub(crate) fn channel() -> ChannelAttributes {
     const LIMIT: u32 = 1 << 21;

@@ -30,6 +30,9 @@ mod status;
 mod take_back;
 pub(crate) mod tenant;
 
+#[cfg(test)]
+pub(crate) use ops::getxattr::tests as xattr_tests;
+
 pub(crate) use compound::serve as compound;
 pub(crate) use object::File;
 pub use offload::Advanced;

@@ -36,7 +36,7 @@ pub(crate) struct Once<'s> {
 }
 
 /// An operation under way.
-struct Attempt<'s> {
+pub(super) struct Attempt<'s> {
     journal: &'s Journal,
     call: CallId,
     /// What an earlier process's would be found by; none where nothing is known of such.
@@ -193,7 +193,7 @@ impl<'s> Once<'s> {
         change
     }
 
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         export: &Export,
         kind: Kind,
@@ -253,14 +253,14 @@ impl Attempt<'_> {
     }
 
     /// When a process before may have done it, where the operation can be claimed.
-    fn window(&self, export: &Export) -> Option<Window> {
+    pub(super) fn window(&self, export: &Export) -> Option<Window> {
         let began = self.began_before()?;
         let step = Duration::from_nanos(u64::from(export.backend.properties().time_delta_ns));
         Some(Window { from: earlier(began, CLOCK_TICK + step), until: self.journal.started })
     }
 
     /// Whether the claim is good still, and nobody else's from now on: there may have been another that looked at the same.
-    fn wins(&self) -> bool {
+    pub(super) fn wins(&self) -> bool {
         let taken = self.before().and_then(|(mut before, claim)| before.take(claim));
         let Some((began, by)) = taken else { return false };
         if by != self.call {
@@ -271,7 +271,7 @@ impl Attempt<'_> {
         true
     }
 
-    fn end(self, changed: bool) {
+    pub(super) fn end(self, changed: bool) {
         if changed {
             self.withdraw();
         }
@@ -280,13 +280,13 @@ impl Attempt<'_> {
 
     /// See [`Before::remade`](super::before::Before::remade): then nothing may be executed, since it would take away what
     /// is somebody else's.
-    fn remade(&self) -> Option<bool> {
+    pub(super) fn remade(&self) -> Option<bool> {
         let (before, claim) = self.before()?;
         before.remade(claim)
     }
 
     /// A removal that is not executed, for what is there was made since.
-    async fn removed_before(&self, place: Place<'_>, is_lost: bool) -> Result<Change, Error> {
+    pub(super) async fn removed_before(&self, place: Place<'_>, is_lost: bool) -> Result<Change, Error> {
         let Place { export, context, directory } = place;
         let mut removed = Err(Error::NotFound);
         if !is_lost
@@ -336,14 +336,14 @@ impl Attempt<'_> {
 
 /// From the time of a call until the end of the process that took it.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+pub(super) struct Window {
     from: Timestamp,
     until: Timestamp,
 }
 
 impl Window {
     /// Whether something that changed last at `time` may have been changed within.
-    fn is_reached(self, time: Timestamp) -> bool {
+    pub(super) fn is_reached(self, time: Timestamp) -> bool {
         time >= self.from
     }
 
@@ -459,7 +459,7 @@ fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
 }
 
 /// What is known around a change that an earlier process made: what there is now.
-fn unchanged(now: &Attributes) -> Change {
+pub(super) fn unchanged(now: &Attributes) -> Change {
     Change { before: now.before(), after: *now, atomic: false }
 }
 

@@ -14,7 +14,7 @@
 //! - Bounded in memory and on disk. A call pays for two or three copies of some hundred bytes into memory, no system call;
 //!   calls that can be repeated (READ, WRITE, GETATTR, …) pay nothing.
 //!
-//! **Before and after.** Each operation that changes names, and SETATTR with a guard, is written down before it is executed
+//! **Before and after.** Each operation that changes names, those of extended attributes among them, and SETATTR with a guard, is written down before it is executed
 //! ([`Record::Begun`]) and when its outcome is known ([`Record::Ended`]); the reply of a call that has one when it is complete
 //! ([`Record::Finished`]). The process that comes next reads them ([`Before`]). A repetition of a finished call is answered
 //! with its reply. One that only began is executed again, as a *claim*: where it then fails exactly as it would if the
@@ -40,6 +40,7 @@ mod record;
 mod stable;
 #[cfg(test)]
 mod tests;
+mod xattr;
 
 use core::net::IpAddr;
 use std::fmt;

@@ -30,6 +30,10 @@ pub(super) enum Kind {
     Link = 4,
     /// NFSv3's SETATTR with a guard.
     SetAttr = 5,
+    /// SETXATTR that must create.
+    CreateXattr = 6,
+    /// REMOVEXATTR.
+    RemoveXattr = 7,
 }
 
 /// What becomes of a name, or of a file.
@@ -41,13 +45,21 @@ pub(super) enum Effect {
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::Create, Self::Remove, Self::Rename, Self::Link, Self::SetAttr];
+    const ALL: [Self; 7] = [
+        Self::Create,
+        Self::Remove,
+        Self::Rename,
+        Self::Link,
+        Self::SetAttr,
+        Self::CreateXattr,
+        Self::RemoveXattr,
+    ];
 
     /// What becomes of each of its targets.
     pub(super) fn effects(self) -> &'static [Effect] {
         match self {
-            Self::Create | Self::Link => &[Effect::Appears],
-            Self::Remove => &[Effect::Vanishes],
+            Self::Create | Self::Link | Self::CreateXattr => &[Effect::Appears],
+            Self::Remove | Self::RemoveXattr => &[Effect::Vanishes],
             Self::Rename => &[Effect::Vanishes, Effect::Appears],
             Self::SetAttr => &[Effect::Changes],
         }

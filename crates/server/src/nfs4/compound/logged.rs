@@ -46,7 +46,7 @@ impl<'r> Compound<'r> {
     }
 
     /// The way in which the next operation changes names.
-    fn once(&mut self) -> Once<'r> {
+    pub(crate) fn once(&mut self) -> Once<'r> {
         self.write_down();
         Once::new(self.request, self.logged)
     }

@@ -1,7 +1,8 @@
 //! ALLOCATE (RFC 7862 §15.1): reserves space for a range.
 
 use protocol::nfs4::ops::space::AllocateArgs;
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{Stateid, Status};
+use vfs::{Authority, Backend, Change, Context, Handle};
 use xdr::{Decode, Reader};
 
 use crate::nfs4::compound::Compound;
@@ -10,14 +11,25 @@ use crate::nfs4::status::{Failure, Result};
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let AllocateArgs { stateid, offset, length } = AllocateArgs::decode(arguments)?;
+    change(compound, stateid, |backend, context, file, authority| {
+        backend.allocate(context, file, offset, length, authority)
+    })
+    .await
+}
+
+/// Has the backend change the space of the current file.
+pub(super) async fn change(
+    compound: &mut Compound<'_>,
+    stateid: Stateid,
+    work: impl for<'a> FnOnce(&'a dyn Backend, &'a Context, &'a Handle, Authority) -> vfs::Op<'a, Change>,
+) -> Result {
     let file = compound.writable(Status::WRONG_TYPE)?;
     let _changing = compound.changing(&file);
-    // "The aa_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.1.3).
+    // "The aa_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.1.3), and alike in §15.4.3.
     let permit = compound.check_io(&file, stateid, IoKind::Write)?;
     compound.settle_io(&file, stateid, IoKind::Write).await?;
     let context = compound.context(file.export);
-    let backend = &file.export.backend;
-    match backend.allocate(&context, &file.handle, offset, length, permit.authority).await {
+    match work(&*file.export.backend, &context, &file.handle, permit.authority).await {
         Ok(change) => {
             compound.set_fresh(change.after);
             Ok(())
@@ -45,7 +57,7 @@ mod tests {
     use protocol::nfs4::ops::space::AllocateArgs;
     use protocol::nfs4::types::{Stateid, Status};
 
-    use crate::testing::{at, attributes_in, export, getattr, lab_42, lab_of, open, putfh};
+    use crate::testing::{at, attributes_in, export, getattr, lab_42, lab_of, open, putfh, read_only};
 
     fn allocate(stateid: Stateid, offset: u64, length: u64) -> Op {
         Op::Allocate(AllocateArgs { stateid, offset, length })
@@ -95,12 +107,7 @@ mod tests {
 
     #[test]
     fn a_read_only_export_reserves_nothing() {
-        let mut exported = export(1, "/export");
-        let mut lab = lab_of(vec![exported.clone()]);
-        let file = lab.file(&["export", "file"], b"");
-        exported.options.read_only = true;
-        lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
-        lab.minor = 2;
+        let (mut lab, file) = read_only();
         assert_eq!(lab.status(vec![putfh(file), allocate(Stateid::ANONYMOUS, 0, 1)]), Status::ROFS);
     }
 }

@@ -62,13 +62,24 @@ pub(super) async fn judge<'r>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use protocol::nfs4::attributes::number as n;
     use protocol::nfs4::compound::Op;
     use protocol::nfs4::ops::space::CloneArgs;
-    use protocol::nfs4::types::{Stateid, Status};
+    use protocol::nfs4::types::{Handle, Stateid, Status};
 
-    use crate::testing::{content, export, lab_42, lab_of, putfh};
+    use crate::testing::{Lab, content, export, lab_42, lab_of, putfh};
+
+    /// A source and a destination in one export, a file in another one, and a directory.
+    pub(crate) fn between_two() -> (Lab, [Handle; 4]) {
+        let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
+        lab.minor = 2;
+        let from = lab.file(&["export", "source"], b"content");
+        let to = lab.file(&["export", "destination"], b"x");
+        let elsewhere = lab.file(&["other", "file"], b"x");
+        let directory = lab.handle(&["export"]);
+        (lab, [from, to, elsewhere, directory])
+    }
 
     const ANY: CloneArgs = CloneArgs {
         source_stateid: Stateid::ANONYMOUS,
@@ -96,12 +107,7 @@ mod tests {
 
     #[test]
     fn refuses_what_cannot_be_cloned() {
-        let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
-        lab.minor = 2;
-        let from = lab.file(&["export", "source"], b"content");
-        let to = lab.file(&["export", "destination"], b"x");
-        let elsewhere = lab.file(&["other", "file"], b"x");
-        let directory = lab.handle(&["export"]);
+        let (mut lab, [from, to, elsewhere, directory]) = between_two();
         let root = lab.handle(&[]);
         let mut status =
             |from, to, args| lab.status(vec![putfh(from), Op::SaveFh, putfh(to), Op::Clone(args)]);

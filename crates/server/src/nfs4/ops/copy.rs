@@ -159,7 +159,8 @@ mod tests {
     use vfs::fault::{Fault, Method, Rule};
     use xdr::List;
 
-    use crate::testing::{Lab, at, content, export, faulty, lab_42, lab_of, lookup, open, putfh, sparse};
+    use crate::nfs4::ops::clone::tests::between_two;
+    use crate::testing::{Lab, at, content, faulty, lab_42, lab_of, lookup, open, putfh, sparse};
 
     fn args(source_offset: u64, destination_offset: u64, count: u64) -> CopyArgs {
         CopyArgs {
@@ -233,12 +234,7 @@ mod tests {
 
     #[test]
     fn refuses_what_cannot_be_copied() {
-        let mut lab = lab_of(vec![export(1, "/export"), export(2, "/other")]);
-        lab.minor = 2;
-        let from = lab.file(&["export", "source"], b"content");
-        let to = lab.file(&["export", "destination"], b"x");
-        let elsewhere = lab.file(&["other", "file"], b"x");
-        let directory = lab.handle(&["export"]);
+        let (mut lab, [from, to, elsewhere, directory]) = between_two();
         let mut status =
             |from, to, args| lab.status(vec![putfh(from), Op::SaveFh, putfh(to), Op::Copy(args)]);
         assert_eq!(status(from, to, args(8, 0, 0)), Status::INVAL);

@@ -1,30 +1,18 @@
 //! DEALLOCATE (RFC 7862 §15.4): frees the space of a range, which becomes a hole.
 
 use protocol::nfs4::ops::space::DeallocateArgs;
-use protocol::nfs4::types::Status;
 use xdr::{Decode, Reader};
 
-use super::allocate::regular_only;
+use super::allocate::change;
 use crate::nfs4::compound::Compound;
-use crate::nfs4::state::IoKind;
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let DeallocateArgs { stateid, offset, length } = DeallocateArgs::decode(arguments)?;
-    let file = compound.writable(Status::WRONG_TYPE)?;
-    let _changing = compound.changing(&file);
-    // "The da_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.4.3).
-    let permit = compound.check_io(&file, stateid, IoKind::Write)?;
-    compound.settle_io(&file, stateid, IoKind::Write).await?;
-    let context = compound.context(file.export);
-    let backend = &file.export.backend;
-    match backend.deallocate(&context, &file.handle, offset, length, permit.authority).await {
-        Ok(change) => {
-            compound.set_fresh(change.after);
-            Ok(())
-        }
-        Err(error) => Err(regular_only(error)),
-    }
+    change(compound, stateid, |backend, context, file, authority| {
+        backend.deallocate(context, file, offset, length, authority)
+    })
+    .await
 }
 
 #[cfg(test)]

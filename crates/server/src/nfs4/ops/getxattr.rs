@@ -27,7 +27,7 @@ pub(super) fn check_name(name: &[u8]) -> std::result::Result<(), Status> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use bytes::Bytes;
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::xattr::{GetXattrArgs, SetXattrArgs, SetXattrOption};

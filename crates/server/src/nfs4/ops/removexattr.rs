@@ -18,7 +18,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     compound.settle(&file, Against::All).await?;
     let context = compound.context(file.export);
     compound.note(file.export);
-    let change = file.export.backend.remove_xattr(&context, &file.handle, &name).await?;
+    let change = compound.once().remove_xattr(file.export, &context, &file.handle, &name).await?;
     put_change(&change, reply);
     compound.set_fresh(change.after);
     Ok(())

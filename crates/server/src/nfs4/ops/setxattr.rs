@@ -25,8 +25,16 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     compound.settle(&file, Against::All).await?;
     let context = compound.context(file.export);
     compound.note(file.export);
-    let backend = &file.export.backend;
-    let change = backend.set_xattr(&context, &file.handle, &key, value.bytes(), how).await?;
+    let (handle, value) = (&file.handle, value.bytes());
+    let change = match how {
+        SetXattr::Create => {
+            compound.once().create_xattr(file.export, &context, handle, (&key, value)).await?
+        }
+        // These can be repeated.
+        SetXattr::Either | SetXattr::Replace => {
+            file.export.backend.set_xattr(&context, handle, &key, value, how).await?
+        }
+    };
     put_change(&change, reply);
     compound.set_fresh(change.after);
     Ok(())
@@ -40,7 +48,7 @@ mod tests {
     use protocol::nfs4::types::Status;
 
     use crate::nfs4::ops::getxattr::tests::{get, set};
-    use crate::testing::{attributes_in, export, getattr, lab_42, lab_of, putfh};
+    use crate::testing::{attributes_in, getattr, lab_42, putfh, read_only};
 
     #[test]
     fn creates_and_replaces_as_it_is_told() {
@@ -92,12 +100,7 @@ mod tests {
 
     #[test]
     fn a_read_only_export_and_the_pseudo_file_system_take_none() {
-        let mut exported = export(1, "/export");
-        let mut lab = lab_of(vec![exported.clone()]);
-        let file = lab.file(&["export", "file"], b"");
-        exported.options.read_only = true;
-        lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
-        lab.minor = 2;
+        let (mut lab, file) = read_only();
         let op = || set(SetXattrOption::EITHER, "name", vec![1]);
         assert_eq!(lab.status(vec![putfh(file), op()]), Status::ROFS);
         assert_eq!(lab.status_at(&[], op()), Status::NOTSUPP);

@@ -53,10 +53,10 @@ mod tests {
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::open::ShareAccess;
     use protocol::nfs4::ops::write::WriteArgs;
-    use protocol::nfs4::types::{StableHow, Stateid, Status};
+    use protocol::nfs4::types::{Handle, StableHow, Stateid, Status};
     use xdr::Opaque;
 
-    use crate::testing::{at, attributes_in, create, export, getattr, lab, lab_of, open, putfh};
+    use crate::testing::{Lab, at, attributes_in, create, getattr, lab, open, putfh, read_only};
 
     fn write(stateid: Stateid, offset: u64, stable: StableHow, data: &'static [u8]) -> Op {
         Op::Write(WriteArgs { stateid, offset, stable, data: Opaque::from_static(data) })
@@ -110,17 +110,13 @@ mod tests {
 
     #[test]
     fn a_read_only_export_takes_nothing() {
-        let mut exported = export(1, "/export");
-        let mut lab = lab_of(vec![exported.clone()]);
-        let file = lab.file(&["export", "file"], b"");
-        exported.options.read_only = true;
-        lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
+        let (mut lab, file) = read_only();
         let op = write(Stateid::ANONYMOUS, 0, StableHow::Unstable, b"x");
         assert_eq!(lab.status(vec![putfh(file), op]), Status::ROFS);
     }
 
-    #[test]
-    fn an_open_stands_for_what_its_opener_may_and_nobody_else() {
+    /// A file of mode 0644 that user 1000 has created, and has open.
+    fn created() -> (Lab, Handle, Stateid) {
         let mut lab = lab();
         let mode = protocol::nfs4::ops::setattr::SetAttrArgs {
             stateid: Stateid::ANONYMOUS,
@@ -130,9 +126,13 @@ mod tests {
         lab.uid = 1000;
         let results = lab.ok(at(&["export"], vec![create("file", b"owner"), Op::GetFh]));
         let [OpResult::Open(open), OpResult::GetFh(file)] = &results[2..] else { panic!("{results:?}") };
-        let (stateid, file) = (open.as_result().unwrap().stateid, *file.as_result().unwrap());
-        let data = Opaque::from_static(b"x");
-        let write = Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::FileSync, data });
+        (lab, *file.as_result().unwrap(), open.as_result().unwrap().stateid)
+    }
+
+    #[test]
+    fn an_open_stands_for_what_its_opener_may_and_nobody_else() {
+        let (mut lab, file, stateid) = created();
+        let write = write(stateid, 0, StableHow::FileSync, b"x");
         assert_eq!(lab.status(vec![putfh(file), write.clone()]), Status::OK);
         lab.uid = 2000;
         assert_eq!(lab.status(vec![putfh(file), write]), Status::ACCESS);
@@ -140,22 +140,12 @@ mod tests {
 
     #[test]
     fn an_open_of_two_users_stands_for_what_neither_may() {
-        let mut lab = lab();
-        let mode = protocol::nfs4::ops::setattr::SetAttrArgs {
-            stateid: Stateid::ANONYMOUS,
-            attributes: crate::testing::mode(0o777),
-        };
-        lab.ok(at(&["export"], vec![Op::SetAttr(mode)]));
-        lab.uid = 1000;
-        let created = lab.ok(at(&["export"], vec![create("file", b"owner"), Op::GetFh]));
-        let OpResult::GetFh(file) = &created[3] else { panic!("{created:?}") };
-        let file = *file.as_result().unwrap();
+        let (mut lab, file, _) = created();
         // The mode, 0644, lets the other read, who upgrades the first one's open for both.
         lab.uid = 2000;
         let upgraded = lab.ok(at(&["export"], vec![open("file", b"owner", ShareAccess::READ)]));
         let stateid = crate::testing::open_result(&upgraded[2]).stateid;
-        let data = Opaque::from_static(b"x");
-        let write = Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::FileSync, data });
+        let write = write(stateid, 0, StableHow::FileSync, b"x");
         assert_eq!(lab.status(vec![putfh(file), write.clone()]), Status::ACCESS);
         lab.uid = 1000;
         assert_eq!(lab.status(vec![putfh(file), write]), Status::OK, "by the file's mode");

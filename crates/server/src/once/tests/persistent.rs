@@ -19,11 +19,11 @@ use vfs::fault::{Fault, Faulty, Rule};
 use vfs::{Error, MemFs, MemOptions};
 use xdr::Opaque;
 
-use super::v41::{CASES, create, prepare, status};
+use super::v41::{CASES, compound, create, prepare, status};
 use super::{Killed, at as time};
 use crate::once::{ReplyLog, StableLog};
 use crate::state_log::{StateLog, key};
-use crate::testing::{KEY, Lab, at, channel, compound, getattr, mode, open_args};
+use crate::testing::{KEY, Lab, at, channel, getattr, mode, open_args};
 use crate::{Export, ExportTable, Server, Settings};
 
 /// Slots that there is room for: two sessions of the size that [`channel`] asks for.
@@ -142,7 +142,7 @@ impl Machine {
     fn reconnect(&mut self, lab: &mut Lab, seconds: u64) {
         let mut other = Lab::without_session(self.start(seconds), seconds);
         (other.uid, other.session, other.sequence) = (lab.uid, lab.session, lab.sequence);
-        (other.seconds, other.flags) = (seconds + 10, lab.flags);
+        (other.seconds, other.flags, other.minor) = (seconds + 10, lab.flags, lab.minor);
         *lab = other;
     }
 }

@@ -165,13 +165,19 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
     }
 }
 
-#[test]
-fn a_claim_outlives_a_second_kill() {
+/// A server was killed behind a MKDIR that nobody was answered; the call's arguments.
+fn made_unanswered() -> (Machine, Vec<u8>) {
     let mut machine = Machine::new();
     let first = machine.start(100);
     let arguments = mkdir(&machine, "new");
     ask(&first, 110, 77, Proc::MKDIR, &arguments);
     machine.kill(Killed::BehindIt, 0);
+    (machine, arguments)
+}
+
+#[test]
+fn a_claim_outlives_a_second_kill() {
+    let (mut machine, arguments) = made_unanswered();
     let second = machine.start(120);
     assert_eq!(ask(&second, 130, 77, Proc::MKDIR, &arguments), NfsStat::OK);
     // Killed before it could write down that it was done.
@@ -301,11 +307,7 @@ fn what_somebody_made_anew_is_not_taken_away_by_a_repetition() {
 
 #[test]
 fn another_user_or_client_claims_nothing() {
-    let mut machine = Machine::new();
-    let first = machine.start(100);
-    let arguments = mkdir(&machine, "new");
-    ask(&first, 110, 77, Proc::MKDIR, &arguments);
-    machine.kill(Killed::BehindIt, 0);
+    let (mut machine, arguments) = made_unanswered();
     let second = machine.start(120);
     for (client, uid) in [(2, 0), (1, 5)] {
         let told = send(&second, 130, client, record(77, uid, Proc::MKDIR, &arguments));
@@ -316,11 +318,7 @@ fn another_user_or_client_claims_nothing() {
 
 #[test]
 fn after_ten_minutes_nothing_is_claimed() {
-    let mut machine = Machine::new();
-    let first = machine.start(100);
-    let arguments = mkdir(&machine, "new");
-    ask(&first, 110, 77, Proc::MKDIR, &arguments);
-    machine.kill(Killed::BehindIt, 0);
+    let (mut machine, arguments) = made_unanswered();
     for (started, asked) in [(120, 710), (710, 711)] {
         let second = machine.start(started);
         assert_eq!(ask(&second, asked, 77, Proc::MKDIR, &arguments), NfsStat::EXIST);
@@ -334,11 +332,7 @@ fn after_ten_minutes_nothing_is_claimed() {
 
 #[test]
 fn a_claim_is_settled_before_it_is_answered() {
-    let mut machine = Machine::new();
-    let first = machine.start(100);
-    let arguments = mkdir(&machine, "new");
-    ask(&first, 110, 77, Proc::MKDIR, &arguments);
-    machine.kill(Killed::BehindIt, 0);
+    let (mut machine, arguments) = made_unanswered();
     let second = machine.start(120);
     assert_eq!(machine.files.calls(Method::Settle), 0);
     machine.files.add(vfs::fault::Rule::on(Method::Settle, vfs::fault::Fault::Fail(vfs::Error::Io)));

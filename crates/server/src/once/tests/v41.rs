@@ -1,15 +1,17 @@
-use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::compound::{CompoundArgs, Op, OpResult};
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::link::LinkArgs;
 use protocol::nfs4::ops::open::{CreateHow, CreateVerifierAttributes, OpenHow, ShareAccess};
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
+use protocol::nfs4::ops::xattr::{RemoveXattrArgs, SetXattrOption};
 use protocol::nfs4::types::Status;
 use vfs::fault::Method;
 use xdr::Opaque;
 
 use super::{Killed, Machine};
-use crate::testing::{Lab, at, compound, lookup, mode, name, open_args};
+use crate::nfs4::xattr_tests::{key, set};
+use crate::testing::{Lab, at, lookup, mode, name, open_args};
 
 /// One change, as it is asked the first time and the second; what the same change is told when it was made already.
 pub(super) struct Case {
@@ -97,7 +99,24 @@ pub(super) const CASES: &[Case] = &[
         method: Method::Link,
         again: Status::EXIST,
     },
+    Case {
+        what: "create an attribute",
+        ops: |_| at(&["export", "old"], vec![set(SetXattrOption::CREATE, "new", &b"value"[..])]),
+        method: Method::SetXattr,
+        again: Status::EXIST,
+    },
+    Case {
+        what: "remove an attribute",
+        ops: |_| at(&["export", "old"], vec![Op::RemoveXattr(RemoveXattrArgs { name: key("kept") })]),
+        method: Method::RemoveXattr,
+        again: Status::NOXATTR,
+    },
 ];
+
+/// Of version 4.2, which has all of these.
+pub(super) fn compound(ops: Vec<Op>) -> CompoundArgs {
+    CompoundArgs { minor_version: 2, ..crate::testing::compound(ops) }
+}
 
 /// A client on a directory that everybody may change, with a file `old` and a directory `dir`.
 fn client(machine: &mut Machine) -> Lab {
@@ -117,6 +136,8 @@ pub(super) fn prepare(mut lab: Lab) -> Lab {
     lab.uid = 1000;
     lab.connect(b"of the user");
     lab.file(&["export", "old"], b"");
+    lab.minor = 2;
+    lab.ok(at(&["export", "old"], vec![set(SetXattrOption::EITHER, "kept", &b"value"[..])]));
     let directory =
         CreateArgs { object_type: CreateType::DIRECTORY, name: name("dir"), attributes: mode(0o755) };
     lab.ok(at(&["export"], vec![Op::Create(directory)]));
@@ -127,7 +148,7 @@ pub(super) fn prepare(mut lab: Lab) -> Lab {
 fn reconnect(lab: &mut Lab, machine: &mut Machine, seconds: u64) {
     let mut other = Lab::without_session(machine.start(seconds), seconds);
     (other.uid, other.session, other.sequence) = (lab.uid, lab.session, lab.sequence);
-    other.seconds = seconds + 10;
+    (other.seconds, other.minor) = (seconds + 10, lab.minor);
     *lab = other;
 }
 
@@ -162,7 +183,7 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
         if killed != Killed::BeforeIt {
             assert_eq!(status(&reply), Status::OK, "{what}");
             let mut other = Lab::without_session(std::sync::Arc::clone(&lab.server), 99);
-            (other.uid, other.seconds) = (1001, lab.seconds);
+            (other.uid, other.seconds, other.minor) = (1001, lab.seconds, lab.minor);
             other.connect(b"another");
             let told = other.status((case.ops)(3));
             let refused = [case.again, Status::ACCESS];
@@ -275,4 +296,21 @@ fn a_file_with_content_is_not_just_created() {
     assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
     lab.connect(b"of the user");
     assert_eq!(lab.status(open(CreateHow::Guarded(mode(0o666)))), Status::EXIST);
+}
+
+#[test]
+fn an_attribute_of_another_value_is_not_this_calls() {
+    let mut machine = Machine::new();
+    let mut lab = client(&mut machine);
+    lab.seconds = 110;
+    let make = |value: &'static [u8]| at(&["export", "old"], vec![set(SetXattrOption::CREATE, "new", value)]);
+    let before = machine.records();
+    let call = xdr::to_bytes(&compound([vec![lab.next(false)], make(b"value")].concat()));
+    lab.raw(&call).unwrap();
+    machine.kill(Killed::BehindIt, before);
+    lab.ok(at(&["export", "old"], vec![set(SetXattrOption::REPLACE, "new", &b"another"[..])]));
+    reconnect(&mut lab, &mut machine, 120);
+    assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+    lab.connect(b"of the user");
+    assert_eq!(lab.status(make(b"value")), Status::EXIST);
 }
