@@ -13,12 +13,13 @@ use protocol::nfs3::{
 };
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
+use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::lookup::LookupArgs as Lookup4;
-use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::open::{DelegationType, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::session::{
     ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
 };
-use protocol::nfs4::types::{ClientOwner, Component, SessionId, StateOwner, Status, Utf8};
+use protocol::nfs4::types::{ClientOwner, Component, Handle, SessionId, StateOwner, Status, Utf8};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply};
 use rpc::record::{RecordDecoder, finish_record, start_record};
@@ -189,10 +190,18 @@ pub struct Client4 {
 }
 
 impl Client4 {
-    /// Gets a session on a connection of its own.
+    /// Gets a session on a connection of its own, and reclaims nothing.
     pub fn connect(address: SocketAddr) -> Self {
+        let mut this = Self::named(address, "test client");
+        this.complete();
+        this
+    }
+
+    /// Gets a session for the client of this name, which may reclaim.
+    pub fn named(address: SocketAddr, name: &str) -> Self {
         let mut this = Self { client: Client::connect(address), session: SessionId::default(), sequence: 0 };
-        let owner = ClientOwner { verifier: [1; 8], owner_id: Opaque::from_static(b"test client") };
+        let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
+        let owner = ClientOwner { verifier: [1; 8], owner_id };
         let exchange = Op::ExchangeId(ExchangeIdArgs {
             client_owner: owner,
             flags: ExchangeIdFlags::empty(),
@@ -212,9 +221,12 @@ impl Client4 {
         });
         let OpResult::CreateSession(session) = this.alone(create) else { panic!("as CREATE_SESSION") };
         this.session = session.into_result().expect("a session").session_id;
-        this.run(vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })])
-            .expect("reclaimed nothing");
         this
+    }
+
+    /// It has nothing more to reclaim.
+    pub fn complete(&mut self) {
+        self.run(vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })]).expect("once");
     }
 
     fn alone(&mut self, op: Op) -> OpResult {
@@ -247,18 +259,44 @@ impl Client4 {
 
     /// Opens the file `name` of the export at `/path`, for reading and writing.
     pub fn open(&mut self, path: &'static str, name: &'static str) -> Result<(), Status> {
-        let lookup = Op::Lookup(Lookup4 { name: Component::from_static(path.as_bytes()) });
-        let owner = Opaque::from_static(b"owner");
-        let open = Op::Open(OpenArgs {
-            seqid: 0,
-            share_access: ShareAccess::BOTH,
-            share_deny: ShareDeny::empty(),
-            owner: StateOwner { client_id: 0, owner },
-            how: OpenHow::NoCreate,
-            claim: OpenClaim::Null(Component::from_static(name.as_bytes())),
-        });
-        self.run(vec![Op::PutRootFh, lookup, open]).map(drop)
+        self.open_often(path, name, 1).map(drop)
     }
+
+    /// The same as so many owners; returns the file's handle.
+    pub fn open_often(
+        &mut self,
+        path: &'static str,
+        name: &'static str,
+        owners: usize,
+    ) -> Result<Handle, Status> {
+        let lookup = Op::Lookup(Lookup4 { name: Component::from_static(path.as_bytes()) });
+        let claim = OpenClaim::Null(Component::from_static(name.as_bytes()));
+        let opens = (0..owners).flat_map(|owner| [Op::RestoreFh, open(owner, claim.clone())]);
+        let ops = [Op::PutRootFh, lookup, Op::SaveFh].into_iter().chain(opens).chain([Op::GetFh]).collect();
+        match self.run(ops)?.pop() {
+            Some(OpResult::GetFh(handle)) => Ok(*handle.as_result().expect("a handle")),
+            other => panic!("as GETFH: {other:?}"),
+        }
+    }
+
+    /// Reclaims the opens of so many owners.
+    pub fn reclaim(&mut self, handle: Handle, owners: usize) -> Result<(), Status> {
+        let opens = (0..owners).map(|owner| open(owner, OpenClaim::Previous(DelegationType::NONE)));
+        self.run([Op::PutFh(PutFhArgs { handle })].into_iter().chain(opens).collect()).map(drop)
+    }
+}
+
+/// OPEN for reading and writing by the owner of a number.
+fn open(owner: usize, claim: OpenClaim) -> Op {
+    let owner = Opaque::new(format!("owner {owner}").into_bytes()).expect("a short name");
+    Op::Open(OpenArgs {
+        seqid: 0,
+        share_access: ShareAccess::BOTH,
+        share_deny: ShareDeny::empty(),
+        owner: StateOwner { client_id: 0, owner },
+        how: OpenHow::NoCreate,
+        claim,
+    })
 }
 
 fn channel() -> ChannelAttributes {
@@ -267,7 +305,7 @@ fn channel() -> ChannelAttributes {
         max_request_size: 1 << 20,
         max_response_size: 1 << 20,
         max_response_size_cached: 8192,
-        max_operations: 16,
+        max_operations: 256,
         max_requests: 8,
         rdma_ird: List::default(),
     }

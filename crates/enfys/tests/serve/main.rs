@@ -12,6 +12,7 @@ mod metrics;
 mod portmap;
 mod refusals;
 mod reload;
+mod restart;
 mod server;
 mod service;
 mod status;

@@ -12,7 +12,7 @@ use crate::client::{Client, Client4};
 use crate::server::{Place, Server, refusal, run, with};
 
 /// Asks the server of a place.
-fn ask(place: &Place, words: &[&str]) -> Output {
+pub fn ask(place: &Place, words: &[&str]) -> Output {
     let state = place.path("state").display().to_string();
     run(&[words, &["--state-dir", &state]].concat())
 }
@@ -23,7 +23,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-fn status(place: &Place) -> Value {
+pub fn status(place: &Place) -> Value {
     let answer: Value = serde_json::from_str(&said(&ask(place, &["status", "--json"]))).expect("JSON");
     assert_eq!(answer["version"], 1);
     answer["status"].clone()
