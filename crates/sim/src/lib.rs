@@ -9,6 +9,7 @@
 pub mod backend;
 pub mod client;
 pub mod compounds;
+mod copies;
 mod delegations;
 pub mod network;
 mod reclaims;

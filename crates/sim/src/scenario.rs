@@ -11,6 +11,7 @@ use protocol::nfs4::types::{Stateid, Status};
 use rpc::message::parse_reply;
 
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
+use crate::copies;
 use crate::delegations;
 use crate::network::Faults;
 use crate::reclaims;
@@ -94,6 +95,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "mute",
         about: "the same beside a client that takes delegations and is never heard of again",
         run: |seed| delegations::run(seed, true),
+    },
+    Scenario {
+        name: "copies",
+        about: "the end of a copy in the background is told once, when all is there, whatever is lost, cancelled, killed or gone",
+        run: copies::run,
     },
 ];
 

@@ -1,0 +1,380 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use protocol::nfs4::attributes::{FileAttributes, SetAttributes};
+use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
+use protocol::nfs4::callback::sequence::CbSequenceOk;
+use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
+use protocol::nfs4::ops::copy::{CopyArgs, CopyResult, OffloadArgs};
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs};
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{Handle, Outcome, SessionId, StableHow, StateOwner, Stateid, Status, Utf8};
+use rpc::message::{CallHeader, encode_success};
+use server::Connection;
+use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
+
+use super::World;
+use crate::client::{component, compound, create_session, exchange_id, export};
+
+const MIB: u64 = 1 << 20;
+/// Longer than what a server copies before its answer.
+const LENGTH: u64 = 20 * MIB;
+/// At the beginning of each MiB of the source.
+const MARK: &[u8] = b"a mark";
+/// Copies of a client that it waits for at once.
+const RUNNING_MAX: usize = 3;
+
+/// A copy whose end a client waits for, or that it has cancelled.
+#[derive(Debug, Clone, Copy)]
+struct Copy {
+    stateid: Stateid,
+    to: Handle,
+}
+
+/// See the module above.
+#[derive(Debug)]
+pub(super) struct Client {
+    index: usize,
+    /// How often it was started.
+    start: u64,
+    connection: Arc<Connection>,
+    session: SessionId,
+    client_id: u64,
+    sequence: u32,
+    files: usize,
+    running: Vec<Copy>,
+    /// What is at the marks of each file whose copy was cancelled, as it was then.
+    cancelled: Vec<(Handle, Vec<u8>)>,
+    /// Of each slot of the back channel, the last sequence ID and the reply to it.
+    answered: HashMap<u32, (u32, Bytes)>,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, world: &mut World) -> Self {
+        let connection = world.connect(index);
+        let mut client = Self {
+            index,
+            start: 0,
+            connection,
+            session: SessionId::default(),
+            client_id: 0,
+            sequence: 0,
+            files: 0,
+            running: Vec::new(),
+            cancelled: Vec::new(),
+            answered: HashMap::new(),
+        };
+        client.introduce(world).expect("a server that has just started lets everybody in");
+        client
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.files
+    }
+
+    fn introduce(&mut self, world: &mut World) -> Result<(), String> {
+        let name = format!("client-{}-{}", self.index, self.start);
+        let OpResult::ExchangeId(Outcome::Ok(known)) =
+            world.ask_alone(&self.connection, exchange_id(&name))?
+        else {
+            return Err("EXCHANGE_ID".into());
+        };
+        let flags = CreateSessionFlags::CONN_BACK_CHAN;
+        let create = create_session(known.client_id, known.sequence_id, flags);
+        let OpResult::CreateSession(Outcome::Ok(made)) = world.ask_alone(&self.connection, create)? else {
+            return Err("CREATE_SESSION".into());
+        };
+        (self.client_id, self.session, self.sequence) = (known.client_id, made.session_id, 0);
+        self.answered.clear();
+        self.ask(world, vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })])?;
+        // The path is tried before it is relied on.
+        self.hear(world, false)
+    }
+
+    /// Results of operations in the session, that of SEQUENCE not among them.
+    fn ask(&mut self, world: &mut World, ops: Vec<Op>) -> Result<(Vec<OpResult>, Status), String> {
+        self.sequence += 1;
+        let sequence = Op::Sequence(SequenceArgs {
+            session_id: self.session,
+            sequence_id: self.sequence,
+            slot_id: 0,
+            highest_slot_id: 0,
+            cache_this: false,
+        });
+        let call = compound(self.sequence, 2, std::iter::once(sequence).chain(ops).collect());
+        let (mut results, status) = world.ask(&self.connection, call)?;
+        results.remove(0);
+        Ok((results, status))
+    }
+
+    fn ok(&mut self, world: &mut World, ops: Vec<Op>) -> Result<Vec<OpResult>, String> {
+        match self.ask(world, ops)? {
+            (results, Status::OK) => Ok(results),
+            (results, status) => Err(format!("{status:?}: {results:?}")),
+        }
+    }
+
+    /// Opens a file, which is made where it is not there; its handle and the open's stateid.
+    fn open(&mut self, world: &mut World, name: &str) -> Result<(Handle, Stateid), String> {
+        let owner = StateOwner { client_id: self.client_id, owner: Opaque::from_static(b"owner") };
+        let mut ops = export();
+        ops.push(Op::Open(OpenArgs {
+            seqid: 0,
+            share_access: ShareAccess::BOTH,
+            share_deny: ShareDeny::empty(),
+            owner,
+            how: OpenHow::Create(CreateHow::Unchecked(FileAttributes::default())),
+            claim: OpenClaim::Null(component(name)),
+        }));
+        ops.push(Op::GetFh);
+        match &self.ok(world, ops)?[..] {
+            [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))] => {
+                Ok((*handle, open.stateid))
+            }
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    /// A source with a mark in each MiB, and holes between.
+    pub(super) fn make_source(&mut self, world: &mut World) -> Result<(), String> {
+        let (handle, stateid) = self.open(world, "source")?;
+        let size = SetAttributes { size: Some(LENGTH), ..SetAttributes::default() }.to_file_attributes();
+        let set = Op::SetAttr(SetAttrArgs { stateid, attributes: size });
+        self.ok(world, vec![putfh(handle), set])?;
+        for offset in marks() {
+            let (stable, data) = (StableHow::FileSync, Opaque::from_static(MARK));
+            let write = Op::Write(WriteArgs { stateid, offset, stable, data });
+            self.ok(world, vec![putfh(handle), write])?;
+        }
+        Ok(())
+    }
+
+    /// Asks for a copy.
+    pub(super) fn copy(&mut self, world: &mut World) -> Result<(), String> {
+        if self.running.len() >= RUNNING_MAX {
+            return Ok(());
+        }
+        self.files += 1;
+        let (from, source_stateid) = self.open(world, "source")?;
+        let (to, destination_stateid) = self.open(world, &format!("file-{}-{}", self.index, self.files))?;
+        let copy = Op::Copy(CopyArgs {
+            source_stateid,
+            destination_stateid,
+            source_offset: 0,
+            destination_offset: 0,
+            count: 0,
+            consecutive: true,
+            synchronous: false,
+            source_servers: List::default(),
+        });
+        let results = self.ok(world, vec![putfh(from), Op::SaveFh, putfh(to), copy])?;
+        let Some(OpResult::Copy(CopyResult::Ok(done))) = results.last() else {
+            return Err(format!("{results:?}"));
+        };
+        match done.response.callback_id.first() {
+            Some(stateid) => self.running.push(Copy { stateid: *stateid, to }),
+            None if done.response.count == LENGTH => self.is_whole(world, to)?,
+            None => return Err(format!("{done:?}")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn renew(&mut self, world: &mut World) -> Result<(), String> {
+        self.ok(world, Vec::new()).map(drop)
+    }
+
+    /// A copy that it waits for is known, whatever became of calls.
+    pub(super) fn ask_status(&mut self, world: &mut World) -> Result<(), String> {
+        let Some(copy) = self.choose(world) else { return Ok(()) };
+        let op = Op::OffloadStatus(OffloadArgs { stateid: copy.stateid });
+        match &self.ok(world, vec![putfh(copy.to), op])?[..] {
+            [_, OpResult::OffloadStatus(Outcome::Ok(status))] if status.count <= LENGTH => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, world: &mut World) -> Result<(), String> {
+        let Some(copy) = self.choose(world) else { return Ok(()) };
+        let op = Op::OffloadCancel(OffloadArgs { stateid: copy.stateid });
+        self.ok(world, vec![putfh(copy.to), op])?;
+        self.running.retain(|other| other.stateid != copy.stateid);
+        let found = self.read_marks(world, copy.to)?;
+        self.cancelled.push((copy.to, found));
+        Ok(())
+    }
+
+    fn choose(&self, world: &mut World) -> Option<Copy> {
+        let count = self.running.len() as u64;
+        (count > 0).then(|| self.running[world.rng.below(count) as usize])
+    }
+
+    /// Takes the calls that wait for it. Now and then one is lost, or its answer, and the connection with it.
+    pub(super) fn hear(&mut self, world: &mut World, is_wild: bool) -> Result<(), String> {
+        let context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(call) = self.connection.outbox.poll_record(&context) {
+            world.messages += 1;
+            if is_wild && world.rng.chance(20) {
+                return self.reconnect(world);
+            }
+            let answer = self.called(world, call)?;
+            if is_wild && world.rng.chance(20) {
+                return self.reconnect(world);
+            }
+            world.deliver(&Arc::clone(&self.connection), answer);
+        }
+        Ok(())
+    }
+
+    fn reconnect(&mut self, world: &mut World) -> Result<(), String> {
+        self.move_on(world);
+        let (session_id, direction) = (self.session, DirFromClient::FORE_OR_BOTH);
+        let bind = BindConnToSessionArgs { session_id, direction, use_rdma: false };
+        match world.ask_alone(&self.connection, Op::BindConnToSession(bind))? {
+            OpResult::BindConnToSession(Outcome::Ok(_)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    /// Its connection breaks, and it makes another one.
+    fn move_on(&mut self, world: &mut World) {
+        self.connection.outbox.close();
+        world.server.connection_closed(self.connection.id);
+        self.connection = world.connect(self.index);
+    }
+
+    /// The answer to a call.
+    fn called(&mut self, world: &mut World, bytes: Bytes) -> Result<Bytes, String> {
+        let mut reader = Reader::new(bytes);
+        let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;
+        let mut reply = Writer::new();
+        encode_success(&mut reply, header.xid);
+        if header.procedure == callback::PROC_NULL {
+            return Ok(reply.into_bytes());
+        }
+        let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
+        let [CbOp::Sequence(sequence), CbOp::Offload(offload)] = &args.ops[..] else {
+            return Err(format!("{args:?}"));
+        };
+        let (last, results) = self.answered.get(&sequence.slot_id).cloned().unwrap_or_default();
+        if sequence.sequence_id == last {
+            reply.raw(&results);
+            return Ok(reply.into_bytes());
+        }
+        self.told(world, offload)?;
+        let ok = CbSequenceOk {
+            session_id: sequence.session_id,
+            sequence_id: sequence.sequence_id,
+            slot_id: sequence.slot_id,
+            highest_slot_id: sequence.highest_slot_id,
+            target_highest_slot_id: sequence.highest_slot_id,
+        };
+        let results = vec![CbOpResult::Sequence(Outcome::Ok(ok)), CbOpResult::Offload(Outcome::Ok(()))];
+        let results = List::new(results).expect("two results");
+        let mut encoded = Writer::new();
+        CbCompoundResult { status: Status::OK, tag: Utf8::default(), results }.encode(&mut encoded);
+        let encoded = encoded.into_bytes();
+        self.answered.insert(sequence.slot_id, (sequence.sequence_id, encoded.clone()));
+        reply.raw(&encoded);
+        Ok(reply.into_bytes())
+    }
+
+    /// A copy has ended: one that it waits for, whole.
+    fn told(&mut self, world: &mut World, offload: &CbOffloadArgs) -> Result<(), String> {
+        let is_it = |copy: &Copy| (copy.stateid, copy.to) == (offload.stateid, offload.handle);
+        let Some(place) = self.running.iter().position(is_it) else {
+            // Cancelled while it was on its way.
+            let was_cancelled = self.cancelled.iter().any(|(to, _)| *to == offload.handle);
+            return if was_cancelled {
+                Ok(())
+            } else {
+                Err(format!("told of what it does not wait for: {offload:?}"))
+            };
+        };
+        let copy = self.running.swap_remove(place);
+        match &offload.info {
+            OffloadInfo::Ok(response) if response.count == LENGTH => self.is_whole(world, copy.to),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    fn is_whole(&mut self, world: &mut World, file: Handle) -> Result<(), String> {
+        let found = self.read_marks(world, file)?;
+        let expected = MARK.repeat(marks().count());
+        if found == expected { Ok(()) } else { Err("a copy that has ended is not whole".into()) }
+    }
+
+    /// What is where the source has its marks.
+    fn read_marks(&mut self, world: &mut World, file: Handle) -> Result<Vec<u8>, String> {
+        let mut found = Vec::new();
+        for offset in marks() {
+            let (stateid, count) = (Stateid::ANONYMOUS, MARK.len() as u32);
+            let read = Op::Read(ReadArgs { stateid, offset, count });
+            match &self.ok(world, vec![putfh(file), read])?[..] {
+                [_, OpResult::Read(Outcome::Ok(read))] => found.extend_from_slice(&read.data),
+                other => return Err(format!("{other:?}")),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The server is another one: it knows nothing of copies.
+    pub(super) fn meet_another_server(&mut self, world: &mut World) -> Result<(), String> {
+        self.connection = world.connect(self.index);
+        self.introduce(world)?;
+        for Copy { stateid, to } in std::mem::take(&mut self.running) {
+            for op in [Op::OffloadStatus(OffloadArgs { stateid }), Op::OffloadCancel(OffloadArgs { stateid })]
+            {
+                match self.ask(world, vec![putfh(to), op])? {
+                    (_, Status::BAD_STATEID) => {}
+                    other => return Err(format!("{other:?} for a copy of an earlier server")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// It is evicted, and comes again as somebody who knows nothing.
+    pub(super) fn start_anew(&mut self, world: &mut World) -> Result<(), String> {
+        let name = format!("client-{}-{}", self.index, self.start);
+        world.server.evict(world.time(), &name).map_err(|error| format!("{error:?}"))?;
+        let left = std::mem::take(&mut self.running);
+        self.start += 1;
+        self.move_on(world);
+        self.introduce(world)?;
+        for Copy { to, .. } in left {
+            let found = self.read_marks(world, to)?;
+            self.cancelled.push((to, found));
+        }
+        Ok(())
+    }
+
+    /// What must hold at the end.
+    pub(super) fn judge(&mut self, world: &mut World) -> Result<(), String> {
+        for (file, then) in std::mem::take(&mut self.cancelled) {
+            if self.read_marks(world, file)? != then {
+                return Err("a copy went on behind its cancellation".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn marks() -> impl Iterator<Item = u64> {
+    (0..LENGTH / MIB).map(|number| number * MIB)
+}
+
+fn putfh(handle: Handle) -> Op {
+    Op::PutFh(PutFhArgs { handle })
+}

@@ -1,0 +1,194 @@
+//! Clients that have files copied in the background, over back channels that lose calls and answers, while servers are killed,
+//! clients start anew, and copies are cancelled.
+//!
+//! What a client asks is answered; what it is called for may be lost, and its connection with it. Whatever happens, the end of
+//! a copy is told once, and only when all of it is there; what was cancelled is left alone from the answer on; what a server
+//! began, the next one does not know; and when everybody has heard, nothing is left.
+
+mod client;
+
+use core::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::types::Status;
+use rpc::message::parse_reply;
+use server::{
+    Advanced, Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey,
+    Now, Offload, Server, Settings, Squash, Transport,
+};
+use vfs::{MemFs, MemOptions, Timestamp};
+use xdr::Writer;
+
+use crate::rng::Rng;
+use crate::scenario::Report;
+use client::Client;
+
+/// Clients.
+const CLIENTS: usize = 2;
+/// Things that happen while copies are begun.
+const EVENTS: u32 = 40;
+/// Things that may happen behind that until everybody has heard the end of everything.
+const EVENTS_MAX: u32 = 2_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The server, whoever drives its copies, and the network.
+struct World {
+    server: Arc<Server>,
+    files: Arc<MemFs>,
+    instance: u64,
+    now: Duration,
+    rng: Rng,
+    /// Copies that are driven, each by somebody of its own.
+    driven: Vec<Arc<Offload>>,
+    connections: u64,
+    messages: u64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What went wrong.
+pub(crate) fn run(seed: u64) -> Result<Report, String> {
+    let mut world = World::new(seed);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|index| Client::new(index, &mut world)).collect();
+    clients[0].make_source(&mut world)?;
+    for _ in 0..EVENTS {
+        happen(&mut world, &mut clients, true)?;
+    }
+    let mut left = EVENTS_MAX;
+    while clients.iter().any(Client::waits) || world.server.counts().copies > 0 {
+        happen(&mut world, &mut clients, false)?;
+        left = left.checked_sub(1).ok_or("copies are left that nobody hears the end of")?;
+    }
+    for client in &mut clients {
+        client.judge(&mut world)?;
+    }
+    let changes = clients.iter().map(Client::asked).sum();
+    Ok(Report { time: world.now, messages: world.messages, changes })
+}
+
+/// One thing, to one client.
+fn happen(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<(), String> {
+    let chosen = world.rng.below(clients.len() as u64) as usize;
+    let client = &mut clients[chosen];
+    match world.rng.below(20) {
+        0..=2 if is_wild => client.copy(world),
+        3..=4 => client.ask_status(world),
+        5 if is_wild => client.cancel(world),
+        6 if is_wild && world.rng.chance(30) => {
+            world.restart();
+            clients.iter_mut().try_for_each(|client| client.meet_another_server(world))
+        }
+        7 if is_wild && world.rng.chance(30) => client.start_anew(world),
+        8..=9 => {
+            world.pass(SECOND);
+            client.renew(world)
+        }
+        10..=13 => client.hear(world, is_wild),
+        _ => {
+            world.drive();
+            Ok(())
+        }
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let files = Arc::new(MemFs::new(&MemOptions::default()));
+        let mut world = Self {
+            server: server(&files, 1),
+            files,
+            instance: 1,
+            now: Duration::ZERO,
+            rng: Rng::new(seed),
+            driven: Vec::new(),
+            connections: 0,
+            messages: 0,
+        };
+        world.pass(SECOND);
+        world
+    }
+
+    /// The server is killed, and the next one started over the same files.
+    fn restart(&mut self) {
+        self.instance += 1;
+        self.server = server(&self.files, self.instance);
+        self.driven.clear();
+        self.pass(SECOND);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.server.maintain(self.time());
+    }
+
+    fn time(&self) -> Now {
+        let seconds = 1_700_000_000 + self.now.as_secs().cast_signed();
+        Now { monotonic: self.now, wall: Timestamp { seconds, nanoseconds: self.now.subsec_nanos() } }
+    }
+
+    /// Some copy makes a step.
+    fn drive(&mut self) {
+        let context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(offload) = self.server.poll_offload(&context) {
+            self.driven.push(offload);
+        }
+        if self.driven.is_empty() {
+            return;
+        }
+        let chosen = self.rng.below(self.driven.len() as u64) as usize;
+        let advanced = at_once(self.server.advance(&self.driven[chosen], self.time()));
+        if advanced == Advanced::Done {
+            self.driven.swap_remove(chosen);
+        }
+    }
+
+    fn connect(&mut self, client: usize) -> Arc<Connection> {
+        self.connections += 1;
+        let peer = SocketAddr::from(([10, 0, 0, client as u8], 600 + (self.connections % 400) as u16));
+        let local = SocketAddr::from(([10, 0, 1, 1], 2049));
+        Arc::new(Connection::new(ConnectionId(self.connections), peer, local, Transport::Tcp, false))
+    }
+
+    /// A message reaches the server; its answer, where it has one.
+    fn deliver(&mut self, connection: &Arc<Connection>, message: Bytes) -> Option<Bytes> {
+        self.messages += 1;
+        let mut reply = Writer::new();
+        let outcome = at_once(self.server.handle(connection, self.time(), message, &mut reply));
+        (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
+    }
+
+    /// The results of a compound; the last status too.
+    fn ask(&mut self, connection: &Arc<Connection>, call: Bytes) -> Result<(Vec<OpResult>, Status), String> {
+        let reply = self.deliver(connection, call).ok_or("no answer")?;
+        let result: CompoundResult = parse_reply(reply).map_err(|error| error.to_string())?;
+        Ok((result.results.into_vec(), result.status))
+    }
+
+    /// The result of one operation that comes alone.
+    fn ask_alone(&mut self, connection: &Arc<Connection>, op: Op) -> Result<OpResult, String> {
+        let (results, _) = self.ask(connection, crate::client::compound(1, 2, vec![op]))?;
+        results.into_iter().next().ok_or_else(|| "no result".into())
+    }
+}
+
+fn at_once<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("memory answers at once, and nothing is delegated"),
+    }
+}
+
+fn server(files: &Arc<MemFs>, instance: u64) -> Arc<Server> {
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let backend = Arc::clone(files);
+    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let mut settings = Settings::new(HandleKey([5; 16]), instance, [6; 16], b"sim".to_vec());
+    settings.max_delegations = 0;
+    Arc::new(Server::new(settings, ExportTable::new(vec![export]).expect("one export is consistent")))
+}
