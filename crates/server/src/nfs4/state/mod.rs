@@ -194,7 +194,7 @@ impl State {
             clients: Mutex::default(),
             sessions: SessionTable::default(),
             connections: Connections::default(),
-            delegations: Delegations::new(settings.max_delegations),
+            delegations: Delegations::new(settings.max_delegations, recovery.in_grace(now)),
             watched: Watched::default(),
             offloads: Offloads::default(),
             tick: AtomicU64::new(nanos(now)),
