@@ -193,7 +193,8 @@ mod tests {
     use protocol::nfs4::ops::getattr::GetAttrArgs;
     use protocol::nfs4::ops::remove::RemoveArgs;
     use protocol::nfs4::types::Bitmap;
-    use vfs::fault::{Fault, Gate, Method, Rule};
+    use vfs::MemFs;
+    use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 
     use super::*;
     use crate::Disposition;
@@ -260,13 +261,19 @@ mod tests {
         assert_eq!((status(before), status(answer(&lab, &call))), (Status::OK, Status::NOENT));
     }
 
-    #[test]
-    fn a_copy_of_what_still_runs_waits_for_its_answer() {
+    /// A REMOVE, whose first copy waits at the gate.
+    fn held_up() -> (Lab0, Arc<Faulty<MemFs>>, Gate, Bytes) {
         let (exported, backend) = faulty();
         let mut lab = lab0_of(vec![exported]);
         let gate = Gate::new();
         backend.add(Rule::on(Method::Remove, Fault::Hold(gate.clone())).times(1));
         let call = record(&mut lab, remove());
+        (lab, backend, gate, call)
+    }
+
+    #[test]
+    fn a_copy_of_what_still_runs_waits_for_its_answer() {
+        let (lab, backend, gate, call) = held_up();
         let (server, connection, now) = (&lab.lab.server, &lab.lab.connection, lab.lab.now());
         let (mut first, mut copy) = (Writer::new(), Writer::new());
         let mut executing = Box::pin(server.handle(connection, now, call.clone(), &mut first));
@@ -282,11 +289,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_has_no_place_to_wait_has_its_connection_closed() {
-        let (exported, backend) = faulty();
-        let mut lab = lab0_of(vec![exported]);
-        let gate = Gate::new();
-        backend.add(Rule::on(Method::Remove, Fault::Hold(gate.clone())).times(1));
-        let call = record(&mut lab, remove());
+        let (lab, _backend, _gate, call) = held_up();
         let (server, connection, now) = (&lab.lab.server, &lab.lab.connection, lab.lab.now());
         let mut replies: Vec<_> = (0..1000).map(|_| Writer::new()).collect();
         let handle = |reply| Box::pin(server.handle(connection, now, call.clone(), reply));

@@ -31,7 +31,8 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     }
     match arguments.state_protect {
         StateProtectArgs::None => {}
-        // Both need RPCSEC_GSS, which this request cannot have come with.
+        // §18.35.3: for both "the client MUST send the EXCHANGE_ID operation with RPCSEC_GSS as the security flavor", which this
+        // request cannot have come with: nothing is protected, so that there is nothing to enforce in any other operation.
         StateProtectArgs::MachineCredential(_) => return Err(Status::INVAL.into()),
         StateProtectArgs::Ssv(_) => return Err(Status::ENCR_ALG_UNSUPP.into()),
     }

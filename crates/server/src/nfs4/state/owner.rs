@@ -184,6 +184,18 @@ enum Check {
     Wrong,
 }
 
+impl Check {
+    /// The answer to a request whose turn it is not.
+    fn answer(self) -> Option<Result<Sequenced0, Status>> {
+        match self {
+            Self::Next => None,
+            Self::Replay(reply) => Some(Ok(Sequenced0::Replay(reply))),
+            Self::Running => Some(Err(BUSY)),
+            Self::Wrong => Some(Err(Status::BAD_SEQID)),
+        }
+    }
+}
+
 impl Owner {
     fn new(confirmed: bool, now: Duration) -> Self {
         Self {
@@ -279,14 +291,16 @@ impl State {
         let name = known.unwrap_or_else(|| Arc::from(&owner.owner[..]));
         match owners.open.get_mut(&name) {
             Some(known) => {
-                match known.check(seqid, digest) {
-                    Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
-                    Check::Running => return Err(BUSY),
-                    Check::Wrong if known.confirmed => return Err(Status::BAD_SEQID),
-                    // §16.18.5: "the server assumes the second OPEN request is valid and the first one is a replay. The server
-                    // cancels the OPEN state of the first OPEN request".
-                    Check::Wrong | Check::Next => cancelled = known.opened.take(),
+                // §16.18.5: "the server assumes the second OPEN request is valid and the first one is a replay. The server
+                // cancels the OPEN state of the first OPEN request".
+                let check = match known.check(seqid, digest) {
+                    Check::Wrong if !known.confirmed => Check::Next,
+                    check => check,
+                };
+                if let Some(answer) = check.answer() {
+                    return answer;
                 }
+                cancelled = known.opened.take();
                 sessionless.confirm(known, reclaim);
                 known.running = true;
             }
@@ -334,21 +348,18 @@ impl State {
         let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
         let mut owners = sessionless.owners.lock();
         let known = owners.of(found.role).get_mut(&found.owner).ok_or(Status::BAD_STATEID)?;
-        match known.check(seqid, digest) {
-            Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
-            Check::Running => return Err(BUSY),
-            Check::Wrong => {
-                // §16.18.4: "If the server receives an unexpected sequence id with respect to the original OPEN, then the server
-                // assumes that the client will not confirm the original OPEN and all state associated with the original OPEN is
-                // released by the server."
-                let opened = if confirms { known.opened.take() } else { None };
-                drop(owners);
-                if let Some(opened) = opened {
-                    self.cancel(&client, opened);
-                }
-                return Err(Status::BAD_SEQID);
+        let check = known.check(seqid, digest);
+        // §16.18.4: "If the server receives an unexpected sequence id with respect to the original OPEN, then the server
+        // assumes that the client will not confirm the original OPEN and all state associated with the original OPEN is
+        // released by the server."
+        let cancels = confirms && matches!(check, Check::Wrong);
+        if let Some(answer) = check.answer() {
+            let opened = if cancels { known.opened.take() } else { None };
+            drop(owners);
+            if let Some(opened) = opened {
+                self.cancel(&client, opened);
             }
-            Check::Next => {}
+            return answer;
         }
         // §16.18.5: where it is "not OPEN, or it is OPEN_CONFIRM but with the wrong stateid … even if the seqid is correct, the
         // server returns NFS4ERR_BAD_STATEID".
@@ -382,11 +393,8 @@ impl State {
         let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
         let mut owners = sessionless.owners.lock();
         let opener = owners.of(found.role).get(&found.owner).ok_or(Status::BAD_STATEID)?;
-        match opener.check(seqids.0, digest) {
-            Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
-            Check::Running => return Err(BUSY),
-            Check::Wrong => return Err(Status::BAD_SEQID),
-            Check::Next => {}
+        if let Some(answer) = opener.check(seqids.0, digest).answer() {
+            return answer;
         }
         if !found.is_known || found.role != Role::Open || !opener.confirmed {
             return Err(Status::BAD_STATEID);
@@ -396,14 +404,12 @@ impl State {
         }
         let name = match owners.lock.get_key_value(&*locker.owner) {
             Some((name, known)) => {
-                match known.check(seqids.1, digest) {
-                    Check::Replay(reply) => return Ok(Sequenced0::Replay(reply)),
-                    Check::Running => return Err(BUSY),
-                    Check::Wrong => return Err(Status::BAD_SEQID),
-                    // §16.10.5 would have BAD_SEQID where the owner has a lock stateid under this open already. Both seqids are
-                    // the next, so that it is no retransmission; Linux's server takes it, and pynfs expects that (LOCK24).
-                    Check::Next => Arc::clone(name),
+                // §16.10.5 would have BAD_SEQID where the owner has a lock stateid under this open already. Both seqids are
+                // the next, so that it is no retransmission; Linux's server takes it, and pynfs expects that (LOCK24).
+                if let Some(answer) = known.check(seqids.1, digest).answer() {
+                    return answer;
                 }
+                Arc::clone(name)
             }
             None => {
                 // Whether there is room for it, `State::lock` asks within the turn: DELAY advances seqids (§9.1.7).
