@@ -95,6 +95,11 @@ server() { request server "$1"; }
 # Whether the server's files are a directory that `host` can look into.
 on_host() { [ "$BACKEND" = local ]; }
 
+# operations NAME: how often the client has asked the server for it over this mount.
+operations() {
+    awk -v wanted="$1:" '$1 == "device" { ours = $5 == "/run/nfs" } ours && $1 == wanted { print $2 }' /proc/self/mountstats
+}
+
 # How often the kernel found something wrong with what the server said.
 kernel_complaints() {
     dmesg | grep -cE 'BUG:|readdir loop|fileid changed|bogus|returned a bad|unhandled error|state manager.* failed|Lost .*lock|WARNING:' || true

@@ -1,5 +1,5 @@
 //! Load generation and measurement: a closed-loop generator of NFS requests ([`load`]), the floor that servers are
-//! measured against ([`floor`]), and the comparison of servers ([`peers`]).
+//! measured against ([`floor`]), the comparison of servers ([`peers`]), and what it costs to recall what is delegated ([`recalls`]).
 //!
 //! A workload runs, its figures are one serialisable value ([`results`]), and a table is a small function of it.
 
@@ -11,4 +11,5 @@ pub mod machine;
 pub mod operation;
 pub mod peers;
 pub mod process;
+pub mod recalls;
 pub mod results;

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::layout;
+use bench::layout::{self, SMALL_FILES};
 use bench::load::{CONNECTIONS_MAX, DEPTH_MAX};
 use bench::operation::Operation;
 use bench::peers::{self, Peer, Place, Plan};
 use bench::process;
+use bench::recalls::{self, Case};
 use bench::results::Shape;
 use clap::{Args, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -33,6 +34,18 @@ enum Chore {
         /// How many
         #[arg(long, default_value_t = peers::CONNECTIONS)]
         connections: usize,
+    },
+    /// Opens of files that other clients have delegated, and of files that they only have open
+    Recalls {
+        /// Files
+        #[arg(long, default_value_t = SMALL_FILES, value_parser = clap::value_parser!(u32).range(1..=i64::from(SMALL_FILES)))]
+        files: u32,
+        /// How many clients hold them
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3, 4], value_parser = clap::value_parser!(u32).range(1..=64))]
+        holders: Vec<u32>,
+        /// Milliseconds of a round trip
+        #[arg(long, value_delimiter = ',', default_values_t = [0, 10], value_parser = clap::value_parser!(u64).range(..=1000))]
+        delay_ms: Vec<u64>,
     },
 }
 
@@ -103,8 +116,11 @@ fn run(cli: &Cli) -> Result<(), String> {
     process::pin_to(cli.machine.load_core)
         .map_err(|error| format!("run on core {}: {error}", cli.machine.load_core))?;
     let chosen = chosen_peers(&cli.machine.only)?;
-    match cli.command {
-        Some(Chore::Idle { connections }) => idle(&chosen, &place, connections),
+    match &cli.command {
+        Some(Chore::Idle { connections }) => idle(&chosen, &place, *connections),
+        Some(Chore::Recalls { files, holders, delay_ms }) => {
+            recalls(&chosen, &place, *files, holders, delay_ms)
+        }
         None => compare(&cli.compare, chosen, &place),
     }
 }
@@ -163,6 +179,27 @@ fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String>
         match peers::idle(*peer, place, connections) {
             Ok(idle) => println!("{}: {idle}", peer.name()),
             Err(why) => println!("missing: {why}"),
+        }
+    }
+    Ok(())
+}
+
+/// Prints a table of what conflicts cost.
+fn recalls(
+    peers: &[Peer],
+    place: &Place,
+    files: u32,
+    holders: &[u32],
+    delays_ms: &[u64],
+) -> Result<(), String> {
+    println!("| server | round trip | holders | without | with delegations | times | DELAYs |");
+    println!("|---|---|---|---|---|---|---|");
+    for peer in peers.iter().filter(|peer| matches!(peer, Peer::Enfys | Peer::Ganesha)) {
+        for (delay_ms, holders) in delays_ms.iter().flat_map(|ms| holders.iter().map(move |n| (*ms, *n))) {
+            let case = Case { holders, files, delay: Duration::from_millis(delay_ms) };
+            let cost =
+                recalls::measure(*peer, place, case).map_err(|why| format!("{}: {why}", peer.name()))?;
+            println!("| {} | {delay_ms} ms | {holders} | {cost} |", peer.name());
         }
     }
     Ok(())

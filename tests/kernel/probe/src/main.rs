@@ -5,6 +5,7 @@
 mod append;
 mod exclusive;
 mod listing;
+mod locked_reads;
 mod locks;
 mod manifest;
 mod mapping;
@@ -55,6 +56,12 @@ const COMMANDS: &[Command] = &[
     }),
     ("flocks", "FILE SAME_FILE: whole-file locks of two processes", 2, |a| {
         locks::check_flock(Path::new(&a[0]), Path::new(&a[1]))
+    }),
+    ("populate-reads", "DIR FILES: make the files that `locked-reads` reads", 2, |a| {
+        locked_reads::populate(Path::new(&a[0]), number(&a[1])?)
+    }),
+    ("locked-reads", "DIR FILES ROUNDS: open, lock, read, unlock and close each file", 3, |a| {
+        locked_reads::check(Path::new(&a[0]), number(&a[1])?, number(&a[2])?)
     }),
     ("holes", "FILE: punch holes, find them, reserve space", 1, |a| ranges::check_holes(Path::new(&a[0]))),
     ("copy-range", "FILE NEW_FILE: have the kernel copy", 2, |a| {
