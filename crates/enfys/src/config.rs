@@ -22,6 +22,8 @@ pub struct Config {
     pub versions: Option<Vec<String>>,
     /// Domain of owners' and groups' names in NFSv4; numbers are told unless it is given.
     pub id_domain: Option<String>,
+    /// Whether sessions of NFSv4.1 outlive the server and its machine.
+    pub persistent_sessions: bool,
     /// Where `enfys status` finds the server.
     pub control: Control,
     /// Bounds.

@@ -20,6 +20,7 @@ mod reply_log;
 mod serve;
 mod service;
 mod signals;
+mod stable_log;
 mod state_dir;
 mod state_log;
 

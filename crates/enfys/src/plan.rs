@@ -28,6 +28,8 @@ pub struct Plan {
     pub versions: Versions,
     /// Domain of owners' and groups' names in NFSv4.
     pub id_domain: Option<String>,
+    /// Whether sessions outlive the server and its machine, where clients ask for that.
+    pub persistent_sessions: bool,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
     /// What works and is likely not meant.
@@ -67,7 +69,10 @@ impl Plan {
             listen.push(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)));
         }
         let state_dir = state_dir(arguments.state_dir.as_ref().or(config.state_dir.as_ref()), &exports)?;
-        let warnings = check_exports(&exports, state_dir.as_deref())?;
+        let mut warnings = check_exports(&exports, state_dir.as_deref())?;
+        if config.persistent_sessions && state_dir.is_none() {
+            warnings.push("persistent-sessions: of no use without a state-dir".into());
+        }
         Ok(Self {
             listen,
             metrics: arguments.metrics.or(config.metrics),
@@ -76,6 +81,7 @@ impl Plan {
             wants_port_mapper: arguments.portmap || config.portmap,
             versions,
             id_domain,
+            persistent_sessions: config.persistent_sessions,
             limits,
             exports,
             warnings,
@@ -92,6 +98,7 @@ impl Plan {
             ("portmap", self.wants_port_mapper != other.wants_port_mapper),
             ("versions", self.versions != other.versions),
             ("id-domain", self.id_domain != other.id_domain),
+            ("persistent-sessions", self.persistent_sessions != other.persistent_sessions),
             ("limits", self.limits != other.limits),
         ];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -244,6 +251,7 @@ mod tests {
                 wants_port_mapper: false,
                 versions: Versions::IMPLEMENTED,
                 id_domain: None,
+                persistent_sessions: false,
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),

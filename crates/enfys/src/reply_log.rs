@@ -1,12 +1,13 @@
 //! The log of calls that are not idempotent, in the state directory ([`server::ReplyLog`]).
 //!
 //! A file of fixed size, mapped into memory, is a ring of records. What is in it survives the end of the process, however
-//! that comes, because the kernel has it. Nothing is ever synced: the end of the machine may have lost the last records, or
-//! earlier ones only, as well as the changes that they vouch for. A log of before the machine's start is therefore not read.
+//! that comes, because the kernel has it. Here nothing is ever synced: the end of the machine may have lost the last records, or
+//! earlier ones only, as well as the changes that they vouch for. A log of before the machine's start is therefore not read,
+//! unless it says that it was [synced](crate::stable_log).
 //! Each record has a checksum too, and what is no whole record is left out.
 //!
 //! ```text
-//! file    header (64 bytes: magic with version (8), the machine's start (16), key of checksums (16), zeros), then cells of 64 bytes
+//! file    header (64 bytes: magic with version (8), the machine's start (16), key of checksums (16), 1 where it is synced, zeros), then cells of 64 bytes
 //! record  number (8), checksum of number, length and content (8), length (4), content, zeros to the end of its last cell
 //! ```
 //!
@@ -44,8 +45,10 @@ const MAGIC: &[u8; 8] = b"EnfysRp\x02";
 /// Where the header has the [boot ID](boot_id) and the [key](Key).
 const BOOT_AT: usize = MAGIC.len();
 const KEY_AT: usize = BOOT_AT + 16;
+/// Where it has a 1 if whoever uses the log syncs it.
+const SYNCED_AT: usize = KEY_AT + 16;
 /// Bytes of the header in use.
-const HEADER: usize = KEY_AT + 16;
+const HEADER: usize = SYNCED_AT + 1;
 const _: () = assert!(HEADER <= CELL);
 /// Of a log's checksums, chosen at random when it is made: a reply may have bytes in it that a client chose, and if its
 /// record is torn, they shall not pass for records of their own.
@@ -69,6 +72,15 @@ pub struct Recovered {
     pub damage: Option<String>,
     /// One line that says so where the log was of before the machine's start, and not read for that.
     pub outlived: Option<String>,
+}
+
+/// What a log outlives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of the process.
+    Process,
+    /// That of the machine too, since whoever uses it syncs it.
+    Machine,
 }
 
 /// What is in a file.
@@ -114,6 +126,14 @@ impl ReplyFile {
     /// # Errors
     /// One line that names the file, where it cannot be had or there is no space for it.
     pub fn open(path: &Path) -> Result<(Self, Recovered), String> {
+        Self::open_as(path, Durability::Process).map(|(log, _, recovered)| (log, recovered))
+    }
+
+    /// The same, for who keeps the log so, with its file.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_as(path: &Path, durability: Durability) -> Result<(Self, File, Recovered), String> {
         let open = || -> io::Result<_> {
             let mut options = OpenOptions::new();
             let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -134,12 +154,14 @@ impl ReplyFile {
                 }
             };
             recovered.records = found.iter().map(|found| read(&file, found)).collect::<io::Result<_>>()?;
+            let is_synced = u8::from(durability == Durability::Machine);
+            file.write_all_at(&[&boot_id(), &key[..], &[is_synced]].concat(), BOOT_AT as u64)?;
             let mut ring = Ring::new(mapping::map(&file, FILE_BYTES)?, key, &found);
             if damaged > 0 {
                 ring.clear_remains();
                 recovered.damage = said(&format!("damaged in {damaged} places, which are left out"));
             }
-            Ok((Self { ring: Mutex::new(ring) }, recovered))
+            Ok((Self { ring: Mutex::new(ring) }, file, recovered))
         };
         open().map_err(|error| format!("{}: {}", path.display(), crate::said(&error)))
     }
@@ -270,9 +292,11 @@ fn scan(file: &File) -> io::Result<Scanned> {
         };
         return Ok(Scanned::Other(what));
     }
-    let (boot, key) = rest.split_at(KEY_AT - BOOT_AT);
+    let (boot, rest) = rest.split_at(KEY_AT - BOOT_AT);
+    let (key, is_synced) = rest.split_at(SYNCED_AT - KEY_AT);
     // Where the kernel does not tell its start, each may be another.
-    if boot != boot_id() || boot == [0; 16] {
+    let is_of_now = boot == boot_id() && boot != [0; 16];
+    if !is_of_now && is_synced != [1] {
         return Ok(Scanned::Outlived);
     }
     let key = Key::try_from(key).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `enfys serve`.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 
 use net::{Clock, Limits, Registered, Running};
@@ -18,9 +19,10 @@ use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::MetricsServer;
 use crate::plan::Plan;
-use crate::reply_log::{self, ReplyFile};
+use crate::reply_log::{self, Recovered, ReplyFile};
 use crate::service;
 use crate::signals::{Signals, Wish};
+use crate::stable_log::StableFile;
 use crate::state_dir::{self, Identity, StateDir};
 use crate::state_log::{self, StateFile};
 
@@ -147,7 +149,7 @@ fn new_server(
         settings.id_names = Some(Arc::new(names));
     }
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
-    let server = with_logs(Server::new(settings, exports), state.directory.as_ref());
+    let server = with_logs(Server::new(settings, exports), plan, state.directory.as_ref());
     let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));
     let server = match &latencies {
         Some(latencies) => server.with_observer(Arc::clone(latencies) as Arc<dyn server::Observer>),
@@ -157,10 +159,12 @@ fn new_server(
 }
 
 /// Gives the server what outlives it. It can do without.
-fn with_logs(server: Server, directory: Option<&StateDir>) -> Server {
+fn with_logs(server: Server, plan: &Plan, directory: Option<&StateDir>) -> Server {
     let Some(directory) = directory else { return server };
     // The process before has ended: this one has the lock on the directory.
-    with_reply_log(with_state_log(server, directory), directory)
+    let server = with_state_log(server, directory);
+    let path = reply_log::path_in(directory.path());
+    if plan.persistent_sessions { with_stable_log(server, &path) } else { with_reply_log(server, &path) }
 }
 
 /// The log of what clients reclaim. Without it, they reclaim nothing after a restart.
@@ -181,26 +185,44 @@ fn with_state_log(server: Server, directory: &StateDir) -> Server {
 }
 
 /// The log of calls. Without it, a call that was under way when the server was killed may be told that it failed.
-fn with_reply_log(server: Server, directory: &StateDir) -> Server {
-    match ReplyFile::open(&reply_log::path_in(directory.path())) {
-        Ok((log, recovered)) => {
-            if let Some(damage) = recovered.damage {
-                warn!("{damage}");
-            }
-            if let Some(outlived) = recovered.outlived {
-                info!("{outlived}");
-            }
-            server.with_reply_log(
-                Arc::new(log),
-                recovered.records.into_iter().map(Into::into),
-                Clock::start().now(),
-            )
-        }
+fn with_reply_log(server: Server, path: &Path) -> Server {
+    match ReplyFile::open(path) {
+        Ok((log, recovered)) => server.with_reply_log(
+            Arc::new(log),
+            told(recovered).into_iter().map(Into::into),
+            Clock::start().now(),
+        ),
         Err(why) => {
             warn!("calls are not remembered over a crash: {why}");
             server
         }
     }
+}
+
+/// The same, on stable storage. Without that, no session is persistent.
+fn with_stable_log(server: Server, path: &Path) -> Server {
+    match StableFile::open(path) {
+        Ok((log, recovered)) => server.with_stable_log(
+            Arc::new(log),
+            told(recovered).into_iter().map(Into::into),
+            Clock::start().now(),
+        ),
+        Err(why) => {
+            warn!("no session will be persistent: {why}");
+            with_reply_log(server, path)
+        }
+    }
+}
+
+/// Says what was wrong with a log of calls; its records.
+fn told(recovered: Recovered) -> Vec<Vec<u8>> {
+    if let Some(damage) = recovered.damage {
+        warn!("{damage}");
+    }
+    if let Some(outlived) = recovered.outlived {
+        info!("{outlived}");
+    }
+    recovered.records
 }
 
 fn limits(plan: &Plan) -> Limits {
