@@ -187,6 +187,8 @@ pub struct Client4 {
     client: Client,
     session: SessionId,
     sequence: u32,
+    /// What CREATE_SESSION granted.
+    pub granted: CreateSessionFlags,
 }
 
 impl Client4 {
@@ -199,7 +201,23 @@ impl Client4 {
 
     /// Gets a session for the client of this name, which may reclaim.
     pub fn named(address: SocketAddr, name: &str) -> Self {
-        let mut this = Self { client: Client::connect(address), session: SessionId::default(), sequence: 0 };
+        Self::with_flags(address, name, CreateSessionFlags::empty())
+    }
+
+    /// Gets a persistent session, as far as the server has it, and reclaims nothing.
+    pub fn persistent(address: SocketAddr) -> Self {
+        let mut this = Self::with_flags(address, "test client", CreateSessionFlags::PERSIST);
+        this.complete();
+        this
+    }
+
+    fn with_flags(address: SocketAddr, name: &str, flags: CreateSessionFlags) -> Self {
+        let mut this = Self {
+            client: Client::connect(address),
+            session: SessionId::default(),
+            sequence: 0,
+            granted: CreateSessionFlags::empty(),
+        };
         let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
         let owner = ClientOwner { verifier: [1; 8], owner_id };
         let exchange = Op::ExchangeId(ExchangeIdArgs {
@@ -213,20 +231,27 @@ impl Client4 {
         let create = Op::CreateSession(CreateSessionArgs {
             client_id: id.client_id,
             sequence: id.sequence_id,
-            flags: CreateSessionFlags::empty(),
+            flags,
             fore_channel: channel(),
             back_channel: channel(),
             callback_program: 0x4000_0000,
             sec_parms: List::default(),
         });
         let OpResult::CreateSession(session) = this.alone(create) else { panic!("as CREATE_SESSION") };
-        this.session = session.into_result().expect("a session").session_id;
+        let session = session.into_result().expect("a session");
+        (this.session, this.granted) = (session.session_id, session.flags);
         this
     }
 
     /// It has nothing more to reclaim.
     pub fn complete(&mut self) {
         self.run(vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })]).expect("once");
+    }
+
+    /// The same session over another connection; the next request has the place in its slot that the last one had.
+    pub fn again(&self, address: SocketAddr) -> Self {
+        let Self { session, sequence, granted, .. } = *self;
+        Self { client: Client::connect(address), session, sequence: sequence - 1, granted }
     }
 
     fn alone(&mut self, op: Op) -> OpResult {

@@ -9,6 +9,7 @@ mod libnfs;
 mod lifetime;
 mod memory;
 mod metrics;
+mod persistent;
 mod portmap;
 mod refusals;
 mod reload;
