@@ -149,8 +149,8 @@ impl Server {
         records: impl IntoIterator<Item = Bytes>,
         now: Now,
     ) -> Self {
-        let executed = self.nfs4.executed_before();
-        let journal = Journal::new(log, records, executed, self.call_secret, now);
+        let answered = self.nfs4.answered_before();
+        let journal = Journal::new(log, records, answered, self.call_secret, now);
         Self { journal: Some(journal), ..self }
     }
 

@@ -36,6 +36,11 @@ impl Clock {
         self.state.lock().now = now;
     }
 
+    /// Ready from `moment` on.
+    pub fn until(this: &Arc<Self>, moment: Duration) -> impl Future<Output = ()> + Send + use<> {
+        Until { clock: Arc::clone(this), moment, is_set: false }
+    }
+
     /// When waiters asked to be woken since this was last asked.
     pub fn take_alarms(&self) -> Vec<Duration> {
         std::mem::take(&mut self.state.lock().alarms)
@@ -123,7 +128,7 @@ impl Slowness {
         }
         let is_done_first = rng.chance(50);
         let delay = Duration::from_micros(rng.below(SLOWEST.as_micros() as u64));
-        let until = Until { clock: Arc::clone(&self.clock), moment: self.clock.now() + delay, is_set: false };
+        let until = Clock::until(&self.clock, self.clock.now() + delay);
         Op::pending(async move {
             if is_done_first {
                 let acted = act().await;

@@ -11,6 +11,7 @@ pub mod client;
 pub mod compounds;
 mod copies;
 mod delegations;
+pub mod logs;
 pub mod network;
 mod reclaims;
 pub mod rng;

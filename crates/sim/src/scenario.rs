@@ -16,7 +16,7 @@ use crate::delegations;
 use crate::network::Faults;
 use crate::reclaims;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::world::{Lasting, World};
 
 /// A scenario by name.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +70,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "restart-once",
         about: "the same, and the server is killed again and again in the middle of them",
         run: restart_once,
+    },
+    Scenario {
+        name: "power-once",
+        about: "the same with persistent sessions, and the power fails too",
+        run: power_once,
     },
     Scenario {
         name: "restart-locks",
@@ -206,14 +211,41 @@ fn restart_once(seed: u64) -> Result<Report, String> {
     }
     world.plan_kills(KILLS, KILLED_WITHIN);
     world.run()?;
-    let done = world.backend.around().done();
-    for note in &notes {
-        match done.get(note) {
-            Some(1) => {}
-            times => return Err(format!("`{note}` was done {} times", times.unwrap_or(&0))),
+    done_once(&world, &notes)?;
+    Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() })
+}
+
+/// The same, where the power fails as often as the server is killed, and takes of the logs what was not synced. What the file
+/// system had done it has done.
+fn power_once(seed: u64) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let mut world = World::lasting(rng.next_u64(), Faults::MANY, Lasting::PowerFailures);
+    let mut notes = Vec::new();
+    for index in 0..4 {
+        let script: Vec<Step> = (0..ROUNDS).flat_map(|round| Step::round(index, round)).collect();
+        notes.extend(script.iter().filter_map(Step::note));
+        let first_xid = rng.next_u64() as u32;
+        if index == 0 {
+            world.add(Box::new(ClientV3::new(script, first_xid)));
+        } else {
+            let client = ClientV41::new(&format!("client-{index}"), script, first_xid);
+            world.add(Box::new(client.lasting()));
         }
     }
+    world.plan_kills(KILLS / 2, KILLED_WITHIN);
+    world.plan_power_failures(KILLS / 2, KILLED_WITHIN);
+    world.run()?;
+    done_once(&world, &notes)?;
     Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() })
+}
+
+/// Whether each change was made, and no more than once.
+fn done_once(world: &World, notes: &[String]) -> Result<(), String> {
+    let done = world.backend.around().done();
+    match notes.iter().find(|note| done.get(*note) != Some(&1)) {
+        None => Ok(()),
+        Some(note) => Err(format!("`{note}` was done {} times", done.get(note).unwrap_or(&0))),
+    }
 }
 
 /// Clients of both versions want the same locks, in the same order.

@@ -10,16 +10,16 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
-    ReplyLog, Server, Settings, Squash, Transport,
+    Server, Settings, Squash, Transport,
 };
 use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::Writer;
 
 use crate::backend::{Clock, SlowFs, Slowness};
 use crate::client::Client;
+use crate::logs::Logs;
 use crate::network::Faults;
 use crate::rng::Rng;
 
@@ -44,6 +44,8 @@ enum Event {
     Alarm,
     /// The server is killed, and another one takes its place.
     Kill,
+    /// The same, and what its logs had not on stable storage is lost.
+    PowerFailure,
 }
 
 struct Scheduled {
@@ -68,6 +70,15 @@ impl Ord for Scheduled {
     }
 }
 
+/// What the logs of a world outlive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// The server: sessions are ordinary ones, and nobody reclaims.
+    Kills,
+    /// The machine too: sessions may be persistent.
+    PowerFailures,
+}
+
 /// A client and how it reaches the server.
 struct Seat {
     client: Box<dyn Client>,
@@ -78,16 +89,6 @@ struct Seat {
     outstanding: Option<Bytes>,
 }
 
-/// The log of calls, which outlives the server.
-#[derive(Debug, Default)]
-struct Notes(Mutex<Vec<Bytes>>);
-
-impl ReplyLog for Notes {
-    fn append(&self, parts: &[&[u8]]) {
-        self.0.lock().push(parts.concat().into());
-    }
-}
-
 /// A server, its clients, and the network between.
 pub struct World {
     /// The file system behind the server.
@@ -95,7 +96,9 @@ pub struct World {
     /// The server.
     pub server: Arc<Server>,
     clock: Arc<Clock>,
-    notes: Arc<Notes>,
+    logs: Arc<Logs>,
+    /// What the logs outlive.
+    lasting: Lasting,
     /// Servers started.
     starts: u64,
     /// The first connection that the present server knows.
@@ -116,17 +119,24 @@ impl World {
     /// A world of one server that exports a file system in memory as `/export`.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
+        Self::lasting(seed, faults, Lasting::Kills)
+    }
+
+    /// The same, with logs that outlive as much.
+    #[must_use]
+    pub fn lasting(seed: u64, faults: Faults, lasting: Lasting) -> Self {
         let mut rng = Rng::new(seed);
         let clock = Arc::new(Clock::default());
         let slowness = Slowness::new(Arc::clone(&clock), rng.next_u64());
         let backend = Arc::new(SlowFs::of(MemFs::new(&MemOptions::default()), slowness));
-        let notes = Arc::new(Notes::default());
-        let server = start(&backend, &notes, 1, moment(&clock));
+        let logs = Arc::new(Logs::new(Arc::clone(&clock), !seed));
+        let server = start(&backend, &logs, lasting, 1, moment(&clock));
         Self {
             backend,
             server,
             clock,
-            notes,
+            logs,
+            lasting,
             starts: 1,
             first_alive: ConnectionId(0),
             rng,
@@ -157,12 +167,20 @@ impl World {
         }
     }
 
+    /// The same, of power failures.
+    pub fn plan_power_failures(&mut self, count: u32, within: Duration) {
+        for _ in 0..count {
+            let at = Duration::from_micros(self.rng.below(within.as_micros() as u64));
+            self.schedule(at, Event::PowerFailure);
+        }
+    }
+
     /// Ends the server in the middle of whatever it does; files and the log of calls are as they are.
     fn kill(&mut self) {
         self.flights.clear();
         self.starts += 1;
         self.first_alive = ConnectionId(self.next_connection);
-        self.server = start(&self.backend, &self.notes, self.starts, moment(&self.clock));
+        self.server = start(&self.backend, &self.logs, self.lasting, self.starts, moment(&self.clock));
     }
 
     /// Virtual time.
@@ -219,6 +237,10 @@ impl World {
             }
             Event::Call { .. } | Event::Alarm => {}
             Event::Kill => self.kill(),
+            Event::PowerFailure => {
+                self.logs.lose();
+                self.kill();
+            }
             Event::Reply { client, connection, bytes } => {
                 // What comes over a broken connection never comes.
                 if self.seats[client].connection.id == connection && self.seats[client].outstanding.is_some()
@@ -337,14 +359,20 @@ impl World {
 }
 
 /// The server that is started as the `number`th.
-fn start(backend: &Arc<SlowFs>, notes: &Arc<Notes>, number: u64, now: Now) -> Arc<Server> {
+fn start(backend: &Arc<SlowFs>, logs: &Arc<Logs>, lasting: Lasting, number: u64, now: Now) -> Arc<Server> {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let export =
         Export { id: ExportId(1), path: "/export".into(), backend: backend.clone(), options, fsid: (7, 0) };
     let exports = ExportTable::new(vec![export]).expect("one export is consistent");
     let settings = Settings::new(HandleKey([5; 16]), number, [5 + number as u8; 16], b"sim".to_vec());
-    let records = notes.0.lock().clone();
-    Arc::new(Server::new(settings, exports).with_reply_log(notes.clone(), records, now))
+    let (server, records) = (Server::new(settings, exports), logs.records());
+    Arc::new(match lasting {
+        Lasting::Kills => server.with_reply_log(logs.clone(), records, now),
+        Lasting::PowerFailures => {
+            let server = server.with_state_log(logs.clone(), logs.entries(), now);
+            server.with_stable_log(logs.clone(), records, now)
+        }
+    })
 }
 
 /// Virtual time, as the server is told it.

@@ -1,6 +1,6 @@
 //! What processes before this one wrote down and did not see to its end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use vfs::Timestamp;
@@ -52,11 +52,18 @@ pub(super) struct Before {
     replies: HashMap<CallId, (Timestamp, Bytes)>,
     /// Deeds whose calls came again, by who may claim what.
     claims: HashMap<u64, u64>,
+    /// Calls whose replies are kept elsewhere, while the log is read: nothing of them can be claimed.
+    answered: HashSet<CallId>,
     /// What was acknowledged last of each target, while the log is read.
     last: HashMap<u64, (Effect, Timestamp)>,
 }
 
 impl Before {
+    /// Nothing yet, where these calls were answered.
+    pub(super) fn new(answered: impl IntoIterator<Item = CallId>) -> Self {
+        Self { answered: answered.into_iter().collect(), ..Self::default() }
+    }
+
     /// Operations whose outcome, or whose call's reply, was not written down.
     pub(super) fn under_way(&self) -> usize {
         self.deeds.len()
@@ -64,7 +71,7 @@ impl Before {
 
     /// The log was read.
     pub(super) fn read_all(&mut self) {
-        self.last = HashMap::new();
+        (self.last, self.answered) = (HashMap::new(), HashSet::new());
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -74,7 +81,9 @@ impl Before {
     /// Takes the next record of the log in.
     pub(super) fn read(&mut self, record: Record, now: Timestamp) {
         match record {
-            Record::Begun { call, at, kind, targets } if is_recent(at, now) => {
+            Record::Begun { call, at, kind, targets }
+                if is_recent(at, now) && !self.answered.contains(&call) =>
+            {
                 // A call is executed anew where its reply was no longer kept: that one is history.
                 self.replies.remove(&call);
                 self.begin(call, at, kind, targets);
@@ -105,16 +114,6 @@ impl Before {
         }
     }
 
-    /// The call ended, and its reply is kept elsewhere: nothing of it can be claimed.
-    pub(super) fn executed(&mut self, call: CallId, at: Timestamp) {
-        for id in self.by_call.get(&call).cloned().unwrap_or_default() {
-            // Another call may have had the same name before; it began earlier.
-            if self.deeds.get(&id).is_some_and(|deed| deed.began <= at) {
-                self.forget(id);
-            }
-        }
-    }
-
     fn begin(&mut self, call: CallId, began: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
         // Begun in one process and again in the next: either may have done it.
         if self.find(call, kind, targets).is_some() {
@@ -142,7 +141,21 @@ impl Before {
             }
         }
         let lost = taken[0] && kind.effects()[0] == Effect::Vanishes;
-        self.deeds.insert(id, Deed { call, kind, targets, began, taken, remade: false, lost });
+        let mut deed = Deed { call, kind, targets, began, taken, remade: false, lost };
+        // Begun at the same time as what it claims: what was acknowledged of that one was its own doing, and not answered.
+        if let Some(claimed) = self.begun_with(&deed) {
+            (deed.taken, deed.remade, deed.lost) = (claimed.taken, claimed.remade, claimed.lost);
+        }
+        self.deeds.insert(id, deed);
+    }
+
+    /// The same operation of another call, begun at the same time; of several, each a claim of the one before, the last.
+    fn begun_with(&self, deed: &Deed) -> Option<&Deed> {
+        let ids = self.by_target.get(&deed.targets[0])?;
+        ids.iter()
+            .rev()
+            .filter_map(|id| self.deeds.get(id))
+            .find(|other| (other.kind, other.targets, other.began) == (deed.kind, deed.targets, deed.began))
     }
 
     fn find(&self, call: CallId, kind: Kind, targets: [u64; CHANGES]) -> Option<u64> {
@@ -407,6 +420,28 @@ mod tests {
         for used in [ended(1, Kind::Create, NAME, false), ended(2, Kind::Create, NAME, true)] {
             assert_eq!(before(records().into_iter().chain([used])).take(7), None);
         }
+    }
+
+    #[test]
+    fn a_claim_of_what_was_executed_and_not_answered_is_good_over_a_further_end() {
+        let records = || {
+            [
+                begun(1, Kind::Create, NAME),
+                ended(1, Kind::Create, NAME, true),
+                // By the next process, as a claim of the first: it began when that did.
+                begun(2, Kind::Create, NAME),
+            ]
+        };
+        assert!(claims(&mut before(records()), 2));
+        // The first was answered, as it is known from elsewhere: this is another's, and too late.
+        let mut answered = Before::new([call(1)]);
+        records().into_iter().for_each(|record| answered.read(record, NOW));
+        assert!(!claims(&mut answered, 2) && !claims(&mut answered, 1));
+        // Begun later, it is no claim.
+        let [first, second, _] = records();
+        let later = Timestamp { nanoseconds: 1, ..NOW };
+        let third = Record::Begun { call: call(2), at: later, kind: Kind::Create, targets: NAME };
+        assert!(!claims(&mut before([first, second, third]), 2));
     }
 
     #[test]

@@ -128,17 +128,16 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// `records` are those of the processes before, oldest first; what is none is left out. `secret` is what [`secret`] makes.
-    /// `executed` are requests whose replies are kept elsewhere.
+    /// `answered` are calls whose replies are kept elsewhere.
     pub(crate) fn new(
         log: Arc<dyn ReplyLog>,
         records: impl IntoIterator<Item = Bytes>,
-        executed: impl IntoIterator<Item = (CallId, Timestamp)>,
+        answered: impl IntoIterator<Item = CallId>,
         secret: [u8; 16],
         now: Now,
     ) -> Self {
-        let mut before = Before::default();
+        let mut before = Before::new(answered);
         records.into_iter().filter_map(Record::parse).for_each(|record| before.read(record, now.wall));
-        executed.into_iter().for_each(|(call, at)| before.executed(call, at));
         before.read_all();
         match before.under_way() {
             0 => {}

@@ -40,6 +40,8 @@ pub struct Words {
     sequence: u32,
     xid: u32,
     minor: u32,
+    /// Of sessions to be created.
+    flags: CreateSessionFlags,
 }
 
 impl Words {
@@ -48,7 +50,14 @@ impl Words {
     pub fn new(name: &str, first_xid: u32) -> Self {
         let name = name.to_owned();
         let (client_id, create_sequence, sequence) = (0, 0, 0);
-        Self { name, client_id, create_sequence, session: None, sequence, xid: first_xid, minor: 1 }
+        let (session, flags) = (None, CreateSessionFlags::empty());
+        Self { name, client_id, create_sequence, session, sequence, xid: first_xid, minor: 1, flags }
+    }
+
+    /// The same client, which asks for persistent sessions.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { flags: CreateSessionFlags::PERSIST, ..self }
     }
 
     /// The same client, speaking version 4.2.
@@ -65,7 +74,7 @@ impl Words {
 
     /// CREATE_SESSION.
     pub fn create_session(&mut self) -> Bytes {
-        let op = create_session(self.client_id, self.create_sequence, CreateSessionFlags::empty());
+        let op = create_session(self.client_id, self.create_sequence, self.flags);
         self.compound(vec![op])
     }
 
@@ -242,6 +251,12 @@ impl ClientV41 {
         Self { words: self.words.newer(), ..self }
     }
 
+    /// The same client, which asks for persistent sessions.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { words: self.words.lasting(), ..self }
+    }
+
     fn encode_step(&mut self, step: &Step) -> Vec<Op> {
         let Step::Create(name) = step else { return change(step, &self.file) };
         self.file = name.clone();
@@ -338,12 +353,14 @@ impl Client for ClientV41 {
             }
             Status::EXIST if matches!(step, Some(Step::Lock(_))) && self.is_settled => {}
             // RFC 8881 §18.46.3: the server was started anew. Another client ID, another session, and the same once more.
-            Status::BADSESSION => {
+            Status::BADSESSION | Status::DEADSESSION => {
                 (self.words.client_id, self.words.session, self.is_settled) = (0, None, false);
                 return Ok(Received::Answered);
             }
             // RFC 8881 §2.10.6.2: the request is still being executed; its reply will be in the slot.
             Status::DELAY => return Ok(Received::Later),
+            // RFC 8881 §8.4.2.1: others may reclaim still.
+            Status::GRACE => return Ok(Received::Answered),
             // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID replaced the record that was not confirmed yet. Begin anew.
             Status::STALE_CLIENTID if self.words.session.is_none() => {
                 self.words.client_id = 0;

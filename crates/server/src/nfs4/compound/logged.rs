@@ -29,7 +29,12 @@ impl<'r> Compound<'r> {
         };
         match journal.recognise(call, self.request.who(), self.request.now, true) {
             Recognised::Finished(reply) => Err(Failure::Replay(reply)),
-            Recognised::Begun | Recognised::Unknown => Err(status.into()),
+            Recognised::Begun => {
+                // The client will not ask here again: what it may claim from now on is kept before it hears so.
+                self.request.is_stable.store(true, Relaxed);
+                Err(status.into())
+            }
+            Recognised::Unknown => Err(status.into()),
         }
     }
 
@@ -72,12 +77,11 @@ impl<'r> Compound<'r> {
     /// Writes the reply of a compound down, from its status on, where an operation in it was.
     pub(super) fn write_reply(&self, running: Option<&Running>, reply: Option<&[u8]>) {
         let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref()) else { return };
-        let at = self.request.now.wall;
-        if running.is_some_and(|running| self.state().keep_reply(running, call.digest, at, reply)) {
+        if running.is_some_and(|running| self.state().keep_reply(running, call.digest, reply)) {
             return;
         }
         if let Some(reply) = reply {
-            journal.finish(call, at, reply);
+            journal.finish(call, self.request.now.wall, reply);
         }
     }
 

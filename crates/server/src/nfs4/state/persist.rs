@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tracing::info;
-use vfs::{Op, Timestamp};
+use vfs::Op;
 use xdr::{Decode, Encode, Opaque};
 
 use super::sequence::{Replay, Running};
@@ -56,9 +56,6 @@ struct RequestRecord {
     sequence_id: u32,
     /// By which it is known again, as in the log of calls.
     digest: u64,
-    /// When it came, by the clock of files.
-    seconds: i64,
-    nanoseconds: u32,
     /// From the compound's status on; none where it is too long.
     reply: Option<Opaque<REPLY_BYTES_MAX>>,
 }
@@ -295,35 +292,25 @@ impl super::State {
         }
     }
 
-    /// Requests of before that were executed, and when they came by the clock of files.
-    pub(crate) fn executed_before(&self) -> Vec<(CallId, Timestamp)> {
+    /// Requests of before whose replies are kept.
+    pub(crate) fn answered_before(&self) -> Vec<CallId> {
         let Some(persistence) = &self.persistence else { return Vec::new() };
         let dead = persistence.dead.lock();
         let requests = dead.values().flat_map(|dead| &dead.last);
-        let executed = |(slot, request): (&u32, &RequestRecord)| {
-            let call = CallId::in_slot(request.digest, *slot, request.sequence_id);
-            (call, Timestamp { seconds: request.seconds, nanoseconds: request.nanoseconds })
-        };
-        requests.map(executed).collect()
+        let call =
+            |(slot, last): (&u32, &RequestRecord)| CallId::in_slot(last.digest, *slot, last.sequence_id);
+        requests.map(call).collect()
     }
 
     /// Keeps what a request in a persistent session was answered with, `reply` from the compound's status on, where it is at
     /// hand; true where there is nothing more to keep.
-    pub(crate) fn keep_reply(
-        &self,
-        running: &Running,
-        digest: u64,
-        at: Timestamp,
-        reply: Option<&[u8]>,
-    ) -> bool {
+    pub(crate) fn keep_reply(&self, running: &Running, digest: u64, reply: Option<&[u8]>) -> bool {
         let Some((persistence, kept)) = self.persistence.as_ref().zip(running.kept_slots()) else {
             return false;
         };
         let request = running.sequence();
         let reply = reply.and_then(|reply| Opaque::new(Bytes::copy_from_slice(reply)).ok());
-        let Timestamp { seconds, nanoseconds } = at;
-        let sequence_id = request.sequence_id;
-        let record = RequestRecord { sequence_id, digest, seconds, nanoseconds, reply };
+        let record = RequestRecord { sequence_id: request.sequence_id, digest, reply };
         persistence.keep(kept, request, &record);
         true
     }

@@ -1,0 +1,138 @@
+//! What outlives the server: its logs, and what a power failure takes of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use server::{ReplyLog, StableLog, StateLog};
+use vfs::Op;
+
+use crate::backend::Clock;
+use crate::rng::Rng;
+
+/// How long the slowest sync takes.
+const SLOWEST_SYNC: Duration = Duration::from_millis(200);
+
+/// The log of calls and the state log, on a disk that takes its time.
+#[derive(Debug)]
+pub struct Logs {
+    clock: Arc<Clock>,
+    content: Mutex<Content>,
+}
+
+#[derive(Debug)]
+struct Content {
+    rng: Rng,
+    records: Grown<Bytes>,
+    changes: Grown<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+/// What is appended, and how much of it is on stable storage.
+#[derive(Debug)]
+struct Grown<T> {
+    all: Vec<T>,
+    stable: usize,
+}
+
+impl<T> Grown<T> {
+    const fn new() -> Self {
+        Self { all: Vec::new(), stable: 0 }
+    }
+
+    fn push(&mut self, item: T) {
+        self.all.push(item);
+    }
+
+    fn reach(&mut self, count: usize) {
+        // What was lost meanwhile was not reached.
+        self.stable = self.stable.max(count.min(self.all.len()));
+    }
+
+    /// The power fails: of what is not on stable storage, what came first may be there.
+    fn lose(&mut self, rng: &mut Rng) {
+        let unsynced = self.all.len() - self.stable;
+        self.all.truncate(self.stable + rng.below(unsynced as u64 + 1) as usize);
+        self.stable = self.all.len();
+    }
+}
+
+impl Logs {
+    /// Empty ones; `seed` is of the times that syncs take, and of what is lost.
+    pub fn new(clock: Arc<Clock>, seed: u64) -> Self {
+        let content = Content { rng: Rng::new(seed), records: Grown::new(), changes: Grown::new() };
+        Self { clock, content: Mutex::new(content) }
+    }
+
+    /// The power fails.
+    pub fn lose(&self) {
+        let Content { rng, records, changes } = &mut *self.content.lock();
+        records.lose(rng);
+        changes.lose(rng);
+    }
+
+    /// Records of the log of calls.
+    pub fn records(&self) -> Vec<Bytes> {
+        self.content.lock().records.all.clone()
+    }
+
+    /// Keys of the state log with their values.
+    pub fn entries(&self) -> Vec<(Bytes, Bytes)> {
+        let mut map = BTreeMap::new();
+        for (key, value) in self.content.lock().changes.all.clone() {
+            match value {
+                Some(value) => _ = map.insert(key, value),
+                None => _ = map.remove(&key),
+            }
+        }
+        map.into_iter().map(|(key, value)| (key.into(), value.into())).collect()
+    }
+
+    /// Does `reach` when a sync that begins now is over.
+    fn synced<'a>(&'a self, reach: impl FnOnce(&mut Content) + Send + 'a) -> Op<'a, ()> {
+        let delay = self.content.lock().rng.below(SLOWEST_SYNC.as_micros() as u64);
+        let over = Clock::until(&self.clock, self.clock.now() + Duration::from_micros(delay));
+        Op::pending(async move {
+            over.await;
+            reach(&mut self.content.lock());
+            Ok(())
+        })
+    }
+}
+
+impl ReplyLog for Logs {
+    fn append(&self, parts: &[&[u8]]) {
+        self.content.lock().records.push(parts.concat().into());
+    }
+}
+
+impl StableLog for Logs {
+    fn sync(&self) -> Op<'_, ()> {
+        let count = self.content.lock().records.all.len();
+        self.synced(move |content| content.records.reach(count))
+    }
+}
+
+impl StateLog for Logs {
+    fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
+        let mut content = self.content.lock();
+        content.changes.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+        content.changes.all.len() as u64
+    }
+
+    fn is_written(&self) -> bool {
+        true
+    }
+
+    fn stable(&self) -> u64 {
+        self.content.lock().changes.stable as u64
+    }
+
+    fn reached(&self, number: u64) -> Op<'_, ()> {
+        if self.stable() >= number {
+            return Op::ok(());
+        }
+        self.synced(move |content| content.changes.reach(number as usize))
+    }
+}
