@@ -8,7 +8,6 @@ use protocol::nfs4::types::Status;
 use siphasher::sip::SipHasher24;
 
 use super::{Compound, caller};
-use crate::Export;
 use crate::nfs4::entries::Changer;
 use crate::nfs4::state::{self, Replay, Running, Sequenced};
 use crate::nfs4::status::{Failure, Result};
@@ -52,26 +51,14 @@ impl<'r> Compound<'r> {
 
     /// The way in which the next operation changes names.
     pub(crate) fn once(&mut self) -> Once<'r> {
-        self.write_down();
-        Once::new(self.request, self.logged)
-    }
-
-    /// An operation on a file of `export` is about to be executed that must not be executed twice, and that nobody could tell
-    /// from its traces: its compound's reply is written down.
-    pub(crate) fn note(&mut self, export: &Export) {
-        self.write_down();
-        self.request.is_stable.fetch_or(export.backend.is_stable(), Relaxed);
-    }
-
-    fn write_down(&mut self) {
-        if self.logged.is_some() || self.request.server.journal.is_none() {
-            return;
+        if self.logged.is_none() && self.request.server.journal.is_some() {
+            let in_session = self.session.as_ref().map(|running| {
+                let sequence = running.sequence();
+                self.call_id(sequence.slot_id, sequence.sequence_id)
+            });
+            self.logged = in_session.or(self.call);
         }
-        let in_session = self.session.as_ref().map(|running| {
-            let sequence = running.sequence();
-            self.call_id(sequence.slot_id, sequence.sequence_id)
-        });
-        self.logged = in_session.or(self.call);
+        Once::new(self.request, self.logged)
     }
 
     /// Writes the reply of a compound down, from its status on, where an operation in it was.

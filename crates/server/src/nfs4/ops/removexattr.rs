@@ -17,7 +17,6 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let _changing = compound.changing(&file);
     compound.settle(&file, Against::All).await?;
     let context = compound.context(file.export);
-    compound.note(file.export);
     let change = compound.once().remove_xattr(file.export, &context, &file.handle, &name).await?;
     put_change(&change, reply);
     compound.set_fresh(change.after);

@@ -24,7 +24,6 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let _changing = compound.changing(&file);
     compound.settle(&file, Against::All).await?;
     let context = compound.context(file.export);
-    compound.note(file.export);
     let (handle, value) = (&file.handle, value.bytes());
     let change = match how {
         SetXattr::Create => {
