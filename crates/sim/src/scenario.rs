@@ -12,7 +12,7 @@ use rpc::message::parse_reply;
 
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
 use crate::copies;
-use crate::delegations;
+use crate::delegations::{self, Subject};
 use crate::network::Faults;
 use crate::reclaims;
 use crate::rng::Rng;
@@ -94,12 +94,17 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "delegations",
         about: "nobody reads what was overwritten, whatever is delegated, recalled, lost, late, doubled or cut off",
-        run: |seed| delegations::run(seed, false),
+        run: |seed| delegations::run(seed, Subject::Files, false),
     },
     Scenario {
         name: "mute",
         about: "the same beside a client that takes delegations and is never heard of again",
-        run: |seed| delegations::run(seed, true),
+        run: |seed| delegations::run(seed, Subject::Files, true),
+    },
+    Scenario {
+        name: "directories",
+        about: "clients with delegated directories, one of which is never heard of again in every other run",
+        run: |seed| delegations::run(seed, Subject::Directories, seed % 2 == 1),
     },
     Scenario {
         name: "copies",

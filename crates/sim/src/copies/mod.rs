@@ -177,7 +177,8 @@ impl World {
     }
 }
 
-fn at_once<F: Future>(future: F) -> F::Output {
+/// The outcome of what memory answers at once.
+pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("memory answers at once, and nothing is delegated"),

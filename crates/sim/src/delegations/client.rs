@@ -10,7 +10,7 @@ use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbO
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::delegation::{DelegReturnArgs, DirDelegation};
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::open::{
     CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareAccess, ShareDeny,
@@ -24,8 +24,9 @@ use protocol::nfs4::types::{
 use rpc::message::{CallHeader, MessageType, encode_success, parse_reply, peek};
 use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
 
-use super::FILES;
+use super::directories;
 use super::history::History;
+use super::{FILES, Subject};
 use crate::client::{at_export, compound, create_session, exchange_id, export};
 use crate::rng::Rng;
 
@@ -75,6 +76,7 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Client {
     name: String,
+    subject: Subject,
     /// Falls silent once it has done what it has to do.
     is_mute: bool,
     left: u32,
@@ -99,9 +101,10 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(index: usize, left: u32, is_mute: bool, rng: &mut Rng) -> Self {
+    pub(super) fn new(index: usize, subject: Subject, left: u32, is_mute: bool, rng: &mut Rng) -> Self {
         Self {
             name: format!("client-{index}"),
+            subject,
             is_mute,
             left,
             xid: rng.next_u64() as u32,
@@ -273,6 +276,12 @@ impl Client {
     /// Asks the server for a read or a write.
     fn ask(&mut self, purpose: Purpose, rng: &mut Rng, now: Duration) -> Bytes {
         let ops = match purpose {
+            Purpose::Read { file, .. } if self.subject == Subject::Directories => {
+                directories::read(&name(file))
+            }
+            Purpose::Write { file, value } if self.subject == Subject::Directories => {
+                directories::write(&name(file), value)
+            }
             Purpose::Read { file, .. } => {
                 let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 8 });
                 self.open(file, ShareAccess::READ, read)
@@ -381,6 +390,7 @@ impl Client {
             (Purpose::Read { file, began }, Status::OK) => {
                 let read = done.clone().find_map(|result| match result {
                     OpResult::Read(Outcome::Ok(read)) => Some(value(&read.data)),
+                    OpResult::ReadDir(Outcome::Ok(listing)) => directories::value(listing),
                     _ => None,
                 });
                 let value = read.ok_or("no READ")?;
@@ -390,7 +400,8 @@ impl Client {
             (Purpose::Write { file, value }, Status::OK) => {
                 history.end_write(*file, *value);
                 if let Some(held) = self.held.get_mut(file).filter(|held| !held.is_returning) {
-                    held.value = *value;
+                    // Of a directory the last name counts, and others may have made later ones.
+                    held.value = held.value.max(*value);
                 }
                 self.take(*file, *value, done);
             }
@@ -427,6 +438,9 @@ impl Client {
                         OpenDelegation::Write(write) => Some((write.stateid, true)),
                         _ => None,
                     };
+                }
+                (OpResult::GetDirDelegation(Outcome::Ok(DirDelegation::Granted(granted))), _) => {
+                    delegation = Some((granted.stateid, false));
                 }
                 (OpResult::GetFh(Outcome::Ok(handle)), Some((stateid, is_write))) => {
                     let held = Held {
@@ -500,7 +514,7 @@ impl Client {
     }
 }
 
-fn name(file: u64) -> String {
+pub(super) fn name(file: u64) -> String {
     format!("file-{file}")
 }
 

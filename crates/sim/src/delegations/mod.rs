@@ -1,10 +1,11 @@
 //! Clients that are given delegations, keep what they read and write to themselves, and are called back over a bad network.
 //!
-//! Every file is a register of one number. Whatever a program on a client reads must be a value that could be there: no
+//! Every file, or directory, is a register of one number. Whatever a program on a client reads must be a value that could be there: no
 //! read may return what was overwritten, and acknowledged, before the read began. A delegation that is granted beside a
 //! conflicting open, a change that does not wait for a recall, a write that is lost with a delegation: each breaks that.
 
 mod client;
+mod directories;
 mod history;
 
 use core::net::SocketAddr;
@@ -22,9 +23,10 @@ use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
     Server, Settings, Squash, Transport,
 };
-use vfs::{MemFs, MemOptions, Timestamp};
+use vfs::{Backend, Context as Caller, Create, Credentials, MemFs, MemOptions, SetAttributes, Timestamp};
 use xdr::Writer;
 
+use crate::copies::at_once;
 use crate::network::Faults;
 use crate::rng::Rng;
 use crate::scenario::Report;
@@ -67,12 +69,20 @@ struct World {
     messages: u64,
 }
 
+/// What clients share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Files,
+    /// Directories, each of a name that a file would have.
+    Directories,
+}
+
 /// Some clients share files; one of them, where `with_mute`, takes delegations and is never heard of again.
 ///
 /// # Errors
 /// What went wrong.
-pub(crate) fn run(seed: u64, with_mute: bool) -> Result<Report, String> {
-    let mut world = World::new(seed, with_mute);
+pub(crate) fn run(seed: u64, subject: Subject, with_mute: bool) -> Result<Report, String> {
+    let mut world = World::new(seed, subject, with_mute);
     world.schedule(SECOND, Event::Tick);
     while !world.is_over() {
         let Some(((time, _), event)) = world.queue.pop_first() else { return Err("nothing happens".into()) };
@@ -90,22 +100,26 @@ pub(crate) fn run(seed: u64, with_mute: bool) -> Result<Report, String> {
 }
 
 impl World {
-    fn new(seed: u64, with_mute: bool) -> Self {
+    fn new(seed: u64, subject: Subject, with_mute: bool) -> Self {
         let mut rng = Rng::new(seed);
         let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+        let backend = MemFs::new(&MemOptions::default());
+        if subject == Subject::Directories {
+            make_directories(&backend);
+        }
         let export = Export {
             id: ExportId(1),
             path: "/export".into(),
-            backend: Arc::new(MemFs::new(&MemOptions::default())),
+            backend: Arc::new(backend),
             options,
             fsid: (7, 0),
         };
         let settings = Settings::new(HandleKey([5; 16]), 1, [6; 16], b"sim".to_vec());
         let exports = ExportTable::new(vec![export]).expect("one export is consistent");
         let mut clients: Vec<Client> =
-            (0..CLIENTS).map(|index| Client::new(index, OPERATIONS, false, &mut rng)).collect();
+            (0..CLIENTS).map(|index| Client::new(index, subject, OPERATIONS, false, &mut rng)).collect();
         if with_mute {
-            clients.push(Client::new(CLIENTS, FILES as u32, true, &mut rng));
+            clients.push(Client::new(CLIENTS, subject, FILES as u32, true, &mut rng));
         }
         let mut world = Self {
             server: Arc::new(Server::new(settings, exports)),
@@ -139,7 +153,8 @@ impl World {
             return Err(format!("{revoked} delegations were revoked though every client returns them"));
         }
         let counts = self.server.delegation_counts();
-        if counts.granted_read.load(Relaxed) + counts.granted_write.load(Relaxed) == 0 {
+        let granted = [&counts.granted_read, &counts.granted_write, &counts.granted_directory];
+        if granted.iter().all(|counter| counter.load(Relaxed) == 0) {
             return Err("nothing was delegated".into());
         }
         Ok(())
@@ -251,6 +266,18 @@ impl World {
     fn schedule(&mut self, time: Duration, event: Event) {
         self.scheduled += 1;
         self.queue.insert((time, self.scheduled), event);
+    }
+}
+
+/// The directories, where there are to be any.
+fn make_directories(backend: &MemFs) {
+    let caller = Caller { credentials: Arc::new(Credentials::root()), now: wall(Duration::ZERO) };
+    for file in 0..FILES {
+        let name = client::name(file);
+        let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+        let root = backend.root();
+        let made = at_once(backend.create(&caller, &root, name.as_bytes(), &Create::Directory, &set));
+        made.expect("nothing is there yet");
     }
 }
 

@@ -1,0 +1,56 @@
+//! Directories in the place of files: a write makes an entry that is named by the value, and a read finds the last of them.
+//!
+//! Values grow, so that this is a register as a file is: a read that does not show an entry which was acknowledged before it
+//! began has read what was overwritten.
+
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+use protocol::nfs4::ops::delegation::GetDirDelegationArgs;
+use protocol::nfs4::ops::readdir::{ReadDirArgs, ReadDirOk};
+use protocol::nfs4::types::{Bitmap, Time};
+use xdr::Opaque;
+
+use crate::client::at_export;
+
+/// Bytes of a listing: more than all entries of a run take.
+const LISTING_BYTES: u32 = 8 << 10;
+
+/// Lists a directory, and would have it delegated.
+pub(super) fn read(directory: &str) -> Vec<Op> {
+    let at_once = Time { seconds: 0, nanoseconds: 0 };
+    let ask = GetDirDelegationArgs {
+        signal_available: false,
+        notification_types: Bitmap::EMPTY,
+        child_attribute_delay: at_once,
+        directory_attribute_delay: at_once,
+        child_attributes: Bitmap::EMPTY,
+        directory_attributes: Bitmap::EMPTY,
+    };
+    let list = ReadDirArgs {
+        cookie: 0,
+        cookie_verifier: [0; 8],
+        dircount: LISTING_BYTES,
+        maxcount: LISTING_BYTES,
+        attributes: Bitmap::EMPTY,
+    };
+    let mut ops = at_export(directory);
+    ops.extend([Op::GetDirDelegation(ask), Op::GetFh, Op::ReadDir(list)]);
+    ops
+}
+
+/// Makes the entry of a value.
+pub(super) fn write(directory: &str, value: u64) -> Vec<Op> {
+    let name = Opaque::new(value.to_string().into_bytes()).expect("a short name");
+    let attributes = FileAttributes::default();
+    let mut ops = at_export(directory);
+    ops.push(Op::Create(CreateArgs { object_type: CreateType::DIRECTORY, name, attributes }));
+    ops
+}
+
+/// The value that a listing shows; none where it is not whole.
+pub(super) fn value(listing: &ReadDirOk) -> Option<u64> {
+    let names = listing.entries.iter().map(|entry| std::str::from_utf8(&entry.name).ok()?.parse().ok());
+    let values: Option<Vec<u64>> = names.collect();
+    listing.eof.then_some(values?.into_iter().max().unwrap_or(0))
+}
