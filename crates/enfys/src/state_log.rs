@@ -101,19 +101,7 @@ impl StateFile {
         let damage =
             damage.map(|what| said(&format!("{what}; who may have been concerned reclaims nothing")));
         let entries = map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        let live_bytes = map.iter().map(|(key, value)| format::record_bytes(key, Some(value))).sum();
-        // Each key has a number, so that the file's numbers go on when it is written anew.
-        let last = map.len() as u64;
-        let (changes, waiting) = (Vec::new(), HashMap::new());
-        let queue =
-            Queue { map, live_bytes, changes, key: Key::default(), last, waiting, waits: 0, ends: false };
-        let shared = Arc::new(Shared {
-            path: path.to_owned(),
-            queue: Mutex::new(queue),
-            came: Condvar::new(),
-            stable: AtomicU64::new(last),
-            fails: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::new(path, map));
         let writer = writer::Writer::new(Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("state log".into()).spawn(move || writer.run());
         let thread = thread.map_err(|error| said(&crate::said(&error)))?;
@@ -192,6 +180,22 @@ impl Queue {
 }
 
 impl Shared {
+    fn new(path: &Path, map: HashMap<Vec<u8>, Vec<u8>>) -> Self {
+        let live_bytes = map.iter().map(|(key, value)| format::record_bytes(key, Some(value))).sum();
+        // Each key has a number, so that the file's numbers go on when it is written anew.
+        let last = map.len() as u64;
+        let (changes, waiting) = (Vec::new(), HashMap::new());
+        let queue =
+            Queue { map, live_bytes, changes, key: Key::default(), last, waiting, waits: 0, ends: false };
+        Self {
+            path: path.to_owned(),
+            queue: Mutex::new(queue),
+            came: Condvar::new(),
+            stable: AtomicU64::new(last),
+            fails: AtomicBool::new(false),
+        }
+    }
+
     /// All changes up to this one are stable: those who waited for them go on.
     fn set_stable(&self, number: u64) {
         let mut queue = self.queue.lock();

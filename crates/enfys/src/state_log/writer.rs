@@ -196,3 +196,33 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_takes_the_file_back_and_it_is_written_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.log");
+        let entry = (b"c-a".to_vec(), b"may reclaim".to_vec());
+        let shared = Arc::new(Shared::new(&path, HashMap::from([entry.clone()])));
+        let mut writer = Writer::new(Arc::clone(&shared));
+        writer.rewrite();
+        assert!(path.exists());
+        // What it appends to has no room any more.
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        writer.file = Some(Appending { file: full, bytes: 0 });
+        let last = shared.queue.lock().set(&entry.0, Some(b"lost something"));
+        let Work::Append(changes, number) = writer.next() else { panic!("there is a change") };
+        assert_eq!(number, last);
+        writer.append(&changes, number);
+        assert!(!path.exists(), "it would say what is not true any more");
+        assert!(shared.fails.load(Ordering::Relaxed));
+        assert!(shared.stable.load(Ordering::Relaxed) >= last, "nobody waits for it");
+        writer.rewrite();
+        assert!(!shared.fails.load(Ordering::Relaxed));
+        let (map, damage) = format::scan(&fs::read(&path).unwrap()).into_map();
+        assert_eq!((map, damage), (HashMap::from([(entry.0, b"lost something".to_vec())]), None));
+    }
+}
