@@ -24,6 +24,8 @@ pub struct Config {
     pub id_domain: Option<String>,
     /// Whether sessions of NFSv4.1 outlive the server and its machine.
     pub persistent_sessions: bool,
+    /// Whether NFSv4.2 clients may have other servers read what they may read themselves (COPY_NOTIFY).
+    pub copy_source: bool,
     /// Where `enfys status` finds the server.
     pub control: Control,
     /// Bounds.

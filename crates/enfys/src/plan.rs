@@ -30,6 +30,8 @@ pub struct Plan {
     pub id_domain: Option<String>,
     /// Whether sessions outlive the server and its machine, where clients ask for that.
     pub persistent_sessions: bool,
+    /// Whether clients may have other servers read here.
+    pub copy_source: bool,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
     /// What works and is likely not meant.
@@ -82,6 +84,7 @@ impl Plan {
             versions,
             id_domain,
             persistent_sessions: config.persistent_sessions,
+            copy_source: config.copy_source,
             limits,
             exports,
             warnings,
@@ -99,6 +102,7 @@ impl Plan {
             ("versions", self.versions != other.versions),
             ("id-domain", self.id_domain != other.id_domain),
             ("persistent-sessions", self.persistent_sessions != other.persistent_sessions),
+            ("copy-source", self.copy_source != other.copy_source),
             ("limits", self.limits != other.limits),
         ];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -107,6 +111,7 @@ impl Plan {
     /// The bounds that the configuration sets, over the server's own.
     pub fn apply_limits(&self, settings: &mut Settings) {
         settings.versions = self.versions;
+        settings.copy_source = self.copy_source;
         let limits = &self.limits;
         if let Some(bytes) = limits.io_bytes {
             settings.max_io = bytes;
@@ -252,6 +257,7 @@ mod tests {
                 versions: Versions::IMPLEMENTED,
                 id_domain: None,
                 persistent_sessions: false,
+                copy_source: false,
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),

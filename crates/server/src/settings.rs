@@ -52,6 +52,8 @@ pub struct Settings {
     pub max_state: usize,
     /// Delegations granted at most, over all clients; a quarter of them to one.
     pub max_delegations: usize,
+    /// Whether clients may have other servers read files here (COPY_NOTIFY).
+    pub copy_source: bool,
 }
 
 impl Settings {
@@ -82,6 +84,7 @@ impl Settings {
             max_clients: 16_384,
             max_state: 1 << 20,
             max_delegations: 1 << 17,
+            copy_source: false,
         }
     }
 }

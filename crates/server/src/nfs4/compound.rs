@@ -431,6 +431,7 @@ impl<'r> Compound<'r> {
             OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
             OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
             OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
+            OpNum::COPY_NOTIFY => ops::copy_notify::run(self, arguments, reply),
             OpNum::OFFLOAD_STATUS => ops::offload_status::run(self, arguments, reply),
             OpNum::SET_SSV => ops::set_ssv::run(arguments),
             OpNum::OPEN_CONFIRM => ops::open_confirm::run(self, arguments, reply),
@@ -563,7 +564,14 @@ impl<'r> Compound<'r> {
             }
             state.check_io(now, &holder, key, &stateid, kind)?
         } else {
-            state.check_io(now, self.client()?, key, &stateid, kind)?
+            match state.check_io(now, self.client()?, key, &stateid, kind) {
+                // The one stateid that is another client's: RFC 7862 §4.3.1.
+                Err(Status::BAD_STATEID) if kind == IoKind::Read => {
+                    let reader = self.request.connection.peer.ip();
+                    return Ok(state.check_promise(now, key, &stateid, reader)?);
+                }
+                permit => permit?,
+            }
         };
         Ok(permit.for_caller(self.caller()))
     }

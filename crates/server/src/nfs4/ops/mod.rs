@@ -9,6 +9,7 @@ pub(super) mod clone;
 pub(super) mod close;
 pub(super) mod commit;
 pub(super) mod copy;
+pub(super) mod copy_notify;
 pub(super) mod create;
 pub(super) mod create_session;
 pub(super) mod deallocate;

@@ -60,6 +60,7 @@ mod owner;
 mod path;
 mod persist;
 mod phase;
+mod promise;
 mod range;
 mod recovery;
 mod revoke;
@@ -105,6 +106,7 @@ pub use offload::{Offload, OffloadCounts};
 pub use open::{OpenGrant, OpenRequest};
 pub use owner::{Effect, SavedReply, Sequenced0, Turn};
 pub use path::Dial;
+pub(crate) use promise::Promise;
 pub use range::LockRange;
 pub use recovery::Records;
 #[cfg(test)]
@@ -127,6 +129,7 @@ use delegation::Delegations;
 use gauges::Gauges;
 use offload::Offloads;
 use persist::Persistence;
+use promise::Promises;
 use recovery::Recovery;
 use sequence::SessionTable;
 use shard::{Kind, Shard};
@@ -153,6 +156,8 @@ pub struct State {
     watched: Watched,
     /// Copies in the background.
     offloads: Offloads,
+    /// What other servers may read for clients.
+    promises: Promises,
     /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
     tick: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
@@ -197,6 +202,7 @@ impl State {
             delegations: Delegations::new(settings.max_delegations, recovery.in_grace(now)),
             watched: Watched::default(),
             offloads: Offloads::default(),
+            promises: Promises::default(),
             tick: AtomicU64::new(nanos(now)),
             shards: std::array::from_fn(shard),
             recovery,

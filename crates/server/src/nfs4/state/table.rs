@@ -591,6 +591,7 @@ impl State {
             self.release_owners(&record.client);
             self.path_down(&record.client);
             self.release_offloads(record.client.id());
+            self.release_promises(record.client.id());
             for id in &record.sessions {
                 self.remove_session(id);
             }
