@@ -159,7 +159,8 @@ impl Volume {
     }
 
     fn observe(&self, object: &Object, own_change: bool) -> Result<Snapshot> {
-        // After a write one wants to know whether the next one may; and the index wants to know of creation times.
+        // After a change one wants to know whether a write may follow (WRITE itself asks before: `seen`); and the index wants to know of
+        // creation times.
         let is_sealed_wanted = own_change && object.kind == FileKind::Regular;
         if !is_sealed_wanted && self.may_glance() {
             return self.glance(object, own_change);
