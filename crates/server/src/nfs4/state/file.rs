@@ -3,9 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
+
 use super::range::Ranges;
 use super::share::Opens;
 use super::wire::ClientId;
+
+/// A map of a shard: an OPEN and its CLOSE look into half a dozen of them. Clients choose the owners in the keys, but not the
+/// seed, without which nobody finds any that collide.
+pub(super) type Map<K, V> = HashMap<K, V, FixedState>;
+
+/// An empty one; `seed` is nobody's but this server's.
+pub(super) fn map<K, V>(seed: u64) -> Map<K, V> {
+    HashMap::with_hasher(FixedState::with_seed(seed))
+}
 
 /// A lock-owner of a file.
 #[derive(Debug)]
@@ -21,7 +32,7 @@ pub(super) struct File {
     pub(super) opens: Opens,
     pub(super) delegations: Vec<u32>,
     pub(super) ranges: Ranges,
-    lock_owners: HashMap<(ClientId, Arc<[u8]>), LockOwner>,
+    lock_owners: Map<(ClientId, Arc<[u8]>), LockOwner>,
     next_owner: u32,
 }
 
@@ -31,7 +42,7 @@ impl File {
             opens: Opens::default(),
             delegations: Vec::new(),
             ranges: Ranges::new(seed),
-            lock_owners: HashMap::new(),
+            lock_owners: map(seed),
             next_owner: 0,
         }
     }

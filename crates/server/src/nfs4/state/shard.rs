@@ -4,14 +4,13 @@
 //! owners name them by index, and each entry knows its places in the lists that name it, so that it leaves them in
 //! constant time.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use vfs::Pin;
 
 use super::client::Client;
 use super::delegation::{DELEGATION_WEIGHT, Delegation};
-use super::file::File;
+use super::file::{File, Map, map};
 use super::gauges::{Gauges, adjust, weight};
 use super::phase;
 use super::recovery::Recovery;
@@ -154,14 +153,14 @@ pub(super) struct Shard {
     recovery: Arc<Recovery>,
     cells: Vec<Cell>,
     free: Vec<u32>,
-    pub(super) files: HashMap<FileKey, File>,
-    opens: HashMap<(FileKey, ClientId, Arc<[u8]>), u32>,
+    pub(super) files: Map<FileKey, File>,
+    opens: Map<(FileKey, ClientId, Arc<[u8]>), u32>,
     /// Lock stateids by their open and their owner's number.
-    locks: HashMap<(u32, u32), u32>,
-    clients: HashMap<ClientId, Vec<u32>>,
-    delegations: HashMap<(FileKey, ClientId), u32>,
+    locks: Map<(u32, u32), u32>,
+    clients: Map<ClientId, Vec<u32>>,
+    delegations: Map<(FileKey, ClientId), u32>,
     /// Operations that wait until a delegation of the file is back.
-    pub(super) waiting: HashMap<FileKey, Vec<Arc<Waiter>>>,
+    pub(super) waiting: Map<FileKey, Vec<Arc<Waiter>>>,
 }
 
 /// Pins to be dropped after the shard's lock: closing a file takes a system call.
@@ -176,12 +175,12 @@ impl Shard {
             recovery,
             cells: Vec::new(),
             free: Vec::new(),
-            files: HashMap::new(),
-            opens: HashMap::new(),
-            locks: HashMap::new(),
-            clients: HashMap::new(),
-            delegations: HashMap::new(),
-            waiting: HashMap::new(),
+            files: map(seed),
+            opens: map(seed),
+            locks: map(seed),
+            clients: map(seed),
+            delegations: map(seed),
+            waiting: map(seed),
         }
     }
 
