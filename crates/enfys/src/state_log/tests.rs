@@ -119,12 +119,6 @@ fn a_torn_tail_costs_what_nobody_was_told_of() {
         let expected = format::scan(&whole[..*ends.iter().rfind(|end| **end <= cut).unwrap()]).into_map();
         assert_eq!(format::scan(&whole[..cut]).into_map(), expected, "cut at {cut}");
         assert_eq!(expected.1, None);
-        // The same where the file was made longer before its bytes came.
-        let zeros = [&whole[..cut], &vec![0; 2000 - cut]].concat();
-        let seen = format::scan(&zeros).into_map();
-        if cut % 512 == 0 {
-            assert_eq!(seen, expected, "zeros from {cut}");
-        }
     }
     // The server goes on behind it.
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();
@@ -133,6 +127,35 @@ fn a_torn_tail_costs_what_nobody_was_told_of() {
     drop(log);
     let expected = map(&[("c-first", "1"), ("c-a", "lost something"), ("c-f", "since")]);
     assert_eq!(found(&path), (expected, None));
+}
+
+#[test]
+fn zeros_from_a_sector_on_are_a_torn_tail_and_others_are_damage() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path).unwrap();
+    let mut ends = vec![format::HEADER];
+    // Their heads and bodies lie across the sectors' borders.
+    for number in 0..20u8 {
+        set(&log, &[b'c', number], Some(&vec![7; 1 + 37 * usize::from(number)]));
+        ends.push(fs::read(&path).unwrap().len());
+    }
+    drop(log);
+    let whole = fs::read(&path).unwrap();
+    let (mut torn, mut damaged) = (0, 0);
+    for cut in (ends[1]..whole.len()).filter(|cut| matches!(cut % 512, 0 | 100)) {
+        // The file was made longer before its bytes came.
+        let zeros = [&whole[..cut], &vec![0; 8192]].concat();
+        let (seen, damage) = format::scan(&zeros).into_map();
+        let stands = ends.iter().rposition(|end| *end <= cut).unwrap();
+        if cut % 512 == 0 {
+            assert_eq!((seen.len(), damage), (stands, None), "zeros from {cut}");
+            torn += 1;
+        } else if damage.is_some() {
+            assert!(seen.is_empty(), "what is before damage is not believed");
+            damaged += 1;
+        }
+    }
+    assert!(torn > 10 && damaged > 5, "{torn} torn, {damaged} damaged");
 }
 
 #[test]
@@ -215,14 +238,33 @@ fn where_it_cannot_be_written_nothing_is_left_to_be_believed_and_nobody_waits() 
     assert_eq!(kept.entries.len(), 3, "what was read is good");
     set(&log, b"c-g", Some(b"not written"));
     assert!(!path.exists(), "the next server finds nothing");
-    drop(log);
-    assert_eq!(found(&path), (Map::new(), None));
-    // In its own time it is written again.
+    // In its own time it is written again, with all that was said meanwhile.
     fs::remove_dir(&new).unwrap();
-    let (log, _) = StateFile::open(&path).unwrap();
+    while !path.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     set(&log, b"c-h", Some(b"written"));
-    assert_eq!(in_file(&path).0, map(&[("c-h", "written")]));
+    let mut expected = all();
+    expected.extend(map(&[("c-g", "not written"), ("c-h", "written")]));
+    assert_eq!(in_file(&path), (expected, None));
     drop(directory);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_anew_is_appended_to_as_before() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path).unwrap();
+    set(&log, b"c-a", Some(b"begun"));
+    let new = path.with_extension("log.new");
+    fs::create_dir(&new).unwrap();
+    let value = vec![7; VALUE_BYTES_MAX];
+    for round in 0..40u8 {
+        set(&log, b"c-a", Some(&value));
+        set(&log, b"c-b", Some(&[round]));
+    }
+    assert!(fs::metadata(&path).unwrap().len() > 2 << 20, "it would have been written anew");
+    let (seen, damage) = in_file(&path);
+    assert_eq!((seen[b"c-b".as_slice()].as_slice(), damage), ([39].as_slice(), None));
 }
 
 #[test]

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use tracing::{error, info, warn};
 
 use super::format::{self, Key};
@@ -20,7 +22,7 @@ const REWRITE_BYTES: u64 = 1 << 20;
 /// Nor before it has so many times what its map needs.
 const REWRITE_FACTOR: u64 = 4;
 /// How long after a failure the map is written anew.
-const RETRY: Duration = Duration::from_secs(10);
+const RETRY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(10) };
 
 /// See the module.
 pub(super) struct Writer {
@@ -83,7 +85,8 @@ impl Writer {
                 }
                 continue;
             };
-            if file.bytes > REWRITE_BYTES && file.bytes > REWRITE_FACTOR * queue.live_bytes {
+            let is_long = file.bytes > REWRITE_BYTES && file.bytes > REWRITE_FACTOR * queue.live_bytes;
+            if is_long && Instant::now() >= self.retry_at {
                 return Work::Rewrite;
             }
             if !queue.changes.is_empty() {
@@ -115,6 +118,20 @@ impl Writer {
 
     /// Writes the whole map into a new file, which takes the old one's place.
     fn rewrite(&mut self) {
+        let place = match Place::take(&self.shared) {
+            Ok(place) => place,
+            // The one in use goes on to be true.
+            Err(error) if self.file.is_some() => {
+                warn!("{}: not written anew yet: {}", self.shared.path.display(), crate::said(&error));
+                self.retry_at = Instant::now() + RETRY;
+                return;
+            }
+            Err(error) => {
+                let last = self.shared.queue.lock().last;
+                self.fail(&error);
+                return self.shared.set_stable(last);
+            }
+        };
         let (map, last, key) = {
             let mut queue = self.shared.queue.lock();
             match state_dir::random::<16>() {
@@ -124,7 +141,7 @@ impl Writer {
             queue.changes.clear();
             (queue.map.clone(), queue.last, queue.key)
         };
-        match self.write_new(&map, last, &key) {
+        match place.write(&map, last, &key) {
             Ok(appending) => {
                 self.file = Some(appending);
                 self.shared.fails.store(false, Ordering::Relaxed);
@@ -138,33 +155,6 @@ impl Writer {
             }
         }
         self.shared.set_stable(last);
-    }
-
-    fn write_new(&self, map: &HashMap<Vec<u8>, Vec<u8>>, last: u64, key: &Key) -> io::Result<Appending> {
-        let new = self.new_path();
-        let mut bytes = format::header(key);
-        // The numbers end where the next change goes on.
-        let first = last - map.len() as u64 + 1;
-        // In order: see `StateLog`.
-        let mut entries: Vec<_> = map.iter().collect();
-        entries.sort_unstable();
-        for (number, (name, value)) in (first..).zip(entries) {
-            format::put(&mut bytes, key, number, name, Some(value));
-        }
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new)?;
-        let done = file.write_all(&bytes).and_then(|()| file.sync_all());
-        let done = done.and_then(|()| fs::rename(&new, &self.shared.path));
-        if let Err(error) = done.and_then(|()| sync_directory_of(&self.shared.path)) {
-            let _ = fs::remove_file(&new);
-            return Err(error);
-        }
-        Ok(Appending { file, bytes: bytes.len() as u64 })
-    }
-
-    fn new_path(&self) -> PathBuf {
-        self.shared.path.with_extension("log.new")
     }
 
     /// The file says no more what is true: it is made to say nothing, so that nobody reclaims by it.
@@ -194,6 +184,53 @@ impl Writer {
             }
             _ => sync_directory_of(path),
         }
+    }
+}
+
+/// A new file with room for the map, beside the one in use: from here on nothing should be missing to write it.
+struct Place {
+    path: PathBuf,
+    /// What it will be called.
+    target: PathBuf,
+    file: File,
+    directory: File,
+}
+
+impl Place {
+    fn take(shared: &Shared) -> io::Result<Self> {
+        let target = shared.path.clone();
+        let path = target.with_extension("log.new");
+        let directory = File::open(target.parent().unwrap_or(Path::new("/")))?;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let place = Self { path, target, file, directory };
+        let bytes = format::HEADER as u64 + shared.queue.lock().live_bytes;
+        match rustix::fs::fallocate(&place.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            // Not every file system can keep room.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(place),
+            Err(error) => {
+                let _ = fs::remove_file(&place.path);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn write(mut self, map: &HashMap<Vec<u8>, Vec<u8>>, last: u64, key: &Key) -> io::Result<Appending> {
+        let mut bytes = format::header(key);
+        // The numbers end where the next change goes on.
+        let first = last - map.len() as u64 + 1;
+        // In order: see `StateLog`.
+        let mut entries: Vec<_> = map.iter().collect();
+        entries.sort_unstable();
+        for (number, (name, value)) in (first..).zip(entries) {
+            format::put(&mut bytes, key, number, name, Some(value));
+        }
+        let done = self.file.write_all(&bytes).and_then(|()| self.file.sync_all());
+        let done = done.and_then(|()| fs::rename(&self.path, &self.target));
+        if let Err(error) = done.and_then(|()| self.directory.sync_all()) {
+            let _ = fs::remove_file(&self.path);
+            return Err(error);
+        }
+        Ok(Appending { file: self.file, bytes: bytes.len() as u64 })
     }
 }
 

@@ -3,7 +3,8 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 use std::time::Duration;
 
@@ -287,7 +288,7 @@ impl Client {
 
     /// Whether its reclaims are accepted, as far as the client goes.
     pub(super) fn is_reclaiming(&self) -> bool {
-        self.reclaiming.load(Relaxed)
+        self.reclaiming.load(Acquire)
     }
 
     /// Whether it has sent RECLAIM_COMPLETE.
@@ -297,8 +298,10 @@ impl Client {
 
     /// RECLAIM_COMPLETE; false where it came before.
     pub(super) fn complete_reclaim(&self) -> bool {
-        self.reclaiming.store(false, Relaxed);
-        !self.reclaim_complete.swap(true, Relaxed)
+        let is_first = !self.reclaim_complete.swap(true, AcqRel);
+        // Behind the other, so that nobody sees neither.
+        self.reclaiming.store(false, Release);
+        is_first
     }
 
     /// The number of the change that wrote its record, where it has one.

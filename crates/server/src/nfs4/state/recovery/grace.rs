@@ -145,7 +145,8 @@ impl Recovery {
         let Some(Standing::Awaited { asked, spoke }) = noted.map(|noted| &mut noted.standing) else {
             return false;
         };
-        *spoke = (says != Says::Reclaims).then(|| client.id());
+        // Of what it says while it holds nothing follows nothing: it may not have begun.
+        *spoke = (says != Says::Reclaims && client.has_state()).then(|| client.id());
         *asked = match says {
             Says::Reclaims => 0,
             Says::Asks => asked.saturating_add(1),

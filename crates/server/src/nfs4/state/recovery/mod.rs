@@ -203,12 +203,12 @@ impl Recovery {
     pub(super) fn forget(&self, client: &Client) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
-        if !clients.noted.get(&name).is_some_and(|noted| noted.is_of(client)) {
-            return;
-        }
+        let Some(noted) = clients.noted.get(&name).filter(|noted| noted.is_of(client)) else { return };
+        // Who is awaited holds what it has not reclaimed yet.
+        let may_hold = client.has_state() || noted.is_awaited();
         clients.remove(&name);
         let number = self.write(&name, None);
-        if client.has_state() {
+        if may_hold {
             self.hold_back(number);
         }
         self.end_if_nobody_is_awaited(&clients);
@@ -306,7 +306,9 @@ impl Noted {
             Standing::Present(id) => id == client.id(),
             Standing::Awaited { .. } => {
                 let is_same = |own: ClientRecord| self.record.same_incarnation(&own);
-                client.is_reclaiming() && ClientRecord::of(client).is_some_and(is_same)
+                // Between its last reclaim and [`Self::completes`] it is the same client still.
+                let is_back = client.is_reclaiming() || client.has_completed();
+                is_back && ClientRecord::of(client).is_some_and(is_same)
             }
         }
     }

@@ -352,6 +352,22 @@ fn peer_open(site: &Site, peer: &Peer, fileid: u64) -> Stateid {
 }
 
 #[test]
+fn others_wait_until_it_is_stable_that_one_goes_who_might_have_reclaimed() {
+    let mut site = Site::new();
+    for name in ["a", "b"] {
+        let peer = site.world.peer(name);
+        site.world.open(&peer, 1, "o", BOTH);
+    }
+    site.restart();
+    site.come_back("b", &[1]);
+    let a = site.world.fresh_peer("a", 1);
+    site.disk.slow_down();
+    site.world.state.evict(a.client.id()).unwrap();
+    assert!(!site.in_grace());
+    assert!(site.world.state.unsettled(None).is_some(), "what it held is free from now on");
+}
+
+#[test]
 fn who_has_held_nothing_for_long_is_not_waited_for() {
     let mut site = Site::new();
     let mut a = site.world.peer("a");
@@ -482,6 +498,17 @@ fn a_client_of_version_4_0_that_spoke_behind_its_last_reclaim_keeps_its_record_a
         let expected = if spoke { Ok(()) } else { Err(Status::NO_GRACE) };
         assert_eq!(site.reclaim0(&again, 1), expected, "spoke: {spoke}");
     }
+}
+
+#[test]
+fn a_client_of_version_4_0_that_renewed_and_reclaimed_nothing_loses_its_record() {
+    let (mut site, peer) = Site::with_client0();
+    site.renew0(&peer);
+    site.end_grace();
+    assert_eq!(site.disk.clients(), 0, "others may have what it held");
+    site.restart();
+    let again = site.world.peer0("a", 1);
+    assert_eq!(site.reclaim0(&again, 1), Err(Status::NO_GRACE));
 }
 
 #[test]
