@@ -79,11 +79,7 @@ fn start(disk: &Arc<Disk>, exports: &[Export], number: u64) -> Arc<Server> {
 }
 
 fn reclaiming() -> Op {
-    reclaiming_with(DelegationType::NONE)
-}
-
-fn reclaiming_with(held: DelegationType) -> Op {
-    let claim = OpenClaim::Previous(held);
+    let claim = OpenClaim::Previous(DelegationType::NONE);
     Op::Open(OpenArgs { claim, ..open_args("", b"o", ShareAccess::BOTH, OpenHow::NoCreate) })
 }
 
@@ -270,32 +266,4 @@ fn a_delegation_that_was_revoked_is_not_reclaimed_and_others_are() {
     let mut holder = site.again(b"holder", 1);
     assert_eq!(holder.status(vec![putfh(first), reclaiming()]), Status::NO_GRACE);
     assert_eq!(holder.status(vec![putfh(second), reclaiming()]), Status::OK);
-}
-
-#[test]
-fn a_delegation_of_what_was_changed_since_is_not_reclaimed() {
-    use protocol::nfs3::{Proc, Sattr, SetattrArgs};
-    let mut site = Site::new();
-    let mut maker = site.client(b"maker", 1);
-    let files = [maker.handle(&["export", "file"]), maker.file(&["export", "second"], b"")];
-    let id = maker.client_id;
-    site.server.nfs4.evict(id).unwrap();
-    let mut holder = maker.reachable(b"holder", 70);
-    for name in ["file", "second"] {
-        holder.ok(at(&["export"], vec![open(name, b"o", ShareAccess::READ)]));
-    }
-    assert_eq!(site.server.counts().delegations, 2);
-    site.restart();
-    // Nobody can ask the holder, who has not come back yet.
-    let new_attributes = Sattr { mode: Some(0o600), ..Sattr::default() };
-    let object = protocol::nfs3::FileHandle::new(&files[0]).unwrap();
-    let status = site.stranger(1).nfs3(Proc::SETATTR.0, &SetattrArgs { object, new_attributes, guard: None });
-    assert_eq!(status, protocol::nfs3::NfsStat::OK);
-    let mut holder = site.again(b"holder", 1);
-    let is_delegated = files.map(|file| {
-        let results = holder.ok(vec![putfh(file), reclaiming_with(DelegationType::READ)]);
-        let delegation = &open_result(results.last().unwrap()).delegation;
-        matches!(delegation, protocol::nfs4::ops::open::OpenDelegation::Read(_))
-    });
-    assert_eq!(is_delegated, [false, true]);
 }

@@ -22,19 +22,12 @@ pub(super) struct Busy {
     unnamed: AtomicU32,
     /// Whether anything was to be delegated since the start.
     is_wished: AtomicBool,
-    /// Whether what changes is remembered, because a delegation of it may be reclaimed.
-    remembers: AtomicBool,
-    /// Groups that were changed meanwhile.
-    changed: Box<[AtomicBool]>,
 }
 
 impl Default for Busy {
     fn default() -> Self {
         let groups = (0..BUSY_GROUPS).map(|_| AtomicU32::new(0)).collect();
-        let changed = (0..BUSY_GROUPS).map(|_| AtomicBool::new(false)).collect();
-        let (unnamed, is_wished, remembers) =
-            (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Self { groups, unnamed, is_wished, remembers, changed }
+        Self { groups, unnamed: AtomicU32::new(0), is_wished: AtomicBool::new(false) }
     }
 }
 
@@ -43,26 +36,7 @@ impl Busy {
     pub(super) fn enter(&self, hash: u64) -> Changing<'_> {
         let group = self.group(hash);
         group.fetch_add(1, SeqCst);
-        if self.remembers.load(Relaxed) {
-            self.changed[hash as usize % BUSY_GROUPS].store(true, SeqCst);
-        }
         Changing(group)
-    }
-
-    /// A grace period begins: what changes in it, nobody holds any more who was promised to be asked first.
-    pub(super) fn remember(&self) {
-        self.wish();
-        self.remembers.store(true, SeqCst);
-    }
-
-    /// Whether such a file was changed since [`Self::remember`], or is being changed.
-    pub(super) fn was_changed(&self, hash: u64) -> bool {
-        self.changed[hash as usize % BUSY_GROUPS].load(SeqCst) || self.is_entered(hash)
-    }
-
-    /// The grace period is over.
-    pub(super) fn forget(&self) {
-        self.remembers.store(false, Relaxed);
     }
 
     /// An operation begins that knows its file by a name alone; `None` where it has to find out which file that is, as
@@ -158,20 +132,6 @@ mod tests {
         assert!(busy.enter_unnamed().is_none());
         drop(unnamed);
         assert!(!busy.is_entered(7));
-    }
-
-    #[test]
-    fn what_changes_is_remembered_while_it_may_be_reclaimed() {
-        let busy = Busy::default();
-        drop(busy.enter(7));
-        busy.remember();
-        assert!(!busy.was_changed(7), "that was before");
-        assert!(busy.enter_unnamed().is_none(), "names are looked up");
-        drop(busy.enter(7));
-        assert!(busy.was_changed(7) && !busy.was_changed(8));
-        busy.forget();
-        drop(busy.enter(8));
-        assert!(!busy.was_changed(8));
     }
 
     #[test]

@@ -224,14 +224,9 @@ impl Delegations {
         self.max > 0
     }
 
-    /// What changes is remembered where a grace period begins.
-    pub(super) fn new(max: usize, in_grace: bool) -> Self {
-        let busy = Busy::default();
-        if in_grace && max > 0 {
-            busy.remember();
-        }
+    pub(super) fn new(max: usize) -> Self {
         Self {
-            busy,
+            busy: Busy::default(),
             contended: Contended::default(),
             recalled: Mutex::default(),
             again: Mutex::default(),
@@ -486,9 +481,8 @@ impl State {
             at_file: 0,
         };
         let index = shard.add_delegation(client, file, delegation, &self.gauges);
-        // Only now: a change that has not seen the delegation is seen here. Who reclaims was to be asked before any since the restart.
-        let (busy, hash) = (&self.delegations.busy, self.busy_hash(&wish.inner));
-        if if wish.reclaim { busy.was_changed(hash) } else { busy.is_entered(hash) } {
+        // Only now: a change that has not seen the delegation is seen here.
+        if self.delegations.busy.is_entered(self.busy_hash(&wish.inner)) {
             shard.end(index, shard::Event::Leave, &self.gauges, &mut dropped);
             return Err(NotDelegated::Contention);
         }
@@ -594,11 +588,6 @@ impl State {
         let covered = shard.delegation_at(index).kind.is_write() || access & IoKind::Write.bit() == 0;
         // RFC 8881 §10.4.1 lets a holder open locally only what the delegation covers; what it brings is no such open.
         if covered { Ok(()) } else { Err(Status::INVAL) }
-    }
-
-    /// Nothing is reclaimed any more.
-    pub(super) fn forget_changes(&self) {
-        self.delegations.busy.forget();
     }
 
     /// Revokes what did not come back in time, sends again what did not get through, and tells operations whose time is over.

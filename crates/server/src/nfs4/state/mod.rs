@@ -199,7 +199,7 @@ impl State {
             clients: Mutex::default(),
             sessions: SessionTable::default(),
             connections: Connections::default(),
-            delegations: Delegations::new(settings.max_delegations, recovery.in_grace(now)),
+            delegations: Delegations::new(settings.max_delegations),
             watched: Watched::default(),
             offloads: Offloads::default(),
             promises: Promises::default(),

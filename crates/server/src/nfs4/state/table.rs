@@ -545,9 +545,6 @@ impl State {
     /// expired ones with state stay until something presses, or a day.
     pub fn expire(&self, now: Duration) -> Swept {
         self.tick.fetch_max(nanos(now), Relaxed);
-        if !self.recovery.in_grace(now) {
-            self.forget_changes();
-        }
         self.tend_callbacks(now);
         self.recall_slots(now);
         self.tend_delegations(now);
