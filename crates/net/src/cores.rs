@@ -35,7 +35,7 @@ const DESCRIPTORS_PER_CONNECTION: usize = 3;
 /// Connections for callbacks that are being made at once; others wait for the next look.
 const DIALS_AT_ONCE: usize = 64;
 
-/// Copies in the background that are driven at once; others wait until one is done. Each has one of the pool's threads.
+/// Copies in the background that make a step at once, each on one of the pool's threads; others wait for their turn.
 const COPIES_AT_ONCE: usize = 8;
 
 /// Pause before a copy looks again for what was not there.
@@ -313,7 +313,7 @@ async fn maintain(door: Rc<Door>) {
     }
 }
 
-/// Drives copies that go on in the background.
+/// Drives copies that go on in the background, all of them in turn, so that a long one does not keep others waiting for its end.
 async fn copy_all(shared: Arc<Shared>) {
     let mut copies = tokio::task::JoinSet::new();
     loop {
@@ -324,12 +324,14 @@ async fn copy_all(shared: Arc<Shared>) {
         }
         let shared = Arc::clone(&shared);
         copies.spawn_local(async move {
-            loop {
-                match shared.server.advance(&copy, shared.clock.now()).await {
-                    Advanced::More => tokio::task::yield_now().await,
-                    Advanced::Later => tokio::time::sleep(COPY_PAUSE).await,
-                    Advanced::Done => break,
-                }
+            match shared.server.advance(&copy, shared.clock.now()).await {
+                Advanced::More => shared.server.resume_offload(copy),
+                // Not in the place of one that can go on.
+                Advanced::Later => drop(tokio::task::spawn_local(async move {
+                    tokio::time::sleep(COPY_PAUSE).await;
+                    shared.server.resume_offload(copy);
+                })),
+                Advanced::Done => {}
             }
         });
     }

@@ -29,13 +29,18 @@ pub enum Advanced {
 
 impl Server {
     /// The next copy that is to go on in the background; wakes the last caller's task when there is one. Whoever takes it calls
-    /// [`Self::advance`] until it is [`Advanced::Done`].
+    /// [`Self::advance`], and as long as that is not [`Advanced::Done`] [puts it back](Self::resume_offload) or calls it again.
     pub fn poll_offload(&self, context: &TaskContext<'_>) -> Poll<Arc<Offload>> {
         self.nfs4.poll_offload(context)
     }
 
-    /// Makes a copy's next step, which may wait for the backend and for delegations. Where the future is dropped before its
-    /// end, the copy has failed.
+    /// Puts a copy back behind the others.
+    pub fn resume_offload(&self, offload: Arc<Offload>) {
+        self.nfs4.resume_offload(offload);
+    }
+
+    /// Makes a copy's next step, which may wait for the backend and for delegations. Where that panics, the copy has failed;
+    /// where it is dropped because the server stops, nothing is told, and the client copies anew after a restart.
     pub async fn advance(&self, offload: &Arc<Offload>, now: Now) -> Advanced {
         let Some(step) = self.nfs4.begin_step(offload) else { return Advanced::Done };
         let before = step.copied();

@@ -326,12 +326,37 @@ fn a_source_that_becomes_shorter_makes_a_short_copy() {
 }
 
 #[test]
-fn a_step_that_is_dropped_is_told_as_a_failure() {
+fn a_step_that_is_dropped_tells_nothing_and_one_that_panics_is_a_failure() {
     let mut scene = scene();
-    let (_, offload) = scene.begin();
-    scene.backend.add(Rule::on(Method::CopyRange, Fault::Hold(Gate::new())));
+    let (stateid, offload) = scene.begin();
+    scene.backend.add(Rule::on(Method::CopyRange, Fault::Hold(Gate::new())).times(1));
     assert_eq!(scene.advance(&offload), Poll::Pending);
+    // As when the server is stopped: a client that is told of a failure would report it, where it only has to copy anew.
+    assert!(scene.client.calls().is_empty());
+    assert!(scene.status(stateid).is_ok());
+    let server = Arc::clone(&scene.lab.server);
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _step = server.nfs4.begin_step(&offload).expect("it rests");
+        panic!("broken");
+    }));
+    assert!(broken.is_err());
     assert_eq!(scene.ending(), OffloadInfo::Error(Status::SERVERFAULT, INLINE_BYTES));
+}
+
+#[test]
+fn copies_take_turns() {
+    let mut scene = scene();
+    let (_, first) = scene.begin();
+    let (_, second) = scene.begin();
+    for _ in 0..2 {
+        for offload in [&first, &second] {
+            scene.lab.server.resume_offload(Arc::clone(offload));
+        }
+        assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
+        scene.lab.server.resume_offload(Arc::clone(&first));
+        assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &second)), "the other's turn");
+        assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
+    }
 }
 
 #[test]

@@ -184,7 +184,8 @@ impl Offload {
     }
 }
 
-/// A step of a copy that is under way. Where it is dropped without a word, the copy has failed.
+/// A step of a copy that is under way. Where it is dropped without a word, nobody drives the copy any more: the server stops, or
+/// something is broken, which is a failure.
 #[derive(Debug)]
 pub(crate) struct Step<'s> {
     state: &'s State,
@@ -216,8 +217,13 @@ impl Step<'_> {
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
-        if !self.is_told {
+        if self.is_told {
+            return;
+        }
+        if std::thread::panicking() {
             self.state.end_offload(self.offload, self.copied, Status::SERVERFAULT);
+        } else {
+            self.offload.turn(Event::Rest, |_| {});
         }
     }
 }
@@ -268,6 +274,17 @@ impl State {
         }
         inner.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// Puts a copy back behind those that wait for their turn.
+    pub(crate) fn resume_offload(&self, offload: Arc<Offload>) {
+        let mut inner = self.offloads.inner.lock();
+        inner.wanted.push_back(offload);
+        let waker = inner.waker.take();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// Begins a step; none where the copy is over.
