@@ -62,6 +62,8 @@ pub(crate) struct Compound<'r> {
     digest: u64,
     /// What the log of calls knows of it; none until an operation is written down.
     logged: Option<CallId>,
+    /// Its reply is kept of its slot.
+    is_kept: bool,
     /// The same of a compound of version 4.0 from its beginning.
     call: Option<CallId>,
     /// Something ran that must not run twice.
@@ -139,7 +141,7 @@ pub(crate) async fn serve(
     let results = compound.index;
     let served = header.close(status, results, reply);
     keep(&mut compound, first, waited, start, reply);
-    request.settle().await;
+    compound.settle_written().await;
     served
 }
 
@@ -245,6 +247,7 @@ impl<'r> Compound<'r> {
             refusal: is_long.then_some(Status::RESOURCE),
             digest,
             logged: None,
+            is_kept: false,
             call: None,
             changed: false,
             sender: None,

@@ -100,9 +100,7 @@ impl Before {
                 }
             }
             Record::Finished { call, at, reply } if is_recent(at, now) => {
-                for id in self.by_call.get(&call).cloned().unwrap_or_default() {
-                    self.forget(id);
-                }
+                self.forget_call(call);
                 self.replies.insert(call, (at, reply));
             }
             Record::Claimed { call, at, kind, targets, key } if is_recent(at, now) => {
@@ -110,6 +108,7 @@ impl Before {
                     self.claims.insert(key, id);
                 }
             }
+            Record::Answered { call, .. } => self.forget_call(call),
             Record::Begun { .. } | Record::Finished { .. } | Record::Claimed { .. } => {}
         }
     }
@@ -250,6 +249,12 @@ impl Before {
     pub(super) fn withdraw(&mut self, key: u64) -> Option<(Timestamp, CallId)> {
         let id = self.claims.remove(&key)?;
         self.forget(id).map(|deed| (deed.began, deed.call))
+    }
+
+    fn forget_call(&mut self, call: CallId) {
+        for id in self.by_call.get(&call).cloned().unwrap_or_default() {
+            self.forget(id);
+        }
     }
 
     fn forget(&mut self, id: u64) -> Option<Deed> {
@@ -437,6 +442,8 @@ mod tests {
         let mut answered = Before::new([call(1)]);
         records().into_iter().for_each(|record| answered.read(record, NOW));
         assert!(!claims(&mut answered, 2) && !claims(&mut answered, 1));
+        let marked = Record::Answered { call: call(1), at: NOW };
+        assert!(before([begun(1, Kind::Create, NAME), marked]).is_empty());
         // Begun later, it is no claim.
         let [first, second, _] = records();
         let later = Timestamp { nanoseconds: 1, ..NOW };

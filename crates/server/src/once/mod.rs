@@ -193,6 +193,11 @@ impl Journal {
         }
     }
 
+    /// Writes down that a call's reply is on stable storage elsewhere: nothing of it is to be claimed any more.
+    pub(crate) fn answered(&self, call: CallId, at: Timestamp) {
+        self.write(&Record::Answered { call, at });
+    }
+
     /// Forgets what was before when its time is over.
     pub(crate) fn maintain(&self, now: Now) {
         if now.monotonic >= self.forget_at && self.has_before.swap(false, Ordering::Relaxed) {

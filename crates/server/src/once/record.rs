@@ -16,6 +16,7 @@ const BEGUN: u8 = 0x11;
 const ENDED: u8 = 0x12;
 const FINISHED: u8 = 0x13;
 const CLAIMED: u8 = 0x14;
+const ANSWERED: u8 = 0x15;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub(super) enum Record {
     Ended { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool },
     /// It was begun by an earlier process, and may be claimed under `key` by a call of another name.
     Claimed { call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], key: u64 },
+    /// The call is over, and its reply is on stable storage elsewhere.
+    Answered { call: CallId, at: Timestamp },
     /// The call is over: this was its reply.
     Finished { call: CallId, at: Timestamp, reply: Bytes },
 }
@@ -90,6 +93,7 @@ impl Record {
             Self::Claimed { call, at, kind, targets, .. } => {
                 (CLAIMED, call, at, *kind as u8, false, *targets)
             }
+            Self::Answered { call, at } => (ANSWERED, call, at, 0, true, [0; CHANGES]),
             Self::Finished { call, at, .. } => (FINISHED, call, at, 0, true, [0; CHANGES]),
         };
         let mut bytes = [0; HEAD_BYTES];
@@ -124,6 +128,7 @@ impl Record {
             (CLAIMED, _) if bytes.len() == HEAD_BYTES + 8 => {
                 Self::Claimed { call, at, kind: kind()?, targets, key: word(HEAD_BYTES)? }
             }
+            (ANSWERED, HEAD_BYTES) => Self::Answered { call, at },
             (FINISHED, _) => Self::Finished { call, at, reply: bytes.slice(HEAD_BYTES..) },
             _ => return None,
         })
@@ -149,6 +154,8 @@ mod tests {
                 assert_eq!(Record::parse(Bytes::copy_from_slice(&record.head())), Some(record));
             }
         }
+        let answered = Record::Answered { call, at };
+        assert_eq!(Record::parse(Bytes::copy_from_slice(&answered.head())), Some(answered));
         let claimed = Record::Claimed { call, at, kind: Kind::Rename, targets, key: 0x0102_0304 };
         let bytes = [&claimed.head()[..], &0x0102_0304u64.to_le_bytes()].concat();
         assert_eq!(Record::parse(bytes.into()), Some(claimed));

@@ -62,13 +62,26 @@ impl<'r> Compound<'r> {
     }
 
     /// Writes the reply of a compound down, from its status on, where an operation in it was.
-    pub(super) fn write_reply(&self, running: Option<&Running>, reply: Option<&[u8]>) {
+    pub(super) fn write_reply(&mut self, running: Option<&Running>, reply: Option<&[u8]>) {
         let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref()) else { return };
         if running.is_some_and(|running| self.state().keep_reply(running, call.digest, reply)) {
+            self.is_kept = true;
             return;
         }
         if let Some(reply) = reply {
             journal.finish(call, self.request.now.wall, reply);
+        }
+    }
+
+    /// Waits until what was written down is as safe as what was changed. A reply that is kept of its slot vouches for its
+    /// operations from then on, and not before.
+    pub(super) async fn settle_written(&self) {
+        self.request.settle().await;
+        if self.is_kept
+            && self.request.is_stable.load(Relaxed)
+            && let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref())
+        {
+            journal.answered(call, self.request.now.wall);
         }
     }
 
