@@ -171,7 +171,7 @@ impl Offload {
         .await;
     }
 
-    /// Goes on in the table; false where it has no such row.
+    /// Goes on in the table: the phase that follows; none where it has no such row.
     fn turn(&self, event: Event, change: impl FnOnce(&mut Progress)) -> Option<Phase> {
         let mut progress = self.progress.lock();
         let next = step(TRANSITIONS, progress.phase, event)?;
