@@ -324,7 +324,10 @@ async fn copy_all(shared: Arc<Shared>) {
         }
         let shared = Arc::clone(&shared);
         copies.spawn_local(async move {
-            match shared.server.advance(&copy, shared.clock.now()).await {
+            let broken = Broken { server: &shared.server, copy: &copy };
+            let advanced = shared.server.advance(&copy, shared.clock.now()).await;
+            drop(broken);
+            match advanced {
                 Advanced::More => shared.server.resume_offload(copy),
                 // Not in the place of one that can go on.
                 Advanced::Later => drop(tokio::task::spawn_local(async move {
@@ -334,6 +337,20 @@ async fn copy_all(shared: Arc<Shared>) {
                 Advanced::Done => {}
             }
         });
+    }
+}
+
+/// Tells that a copy has failed, where a step of it panics.
+struct Broken<'c> {
+    server: &'c Server,
+    copy: &'c Arc<server::Offload>,
+}
+
+impl Drop for Broken<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.server.fail_offload(self.copy);
+        }
     }
 }
 

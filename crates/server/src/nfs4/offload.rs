@@ -39,8 +39,16 @@ impl Server {
         self.nfs4.resume_offload(offload);
     }
 
-    /// Makes a copy's next step, which may wait for the backend and for delegations. Where that panics, the copy has failed;
-    /// where it is dropped because the server stops, nothing is told, and the client copies anew after a restart.
+    /// A copy cannot go on, for a reason that is the server's own.
+    pub fn fail_offload(&self, offload: &Arc<Offload>) {
+        if let Some(step) = self.nfs4.begin_step(offload) {
+            let copied = step.copied();
+            step.end(copied, Status::SERVERFAULT);
+        }
+    }
+
+    /// Makes a copy's next step, which may wait for the backend and for delegations. Where that is dropped because the server
+    /// stops, nothing is told, and the client copies anew after a restart.
     pub async fn advance(&self, offload: &Arc<Offload>, now: Now) -> Advanced {
         let Some(step) = self.nfs4.begin_step(offload) else { return Advanced::Done };
         let before = step.copied();

@@ -18,7 +18,6 @@ impl<'r> Compound<'r> {
     /// the server was started anew: what is written down as finished gets its reply, as RFC 8881 §2.10.6.5 has it for a
     /// persistent reply cache, and what is written down as begun it may ask for in its next session.
     pub(super) fn recall_unknown(&self, arguments: &SequenceArgs) -> Result<Sequenced> {
-        let Some(journal) = &self.request.server.journal else { return Err(Status::BADSESSION.into()) };
         let call = self.call_id(arguments.slot_id, arguments.sequence_id);
         let status = match self.state().remembered(arguments, call.digest) {
             Some(Ok(Replay { reply: Some(reply), .. })) => return Err(Failure::Replay(reply)),
@@ -26,6 +25,8 @@ impl<'r> Compound<'r> {
             Some(Err(status)) => status,
             None => Status::BADSESSION,
         };
+        // What was kept of a session is told though there is no log of calls this time.
+        let Some(journal) = &self.request.server.journal else { return Err(status.into()) };
         match journal.recognise(call, self.request.who(), self.request.now, true) {
             Recognised::Finished(reply) => Err(Failure::Replay(reply)),
             Recognised::Begun => {
@@ -66,7 +67,10 @@ impl<'r> Compound<'r> {
         let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref()) else { return };
         if running.is_some_and(|running| self.state().keep_reply(running, call.digest, reply)) {
             self.is_kept = true;
-            return;
+            // On an async export nobody waits until it is on stable storage: the log of calls has it from now on.
+            if self.request.is_stable.load(Relaxed) {
+                return;
+            }
         }
         if let Some(reply) = reply {
             journal.finish(call, self.request.now.wall, reply);
