@@ -591,6 +591,8 @@ fn a_listed_handle_and_its_attributes_are_one_file_s_while_names_change() {
     let files = files.map(|file| (file, place.getattr(&file).expect("there").fileid));
     let root = place.fs().root();
     let is_over = std::sync::atomic::AtomicBool::new(false);
+    // Judged at the end: a panic before would wait for the other thread.
+    let mut mixed = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
@@ -614,6 +616,7 @@ fn a_listed_handle_and_its_attributes_are_one_file_s_while_names_change() {
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+    assert_eq!(mixed, 0, "handles with another's attributes");
 }
 
 #[test]
