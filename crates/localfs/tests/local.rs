@@ -605,10 +605,7 @@ fn a_listed_handle_and_its_attributes_are_one_file_s_while_names_change() {
             let request = vfs::ReadDir { cookie: 0, verifier: [0; 8], plus: true };
             let mut visit = |entry: vfs::Entry<'_>| {
                 if let Some((handle, attributes)) = entry.object {
-                    assert!(
-                        files.contains(&(handle, attributes.fileid)),
-                        "a handle with another's attributes"
-                    );
+                    mixed += u32::from(!files.contains(&(handle, attributes.fileid)));
                 }
                 std::ops::ControlFlow::Continue(())
             };
