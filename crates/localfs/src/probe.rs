@@ -119,6 +119,7 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
         has_cached_lookup: AtomicBool::new(true),
         names: Names::default(),
         wariness: Wariness::default(),
+        moves: AtomicU64::new(0),
         streams: Streams::default(),
         has_stable_positions,
         locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),

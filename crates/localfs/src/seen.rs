@@ -9,6 +9,7 @@
 //! one of them have had to wait.
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use rustix::fs::AtFlags;
@@ -26,6 +27,8 @@ struct Seen {
     /// Not the object itself, whose descriptor would stay open; what is weakly held leaves its address to nobody else.
     object: Weak<Object>,
     version: u64,
+    /// RENAMEs of the volume until then: what one moves is changed by it, and not known there by its handle.
+    moves: u64,
     /// The batch's time of day.
     batch: Timestamp,
     /// The clock of ticks.
@@ -66,7 +69,7 @@ impl Volume {
 
     /// Attributes before a WRITE, and whether the file is sealed. To be called under its lock.
     pub(crate) fn stat_before_write(&self, context: &Context, file: &Arc<Object>) -> Result<Snapshot> {
-        recall(context, file).map_or_else(|| self.stat_whole(file, false), Ok)
+        self.recall(context, file).map_or_else(|| self.stat_whole(file, false), Ok)
     }
 
     /// What a WRITE by this descriptor changed, numbered already. To be called under the file's lock.
@@ -82,13 +85,13 @@ impl Volume {
         let moment = self.changes.moment();
         let status = rustix::fs::fstat(open).map_err(translate)?;
         let after = Snapshot { sealed: before.sealed, ..self.glanced(file, &status, moment, true)? };
-        remember(context, file, &after);
+        self.remember(context, file, &after);
         Ok(Change { before: before.attributes.before(), after: after.attributes, atomic: true })
     }
 
     /// Attributes of a directory before one of its entries changes. To be called under its lock.
     pub(crate) fn stat_before_entry(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
-        let seen = recall(context, directory).map_or_else(|| self.stat(directory), Ok);
+        let seen = self.recall(context, directory).map_or_else(|| self.stat(directory), Ok);
         Ok(seen?.attributes)
     }
 
@@ -101,38 +104,46 @@ impl Volume {
     ) -> Result<Change> {
         let after = self.stat_moved_on(directory, before)?;
         if self.may_glance() {
-            remember(context, directory, &after);
+            self.remember(context, directory, &after);
         }
         Ok(Change { before: before.before(), after: after.attributes, atomic: true })
     }
-}
 
-/// What `object` looks like, if this thread saw it after its last change, in the batch of this request. To be asked under
-/// the object's lock.
-fn recall(context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
-    SEEN.with_borrow(|seen| {
-        let seen = seen.as_ref().filter(|seen| seen.is_of(object) && seen.batch == context.now)?;
-        let stands = seen.version == object.dirt.version() && seen.tick_ns == patience::now_ns();
-        (stands && is_in_batch(context)).then_some(seen.snapshot)
-    })
-}
-
-/// Remembers what `object` looks like after a change, numbered already. To be called under the object's lock.
-fn remember(context: &Context, object: &Arc<Object>, snapshot: &Snapshot) {
-    if !is_in_batch(context) {
-        return;
+    fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
     }
-    let (version, tick_ns) = (object.dirt.version(), patience::now_ns());
-    SEEN.with_borrow_mut(|seen| match seen {
-        Some(seen) if seen.is_of(object) => {
-            (seen.version, seen.batch, seen.tick_ns) = (version, context.now, tick_ns);
-            seen.snapshot = *snapshot;
+
+    /// What `object` looks like, if this thread saw it after its last change, in the batch of this request. To be asked under
+    /// the object's lock.
+    fn recall(&self, context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
+        SEEN.with_borrow(|seen| {
+            let seen = seen.as_ref().filter(|seen| seen.is_of(object) && seen.batch == context.now)?;
+            let stands = seen.version == object.dirt.version()
+                && seen.moves == self.moves()
+                && seen.tick_ns == patience::now_ns();
+            (stands && is_in_batch(context)).then_some(seen.snapshot)
+        })
+    }
+
+    /// Remembers what `object` looks like after a change, numbered already. To be called under the object's lock.
+    fn remember(&self, context: &Context, object: &Arc<Object>, snapshot: &Snapshot) {
+        if !is_in_batch(context) {
+            return;
         }
-        _ => {
-            let object = Arc::downgrade(object);
-            *seen = Some(Seen { object, version, batch: context.now, tick_ns, snapshot: *snapshot });
-        }
-    });
+        let (version, moves, tick_ns) = (object.dirt.version(), self.moves(), patience::now_ns());
+        SEEN.with_borrow_mut(|seen| match seen {
+            Some(seen) if seen.is_of(object) => {
+                (seen.version, seen.moves) = (version, moves);
+                (seen.batch, seen.tick_ns) = (context.now, tick_ns);
+                seen.snapshot = *snapshot;
+            }
+            _ => {
+                let object = Arc::downgrade(object);
+                *seen =
+                    Some(Seen { object, version, moves, batch: context.now, tick_ns, snapshot: *snapshot });
+            }
+        });
+    }
 }
 
 /// Whether a request belongs to a batch that can be told from others.
@@ -202,7 +213,9 @@ mod tests {
         fn write_and_remember(&self, context: &Context) -> Change {
             let mut tries = (0..1000).map(|offset| self.write(context, offset));
             let remembered = tries.find(|change| {
-                recall(context, &self.object()).is_some_and(|seen| seen.attributes == change.after)
+                self.volume
+                    .recall(context, &self.object())
+                    .is_some_and(|seen| seen.attributes == change.after)
             });
             remembered.expect("one of many within a tick")
         }
@@ -215,12 +228,12 @@ mod tests {
             return; // With coarse change times every look is needed.
         }
         let first = case.write_and_remember(&batch(2));
-        assert!(recall(&batch(3), &case.object()).is_none(), "another batch");
+        assert!(case.volume.recall(&batch(3), &case.object()).is_none(), "another batch");
         let second = case.write(&batch(2), 0);
         assert_eq!(second.before, first.after.before());
         assert_ne!(second.after.change, first.after.change);
         case.write(&batch(0), 0);
-        assert!(recall(&batch(0), &case.object()).is_none(), "of no batch");
+        assert!(case.volume.recall(&batch(0), &case.object()).is_none(), "of no batch");
     }
 
     #[test]
@@ -241,7 +254,7 @@ mod tests {
         }
         let (volume, root, same) = (&case.volume, case.volume.root.handle, batch(2));
         let set = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
-        let changes: [(&str, &dyn Fn()); 4] = [
+        let changes: [(&str, &dyn Fn()); 5] = [
             ("SETATTR", &|| {
                 volume
                     .setattr(&same, &case.file, &set, None, Authority::Caller)
@@ -251,6 +264,11 @@ mod tests {
             }),
             ("LINK", &|| _ = answer(volume.link(&same, &case.file, &root, b"g"))),
             ("REMOVE", &|| _ = answer(volume.remove(&same, &root, b"g", Removal::Any))),
+            ("RENAME", &|| {
+                for (from, to) in [(&b"f"[..], &b"h"[..]), (b"h", b"f")] {
+                    _ = answer(volume.rename(&same, (&root, from), (&root, to)));
+                }
+            }),
             ("another thread's WRITE", &|| {
                 std::thread::scope(|scope| scope.spawn(|| case.write(&same, 4096)).join().map(drop))
                     .expect("thread");
@@ -259,7 +277,7 @@ mod tests {
         for (what, change) in changes {
             case.write_and_remember(&same);
             change();
-            assert!(recall(&same, &case.object()).is_none(), "{what}");
+            assert!(volume.recall(&same, &case.object()).is_none(), "{what}");
             let seen = volume.stat(&case.object()).expect("attributes").attributes;
             assert_eq!(case.write(&same, 0).before, seen.before(), "{what}");
         }

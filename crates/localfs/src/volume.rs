@@ -89,6 +89,8 @@ pub(crate) struct Volume {
     pub(crate) has_cached_lookup: AtomicBool,
     pub(crate) names: Names,
     pub(crate) wariness: Wariness,
+    /// RENAMEs so far.
+    pub(crate) moves: AtomicU64,
     pub(crate) streams: Streams,
     /// Whether directory positions stay what they are while entries come and go.
     pub(crate) has_stable_positions: bool,

@@ -4,7 +4,8 @@ use core::net::SocketAddr;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -558,6 +559,21 @@ impl Flight {
             Poll::Ready(results) => Some(results),
             Poll::Pending => None,
         }
+    }
+
+    /// Whether it is woken, while it waits, by what is done.
+    pub(crate) fn is_woken_by(&mut self, act: impl FnOnce()) -> bool {
+        struct Flag(AtomicBool);
+        impl Wake for Flag {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&flag));
+        assert!(self.0.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "it does not wait");
+        act();
+        flag.0.load(Ordering::Relaxed)
     }
 
     /// The result of a COMPOUND, when it is there.

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use vfs::{Attributes, Change, Context, Error, FileKind, Handle, Op, Renamed, Result};
 
@@ -75,6 +76,7 @@ impl Volume {
         patience::must_finish();
         with_both(&from, &to, |from, to| rustix::fs::renameat(from, old.as_c_str(), to, new.as_c_str()))
             .map_err(translate)?;
+        self.moves.fetch_add(1, Ordering::AcqRel);
         let mut numbers = vec![(Arc::clone(&from), begun.0.made())];
         numbers.extend(begun.1.map(|begun| (Arc::clone(&to), begun.made())));
         self.remember_move(context, &to, &new);

@@ -96,12 +96,12 @@ impl Lists {
     ) -> Result<Attributes> {
         let context = compound.context(file.export);
         let backend = &file.export.backend;
-        let change = backend.set_acl(&context, &file.handle, AclKind::Access, Some(&self.access)).await?;
-        if kind != FileKind::Directory {
-            return Ok(change.after);
+        // First what children inherit: who comes in by the other list makes some at once.
+        if kind == FileKind::Directory {
+            let default = self.default.as_ref();
+            backend.set_acl(&context, &file.handle, AclKind::Default, default).await?;
         }
-        let default = self.default.as_ref();
-        Ok(backend.set_acl(&context, &file.handle, AclKind::Default, default).await?.after)
+        Ok(backend.set_acl(&context, &file.handle, AclKind::Access, Some(&self.access)).await?.after)
     }
 }
 

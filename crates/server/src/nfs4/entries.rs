@@ -62,7 +62,8 @@ impl<'c> Changer<'c> {
             // It went just then. Best effort: the change is made, and cannot be told to come again.
             let _ = announced.settle(EntryChange::Add).await;
         }
-        announced.end(made.map(|made| (&made.directory, Entries::Added { name, replaced: false })));
+        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
+        announced.end(created.as_ref().err(), done);
         Ok(created)
     }
 
@@ -74,7 +75,8 @@ impl<'c> Changer<'c> {
         announced.settle(EntryChange::Remove).await?;
         let announced = announced.begin();
         let removed = self.once.remove(place, name, removal).await;
-        announced.end(removed.as_ref().ok().map(|change| (change, Entries::Removed { name })));
+        let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
+        announced.end(removed.as_ref().err(), done);
         Ok(removed)
     }
 
@@ -105,14 +107,15 @@ impl<'c> Changer<'c> {
         let replaced = target.is_watched && exists(export, context, to, new).await;
         let (source, target) = (source.map(Announced::begin), target.begin());
         let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
-        let made = renamed.as_ref().ok();
+        let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
         match source {
             Some(source) => {
-                source.end(made.map(|made| (&made.from, Entries::Removed { name: old })));
-                target.end(made.map(|made| (&made.to, Entries::Added { name: new, replaced })));
+                source.end(failed, made.map(|made| (&made.from, Entries::Removed { name: old })));
+                target.end(failed, made.map(|made| (&made.to, Entries::Added { name: new, replaced })));
             }
             None => {
-                target.end(made.map(|made| (&made.to, Entries::Renamed { from: old, to: new, replaced })))
+                let entries = Entries::Renamed { from: old, to: new, replaced };
+                target.end(failed, made.map(|made| (&made.to, entries)));
             }
         }
         Ok(renamed)
@@ -128,7 +131,8 @@ impl<'c> Changer<'c> {
         let announced = announced.begin();
         let linked = self.once.link(place, file, name).await;
         let made = linked.as_ref().ok();
-        announced.end(made.map(|made| (&made.directory, Entries::Added { name, replaced: false })));
+        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
+        announced.end(linked.as_ref().err(), done);
         Ok(linked)
     }
 
@@ -167,9 +171,10 @@ impl Announced<'_> {
         self
     }
 
-    /// Tells what was done; nothing, where nothing was.
-    fn end(mut self, done: Option<(&Change, Entries<'_>)>) {
-        self.is_under_way = false;
+    /// Tells what was done; nothing, where nothing was. What failed on its way to the disk may have been done.
+    fn end(mut self, failed: Option<&Error>, done: Option<(&Change, Entries<'_>)>) {
+        self.is_under_way =
+            matches!(failed, Some(Error::Io | Error::ServerFault | Error::NoSpace | Error::Quota));
         if !self.is_watched {
             return;
         }

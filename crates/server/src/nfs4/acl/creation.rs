@@ -55,7 +55,10 @@ pub(crate) async fn finish(
     let file = directory.with(created.handle);
     let given = give(compound, &file, acl, &created.attributes).await;
     if given.is_err() && created.is_new {
-        take_back(compound, (directory, name), &file, &created.attributes).await;
+        // A directory may have one of its lists by now; nobody else can have come in.
+        let context = compound.context(file.export);
+        let now = file.export.backend.getattr(&context, &file.handle).await.unwrap_or(created.attributes);
+        take_back(compound, (directory, name), &file, &now).await;
     }
     given
 }
@@ -154,6 +157,12 @@ mod tests {
             }
             backend.heal();
         }
+        // Of a directory's two lists the second.
+        backend.add(Rule::on(Method::SetAcl, Fault::Fail(Error::NoSpace)).after(1));
+        let [make, ..] = making("new", acl(), None);
+        assert_eq!(lab.status_at(&["export"], make), Status::NOSPC);
+        assert_eq!(lab.status_at(&["export"], lookup("new")), Status::NOENT);
+        backend.heal();
         let mut link = making("link", acl(), None)[0].clone();
         if let Op::Create(create) = &mut link {
             create.object_type = CreateType::Link(xdr::Opaque::from_static(b"target"));

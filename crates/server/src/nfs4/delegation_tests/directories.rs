@@ -300,6 +300,26 @@ fn changes_that_were_not_asked_for_recall() {
 }
 
 #[test]
+fn who_waits_for_the_only_holder_that_is_not_told_goes_on_when_it_has_returned() {
+    for count in 1..6 {
+        let (Scene { lab, mut holder, mut other, .. }, directory) = with_directory(scene());
+        let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
+        let names: [&'static [u8]; 5] = [b"1", b"2", b"3", b"4", b"5"];
+        let mut told: Vec<Lab> =
+            (20..).zip(&names[..count]).map(|(id, name)| lab.reachable(name, id)).collect();
+        for client in &mut told {
+            granted(client, &["export", "d"], ENTRIES);
+        }
+        let mut flight = other.start(1, vec![putfh(directory), make("new")]);
+        assert_eq!(status(flight.poll()), None);
+        assert_eq!(recalled(&holder).len(), 1);
+        let returns = || assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+        assert!(flight.is_woken_by(returns), "{count} are told");
+        assert_eq!(status(flight.poll()), Some(Status::OK), "{count} are told");
+    }
+}
+
+#[test]
 fn what_was_not_told_in_between_recalls() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);

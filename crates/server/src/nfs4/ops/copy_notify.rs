@@ -26,7 +26,10 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     if stateid.is_special() {
         return Err(Status::BAD_STATEID.into());
     }
-    if compound.check_io(&file, stateid, IoKind::Read)?.authority != Authority::Opened {
+    // Not `compound.check_io`, which would let a reader that was promised something promise it to others.
+    let (state, client, key) = (compound.state(), compound.client()?, file.key(compound.server()));
+    let permit = state.check_io(compound.now(), client, key, &stateid, IoKind::Read)?;
+    if permit.for_caller(compound.caller()).authority != Authority::Opened {
         return Err(Status::ACCESS.into());
     }
     // Names would have to be asked for; nobody else than who is named is let in.

@@ -222,16 +222,23 @@ impl State {
             return;
         }
         let sessions: Vec<Arc<Session>> = calls.sessions.iter().filter_map(Weak::upgrade).collect();
+        // Notices want more room than a session may have that carries all else: they must not keep recalls waiting.
+        let mut notices = Vec::new();
         while let Some(callback) = calls.waiting.pop_front() {
             let mut left = Some(callback);
             for session in &sessions {
                 left = left.and_then(|callback| self.send(session, callback));
             }
-            if let Some(callback) = left {
-                calls.waiting.push_front(callback);
-                return;
+            match left {
+                None => {}
+                Some(notice) if notice.is_notice() => notices.push(notice),
+                Some(callback) => {
+                    calls.waiting.push_front(callback);
+                    break;
+                }
             }
         }
+        notices.into_iter().rev().for_each(|notice| calls.waiting.push_front(notice));
     }
 
     /// Sends a callback through a session; gives it back where that has no slot or no connection for it.

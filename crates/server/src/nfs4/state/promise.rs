@@ -22,7 +22,7 @@ const PROMISES_A_CLIENT: usize = 64;
 /// In the place of an index into the shards, where none reaches: the stateid is a promise's.
 const PROMISE_INDEX: u32 = u32::MAX - 1;
 /// RFC 7862 §4.8: no copy stateid has the seqid zero.
-const SEQID: u32 = 1;
+const SECRET: u64 = 0x7072_6f6d << 32;
 
 /// Who may read what.
 #[derive(Debug, Clone)]
@@ -148,7 +148,9 @@ impl State {
         other[..4].copy_from_slice(&self.boot.to_be_bytes());
         other[4..8].copy_from_slice(&PROMISE_INDEX.to_be_bytes());
         other[8..].copy_from_slice(&number.to_be_bytes());
-        Stateid { seqid: SEQID, other }
+        // RFC 7862 §4.9.1.2: the stateid "provides initial authentication of the destination server": it is not to be guessed.
+        let secret = super::keyed(&self.settings, SECRET | u64::from(number));
+        Stateid { seqid: secret as u32 | 1, other }
     }
 }
 

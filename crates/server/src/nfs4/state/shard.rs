@@ -9,7 +9,7 @@ use std::sync::Arc;
 use vfs::Pin;
 
 use super::client::Client;
-use super::delegation::{DELEGATION_WEIGHT, Delegation};
+use super::delegation::{DELEGATION_WEIGHT, Delegation, DelegationKind};
 use super::file::{File, Map, map};
 use super::gauges::{Gauges, adjust, weight};
 use super::phase;
@@ -499,10 +499,13 @@ impl Shard {
         }
         // Each that is woken looks through what is left, under this lock. Nobody can go on while two are left: one at most is the
         // operation's own client's, and who waits for one for writing waits for a single one. That they look again at powers of
-        // two is for holders whose lease ended meanwhile.
+        // two is for holders whose lease ended meanwhile. Of a directory any number may stay: holders who are told of changes.
+        let first = self.file_mut(key).delegations.first().copied();
         let left = self.file_mut(key).delegations.len();
+        let is_directory =
+            first.is_some_and(|one| matches!(self.delegation_at(one).kind, DelegationKind::Directory(_)));
         self.forget_unused(key);
-        if left == 0 || left.is_power_of_two() {
+        if left == 0 || left.is_power_of_two() || is_directory {
             self.wake_waiting(key);
         }
     }

@@ -126,8 +126,10 @@ fn told_as_set(set: Bitmap, verifier_in_times: bool) -> Bitmap {
 /// everybody can read it), so that it vouches for nothing: any other OPEN that brings it is judged as the caller's, and
 /// changes no size.
 fn is_own_retry(creation: &Creation, found: &Attributes, caller: u32) -> bool {
-    let owner = creation.wanted.set.uid.unwrap_or(caller);
-    matches!(creation.mode, CreateMode::Exclusive(_)) && found.size == 0 && found.uid == owner
+    // Who asks for an owner is that owner already, or may give files away.
+    let may_give = caller == 0 && creation.wanted.set.uid == Some(found.uid);
+    let is_callers = found.uid == caller || may_give;
+    matches!(creation.mode, CreateMode::Exclusive(_)) && found.size == 0 && is_callers
 }
 
 /// A create where nothing can be created.
@@ -277,6 +279,15 @@ mod tests {
         opened(&mut lab, exclusive(None));
         lab.uid = 2000;
         assert_eq!(lab.status_at(&["export"], exclusive(None)), Status::ACCESS);
+        // Nor who says whose it shall be.
+        let set = protocol::nfs4::attributes::SetAttributes {
+            owner: Some(protocol::nfs4::types::Utf8::from_static(b"1000")),
+            ..Default::default()
+        };
+        let attributes = set.to_file_attributes();
+        let with_owner = CreateVerifierAttributes { verifier: [7; 8], attributes };
+        let with_owner = creating("file", CreateHow::Exclusive41(with_owner));
+        assert_eq!(lab.status_at(&["export"], with_owner), Status::ACCESS);
         lab.uid = 1000;
         let write = Op::Write(WriteArgs {
             stateid: Stateid::CURRENT,
