@@ -95,6 +95,9 @@ fn bits_of(class: usize) -> (u8, u8) {
     (class as u8 % 3 + 1, class as u8 / 3)
 }
 
+/// Entries for which there is room in any case.
+const LIST_MIN: usize = 64;
+
 /// The opens of a file, sorted by what they share and deny: those that are in the way of another are found without a walk over
 /// the others. A list for each class would be ten times as large for the file that is open once, as most are.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -139,6 +142,9 @@ impl Opens {
             self.ends[other] -= 1;
         }
         self.list.pop();
+        if self.list.capacity() > LIST_MIN && self.list.len() < self.list.capacity() / 4 {
+            self.list.shrink_to(self.list.capacity() / 2);
+        }
     }
 
     fn move_into(&mut self, gap: u32, from: u32, moved: &mut impl FnMut(u32, u32)) {

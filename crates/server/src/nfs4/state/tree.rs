@@ -70,6 +70,9 @@ impl Extent {
     }
 }
 
+/// Free nodes that are kept in any case.
+const FREE_MIN: usize = 64;
+
 #[derive(Debug)]
 struct Node {
     interval: Interval,
@@ -140,6 +143,22 @@ impl IntervalTree {
         if self.root == NIL {
             self.nodes = Vec::new();
             self.free = Vec::new();
+        } else if self.free.len() > FREE_MIN && self.free.len() > self.nodes.len() / 4 * 3 {
+            self.shrink();
+        }
+    }
+
+    /// Gives the memory of free nodes back. Three times as many ranges have gone since the last time as are left.
+    fn shrink(&mut self) {
+        let mut is_free = vec![false; self.nodes.len()];
+        self.free.drain(..).for_each(|index| is_free[index as usize] = true);
+        let nodes = std::mem::take(&mut self.nodes);
+        self.nodes.reserve_exact(is_free.iter().filter(|is_free| !**is_free).count());
+        (self.free, self.root) = (Vec::new(), NIL);
+        for (node, is_free) in nodes.into_iter().zip(is_free) {
+            if !is_free {
+                self.insert(node.interval);
+            }
         }
     }
 
@@ -270,6 +289,21 @@ mod tests {
 
     fn query(start: u64, end: u64, write: bool, but: Option<u32>) -> Query {
         Query { start, end, write, but }
+    }
+
+    #[test]
+    fn memory_of_ranges_that_are_gone_is_given_back_and_the_rest_is_found() {
+        const MANY: u64 = 10_000;
+        let mut tree = IntervalTree::new(7);
+        (0..MANY).for_each(|start| tree.insert(interval(start * 2, start * 2, true, 1)));
+        // The most that there ever were, then as many as are left, and free ones beside.
+        let gone = |start: &u64| !start.is_multiple_of(1000);
+        (0..MANY).filter(gone).for_each(|start| tree.remove(start * 2, 1));
+        assert!(tree.nodes.capacity() <= 4 * FREE_MIN, "room for {}", tree.nodes.capacity());
+        for start in 0..MANY {
+            let found = tree.find(&query(start * 2, start * 2, false, None), &mut |_| true);
+            assert_eq!(found.is_some(), !gone(&start), "{start}");
+        }
     }
 
     proptest! {
