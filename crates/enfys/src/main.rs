@@ -23,6 +23,7 @@ mod signals;
 mod stable_log;
 mod state_dir;
 mod state_log;
+mod waiters;
 
 use std::process::ExitCode;
 

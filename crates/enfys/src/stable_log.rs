@@ -3,7 +3,6 @@
 //! It is the [log of calls](crate::reply_log), synced by a thread of its own when somebody waits for that; all who come while one
 //! sync runs share the next. In its header it says that it is kept so: then it is read after a start of the machine too.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use tracing::error;
 use vfs::{Error, Op};
 
 use crate::reply_log::{Durability, Recovered, ReplyFile};
+use crate::waiters::Waiters;
 
 /// The log in use.
 #[derive(Debug)]
@@ -78,9 +78,8 @@ struct Queue {
     synced: u64,
     /// A sync failed: what the kernel had dropped by then, nobody can tell.
     has_failed: bool,
-    /// Who waits for which change, by a number of its own.
-    waiting: HashMap<u64, (u64, Waker)>,
-    waits: u64,
+    /// Who waits for which change.
+    waiting: Waiters,
     ends: bool,
 }
 
@@ -122,11 +121,7 @@ impl GroupSync {
             if let Some(outcome) = queue.outcome(change) {
                 return Poll::Ready(outcome);
             }
-            let place = *place.get_or_insert_with(|| {
-                queue.waits += 1;
-                queue.waits
-            });
-            queue.waiting.insert(place, (change, context.waker().clone()));
+            queue.waiting.wait(&mut place, change, context.waker());
             shared.came.notify_one();
             Poll::Pending
         }))
@@ -137,7 +132,7 @@ impl Shared {
     fn run(&self, mut sync: impl FnMut() -> io::Result<()>) {
         loop {
             let mut queue = self.queue.lock();
-            while queue.waiting.is_empty() && !queue.ends {
+            while queue.waiting.count() == 0 && !queue.ends {
                 self.came.wait(&mut queue);
             }
             if queue.ends {
@@ -151,12 +146,11 @@ impl Shared {
                 Ok(()) => queue.synced = made,
                 Err(_) => queue.has_failed = true,
             }
-            let is_over = |wanted| queue.outcome(wanted).is_some();
-            let over: Vec<u64> =
-                queue.waiting.iter().filter(|(_, (wanted, _))| is_over(*wanted)).map(|(it, _)| *it).collect();
-            let woken: Vec<_> = over.iter().filter_map(|place| queue.waiting.remove(place)).collect();
+            // After a failure nothing more will be reached.
+            let (synced, has_failed) = (queue.synced, queue.has_failed);
+            let woken = queue.waiting.take(|wanted| has_failed || wanted <= synced);
             drop(queue);
-            woken.into_iter().for_each(|(_, waker)| waker.wake());
+            woken.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -203,7 +197,7 @@ mod tests {
         begins.recv().unwrap();
         // While it runs: it may have missed these.
         let others: Vec<_> = (0..8).map(|_| wait()).collect();
-        let is_waiting = |count| sync.shared.queue.lock().waiting.len() == count;
+        let is_waiting = |count| sync.shared.queue.lock().waiting.count() == count;
         while !is_waiting(9) {
             std::thread::yield_now();
         }

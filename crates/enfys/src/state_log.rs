@@ -35,6 +35,7 @@ use parking_lot::{Condvar, Mutex};
 use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use vfs::Op;
 
+use crate::waiters::Waiters;
 use format::Key;
 
 /// Bytes of the file that are read at most: far above what a server's clients can make it write.
@@ -79,9 +80,8 @@ struct Queue {
     key: Key,
     /// Number of the last change.
     last: u64,
-    /// Who waits for which change, by a number of its own.
-    waiting: HashMap<u64, (u64, Waker)>,
-    waits: u64,
+    /// Who waits for which change.
+    waiting: Waiters,
     ends: bool,
 }
 
@@ -149,8 +149,7 @@ impl server::StateLog for StateFile {
             if self.stable() >= number {
                 return Poll::Ready(Ok(()));
             }
-            let place = *place.get_or_insert_with(|| queue.next_place());
-            queue.waiting.insert(place, (number, context.waker().clone()));
+            queue.waiting.wait(&mut place, number, context.waker());
             Poll::Pending
         }))
     }
@@ -172,11 +171,6 @@ impl Queue {
         format::put(&mut self.changes, &self.key, self.last, key, value);
         self.last
     }
-
-    fn next_place(&mut self) -> u64 {
-        self.waits += 1;
-        self.waits
-    }
 }
 
 impl Shared {
@@ -184,9 +178,8 @@ impl Shared {
         let live_bytes = map.iter().map(|(key, value)| format::record_bytes(key, Some(value))).sum();
         // Each key has a number, so that the file's numbers go on when it is written anew.
         let last = map.len() as u64;
-        let (changes, waiting) = (Vec::new(), HashMap::new());
-        let queue =
-            Queue { map, live_bytes, changes, key: Key::default(), last, waiting, waits: 0, ends: false };
+        let (changes, waiting) = (Vec::new(), Waiters::default());
+        let queue = Queue { map, live_bytes, changes, key: Key::default(), last, waiting, ends: false };
         Self {
             path: path.to_owned(),
             queue: Mutex::new(queue),
@@ -200,9 +193,9 @@ impl Shared {
     fn set_stable(&self, number: u64) {
         let mut queue = self.queue.lock();
         self.stable.fetch_max(number, Ordering::AcqRel);
-        let woken: Vec<_> = queue.waiting.extract_if(|_, (wanted, _)| *wanted <= number).collect();
+        let woken = queue.waiting.take(|wanted| wanted <= number);
         drop(queue);
-        woken.into_iter().for_each(|(_, (_, waker))| waker.wake());
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 

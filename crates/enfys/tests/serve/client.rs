@@ -267,13 +267,7 @@ impl Client4 {
     /// Runs operations behind a SEQUENCE; returns their results, or the status that they ended with.
     pub fn run(&mut self, ops: Vec<Op>) -> Result<Vec<OpResult>, Status> {
         self.sequence += 1;
-        let sequence = Op::Sequence(SequenceArgs {
-            session_id: self.session,
-            sequence_id: self.sequence,
-            slot_id: 0,
-            highest_slot_id: 0,
-            cache_this: false,
-        });
+        let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
         let result = self.send(std::iter::once(sequence).chain(ops).collect());
         if result.status == Status::OK {
             Ok(result.results.into_vec().split_off(1))
