@@ -280,13 +280,8 @@ impl Lab {
     /// SEQUENCE of the next request.
     pub(crate) fn next(&mut self, cache_this: bool) -> Op {
         self.sequence += 1;
-        Op::Sequence(SequenceArgs {
-            session_id: self.session,
-            sequence_id: self.sequence,
-            slot_id: 0,
-            highest_slot_id: 0,
-            cache_this,
-        })
+        let plain = SequenceArgs::in_first_slot(self.session, self.sequence);
+        Op::Sequence(SequenceArgs { cache_this, ..plain })
     }
 
     /// Sends operations behind a SEQUENCE.

@@ -128,13 +128,7 @@ impl Client {
     /// Sends operations in the session; the results behind SEQUENCE's, and the status of all.
     pub(super) fn call(&mut self, operations: Vec<Op>) -> Result<(Status, Vec<OpResult>), String> {
         self.sequence += 1;
-        let sequence = Op::Sequence(SequenceArgs {
-            session_id: self.session,
-            sequence_id: self.sequence,
-            slot_id: 0,
-            highest_slot_id: 0,
-            cache_this: false,
-        });
+        let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
         let result = self.compound(std::iter::once(sequence).chain(operations).collect())?;
         let mut results = result.results.into_vec();
         match results.first() {

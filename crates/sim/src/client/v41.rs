@@ -81,13 +81,8 @@ impl Words {
     /// Operations in the session, in the slot's next place.
     pub fn in_session(&mut self, ops: Vec<Op>) -> Bytes {
         self.sequence += 1;
-        let sequence = Op::Sequence(SequenceArgs {
-            session_id: self.session.expect("a session"),
-            sequence_id: self.sequence,
-            slot_id: 0,
-            highest_slot_id: 0,
-            cache_this: true,
-        });
+        let plain = SequenceArgs::in_first_slot(self.session.expect("a session"), self.sequence);
+        let sequence = Op::Sequence(SequenceArgs { cache_this: true, ..plain });
         self.compound(std::iter::once(sequence).chain(ops).collect())
     }
 

@@ -106,13 +106,7 @@ impl Client {
     /// Results of operations in the session, that of SEQUENCE not among them.
     fn ask(&mut self, world: &mut World, ops: Vec<Op>) -> Result<(Vec<OpResult>, Status), String> {
         self.sequence += 1;
-        let sequence = Op::Sequence(SequenceArgs {
-            session_id: self.session,
-            sequence_id: self.sequence,
-            slot_id: 0,
-            highest_slot_id: 0,
-            cache_this: false,
-        });
+        let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
         let call = compound(self.sequence, 2, std::iter::once(sequence).chain(ops).collect());
         let (mut results, status) = world.ask(&self.connection, call)?;
         results.remove(0);

@@ -228,14 +228,8 @@ impl Client {
         };
         if self.minor > 0 {
             self.sequence += 1;
-            let sequence = SequenceArgs {
-                session_id: self.session.expect("a session"),
-                sequence_id: self.sequence,
-                slot_id: 0,
-                highest_slot_id: 0,
-                cache_this: true,
-            };
-            ops.insert(0, Op::Sequence(sequence));
+            let plain = SequenceArgs::in_first_slot(self.session.expect("a session"), self.sequence);
+            ops.insert(0, Op::Sequence(SequenceArgs { cache_this: true, ..plain }));
         }
         ops
     }

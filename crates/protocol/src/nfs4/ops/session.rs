@@ -99,6 +99,14 @@ pub struct SequenceArgs {
     pub cache_this: bool,
 }
 
+impl SequenceArgs {
+    /// Of a client that uses its first slot alone, and wants no reply kept.
+    #[must_use]
+    pub const fn in_first_slot(session_id: SessionId, sequence_id: u32) -> Self {
+        Self { session_id, sequence_id, slot_id: 0, highest_slot_id: 0, cache_this: false }
+    }
+}
+
 flags! {
     /// `sr_status_flags`, `SEQ4_STATUS_*`.
     pub struct SequenceStatus {

@@ -18,6 +18,15 @@ impl Site {
         Self { world: World::after(&settings, disk.records()), disk, settings }
     }
 
+    /// A server that was killed when its client `a` had file 1 open, and the next.
+    fn after_a_had_one_open() -> Self {
+        let mut site = Self::new();
+        let a = site.world.peer("a");
+        site.world.open(&a, 1, "o", BOTH);
+        site.restart();
+        site
+    }
+
     /// The server is killed, and another one takes its place.
     fn restart(&mut self) {
         self.settings.instance += 1;
@@ -261,10 +270,7 @@ fn who_did_not_complete_before_the_period_ended_reclaims_nothing_until_it_has() 
 
 #[test]
 fn a_client_that_restarted_too_is_not_waited_for_and_reclaims_nothing() {
-    let mut site = Site::new();
-    let a = site.world.peer("a");
-    site.world.open(&a, 1, "o", BOTH);
-    site.restart();
+    let mut site = Site::after_a_had_one_open();
     let anew = site.world.fresh_peer("a", 2);
     assert!(!site.in_grace());
     assert_eq!(site.reclaim(&anew, 1), Err(Status::NO_GRACE));
@@ -276,10 +282,7 @@ fn a_client_that_restarted_too_is_not_waited_for_and_reclaims_nothing() {
 
 #[test]
 fn somebody_else_of_the_same_name_neither_reclaims_nor_gives_up_what_is_not_his() {
-    let mut site = Site::new();
-    let a = site.world.peer("a");
-    site.world.open(&a, 1, "o", BOTH);
-    site.restart();
+    let site = Site::after_a_had_one_open();
     let other = Principal::System(7);
     let id = site.world.exchange("a", 1, &other).unwrap();
     let request = CreateSession {
@@ -394,10 +397,7 @@ fn who_has_held_nothing_for_long_is_not_waited_for() {
 
 #[test]
 fn who_completes_with_nothing_is_forgotten() {
-    let mut site = Site::new();
-    let a = site.world.peer("a");
-    site.world.open(&a, 1, "o", BOTH);
-    site.restart();
+    let mut site = Site::after_a_had_one_open();
     site.come_back("a", &[]);
     assert_eq!((site.in_grace(), site.disk.clients()), (false, 0));
     assert_eq!(site.after_restart("a", &[1]), [REFUSED]);
