@@ -1,6 +1,7 @@
 //! Which files must not be delegated now: those that are being changed, and those that were recalled lately.
 //!
-//! Both are told apart by a hash: that two files share a place costs one of them a chance, and nothing else.
+//! Both are told apart by a hash. That two files share a group of [`Busy`] costs one of them a chance for as long as an operation
+//! takes; a place in [`Contended`] is kept for minutes, and says whose it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 /// How long a file is not delegated after its first recall; twice as long after each that follows soon.
 const HOLD_OFF: Duration = Duration::from_secs(15);
 /// Recalls that lengthen it: 15 s doubled six times are 16 minutes.
-const HOLD_OFF_LEVELS: u32 = 6;
-/// Files told apart among those recalled lately. Two that share a place only lose a chance.
+const HOLD_OFF_LEVELS: u8 = 6;
+/// Files that can be known as recalled lately; of two that share a place the later is.
 const CONTENDED_FILES: usize = 4096;
 /// Groups of files told apart among those that are being changed.
 const BUSY_GROUPS: usize = 1024;
@@ -77,7 +78,7 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// Files that were recalled lately: seconds until when each is left alone, and how often that was so.
+/// Files that were recalled lately, each a packed [`Mark`].
 #[derive(Debug)]
 pub(super) struct Contended(Box<[AtomicU64]>);
 
@@ -90,23 +91,57 @@ impl Default for Contended {
 impl Contended {
     /// A file with this hash is recalled.
     pub(super) fn mark(&self, hash: u64, now: Duration) {
-        let place = &self.0[hash as usize % CONTENDED_FILES];
-        let (until, level) = unpack(place.load(Relaxed));
+        let now = now.as_secs() as u32;
+        let last = self.last(hash);
         // Long after the last time it starts again.
-        let is_soon = now.as_secs() < until + (HOLD_OFF.as_secs() << level);
-        let level = if until > 0 && is_soon { (level + 1).min(HOLD_OFF_LEVELS) } else { 0 };
-        let until = now.as_secs() + (HOLD_OFF.as_secs() << level);
-        place.store(until << 8 | u64::from(level), Relaxed);
+        let is_soon = |mark: &Mark| now < mark.until.saturating_add(hold_off(mark.level));
+        let level = last.filter(is_soon).map_or(0, |mark| (mark.level + 1).min(HOLD_OFF_LEVELS));
+        let mark = Mark { until: now.saturating_add(hold_off(level)), level, tag: Mark::tag(hash) };
+        self.place(hash).store(mark.pack(), Relaxed);
     }
 
     /// Whether such a file is left alone.
     pub(super) fn is_marked(&self, hash: u64, now: Duration) -> bool {
-        now.as_secs() < unpack(self.0[hash as usize % CONTENDED_FILES].load(Relaxed)).0
+        self.last(hash).is_some_and(|mark| now.as_secs() < u64::from(mark.until))
+    }
+
+    fn last(&self, hash: u64) -> Option<Mark> {
+        let mark = Mark::unpack(self.place(hash).load(Relaxed));
+        (mark.until > 0 && mark.tag == Mark::tag(hash)).then_some(mark)
+    }
+
+    fn place(&self, hash: u64) -> &AtomicU64 {
+        &self.0[hash as usize % CONTENDED_FILES]
     }
 }
 
-fn unpack(mark: u64) -> (u64, u32) {
-    (mark >> 8, mark as u32 & 0xff)
+fn hold_off(level: u8) -> u32 {
+    (HOLD_OFF.as_secs() as u32) << level
+}
+
+/// What is known of a file that was recalled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    /// Seconds of the server's clock until when it is left alone; zero: there is none.
+    until: u32,
+    /// How often it was left alone before.
+    level: u8,
+    /// 24 bits of the file's hash that do not name the place: other files that have it are not taken for this one.
+    tag: u32,
+}
+
+impl Mark {
+    fn tag(hash: u64) -> u32 {
+        (hash >> 40) as u32
+    }
+
+    fn pack(self) -> u64 {
+        u64::from(self.until) << 32 | u64::from(self.level) << 24 | u64::from(self.tag)
+    }
+
+    fn unpack(packed: u64) -> Self {
+        Self { until: (packed >> 32) as u32, level: (packed >> 24) as u8, tag: packed as u32 & 0xff_ffff }
+    }
 }
 
 #[cfg(test)]
@@ -149,5 +184,25 @@ mod tests {
         now += second(961);
         contended.mark(5, now);
         assert!(!contended.is_marked(5, now + second(15)));
+    }
+
+    #[test]
+    fn a_file_that_shares_the_place_of_a_recalled_one_is_not_taken_for_it() {
+        let (contended, now) = (Contended::default(), Duration::from_secs(100));
+        let (recalled, other) = (5, 5 | 1 << 40);
+        contended.mark(recalled, now);
+        assert!(contended.is_marked(recalled, now) && !contended.is_marked(other, now));
+        // The later takes the place, with nothing of what the earlier went through.
+        contended.mark(other, now);
+        assert!(
+            contended.is_marked(other, now + Duration::from_secs(14)) && !contended.is_marked(recalled, now)
+        );
+        assert!(!contended.is_marked(other, now + Duration::from_secs(15)));
+    }
+
+    #[test]
+    fn a_mark_is_packed_and_unpacked_as_it_is() {
+        let mark = Mark { until: u32::MAX - 1, level: HOLD_OFF_LEVELS, tag: Mark::tag(u64::MAX) };
+        assert_eq!(Mark::unpack(mark.pack()), mark);
     }
 }
