@@ -1,6 +1,6 @@
 //! NFS version 4 (RFC 7530 for 4.0, RFC 8881 for 4.1): one operation, one file in `ops`.
 //!
-//! A call goes through [`compound`](mod@compound), which decodes its operations one by one as they run. What clients hold (leases,
+//! A call goes through [`serve`], which decodes its operations one by one as they run. What clients hold (leases,
 //! sessions, opens, locks) is in [`state`], which is synchronous: no operation waits while it holds state.
 
 mod acl;
@@ -23,6 +23,7 @@ pub(crate) mod pseudo;
 mod recovery_tests;
 mod rows;
 mod sequencing;
+mod serve;
 mod set_attributes;
 pub(crate) mod settle;
 pub mod state;
@@ -33,6 +34,6 @@ pub(crate) mod tenant;
 #[cfg(test)]
 pub(crate) use ops::getxattr::tests as xattr_tests;
 
-pub(crate) use compound::serve as compound;
 pub(crate) use object::File;
 pub use offload::Advanced;
+pub(crate) use serve::serve as compound;

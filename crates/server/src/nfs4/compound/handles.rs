@@ -49,7 +49,10 @@ impl<'r> Compound<'r> {
     ///
     /// # Errors
     /// STALE where the export is gone or this client may not use it (any more), as PUTFH has it.
-    pub(super) fn make_current_again(&mut self, saved: &SavedReply) -> std::result::Result<(), Status> {
+    pub(in crate::nfs4) fn make_current_again(
+        &mut self,
+        saved: &SavedReply,
+    ) -> std::result::Result<(), Status> {
         let Some((id, handle)) = saved.current else { return Ok(()) };
         let export = self.request.exports.by_id(id).filter(|export| self.admits(export));
         self.set_current(Object::File(File { export: export.ok_or(Status::STALE)?, handle }), None);

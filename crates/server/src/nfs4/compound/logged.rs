@@ -63,7 +63,7 @@ impl<'r> Compound<'r> {
     }
 
     /// Writes the reply of a compound down, from its status on, where an operation in it was.
-    pub(super) fn write_reply(&mut self, running: Option<&Running>, reply: Option<&[u8]>) {
+    pub(in crate::nfs4) fn write_reply(&mut self, running: Option<&Running>, reply: Option<&[u8]>) {
         let Some((call, journal)) = self.logged.zip(self.request.server.journal.as_ref()) else { return };
         if running.is_some_and(|running| self.state().keep_reply(running, call.digest, reply)) {
             self.is_kept = true;
@@ -79,7 +79,7 @@ impl<'r> Compound<'r> {
 
     /// Waits until what was written down is as safe as what was changed. A reply that is kept of its slot vouches for its
     /// operations from then on, and not before.
-    pub(super) async fn settle_written(&self) {
+    pub(in crate::nfs4) async fn settle_written(&self) {
         self.request.settle().await;
         if self.is_kept
             && self.request.is_stable.load(Relaxed)

@@ -1,0 +1,362 @@
+//! COMPOUND (RFC 8881 §16.2): operations decoded and executed one after the other, until one fails.
+//!
+//! Results are written straight into the reply; status and counts are filled in behind. An operation that fails leaves
+//! its status alone. What operations share is the [`Compound`].
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::types::{OpNum, Status};
+use rpc::message::CallHeader;
+use xdr::{Mark, Reader, Writer};
+
+use super::compound::{Compound, Header};
+use super::ops;
+use super::rows::{self, Needs, Row};
+use super::sequencing::{self, First, FirstTime};
+use super::state::Running;
+use super::status::{Failure, Result, in_minor};
+use crate::Observer;
+use crate::request::{Request, Served};
+
+/// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
+const ALONE: u32 = 1;
+
+/// Serves one COMPOUND.
+pub(crate) async fn serve(
+    request: &Request<'_>,
+    call: &CallHeader,
+    mut arguments: Reader,
+    reply: &mut Writer,
+) -> Served {
+    let start = reply.mark();
+    let Ok(header) = Header::open(&mut arguments, reply) else { return Served::GarbageArguments };
+    if !request.server.settings.versions.has_minor(header.minor) {
+        // RFC 8881 §16.2.3: "the server MUST return an error of NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
+        // array."
+        return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);
+    }
+    // Version 4.0 has no slots: RFC 7530 §3.1.1.
+    let first = if header.minor == 0 {
+        match sequencing::first_time(request, call, arguments.clone()).await {
+            FirstTime::Yes(first) => Some(first),
+            FirstTime::No(cached) => return replay(request, &cached, start, reply).await,
+            // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established transport
+            // connection has been broken."
+            FirstTime::Unknown => return Served::Close,
+        }
+    } else {
+        None
+    };
+    let mut compound = Compound::new(request, &header, start);
+    compound.call = first.as_ref().map(|first| first.call);
+    compound.find_sender();
+    let mut status = Status::OK;
+    let mut waited = false;
+    // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
+    while status == Status::OK && compound.index < compound.count {
+        let (operation, done) = compound.start(&mut arguments, reply);
+        let done = match (done, operation.row) {
+            (None, Some(row)) => {
+                let mut execution = pin!(compound.execute(row, &mut arguments, reply));
+                poll_fn(|context| {
+                    let polled = execution.as_mut().poll(context);
+                    waited |= polled.is_pending();
+                    polled
+                })
+                .await
+            }
+            (done, _) => done.unwrap_or(Ok(())),
+        };
+        status = match compound.end(&operation, done, reply) {
+            Ok(status) => status,
+            Err(cached) => return replay(request, &cached, start, reply).await,
+        };
+        compound.index += 1;
+    }
+    // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
+    let state = compound.state();
+    if let Some(change) = compound.who().and_then(|client| state.unsettled(Some(client))) {
+        let _ = state.settled(change).await;
+        waited = true;
+    }
+    let results = compound.index;
+    let served = header.close(status, results, reply);
+    keep(&mut compound, first, waited, start, reply);
+    compound.settle_written().await;
+    served
+}
+
+/// Keeps the reply for retransmissions, as the version has it.
+fn keep(compound: &mut Compound<'_>, first: Option<First<'_>>, waited: bool, start: Mark, reply: &Writer) {
+    let running = compound.session.take();
+    let must_keep = compound.changed && first.is_some() || running.as_ref().is_some_and(Running::cache_this);
+    let inline = reply.inline_since(start);
+    let copied;
+    let all = if inline.len() == reply.length_since(start) {
+        Some(inline)
+    } else if must_keep {
+        // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
+        copied = reply.copy_since(start);
+        Some(&copied[..])
+    } else {
+        None
+    };
+    let request = compound.request;
+    compound.write_reply(running.as_ref(), all);
+    match (running, first, all) {
+        // There is no clock here: what never waited ended when it began.
+        (Some(running), _, all) if waited => running.finish_late(all),
+        (Some(running), _, all) => running.finish(request.now.monotonic, all),
+        (None, Some(first), Some(all)) if compound.changed => first.keep(all),
+        _ => {}
+    }
+}
+
+/// Answers a retransmission with the reply that its slot kept.
+async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut Writer) -> Served {
+    request.settle_earlier().await;
+    request.server.metrics().replayed.fetch_add(1, Relaxed);
+    reply.rewind(start);
+    reply.raw(cached);
+    Served::Done { is_error: false }
+}
+
+/// An operation that has begun.
+#[derive(Debug)]
+struct Operation {
+    /// None where the minor version has no such operation.
+    row: Option<&'static Row>,
+    /// The number in the reply.
+    shown: OpNum,
+    status_at: Mark,
+    body: Mark,
+    /// By the observer's clock, where there is one.
+    began: Option<Duration>,
+}
+
+impl Compound<'_> {
+    /// Begins an operation: writes its number and room for its status, and runs it where it waits for nothing.
+    fn start(&mut self, arguments: &mut Reader, reply: &mut Writer) -> (Operation, Option<Result>) {
+        let began = self.request.server.observer().map(Observer::now);
+        // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
+        let number = arguments.u32();
+        let row = number.ok().and_then(|number| rows::find(number, self.minor));
+        // RFC 8881 §16.2.3: for an unknown operation "the server's response will encode the opcode OP_ILLEGAL".
+        let shown = row.map_or(OpNum::ILLEGAL, |row| row.number);
+        reply.u32(shown.0);
+        let status_at = reply.reserve_u32();
+        let operation = Operation { row, shown, status_at, body: reply.mark(), began };
+        let done = match row {
+            Some(row) => match self.prepare(row, reply) {
+                Ok(()) => self.execute_at_once(row, arguments, reply),
+                Err(status) => Some(Err(status.into())),
+            },
+            None if number.is_err() => Some(Err(Status::BADXDR.into())),
+            // An operation that the minor version does not have is illegal wherever it comes.
+            None => Some(Err(Status::OP_ILLEGAL.into())),
+        };
+        (operation, done)
+    }
+
+    /// Ends an operation: fills in its status, and takes back what a failed one wrote.
+    ///
+    /// # Errors
+    /// The whole reply, where SEQUENCE found it.
+    fn end(
+        &mut self,
+        operation: &Operation,
+        done: Result,
+        reply: &mut Writer,
+    ) -> std::result::Result<Status, Bytes> {
+        let done = match done {
+            Ok(()) | Err(Failure::Written(_)) => self.check_length(operation.row, reply).and(done),
+            done => done,
+        };
+        let status = match done {
+            Ok(()) => Status::OK,
+            Err(Failure::Written(status)) => status,
+            Err(Failure::Status(status)) => {
+                reply.rewind(operation.body);
+                if operation.shown == OpNum::SETATTR {
+                    // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, whatever the status.
+                    reply.u32(0);
+                }
+                in_minor(status, self.minor)
+            }
+            Err(Failure::Saved(saved)) => {
+                reply.rewind(operation.body);
+                match self.make_current_again(&saved) {
+                    Ok(()) => {
+                        reply.raw(&saved.body);
+                        saved.status
+                    }
+                    Err(status) => status,
+                }
+            }
+            Err(Failure::Replay(cached)) => return Err(cached),
+        };
+        reply.patch_u32(operation.status_at, status.0);
+        let server = self.request.server;
+        server.metrics().nfs4_operation(operation.shown.0).count(status != Status::OK);
+        if let (Some(observer), Some(began)) = (server.observer(), operation.began) {
+            observer.nfs4_operation(operation.shown, observer.now().saturating_sub(began));
+        }
+        Ok(status)
+    }
+
+    /// What holds for all operations before one runs: its place, its file handles, room for its result.
+    fn prepare(&mut self, row: &Row, reply: &Writer) -> std::result::Result<(), Status> {
+        self.check_position(row)?;
+        // Operations of version 4.0 that later ones MUST NOT implement (RFC 8881 §17), whatever else is wrong: §2.10.6.1.3.
+        if row.until < self.minor {
+            return Err(Status::NOTSUPP);
+        }
+        if let Some(status) = self.refusal {
+            return Err(status);
+        }
+        if row.needs >= Needs::Current && self.current.is_none() {
+            return Err(Status::NOFILEHANDLE);
+        }
+        if row.needs == Needs::CurrentAndSaved && self.saved.is_none() {
+            // RFC 8881 §18.9.4, §18.26.4: NOFILEHANDLE also stands for a missing saved file handle.
+            return Err(Status::NOFILEHANDLE);
+        }
+        if !row.keeps_fresh {
+            self.fresh = None;
+        }
+        // An operation that cannot be repeated must not run where its result has no room.
+        if let Some(length) = row.reserves {
+            self.check_room(reply, length)?;
+            self.changed = true;
+        }
+        Ok(())
+    }
+
+    /// RFC 8881 §2.10.2.4, §18.46.3: SEQUENCE comes first and once; few others may come without it, and then alone.
+    fn check_position(&self, row: &Row) -> std::result::Result<(), Status> {
+        if self.minor == 0 {
+            return Ok(());
+        }
+        if self.index == 0 {
+            return match row.number {
+                OpNum::SEQUENCE => Ok(()),
+                _ if !row.may_stand_alone => Err(Status::OP_NOT_IN_SESSION),
+                _ if self.count != ALONE => Err(Status::NOT_ONLY_OP),
+                _ => Ok(()),
+            };
+        }
+        match row.number {
+            OpNum::SEQUENCE => Err(Status::SEQUENCE_POS),
+            // RFC 8881 §18.34.3: "It MUST be the only operation in the COMPOUND procedure."
+            OpNum::BIND_CONN_TO_SESSION => Err(Status::NOT_ONLY_OP),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what an operation wrote has room; it could be repeated, or its greatest length was checked before.
+    fn check_length(&self, row: Option<&Row>, reply: &Writer) -> Result {
+        match row {
+            Some(row) if row.reserves.is_none() => Ok(self.check_room(reply, 0)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every operation, by how it is executed.
+impl Compound<'_> {
+    /// Executes an operation that asks no backend; none for those that may have to wait for one.
+    fn execute_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Option<Result> {
+        Some(match row.number {
+            OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
+            OpNum::PUTFH => ops::putfh::run(self, arguments),
+            OpNum::PUTROOTFH => ops::putrootfh::run(self),
+            OpNum::PUTPUBFH => ops::putpubfh::run(self),
+            OpNum::GETFH => ops::getfh::run(self, reply),
+            OpNum::SAVEFH => ops::savefh::run(self),
+            OpNum::RESTOREFH => ops::restorefh::run(self),
+            OpNum::CLOSE => ops::close::run(self, arguments, reply),
+            OpNum::OPEN_DOWNGRADE => ops::open_downgrade::run(self, arguments, reply),
+            OpNum::LOCK => ops::lock::run(self, arguments, reply),
+            OpNum::LOCKU => ops::locku::run(self, arguments, reply),
+            OpNum::TEST_STATEID => ops::test_stateid::run(self, arguments, reply),
+            OpNum::FREE_STATEID => ops::free_stateid::run(self, arguments),
+            OpNum::DELEGPURGE => ops::delegpurge::run(arguments),
+            OpNum::DELEGRETURN => ops::delegreturn::run(self, arguments),
+            OpNum::EXCHANGE_ID => ops::exchange_id::run(self, arguments, reply),
+            OpNum::CREATE_SESSION => ops::create_session::run(self, arguments, reply),
+            OpNum::DESTROY_SESSION => ops::destroy_session::run(self, arguments),
+            OpNum::DESTROY_CLIENTID => ops::destroy_clientid::run(self, arguments),
+            OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
+            OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
+            OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
+            OpNum::COPY_NOTIFY => ops::copy_notify::run(self, arguments, reply),
+            OpNum::OFFLOAD_STATUS => ops::offload_status::run(self, arguments, reply),
+            OpNum::SET_SSV => ops::set_ssv::run(arguments),
+            OpNum::OPEN_CONFIRM => ops::open_confirm::run(self, arguments, reply),
+            OpNum::RENEW => ops::renew::run(self, arguments),
+            OpNum::SETCLIENTID => ops::setclientid::run(self, arguments, reply),
+            OpNum::SETCLIENTID_CONFIRM => ops::setclientid_confirm::run(self, arguments),
+            OpNum::RELEASE_LOCKOWNER => ops::release_lockowner::run(self, arguments),
+            _ => return None,
+        })
+    }
+
+    /// Executes an operation that asks a backend.
+    async fn execute(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
+        match row.number {
+            OpNum::GETATTR => ops::getattr::run(self, arguments, reply).await,
+            OpNum::ACCESS => ops::access::run(self, arguments, reply).await,
+            OpNum::LOOKUP => ops::lookup::run(self, arguments).await,
+            OpNum::READ => ops::read::run(self, arguments, reply).await,
+            OpNum::WRITE => ops::write::run(self, arguments, reply).await,
+            OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
+            _ => Box::pin(self.execute_seldom(row, arguments, reply)).await,
+        }
+    }
+
+    /// What memory is allocated for when it comes, so that the future of the others stays small.
+    async fn execute_seldom(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
+        match row.number {
+            OpNum::CREATE => ops::create::run(self, arguments, reply).await,
+            OpNum::LINK => ops::link::run(self, arguments, reply).await,
+            OpNum::LOCKT => ops::lockt::run(self, arguments, reply).await,
+            OpNum::LOOKUPP => ops::lookupp::run(self).await,
+            OpNum::NVERIFY => ops::nverify::run(self, arguments).await,
+            OpNum::OPEN => ops::open::run(self, arguments, reply).await,
+            OpNum::OPENATTR => ops::openattr::run(self, arguments).await,
+            OpNum::READDIR => ops::readdir::run(self, arguments, reply).await,
+            OpNum::READLINK => ops::readlink::run(self, reply).await,
+            OpNum::REMOVE => ops::remove::run(self, arguments, reply).await,
+            OpNum::RENAME => ops::rename::run(self, arguments, reply).await,
+            OpNum::SECINFO => ops::secinfo::run(self, arguments, reply).await,
+            OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,
+            OpNum::SETATTR => ops::setattr::run(self, arguments, reply).await,
+            OpNum::WANT_DELEGATION => ops::want_delegation::run(self, arguments, reply).await,
+            OpNum::GET_DIR_DELEGATION => ops::get_dir_delegation::run(self, arguments, reply).await,
+            OpNum::VERIFY => ops::verify::run(self, arguments).await,
+            OpNum::ALLOCATE => ops::allocate::run(self, arguments).await,
+            OpNum::DEALLOCATE => ops::deallocate::run(self, arguments).await,
+            OpNum::CLONE => ops::clone::run(self, arguments).await,
+            OpNum::COPY => ops::copy::run(self, arguments, reply).await,
+            OpNum::OFFLOAD_CANCEL => ops::offload_cancel::run(self, arguments).await,
+            OpNum::SEEK => ops::seek::run(self, arguments, reply).await,
+            OpNum::READ_PLUS => ops::read_plus::run(self, arguments, reply).await,
+            OpNum::GETXATTR => ops::getxattr::run(self, arguments, reply).await,
+            OpNum::SETXATTR => ops::setxattr::run(self, arguments, reply).await,
+            OpNum::LISTXATTRS => ops::listxattrs::run(self, arguments, reply).await,
+            OpNum::REMOVEXATTR => ops::removexattr::run(self, arguments, reply).await,
+            OpNum::IO_ADVISE => ops::io_advise::run(self, arguments, reply).await,
+            // RFC 8881 §15.1.1.5: operations that exist and are not supported here.
+            _ => Err(Status::NOTSUPP.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod tests;
