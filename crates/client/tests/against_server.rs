@@ -1,0 +1,223 @@
+//! Sessions against the server of this workspace, both in one thread.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use client::{Answer, Executed, Identity, Read, Session, SessionError};
+use futures_util::FutureExt;
+use protocol::nfs4::types::{Handle, Stateid, Status};
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rpc::message::encode_success;
+use server::{
+    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
+    Server, Settings, Transport, Versions,
+};
+use vfs::{
+    Authority, Backend, Context, Create, CreateMode, Credentials, MemFs, MemOptions, SetAttributes,
+    Stability, Timestamp,
+};
+use xdr::{Opaque, Writer};
+
+const KEY: HandleKey = HandleKey([5; 16]);
+const NOW: Now =
+    Now { monotonic: Duration::from_secs(1), wall: Timestamp { seconds: 1_000_000, nanoseconds: 0 } };
+const CONTENT: &[u8] = b"what another server holds";
+
+/// A server with one file that everybody may read, and a connection to it.
+struct World {
+    server: Server,
+    connection: Arc<Connection>,
+    file: Handle,
+}
+
+fn world(change: impl FnOnce(&mut Settings)) -> World {
+    let mut settings = Settings::new(KEY, 1, [3; 16], b"source".to_vec());
+    change(&mut settings);
+    let backend = Arc::new(MemFs::new(&MemOptions::default()));
+    let file = make_file(&backend);
+    let id = ExportId(1);
+    let options = ExportOptions::default();
+    let export = Export { id, path: "/export".into(), backend, options, fsid: (1, 0) };
+    let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
+    let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let connection = Connection::new(ConnectionId(1), address(700), address(2049), Transport::Tcp, false);
+    let file = Handle::new(&KEY.seal(id, &file)).unwrap();
+    World { server, connection: Arc::new(connection), file }
+}
+
+fn make_file(backend: &MemFs) -> vfs::Handle {
+    let context = Context { credentials: Arc::new(Credentials::root()), now: NOW.wall };
+    let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
+    let what = Create::File(CreateMode::Guarded);
+    let made = backend.create(&context, &backend.root(), b"file", &what, &set).now().unwrap();
+    let content = Bytes::from_static(CONTENT);
+    let write = backend.write(&context, &made.handle, 0, &content, Stability::FileSync, Authority::Opened);
+    assert_eq!(write.now().unwrap().count as usize, CONTENT.len());
+    made.handle
+}
+
+fn user() -> OpaqueAuth {
+    OpaqueAuth::sys(&AuthSys {
+        stamp: 0,
+        machine_name: Opaque::from_static(b"destination"),
+        uid: 1000,
+        gid: 1000,
+        gids: GroupList::default(),
+    })
+}
+
+fn session() -> Session {
+    let owner = Opaque::from_static(b"destination");
+    Session::new(Identity { owner, verifier: [1; 8], credential: user() }, 77)
+}
+
+impl World {
+    /// The server's answer to one record.
+    fn answer(&self, record: Bytes) -> Bytes {
+        let mut reply = Writer::new();
+        let done = self.server.handle(&self.connection, NOW, record, &mut reply).now_or_never();
+        assert_eq!(done.expect("memory answers at once").disposition, Disposition::Reply);
+        reply.into_bytes()
+    }
+
+    /// Carries records until there are none.
+    fn carry(&self, session: &mut Session) -> Result<(), SessionError> {
+        while let Some(record) = session.poll_record() {
+            session.handle_record(self.answer(record))?;
+        }
+        Ok(())
+    }
+
+    fn ready(&self) -> Session {
+        let mut session = session();
+        self.carry(&mut session).unwrap();
+        assert!(session.can_call());
+        session
+    }
+
+    fn read(&self, offset: u64, count: u32) -> Read {
+        Read { handle: self.file, stateid: Stateid::ANONYMOUS, offset, count, wants_size: true }
+    }
+}
+
+fn executed(answer: Answer) -> Executed {
+    answer.outcome.expect("it is executed")
+}
+
+#[test]
+fn a_file_is_read_and_nothing_is_left_behind() {
+    let world = world(|_| {});
+    let mut session = world.ready();
+    assert_eq!(session.max_read(), 1 << 20);
+    let mut content = Vec::new();
+    loop {
+        let read = world.read(content.len() as u64, 10);
+        let call = session.call(&user(), read.operations()).unwrap();
+        world.carry(&mut session).unwrap();
+        let answer = session.poll_answer().unwrap();
+        assert_eq!(answer.call, call);
+        let data = read.data(&executed(answer).results).unwrap();
+        assert_eq!(data.size, Some(CONTENT.len() as u64));
+        content.extend_from_slice(&data.data);
+        if data.is_end {
+            break;
+        }
+    }
+    assert_eq!(content, CONTENT);
+    assert_eq!((world.server.counts().clients, world.server.counts().sessions), (1, 1));
+    assert!(session.end());
+    world.carry(&mut session).unwrap();
+    assert!(session.is_over() && !session.can_call());
+    assert_eq!((world.server.counts().clients, world.server.counts().sessions), (0, 0));
+}
+
+#[test]
+fn requests_take_slots_and_are_answered_in_any_order() {
+    let world = world(|_| {});
+    let mut session = world.ready();
+    let read = world.read(0, 4);
+    let mut calls: Vec<_> = std::iter::from_fn(|| session.call(&user(), read.operations())).collect();
+    assert_eq!(calls.len(), 16);
+    assert!(!session.can_call() && !session.end(), "answers are waited for");
+    let mut records: Vec<_> = std::iter::from_fn(|| session.poll_record()).collect();
+    records.reverse();
+    for record in records {
+        session.handle_record(world.answer(record)).unwrap();
+    }
+    let answered: Vec<_> = std::iter::from_fn(|| session.poll_answer()).map(|answer| answer.call).collect();
+    calls.reverse();
+    assert_eq!(answered, calls);
+    assert!(session.can_call() && !session.is_waiting());
+}
+
+#[test]
+fn what_fails_is_told_and_hurts_nothing_else() {
+    let world = world(|_| {});
+    let mut session = world.ready();
+    let handle = Handle::new(b"no such file").unwrap();
+    let missing = Read { handle, ..world.read(0, 4) };
+    session.call(&user(), missing.operations()).unwrap();
+    world.carry(&mut session).unwrap();
+    let failed = executed(session.poll_answer().unwrap());
+    assert_eq!((failed.status, missing.data(&failed.results)), (Status::BADHANDLE, None));
+    let read = world.read(0, 4);
+    session.call(&user(), read.operations()).unwrap();
+    world.carry(&mut session).unwrap();
+    assert_eq!(executed(session.poll_answer().unwrap()).status, Status::OK);
+}
+
+#[test]
+fn who_comes_again_takes_the_place_of_the_session_that_was_lost() {
+    let world = world(|_| {});
+    let mut lost = world.ready();
+    let owner = Opaque::from_static(b"destination");
+    let mut again = Session::new(Identity { owner, verifier: [2; 8], credential: user() }, 1);
+    world.carry(&mut again).unwrap();
+    assert_eq!((world.server.counts().clients, world.server.counts().sessions), (1, 1));
+    lost.call(&user(), world.read(0, 4).operations()).unwrap();
+    assert_eq!(world.carry(&mut lost), Err(SessionError::Refused(Status::BADSESSION)));
+}
+
+#[test]
+fn a_server_without_version_4_2_is_told_apart() {
+    for versions in [Versions::V3, Versions::V3 | Versions::V4_1] {
+        let world = world(|settings| settings.versions = versions);
+        let error = world.carry(&mut session()).unwrap_err();
+        assert!(error.is_unsupported(), "{error}");
+    }
+    assert!(!SessionError::Refused(Status::BADSESSION).is_unsupported());
+}
+
+#[test]
+fn what_answers_nothing_ends_the_session() {
+    let reply = |xid, results: &[u8]| {
+        let mut reply = Writer::new();
+        encode_success(&mut reply, xid);
+        reply.raw(results);
+        reply.into_bytes()
+    };
+    let mut short = session();
+    assert!(matches!(short.handle_record(Bytes::from_static(b"xid")), Err(SessionError::Garbled(_))));
+    let mut other = session();
+    assert_eq!(other.handle_record(reply(78, &[])), Err(SessionError::Unexpected));
+    let mut cut_off = session();
+    assert!(matches!(cut_off.handle_record(reply(77, &[0; 8])), Err(SessionError::Garbled(_))));
+    // NFS4_OK, no tag, no results: RFC 8881 §16.2.3 has as many results as operations were executed.
+    let mut empty = session();
+    assert_eq!(empty.handle_record(reply(77, &[0; 12])), Err(SessionError::Unexpected));
+    let mut called = session();
+    let record = called.poll_record().unwrap();
+    assert_eq!(called.handle_record(record), Err(SessionError::Unexpected), "a call is no answer");
+}
+
+#[test]
+fn an_answer_comes_once() {
+    let world = world(|_| {});
+    let mut session = world.ready();
+    session.call(&user(), world.read(0, 4).operations()).unwrap();
+    let reply = world.answer(session.poll_record().unwrap());
+    assert_eq!(session.handle_record(reply.clone()), Ok(()));
+    assert_eq!(session.handle_record(reply), Err(SessionError::Unexpected));
+}
