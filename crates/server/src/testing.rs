@@ -211,17 +211,21 @@ impl Lab {
             }
         }
         self.xid += 1;
-        let credential = OpaqueAuth::sys(&AuthSys {
+        let credential = self.credential();
+        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
+        let mut call = Writer::new();
+        encode_call(&mut call, &header, &Raw(arguments));
+        call.into_bytes()
+    }
+
+    fn credential(&self) -> OpaqueAuth {
+        OpaqueAuth::sys(&AuthSys {
             stamp: 0,
             machine_name: Opaque::from_static(b"client"),
             uid: self.uid,
             gid: self.uid,
             gids: GroupList::new(&self.gids).unwrap(),
-        });
-        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
-        let mut call = Writer::new();
-        encode_call(&mut call, &header, &Raw(arguments));
-        call.into_bytes()
+        })
     }
 
     /// The time of the next request.
@@ -230,23 +234,17 @@ impl Lab {
         Now { monotonic: Duration::from_secs(self.seconds), wall }
     }
 
-    /// The RPC record of an NFSv3 call by the superuser.
+    /// The RPC record of an NFSv3 call.
     fn record_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> Bytes {
         self.xid += 1;
-        let credential = OpaqueAuth::sys(&AuthSys {
-            stamp: 0,
-            machine_name: Opaque::from_static(b"client"),
-            uid: 0,
-            gid: 0,
-            gids: GroupList::default(),
-        });
+        let credential = self.credential();
         let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, 3, procedure) };
         let mut call = Writer::new();
         encode_call(&mut call, &header, arguments);
         call.into_bytes()
     }
 
-    /// The status of an NFSv3 call by the superuser.
+    /// The status of an NFSv3 call.
     pub(crate) fn nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> protocol::nfs3::NfsStat {
         let record = self.record_nfs3(procedure, arguments);
         let mut reply = Writer::new();

@@ -52,7 +52,6 @@ async fn create_in(
     let cuts = matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some();
     let _changing = if cuts { settle_truncation(request, target, name).await? } else { None };
     let created = changer(request).create(target.place(), name, what, &set).await;
-    let created = created.map_err(|_| NfsStat::JUKEBOX)?;
     // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {
         Error::IsDirectory | Error::IsSymlink | Error::WrongKind => NfsStat::EXIST,

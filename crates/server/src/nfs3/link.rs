@@ -1,7 +1,7 @@
 use protocol::nfs3::{LinkArgs, LinkWcc, NfsStat, Outcome};
 use xdr::Writer;
 
-use super::reply::{answer, changed, changer, fattr, resolve_writable, wcc_data};
+use super::reply::{answer, changer, fattr, resolve_writable, status, wcc_data};
 use crate::request::{Request, Target};
 
 /// LINK (RFC 1813 §3.3.15).
@@ -33,7 +33,7 @@ async fn link(
     if matches!(name, b"." | b"..") {
         return Err(NfsStat::EXIST);
     }
-    let linked = changed(changer(request).link(directory.place(), &file.handle, name).await)?;
+    let linked = changer(request).link(directory.place(), &file.handle, name).await.map_err(status)?;
     Ok(LinkWcc {
         file_attributes: Some(fattr(file.export, &linked.attributes)),
         linkdir_wcc: wcc_data(directory.export, &linked.directory),

@@ -5,6 +5,7 @@ use vfs::{Authority, ReadRequest};
 use xdr::Writer;
 
 use super::reply::{answer, check_denials, fattr, resolve, settle, status};
+use crate::nfs4::right::Right;
 use crate::nfs4::state::{Against, IoKind};
 use crate::payload;
 use crate::request::Request;
@@ -23,7 +24,7 @@ pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Wri
     if let Err(status) = check_denials(request, &target, IoKind::Read) {
         return answer(reply, &Outcome::<ReadOk, _>::Fail(status, target.post_op().await));
     }
-    if let Err(status) = settle(request, target.export, &target.handle, Against::Writers).await {
+    if let Err(status) = settle(request, &target, Against::Writers, Right::Content(IoKind::Read)).await {
         return answer(reply, &Outcome::<ReadOk, _>::Fail(status, target.post_op().await));
     }
     let start = reply.mark();

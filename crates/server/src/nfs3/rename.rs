@@ -1,7 +1,7 @@
 use protocol::nfs3::{NfsStat, Outcome, RenameArgs, RenameWcc};
 use xdr::Writer;
 
-use super::reply::{answer, changed, changer, resolve_writable, wcc_data};
+use super::reply::{answer, changer, resolve_writable, status, wcc_data};
 use crate::request::{Request, Target};
 
 /// RENAME (RFC 1813 §3.3.14).
@@ -35,7 +35,8 @@ async fn rename(
         return Err(NfsStat::INVAL);
     }
     let names = ((&from.handle, from_name), (&to.handle, to_name));
-    let renamed = changed(changer(request).rename(from.export, &from.context, names.0, names.1).await)?;
+    let renamed =
+        changer(request).rename(from.export, &from.context, names.0, names.1).await.map_err(status)?;
     Ok(RenameWcc {
         fromdir_wcc: wcc_data(from.export, &renamed.from),
         todir_wcc: wcc_data(to.export, &renamed.to),

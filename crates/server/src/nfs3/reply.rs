@@ -4,13 +4,13 @@ use protocol::nfs3::{
     Fattr, FileHandle, FileType, NfsStat, NfsTime, Outcome, PostOpAttr, Sattr, SetTime, SpecData, WccAttr,
     WccData,
 };
-use protocol::nfs4::types::Status;
 use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Timestamp};
 use xdr::{Encode, Writer};
 
 use crate::Export;
 use crate::nfs4::File;
 use crate::nfs4::entries::Changer;
+use crate::nfs4::right::Right;
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::{Against, Changing, IoKind};
 use crate::request::{Request, Target, TargetError};
@@ -80,26 +80,22 @@ fn check_denials_of(
     state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
 }
 
-/// Waits until delegations that NFSv4 clients hold against an operation on a file are back; in version 3, JUKEBOX stands for
-/// DELAY.
+/// Waits until delegations that NFSv4 clients hold against an operation on a file are back, for which the caller needs `right`;
+/// in version 3, JUKEBOX stands for DELAY.
 pub(super) async fn settle(
     request: &Request<'_>,
-    export: &Export,
-    handle: &Handle,
+    target: &Target<'_>,
     against: Against,
+    right: Right<'_>,
 ) -> Result<(), NfsStat> {
-    let settled = crate::nfs4::settle::settle(request, None, (export, handle), against).await;
-    settled.map_err(|_| NfsStat::JUKEBOX)
+    let object = (target.export, &target.handle);
+    let settled = crate::nfs4::settle::settle(request, None, object, against, (&target.context, right));
+    settled.await.map_err(status)
 }
 
 /// How a call changes names: no client of version 4 makes it.
 pub(super) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
     Changer { request, who: None, once: request.once() }
-}
-
-/// The status of a change that had to wait for delegations for too long, or that failed.
-pub(super) fn changed<T>(outcome: Result<Result<T, Error>, Status>) -> Result<T, NfsStat> {
-    outcome.map_err(|_| NfsStat::JUKEBOX)?.map_err(status)
 }
 
 /// As [`check_denials`] and [`settle`], against cutting what has this name in a directory, if a file has.
@@ -118,7 +114,9 @@ pub(super) async fn settle_truncation<'s>(
         Ok(found) if found.attributes.kind == FileKind::Regular => {
             let changing = changing(request, &found.handle);
             check_denials_of(request, directory.export, found.handle, IoKind::Write)?;
-            settle(request, directory.export, &found.handle, Against::All).await?;
+            let context = directory.context.clone();
+            let file = Target { export: directory.export, handle: found.handle, context };
+            settle(request, &file, Against::All, Right::Content(IoKind::Write)).await?;
             Ok(Some(changing))
         }
         // The operation itself finds out what is wrong.

@@ -5,6 +5,7 @@ use xdr::Writer;
 use super::reply::{
     answer, check_denials, resolve_writable, set_attributes, settle, status, timestamp, wcc_data,
 };
+use crate::nfs4::right::Right;
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::{Against, IoKind};
 use crate::request::{Request, Target};
@@ -27,7 +28,8 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
         check_denials(request, target, IoKind::Write)?;
     }
     let _changing = changing(request, &target.handle);
-    settle(request, target.export, &target.handle, Against::All).await?;
+    let right = Right::Attributes(&set, Authority::Caller);
+    settle(request, target, Against::All, right).await?;
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
     let guard = args.guard.map(timestamp).transpose()?;
     let Target { export, handle, context } = target;

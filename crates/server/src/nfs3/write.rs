@@ -5,6 +5,7 @@ use vfs::{Authority, Stability};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::reply::{answer, check_denials, resolve_writable, settle, status, wcc_data};
+use crate::nfs4::right::Right;
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::{Against, IoKind};
 use crate::reply_cache::short::SHORT;
@@ -36,7 +37,7 @@ async fn write(request: &Request<'_>, target: &Target<'_>, args: WriteArgs) -> R
     }
     check_denials(request, target, IoKind::Write)?;
     let _changing = changing(request, &target.handle);
-    settle(request, target.export, &target.handle, Against::All).await?;
+    settle(request, target, Against::All, Right::Content(IoKind::Write)).await?;
     let stability = match args.stable {
         StableHow::Unstable => Stability::Unstable,
         StableHow::DataSync => Stability::DataSync,

@@ -20,6 +20,7 @@ mod grants;
 mod inquiries;
 mod recalls;
 mod reclaims;
+mod rights;
 mod uses;
 mod waits;
 

@@ -4,11 +4,11 @@
 //! Each operation is announced first, so that nothing is delegated until it is done ([`announce`]), waits, is carried out, and
 //! tells ([`Announced::end`]). Where no directory is delegated that is two additions and a look at a counter.
 
-use protocol::nfs4::types::Status;
 use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
 
 use super::object::File;
-use super::settle::{changing, settle, settle_name};
+use super::right::Right;
+use super::settle::{Named, changing, settle, settle_name};
 use super::state::{Against, Changing, Client, Entries, EntryChange};
 use crate::Export;
 use crate::once::{Once, Place};
@@ -23,15 +23,15 @@ pub(crate) struct Changer<'c> {
     pub(crate) once: Once<'c>,
 }
 
-/// An outcome of the backend; the outer error is DELAY, where delegations did not come back in time.
-type Changed<T> = Result<Result<T, Error>, Status>;
+/// An outcome of the backend; [`Error::Later`] too where delegations did not come back in time.
+type Changed<T> = Result<T, Error>;
 
 /// A change of a directory that was announced. To be ended once it has begun; where it is dropped instead (the connection went
 /// meanwhile), nobody knows whether it was made.
 #[must_use]
 struct Announced<'c> {
     changer: Changer<'c>,
-    directory: (&'c Export, Handle),
+    place: Place<'c>,
     /// Whether anybody has the directory delegated.
     is_watched: bool,
     /// The change is being made.
@@ -53,31 +53,33 @@ impl<'c> Changer<'c> {
         let is_there =
             announced.is_watched && exists(place.export, place.context, place.directory, name).await;
         if !is_there {
-            announced.settle(EntryChange::Add).await?;
+            announced.settle(EntryChange::Add, Right::Entries(place.directory)).await?;
         }
         let announced = announced.begin();
         let created = self.once.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
         if is_there && made.is_some() {
             // It went just then. Best effort: the change is made, and cannot be told to come again.
-            let _ = announced.settle(EntryChange::Add).await;
+            let _ = announced.settle(EntryChange::Add, Right::Given).await;
         }
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
         announced.end(created.as_ref().err(), done);
-        Ok(created)
+        created
     }
 
     /// Takes a name away, as [`Once::remove`].
     pub(crate) async fn remove(self, place: Place<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
         // RFC 8881 §10.4.4: "REMOVE request for the file".
-        let _file = self.settle_name((place.export, place.directory), place.context, name).await?;
+        let file = self.settle_name(place, name).await?;
         let announced = self.announce(place);
-        announced.settle(EntryChange::Remove).await?;
+        if file.may_be_there() {
+            announced.settle(EntryChange::Remove, file.right(place.directory)).await?;
+        }
         let announced = announced.begin();
         let removed = self.once.remove(place, name, removal).await;
         let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
         announced.end(removed.as_ref().err(), done);
-        Ok(removed)
+        removed
     }
 
     /// Gives another name, within one export, as [`Once::rename`].
@@ -89,9 +91,9 @@ impl<'c> Changer<'c> {
         (to, new): (&'c Handle, &[u8]),
     ) -> Changed<Renamed> {
         // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
-        let _source = self.settle_name((export, from), context, old).await?;
-        let _target = self.settle_name((export, to), context, new).await?;
         let place = |directory| Place { export, context, directory };
+        let old_file = self.settle_name(place(from), old).await?;
+        let new_file = self.settle_name(place(to), new).await?;
         let target = self.announce(place(to));
         let source = (from != to).then(|| self.announce(place(from)));
         // §20.4.3: "This notification is only sent if both entries are in the same directory."
@@ -100,10 +102,12 @@ impl<'c> Changer<'c> {
         } else {
             (EntryChange::Rename, EntryChange::Rename)
         };
-        if let Some(source) = &source {
-            source.settle(kinds.0).await?;
+        if old_file.may_be_there() {
+            // Within one directory both rights are for that.
+            let first = source.as_ref().unwrap_or(&target);
+            first.settle(kinds.0, old_file.right(from)).await?;
+            target.settle(kinds.1, new_file.right(to)).await?;
         }
-        target.settle(kinds.1).await?;
         let replaced = target.is_watched && exists(export, context, to, new).await;
         let (source, target) = (source.map(Announced::begin), target.begin());
         let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
@@ -118,31 +122,28 @@ impl<'c> Changer<'c> {
                 target.end(failed, made.map(|made| (&made.to, entries)));
             }
         }
-        Ok(renamed)
+        renamed
     }
 
     /// Gives a file one more name, as [`Once::link`].
     pub(crate) async fn link(self, place: Place<'c>, file: &'c Handle, name: &[u8]) -> Changed<Linked> {
         // Another name changes the file's attributes.
         let _file = changing(self.request, file);
-        settle(self.request, self.who, (place.export, file), Against::All).await?;
+        let right = Right::Entries(place.directory);
+        let object = (place.export, file);
+        settle(self.request, self.who, object, Against::All, (place.context, right)).await?;
         let announced = self.announce(place);
-        announced.settle(EntryChange::Add).await?;
+        announced.settle(EntryChange::Add, right).await?;
         let announced = announced.begin();
         let linked = self.once.link(place, file, name).await;
         let made = linked.as_ref().ok();
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
         announced.end(linked.as_ref().err(), done);
-        Ok(linked)
+        linked
     }
 
-    async fn settle_name(
-        self,
-        place: (&Export, &Handle),
-        context: &Context,
-        name: &[u8],
-    ) -> Result<Option<Changing<'c>>, Status> {
-        settle_name(self.request, self.who, context, place, name).await
+    async fn settle_name(self, place: Place<'_>, name: &[u8]) -> Result<Named<'c>, Error> {
+        settle_name(self.request, self.who, place, name).await
     }
 
     /// Announces a change: from here on nobody has the directory delegated anew.
@@ -150,19 +151,19 @@ impl<'c> Changer<'c> {
         let _changing = changing(self.request, place.directory);
         // Behind the announcement: either this sees the delegation, or its grant sees the change.
         let is_watched = self.request.server.nfs4.has_delegations(Against::Entries(EntryChange::Add));
-        let directory = (place.export, *place.directory);
-        Announced { changer: self, directory, is_watched, is_under_way: false, _changing }
+        Announced { changer: self, place, is_watched, is_under_way: false, _changing }
     }
 }
 
 impl Announced<'_> {
-    /// Waits until the delegations are back whose holders are not told of such a change.
-    async fn settle(&self, change: EntryChange) -> Result<(), Status> {
+    /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
+    async fn settle(&self, change: EntryChange, right: Right<'_>) -> Result<(), Error> {
         if !self.is_watched {
             return Ok(());
         }
-        let (export, handle) = (self.directory.0, &self.directory.1);
-        settle(self.changer.request, self.changer.who, (export, handle), Against::Entries(change)).await
+        let Place { export, context, directory } = self.place;
+        let Changer { request, who, .. } = self.changer;
+        settle(request, who, (export, directory), Against::Entries(change), (context, right)).await
     }
 
     /// The change begins.
@@ -186,7 +187,7 @@ impl Announced<'_> {
     }
 
     fn file(&self) -> File<'_> {
-        File { export: self.directory.0, handle: self.directory.1 }
+        File { export: self.place.export, handle: *self.place.directory }
     }
 }
 

@@ -21,6 +21,7 @@ mod path_tests;
 pub(crate) mod pseudo;
 #[cfg(test)]
 mod recovery_tests;
+pub(crate) mod right;
 mod rows;
 mod sequencing;
 mod serve;

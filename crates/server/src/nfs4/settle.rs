@@ -12,13 +12,15 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use protocol::nfs4::types::{Bitmap, Stateid, Status};
-use vfs::{Authority, Context, Credentials, Handle, SetAttributes, SetTime};
+use vfs::{Authority, Context, Credentials, Error, Found, Handle, SetAttributes, SetTime};
 
 use super::attributes;
 use super::compound::Compound;
 use super::object::{File, Object};
+use super::right::Right;
 use super::state::{Against, Changing, Client, FileKey, Inquiry, IoKind, State, Waiter};
 use super::status::Result as OpResult;
+use crate::once::Place;
 use crate::request::Request;
 use crate::{Export, Server, Transport};
 
@@ -64,43 +66,73 @@ pub(crate) fn changing<'s>(request: &Request<'s>, handle: &Handle) -> Changing<'
     request.server.nfs4.changing(handle)
 }
 
-/// Recalls what others than `who` hold against an operation on a file, and waits until it is back.
+/// Recalls what others than `who` hold against an operation on an object, and waits until it is back. Nobody is asked for
+/// anything where the caller, whom `context` names, has not the right that the operation needs.
 ///
 /// # Errors
-/// DELAY where that takes too long, or too many of the connection's operations wait.
+/// [`Error::Later`] where that takes too long, or too many of the connection's operations wait; the operation's own error where
+/// the caller may not do it, which is looked at only where something is in its way.
 pub(crate) async fn settle(
     request: &Request<'_>,
     who: Option<&Client>,
-    (export, handle): (&Export, &Handle),
+    object: (&Export, &Handle),
     against: Against,
-) -> Result<(), Status> {
+    need: (&Context, Right<'_>),
+) -> Result<(), Error> {
     if !request.server.nfs4.has_delegations(against) {
         return Ok(());
     }
     // Boxed: the futures of READ and WRITE stay small.
-    Box::pin(wait(request, who, (export, handle), against)).await
+    Box::pin(wait(request, who, object, against, need)).await
 }
 
-/// Announces a change of what has this name in a directory, if anything has, and settles against it. What is returned is to be
-/// kept until the change is made: nothing is delegated meanwhile.
+/// What a name leads to, announced.
+pub(crate) enum Named<'s> {
+    /// Nothing was ever delegated, and nothing will be while this lives: it was not looked at.
+    Unseen { _changing: Changing<'s> },
+    /// This, of which nothing is delegated while this lives.
+    Found { found: Box<Found>, _changing: Changing<'s> },
+    /// Nothing, as far as the caller may see: the operation itself finds out what is wrong.
+    Absent,
+}
+
+impl Named<'_> {
+    /// Whether the operation has something to work on, as far as was seen.
+    pub(crate) fn may_be_there(&self) -> bool {
+        !matches!(self, Self::Absent)
+    }
+
+    /// What the caller needs to take the name out of its directory, or to put another in its place.
+    pub(crate) fn right<'a>(&'a self, directory: &'a Handle) -> Right<'a> {
+        match self {
+            Self::Found { found, .. } => Right::Removal(directory, &found.attributes),
+            Self::Unseen { .. } | Self::Absent => Right::Entries(directory),
+        }
+    }
+}
+
+/// Announces a change of what has this name in a directory, if anything has, by which it goes from there, and settles against
+/// it. What is returned is to be kept until the change is made.
 ///
 /// # Errors
 /// As [`settle`].
 pub(crate) async fn settle_name<'s>(
     request: &Request<'s>,
     who: Option<&Client>,
-    context: &Context,
-    (export, directory): (&Export, &Handle),
+    place: Place<'_>,
     name: &[u8],
-) -> Result<Option<Changing<'s>>, Status> {
-    if let Some(changing) = request.server.nfs4.changing_unnamed() {
-        return Ok(Some(changing));
+) -> Result<Named<'s>, Error> {
+    if let Some(_changing) = request.server.nfs4.changing_unnamed() {
+        return Ok(Named::Unseen { _changing });
     }
-    // Where there is none the operation itself finds out what is wrong.
-    let Ok(found) = export.backend.lookup(context, directory, name).await else { return Ok(None) };
-    let changing = changing(request, &found.handle);
-    settle(request, who, (export, &found.handle), Against::All).await?;
-    Ok(Some(changing))
+    let found = place.export.backend.lookup(place.context, place.directory, name).await;
+    let Ok(found) = found.map(Box::new) else { return Ok(Named::Absent) };
+    let named = Named::Found { _changing: changing(request, &found.handle), found };
+    if let Named::Found { found, .. } = &named {
+        let need = (place.context, named.right(place.directory));
+        settle(request, who, (place.export, &found.handle), Against::All, need).await?;
+    }
+    Ok(named)
 }
 
 async fn wait(
@@ -108,14 +140,19 @@ async fn wait(
     who: Option<&Client>,
     (export, handle): (&Export, &Handle),
     against: Against,
-) -> Result<(), Status> {
+    (context, right): (&Context, Right<'_>),
+) -> Result<(), Error> {
     let (state, now) = (&request.server.nfs4, request.now.monotonic);
     let file = File { export, handle: *handle }.key(request.server);
+    if !state.is_held_against(who, file, against) {
+        return Ok(());
+    }
+    right.check(export, context, handle).await?;
     let deadline = state.wait_until(now);
     loop {
         let Some(waiter) = state.clash(now, deadline, who, file, against) else { return Ok(()) };
         if !sit(request, file, waiter).await {
-            return Err(Status::DELAY);
+            return Err(Error::Later);
         }
     }
 }
@@ -163,7 +200,7 @@ pub(crate) async fn ask_holder(
     request: &Request<'_>,
     who: Option<&Client>,
     (export, handle): (&Export, &Handle),
-) -> Result<Option<u64>, Status> {
+) -> Result<Option<u64>, Error> {
     if !request.server.nfs4.has_delegations(Against::Writers) {
         return Ok(None);
     }
@@ -174,7 +211,7 @@ async fn ask(
     request: &Request<'_>,
     who: Option<&Client>,
     (export, handle): (&Export, &Handle),
-) -> Result<Option<u64>, Status> {
+) -> Result<Option<u64>, Error> {
     let (state, now) = (&request.server.nfs4, request.now.monotonic);
     let file = File { export, handle: *handle }.key(request.server);
     let deadline = state.answer_until(now);
@@ -197,7 +234,9 @@ async fn ask(
             break;
         }
     }
-    wait(request, who, (export, handle), Against::Writers).await.map(|()| None)
+    let context = request.context(export);
+    // Attributes are told to everybody.
+    wait(request, who, (export, handle), Against::Writers, (&context, Right::Given)).await.map(|()| None)
 }
 
 /// Lets the file's times and its change attribute move on, as the holder's changes do. RFC 8881 §10.4.3 has the server
@@ -211,10 +250,14 @@ async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) {
 
 /// For the operations of version 4.
 impl<'r> Compound<'r> {
-    /// Waits until others' delegations of `file` that stand against an operation are back.
-    pub(crate) async fn settle(&self, file: &File<'_>, against: Against) -> OpResult {
-        let client = self.who();
-        Ok(settle(self.request, client, (file.export, &file.handle), against).await?)
+    /// Waits until others' delegations of `file` that stand against an operation are back, for which the caller needs `right`.
+    pub(crate) async fn settle(&self, file: &File<'_>, against: Against, right: Right<'_>) -> OpResult {
+        if !self.state().has_delegations(against) {
+            return Ok(());
+        }
+        let context = self.context(file.export);
+        let object = (file.export, &file.handle);
+        Ok(settle(self.request, self.who(), object, against, (&context, right)).await?)
     }
 
     /// As [`Self::settle`], for I/O by a stateid. RFC 8881 §10.4.4: a "READ or WRITE operation done with a special stateid"
@@ -223,7 +266,8 @@ impl<'r> Compound<'r> {
         if !by.is_special() {
             return Ok(());
         }
-        self.settle(file, if kind == IoKind::Read { Against::Writers } else { Against::All }).await
+        let against = if kind == IoKind::Read { Against::Writers } else { Against::All };
+        self.settle(file, against, Right::Content(kind)).await
     }
 
     /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives its size where

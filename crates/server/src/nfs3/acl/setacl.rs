@@ -5,6 +5,7 @@ use xdr::Writer;
 
 use super::from_wire;
 use crate::nfs3::reply::{answer, fattr, resolve_writable, settle, status};
+use crate::nfs4::right::Right;
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::Against;
 use crate::request::{Request, Target};
@@ -39,7 +40,7 @@ async fn set(
     let access = from_wire(&args.acl.acl.entries).map_err(status)?;
     let default = from_wire(&args.acl.dfacl.entries).map_err(status)?;
     let _changing = changing(request, &target.handle);
-    settle(request, target.export, &target.handle, Against::All).await?;
+    settle(request, target, Against::All, Right::Own).await?;
     let (backend, context, handle) = (&target.export.backend, &target.context, &target.handle);
     let mut after = None;
     // An access list that is empty would leave nothing to judge by.

@@ -11,6 +11,7 @@ use super::Lists;
 use crate::nfs4::attributes::NO_ATTRIBUTES;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::File;
+use crate::nfs4::right::Right;
 use crate::nfs4::set_attributes::Wanted;
 use crate::nfs4::state::Against;
 use crate::nfs4::status::Result;
@@ -70,7 +71,7 @@ async fn give(
     attributes: &Attributes,
 ) -> Result<Attributes> {
     let _changing = compound.changing(file);
-    compound.settle(file, Against::All).await?;
+    compound.settle(file, Against::All, Right::Own).await?;
     Lists::parse(compound, file, acl, attributes)?.set(compound, file, attributes.kind).await
 }
 

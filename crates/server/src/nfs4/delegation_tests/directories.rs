@@ -25,7 +25,7 @@ use crate::testing::{
     Call, Flight, Lab, at, create, export, faulty, lab_of, lab_with, lookup, mode, name, open_args, putfh,
 };
 
-const NONE: Bitmap = Bitmap::EMPTY;
+pub(super) const NONE: Bitmap = Bitmap::EMPTY;
 const ENTRIES: Bitmap =
     Bitmap::of(&[notify_type::ADD_ENTRY, notify_type::REMOVE_ENTRY, notify_type::RENAME_ENTRY]);
 
@@ -47,28 +47,28 @@ fn asked(client: &mut Lab, path: &[&'static str], types: Bitmap) -> DirDelegatio
 }
 
 #[track_caller]
-fn granted(client: &mut Lab, path: &[&'static str], types: Bitmap) -> GetDirDelegationOk {
+pub(super) fn granted(client: &mut Lab, path: &[&'static str], types: Bitmap) -> GetDirDelegationOk {
     match asked(client, path, types) {
         DirDelegation::Granted(granted) => granted,
         DirDelegation::Unavailable(_) => panic!("nothing is delegated"),
     }
 }
 
-fn make(text: &'static str) -> Op {
+pub(super) fn make(text: &'static str) -> Op {
     let object_type = CreateType::DIRECTORY;
     Op::Create(CreateArgs { object_type, name: name(text), attributes: mode(0o755) })
 }
 
-fn remove(text: &'static str) -> Op {
+pub(super) fn remove(text: &'static str) -> Op {
     Op::Remove(RemoveArgs { target: name(text) })
 }
 
-fn rename(from: &'static str, to: &'static str) -> Op {
+pub(super) fn rename(from: &'static str, to: &'static str) -> Op {
     Op::Rename(RenameArgs { old_name: name(from), new_name: name(to) })
 }
 
 /// A scene with a directory `d` that holds `a`, `b` and `inner`, a directory.
-fn with_directory(mut scene: Scene) -> (Scene, Handle) {
+pub(super) fn with_directory(mut scene: Scene) -> (Scene, Handle) {
     scene.lab.ok(at(&["export"], vec![make("d"), make("inner")]));
     scene.lab.file(&["export", "d", "a"], b"a");
     scene.lab.file(&["export", "d", "b"], b"b");
@@ -77,7 +77,7 @@ fn with_directory(mut scene: Scene) -> (Scene, Handle) {
 }
 
 /// Operations on `d` by another client, and whether they change what was delegated of it.
-fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str, bool, Flight)> {
+pub(super) fn changes(scene: &mut Scene, directory: Handle) -> Vec<(&'static str, bool, Flight)> {
     let Scene { lab, other, file, .. } = scene;
     let root = lab.handle(&["export"]);
     let a = lab.handle(&["export", "d", "a"]);

@@ -45,7 +45,7 @@ fn a_conflicting_open_waits_until_the_delegation_is_back() {
 }
 
 /// Who asks for what, and whether a delegation for reading stands against it.
-fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, Flight)> {
+pub(super) fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, Flight)> {
     let Scene { lab, other, file, .. } = scene;
     let key = |handle: &Handle| nfs3::FileHandle::new(handle).unwrap();
     let root = lab.handle(&["export"]);

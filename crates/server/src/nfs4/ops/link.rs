@@ -15,7 +15,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let (file, directory) = both(compound)?;
     names::check(&new_name)?;
     let context = compound.context(directory.export);
-    match compound.changer().link(directory.place(&context), &file.handle, &new_name).await? {
+    match compound.changer().link(directory.place(&context), &file.handle, &new_name).await {
         Ok(linked) => {
             put_change(&linked.directory, reply);
             compound.set_fresh(linked.directory.after);

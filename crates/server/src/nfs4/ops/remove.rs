@@ -15,7 +15,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     names::check(&target)?;
     let context = compound.context(directory.export);
     // An open file stays what it is until its last CLOSE: opens hold a pin.
-    let change = compound.changer().remove(directory.place(&context), &target, Removal::Any).await??;
+    let change = compound.changer().remove(directory.place(&context), &target, Removal::Any).await?;
     put_change(&change, reply);
     compound.set_fresh(change.after);
     Ok(())

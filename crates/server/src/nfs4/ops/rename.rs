@@ -16,7 +16,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     names::check(&new_name)?;
     let context = compound.context(to.export);
     let names = ((&from.handle, &old_name[..]), (&to.handle, &new_name[..]));
-    match compound.changer().rename(to.export, &context, names.0, names.1).await? {
+    match compound.changer().rename(to.export, &context, names.0, names.1).await {
         Ok(renamed) => {
             put_change(&renamed.from, reply);
             put_change(&renamed.to, reply);

@@ -9,6 +9,7 @@ use super::read::wrong_kind;
 use crate::nfs4::acl::Lists;
 use crate::nfs4::attributes::can_set;
 use crate::nfs4::compound::Compound;
+use crate::nfs4::right::Right;
 use crate::nfs4::set_attributes::Wanted;
 use crate::nfs4::state::{Against, IoKind};
 use crate::nfs4::status::Result;
@@ -26,7 +27,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     };
     // RFC 8881 §10.4.4: "SETATTR sent by another client" recalls.
     let _changing = compound.changing(&file);
-    compound.settle(&file, Against::All).await?;
+    // A mode in parts and a list are the owner's to set, like a mode.
+    let is_owners = wanted.masked.is_some() || wanted.acl.is_some();
+    let right = if is_owners { Right::Own } else { Right::Attributes(&wanted.set, authority) };
+    compound.settle(&file, Against::All, right).await?;
     let set = match wanted.masked {
         None => wanted.set,
         Some(_) => wanted.over(compound.attributes().await?.mode),

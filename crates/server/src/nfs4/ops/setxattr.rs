@@ -7,6 +7,7 @@ use xdr::{Decode, Reader, Writer};
 
 use super::getxattr::check_name;
 use crate::nfs4::compound::{Compound, put_change};
+use crate::nfs4::right::Right;
 use crate::nfs4::state::Against;
 use crate::nfs4::status::Result;
 
@@ -22,7 +23,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let file = compound.writable(Status::NOTSUPP)?;
     // The holder of a delegation answers for extended attributes too: it does not ask whether they have changed.
     let _changing = compound.changing(&file);
-    compound.settle(&file, Against::All).await?;
+    compound.settle(&file, Against::All, Right::Xattrs).await?;
     let context = compound.context(file.export);
     let (handle, value) = (&file.handle, value.bytes());
     let change = match how {

@@ -304,6 +304,13 @@ impl State {
         now + (self.lease / 3).min(WAIT_MAX)
     }
 
+    /// Whether anything of others stands in the way of an operation of `who` (`None`: of no NFSv4 client). Nobody is asked
+    /// for it yet.
+    #[must_use]
+    pub fn is_held_against(&self, who: Option<&Client>, file: FileKey, against: Against) -> bool {
+        self.shards[self.shard_of(file)].lock().has_conflict(file, who.map(Client::id), against)
+    }
+
     /// Recalls what stands in the way of an operation of `who` (`None`: of no NFSv4 client); `None` where nothing does. The
     /// operation waits for the waiter and asks again.
     pub fn clash(

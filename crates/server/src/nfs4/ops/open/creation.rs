@@ -71,7 +71,7 @@ pub(super) async fn create<'r>(
     let set = SetAttributes { size: None, ..set };
     let context = compound.context(directory.export);
     let what = Create::File(creation.mode);
-    let created = compound.changer().create(directory.place(&context), name, &what, &set).await?;
+    let created = compound.changer().create(directory.place(&context), name, &what, &set).await;
     let mut created = match created {
         Ok(created) => created,
         Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, &directory).await),

@@ -9,6 +9,7 @@ use vfs::{Attributes, Authority, OpenAccess, Opened, SetAttributes};
 use super::Opener;
 use super::claim::Target;
 use crate::nfs4::compound::Compound;
+use crate::nfs4::right::Right;
 use crate::nfs4::state::{Against, OpenGrant, OpenRequest};
 use crate::nfs4::status::Result;
 
@@ -55,9 +56,10 @@ pub(super) async fn open(
     let backend = &file.export.backend;
     // The truncation comes before anybody may have the file delegated.
     let _changing = target.size.map(|_| compound.changing(file));
-    compound.settle(file, against(arguments, target)).await?;
     // To truncate is to write, whatever the share access says.
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
+    let right = if target.authority == Authority::Opened { Right::Given } else { Right::Open(wanted) };
+    compound.settle(file, against(arguments, target), right).await?;
     let opened = match backend.open(&context, &file.handle, wanted, target.authority).await {
         // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
         Err(vfs::Error::Later) => {
@@ -110,7 +112,7 @@ async fn reserve(
         };
         match compound.state().open(compound.now(), &opener.client, request) {
             Err(Status::DELAY) if looks < LOOKS_MAX && compound.state().has_delegations(against) => {
-                compound.settle(&target.file, against).await?;
+                compound.settle(&target.file, against, Right::Given).await?;
                 looks += 1;
             }
             opened => return Ok(opened?),
