@@ -208,19 +208,19 @@ fn after_a_restart_version_4_0_has_its_own_statuses() {
 }
 
 #[test]
-fn an_open_is_answered_when_its_client_is_written_down_and_nobody_else_waits() {
+fn who_may_hold_something_is_told_so_when_it_is_written_down_and_nobody_else_waits() {
     let mut site = Site::new();
-    let (mut client, mut other) = (site.client(b"client", 1), site.client(b"other", 1));
+    let (mut client, mut other) = (site.again(b"client", 1), site.client(b"other", 1));
     site.disk.slow_down();
-    let mut opening = client.start(1, at(&["export"], vec![open("file", b"o", ShareAccess::READ)]));
-    assert_eq!(opening.poll(), None);
-    assert_eq!(other.status(at(&["export"], vec![])), Status::OK);
+    let mut completing = client.start(1, done());
+    assert_eq!(completing.poll(), None);
+    other.open(&["export", "file"], b"o");
     let mut client0 = Lab0::of(&site.server, 40, b"client");
     let op = client0.open_op("file", b"o");
     let mut opening0 = client0.lab.start_compound(&crate::testing0::compound0(at(&["export"], vec![op])));
     assert_eq!(opening0.poll(), None);
     site.disk.sync();
-    for flight in [&mut opening, &mut opening0] {
+    for flight in [&mut completing, &mut opening0] {
         assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
     }
 }

@@ -101,6 +101,10 @@ pub(super) struct Client {
     away_until: Duration,
     /// What it must be able to reclaim: it was there when the server was killed, and has been since.
     due: BTreeSet<u64>,
+    /// When it last completed its reclaims, or was told that it has a lock.
+    busy: Duration,
+    /// The server must wait for it: it might have held something, and has not completed since.
+    is_awaited: bool,
 }
 
 impl Client {
@@ -125,12 +129,19 @@ impl Client {
             heard: Duration::ZERO,
             away_until: Duration::ZERO,
             due: BTreeSet::new(),
+            busy: Duration::ZERO,
+            is_awaited: false,
         }
     }
 
     pub(super) fn leave(&mut self, until: Duration) {
         self.away_until = until;
-        self.due.clear();
+        self.is_late();
+    }
+
+    /// Whether nobody may get anything new before it has completed.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_awaited
     }
 
     /// The server was killed, and whatever was asked of it is not answered any more.
@@ -138,6 +149,8 @@ impl Client {
         let was_there = self.away_until <= now && self.heard + lease / 2 > now;
         if was_there && self.is_complete && !self.is_unsure && !self.has_lost {
             self.due.extend(self.held.keys());
+            // Version 4.0 has no RECLAIM_COMPLETE that would say so.
+            self.is_awaited |= self.minor > 0 && self.busy + lease / 2 > now;
         }
         (self.doing, self.next) = (None, None);
     }
@@ -145,6 +158,7 @@ impl Client {
     /// Too much time has passed for anything to be promised.
     pub(super) fn is_late(&mut self) {
         self.due.clear();
+        self.is_awaited = false;
     }
 
     /// What it says next, if anything.
@@ -197,7 +211,10 @@ impl Client {
                 let flags = CreateSessionFlags::empty();
                 return vec![create_session(self.client_id, self.create_sequence, flags)];
             }
-            Deed::Complete => vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })],
+            Deed::Complete => {
+                self.is_awaited = false;
+                vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })]
+            }
             Deed::Renew if self.minor == 0 => {
                 return vec![Op::Renew(RenewArgs { client_id: self.client_id })];
             }
@@ -326,7 +343,7 @@ impl Client {
                 (self.session, self.sequence, self.is_confirmed) = (Some(ok.session_id), 0, true);
             }
             (Deed::Confirm(_), _) => (self.is_confirmed, self.seqid) = (true, 0),
-            (Deed::Complete, _) => self.is_complete = true,
+            (Deed::Complete, _) => (self.is_complete, self.busy) = (true, self.heard),
             (Deed::Open { file, reclaims }, Some(OpResult::GetFh(Outcome::Ok(handle)))) => {
                 let open = results.iter().find_map(|result| match result {
                     OpResult::Open(Outcome::Ok(open)) => Some(open),
@@ -346,8 +363,9 @@ impl Client {
             (Deed::Lock { file, open, handle, reclaims }, Some(OpResult::Lock(LockOutcome::Ok(lock)))) => {
                 let generation = match self.held.get(&file).filter(|_| reclaims) {
                     Some(held) => history.reclaim(file, held.generation, &self.name)?,
-                    None => history.take(file),
+                    None => history.take(file, &self.name)?,
                 };
+                self.busy = self.heard;
                 self.held.insert(file, Held { open, lock: *lock, handle, generation });
                 self.reclaimed(file);
             }

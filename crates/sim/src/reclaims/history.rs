@@ -4,21 +4,29 @@
 #[derive(Debug)]
 pub(super) struct History {
     generations: Vec<u64>,
+    /// Clients have not completed their reclaims for which everybody has to wait.
+    pub(super) is_awaiting: bool,
     pub(super) taken: usize,
     pub(super) reclaimed: usize,
 }
 
 impl History {
     pub(super) fn new(files: u64) -> Self {
-        Self { generations: vec![0; files as usize], taken: 0, reclaimed: 0 }
+        Self { generations: vec![0; files as usize], is_awaiting: false, taken: 0, reclaimed: 0 }
     }
 
     /// A client is told that it has a file's lock; which one that is.
-    pub(super) fn take(&mut self, file: u64) -> u64 {
+    ///
+    /// # Errors
+    /// Where another one that might have had it has not completed its reclaims.
+    pub(super) fn take(&mut self, file: u64, name: &str) -> Result<u64, String> {
+        if self.is_awaiting {
+            return Err(format!("{name} has a new lock of file {file}, and not all others have come back"));
+        }
         self.taken += 1;
         let generation = &mut self.generations[file as usize];
         *generation += 1;
-        *generation
+        Ok(*generation)
     }
 
     /// A client is told that it has the lock again which it had.

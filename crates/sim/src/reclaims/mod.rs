@@ -1,9 +1,9 @@
 //! Locks over servers that are killed, with a log of state whose last records are torn, clients that fall silent for longer than
 //! a lease or two, and grace periods that end with and without them.
 //!
-//! Two things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
+//! Three things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
 //! two hold it, and nobody who holds it again missed another holder (RFC 8881 §8.4.3). And a client that was there all the
-//! time reclaims all that it held.
+//! time reclaims all that it held, and is waited for, though it should hold nothing.
 
 mod client;
 mod disk;
@@ -154,6 +154,7 @@ impl World {
 
     /// Lets everything under way go on, and tells clients what became of it.
     fn poll(&mut self) -> Result<(), String> {
+        self.history.is_awaiting = self.clients.iter().any(Client::is_awaited);
         let mut context = Context::from_waker(Waker::noop());
         for (client, flight) in self.clients.iter_mut().zip(&mut self.flights) {
             let polled = flight.as_mut().map(|flight| flight.as_mut().poll(&mut context));

@@ -17,9 +17,6 @@ use super::setclientid::Callback;
 use super::slot::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
 
-/// Sweeps that find a client without anything before its record goes: whoever opens one file after the other keeps it.
-const RESTING_SWEEPS: u32 = 5;
-
 /// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Principal {
@@ -73,13 +70,13 @@ pub struct Client {
     gone: AtomicBool,
     /// It has, or had, a back channel: only then is the lack of one worth a status flag.
     wants_callbacks: AtomicBool,
-    /// It held state before the server's restart and has not completed.
+    /// It may have held state before the server's restart and has not completed.
     reclaiming: AtomicBool,
     reclaim_complete: AtomicBool,
     /// The change that wrote its record, and one; zero where it has none.
     noted: AtomicU64,
-    /// Sweeps in a row that have seen it hold nothing.
-    idle_sweeps: AtomicU32,
+    /// Monotonic nanoseconds of the sweep that found it without anything, and nothing has come since; zero where there was none.
+    empty_since: AtomicU64,
     pub(super) holdings: Holdings,
     /// Callbacks that wait, and its sessions.
     pub(super) calls: Mutex<Calls>,
@@ -117,7 +114,7 @@ impl Client {
             reclaiming: AtomicBool::new(false),
             reclaim_complete: AtomicBool::new(false),
             noted: AtomicU64::new(0),
-            idle_sweeps: AtomicU32::new(0),
+            empty_since: AtomicU64::new(0),
             holdings: Holdings::default(),
             calls: Mutex::default(),
             reachable: AtomicBool::new(false),
@@ -313,13 +310,26 @@ impl Client {
         self.noted.store(number.map_or(0, |number| number + 1), Release);
     }
 
-    /// A sweep comes by: whether the client has had a record and nothing to hold for long.
-    pub(super) fn is_resting(&self) -> bool {
+    /// It gets something to hold.
+    pub(super) fn takes_up(&self) {
+        if self.empty_since.load(Relaxed) > 0 {
+            self.empty_since.store(0, Relaxed);
+        }
+    }
+
+    /// A sweep comes by: whether the client has a record, and has had nothing to hold for so long.
+    pub(super) fn is_resting(&self, now: Duration, long: Duration) -> bool {
         if self.noted_by().is_none() || self.has_state() || self.revoked() > 0 {
-            self.idle_sweeps.store(0, Relaxed);
+            self.takes_up();
             return false;
         }
-        self.idle_sweeps.fetch_add(1, Relaxed) >= RESTING_SWEEPS
+        match self.empty_since.load(Relaxed) {
+            0 => {
+                self.empty_since.store(nanos(now).max(1), Relaxed);
+                false
+            }
+            since => nanos(now).saturating_sub(since) >= nanos(long),
+        }
     }
 
     /// `sr_status_flags` (§18.46.3), but for those of the session.

@@ -93,7 +93,7 @@ pub struct SessionSnapshot {
 pub struct GraceSnapshot {
     /// Until it ends by itself, at the latest.
     pub left: Duration,
-    /// Clients that held state before the restart and have not completed their reclaims.
+    /// Clients that may have held state before the restart and have not completed their reclaims.
     pub waiting: usize,
 }
 

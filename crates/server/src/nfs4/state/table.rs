@@ -244,10 +244,10 @@ impl ClientTable {
         sessionless.map(|(_, record)| Arc::clone(&record.client)).collect()
     }
 
-    /// Of the `SWEEP` records behind one, those of clients that have had nothing for long.
-    fn resting_behind(&self, id: ClientId) -> Vec<Arc<Client>> {
+    /// Of the `SWEEP` records behind one, those of clients that have had nothing for so long.
+    fn resting_behind(&self, id: ClientId, now: Duration, long: Duration) -> Vec<Arc<Client>> {
         let batch = self.records.range((Excluded(id), Unbounded)).take(SWEEP);
-        let resting = batch.filter(|(_, record)| record.client.is_resting());
+        let resting = batch.filter(|(_, record)| record.client.is_resting(now, long));
         resting.map(|(_, record)| Arc::clone(&record.client)).collect()
     }
 
@@ -554,7 +554,9 @@ impl State {
             let mut table = self.clients.lock();
             let behind = table.swept;
             let (removed, more) = self.take_expired(&mut table, now, false);
-            (removed, table.sessionless_behind(behind), table.resting_behind(behind), more)
+            // A lease: whoever is not heard of for as long, and holds nothing, goes altogether.
+            let resting = table.resting_behind(behind, now, self.lease);
+            (removed, table.sessionless_behind(behind), resting, more)
         };
         let clients = removed.len();
         self.let_go(removed);

@@ -104,6 +104,10 @@ impl Recovery {
     /// A client has done with reclaims. §18.51.4: "it is able to use the fact that all such clients have done a
     /// RECLAIM_COMPLETE to terminate the grace period".
     pub(in super::super) fn completes(&self, client: &Client, was_reclaiming: bool) {
+        // One of version 4.0 has not said that it has done, and if it was taken to have by mistake, the rest of what it had shall not
+        // be its own after the next restart. Of what others leave out, §18.51.3: "The client MUST NOT attempt to reclaim them, either
+        // during the current server instance or in any subsequent server instance".
+        let may_hold = client.sessionless().is_none() || client.has_state();
         if was_reclaiming {
             let mut clients = self.clients.lock();
             let name = Name::of(client);
@@ -112,7 +116,7 @@ impl Recovery {
             if let (Some(noted), Some(own)) = (noted, own)
                 && noted.record.same_incarnation(&own)
             {
-                if client.has_state() {
+                if may_hold {
                     noted.standing = Standing::Present(client.id());
                     // What it lost before the restart, both sides know now; not what it has lost since.
                     let number = match client.revoked() == 0 && noted.record.acknowledge() {
@@ -129,8 +133,8 @@ impl Recovery {
                 self.end_if_nobody_is_awaited(&clients);
             }
         }
-        // The period may have ended, and the record gone with it, while it was still reclaiming.
-        if client.has_state() {
+        // It may be new, or the period may have ended, and the record gone with it, while it was still reclaiming.
+        if may_hold {
             self.holds(client);
         }
     }

@@ -5,13 +5,19 @@
 //! - Who held state when the server ended, and lost none of it, reclaims it: after a kill and after a power failure.
 //! - What was taken from a client is never reclaimed by it, nor anything by a client that was away while a grace period ended
 //!   (the edge conditions of §8.4.3): others may have had it since.
-//! - Who holds nothing makes nobody wait.
-//! - What a client holds is not written down; a client is, once, and no request but its first OPEN waits for that.
+//! - Who has held nothing for long makes nobody wait.
+//! - What a client holds is not written down; a client is, once, and no request waits for that but its RECLAIM_COMPLETE, or
+//!   its first OPEN where it has held nothing for long, or is of version 4.0.
 //!
-//! **Records.** A client has a record from its first open or delegation on, until its state goes. A record says which
-//! incarnation holds state, whose it is, and of which files it has lost something ([`record`]); files are told apart
-//! so that one delegation that was revoked does not cost all else. A client of version 4.1 whose record is from before the
-//! restart has it anew with RECLAIM_COMPLETE; when the grace period ends, all others lose theirs.
+//! **Records.** A client of version 4.1 has a record from its RECLAIM_COMPLETE on, because from there on it may hold state:
+//! §8.4.2.1 lets the period last for "all clients that are known to possibly have had locks". So a mount, which takes many
+//! requests, waits for the disk, and not the first program that opens a file. One of version 4.0 has its record from its first
+//! open or delegation on. The record goes with the client, or when that has held nothing for a lease, and comes again with
+//! the next open.
+//!
+//! A record says which incarnation may hold state, whose it is, and of which files it has lost something ([`record`]); files
+//! are told apart so that one delegation that was revoked does not cost all else. A client of version 4.1 whose record is from
+//! before the restart has it anew with RECLAIM_COMPLETE; when the grace period ends, all others lose theirs.
 //!
 //! **Answers wait, state does not.** Records are written ([`StateLog::set`]) where the state changes, under its locks. What
 //! must not be seen before it is stable:
@@ -171,8 +177,9 @@ impl Recovery {
         self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number))
     }
 
-    /// A client has got an open or a delegation, of which it may hear when its record is stable.
+    /// A client has got an open or a delegation, or may from now on: it hears of that when its record is stable.
     pub(super) fn holds(&self, client: &Client) {
+        client.takes_up();
         // [`Self::rests`] looks in the other order.
         fence(SeqCst);
         if client.noted_by().is_none() && !client.is_reclaiming() && self.log.is_some() {
@@ -193,6 +200,10 @@ impl Recovery {
             record.lose_all();
         }
         let name = Name::of(client);
+        // Somebody else of that name may still come for what is his. When the period is over there is no such record.
+        if clients.noted.get(&name).is_some_and(Noted::is_awaited) {
+            return;
+        }
         let number = self.write(&name, Some(&record));
         clients.insert(name, Noted { record, standing: Standing::Present(client.id()) });
         client.set_noted_by(Some(number));
@@ -241,7 +252,7 @@ impl Recovery {
         }
     }
 
-    /// A client that has nothing has no record either: nobody shall wait for it after a restart.
+    /// A client that has had nothing for long has no record either: nobody shall wait for it after a restart.
     pub(super) fn rests(&self, client: &Client) {
         let mut clients = self.clients.lock();
         let name = Name::of(client);

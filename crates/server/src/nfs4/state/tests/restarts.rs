@@ -85,19 +85,19 @@ impl Site {
 const REFUSED: Result<(), Status> = Err(Status::NO_GRACE);
 
 #[test]
-fn a_client_is_written_down_once_with_the_first_that_it_holds() {
+fn a_client_is_written_down_once_when_it_may_hold_something() {
     let site = Site::new();
     let before = site.disk.changes();
-    let peer = site.world.peer("a");
-    assert_eq!((site.disk.clients(), site.disk.changes()), (0, before), "it holds nothing");
+    let peer = site.world.fresh_peer("a", 1);
+    assert_eq!((site.disk.clients(), site.disk.changes()), (0, before), "it may not open anything");
     site.disk.slow_down();
+    site.complete(&peer);
+    assert_eq!(site.waits(&peer.client), (true, false), "it hears that it may when it is written down");
     site.world.open(&peer, 1, "o", BOTH);
-    assert_eq!(site.waits(&peer.client), (true, false), "it hears of its open when it is written down");
-    site.world.open(&peer, 2, "o", BOTH);
-    assert_eq!(site.waits(&peer.client), (true, false), "of the second one as well");
+    assert_eq!(site.waits(&peer.client), (true, false), "and of an open that comes with it");
     site.disk.sync();
     assert_eq!(site.waits(&peer.client), (false, false));
-    site.world.open(&peer, 3, "o", BOTH);
+    site.world.open(&peer, 2, "o", BOTH);
     assert_eq!(site.waits(&peer.client), (false, false));
     assert_eq!((site.disk.clients(), site.disk.changes()), (1, before + 1));
 }
@@ -108,7 +108,6 @@ fn who_held_something_is_waited_for_and_reclaims_it() {
     let (a, b) = (site.world.peer("a"), site.world.peer("b"));
     site.world.open(&a, 1, "o", BOTH);
     site.world.open(&b, 2, "o", BOTH);
-    site.world.peer("idle");
     for _ in 0..3 {
         site.restart();
         assert_eq!(site.world.state.look_at_grace(site.world.now).map(|grace| grace.waiting), Some(2));
@@ -120,6 +119,24 @@ fn who_held_something_is_waited_for_and_reclaims_it() {
         assert!(!site.in_grace(), "the last one has completed");
         site.world.open(&stranger, 3, "o", READ);
         site.world.state.evict(stranger.client.id()).unwrap();
+    }
+}
+
+#[test]
+fn who_might_have_held_something_is_waited_for() {
+    let mut site = Site::new();
+    for name in ["idle", "a"] {
+        site.world.peer(name);
+    }
+    site.world.fresh_peer("new", 1);
+    for _ in 0..3 {
+        site.restart();
+        assert_eq!(site.world.state.look_at_grace(site.world.now).map(|grace| grace.waiting), Some(2));
+        let a = site.come_back("a", &[]);
+        assert_eq!(site.world.try_open(&a, 1, "o", READ, NONE), Err(Status::GRACE));
+        site.come_back("idle", &[]);
+        assert!(!site.in_grace(), "as soon as all have completed");
+        site.world.open(&a, 1, "o", READ);
     }
 }
 
@@ -375,19 +392,25 @@ fn who_has_held_nothing_for_long_is_not_waited_for() {
     let mut site = Site::new();
     let mut a = site.world.peer("a");
     let open = site.world.open(&a, 1, "o", BOTH);
-    let sweep = |site: &mut Site, a: &mut Peer| {
-        for _ in 0..20 {
+    let sweep = |site: &mut Site, a: &mut Peer, seconds: u64| {
+        for _ in 0..seconds {
             site.world.pass(SECOND);
             a.ping(&site.world);
             site.world.state.expire(site.world.now);
         }
     };
-    sweep(&mut site, &mut a);
+    sweep(&mut site, &mut a, 2 * LEASE.as_secs());
     assert_eq!(site.disk.clients(), 1, "it holds something");
-    site.world.close(&a, 1, &open).unwrap();
-    site.world.state.expire(site.world.now);
-    assert_eq!(site.disk.clients(), 1, "it may open the next file in a moment");
-    sweep(&mut site, &mut a);
+    let mut open = open;
+    for fileid in [2, 3] {
+        site.world.close(&a, fileid - 1, &open).unwrap();
+        sweep(&mut site, &mut a, LEASE.as_secs());
+        assert_eq!(site.disk.clients(), 1, "it may open the next file in a moment");
+        // Between two sweeps.
+        open = site.world.open(&a, fileid, "o", BOTH);
+    }
+    site.world.close(&a, 3, &open).unwrap();
+    sweep(&mut site, &mut a, LEASE.as_secs() + 1);
     assert_eq!(site.disk.clients(), 0);
     site.disk.slow_down();
     site.world.open(&a, 1, "o", BOTH);
@@ -396,11 +419,15 @@ fn who_has_held_nothing_for_long_is_not_waited_for() {
 }
 
 #[test]
-fn who_completes_with_nothing_is_forgotten() {
+fn who_completes_with_nothing_has_its_record_for_what_comes() {
     let mut site = Site::after_a_had_one_open();
-    site.come_back("a", &[]);
-    assert_eq!((site.in_grace(), site.disk.clients()), (false, 0));
-    assert_eq!(site.after_restart("a", &[1]), [REFUSED]);
+    let before = site.disk.changes();
+    let a = site.come_back("a", &[]);
+    assert_eq!((site.in_grace(), site.disk.clients(), site.disk.changes()), (false, 1, before));
+    site.disk.slow_down();
+    site.world.open(&a, 2, "o", BOTH);
+    assert_eq!(site.waits(&a.client), (false, false));
+    assert_eq!(site.after_restart("a", &[2]), [Ok(())]);
 }
 
 #[test]
@@ -469,6 +496,29 @@ fn a_client_of_version_4_0_has_done_when_it_asks_for_new_state_again_and_again()
     site.restart();
     let peer = site.world.peer0("a", 1);
     assert_eq!(site.reclaim0(&peer, 1), Ok(()), "its record stands");
+}
+
+#[test]
+fn a_client_of_version_4_0_is_written_down_with_the_first_that_it_holds() {
+    let site = Site::new();
+    let mut peer = site.world.peer0("a", 1);
+    assert_eq!(site.disk.clients(), 0, "it has no RECLAIM_COMPLETE");
+    site.disk.slow_down();
+    site.world.open0(&mut peer, 1, "o");
+    assert_eq!((site.disk.clients(), site.waits(&site.client0(&peer))), (1, (true, false)));
+}
+
+#[test]
+fn a_client_of_version_4_0_that_asks_for_new_state_and_reclaims_nothing_is_forgotten() {
+    let (mut site, peer) = Site::with_client0();
+    for expected in [Err(Status::GRACE), Err(Status::GRACE), Ok(())] {
+        assert_eq!(site.ask0(&peer), expected);
+    }
+    // It never said that it has done: others may have had what it held.
+    assert_eq!((site.in_grace(), site.disk.clients()), (false, 0));
+    site.restart();
+    let again = site.world.peer0("a", 1);
+    assert_eq!(site.reclaim0(&again, 1), Err(Status::NO_GRACE));
 }
 
 #[test]
