@@ -10,7 +10,7 @@ use rpc::message::{CallHeader, encode_call};
 use xdr::{List, Opaque, Writer};
 
 use super::callback::Callback;
-use super::directory::NOTICE_BYTES_MAX;
+use super::notices::NOTICE_BYTES_MAX;
 use super::transitions::{Row, step};
 use super::wire::{ChannelAttributes, SessionId};
 use crate::ConnectionId;

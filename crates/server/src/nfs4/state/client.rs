@@ -12,6 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::callback::Calls;
+use super::notices::Unconfirmed;
 use super::owner::Sessionless;
 use super::setclientid::Callback;
 use super::slot::SlotMemory;
@@ -47,6 +48,8 @@ pub(super) struct Holdings {
     pub(super) unreturned: AtomicU32,
     /// Delegations.
     pub(super) delegations: AtomicU32,
+    /// What it has not confirmed to know of its directories.
+    pub(super) notices: Unconfirmed,
     /// Copies in the background.
     pub(super) copies: AtomicU32,
     /// Connections that are back channels of any session.

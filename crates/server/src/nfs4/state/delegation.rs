@@ -24,9 +24,10 @@ use super::State;
 use super::callback::{Callback, Purpose, Referring};
 use super::client::Client;
 use super::contention::{Busy, Changing, Contended};
-use super::directory::{EntryChange, Notices};
+use super::directory::EntryChange;
 use super::inquiry::Questions;
 use super::io::{IoKind, IoPermit};
+use super::notices::Notices;
 use super::phase::{Event, Phase};
 use super::shard::{self, Dropped, FileKey, Kind, Shard};
 use super::stateid::Place;
@@ -406,6 +407,7 @@ impl State {
         now: Duration,
     ) -> Option<(Arc<Client>, Callback)> {
         let place = shard.place(index);
+        let client = Arc::clone(&shard.entry(index).client);
         let delegation = shard.delegation_at_mut(index);
         let is_first = delegation.phase == Phase::Granted;
         delegation.turn(Event::Conflict);
@@ -413,7 +415,7 @@ impl State {
             return None;
         }
         delegation.recalled = Some(now);
-        delegation.notices.forget();
+        delegation.notices.forget(self.gauges.notices_of(&client));
         self.delegations.recalled.lock().push_back((now, place));
         self.delegations.counts.recalls.fetch_add(1, Relaxed);
         Some(self.recall_callback(shard, place))

@@ -6,7 +6,7 @@
 //! meanwhile gathers and goes with the next; and each must begin where the last one ended, by the directory's change
 //! attribute. Where one does not (two changes were made at once and told in the other order, somebody changed the directory's
 //! own attributes, or a local process its entries), the delegation is recalled. So it is where the holder refuses a notice, or
-//! changes come faster than it takes them: it reads the directory anew then, as §10.9.4 has it. The alternative, a lock of the
+//! more gathers than may ([`Notices`](super::notices::Notices)): it reads the directory anew then, as §10.9.4 has it. The alternative, a lock of the
 //! directory over each change, would make all who change it wait for each other.
 
 use std::sync::Arc;
@@ -33,11 +33,6 @@ use super::wire::{ClientId, Status};
 /// What is told here at all. Attributes are not: a server that tells them makes a callback of each WRITE.
 const TOLD: Bitmap =
     Bitmap::of(&[notify_type::REMOVE_ENTRY, notify_type::ADD_ENTRY, notify_type::RENAME_ENTRY]);
-/// Bytes of the changes in one CB_NOTIFY at most, beyond what any callback takes: two renames with the longest names, and
-/// little enough for a back channel of a page, as Linux's is.
-pub(super) const NOTICE_BYTES_MAX: usize = 2048;
-/// Changes that may gather while the holder has not answered for those before: 30 KiB with the longest names.
-const GATHERED_MAX: usize = 32;
 
 /// A kind of change of a directory's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +92,7 @@ impl Entries<'_> {
     }
 
     /// As the wire has it; none where a name is longer than any that a client can have sent.
-    fn notification(&self) -> Option<Notification> {
+    pub(super) fn notification(&self) -> Option<Notification> {
         let mut values = Writer::new();
         match *self {
             Self::Added { name, replaced } => added(name, replaced)?.encode(&mut values),
@@ -134,53 +129,6 @@ fn added(name: &[u8], replaced: bool) -> Option<NotifyAdd> {
     })
 }
 
-/// What the holder of a directory is told.
-#[derive(Debug, Default)]
-pub(super) struct Notices {
-    /// The directory's `change` behind the last change that it was told of.
-    told_until: Option<u64>,
-    gathered: Vec<Notification>,
-    is_under_way: bool,
-}
-
-impl Notices {
-    /// The delegation is on its way back: nothing more is told.
-    pub(super) fn forget(&mut self) {
-        self.gathered = Vec::new();
-    }
-
-    /// Takes a change; false where it does not go on from the last one, or too many have gathered.
-    fn push(&mut self, change: &Change, entries: &Entries<'_>, is_told: bool) -> bool {
-        let goes_on = self.told_until.is_none_or(|until| until == change.before.change);
-        self.told_until = Some(change.after.change);
-        if !change.atomic || !goes_on || self.gathered.len() >= GATHERED_MAX {
-            return false;
-        }
-        if !is_told {
-            return true;
-        }
-        let notification = entries.notification();
-        let is_sound = notification.is_some();
-        self.gathered.extend(notification);
-        is_sound
-    }
-
-    /// The next callback's; nothing while one is under way.
-    fn take(&mut self) -> Vec<Notification> {
-        if self.is_under_way {
-            return Vec::new();
-        }
-        let mut bytes = 0;
-        let fits = |notification: &&Notification| {
-            bytes += xdr::to_bytes(*notification).len();
-            bytes <= NOTICE_BYTES_MAX
-        };
-        let count = self.gathered.iter().take_while(fits).count();
-        self.is_under_way = count > 0;
-        self.gathered.drain(..count).collect()
-    }
-}
-
 impl Delegation {
     /// Whether its holder is told of such a change, and need not return it for that.
     pub(super) fn is_told_of(&self, change: EntryChange) -> bool {
@@ -213,13 +161,15 @@ impl State {
         let mut recalls = Recalls::new();
         let mut shard = self.shards[self.shard_of(directory)].lock();
         for (index, is_own) in shard.holders_of_directory(directory, who.map(Client::id)) {
+            let client = Arc::clone(&shard.entry(index).client);
+            let account = self.gauges.notices_of(&client);
             let delegation = shard.delegation_at_mut(index);
             let is_told = delegation.is_told_of(entries.kind());
             // Its own change a holder knows; another's it was to give the delegation back for, or to be told of.
             if is_own && delegation.kind == DelegationKind::Directory(Bitmap::EMPTY) {
                 continue;
             }
-            if !(is_told || is_own) || !delegation.notices.push(change, entries, is_told) {
+            if !(is_told || is_own) || !delegation.notices.push(change, entries, is_told, account) {
                 recalls.extend(self.recall(&mut shard, index, now));
             } else if is_told {
                 recalls.extend(self.next_notice(&mut shard, index));
@@ -246,8 +196,9 @@ impl State {
         if !shard.is_delegation(place) {
             return;
         }
+        let client = Arc::clone(&shard.entry(place.index).client);
         let delegation = shard.delegation_at_mut(place.index);
-        delegation.notices.is_under_way = false;
+        delegation.notices.answered(self.gauges.notices_of(&client));
         let call = match status {
             _ if !delegation.is_granted() => None,
             Status::OK => self.next_notice(&mut shard, place.index),
@@ -288,6 +239,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use super::super::notices::NOTICE_BYTES_MAX;
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Seq
 
 use super::client::Client;
 use super::delegation::DelegationKind;
+use super::notices::{Account, Unconfirmed};
 
 /// How much there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +63,8 @@ pub(super) struct Gauges {
     pub(super) delegations: AtomicU64,
     pub(super) write_delegations: AtomicU64,
     pub(super) directory_delegations: AtomicU64,
+    /// What holders of directories have not confirmed to know.
+    pub(super) notices: Unconfirmed,
     /// Opens that deny something: while there are none, I/O without an open needs no look at the file.
     pub(super) denying: AtomicU64,
 }
@@ -78,6 +81,7 @@ impl Gauges {
             delegations: AtomicU64::new(0),
             write_delegations: AtomicU64::new(0),
             directory_delegations: AtomicU64::new(0),
+            notices: Unconfirmed::default(),
             denying: AtomicU64::new(0),
         }
     }
@@ -117,6 +121,11 @@ impl Gauges {
         self.write_delegations.fetch_sub(u64::from(kind.is_write()), SeqCst);
         self.directory_delegations.fetch_sub(u64::from(kind.is_directory()), SeqCst);
         client.holdings.delegations.fetch_sub(1, Relaxed);
+    }
+
+    /// Where memory for what a client is to be told is counted.
+    pub(super) fn notices_of<'a>(&'a self, client: &'a Client) -> Account<'a> {
+        Account { all: &self.notices, own: &client.holdings.notices }
     }
 
     pub(super) fn open_came(&self, client: &Client) {

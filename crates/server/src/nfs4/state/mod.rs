@@ -54,6 +54,7 @@ mod gauges;
 mod inquiry;
 mod io;
 mod lock;
+mod notices;
 mod offload;
 mod open;
 mod owner;

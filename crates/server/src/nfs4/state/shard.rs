@@ -457,6 +457,7 @@ impl Shard {
             }
             Kind::Delegation(delegation) => {
                 let (kind, at_file) = (delegation.kind, delegation.at_file);
+                delegation.notices.end(gauges.notices_of(&entry.client));
                 gauges.delegation_left(&entry.client, kind);
                 self.delegations.remove(&(file, client));
                 self.leave_delegated(file, at_file);

@@ -7,6 +7,7 @@ mod expiry;
 mod limits;
 mod locks;
 mod many;
+mod notices;
 mod opens;
 mod owners;
 mod properties;

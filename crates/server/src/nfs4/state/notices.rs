@@ -1,0 +1,141 @@
+//! What holders of directories have not confirmed to know yet, and the memory that it takes.
+//!
+//! Criteria first. A holder decides by its silence how long a notice is kept, and by its own changes how many there are. So
+//! there is a bound on what gathers for one delegation, one on what one client's delegations let gather, so that its silence
+//! costs others nothing, and one over all. Whoever reaches any of them has the directory recalled, and reads it anew.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use protocol::nfs4::callback::notify::Notification;
+use vfs::Change;
+
+use super::directory::Entries;
+
+/// Bytes of the changes in one CB_NOTIFY at most, beyond what any callback takes: two renames with the longest names, and
+/// little enough for a back channel of a page, as Linux's is.
+pub(super) const NOTICE_BYTES_MAX: usize = 2048;
+/// Changes that may gather for one delegation while its holder has not answered for those before: 26 KiB with the longest names.
+const GATHERED_MAX: usize = 32;
+/// Bytes that all changes take which nobody has confirmed: six hundred holders that let as much gather as each may.
+pub(super) const ALL_BYTES_MAX: usize = 16 << 20;
+/// What one client's delegations may take of that.
+pub(super) const CLIENT_BYTES_MAX: usize = ALL_BYTES_MAX / 4;
+/// Bytes that a change takes beside its values: the record, and what the allocator and a shared buffer add.
+const RECORD_BYTES: usize = size_of::<Notification>() + 64;
+
+/// Bytes of changes that are not confirmed.
+#[derive(Debug, Default)]
+pub(super) struct Unconfirmed(AtomicUsize);
+
+impl Unconfirmed {
+    fn take(&self, bytes: usize, max: usize) -> bool {
+        let fits = self.0.fetch_add(bytes, Relaxed) + bytes <= max;
+        if !fits {
+            self.give_back(bytes);
+        }
+        fits
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Where the memory for one client's notices is counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Account<'a> {
+    pub(super) all: &'a Unconfirmed,
+    pub(super) own: &'a Unconfirmed,
+}
+
+impl Account<'_> {
+    fn take(self, bytes: usize) -> bool {
+        let is_own = self.own.take(bytes, CLIENT_BYTES_MAX);
+        if is_own && !self.all.take(bytes, ALL_BYTES_MAX) {
+            self.own.give_back(bytes);
+            return false;
+        }
+        is_own
+    }
+
+    fn give_back(self, bytes: usize) {
+        self.own.give_back(bytes);
+        self.all.give_back(bytes);
+    }
+}
+
+/// What the holder of a directory is told.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// The directory's `change` behind the last change that it was told of.
+    told_until: Option<u64>,
+    gathered: Vec<Notification>,
+    /// Bytes taken for what the callback under way tells; zero where none is.
+    under_way: usize,
+}
+
+impl Notices {
+    /// Takes a change; false where it does not go on from the last one, or too much has gathered.
+    pub(super) fn push(
+        &mut self,
+        change: &Change,
+        entries: &Entries<'_>,
+        is_told: bool,
+        account: Account<'_>,
+    ) -> bool {
+        let goes_on = self.told_until.is_none_or(|until| until == change.before.change);
+        self.told_until = Some(change.after.change);
+        if !change.atomic || !goes_on || self.gathered.len() >= GATHERED_MAX {
+            return false;
+        }
+        if !is_told {
+            return true;
+        }
+        let notification = entries.notification().filter(|one| account.take(bytes(one)));
+        let is_kept = notification.is_some();
+        self.gathered.extend(notification);
+        is_kept
+    }
+
+    /// The next callback's; nothing while one is under way.
+    pub(super) fn take(&mut self) -> Vec<Notification> {
+        if self.under_way > 0 {
+            return Vec::new();
+        }
+        let mut length = 0;
+        let fits = |notification: &&Notification| {
+            length += xdr::to_bytes(*notification).len();
+            length <= NOTICE_BYTES_MAX
+        };
+        let count = self.gathered.iter().take_while(fits).count();
+        let taken: Vec<Notification> = self.gathered.drain(..count).collect();
+        self.under_way = taken.iter().map(bytes).sum();
+        taken
+    }
+
+    /// The holder has answered for what was under way.
+    pub(super) fn answered(&mut self, account: Account<'_>) {
+        account.give_back(std::mem::take(&mut self.under_way));
+    }
+
+    /// The delegation is on its way back: nothing more is told.
+    pub(super) fn forget(&mut self, account: Account<'_>) {
+        account.give_back(std::mem::take(&mut self.gathered).iter().map(bytes).sum());
+    }
+
+    /// The delegation ends.
+    pub(super) fn end(&mut self, account: Account<'_>) {
+        self.forget(account);
+        self.answered(account);
+    }
+}
+
+/// What a change takes of the memory while it is kept.
+fn bytes(notification: &Notification) -> usize {
+    RECORD_BYTES + notification.values.len()
+}

@@ -1,0 +1,110 @@
+//! The memory for what holders of directories are to be told.
+
+use protocol::nfs4::callback::notify::notify_type;
+use protocol::nfs4::types::{Bitmap, Handle};
+use vfs::{Attributes, Before, Change, Device, FileKind, Timestamp};
+
+use super::super::notices::{ALL_BYTES_MAX, CLIENT_BYTES_MAX};
+use super::super::{DelegationKind, Entries, Wish};
+use super::*;
+
+/// Directories of each client: enough to reach its bound with what may gather for each of them.
+const DIRECTORIES: u64 = 200;
+/// Changes that may gather for one delegation.
+const GATHERED: u64 = 32;
+const LONG: [u8; 255] = [b'n'; 255];
+
+fn grant(world: &World, peer: &Peer, fileid: u64) -> Stateid {
+    peer.client.set_reachable(true);
+    let wish = Wish {
+        kind: DelegationKind::Directory(Bitmap::of(&[notify_type::RENAME_ENTRY])),
+        judged: 0,
+        opener: 0,
+        change: 0,
+        handle: Handle::new(&[1]).unwrap(),
+        inner: vfs::Handle::new(&fileid.to_be_bytes()).unwrap(),
+        reclaim: false,
+    };
+    world.state.delegate(world.now, &peer.client, file(fileid), &wish, None).unwrap()
+}
+
+/// Somebody gives an entry of the directory another name.
+fn rename(world: &World, fileid: u64, nth: u64) {
+    let time = Timestamp::default();
+    let before = Before { size: 0, modified: time, changed: time, change: nth };
+    let after = Attributes {
+        kind: FileKind::Directory,
+        mode: 0o755,
+        links: 2,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        device: Device::default(),
+        fsid: 1,
+        fileid,
+        accessed: time,
+        modified: time,
+        changed: time,
+        created: None,
+        change: nth + 1,
+    };
+    let change = Change { before, after, atomic: true };
+    let entries = Entries::Renamed { from: &LONG, to: &LONG, replaced: true };
+    world.state.entries_changed(world.now, None, file(fileid), &change, &entries);
+}
+
+fn recalls(world: &World) -> u64 {
+    world.state.delegation_counts().recalls.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Has the client hold all its directories, and lets as much gather as for each may.
+fn fill(world: &World, peer: &Peer, client: u64) {
+    for directory in 0..DIRECTORIES {
+        let fileid = client * DIRECTORIES + directory;
+        grant(world, peer, fileid);
+        (0..GATHERED).for_each(|nth| rename(world, fileid, nth));
+        assert!(peer.client.holdings.notices.bytes() <= CLIENT_BYTES_MAX);
+        assert!(world.state.gauges.notices.bytes() <= ALL_BYTES_MAX);
+    }
+}
+
+#[test]
+fn a_client_that_lets_much_gather_loses_directories_and_no_other_does() {
+    let world = World::new();
+    let (silent, other) = (world.peer("silent"), world.peer("other"));
+    fill(&world, &silent, 0);
+    let lost = recalls(&world);
+    assert!(lost > 0, "not all gathers that its directories might let");
+    assert!(lost < DIRECTORIES / 2, "those before the bound are kept");
+    grant(&world, &other, 10_000);
+    (0..GATHERED).for_each(|nth| rename(&world, 10_000, nth));
+    assert_eq!(recalls(&world), lost);
+}
+
+#[test]
+fn what_gathers_is_bounded_over_all_clients() {
+    let world = World::new();
+    let peers: Vec<Peer> = (0..6).map(|n| world.peer(&format!("silent {n}"))).collect();
+    (0..).zip(&peers).for_each(|(client, peer)| fill(&world, peer, client));
+    assert!(world.state.gauges.notices.bytes() > ALL_BYTES_MAX / 2);
+    let own: usize = peers.iter().map(|peer| peer.client.holdings.notices.bytes()).sum();
+    assert_eq!(own, world.state.gauges.notices.bytes());
+}
+
+#[test]
+fn what_a_delegation_let_gather_is_given_back_with_it() {
+    let world = World::new();
+    let peer = world.peer("silent");
+    let stateid = grant(&world, &peer, 1);
+    (0..GATHERED / 2).for_each(|nth| rename(&world, 1, nth));
+    assert!(world.state.gauges.notices.bytes() > 0);
+    world.state.return_delegation(world.now, &peer.client, file(1), &stateid).unwrap();
+    assert_eq!((world.state.gauges.notices.bytes(), peer.client.holdings.notices.bytes()), (0, 0));
+
+    grant(&world, &peer, 2);
+    (0..GATHERED / 2).for_each(|nth| rename(&world, 2, nth));
+    // It is on its way back: only what may be under way is kept.
+    world.state.entries_unsure(world.now, file(2));
+    assert!(peer.client.holdings.notices.bytes() <= 2048 * 2);
+}
