@@ -352,6 +352,36 @@ fn a_holder_that_refuses_or_does_not_keep_up_gives_the_directory_back() {
 }
 
 #[test]
+fn who_refused_to_be_told_is_not_promised_it_again_for_a_while() {
+    let (Scene { mut lab, mut holder, mut other, .. }, directory) = with_directory(scene());
+    let root = lab.handle(&["export"]);
+    // Answers to callbacks are timed by the server's own look at the clock.
+    lab.pass(1);
+    for pause in [15, 30] {
+        let stateid = granted(&mut holder, &["export", "d"], ENTRIES).stateid;
+        other.ok(vec![putfh(directory), make("new")]);
+        told(&holder, Status::NOTSUPP);
+        assert_eq!(recalled(&holder).len(), 1);
+        assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+        other.ok(vec![putfh(directory), remove("new")]);
+        // What it gets meanwhile is recalled before a change, not told.
+        let mut until = |second: u64, expected: Bitmap| {
+            lab.pass(second);
+            for client in [&mut holder, &mut other] {
+                client.seconds = lab.seconds;
+            }
+            let granted = granted(&mut holder, &["export"], ENTRIES);
+            assert_eq!(granted.notification_types, expected);
+            assert_eq!(give_back(&mut holder, root, granted.stateid), Status::OK);
+        };
+        until(pause - 1, NONE);
+        until(1, ENTRIES);
+    }
+    // It is this client's fault alone.
+    assert_eq!(granted(&mut other, &["export"], ENTRIES).notification_types, ENTRIES);
+}
+
+#[test]
 fn a_change_whose_outcome_nobody_knows_recalls() {
     let (exported, backend) = faulty();
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene_in(lab_of(vec![exported])));

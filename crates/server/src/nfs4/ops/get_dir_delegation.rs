@@ -54,7 +54,7 @@ async fn grant(
     // A directory that the caller may not list is not delegated to it. As an error that would end Linux's compound of this and
     // GETATTR.
     let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
-    let notification_types = State::notices_for(&client, args.notification_types);
+    let notification_types = State::notices_for(compound.now(), &client, args.notification_types);
     let wish = Wish {
         kind: DelegationKind::Directory(notification_types),
         judged: 0,

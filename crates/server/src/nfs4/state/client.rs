@@ -12,6 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::callback::Calls;
+use super::contention::HoldOff;
 use super::notices::Unconfirmed;
 use super::owner::Sessionless;
 use super::setclientid::Callback;
@@ -87,6 +88,8 @@ pub struct Client {
     reachable: AtomicBool,
     /// When CB_RECALL_ANY was sent last, in seconds.
     pub(super) asked_to_return: AtomicU64,
+    /// It refused a CB_NOTIFY lately: nothing is told to it.
+    refuses_notices: HoldOff,
     /// What its sessions' slots may take.
     pub(super) slot_memory: Arc<SlotMemory>,
     /// For a client of version 4.0.
@@ -122,6 +125,7 @@ impl Client {
             calls: Mutex::default(),
             reachable: AtomicBool::new(false),
             asked_to_return: AtomicU64::new(0),
+            refuses_notices: HoldOff::default(),
             slot_memory,
             sessionless: None,
             seen: Mutex::default(),
@@ -275,6 +279,16 @@ impl Client {
     /// Whether callbacks arrive, as far as that is known.
     pub(super) fn is_reachable(&self) -> bool {
         self.reachable.load(Relaxed)
+    }
+
+    /// It refused a CB_NOTIFY.
+    pub(super) fn refused_notice(&self, now: Duration) {
+        self.refuses_notices.begin(0, now);
+    }
+
+    /// Whether it takes what it is told of its directories, as far as is known.
+    pub(super) fn takes_notices(&self, now: Duration) -> bool {
+        !self.refuses_notices.is_on(0, now) && self.calls.lock().carries_notices()
     }
 
     pub(super) fn set_reachable(&self, reachable: bool) {

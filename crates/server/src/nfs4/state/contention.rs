@@ -1,4 +1,5 @@
-//! Which files must not be delegated now: those that are being changed, and those that were recalled lately.
+//! Which files must not be delegated now: those that are being changed, and those that were recalled lately. And for how long what
+//! went wrong is left alone ([`HoldOff`]), a file or something else.
 //!
 //! Both are told apart by a hash. That two files share a group of [`Busy`] costs one of them a chance for as long as an operation
 //! takes; a place in [`Contended`] is kept for minutes, and says whose it is.
@@ -78,39 +79,55 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// Files that were recalled lately, each a packed [`Mark`].
+/// What went wrong lately, and is left alone for a while: for longer where it goes wrong again soon. A packed [`Mark`].
+#[derive(Debug, Default)]
+pub(super) struct HoldOff(AtomicU64);
+
+impl HoldOff {
+    /// It goes wrong, for what has this tag (24 bits) among all that share the place.
+    pub(super) fn begin(&self, tag: u32, now: Duration) {
+        let now = now.as_secs() as u32;
+        let last = self.last(tag);
+        // Long after the last time it starts again.
+        let is_soon = |mark: &Mark| now < mark.until.saturating_add(hold_off(mark.level));
+        let level = last.filter(is_soon).map_or(0, |mark| (mark.level + 1).min(HOLD_OFF_LEVELS));
+        let mark = Mark { until: now.saturating_add(hold_off(level)), level, tag };
+        self.0.store(mark.pack(), Relaxed);
+    }
+
+    /// Whether what has this tag is left alone.
+    pub(super) fn is_on(&self, tag: u32, now: Duration) -> bool {
+        self.last(tag).is_some_and(|mark| now.as_secs() < u64::from(mark.until))
+    }
+
+    fn last(&self, tag: u32) -> Option<Mark> {
+        let mark = Mark::unpack(self.0.load(Relaxed));
+        (mark.until > 0 && mark.tag == tag).then_some(mark)
+    }
+}
+
+/// Files that were recalled lately.
 #[derive(Debug)]
-pub(super) struct Contended(Box<[AtomicU64]>);
+pub(super) struct Contended(Box<[HoldOff]>);
 
 impl Default for Contended {
     fn default() -> Self {
-        Self((0..CONTENDED_FILES).map(|_| AtomicU64::new(0)).collect())
+        Self((0..CONTENDED_FILES).map(|_| HoldOff::default()).collect())
     }
 }
 
 impl Contended {
     /// A file with this hash is recalled.
     pub(super) fn mark(&self, hash: u64, now: Duration) {
-        let now = now.as_secs() as u32;
-        let last = self.last(hash);
-        // Long after the last time it starts again.
-        let is_soon = |mark: &Mark| now < mark.until.saturating_add(hold_off(mark.level));
-        let level = last.filter(is_soon).map_or(0, |mark| (mark.level + 1).min(HOLD_OFF_LEVELS));
-        let mark = Mark { until: now.saturating_add(hold_off(level)), level, tag: Mark::tag(hash) };
-        self.place(hash).store(mark.pack(), Relaxed);
+        self.place(hash).begin(Mark::tag(hash), now);
     }
 
     /// Whether such a file is left alone.
     pub(super) fn is_marked(&self, hash: u64, now: Duration) -> bool {
-        self.last(hash).is_some_and(|mark| now.as_secs() < u64::from(mark.until))
+        self.place(hash).is_on(Mark::tag(hash), now)
     }
 
-    fn last(&self, hash: u64) -> Option<Mark> {
-        let mark = Mark::unpack(self.place(hash).load(Relaxed));
-        (mark.until > 0 && mark.tag == Mark::tag(hash)).then_some(mark)
-    }
-
-    fn place(&self, hash: u64) -> &AtomicU64 {
+    fn place(&self, hash: u64) -> &HoldOff {
         &self.0[hash as usize % CONTENDED_FILES]
     }
 }
@@ -119,7 +136,7 @@ fn hold_off(level: u8) -> u32 {
     (HOLD_OFF.as_secs() as u32) << level
 }
 
-/// What is known of a file that was recalled.
+/// What is known of something that went wrong: of a file that was recalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     /// Seconds of the server's clock until when it is left alone; zero: there is none.
