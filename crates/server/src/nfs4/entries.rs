@@ -2,7 +2,8 @@
 //! is told of the change behind it; whoever has one of the file that the name leads to gives that back.
 //!
 //! Each operation is announced first, so that nothing is delegated until it is done ([`announce`]), waits, is carried out, and
-//! tells ([`Announced::end`]). Where no directory is delegated that is two additions and a look at a counter.
+//! tells ([`Announced::end`]). Where no directory is delegated that is two additions and a look at a counter; where another is,
+//! a look at the directory's record.
 
 use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
 
@@ -32,7 +33,7 @@ type Changed<T> = Result<T, Error>;
 struct Announced<'c> {
     changer: Changer<'c>,
     place: Place<'c>,
-    /// Whether anybody has the directory delegated.
+    /// Whether anybody has the directory delegated. Nobody comes to have it meanwhile.
     is_watched: bool,
     /// The change is being made.
     is_under_way: bool,
@@ -150,7 +151,10 @@ impl<'c> Changer<'c> {
     fn announce(self, place: Place<'c>) -> Announced<'c> {
         let _changing = changing(self.request, place.directory);
         // Behind the announcement: either this sees the delegation, or its grant sees the change.
-        let is_watched = self.request.server.nfs4.has_delegations(Against::Entries(EntryChange::Add));
+        let server = self.request.server;
+        let key = || File { export: place.export, handle: *place.directory }.key(server);
+        let is_watched = server.nfs4.has_delegations(Against::Entries(EntryChange::Add))
+            && server.nfs4.is_delegated(key());
         Announced { changer: self, place, is_watched, is_under_way: false, _changing }
     }
 }

@@ -382,6 +382,22 @@ fn who_refused_to_be_told_is_not_promised_it_again_for_a_while() {
 }
 
 #[test]
+fn changes_of_other_directories_cost_no_look_at_their_names() {
+    let (exported, backend) = faulty();
+    let (Scene { mut lab, mut holder, mut other, .. }, directory) =
+        with_directory(scene_in(lab_of(vec![exported])));
+    let root = lab.handle(&["export"]);
+    granted(&mut holder, &["export", "d"], NONE);
+    let before = backend.calls(Method::Lookup);
+    other.ok(vec![putfh(root), make("new")]);
+    assert_eq!(backend.calls(Method::Lookup), before);
+    let mut flight = other.start(1, vec![putfh(directory), make("new")]);
+    assert!(flight.poll().is_none());
+    assert_eq!(backend.calls(Method::Lookup), before + 1, "whether the name is there already");
+    assert_eq!(recalled(&holder).len(), 1);
+}
+
+#[test]
 fn a_change_whose_outcome_nobody_knows_recalls() {
     let (exported, backend) = faulty();
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene_in(lab_of(vec![exported])));

@@ -305,6 +305,13 @@ impl State {
         now + (self.lease / 3).min(WAIT_MAX)
     }
 
+    /// Whether anybody has this very object delegated.
+    #[must_use]
+    pub fn is_delegated(&self, file: FileKey) -> bool {
+        let shard = self.shards[self.shard_of(file)].lock();
+        shard.files.get(&file).is_some_and(|record| !record.delegations.is_empty())
+    }
+
     /// Whether anything of others stands in the way of an operation of `who` (`None`: of no NFSv4 client). Nobody is asked
     /// for it yet.
     #[must_use]
