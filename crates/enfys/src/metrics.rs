@@ -220,6 +220,8 @@ impl Everything {
             ("connections", "Open connections", self.connections.load(Relaxed) as u64),
             ("clients", "NFSv4 client records", counts.clients),
             ("sessions", "NFSv4.1 sessions", counts.sessions),
+            ("persistent_sessions", "Those that outlive the server", counts.persistent_sessions),
+            ("dead_sessions", "Persistent sessions of servers before", counts.dead_sessions),
             ("slots", "Slots granted to sessions", counts.slots),
             ("slots_in_use", "Slots whose requests are in progress", counts.slots_in_use),
             ("opens", "NFSv4 opens", counts.opens),

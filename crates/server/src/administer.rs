@@ -10,7 +10,7 @@ use vfs::{Context, Credentials};
 
 use crate::nfs4::object::File;
 use crate::nfs4::state::{
-    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot,
+    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot, PersistenceSnapshot,
 };
 use crate::{Now, Server};
 
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub lease: Duration,
     /// The grace period, where one runs.
     pub grace: Option<GraceSnapshot>,
+    /// Persistent sessions; none where no session is made persistent.
+    pub persistence: Option<PersistenceSnapshot>,
     /// Delegations and their recalls since the start.
     pub delegations: DelegationTotals,
     /// NFSv4 clients in the order in which they came, as many as were asked for at most.
@@ -166,6 +168,7 @@ impl Server {
             replayed: self.metrics.replayed.load(Relaxed),
             lease: self.settings.lease,
             grace: self.nfs4.look_at_grace(now),
+            persistence: self.nfs4.look_at_persistence(),
             delegations: DelegationTotals::of(self.nfs4.delegation_counts()),
             clients,
             omitted,

@@ -48,7 +48,7 @@ pub use metrics::{Metrics, Observer, OperationMetrics};
 pub use nfs4::Advanced;
 pub use nfs4::state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
-    Offload, OffloadCounts, Principal, SessionSnapshot, SlotUse, Standing,
+    Offload, OffloadCounts, PersistenceSnapshot, Principal, SessionSnapshot, SlotUse, Standing,
 };
 pub use once::{RECORD_BYTES_MAX, ReplyLog, StableLog};
 pub use outbox::Outbox;

@@ -32,6 +32,17 @@ fn summary(status: &Status) -> String {
         ),
         None => "no grace period".into(),
     };
+    let persistent = match &status.persistence {
+        Some(persistence) => format!(
+            "{}, {} of before; {} of {} places taken{}",
+            counted(totals.persistent_sessions, "session"),
+            totals.dead_sessions,
+            persistence.places_taken,
+            persistence.places,
+            if persistence.written { "" } else { "; none at present: the logs cannot be written" }
+        ),
+        None => "no session outlives the server".into(),
+    };
     let mut took = String::new();
     if let (Some(mean), Some(slowest)) = (recalls.mean_seconds, recalls.slowest_seconds) {
         took = format!(" in {} on average, {} at most", duration(mean), duration(slowest));
@@ -40,6 +51,7 @@ fn summary(status: &Status) -> String {
         "{software}, lease {lease:.0} s, {grace}\n\
          holding   {clients}, {sessions}, {opens}, {locks}, {delegations}, {copies} copies in the background; {lost} lost and not acknowledged\n\
          slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
+         persist   {persistent}\n\
          replays   {replayed} retransmissions answered from a reply cache\n\
          granted   {granted_read} delegations for reading, {granted_write} for writing, {granted_directory} of directories\n\
          recalls   {recalled}; {returned} returned{took}, {revoked} revoked; {waited} operations waited, {put_off} were put off\n",

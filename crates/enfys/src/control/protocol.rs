@@ -85,6 +85,8 @@ pub struct Status {
     pub lease_seconds: f64,
     /// A grace period that runs.
     pub grace: Option<Grace>,
+    /// Persistent sessions; none where no session is made persistent.
+    pub persistence: Option<Persistence>,
     /// Sums over all clients.
     pub totals: Totals,
     /// Recalls of delegations since the start.
@@ -104,6 +106,17 @@ pub struct Grace {
     pub clients_waited_for: usize,
 }
 
+/// How persistent sessions stand.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Persistence {
+    /// Whether what they need can be written: where it cannot, no more are made, and those that are there end.
+    pub written: bool,
+    /// Slots that may be kept, and one for each session.
+    pub places: usize,
+    /// How many of these are taken.
+    pub places_taken: usize,
+}
+
 /// Sums over all clients.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Totals {
@@ -111,6 +124,10 @@ pub struct Totals {
     pub clients: u64,
     /// Sessions.
     pub sessions: u64,
+    /// Those of them that outlive the server.
+    pub persistent_sessions: u64,
+    /// Sessions of servers before, kept for what is sent again.
+    pub dead_sessions: u64,
     /// Slots granted to them.
     pub slots: u64,
     /// Slots with a request in progress.
@@ -200,6 +217,8 @@ pub struct Client {
 pub struct Session {
     /// Connections that belong to it.
     pub connections: usize,
+    /// Whether it outlives the server.
+    pub persistent: bool,
     /// Slots granted.
     pub slots: u32,
     /// Slots that the client is asked to keep to.
@@ -252,9 +271,16 @@ impl From<&server::Snapshot> for Status {
                 seconds_left: grace.left.as_secs_f64(),
                 clients_waited_for: grace.waiting,
             }),
+            persistence: snapshot.persistence.map(|persistence| Persistence {
+                written: persistence.is_sound,
+                places: persistence.places,
+                places_taken: persistence.places_taken,
+            }),
             totals: Totals {
                 clients: counts.clients,
                 sessions: counts.sessions,
+                persistent_sessions: counts.persistent_sessions,
+                dead_sessions: counts.dead_sessions,
                 slots: counts.slots,
                 slots_in_use: counts.slots_in_use,
                 slots_full: counts.slots_full,
@@ -333,6 +359,7 @@ impl From<&server::SessionSnapshot> for Session {
         let slots = &session.slots;
         Self {
             connections: session.connections,
+            persistent: session.is_persistent,
             slots: slots.granted,
             slots_target: slots.target,
             slots_in_use: slots.in_use,

@@ -11,9 +11,11 @@ use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::session::CreateSessionFlags;
 use protocol::nfs4::types::{Component, Status};
+use serde_json::{Value, json};
 
 use crate::client::Client4;
 use crate::server::{Place, Server, with};
+use crate::status::{ask, status};
 
 /// A configuration beside the command line, and its arguments.
 fn arguments(place: &Place) -> Vec<String> {
@@ -115,6 +117,31 @@ fn no_session_is_persistent_unless_the_configuration_says_so() {
     let export = place.directory("export");
     let server = Server::start(&place, &with(&place, &[&export]));
     assert!(!is_persistent(&connect(&server)));
+    assert_eq!(status(&place)["persistence"], Value::Null);
+    server.stop();
+}
+
+#[test]
+fn people_see_what_is_persistent() {
+    let place = Place::new();
+    let arguments = arguments(&place);
+    let server = Server::start(&place, &arguments);
+    let client = connect(&server);
+    let shown = status(&place);
+    let session = &shown["clients"][0]["sessions"][0];
+    assert_eq!(session["persistent"], true);
+    let places = session["slots"].as_u64().unwrap() + 1;
+    assert_eq!(shown["persistence"], json!({ "written": true, "places": 16_384, "places_taken": places }));
+    let counts = |shown: &Value| {
+        ["persistent_sessions", "dead_sessions"].map(|of| shown["totals"][of].as_u64().unwrap())
+    };
+    assert_eq!(counts(&shown), [1, 0]);
+    let table = String::from_utf8(ask(&place, &["status"]).stdout).unwrap();
+    assert!(table.contains(&format!("\npersist   1 session, 0 of before; {places} of 16384 places taken\n")));
+    server.kill();
+    let server = Server::start(&place, &arguments);
+    assert_eq!(counts(&status(&place)), [0, 1]);
+    drop(client);
     server.stop();
 }
 

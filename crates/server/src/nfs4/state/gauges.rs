@@ -13,6 +13,10 @@ pub struct Counts {
     pub clients: u64,
     /// Sessions.
     pub sessions: u64,
+    /// Those of them that outlive the server.
+    pub persistent_sessions: u64,
+    /// Sessions of servers before, kept for what is sent again.
+    pub dead_sessions: u64,
     /// Slots granted to them.
     pub slots: u64,
     /// Slots whose requests are in progress.

@@ -118,7 +118,9 @@ pub use session::{CreateSession, MAX_OPERATIONS};
 pub use setclientid::{Callback, SetClientId, SetClientIdError};
 pub use shard::FileKey;
 pub use slot::SlotUse;
-pub use snapshot::{CallbackPath, ClientSnapshot, GraceSnapshot, SessionSnapshot, Standing};
+pub use snapshot::{
+    CallbackPath, ClientSnapshot, GraceSnapshot, PersistenceSnapshot, SessionSnapshot, Standing,
+};
 pub use stateid::SHARDS;
 pub use table::{ExchangeId, ExchangedId, Swept};
 pub use waiter::Waiter;
@@ -224,9 +226,13 @@ impl State {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let (sessions, slots, slots_in_use) = self.sessions.count();
+        let persistence = self.persistence.as_ref();
+        let (persistent_sessions, dead_sessions) = persistence.map(Persistence::count).unwrap_or_default();
         Counts {
             clients: self.clients.lock().len() as u64,
             sessions,
+            persistent_sessions,
+            dead_sessions,
             slots,
             slots_in_use,
             slots_full: self.slot_memory.full(),

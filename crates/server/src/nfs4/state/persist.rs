@@ -13,12 +13,16 @@
 //! not be executed twice, with its reply. Requests that can be repeated cost nothing. Room for the replies of all slots is
 //! set aside when a session is made; where there is none, it is an ordinary one.
 //!
+//! One client has a part of that room at most ([`room`]).
+//!
 //! What was begun and not answered is the log of calls' ([`crate::once`]), which has to be as durable: without one that is, no
 //! session is persistent.
 
+mod room;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,10 +33,12 @@ use xdr::{Decode, Encode, Opaque};
 
 use super::sequence::{Replay, Running};
 use super::slot::CACHED_REPLY_MAX;
+use super::snapshot::PersistenceSnapshot;
 use super::wire::{SequenceArgs, SequenceOk, SequenceStatus, SessionId, Status};
 use crate::StateLog;
 use crate::once::{CallId, Stable};
 use crate::state_log::key;
+use room::{Full, Room};
 
 /// How long dead sessions are kept. RFC 8881 §2.10.6.5 lets go of "a session that has been deleted because the client failed
 /// to use the session for an extended period of time".
@@ -136,8 +142,8 @@ pub(super) struct Persistence {
     log: Arc<dyn StateLog>,
     /// The log of calls; none where it is not as durable.
     stable: Option<Arc<Stable>>,
-    /// Places that nobody has set aside.
-    room: AtomicUsize,
+    /// What is set aside.
+    room: Mutex<Room>,
     /// The last change of the log that a reply must not overtake.
     last: AtomicU64,
     dead: Mutex<HashMap<SessionId, Dead>>,
@@ -182,11 +188,12 @@ impl Persistence {
         if !dead.is_empty() {
             info!("persistent sessions of before, for what is sent again: {}", dead.len());
         }
-        let taken: usize = dead.values().map(|dead| places(dead.slots)).sum();
+        let mut places_of = Room::new(room);
+        dead.values().for_each(|dead| places_of.hold(&dead.owner, places(dead.slots)));
         Self {
             log,
             stable: None,
-            room: AtomicUsize::new(room.saturating_sub(taken)),
+            room: Mutex::new(places_of),
             last: AtomicU64::new(0),
             has_dead: AtomicBool::new(!dead.is_empty()),
             dead: Mutex::new(dead),
@@ -199,37 +206,58 @@ impl Persistence {
         self.stable.as_ref().is_some_and(|stable| !stable.is_broken()) && self.log.is_written()
     }
 
-    /// Makes a session of so many slots a persistent one, where there is room for them.
+    /// Makes a session of so many slots a persistent one, where there is room for them, and the client's share allows it.
     pub(super) fn admit(&self, id: &SessionId, owner: &Bytes, slots: u32) -> bool {
         if !self.is_sound() {
             return false;
         }
         let Ok(name) = Opaque::new(owner.clone()) else { return false };
         self.supersede(owner);
-        if !self.take(places(slots)) {
-            self.bury(|_, dead| dead.is_superseded);
-            if !self.take(places(slots)) {
-                return false;
-            }
+        if !self.take(owner, places(slots)) {
+            return false;
         }
         self.set(&session_key(id), Some(&xdr::to_bytes(&SessionRecord { slots, owner: name })));
         true
     }
 
     /// A persistent session of so many slots is gone.
-    pub(super) fn leave(&self, id: &SessionId, slots: u32, kept: &KeptSlots) {
+    pub(super) fn leave(&self, id: &SessionId, owner: &Bytes, slots: u32, kept: &KeptSlots) {
         let kept = kept.0.lock().take();
-        self.forget(id, slots, kept.into_iter().flatten());
+        self.forget(id, owner, slots, kept.into_iter().flatten());
     }
 
-    fn forget(&self, id: &SessionId, slots: u32, kept: impl IntoIterator<Item = u32>) {
+    fn forget(&self, id: &SessionId, owner: &Bytes, slots: u32, kept: impl IntoIterator<Item = u32>) {
         self.set(&session_key(id), None);
         kept.into_iter().for_each(|slot| self.set(&slot_key(id, slot), None));
-        self.room.fetch_add(places(slots), Relaxed);
+        self.room.lock().give_back(owner, places(slots));
     }
 
-    fn take(&self, places: usize) -> bool {
-        self.room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(places)).is_ok()
+    /// Sets places aside; dead sessions whose clients have others already make room, first those of the one that asks.
+    fn take(&self, owner: &Bytes, places: usize) -> bool {
+        let mut taken = self.room.lock().take(owner, places);
+        if taken == Err(Full::Share) {
+            self.bury(|_, dead| dead.is_superseded && dead.owner == owner);
+            taken = self.room.lock().take(owner, places);
+        }
+        if taken == Err(Full::All) {
+            self.bury(|_, dead| dead.is_superseded);
+            taken = self.room.lock().take(owner, places);
+        }
+        taken.is_ok()
+    }
+
+    /// How things stand; none where no session is made persistent.
+    pub(super) fn look(&self) -> Option<PersistenceSnapshot> {
+        self.stable.as_ref()?;
+        let (places, places_taken) = self.room.lock().places();
+        Some(PersistenceSnapshot { is_sound: self.is_sound(), places, places_taken })
+    }
+
+    /// Sessions that live, and those of before.
+    pub(super) fn count(&self) -> (u64, u64) {
+        let dead = self.dead.lock().len();
+        let live = self.room.lock().sessions().saturating_sub(dead);
+        (live as u64, dead as u64)
     }
 
     fn set(&self, key: &[u8], value: Option<&[u8]>) {
@@ -272,7 +300,8 @@ impl Persistence {
         let gone: Vec<_> = dead.extract_if(|id, dead| over(id, dead)).collect();
         self.has_dead.store(!dead.is_empty(), Relaxed);
         drop(dead);
-        gone.iter().for_each(|(id, dead)| self.forget(id, dead.slots, dead.last.keys().copied()));
+        gone.iter()
+            .for_each(|(id, dead)| self.forget(id, &dead.owner, dead.slots, dead.last.keys().copied()));
         gone.len()
     }
 

@@ -84,8 +84,21 @@ pub struct ClientSnapshot {
 pub struct SessionSnapshot {
     /// Connections that belong to it, as far as they are remembered.
     pub connections: usize,
+    /// Whether it outlives the server.
+    pub is_persistent: bool,
     /// Its fore channel.
     pub slots: SlotUse,
+}
+
+/// How persistent sessions stand (RFC 8881 §2.10.6.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PersistenceSnapshot {
+    /// Whether what they need can be written: where it cannot, no more are made, and those that are there end.
+    pub is_sound: bool,
+    /// Slots that may be kept, and one for each session.
+    pub places: usize,
+    /// How many of these are taken; more than there are, where there were more before.
+    pub places_taken: usize,
 }
 
 /// A grace period that runs.
@@ -164,11 +177,19 @@ impl State {
     }
 }
 
+impl State {
+    /// How persistent sessions stand; none where no session is made persistent.
+    #[must_use]
+    pub fn look_at_persistence(&self) -> Option<PersistenceSnapshot> {
+        self.persistence.as_ref()?.look()
+    }
+}
+
 fn outline(record: &Record) -> (Arc<Client>, Phase, Vec<SessionId>) {
     (Arc::clone(&record.client), record.phase(), record.sessions.clone())
 }
 
 fn look_at_session(session: &Session) -> SessionSnapshot {
     let connections = session.bound.read().count();
-    SessionSnapshot { connections, slots: session.slots.usage() }
+    SessionSnapshot { connections, is_persistent: session.is_persistent, slots: session.slots.usage() }
 }

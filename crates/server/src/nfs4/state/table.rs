@@ -455,7 +455,9 @@ impl State {
             persistence.filter(|keeps| keeps.admit(&id, record.client.owner(), fore.max_requests));
         let session = Session::new(id, client, fore.clone(), channel, persistence.is_some());
         let Some(session) = session else {
-            persistence.inspect(|keeps| keeps.leave(&id, fore.max_requests, &KeptSlots::default()));
+            persistence.inspect(|keeps| {
+                keeps.leave(&id, record.client.owner(), fore.max_requests, &KeptSlots::default())
+            });
             return Err(Status::DELAY);
         };
         // "The connection CREATE_SESSION that is sent over is associated with the session's fore channel."
@@ -603,7 +605,8 @@ impl State {
             session.close(&self.connections);
             self.abandon_session(&session);
             if let Some(persistence) = self.persistence.as_ref().filter(|_| session.is_persistent) {
-                persistence.leave(id, session.slots.granted(), &session.kept_slots);
+                let (owner, slots) = (session.client.owner(), session.slots.granted());
+                persistence.leave(id, owner, slots, &session.kept_slots);
             }
         }
     }

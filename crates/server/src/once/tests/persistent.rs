@@ -100,18 +100,19 @@ struct Machine {
     files: Arc<Faulty<MemFs>>,
     log: Arc<Log>,
     servers: u64,
+    room: usize,
 }
 
 impl Machine {
     fn new() -> Self {
         let files = Arc::new(Faulty::new(MemFs::new(&MemOptions::default())));
-        Self { files, log: Arc::default(), servers: 0 }
+        Self { files, log: Arc::default(), servers: 0, room: ROOM }
     }
 
     fn start(&mut self, seconds: u64) -> Arc<Server> {
         self.servers += 1;
         let mut settings = Settings::new(KEY, self.servers, [self.servers as u8; 16], b"test".to_vec());
-        settings.max_persistent_slots = ROOM;
+        settings.max_persistent_slots = self.room;
         let export = Export { backend: self.files.clone(), ..crate::testing::export(1, "/export") };
         let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
         let Content { records, map, .. } = self.log.now.lock().clone();
@@ -278,6 +279,28 @@ fn sessions_are_persistent_where_that_is_asked_for_and_there_is_room() {
     assert_eq!(other.alone(destroy(lab.session)).status(), Status::OK);
     assert!(persists(b"fourth", CreateSessionFlags::PERSIST).1);
     assert!(!persists(b"fifth", CreateSessionFlags::PERSIST).1);
+}
+
+#[test]
+fn a_client_with_many_sessions_leaves_room_for_others() {
+    // A quarter of it are two sessions.
+    let mut machine = Machine { room: 8 * 65, ..Machine::new() };
+    let server = machine.start(100);
+    let persists = |server: &Arc<Server>, name| {
+        let mut lab = Lab::without_session(Arc::clone(server), 50);
+        lab.flags = CreateSessionFlags::PERSIST;
+        let id = lab.exchange(name);
+        lab.create_session(&id, channel()).flags.contains(CreateSessionFlags::PERSIST)
+    };
+    assert_eq!([(); 3].map(|()| persists(&server, b"greedy")), [true, true, false]);
+    assert!(persists(&server, b"modest"));
+    let counts = server.counts();
+    assert_eq!((counts.sessions, counts.persistent_sessions, counts.dead_sessions), (4, 3, 0));
+    // What it had before counts, and gives way to what it has now; nobody else's does.
+    let server = machine.start(120);
+    assert!(persists(&server, b"greedy"));
+    let counts = server.counts();
+    assert_eq!((counts.sessions, counts.persistent_sessions, counts.dead_sessions), (1, 1, 1));
 }
 
 #[test]
