@@ -163,6 +163,11 @@ impl<'r> Compound<'r> {
         export.options.admits(self.request.connection.peer.ip())
     }
 
+    /// The principal of the request, and what vouches for it. No flavor that is served protects a call.
+    pub(crate) fn credential(&self) -> state::Credential {
+        state::Credential { principal: self.principal(), is_protected: false }
+    }
+
     /// The principal of the request, for client records.
     pub(crate) fn principal(&self) -> state::Principal {
         match &self.request.identity {

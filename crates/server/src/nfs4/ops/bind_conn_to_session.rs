@@ -8,6 +8,7 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let BindConnToSessionArgs { session_id, direction, .. } = BindConnToSessionArgs::decode(arguments)?;
+    compound.state().admit_to_session(&session_id, &compound.credential())?;
     let connection = compound.request.connection;
     let outbox = Some(&connection.outbox);
     let direction = compound.state().bind_connection(connection.id, outbox, &session_id, direction)?;

@@ -21,7 +21,8 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     if !KNOWN.contains(arguments.flags) {
         return Err(Status::INVAL.into());
     }
-    let principal = compound.principal();
+    let by = compound.credential();
+    compound.state().admit_to_client(arguments.client_id, &by)?;
     let created = compound.state().create_session(
         compound.now(),
         &CreateSession {
@@ -33,7 +34,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             callback_program: arguments.callback_program,
             security: &arguments.sec_parms,
             minor: compound.minor,
-            principal: &principal,
+            principal: &by.principal,
             connection: compound.request.connection.id,
             outbox: Some(&compound.request.connection.outbox),
         },

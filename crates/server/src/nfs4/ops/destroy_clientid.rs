@@ -8,6 +8,7 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let DestroyClientIdArgs { client_id } = DestroyClientIdArgs::decode(arguments)?;
+    compound.state().admit_to_client(client_id, &compound.credential())?;
     let sequenced = compound.session().map(|running| &**running.client());
     Ok(compound.state().destroy_client(compound.now(), client_id, sequenced)?)
 }

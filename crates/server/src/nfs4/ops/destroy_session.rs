@@ -15,6 +15,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     if is_own && compound.index + 1 != compound.count {
         return Err(Status::NOT_ONLY_OP.into());
     }
+    compound.state().admit_to_session(&session_id, &compound.credential())?;
     Ok(compound.state().destroy_session(compound.request.connection.id, &session_id)?)
 }
 

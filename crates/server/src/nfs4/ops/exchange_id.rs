@@ -7,7 +7,7 @@ use protocol::nfs4::types::{ImplementationId, ServerOwner, Status, Utf8};
 use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
-use crate::nfs4::state::ExchangeId;
+use crate::nfs4::state::{ExchangeId, StateProtect};
 use crate::nfs4::status::Result;
 
 /// What this software calls itself to clients.
@@ -29,21 +29,20 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     if !KNOWN.union(fence).contains(arguments.flags) {
         return Err(Status::INVAL.into());
     }
-    match arguments.state_protect {
-        StateProtectArgs::None => {}
-        // §18.35.3: for both "the client MUST send the EXCHANGE_ID operation with RPCSEC_GSS as the security flavor", which this
-        // request cannot have come with: nothing is protected, so that there is nothing to enforce in any other operation.
-        StateProtectArgs::MachineCredential(_) => return Err(Status::INVAL.into()),
+    let by = compound.credential();
+    let protect = match arguments.state_protect {
+        StateProtectArgs::None => StateProtect::None,
+        StateProtectArgs::MachineCredential(asked) => StateProtect::machine(&asked, &by)?,
         StateProtectArgs::Ssv(_) => return Err(Status::ENCR_ALG_UNSUPP.into()),
-    }
-    let principal = compound.principal();
+    };
     let known = compound.state().exchange_id(
         compound.now(),
         &ExchangeId {
             owner: &arguments.client_owner.owner_id,
             verifier: arguments.client_owner.verifier,
-            principal: &principal,
+            by: &by,
             update: arguments.flags.contains(ExchangeIdFlags::UPD_CONFIRMED_REC_A),
+            protect,
         },
     )?;
     compound.state().seen_at(known.client_id, compound.request.connection.peer, compound.minor);
@@ -54,7 +53,10 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
         sequence_id: known.sequence_id,
         // No pNFS; no referrals or migration.
         flags: ExchangeIdFlags::USE_NON_PNFS | confirmed,
-        state_protect: StateProtectResult::None,
+        state_protect: match known.protect {
+            StateProtect::None => StateProtectResult::None,
+            StateProtect::Machine(agreed) => StateProtectResult::MachineCredential(agreed),
+        },
         server_owner: ServerOwner { minor_id: 0, major_id: Opaque::new(name.clone())? },
         server_scope: Opaque::new(name.clone())?,
         implementation: List::new(vec![ImplementationId {
@@ -70,11 +72,15 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
 #[cfg(test)]
 mod tests {
     use protocol::nfs4::compound::{Op, OpResult};
-    use protocol::nfs4::ops::exchange_id::{SsvParms, StateProtectOps};
+    use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
+    use protocol::nfs4::ops::exchange_id::{DestroyClientIdArgs, SsvParms, StateProtectOps};
+    use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags, DestroySessionArgs};
     use protocol::nfs4::types::{Bitmap, ClientOwner, HasStatus};
 
     use super::*;
-    use crate::testing::lab;
+    use crate::ConnectionId;
+    use crate::nfs4::state::{CreateSession, Credential, Principal};
+    use crate::testing::{Lab, channel, lab};
 
     fn args(flags: ExchangeIdFlags, state_protect: StateProtectArgs) -> Op {
         Op::ExchangeId(ExchangeIdArgs {
@@ -99,6 +105,59 @@ mod tests {
         let again = lab.exchange(b"client");
         assert!(again.flags.contains(ExchangeIdFlags::CONFIRMED_R));
         assert_eq!(again.client_id, lab.client_id);
+    }
+
+    /// A client whose state its machine protects, which no flavor here can prove to be, with a session on connection 9.
+    fn protected(lab: &Lab) -> (u64, [u8; 16]) {
+        let by = Credential { principal: Principal::Gss(b"nfs@client"[..].into()), is_protected: true };
+        let asked = StateProtectOps { must_enforce: Bitmap::EMPTY, must_allow: Bitmap::EMPTY };
+        let protect = StateProtect::machine(&asked, &by).unwrap();
+        let (state, now) = (&lab.server.nfs4, lab.now().monotonic);
+        let request = ExchangeId { owner: b"guarded", verifier: [1; 8], by: &by, update: false, protect };
+        let id = state.exchange_id(now, &request).unwrap();
+        let created = state.create_session(
+            now,
+            &CreateSession {
+                client_id: id.client_id,
+                sequence: id.sequence_id,
+                flags: CreateSessionFlags::empty(),
+                fore_channel: &channel(),
+                back_channel: &channel(),
+                callback_program: 1,
+                security: &Default::default(),
+                minor: 1,
+                principal: &by.principal,
+                connection: ConnectionId(9),
+                outbox: None,
+            },
+        );
+        (id.client_id, created.unwrap().session_id)
+    }
+
+    #[test]
+    fn a_protected_client_is_maintained_by_its_machine_alone() {
+        let lab = lab();
+        let (client_id, session_id) = protected(&lab);
+        let mut stranger = Lab::without_session(lab.server.clone(), 9);
+        let create = Op::CreateSession(CreateSessionArgs {
+            client_id,
+            sequence: 2,
+            flags: CreateSessionFlags::empty(),
+            fore_channel: channel(),
+            back_channel: channel(),
+            callback_program: 1,
+            sec_parms: Default::default(),
+        });
+        let bind = BindConnToSessionArgs { session_id, direction: DirFromClient::FORE, use_rdma: false };
+        for op in [
+            create,
+            Op::BindConnToSession(bind),
+            Op::DestroySession(DestroySessionArgs { session_id }),
+            Op::DestroyClientId(DestroyClientIdArgs { client_id }),
+        ] {
+            let text = format!("{op:?}");
+            assert_eq!(stranger.alone(op).status(), Status::WRONG_CRED, "{text}");
+        }
     }
 
     #[test]

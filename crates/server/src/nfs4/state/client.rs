@@ -15,6 +15,7 @@ use super::callback::Calls;
 use super::contention::HoldOff;
 use super::notices::Unconfirmed;
 use super::owner::Sessionless;
+use super::protect::StateProtect;
 use super::setclientid::Callback;
 use super::slot::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
@@ -26,7 +27,7 @@ pub enum Principal {
     Anonymous,
     /// AUTH_SYS: the user on the client, before squashing.
     System(u32),
-    /// RPCSEC_GSS: the principal's name.
+    /// RPCSEC_GSS: the principal's exported name, which says the mechanism too (RFC 2743 §3.2).
     Gss(Bytes),
 }
 
@@ -64,6 +65,7 @@ pub struct Client {
     owner: Bytes,
     verifier: Verifier,
     principal: Principal,
+    protect: StateProtect,
     /// Monotonic nanoseconds of the last renewal.
     renewed: AtomicU64,
     /// COMPOUNDs in progress on its sessions.
@@ -112,6 +114,7 @@ impl Client {
             owner,
             verifier,
             principal,
+            protect: StateProtect::None,
             renewed: AtomicU64::new(0),
             active: AtomicU32::new(0),
             ended_late: AtomicBool::new(false),
@@ -132,6 +135,11 @@ impl Client {
         };
         client.renew(now);
         client
+    }
+
+    /// Has its state protected.
+    pub(super) fn protected_by(self, protect: StateProtect) -> Self {
+        Self { protect, ..self }
     }
 
     /// Makes it a client of version 4.0.
@@ -164,6 +172,11 @@ impl Client {
     /// Who made the record.
     pub(super) fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    /// How its state is protected.
+    pub(super) fn protect(&self) -> StateProtect {
+        self.protect
     }
 
     /// §8.3: "successful execution of a SEQUENCE operation … will result in the lease being implicitly renewed".

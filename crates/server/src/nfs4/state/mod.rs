@@ -62,6 +62,7 @@ mod path;
 mod persist;
 mod phase;
 mod promise;
+mod protect;
 mod range;
 mod recovery;
 mod revoke;
@@ -108,6 +109,7 @@ pub use open::{OpenGrant, OpenRequest};
 pub use owner::{Effect, SavedReply, Sequenced0, Turn};
 pub use path::Dial;
 pub(crate) use promise::Promise;
+pub use protect::{Credential, StateProtect};
 pub use range::LockRange;
 pub use recovery::Records;
 #[cfg(test)]

@@ -14,9 +14,10 @@ use bytes::Bytes;
 use super::State;
 use super::backchannel::BackChannel;
 use super::binding::Channels;
-use super::client::{Client, Principal, nanos};
+use super::client::{Client, nanos};
 use super::exchange::{Decision, Known, decide};
 use super::persist::KeptSlots;
+use super::protect::{Credential, StateProtect};
 use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
 use super::setclientid::Confirmation;
 use super::slot::SlotMemory;
@@ -29,17 +30,19 @@ const SWEEP: usize = 256;
 /// How long the state of an expired client is kept for courtesy, as Linux's server does.
 const COURTESY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What EXCHANGE_ID asks. The operation checks flags and state protection itself (only SP4_NONE exists here).
+/// What EXCHANGE_ID asks. The operation checks flags itself.
 #[derive(Debug, Clone, Copy)]
 pub struct ExchangeId<'a> {
     /// `co_ownerid`.
     pub owner: &'a [u8],
     /// `co_verifier`.
     pub verifier: Verifier,
-    /// Of the request.
-    pub principal: &'a Principal,
+    /// Who asks.
+    pub by: &'a Credential,
     /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
     pub update: bool,
+    /// How a new record's state will be protected.
+    pub protect: StateProtect,
 }
 
 /// What EXCHANGE_ID answers.
@@ -51,6 +54,8 @@ pub struct ExchangedId {
     pub sequence_id: u32,
     /// `EXCHGID4_FLAG_CONFIRMED_R`.
     pub confirmed: bool,
+    /// How the record's state is protected, whatever was asked for now.
+    pub protect: StateProtect,
 }
 
 /// What a sweep did.
@@ -304,7 +309,7 @@ impl State {
         let confirmed = owned.confirmed.and_then(|id| table.records.get(&id));
         let known = confirmed.map(|record| Known {
             same_verifier: *record.client.verifier() == request.verifier,
-            same_principal: record.client.principal() == request.principal,
+            same_principal: record.client.protect().is_of(record.client.principal(), request.by),
             in_use: record.is_in_use(now, self.lease),
         });
         match decide(request.update, known) {
@@ -313,7 +318,8 @@ impl State {
                 // The slot's next ID, as Linux's server has it; the client ignores it where CONFIRMED_R is set.
                 let record = confirmed.expect("an existing record is decided only where there is one");
                 let sequence_id = record.create.next();
-                let found = ExchangedId { client_id: record.client.id(), sequence_id, confirmed: true };
+                let (client_id, protect) = (record.client.id(), record.client.protect());
+                let found = ExchangedId { client_id, sequence_id, confirmed: true, protect };
                 // 4, and the last words of 5: an unconfirmed record beside it is deleted first.
                 if let Some(id) = owned.unconfirmed.filter(|_| !request.update) {
                     removed.extend(table.remove(id, Event::Replace));
@@ -330,11 +336,12 @@ impl State {
             return (Err(Status::DELAY), removed);
         }
         let id = self.next_client_id();
-        let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
+        let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.by.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
-        table.insert(Arc::new(client), None);
-        (Ok(ExchangedId { client_id: id, sequence_id: FIRST_SEQUENCE, confirmed: false }), removed)
+        table.insert(Arc::new(client.protected_by(request.protect)), None);
+        let (sequence_id, protect) = (FIRST_SEQUENCE, request.protect);
+        (Ok(ExchangedId { client_id: id, sequence_id, confirmed: false, protect }), removed)
     }
 
     /// Whether there is room for one more record, now or by what had to go for it.

@@ -71,8 +71,9 @@ fn another_principal_collides_unless_the_record_is_unused_or_expired() {
 fn updates_need_a_confirmed_record_of_the_same_client() {
     let world = World::new();
     let update = |verifier: u8, principal: &Principal| {
-        let request = ExchangeId { owner: b"a".as_slice(), verifier: [verifier; 8], principal, update: true };
-        world.state.exchange_id(world.now, &request)
+        let by = &Credential { principal: principal.clone(), is_protected: false };
+        let (owner, verifier, protect) = (b"a".as_slice(), [verifier; 8], StateProtect::None);
+        world.state.exchange_id(world.now, &ExchangeId { owner, verifier, by, update: true, protect })
     };
     assert_eq!(update(1, &ROOT), Err(Status::NOENT));
     let id = world.exchange("a", 1, &ROOT).unwrap();

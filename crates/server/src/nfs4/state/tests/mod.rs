@@ -11,6 +11,7 @@ mod notices;
 mod opens;
 mod owners;
 mod properties;
+mod protect;
 mod reclaims;
 mod restarts;
 mod sessions;
@@ -27,8 +28,8 @@ use super::wire::{
     SequenceStatus, SessionId, ShareAccess, ShareDeny, Stateid, Status,
 };
 use super::{
-    Client, CreateSession, ExchangeId, ExchangedId, FileKey, LockError, LockRange, LockRequest, LockTest,
-    Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State,
+    Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, LockError, LockRange, LockRequest,
+    LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State, StateProtect,
 };
 use crate::{ConnectionId, HandleKey, Outbox, Settings};
 
@@ -92,10 +93,22 @@ impl World {
 
     fn exchange(&self, owner: &str, verifier: u8, principal: &Principal) -> Result<ExchangedId, Status> {
         let (owner, verifier) = (owner.as_bytes(), [verifier; 8]);
-        self.state.exchange_id(self.now, &ExchangeId { owner, verifier, principal, update: false })
+        let by = &Credential { principal: principal.clone(), is_protected: false };
+        let protect = StateProtect::None;
+        self.state.exchange_id(self.now, &ExchangeId { owner, verifier, by, update: false, protect })
     }
 
     fn create(&self, client_id: u64, sequence: u32, connection: u64) -> Result<CreateSessionOk, Status> {
+        self.create_as(&ROOT, client_id, sequence, connection)
+    }
+
+    fn create_as(
+        &self,
+        principal: &Principal,
+        client_id: u64,
+        sequence: u32,
+        connection: u64,
+    ) -> Result<CreateSessionOk, Status> {
         self.state.create_session(
             self.now,
             &CreateSession {
@@ -108,7 +121,7 @@ impl World {
                 security: &SecParmsList::default(),
                 minor: 1,
                 outbox: Some(&self.outbox),
-                principal: &ROOT,
+                principal,
                 connection: ConnectionId(connection),
             },
         )

@@ -1,0 +1,117 @@
+//! Clients whose state a machine credential protects.
+
+use protocol::nfs4::ops::exchange_id::StateProtectOps;
+use protocol::nfs4::types::{Bitmap, OpNum};
+
+use super::super::StateProtect;
+use super::*;
+
+/// Who calls by RPCSEC_GSS.
+fn gss(name: &'static [u8], is_protected: bool) -> Credential {
+    Credential { principal: Principal::Gss(Bytes::from_static(name)), is_protected }
+}
+
+fn machine() -> Credential {
+    gss(b"nfs@client", true)
+}
+
+fn strangers() -> [Credential; 4] {
+    [
+        gss(b"nfs@client", false),
+        gss(b"nfs@other", true),
+        Credential { principal: ROOT, is_protected: false },
+        Credential { principal: Principal::Anonymous, is_protected: false },
+    ]
+}
+
+fn asked(enforce: &[OpNum], allow: &[OpNum]) -> StateProtectOps {
+    let set = |ops: &[OpNum]| Bitmap::of(&ops.iter().map(|op| op.0).collect::<Vec<_>>());
+    StateProtectOps { must_enforce: set(enforce), must_allow: set(allow) }
+}
+
+fn exchange(
+    world: &World,
+    by: &Credential,
+    (verifier, update): (u8, bool),
+    protect: StateProtect,
+) -> Result<ExchangedId, Status> {
+    let verifier = [verifier; 8];
+    world.state.exchange_id(world.now, &ExchangeId { owner: b"a", verifier, by, update, protect })
+}
+
+fn protect() -> StateProtect {
+    StateProtect::machine(&asked(&[], &[OpNum::CLOSE]), &machine()).unwrap()
+}
+
+/// A protected client and its first session.
+fn protected(world: &World) -> (ExchangedId, SessionId) {
+    let id = exchange(world, &machine(), (1, false), protect()).unwrap();
+    let created = world.create_as(&machine().principal, id.client_id, id.sequence_id, 1).unwrap();
+    (id, created.session_id)
+}
+
+#[test]
+fn only_a_protected_credential_protects() {
+    let nothing = asked(&[], &[]);
+    for by in [gss(b"nfs@client", false), Credential { principal: ROOT, is_protected: false }] {
+        assert_eq!(StateProtect::machine(&nothing, &by), Err(Status::INVAL));
+    }
+    assert!(StateProtect::machine(&nothing, &machine()).is_ok());
+}
+
+#[test]
+fn the_client_is_told_what_is_enforced_and_allowed() {
+    let of = |enforce: &[OpNum], allow: &[OpNum]| {
+        let StateProtect::Machine(ops) = StateProtect::machine(&asked(enforce, allow), &machine()).unwrap()
+        else {
+            panic!()
+        };
+        ops
+    };
+    // RFC 8881 §18.35.3: of this set "the result spo_must_enforce MUST include the operations the client requested".
+    let set = [
+        OpNum::EXCHANGE_ID,
+        OpNum::CREATE_SESSION,
+        OpNum::DELEGPURGE,
+        OpNum::DESTROY_SESSION,
+        OpNum::BIND_CONN_TO_SESSION,
+        OpNum::DESTROY_CLIENTID,
+    ];
+    assert_eq!(of(&set, &[]), asked(&set, &[]));
+    // What needs a file handle "the client SHOULD NOT specify".
+    assert!(!of(&[OpNum::WRITE, OpNum::CLOSE], &[]).must_enforce.has(OpNum::CLOSE.0));
+    // What Linux's client asks for.
+    let state = [OpNum::CLOSE, OpNum::OPEN_DOWNGRADE, OpNum::LOCKU, OpNum::DELEGRETURN, OpNum::FREE_STATEID];
+    let all = [&state[..], &[OpNum::LAYOUTRETURN, OpNum::SECINFO, OpNum::WRITE]].concat();
+    assert_eq!(of(&[], &all).must_allow, asked(&[], &state).must_allow);
+}
+
+#[test]
+fn strangers_may_not_maintain_a_protected_client() {
+    let world = World::new();
+    let (id, session) = protected(&world);
+    for by in strangers() {
+        assert_eq!(world.state.admit_to_client(id.client_id, &by), Err(Status::WRONG_CRED));
+        assert_eq!(world.state.admit_to_session(&session, &by), Err(Status::WRONG_CRED));
+        // RFC 8881 §18.35.4, 9 Update but Wrong Principal; 3 Client Collision.
+        assert_eq!(exchange(&world, &by, (1, true), StateProtect::None), Err(Status::PERM));
+        assert_eq!(exchange(&world, &by, (1, false), StateProtect::None), Err(Status::CLID_INUSE));
+        assert_eq!(exchange(&world, &by, (2, false), StateProtect::None), Err(Status::CLID_INUSE));
+    }
+    assert_eq!(world.state.admit_to_client(id.client_id, &machine()), Ok(()));
+    assert_eq!(world.state.admit_to_session(&session, &machine()), Ok(()));
+    // "The server returns the same client ID for the subsequent EXCHANGE_ID", with what was agreed upon first.
+    let again = exchange(&world, &machine(), (1, false), StateProtect::None).unwrap();
+    assert_eq!((again.client_id, again.protect), (id.client_id, protect()));
+    assert_eq!(exchange(&world, &machine(), (1, true), protect()).unwrap().protect, protect());
+}
+
+#[test]
+fn a_client_that_asked_for_none_is_anybody_s() {
+    let world = World::new();
+    let peer = world.peer("a");
+    for by in strangers() {
+        assert_eq!(world.state.admit_to_client(peer.client.id(), &by), Ok(()));
+        assert_eq!(world.state.admit_to_session(&peer.session, &by), Ok(()));
+    }
+}
