@@ -273,6 +273,9 @@ impl CopyRange {
     }
 }
 
+/// Smallest hole in bytes that a copy leaves a hole, where it may: a step and a change of the size cost as much as copying that.
+pub const COPIED_HOLE_BYTES: u64 = 64 << 10;
+
 /// Answer to a step of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
@@ -529,7 +532,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// Copies the first bytes of a range, as many as one step may take (RFC 7862 §15.2); the caller asks again for the
-    /// rest.
+    /// rest. A hole of the source of at least [`COPIED_HOLE_BYTES`] that comes to lie behind all data of the destination stays
+    /// a hole there: a sparse file's copy takes the space that the file takes.
     ///
     /// # Errors
     /// [`Error::Invalid`] for what lies behind the source's end and for a file copied to itself;

@@ -28,9 +28,9 @@ pub use attributes::{
     Timestamp,
 };
 pub use backend::{
-    Advice, Authority, Backend, Copied, CopyRange, Create, CreateMode, Created, Entry, Found, Linked,
-    OpenAccess, Opened, Pin, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetXattr,
-    Stability, Verifier, Written,
+    Advice, Authority, Backend, COPIED_HOLE_BYTES, Copied, CopyRange, Create, CreateMode, Created, Entry,
+    Found, Linked, OpenAccess, Opened, Pin, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek,
+    SetXattr, Stability, Verifier, Written,
 };
 pub use context::{Context, Credentials, MAX_GROUPS};
 pub use error::{Error, Result};

@@ -17,10 +17,15 @@ before=$(copies)
 [ "$(copies)" -le $((before + 2)) ] || fail 'a long copy took many calls'
 rm "$D/long" "$D/copied"
 if on_host; then
-    # It ends when whoever waits for it is killed.
-    truncate -s 8G "$D/huge"
+    # What is a hole stays one: nothing is written.
+    truncate -s 8G "$D/huge"; printf end >>"$D/huge"
+    : >"$D/sparse"; "$PROBE" copy-over "$D/huge" "$D/sparse"
+    same end "$(tail -c 3 "$D/sparse")" 'the end of a sparse copy'
+    [ "$(du -m "$D/sparse" | cut -f 1)" -lt 16 ] || fail "the copy of a sparse file takes $(du -m "$D/sparse")"
+    # A copy ends when whoever waits for it is killed; over what is there zeros have to be written.
+    truncate -s 9G "$D/part"
     before=$(copies)
-    "$PROBE" copy-range "$D/huge" "$D/part" & waiting=$!
+    "$PROBE" copy-over "$D/huge" "$D/part" & waiting=$!
     until [ "$(copies)" -gt "$before" ]; do sleep 0.1; done
     kill "$waiting"
     wait "$waiting" && fail 'the copy was over before it could be interrupted'
@@ -28,7 +33,7 @@ if on_host; then
     cancelled() { grep -Eq '^[[:space:]]*OFFLOAD_CANCEL: [1-9]' /proc/self/mountstats; }
     for _ in $(seq 100); do cancelled && break; sleep 0.1; done
     cancelled || fail 'the client did not cancel the copy'
-    rm "$D/huge" "$D/part"
+    rm "$D/huge" "$D/sparse" "$D/part"
 fi
 # A second client: the kernel takes its mount for one of the same server, and offers stateids that are not the first's.
 mount_other

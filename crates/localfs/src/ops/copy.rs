@@ -2,14 +2,15 @@
 //!
 //! A copy goes in steps, each of them one change of the destination under its lock, as large as a large WRITE: who writes
 //! there meanwhile waits no longer than for one. What a step reads is brought into the page cache before the lock is taken.
-//! Where the file system shares extents a step is much larger, and copies nothing.
+//! Where the file system shares extents a step is much larger, and copies nothing. So it is where the source has a hole, and the
+//! destination nothing behind it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
-use vfs::{Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
+use vfs::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
 
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
@@ -37,6 +38,55 @@ struct Judged {
     count: u64,
     /// Whether these are all to the end of the source.
     reaches_end: bool,
+}
+
+/// What the source has next, and how many bytes of it a step may take.
+#[derive(Debug, Clone, Copy)]
+enum Stretch {
+    Data(u64),
+    /// At least [`COPIED_HOLE_BYTES`].
+    Hole(u64),
+}
+
+impl Stretch {
+    fn length(self) -> u64 {
+        let (Self::Data(length) | Self::Hole(length)) = self;
+        length
+    }
+
+    fn is_data(self) -> bool {
+        matches!(self, Self::Data(_))
+    }
+}
+
+impl Judged {
+    /// What there is from `start` on. Between large holes all is data: small ones are not worth a step each.
+    fn next_stretch(&self, start: u64) -> Stretch {
+        let file = self.source.file.as_fd();
+        let end = start + self.count;
+        // Moves the descriptor's position, which nobody uses. Behind the last data there is nothing; what cannot tell has data.
+        let data_from = |offset| match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+            Err(Errno::NXIO) => end,
+            found => found.unwrap_or(offset).min(end),
+        };
+        let data = data_from(start);
+        if data - start >= COPIED_HOLE_BYTES {
+            return Stretch::Hole(data - start);
+        }
+        let last = end.min(start + STEP_BYTES);
+        let mut at = data;
+        while at < last {
+            let hole = rustix::fs::seek(file, SeekFrom::Hole(at)).unwrap_or(last);
+            if hole >= last {
+                break;
+            }
+            at = data_from(hole);
+            if at - hole >= COPIED_HOLE_BYTES {
+                return Stretch::Data(hole - start);
+            }
+        }
+        Stretch::Data(last - start)
+    }
 }
 
 impl Volume {
@@ -102,8 +152,9 @@ impl Volume {
         }
         let judged = self.judge_copy(context, range)?;
         let shares = self.can_share(range, &judged);
-        let most = if shares { SHARED_STEP_BYTES } else { STEP_BYTES };
-        let step = judged.count.min(most);
+        let next =
+            if shares { Stretch::Data(SHARED_STEP_BYTES) } else { judged.next_stretch(range.source_offset) };
+        let step = judged.count.min(next.length());
         let stability = Stability::Unstable;
         if step == 0 {
             let change = Self::no_change(&self.stat(&judged.destination)?);
@@ -111,7 +162,7 @@ impl Volume {
         }
         if shares {
             self.write_out(&judged.source, range.source_offset, step)?;
-        } else {
+        } else if next.is_data() {
             self.warm(&judged.source.file, range.source_offset, step);
         }
         let destination = judged.destination;
@@ -120,8 +171,11 @@ impl Volume {
         let (file, begun) = self.begin_write(&destination)?;
         self.act_as_writer(context)?;
         let (from, to) = ((&*judged.source.file, range.source_offset), (&*file, range.destination_offset));
-        let count =
-            if shares && share(from, to, step) { step } else { copy(from, to, step.min(STEP_BYTES))? };
+        let is_done = match next {
+            Stretch::Data(_) => shares && share(from, to, step),
+            Stretch::Hole(_) => leave_hole(to, before.attributes.size, step)?,
+        };
+        let count = if is_done { step } else { copy(from, to, step.min(STEP_BYTES))? };
         let number = begun.made();
         let change = self.change_since(&destination, &before.attributes)?;
         drop(lock);
@@ -181,6 +235,18 @@ impl Volume {
             let _ = sys::read(file.as_fd(), &mut scratch, count as usize, offset);
         }
     }
+}
+
+/// Extends a file of `size` bytes by a hole; false where it has data there, or is longer.
+fn leave_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Result<bool> {
+    let is_empty =
+        offset >= size || rustix::fs::seek(file.as_fd(), SeekFrom::Data(offset)) == Err(Errno::NXIO);
+    let end = offset + count;
+    if !is_empty || end <= size {
+        return Ok(false);
+    }
+    rustix::fs::ftruncate(file.as_fd(), end).map_err(translate)?;
+    Ok(true)
 }
 
 /// Shares a range; false where that cannot be, and bytes are to be copied.

@@ -141,17 +141,7 @@ pub(super) fn copies_come_in_steps_and_hold_the_same_bytes(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let data = pattern((5 << 20) + 7);
     let (source, target) = (filled(&me, &top, "s", data.clone()), filled(&me, &top, "d", vec![9; 100]));
-    let (mut done, mut steps, whole) = (0, 0, data.len() as u64 - 3);
-    loop {
-        let step = me.copy_range(&range(source, 3 + done, target, 50 + done, whole - done)).unwrap();
-        assert!(step.count > 0 && step.change.after.change > step.change.before.change);
-        (done, steps) = (done + step.count, steps + 1);
-        assert_eq!(step.is_all, done == whole);
-        if step.is_all {
-            break;
-        }
-        assert!(steps < 100, "no progress");
-    }
+    copy_all(&me, range(source, 3, target, 50, data.len() as u64 - 3));
     let wanted = [&[9; 50][..], &data[3..]].concat();
     assert!(content(&me, &target) == wanted, "the copy differs");
     me.commit(&target, 0, 0).unwrap();
@@ -159,6 +149,72 @@ pub(super) fn copies_come_in_steps_and_hold_the_same_bytes(t: &Subject) {
     assert_eq!((rest.count, rest.is_all), (7, true), "0 means all to the end");
     let nothing = me.copy_range(&range(source, data.len() as u64, target, 0, 0)).unwrap();
     assert_eq!((nothing.count, nothing.is_all), (0, true));
+}
+
+/// Copies a range in as many steps as it takes.
+fn copy_all(me: &Caller<'_>, whole: CopyRange) {
+    let mut left = whole;
+    for _ in 0..100 {
+        let step = me.copy_range(&left).unwrap();
+        assert!(step.count > 0 && step.change.after.change > step.change.before.change);
+        assert_eq!(step.is_all, step.count == left.count);
+        if step.is_all {
+            return;
+        }
+        left.source_offset += step.count;
+        left.destination_offset += step.count;
+        left.count -= step.count;
+    }
+    panic!("100 steps were not enough");
+}
+
+/// A hole of 1 GiB between two MiB of data, and one of 256 MiB behind them.
+fn sparse(me: &Caller<'_>, top: &Handle) -> (Handle, u64) {
+    let file = filled(me, top, "s", pattern(MIB));
+    me.write(&file, 1025 * MIB, pattern(MIB)).unwrap();
+    let size = 1282 * MIB;
+    me.truncate(&file, size).unwrap();
+    (file, size)
+}
+
+const MIB: u64 = 1 << 20;
+
+pub(super) fn copies_of_sparse_files_are_sparse(t: &Subject) {
+    if t.lacks(t.capabilities().holes, "holes") {
+        return;
+    }
+    let (me, top) = (t.me(), t.top());
+    let (source, size) = sparse(&me, &top);
+    let target = me.file(&top, "d");
+    copy_all(&me, range(source, 0, target, 0, size));
+    let copied = me.getattr(&target).unwrap();
+    assert_eq!(copied.size, size);
+    assert!(copied.used < 16 * MIB, "{} bytes used", copied.used);
+    for at in [0, 1025 * MIB] {
+        assert!(me.read(&target, at, MIB as u32).unwrap() == pattern(MIB), "data at {at}");
+    }
+    assert_eq!(me.seek(&target, 3 * MIB, Seek::Hole).unwrap(), Some(3 * MIB));
+    // Behind what the destination has it becomes longer, and keeps that.
+    let longer = filled(&me, &top, "l", vec![9; 2 * MIB as usize]);
+    copy_all(&me, range(source, MIB, longer, 4 * MIB, 600 * MIB));
+    assert_eq!(me.getattr(&longer).unwrap().size, 604 * MIB);
+    assert!(
+        me.read(&longer, 0, 3 * MIB as u32).unwrap()
+            == [vec![9; 2 * MIB as usize], vec![0; MIB as usize]].concat()
+    );
+}
+
+pub(super) fn what_a_hole_is_copied_over_reads_as_zeros(t: &Subject) {
+    if t.lacks(t.capabilities().holes, "holes") {
+        return;
+    }
+    let (me, top) = (t.me(), t.top());
+    let (source, _) = sparse(&me, &top);
+    // Data in the middle of where the hole comes to lie, and nothing at its beginning.
+    let target = me.file(&top, "d");
+    me.write(&target, 3 * MIB, vec![9; MIB as usize]).unwrap();
+    copy_all(&me, range(source, 2 * MIB, target, 0, 8 * MIB));
+    assert!(content(&me, &target) == vec![0; 8 * MIB as usize], "what was there shows");
 }
 
 pub(super) fn bad_copies_change_nothing(t: &Subject) {

@@ -352,6 +352,8 @@ cases! { $
         clones_of_part_of_a_block_end_the_destination
         bad_clones_change_nothing
         copies_come_in_steps_and_hold_the_same_bytes
+        copies_of_sparse_files_are_sparse
+        what_a_hole_is_copied_over_reads_as_zeros
         bad_copies_change_nothing
         both_need_permission_on_both_files
         an_opened_file_is_judged_no_more

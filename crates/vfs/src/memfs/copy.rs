@@ -6,7 +6,7 @@ use super::inode::change;
 use super::pages::PAGE;
 use super::permission::{require_read, require_write};
 use super::state::{State, drop_privileges};
-use crate::{Change, Context, Copied, CopyRange, Error, Result, Stability};
+use crate::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Result, Seek, Stability};
 
 /// Bytes that one step copies at most: as a large WRITE, so that nobody else waits longer for the lock.
 const STEP_BYTES: u64 = 1 << 20;
@@ -61,6 +61,11 @@ impl State {
         if files.0 == files.1 {
             return Err(Error::Invalid);
         }
+        let hole = self.hole_behind_data(files, range, whole)?;
+        if hole > 0 {
+            let change = self.grow(context, files.1, range.destination_offset + hole)?;
+            return Ok(Copied { count: hole, stability: Stability::Unstable, is_all: hole == whole, change });
+        }
         let step = whole.min(STEP_BYTES);
         let mut data = BytesMut::new();
         self.inode(files.0).pages()?.read(range.source_offset, step as usize, &mut data);
@@ -69,6 +74,32 @@ impl State {
         let written = self.write(context, files.1, to, &data.freeze(), stability, authority)?;
         let (count, after) = (u64::from(written.count), written.change.after);
         Ok(Copied { count, stability, is_all: count == whole, change: change(&before, after) })
+    }
+
+    /// Bytes at the range's beginning that are a hole in the source and shall be one in the destination; none where they are few,
+    /// or the destination has data there or behind.
+    fn hole_behind_data(&self, files: (u64, u64), range: &CopyRange, whole: u64) -> Result<u64> {
+        let (source, destination) = (self.inode(files.0).pages()?, self.inode(files.1).pages()?);
+        let end = range.source_offset + whole;
+        let data = source.seek(range.source_offset, Seek::Data).unwrap_or(end).min(end);
+        let hole = data - range.source_offset;
+        let (to, size) = (range.destination_offset, destination.size());
+        let is_behind = to >= size || destination.seek(to, Seek::Data).is_none();
+        Ok(if hole >= COPIED_HOLE_BYTES && to + hole > size && is_behind { hole } else { 0 })
+    }
+
+    /// Extends a file by a hole.
+    fn grow(&mut self, context: &Context, file: u64, size: u64) -> Result<Change> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let before = self.attributes(file);
+        self.made_stable(file);
+        let inode = self.table.get_mut(file).expect("the file was resolved");
+        inode.pages_mut()?.truncate(size);
+        drop_privileges(&context.credentials, inode);
+        inode.content_changed(context.now);
+        Ok(change(&before, self.attributes(file)))
     }
 
     /// Judges both ends; the bytes that are meant.

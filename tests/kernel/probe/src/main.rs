@@ -67,6 +67,9 @@ const COMMANDS: &[Command] = &[
     ("copy-range", "FILE NEW_FILE: have the kernel copy", 2, |a| {
         ranges::check_copy(Path::new(&a[0]), Path::new(&a[1]))
     }),
+    ("copy-over", "FILE OTHER: have the kernel copy over what the other file has", 2, |a| {
+        ranges::copy_over(Path::new(&a[0]), Path::new(&a[1]))
+    }),
     ("hold", "FILE: lock as standard input says", 1, |a| locks::hold(Path::new(&a[0]))),
 ];
 

@@ -45,6 +45,29 @@ pub(crate) fn check_holes(path: &Path) -> Checked {
     same("size after reserving", 17 * UNIT, extended.len())
 }
 
+/// Has the kernel copy a file whole, to where another has something already.
+pub(crate) fn copy_over(source: &Path, target: &Path) -> Checked {
+    let from = File::open(source).map_err(told(source))?;
+    let to = File::options().write(true).open(target).map_err(told(target))?;
+    let size = from.metadata().map_err(told(source))?.len();
+    copy_all(&from, &to, (0, 0), size)
+}
+
+/// Has the kernel copy a file from an offset to its end.
+fn copy_all(from: &File, to: &File, (read_at, write_at): (u64, u64), size: u64) -> Checked {
+    let (mut source_offset, mut target_offset, mut rounds) = (read_at, write_at, 0);
+    while source_offset < size {
+        let left = (size - source_offset) as usize;
+        let copied = copy_file_range(from, Some(&mut source_offset), to, Some(&mut target_offset), left)
+            .map_err(told("copy_file_range"))?;
+        rounds += 1;
+        if copied == 0 || rounds > 10_000 {
+            return Err(format!("stopped at {source_offset} of {size}"));
+        }
+    }
+    Ok(())
+}
+
 /// Has the kernel copy a file whole, at an odd offset too, and compares.
 pub(crate) fn check_copy(source: &Path, target: &Path) -> Checked {
     let from = File::open(source).map_err(told(source))?;
@@ -52,17 +75,7 @@ pub(crate) fn check_copy(source: &Path, target: &Path) -> Checked {
     let to = to.map_err(told(target))?;
     let size = from.metadata().map_err(told(source))?.len();
     for (read_at, write_at) in [(0, 0), (1, size + 3)] {
-        let (mut source_offset, mut target_offset, mut rounds) = (read_at, write_at, 0);
-        while source_offset < size {
-            let left = (size - source_offset) as usize;
-            let copied =
-                copy_file_range(&from, Some(&mut source_offset), &to, Some(&mut target_offset), left)
-                    .map_err(told("copy_file_range"))?;
-            rounds += 1;
-            if copied == 0 || rounds > 10_000 {
-                return Err(format!("stopped at {source_offset} of {size}"));
-            }
-        }
+        copy_all(&from, &to, (read_at, write_at), size)?;
         to.sync_all().map_err(told(target))?;
         let mut wanted = vec![0; (size - read_at) as usize];
         let mut read = vec![1; wanted.len()];
