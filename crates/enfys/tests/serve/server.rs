@@ -33,11 +33,12 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Makes a directory that everyone may change.
+    /// Makes a directory that everyone may change. Not a sticky one: without root all that is made there is the server's own, and
+    /// no caller might rename it.
     pub fn directory(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir(&path).expect("directory");
-        std::fs::set_permissions(&path, mode(0o1777)).expect("permissions");
+        std::fs::set_permissions(&path, mode(0o777)).expect("permissions");
         path
     }
 
