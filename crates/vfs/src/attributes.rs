@@ -111,6 +111,10 @@ pub enum SetTime {
     Now,
     /// To this time; for the owner alone.
     To(Timestamp),
+    /// To this time, at which a client did what it has kept to itself until now; whoever may write may do so. Where nothing else is
+    /// set, and as far as the backend can have it so, the change time moves on to that of a modification at most, and not
+    /// for an access (RFC 9754 §5).
+    Kept(Timestamp),
 }
 
 /// Attributes to set; `None` leaves one as it is.

@@ -131,7 +131,7 @@ impl Volume {
             match time {
                 _ if owns(who, file) => {}
                 // POSIX.1-2024 futimens(): to now for who may write (EACCES), to another time for the owner alone (EPERM).
-                SetTime::Now => self.require(context, object, before, WRITE)?,
+                SetTime::Now | SetTime::Kept(_) => self.require(context, object, before, WRITE)?,
                 SetTime::To(_) => return Err(Error::NotPermitted),
             }
         }
@@ -193,7 +193,7 @@ impl Volume {
 /// Refuses times that are none.
 pub(crate) fn judge_time_values(set: &SetAttributes) -> Result<()> {
     let is_good = |time: Option<SetTime>| match time {
-        Some(SetTime::To(time)) => time.nanoseconds < SECOND_NS,
+        Some(SetTime::To(time) | SetTime::Kept(time)) => time.nanoseconds < SECOND_NS,
         _ => true,
     };
     if is_good(set.accessed) && is_good(set.modified) { Ok(()) } else { Err(Error::Invalid) }
@@ -231,7 +231,9 @@ pub(crate) fn set_times(file: &OpenFile, set: &SetAttributes) -> Result<()> {
     let resolve = |time: Option<SetTime>| match time {
         None => special(UTIME_OMIT),
         Some(SetTime::Now) => special(UTIME_NOW),
-        Some(SetTime::To(time)) => Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds) },
+        Some(SetTime::To(time) | SetTime::Kept(time)) => {
+            Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds) }
+        }
     };
     let times = Timestamps { last_access: resolve(set.accessed), last_modification: resolve(set.modified) };
     rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH).map_err(translate)

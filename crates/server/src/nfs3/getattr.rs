@@ -1,5 +1,4 @@
 use protocol::nfs3::{GetattrArgs, NfsStat, Outcome};
-use vfs::Attributes;
 use xdr::Writer;
 
 use super::reply::{answer, fattr, resolve, status};
@@ -17,13 +16,12 @@ pub(super) async fn serve(request: &Request<'_>, args: GetattrArgs, reply: &mut 
         Err(_) => return answer::<(), ()>(reply, &Outcome::Fail(NfsStat::JUKEBOX, ())),
     };
     match target.export.backend.getattr(&target.context, &target.handle).await {
-        Ok(attributes) => {
-            answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &with_size(attributes, held))))
+        Ok(mut attributes) => {
+            if let Some(held) = held {
+                held.put_over(&mut attributes);
+            }
+            answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &attributes)))
         }
         Err(error) => answer::<(), ()>(reply, &Outcome::Fail(status(error), ())),
     }
-}
-
-fn with_size(attributes: Attributes, held: Option<u64>) -> Attributes {
-    Attributes { size: held.unwrap_or(attributes.size), ..attributes }
 }

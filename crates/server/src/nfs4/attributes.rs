@@ -68,6 +68,8 @@ const SUPPORTED: Bitmap = Bitmap::of(&[
     n::CHANGE_ATTR_TYPE,
     n::MODE_UMASK,
     n::XATTR_SUPPORT,
+    n::TIME_DELEG_ACCESS,
+    n::TIME_DELEG_MODIFY,
     n::OPEN_ARGUMENTS,
 ]);
 
@@ -81,11 +83,16 @@ const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_S
 /// What SETATTR can set. RFC 8881 §6.2.5: "The mode_set_masked attribute is only valid in a SETATTR operation. If it is
 /// used in a CREATE or OPEN operation, the server MUST return NFS4ERR_INVAL."
 /// RFC 8275 §5: "The mode_umask attribute is only meaningful for operations that create objects".
-const SETTABLE: Bitmap =
-    WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[n::MODE_SET_MASKED]));
+/// RFC 9754 §5: the times of delegations "can only be used with CB_GETATTR and SETATTR".
+const SETTABLE: Bitmap = WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[
+    n::MODE_SET_MASKED,
+    n::TIME_DELEG_ACCESS,
+    n::TIME_DELEG_MODIFY,
+]));
 
-/// What changes with a file's content: the holder of a write delegation changes it out of sight.
-const OF_HOLDER: Bitmap = Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_METADATA, n::TIME_MODIFY]);
+/// What changes with a file's content, or as it is read: the holder of a write delegation changes it out of sight.
+const OF_HOLDER: Bitmap =
+    Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_ACCESS, n::TIME_METADATA, n::TIME_MODIFY]);
 
 /// What READDIR can answer from an entry alone, without its attributes.
 const OF_ENTRY: Bitmap =
@@ -130,9 +137,15 @@ const OF_SPACE: Bitmap = Bitmap::of(&[
     n::SPACE_TOTAL,
 ]);
 
-/// What can be set and not read.
-const WRITE_ONLY: Bitmap =
-    Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET, n::MODE_SET_MASKED, n::MODE_UMASK]);
+/// What can be set and not read. RFC 9754 §5: the times of delegations "are invalid to be used with GETATTR, VERIFY, and NVERIFY".
+const WRITE_ONLY: Bitmap = Bitmap::of(&[
+    n::TIME_ACCESS_SET,
+    n::TIME_MODIFY_SET,
+    n::MODE_SET_MASKED,
+    n::MODE_UMASK,
+    n::TIME_DELEG_ACCESS,
+    n::TIME_DELEG_MODIFY,
+]);
 
 /// Attributes by minor version.
 const SUPPORTED_BY_MINOR: [Bitmap; 3] =
@@ -214,6 +227,7 @@ const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
         open_args::WANT_ANY_DELEG,
         open_args::WANT_NO_DELEG,
         open_args::WANT_CANCEL,
+        open_args::WANT_DELEG_TIMESTAMPS,
         open_args::WANT_OPEN_XOR_DELEGATION,
     ]),
     // NULL, PREVIOUS, DELEGATE_CUR, FH, DELEG_CUR_FH.

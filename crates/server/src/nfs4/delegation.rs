@@ -12,7 +12,7 @@ use vfs::Attributes;
 
 use super::compound::Compound;
 use super::object::{File, Object};
-use super::state::{Client, DelegationKind, NotDelegated, Wish};
+use super::state::{Client, DelegationKind, NotDelegated, Times, Wish};
 
 /// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
 const SPACE_PART: u64 = 64;
@@ -23,6 +23,8 @@ pub(crate) struct DelegationWish {
     /// What it opened for, and was judged for.
     pub(crate) access: ShareAccess,
     pub(crate) want: DelegationWant,
+    /// The client would keep the file's times (RFC 9754 §5).
+    pub(crate) times: bool,
     /// CLAIM_PREVIOUS of a delegation.
     pub(crate) reclaim: bool,
 }
@@ -51,12 +53,17 @@ pub(crate) async fn delegate(
     let (opener, inner) = (compound.caller(), file.handle);
     let (state, key) = (compound.state(), file.key(compound.server()));
     // Before the grant: it may wait, and nothing must come between the grant and the reply.
-    let (limit, change) =
-        if is_write { space_limit(compound, file, attributes).await } else { (0, attributes.change) };
+    let (limit, seen) =
+        if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
     let kind = if is_write { DelegationKind::Write } else { DelegationKind::Read };
-    let wish = Wish { kind, judged, opener, change, handle, inner, reclaim: asked.reclaim };
+    // Not with one for reading, of which a file may have many. RFC 9754 §5: whoever keeps the times has to be asked for each GETATTR of
+    // others; and what the holder of such a one hands in is an access time alone, which "MUST NOT advance the change time": no
+    // system call leaves that alone, so that each return would cost all other readers what they have cached.
+    let times = (is_write && asked.times).then(|| Times::of(&seen));
+    let change = seen.change;
+    let wish = Wish { kind, judged, opener, change, times, handle, inner, reclaim: asked.reclaim };
     match state.delegate(compound.now(), client, key, &wish, compound.session()) {
-        Ok(stateid) => granted(stateid, is_write, limit),
+        Ok(stateid) => granted(stateid, &wish, limit),
         // Version 4.0 knows no reasons.
         Err(_) if asked.want == DelegationWant::NO_PREFERENCE || compound.minor == 0 => OpenDelegation::None,
         Err(why) => OpenDelegation::NoneExt(match why {
@@ -69,17 +76,17 @@ pub(crate) async fn delegate(
 }
 
 /// The "condition that the client must check to determine whether the file needs to be flushed to the server on close"
-/// (RFC 8881 §18.16.1): how large it may become before that. And the file's `change` as it was seen with that, by which the
+/// (RFC 8881 §18.16.1): how large it may become before that. And the file's attributes as they were seen with that, by which the
 /// holder's answers about the file will be judged.
-async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attributes) -> (u64, u64) {
+async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attributes) -> (u64, Attributes) {
     let context = compound.context(file.export);
     let space = file.export.backend.statfs(&context, &file.handle).await;
-    space.map_or((0, attributes.change), |(space, now)| {
-        (now.size.saturating_add(space.available_bytes / SPACE_PART), now.change)
+    space.map_or((0, *attributes), |(space, now)| {
+        (now.size.saturating_add(space.available_bytes / SPACE_PART), now)
     })
 }
 
-fn granted(stateid: Stateid, is_write: bool, limit: u64) -> OpenDelegation {
+fn granted(stateid: Stateid, wish: &Wish, limit: u64) -> OpenDelegation {
     // Nobody is let in without ACCESS: what an ACE says here would have to mirror the mode and every squashing.
     let permissions = Ace {
         ace_type: AceType::ALLOWED,
@@ -87,10 +94,11 @@ fn granted(stateid: Stateid, is_write: bool, limit: u64) -> OpenDelegation {
         mask: AceMask::empty(),
         who: Utf8::from_static(b"EVERYONE@"),
     };
-    if is_write {
-        let space_limit = SpaceLimit::Size(limit);
-        OpenDelegation::Write(WriteDelegation { stateid, recall: false, space_limit, permissions })
-    } else {
-        OpenDelegation::Read(ReadDelegation { stateid, recall: false, permissions })
+    if !wish.kind.is_write() {
+        return OpenDelegation::Read(ReadDelegation { stateid, recall: false, permissions });
     }
+    let space_limit = SpaceLimit::Size(limit);
+    let write = WriteDelegation { stateid, recall: false, space_limit, permissions };
+    // RFC 9754 §5: the server "MUST set OPEN_DELEGATE_WRITE_ATTRS_DELEG when it grants a write attribute delegation."
+    if wish.times.is_some() { OpenDelegation::WriteAttributes(write) } else { OpenDelegation::Write(write) }
 }

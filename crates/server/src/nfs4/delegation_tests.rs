@@ -21,6 +21,7 @@ mod inquiries;
 mod recalls;
 mod reclaims;
 mod rights;
+mod times;
 mod uses;
 mod waits;
 
@@ -59,6 +60,7 @@ fn delegated(delegation: &OpenDelegation) -> Option<(DelegationType, Stateid)> {
     match delegation {
         OpenDelegation::Read(read) => Some((DelegationType::READ, read.stateid)),
         OpenDelegation::Write(write) => Some((DelegationType::WRITE, write.stateid)),
+        OpenDelegation::WriteAttributes(write) => Some((DelegationType::WRITE_ATTRS_DELEG, write.stateid)),
         _ => None,
     }
 }

@@ -93,8 +93,8 @@ fn may_set(set: &SetAttributes, by: Authority, may_resize: bool, may_touch: bool
     // POSIX.1-2024 futimens(): to now for who may write (EACCES), to another time for the owner alone (EPERM).
     for time in [set.accessed, set.modified].into_iter().flatten() {
         match time {
-            SetTime::Now if may_touch => {}
-            SetTime::Now => return Err(Error::Access),
+            SetTime::Now | SetTime::Kept(_) if may_touch => {}
+            SetTime::Now | SetTime::Kept(_) => return Err(Error::Access),
             SetTime::To(_) => return Err(Error::NotPermitted),
         }
     }

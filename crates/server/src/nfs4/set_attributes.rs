@@ -3,15 +3,14 @@
 use protocol::nfs4::attributes::acl::Acl;
 use protocol::nfs4::attributes::values::{ModeMasked, ModeUmask, SetTime as WireSetTime};
 use protocol::nfs4::attributes::{FileAttributes, SetAttributes as Wire};
-use protocol::nfs4::types::{Bitmap, Mode, Status, Utf8};
+use protocol::nfs4::types::{Bitmap, Mode, Status, Time, Utf8};
 use vfs::{SetAttributes, SetTime, Timestamp};
 
 use super::attributes::supported;
 use crate::IdNames;
 use crate::id_names::IdKind;
+use crate::nfs4::state::{HeldTimes, timestamp};
 
-/// Nanoseconds in a second.
-const SECOND_NS: u32 = 1_000_000_000;
 /// All bits of `mode4`.
 const MODE_BITS: u32 = 0o7777;
 /// All bits of `mu_umask`.
@@ -26,6 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) masked: Option<ModeMasked>,
     /// The ACL, which goes behind all others.
     pub(crate) acl: Option<Acl>,
+    /// Times that the client keeps by a delegation; behind all others too, as they change nothing else.
+    pub(crate) held: HeldTimes,
     /// Which attributes these are: `attrsset` when all are set.
     pub(crate) mask: Bitmap,
 }
@@ -60,6 +61,10 @@ impl Wanted {
             (mode, None) => (mode, None),
             (None, Some(ModeUmask { mode, umask })) => (Some(mode), Some(umask_bits(umask)?)),
         };
+        let held = HeldTimes {
+            accessed: wire.time_deleg_access.map(valid).transpose()?,
+            modified: wire.time_deleg_modify.map(valid).transpose()?,
+        };
         let set = SetAttributes {
             mode: mode.map(mode_bits).transpose()?,
             umask,
@@ -74,7 +79,7 @@ impl Wanted {
             mode_bits(value)?;
             mode_bits(mask)?;
         }
-        Ok(Self { set, masked, acl: wire.acl, mask: attributes.mask })
+        Ok(Self { set, masked, acl: wire.acl, held, mask: attributes.mask })
     }
 
     /// What to set on an object whose mode is `present`.
@@ -99,15 +104,15 @@ fn umask_bits(umask: Mode) -> Result<u32, Status> {
     if umask.bits() & !UMASK_BITS == 0 { Ok(umask.bits()) } else { Err(Status::INVAL) }
 }
 
-/// RFC 8881 §3.3.1: "Values greater than 999,999,999 for nseconds are invalid."
 fn set_time(time: WireSetTime) -> Result<SetTime, Status> {
     match time {
         WireSetTime::ServerTime => Ok(SetTime::Now),
-        WireSetTime::ClientTime(time) if time.nanoseconds < SECOND_NS => {
-            Ok(SetTime::To(Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }))
-        }
-        WireSetTime::ClientTime(_) => Err(Status::INVAL),
+        WireSetTime::ClientTime(time) => valid(time).map(SetTime::To),
     }
+}
+
+fn valid(time: Time) -> Result<Timestamp, Status> {
+    timestamp(time).ok_or(Status::INVAL)
 }
 
 /// An owner or group from its name, where names are known, or its decimal string.
@@ -187,8 +192,8 @@ mod tests {
             time_modify_set: Some(WireSetTime::ClientTime(Time { seconds: 1, nanoseconds })),
             ..Wire::default()
         };
-        assert!(parse(&time(SECOND_NS - 1)).is_ok());
-        assert_eq!(parse(&time(SECOND_NS)).unwrap_err(), Status::INVAL);
+        assert!(parse(&time(999_999_999)).is_ok());
+        assert_eq!(parse(&time(1_000_000_000)).unwrap_err(), Status::INVAL);
         let mode = Wire { mode: Some(Mode::from_bits_retain(0o10_000)), ..Wire::default() };
         assert_eq!(parse(&mode).unwrap_err(), Status::INVAL);
     }

@@ -18,7 +18,7 @@ use super::attributes;
 use super::compound::Compound;
 use super::object::{File, Object};
 use super::right::Right;
-use super::state::{Against, Changing, Client, FileKey, Inquiry, IoKind, State, Waiter};
+use super::state::{Against, Changing, Client, FileKey, Held, Inquiry, IoKind, State, Waiter};
 use super::status::Result as OpResult;
 use crate::once::Place;
 use crate::request::Request;
@@ -190,8 +190,8 @@ async fn sit(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool 
     seat.is_some() && (&*waiting.waiter).await
 }
 
-/// Before attributes of a file are told to others than `who`: asks whoever has it delegated for writing. Gives the size where
-/// that differs from the one here; other attributes are then as of now, when [`Backend::getattr`](vfs::Backend::getattr) is
+/// Before attributes of a file are told to others than `who`: asks whoever has it delegated for writing. Gives what differs from
+/// what is here; other attributes are then as of now, when [`Backend::getattr`](vfs::Backend::getattr) is
 /// asked.
 ///
 /// # Errors
@@ -200,7 +200,7 @@ pub(crate) async fn ask_holder(
     request: &Request<'_>,
     who: Option<&Client>,
     (export, handle): (&Export, &Handle),
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<Held>, Error> {
     if !request.server.nfs4.has_delegations(Against::Writers) {
         return Ok(None);
     }
@@ -211,18 +211,19 @@ async fn ask(
     request: &Request<'_>,
     who: Option<&Client>,
     (export, handle): (&Export, &Handle),
-) -> Result<Option<u64>, Error> {
-    let (state, now) = (&request.server.nfs4, request.now.monotonic);
+) -> Result<Option<Held>, Error> {
+    let (state, now) = (&request.server.nfs4, request.now);
     let file = File { export, handle: *handle }.key(request.server);
-    let deadline = state.answer_until(now);
+    let deadline = state.answer_until(now.monotonic);
     let mut number = None;
     loop {
         let waiter = match state.inquire(now, deadline, who, file, number) {
             Inquiry::Nobody => return Ok(None),
-            Inquiry::Told(told) if !told.is_modified => return Ok(None),
-            Inquiry::Told(told) => {
-                touch(request, (export, handle)).await;
-                return Ok(Some(told.size));
+            Inquiry::Told(held) => {
+                if held.is_news {
+                    touch(request, (export, handle)).await;
+                }
+                return Ok(Some(held));
             }
             Inquiry::Refused => break,
             Inquiry::Asked(asked, waiter) => {
@@ -270,18 +271,18 @@ impl<'r> Compound<'r> {
         self.settle(file, against, Right::Content(kind)).await
     }
 
-    /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives its size where
-    /// that is not the one here.
-    pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> OpResult<Option<u64>> {
+    /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives what is not as
+    /// it is here.
+    pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> OpResult<Option<Held>> {
         let Object::File(file) = object else { return Ok(None) };
         if !self.state().has_delegations(Against::Writers) || !attributes::may_be_held(mask) {
             return Ok(None);
         }
         let client = self.who();
-        let size = ask_holder(self.request, client, (file.export, &file.handle)).await?;
+        let held = ask_holder(self.request, client, (file.export, &file.handle)).await?;
         // It may have waited, and what an operation before saw is then from before the holder's last writes.
         self.forget_fresh();
-        Ok(size)
+        Ok(held)
     }
 
     /// Announces a change of `file`: nothing is delegated until the guard is dropped.

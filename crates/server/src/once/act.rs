@@ -447,7 +447,7 @@ async fn own_rename(
 /// Whether attributes are as a SETATTR has left them.
 fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
     let is_time = |wanted: Option<SetTime>, found| match wanted {
-        Some(SetTime::To(time)) => time == found,
+        Some(SetTime::To(time) | SetTime::Kept(time)) => time == found,
         Some(SetTime::Now) | None => true,
     };
     set.mode.is_none_or(|mode| mode == found.mode)

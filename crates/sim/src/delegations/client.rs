@@ -26,7 +26,8 @@ use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
 
 use super::directories;
 use super::history::History;
-use super::{FILES, Subject};
+use super::times::{self, Kept};
+use super::{FILES, Subject, wall};
 use crate::client::{at_export, compound, create_session, exchange_id, export};
 use crate::rng::Rng;
 
@@ -49,6 +50,7 @@ enum Purpose {
     Bind,
     Renew,
     Read { file: u64, began: u64 },
+    Stat { file: u64, began: u64 },
     Write { file: u64, value: u64 },
     Return { file: u64, stateid: Stateid },
 }
@@ -63,13 +65,14 @@ struct Pending {
 
 /// A delegation, and what it vouches for.
 #[derive(Debug, Clone)]
-struct Held {
-    stateid: Stateid,
+pub(super) struct Held {
+    pub(super) stateid: Stateid,
     handle: Handle,
     is_write: bool,
     value: u64,
-    is_dirty: bool,
+    pub(super) is_dirty: bool,
     is_returning: bool,
+    pub(super) kept: Kept,
 }
 
 /// See the module.
@@ -79,6 +82,8 @@ pub(super) struct Client {
     subject: Subject,
     /// Falls silent once it has done what it has to do.
     is_mute: bool,
+    /// Asks for write delegations whose times it keeps.
+    keeps_times: bool,
     left: u32,
     xid: u32,
     client_id: u64,
@@ -106,6 +111,7 @@ impl Client {
             name: format!("client-{index}"),
             subject,
             is_mute,
+            keeps_times: !is_mute && subject == Subject::Files && rng.chance(50),
             left,
             xid: rng.next_u64() as u32,
             client_id: 0,
@@ -220,7 +226,8 @@ impl Client {
             highest_slot_id: SLOTS as u32 - 1,
             cache_this: true,
         });
-        let bytes = compound(self.xid, 1, std::iter::once(sequence).chain(ops).collect());
+        let minor = if self.keeps_times { 2 } else { 1 };
+        let bytes = compound(self.xid, minor, std::iter::once(sequence).chain(ops).collect());
         self.pending[slot] = Some(Pending { xid: self.xid, bytes: bytes.clone(), purpose, sent: now });
         bytes
     }
@@ -250,6 +257,7 @@ impl Client {
             Some(held) if writes && held.is_write => {
                 held.value = history.begin_write(file);
                 held.is_dirty = true;
+                held.kept.modified = wall(now);
                 let value = held.value;
                 history.end_write(file, value);
                 None
@@ -265,6 +273,12 @@ impl Client {
             _ if writes => {
                 let value = history.begin_write(file);
                 Some(self.ask(Purpose::Write { file, value }, rng, now))
+            }
+            _ if self.subject == Subject::Files && !self.is_mute && rng.chance(30) => {
+                // Beside what it has to do.
+                self.left += 1;
+                let began = history.now();
+                Some(self.ask(Purpose::Stat { file, began }, rng, now))
             }
             _ => {
                 let began = history.now();
@@ -282,6 +296,7 @@ impl Client {
             Purpose::Write { file, value } if self.subject == Subject::Directories => {
                 directories::write(&name(file), value)
             }
+            Purpose::Stat { file, .. } => times::stat(&name(file)),
             Purpose::Read { file, .. } => {
                 let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 8 });
                 self.open(file, ShareAccess::READ, read)
@@ -304,7 +319,7 @@ impl Client {
         let owner = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
         let open = Op::Open(OpenArgs {
             seqid: 0,
-            share_access,
+            share_access: if self.keeps_times { share_access | times::WANTED } else { share_access },
             share_deny: ShareDeny::empty(),
             owner: StateOwner { client_id: self.client_id, owner },
             how: OpenHow::Create(CreateHow::Unchecked(FileAttributes::default())),
@@ -312,7 +327,7 @@ impl Client {
         });
         let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
         let mut ops = export();
-        ops.extend([open, Op::GetFh, io, close]);
+        ops.extend([open, Op::GetFh, times::before(), io, times::after(), close]);
         ops
     }
 
@@ -320,9 +335,10 @@ impl Client {
     fn give_back(&mut self, file: u64, now: Duration) -> Option<Bytes> {
         let held = self.held.get_mut(&file).filter(|held| !held.is_returning)?;
         held.is_returning = true;
-        let Held { stateid, handle, value, is_dirty, .. } = held.clone();
+        let Held { stateid, handle, value, is_dirty, kept, .. } = held.clone();
         let mut ops = vec![Op::PutFh(PutFhArgs { handle })];
         ops.extend(is_dirty.then(|| write(stateid, value)));
+        ops.extend(kept.hand_in(stateid));
         ops.push(Op::DelegReturn(DelegReturnArgs { stateid }));
         Some(self.send(RETURNS, ops, Purpose::Return { file, stateid }, now))
     }
@@ -397,6 +413,10 @@ impl Client {
                 history.read(*file, value, *began).map_err(|why| format!("{}: {why}", self.name))?;
                 self.take(*file, value, done);
             }
+            (Purpose::Stat { file, began }, Status::OK) => {
+                let seen = times::modified(done).ok_or("no time")?;
+                history.stat(*file, seen, *began).map_err(|why| format!("{}: {why}", self.name))?;
+            }
             (Purpose::Write { file, value }, Status::OK) => {
                 history.end_write(*file, *value);
                 if let Some(held) = self.held.get_mut(file).filter(|held| !held.is_returning) {
@@ -408,12 +428,15 @@ impl Client {
             (Purpose::Return { file, stateid }, Status::OK) => {
                 // Unless the next one has come meanwhile.
                 if self.held.get(file).is_some_and(|held| held.stateid == *stateid) {
-                    self.held.remove(file);
+                    let held = self.held.remove(file).expect("it was found");
+                    held.kept.judge(done).map_err(|why| format!("{}, file {file}: {why}", self.name))?;
                 }
             }
-            (Purpose::Read { .. } | Purpose::Write { .. }, Status::DELAY | Status::NOENT) => {
-                self.again = Some(pending.purpose);
-            }
+            (Purpose::Stat { .. }, Status::NOENT) => {}
+            (
+                Purpose::Read { .. } | Purpose::Stat { .. } | Purpose::Write { .. },
+                Status::DELAY | Status::NOENT,
+            ) => self.again = Some(pending.purpose),
             (purpose, status) => return Err(format!("{}: {purpose:?}: {status:?}", self.name)),
         }
         Ok(())
@@ -429,13 +452,17 @@ impl Client {
 
     /// Keeps what was delegated.
     fn take<'a>(&mut self, file: u64, value: u64, results: impl Iterator<Item = &'a OpResult>) {
-        let mut delegation = None;
+        let (mut delegation, mut kept) = (None, Kept::default());
         for result in results {
             match (result, &delegation) {
                 (OpResult::Open(Outcome::Ok(open)), _) => {
                     delegation = match &open.delegation {
                         OpenDelegation::Read(read) => Some((read.stateid, false)),
                         OpenDelegation::Write(write) => Some((write.stateid, true)),
+                        OpenDelegation::WriteAttributes(write) => {
+                            kept.is_ours = true;
+                            Some((write.stateid, true))
+                        }
                         _ => None,
                     };
                 }
@@ -450,8 +477,15 @@ impl Client {
                         value,
                         is_dirty: false,
                         is_returning: false,
+                        kept,
                     };
                     self.held.insert(file, held);
+                }
+                (OpResult::GetAttr(Outcome::Ok(seen)), Some((stateid, _))) => {
+                    // Nothing that it held before.
+                    if let Some(held) = self.held.get_mut(&file).filter(|held| held.stateid == *stateid) {
+                        held.kept.see(seen);
+                    }
                 }
                 _ => {}
             }
@@ -499,7 +533,15 @@ impl Client {
     }
 
     fn execute(&mut self, op: &CbOp) -> Result<(Status, CbOpResult), String> {
-        let CbOp::Recall(recall) = op else { return Err(format!("{op:?}")) };
+        let recall = match op {
+            CbOp::Recall(recall) => recall,
+            CbOp::GetAttr(asked) => {
+                let held = self.held.values().find(|held| held.is_write && held.handle == asked.handle);
+                let result = CbOpResult::GetAttr(times::answer(held, asked));
+                return Ok((result.status(), result));
+            }
+            _ => return Err(format!("{op:?}")),
+        };
         let held = self.held.iter().find(|(_, held)| held.stateid.other == recall.stateid.other);
         let outcome = match held {
             Some((file, _)) => {

@@ -1,5 +1,7 @@
 //! What programs on clients did, and whether it could have been done one after the other.
 
+use vfs::Timestamp;
+
 /// A write of a value that is written once.
 #[derive(Debug, Clone, Copy)]
 struct Write {
@@ -9,10 +11,21 @@ struct Write {
     ended: Option<u64>,
 }
 
+/// An answer to the question when a file was changed.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    time: Timestamp,
+    began: u64,
+    /// When the program heard it.
+    ended: u64,
+}
+
 /// Reads and writes of some files, each a register of one number that begins as 0.
 #[derive(Debug)]
 pub(super) struct History {
     files: Vec<Vec<Write>>,
+    /// When each file was changed, as programs were told.
+    told: Vec<Vec<Told>>,
     /// Counts what happens, so that nothing happens at the same time.
     clock: u64,
     values: u64,
@@ -21,7 +34,7 @@ pub(super) struct History {
 impl History {
     pub(super) fn new(files: usize) -> Self {
         let first = Write { value: 0, began: 0, ended: Some(0) };
-        Self { files: vec![vec![first]; files], clock: 0, values: 0 }
+        Self { files: vec![vec![first]; files], told: vec![Vec::new(); files], clock: 0, values: 0 }
     }
 
     /// Now.
@@ -61,6 +74,26 @@ impl History {
                 Err(format!("file {file}: {value} was read long after {} was written", later.value))
             }
         }
+    }
+
+    /// A program that began to look at `began` is told that the file was last changed at `seen`.
+    ///
+    /// # Errors
+    /// Where another had been told of a later time by then.
+    pub(super) fn stat(&mut self, file: u64, seen: Timestamp, began: u64) -> Result<(), String> {
+        let ended = self.now();
+        let (told, writes) = (&mut self.told[file as usize], &self.files[file as usize]);
+        // A write has the time of its arrival, and may have waited until after that of another was told.
+        let waits = |told: &Told| {
+            let is_about = |write: &Write| write.ended.is_none_or(|ended| ended > told.began);
+            writes.iter().any(|write| write.began < told.ended && is_about(write))
+        };
+        let is_wrong = |told: &&Told| told.ended < began && told.time > seen && !waits(told);
+        if let Some(Told { time, .. }) = told.iter().find(is_wrong) {
+            return Err(format!("file {file}: changed at {seen:?}, long after {time:?} was told"));
+        }
+        told.push(Told { time: seen, began, ended });
+        Ok(())
     }
 
     pub(super) fn writes(&self) -> usize {

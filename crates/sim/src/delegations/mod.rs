@@ -3,10 +3,14 @@
 //! Every file, or directory, is a register of one number. Whatever a program on a client reads must be a value that could be there: no
 //! read may return what was overwritten, and acknowledged, before the read began. A delegation that is granted beside a
 //! conflicting open, a change that does not wait for a recall, a write that is lost with a delegation: each breaks that.
+//!
+//! Some clients keep the times of what they may write. What others are told about when a file was changed never goes back, and
+//! the time that is handed in is the file's.
 
 mod client;
 mod directories;
 mod history;
+mod times;
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;

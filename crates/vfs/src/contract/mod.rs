@@ -199,6 +199,7 @@ cases! { $
         changes_move_the_right_times
         context_time_is_used_exactly
         a_bad_time_is_refused
+        what_was_kept_is_set_as_it_was
     }
     change {
         every_change_of_a_file_moves_its_change_attribute

@@ -97,6 +97,35 @@ pub(super) fn context_time_is_used_exactly(t: &Subject) {
     assert_eq!((changed.modified, changed.changed, changed.created), (written, t.now(), Some(created)));
 }
 
+/// Access and modification that a client has kept to itself.
+pub(super) fn what_was_kept_is_set_as_it_was(t: &Subject) {
+    let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
+    let before = me.getattr(&file).unwrap();
+    let kept = |seconds| Some(SetTime::Kept(Timestamp { seconds, nanoseconds: 0 }));
+    let both = SetAttributes { accessed: kept(3), modified: kept(4), ..SetAttributes::default() };
+    let after = me.setattr(&file, both).unwrap().after;
+    assert_eq!((after.accessed.seconds, after.modified.seconds), (3, 4));
+    assert!(after.changed >= before.changed && after.change > before.change);
+    if t.lacks(t.capabilities().context_clock, "the context's clock") {
+        return;
+    }
+    // RFC 9754 §5: the change time is not moved to now, nor back, and for an access not at all.
+    assert_eq!(after.changed, before.changed);
+    let read = SetAttributes { accessed: kept(5), ..SetAttributes::default() };
+    let read = me.setattr(&file, read).unwrap().after;
+    assert_eq!(read, crate::Attributes { accessed: Timestamp { seconds: 5, nanoseconds: 0 }, ..after });
+    let later = Timestamp { seconds: before.changed.seconds + 1, nanoseconds: 0 };
+    let written = SetAttributes { modified: Some(SetTime::Kept(later)), ..SetAttributes::default() };
+    let written = me.setattr(&file, written).unwrap().after;
+    assert_eq!((written.modified, written.changed), (later, later));
+    assert!(written.change > read.change);
+    let also = SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes { modified: Some(SetTime::Kept(later)), ..SetAttributes::default() }
+    };
+    assert_eq!(me.setattr(&file, also).unwrap().after.mode, 0o600);
+}
+
 // RFC 8881 §3.3.1: "Values greater than 999,999,999 for nseconds are invalid."
 pub(super) fn a_bad_time_is_refused(t: &Subject) {
     let file = t.me().file(&t.top(), "f");

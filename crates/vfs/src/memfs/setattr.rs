@@ -44,7 +44,12 @@ impl State {
             self.space.refund(inode.uid, kept - inode.charged());
         }
         set_times(inode, set, context.now);
-        inode.attributes_changed(context.now);
+        match kept(set) {
+            None => inode.attributes_changed(context.now),
+            Some(Some(modified)) => inode.attributes_changed(modified),
+            // RFC 9754 §5: "A change in the access time MUST NOT advance the change time".
+            Some(None) => {}
+        }
         Ok(change(&before, self.attributes(file)))
     }
 
@@ -77,6 +82,17 @@ impl State {
     }
 }
 
+/// Where nothing is set but times that a client has kept: that of the modification, if there was one.
+fn kept(set: &SetAttributes) -> Option<Option<Timestamp>> {
+    let times = SetAttributes { accessed: set.accessed, modified: set.modified, ..SetAttributes::default() };
+    let is_kept = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Kept(_)));
+    let is_all = *set == times && is_kept(set.accessed) && is_kept(set.modified);
+    is_all.then_some(match set.modified {
+        Some(SetTime::Kept(time)) => Some(time),
+        _ => None,
+    })
+}
+
 // POSIX.1-2024 chown() with _POSIX_CHOWN_RESTRICTED: only a privileged process changes the owner; the owner may give
 // the file to a group that it is in.
 fn judge_owner(who: &Credentials, inode: &Inode, set: &SetAttributes) -> Result<()> {
@@ -94,9 +110,9 @@ fn judge_owner(who: &Credentials, inode: &Inode, set: &SetAttributes) -> Result<
 // alone (EPERM).
 fn judge_time(who: &Credentials, inode: &Inode, time: SetTime) -> Result<()> {
     match time {
-        SetTime::Now if owns(who, inode) || permits(who, inode, WRITE) => Ok(()),
-        SetTime::Now => Err(Error::Access),
-        SetTime::To(time) if time.nanoseconds >= SECOND_NS => Err(Error::Invalid),
+        SetTime::To(time) | SetTime::Kept(time) if time.nanoseconds >= SECOND_NS => Err(Error::Invalid),
+        SetTime::Now | SetTime::Kept(_) if owns(who, inode) || permits(who, inode, WRITE) => Ok(()),
+        SetTime::Now | SetTime::Kept(_) => Err(Error::Access),
         SetTime::To(_) => require_owner(who, inode),
     }
 }
@@ -128,7 +144,7 @@ fn set_mode(who: &Credentials, inode: &mut Inode, set: &SetAttributes) {
 pub(super) fn set_times(inode: &mut Inode, set: &SetAttributes, now: Timestamp) {
     let resolve = |time: SetTime| match time {
         SetTime::Now => now,
-        SetTime::To(time) => time,
+        SetTime::To(time) | SetTime::Kept(time) => time,
     };
     inode.accessed = set.accessed.map_or(inode.accessed, resolve);
     inode.modified = set.modified.map_or(inode.modified, resolve);
@@ -137,7 +153,7 @@ pub(super) fn set_times(inode: &mut Inode, set: &SetAttributes, now: Timestamp) 
 /// Checks times given to what is created; its creator owns it.
 pub(super) fn judge_new_times(set: &SetAttributes) -> Result<()> {
     let good = |time: Option<SetTime>| match time {
-        Some(SetTime::To(time)) => time.nanoseconds < SECOND_NS,
+        Some(SetTime::To(time) | SetTime::Kept(time)) => time.nanoseconds < SECOND_NS,
         _ => true,
     };
     if good(set.accessed) && good(set.modified) { Ok(()) } else { Err(Error::Invalid) }

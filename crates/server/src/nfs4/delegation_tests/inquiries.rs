@@ -22,7 +22,7 @@ fn tell(client: &Lab, change: u64, size: u64) {
     client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()))));
 }
 
-fn answered(result: Option<CompoundResult>) -> Attributes {
+pub(super) fn answered(result: Option<CompoundResult>) -> Attributes {
     attributes_in(result.expect("an answer").results.last().unwrap())
 }
 

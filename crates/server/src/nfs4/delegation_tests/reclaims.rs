@@ -12,7 +12,7 @@ use crate::testing::{Lab, lab_of, lab_with, open, open_args, open_result, putfh}
 use crate::{ExportTable, Server, Settings};
 
 /// A file of mode 0644, and a client that comes back to it after a restart of the server.
-fn after_restart(change: impl FnOnce(&mut Settings)) -> (Lab, Handle) {
+pub(super) fn after_restart(change: impl FnOnce(&mut Settings)) -> (Lab, Handle) {
     let exports = vec![crate::testing::export(1, "/export")];
     let file = lab_of(exports.clone()).file(&["export", "file"], b"hello");
     let mut settings = Settings::new(crate::testing::KEY, 1, [3; 16], b"test".to_vec());

@@ -56,6 +56,7 @@ async fn grant(
     let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
     let notification_types = State::notices_for(compound.now(), &client, args.notification_types);
     let wish = Wish {
+        times: None,
         kind: DelegationKind::Directory(notification_types),
         judged: 0,
         opener: compound.caller(),

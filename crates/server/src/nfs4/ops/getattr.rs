@@ -22,9 +22,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         }
         _ => (None, compound.attributes().await?),
     };
-    if let Some(size) = held {
+    if let Some(held) = held {
         // Not for the next operation: it is the holder's, not the file's.
-        attributes.size = size;
+        held.put_over(&mut attributes);
     }
     let acl = acl::get(compound, &object, mask, &attributes).await?;
     let mut subject = compound.subject(object, &attributes);

@@ -80,7 +80,7 @@ async fn open_in_turn(
     };
     // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
     // delegation it keeps for as long as it has that.
-    let is_delegated = matches!(delegation, OpenDelegation::Read(_) | OpenDelegation::Write(_));
+    let is_delegated = !matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_));
     let fresh = (!is_delegated).then_some(attributes);
     let instead = delegated::instead_of_open(arguments, &grant, &delegation);
     let no_open = match instead {

@@ -1,17 +1,20 @@
 //! SETATTR (RFC 8881 §18.30).
 
+use std::sync::Arc;
+
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::types::{Stateid, Status};
-use vfs::{Attributes, Authority};
+use vfs::{Attributes, Authority, Context, Credentials, SetAttributes, SetTime};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::read::wrong_kind;
 use crate::nfs4::acl::Lists;
 use crate::nfs4::attributes::can_set;
 use crate::nfs4::compound::Compound;
+use crate::nfs4::object::File;
 use crate::nfs4::right::Right;
 use crate::nfs4::set_attributes::Wanted;
-use crate::nfs4::state::{Against, IoKind};
+use crate::nfs4::state::{Against, HeldTimes, IoKind, Times};
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -24,6 +27,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let authority = match wanted.set.size {
         Some(_) => compound.check_io(&file, stateid, IoKind::Write)?.authority,
         None => Authority::Caller,
+    };
+    let held = match wanted.held {
+        held if held.is_empty() => None,
+        held => Some(HandedIn::new(compound, &file, stateid, held)?),
     };
     // RFC 8881 §10.4.4: "SETATTR sent by another client" recalls.
     let _changing = compound.changing(&file);
@@ -57,8 +64,58 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         let after = lists.set(compound, &file, kind).await?;
         compound.set_fresh(after);
     }
+    if let Some(held) = held {
+        held.set(compound, &file).await?;
+    }
     wanted.mask.encode(reply);
     Ok(())
+}
+
+/// Times that the holder of a delegation has kept, and hands in (RFC 9754 §5).
+struct HandedIn {
+    /// What will be known.
+    known: Times,
+    /// What of that was taken.
+    taken: HeldTimes,
+    authority: Authority,
+}
+
+impl HandedIn {
+    /// # Errors
+    /// RFC 9754 §5: "can only be used … by a client holding an appropriate delegation"; else as for every wrong stateid.
+    fn new(compound: &Compound<'_>, file: &File<'_>, stateid: Stateid, held: HeldTimes) -> Result<Self> {
+        let (client, key) = (compound.client()?, file.key(compound.server()));
+        let mut known = compound.state().kept_times(client, key, &compound.stateid(stateid)?)?;
+        let authority = compound.check_io(file, stateid, IoKind::Write)?.authority;
+        // "They should all be compared against the same time value for the current time."
+        let taken = known.take(held, compound.request.now.wall);
+        Ok(Self { known, taken, authority })
+    }
+
+    async fn set(self, compound: &mut Compound<'_>, file: &File<'_>) -> Result {
+        let context = match self.authority {
+            // Whose open it was granted for may write, and need not own the file.
+            Authority::Opened => {
+                Context { credentials: Arc::new(Credentials::root()), now: compound.request.now.wall }
+            }
+            Authority::Caller => compound.context(file.export),
+        };
+        // What is there already is no change.
+        let present = compound.attributes().await?;
+        let kept = |taken: Option<_>, present| taken.filter(|time| *time != present).map(SetTime::Kept);
+        let set = SetAttributes {
+            accessed: kept(self.taken.accessed, present.accessed),
+            modified: kept(self.taken.modified, present.modified),
+            ..SetAttributes::default()
+        };
+        if !set.is_empty() {
+            let backend = &file.export.backend;
+            let change = backend.setattr(&context, &file.handle, &set, None, self.authority).await?;
+            compound.set_fresh(change.after);
+        }
+        compound.state().took_times(compound.client()?, file.key(compound.server()), self.known);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let open = OpenAccess { read: true, write: writes };
     let context = compound.context(file.export);
     file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
-    let asked = DelegationWish { access, want: want.want(), reclaim };
+    // RFC 9754 §5 has times kept by the word of an OPEN.
+    let asked = DelegationWish { access, want: want.want(), times: false, reclaim };
     delegate(compound, &client, &file, asked, &attributes).await.encode(reply);
     // As OPEN does: what was seen before the grant may have changed by then.
     compound.forget_fresh();
@@ -57,8 +58,12 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
 fn wanted(want: ShareAccess, claim: &DelegationClaim) -> std::result::Result<ShareAccess, Status> {
     match (claim, want.want()) {
         (DelegationClaim::DelegatePrevFh, _) => Err(Status::NOTSUPP),
-        (DelegationClaim::Previous(DelegationType::READ), _) => Ok(ShareAccess::READ),
-        (DelegationClaim::Previous(DelegationType::WRITE), _) => Ok(ShareAccess::BOTH),
+        (DelegationClaim::Previous(DelegationType::READ | DelegationType::READ_ATTRS_DELEG), _) => {
+            Ok(ShareAccess::READ)
+        }
+        (DelegationClaim::Previous(DelegationType::WRITE | DelegationType::WRITE_ATTRS_DELEG), _) => {
+            Ok(ShareAccess::BOTH)
+        }
         (DelegationClaim::Previous(_), _) => Err(Status::INVAL),
         (DelegationClaim::Fh, DelegationWant::READ_DELEG) => Ok(ShareAccess::READ),
         (DelegationClaim::Fh, DelegationWant::WRITE_DELEG) => Ok(ShareAccess::BOTH),

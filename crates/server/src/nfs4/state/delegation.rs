@@ -31,6 +31,7 @@ use super::notices::Notices;
 use super::phase::{Event, Phase};
 use super::shard::{self, Dropped, FileKey, Kind, Shard};
 use super::stateid::Place;
+use super::times::{Keeping, Times};
 use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid, Status};
 
@@ -89,6 +90,8 @@ pub(super) struct Delegation {
     pub(super) granted_by: Option<Referring>,
     recalled: Option<Duration>,
     pub(super) questions: Questions,
+    /// Of a file whose times its holder keeps.
+    pub(super) keeping: Option<Box<Keeping>>,
     /// What the holder of a directory is told.
     pub(super) notices: Notices,
     /// Its place in the file's list.
@@ -147,6 +150,8 @@ pub struct Wish {
     pub opener: u64,
     /// `change` of the file as the OPEN's reply will tell it.
     pub change: u64,
+    /// The file's times, where the client is to keep them.
+    pub times: Option<Times>,
     /// The file as the client knows it, for CB_RECALL.
     pub handle: Handle,
     /// The file as the backend knows it.
@@ -493,6 +498,7 @@ impl State {
             granted_by: granted_by.map(super::Running::as_referring),
             recalled: None,
             questions: Questions::new(wish.change),
+            keeping: wish.times.map(Keeping::since),
             notices: Notices::default(),
             at_file: 0,
         };

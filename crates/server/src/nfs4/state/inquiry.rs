@@ -1,4 +1,5 @@
-//! CB_GETATTR (RFC 8881 §10.4.3, §20.1): the holder of a write delegation knows the file's size, and whether it has changed.
+//! CB_GETATTR (RFC 8881 §10.4.3, §20.1): the holder of a write delegation knows the file's size, and whether it has changed;
+//! and its times, where it keeps them (RFC 9754 §5).
 //!
 //! Whoever asks for attributes meanwhile asks the holder, through the server: many who ask at once ask once. Where the holder
 //! does not answer, the delegation is recalled.
@@ -7,29 +8,60 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use protocol::nfs4::attributes::{Attributes, number};
+use protocol::nfs4::attributes::{Attributes as Said, number};
 use protocol::nfs4::callback::recall::CbGetAttrArgs;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::types::Bitmap;
+use vfs::{Attributes, Timestamp};
 
 use super::State;
 use super::callback::{Callback, Purpose};
 use super::client::Client;
-use super::delegation::Against;
+use super::delegation::{Against, Delegation};
 use super::shard::{FileKey, Shard};
 use super::stateid::Place;
+use super::times::{HeldTimes, Times, timestamp};
 use super::waiter::Waiter;
+use crate::Now;
 
 /// How long a holder may take: it answers from memory.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What every holder is asked for.
+const ASKED: Bitmap = Bitmap::of(&[number::CHANGE, number::SIZE]);
+/// RFC 9754 §5: a server that has granted it "MUST query the client via a CB_GETATTR for" both.
+const ASKED_OF_KEEPER: Bitmap = Bitmap::of(&[number::TIME_DELEG_ACCESS, number::TIME_DELEG_MODIFY]);
+
 /// What a holder said of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+struct Told {
     /// Bytes.
-    pub size: u64,
+    size: u64,
     /// Whether it holds changes that are not here yet.
-    pub is_modified: bool,
+    is_modified: bool,
+}
+
+/// What the holder of a file's delegation knows better than the file itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Bytes, where it holds changes that are not here yet.
+    size: Option<u64>,
+    /// The file's times, where it keeps them.
+    times: Option<Times>,
+    /// Whether others see another file than before.
+    pub is_news: bool,
+}
+
+impl Held {
+    /// Puts it over what the file itself says.
+    pub fn put_over(&self, attributes: &mut Attributes) {
+        attributes.size = self.size.unwrap_or(attributes.size);
+        if let Some(Times { accessed, modified }) = self.times {
+            (attributes.accessed, attributes.modified) = (accessed, modified);
+            // RFC 9754 §5: "The change time can be derived from the modify time."
+            attributes.changed = attributes.changed.max(modified);
+        }
+    }
 }
 
 /// What a delegation remembers of the questions about it.
@@ -56,9 +88,41 @@ pub enum Inquiry {
     /// It is on its way: wait, and look again with the number.
     Asked(u64, Arc<Waiter>),
     /// The answer.
-    Told(Told),
+    Told(Held),
     /// There was none.
     Refused,
+}
+
+impl Delegation {
+    /// The holder's answer, if it is one.
+    fn hear(&mut self, said: Option<Said>) {
+        let questions = &mut self.questions;
+        questions.answered = questions.asked;
+        questions.told = said.and_then(|said| {
+            if let Some(keeping) = &mut self.keeping {
+                // RFC 9754 §5: who asked to keep times "MUST support" them here.
+                let accessed = Some(timestamp(said.time_deleg_access?)?);
+                let modified = Some(timestamp(said.time_deleg_modify?)?);
+                keeping.told = HeldTimes { accessed, modified };
+            }
+            // §10.4.3: "If the value cc is equal to sc, the file is not modified".
+            let is_modified = said.change? != questions.change;
+            Some(Told { size: said.size?, is_modified })
+        });
+    }
+
+    /// What others are told by that.
+    fn held(&mut self, now: Timestamp) -> Option<Held> {
+        let Told { size, is_modified } = self.questions.told?;
+        let (size, mut is_news) = (is_modified.then_some(size), is_modified);
+        let times = self.keeping.as_mut().map(|keeping| {
+            let before = keeping.known.modified;
+            keeping.known.take(keeping.told, now);
+            is_news |= keeping.known.modified > before;
+            keeping.known
+        });
+        Some(Held { size, times, is_news })
+    }
 }
 
 impl Shard {
@@ -77,7 +141,7 @@ impl State {
     /// Asks the holder of another's write delegation of a file, or looks for the answer to question `number`.
     pub fn inquire(
         &self,
-        now: Duration,
+        now: Now,
         deadline: Duration,
         who: Option<&Client>,
         file: FileKey,
@@ -87,7 +151,7 @@ impl State {
         let Some(index) = shard.holder(file, who) else { return Inquiry::Nobody };
         let client = Arc::clone(&shard.entry(index).client);
         // A client whose lease is over holds nothing that others need to know: §8.4.3.
-        if client.is_expired(now, self.lease) {
+        if client.is_expired(now.monotonic, self.lease) {
             return Inquiry::Nobody;
         }
         let place = shard.place(index);
@@ -96,13 +160,13 @@ impl State {
         if let Some(number) = number
             && questions.answered >= number
         {
-            return questions.told.map_or(Inquiry::Refused, Inquiry::Told);
+            return delegation.held(now.wall).map_or(Inquiry::Refused, Inquiry::Told);
         }
         let is_new = questions.asked == questions.answered;
         questions.asked += u64::from(is_new);
         let number = number.unwrap_or(questions.asked);
         let call = is_new.then(|| {
-            let attributes = Bitmap::of(&[number::CHANGE, number::SIZE]);
+            let attributes = if delegation.keeping.is_some() { ASKED.union(ASKED_OF_KEEPER) } else { ASKED };
             let args = CbGetAttrArgs { handle: delegation.handle, attributes };
             let referring = delegation.granted_by.clone();
             Callback::new(CbOp::GetAttr(args), Purpose::GetAttr(place), referring)
@@ -122,19 +186,13 @@ impl State {
             CbOpResult::GetAttr(result) => result.into_result().ok(),
             _ => None,
         });
-        let attributes = said.and_then(|said| Attributes::from_file_attributes(&said).ok());
+        let attributes = said.and_then(|said| Said::from_file_attributes(&said).ok());
         let mut shard = self.shards[place.shard].lock();
         if !shard.is_delegation(place) {
             return;
         }
         let file = shard.entry(place.index).file;
-        let questions = &mut shard.delegation_at_mut(place.index).questions;
-        questions.answered = questions.asked;
-        // §10.4.3: "If the value cc is equal to sc, the file is not modified".
-        questions.told = attributes.and_then(|said| {
-            let is_modified = said.change? != questions.change;
-            Some(Told { size: said.size?, is_modified })
-        });
+        shard.delegation_at_mut(place.index).hear(attributes);
         shard.wake_waiting(file);
     }
 }

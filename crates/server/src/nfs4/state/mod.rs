@@ -75,6 +75,7 @@ mod slot;
 mod snapshot;
 mod stateid;
 mod table;
+mod times;
 mod transitions;
 mod tree;
 mod waiter;
@@ -100,7 +101,7 @@ pub use contention::Changing;
 pub use delegation::{Against, DelegationCounts, DelegationKind, FileRecall, NotDelegated, Wish};
 pub use directory::{Entries, EntryChange};
 pub use gauges::Counts;
-pub use inquiry::{Inquiry, Told};
+pub use inquiry::{Held, Inquiry};
 pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
 pub(crate) use offload::{Copied, CopyTask};
@@ -125,6 +126,7 @@ pub use snapshot::{
 };
 pub use stateid::SHARDS;
 pub use table::{ExchangeId, ExchangedId, Swept};
+pub use times::{HeldTimes, Times, timestamp};
 pub use waiter::Waiter;
 pub(crate) use wire::stable_how;
 

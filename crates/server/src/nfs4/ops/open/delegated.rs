@@ -31,6 +31,7 @@ pub(super) async fn beside_open(
     attributes: &Attributes,
 ) -> OpenDelegation {
     let (access, want) = (arguments.share_access, arguments.share_access.want());
+    let times = access.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);
     let asked = match arguments.claim {
         // RFC 8881 §9.11: what was delegated before the restart is reclaimed with the open.
         OpenClaim::Previous(DelegationType::NONE | DelegationType::NONE_EXT) => {
@@ -38,15 +39,15 @@ pub(super) async fn beside_open(
         }
         OpenClaim::Previous(held) => {
             let want = match held {
-                DelegationType::READ => DelegationWant::READ_DELEG,
+                DelegationType::READ | DelegationType::READ_ATTRS_DELEG => DelegationWant::READ_DELEG,
                 _ => DelegationWant::WRITE_DELEG,
             };
             // No more than this OPEN was judged for, whatever was held: a claim is the client's word.
-            DelegationWish { access, want, reclaim: true }
+            DelegationWish { access, want, times, reclaim: true }
         }
         // The client has one, and brings opens that it made under it: it is on its way back.
         OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
-        _ => DelegationWish { access, want, reclaim: false },
+        _ => DelegationWish { access, want, times, reclaim: false },
     };
     delegate(compound, client, file, asked, attributes).await
 }
@@ -65,7 +66,9 @@ pub(super) fn instead_of_open(
         && grant.is_new();
     match delegation {
         OpenDelegation::Read(read) if is_wanted => Some(read.stateid),
-        OpenDelegation::Write(write) if is_wanted => Some(write.stateid),
+        OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) if is_wanted => {
+            Some(write.stateid)
+        }
         _ => None,
     }
 }

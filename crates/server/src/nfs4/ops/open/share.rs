@@ -30,7 +30,7 @@ pub(super) fn check(
     let wishes = match minor {
         0 => 0,
         1 => wishes,
-        // RFC 9754: both are wishes; that for delegated times is not granted.
+        // RFC 9754 §3: "Two new flags are provided".
         _ => {
             let of_9754 = ShareAccess::WANT_OPEN_XOR_DELEGATION | ShareAccess::WANT_DELEG_TIMESTAMPS;
             wishes | of_9754.bits()

@@ -17,6 +17,7 @@ const LONG: [u8; 255] = [b'n'; 255];
 fn grant(world: &World, peer: &Peer, fileid: u64) -> Stateid {
     peer.client.set_reachable(true);
     let wish = Wish {
+        times: None,
         kind: DelegationKind::Directory(Bitmap::of(&[notify_type::RENAME_ENTRY])),
         judged: 0,
         opener: 0,

@@ -1,0 +1,286 @@
+//! Clients that keep the times of what is delegated to them (RFC 9754 §5).
+
+use protocol::nfs3;
+use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes, number as n};
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::open::{
+    CreateHow, DelegationType, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenResultFlags, ShareAccess,
+};
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::verify::VerifyArgs;
+use protocol::nfs4::types::{Bitmap, Handle, Outcome, Stateid, Status, Time};
+use xdr::{Decode, Reader};
+
+use super::inquiries::answered;
+use super::{BOTH, READ, Scene, delegated, give_back, hold, opened, recalled, scene, write};
+use crate::testing::{Lab, at, getattr, mode, open, open_args, open_result, putfh};
+
+const TIMES: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
+const ASKED: [u32; 5] = [n::CHANGE, n::SIZE, n::TIME_ACCESS, n::TIME_METADATA, n::TIME_MODIFY];
+/// When files are made and delegated here, in seconds since 1970; the clock adds five nanoseconds.
+const ORIGINAL: i64 = 1_000_001;
+
+fn second(seconds: i64) -> Option<Time> {
+    Some(Time { seconds, nanoseconds: 0 })
+}
+
+fn at_clock(seconds: i64) -> Option<Time> {
+    Some(Time { seconds, nanoseconds: 5 })
+}
+
+/// As [`scene`], in version 4.2, with the file delegated, and twenty seconds later.
+fn kept() -> (Scene, Stateid) {
+    let mut scene = scene();
+    (scene.holder.minor, scene.other.minor) = (2, 2);
+    let stateid = hold(&mut scene.holder, "file", BOTH | TIMES);
+    pass(&mut scene, 20);
+    (scene, stateid)
+}
+
+fn pass(scene: &mut Scene, seconds: u64) {
+    scene.lab.pass(seconds);
+    (scene.holder.seconds, scene.other.seconds) = (scene.lab.seconds, scene.lab.seconds);
+}
+
+/// The holder's answer to CB_GETATTR.
+fn tell(client: &Lab, said: Attributes) {
+    let call = client.calls().pop().expect("a question");
+    let CbOp::GetAttr(asked) = call.operation() else { panic!("{:?}", call.operation()) };
+    // RFC 9754 §5: "it MUST query the client via a CB_GETATTR for" both times.
+    let both = [n::CHANGE, n::SIZE, n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY];
+    assert_eq!(asked.attributes, Bitmap::of(&both));
+    client.answer(call.results(CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()))));
+}
+
+fn said(change: Option<u64>, accessed: i64, modified: i64) -> Attributes {
+    let (time_deleg_access, time_deleg_modify) = (second(accessed), second(modified));
+    Attributes { change, size: Some(777), time_deleg_access, time_deleg_modify, ..Attributes::default() }
+}
+
+/// What the other client is told, when the holder has answered.
+fn told(scene: &mut Scene, slot: u32, said: Attributes) -> Attributes {
+    let mut flight = scene.other.start(slot, vec![putfh(scene.file), getattr(&ASKED)]);
+    assert!(flight.poll().is_none(), "the holder is asked");
+    tell(&scene.holder, said);
+    answered(flight.poll())
+}
+
+fn times(accessed: Option<Time>, modified: Option<Time>) -> FileAttributes {
+    let set =
+        SetAttributes { time_deleg_access: accessed, time_deleg_modify: modified, ..Default::default() };
+    set.to_file_attributes()
+}
+
+fn hand_in(stateid: Stateid, attributes: FileAttributes) -> Op {
+    Op::SetAttr(SetAttrArgs { stateid, attributes })
+}
+
+fn seen(client: &mut Lab, file: Handle) -> Attributes {
+    crate::testing::attributes_in(&client.last(vec![putfh(file), getattr(&ASKED)]))
+}
+
+#[test]
+fn who_asks_for_it_keeps_the_times_of_what_it_may_write() {
+    let Scene { mut lab, mut holder, mut other, .. } = scene();
+    (holder.minor, other.minor) = (2, 2);
+    lab.file(&["export", "other"], b"");
+    let (_, write) = opened(&mut holder, open("file", b"o", BOTH | TIMES));
+    assert_eq!(delegated(&write).unwrap().0, DelegationType::WRITE_ATTRS_DELEG);
+    // Of a file that many may read nobody keeps them.
+    for client in [&mut holder, &mut other] {
+        let (_, read) = opened(client, open("other", b"o", READ | TIMES));
+        assert_eq!(delegated(&read).unwrap().0, DelegationType::READ);
+    }
+    // It stands for the open like any other (§4).
+    lab.file(&["export", "third"], b"");
+    let one = TIMES | ShareAccess::WANT_OPEN_XOR_DELEGATION;
+    let results = holder.ok(at(&["export"], vec![open("third", b"o", BOTH | one)]));
+    let opened = open_result(results.last().unwrap());
+    assert!(matches!(opened.delegation, OpenDelegation::WriteAttributes(_)), "{opened:?}");
+    assert!(opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && opened.stateid == Stateid::ANONYMOUS);
+    // It "extends NFSv4.2".
+    holder.minor = 1;
+    assert_eq!(holder.status_at(&["export"], open("third", b"p", BOTH | TIMES)), Status::INVAL);
+}
+
+#[test]
+fn others_are_told_the_holder_s_times() {
+    let (mut scene, _) = kept();
+    let own = seen(&mut scene.holder, scene.file);
+    assert!(scene.holder.calls().is_empty(), "it asks nobody itself");
+    // Nothing new.
+    let first = told(&mut scene, 1, said(own.change, 0, 0));
+    assert_eq!(first, own);
+    // It has read the file.
+    let second_time = told(&mut scene, 2, said(own.change, ORIGINAL + 3, ORIGINAL));
+    assert_eq!(second_time, Attributes { time_access: second(ORIGINAL + 3), ..own.clone() });
+    // It has written, and written it back, or set the time.
+    let third = told(&mut scene, 3, said(own.change, ORIGINAL + 3, ORIGINAL + 5));
+    assert_eq!((third.size, third.time_modify), (Some(5), second(ORIGINAL + 5)));
+    assert!(third.change > own.change && third.time_metadata >= third.time_modify);
+    // It has written what is not here yet.
+    let changed = own.change.map(|change| change + 1);
+    let fourth = told(&mut scene, 4, said(changed, ORIGINAL + 6, ORIGINAL + 6));
+    assert_eq!((fourth.size, fourth.time_modify), (Some(777), second(ORIGINAL + 6)));
+    assert!(fourth.change > third.change);
+    // What was told is not taken back, and no time lies in the future.
+    let fifth = told(&mut scene, 5, said(changed, ORIGINAL + 2, ORIGINAL + 900));
+    let now = at_clock(ORIGINAL + 20);
+    assert_eq!((fifth.time_access, fifth.time_modify), (second(ORIGINAL + 6), now));
+    assert!(fifth.time_metadata >= now);
+}
+
+#[test]
+fn version_3_is_told_the_holder_s_times() {
+    let (mut scene, _) = kept();
+    let object = nfs3::FileHandle::new(&scene.file).unwrap();
+    let mut flight = scene.other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object });
+    assert!(flight.poll_bytes().is_none());
+    tell(&scene.holder, said(Some(u64::MAX), ORIGINAL + 3, ORIGINAL + 5));
+    let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
+    let told = nfs3::Fattr::decode(&mut reply).unwrap();
+    let times = [told.atime.seconds, told.mtime.seconds].map(i64::from);
+    assert_eq!((told.size, times), (777, [ORIGINAL + 3, ORIGINAL + 5]));
+}
+
+#[test]
+fn a_holder_that_keeps_its_times_to_itself_gives_the_file_back() {
+    for is_time in [false, true] {
+        let (mut scene, stateid) = kept();
+        let mut flight = scene.other.start(1, vec![putfh(scene.file), getattr(&ASKED)]);
+        assert!(flight.poll().is_none());
+        let wrong = Some(Time { seconds: ORIGINAL, nanoseconds: 1_000_000_000 }).filter(|_| is_time);
+        tell(&scene.holder, Attributes { time_deleg_modify: wrong, ..said(Some(1), ORIGINAL, ORIGINAL) });
+        assert!(flight.poll().is_none());
+        assert_eq!(recalled(&scene.holder).len(), 1);
+        assert_eq!(give_back(&mut scene.holder, scene.file, stateid), Status::OK);
+        assert_eq!(answered(flight.poll()).time_modify, at_clock(ORIGINAL));
+    }
+}
+
+#[test]
+fn the_holder_hands_in_what_it_has_kept() {
+    let (mut scene, stateid) = kept();
+    let (file, original) = (scene.file, seen(&mut scene.holder, scene.file));
+    // "A change in the access time MUST NOT advance the change time".
+    let read = hand_in(stateid, times(second(ORIGINAL + 3), None));
+    assert_eq!(scene.holder.status(vec![putfh(file), read]), Status::OK);
+    let after = seen(&mut scene.holder, file);
+    assert_eq!(after, Attributes { time_access: second(ORIGINAL + 3), ..original });
+    // "If the modify time is greater than the change time and before the current time, then the change time is adjusted to
+    // the modify time and not the current time".
+    let both = times(second(ORIGINAL + 4), second(ORIGINAL + 5));
+    let OpResult::SetAttr(set) = scene.holder.last(vec![putfh(file), hand_in(stateid, both)]) else {
+        panic!()
+    };
+    assert_eq!(set.attributes_set, Bitmap::of(&[n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY]));
+    let after = seen(&mut scene.holder, file);
+    let expected = [second(ORIGINAL + 4), second(ORIGINAL + 5), second(ORIGINAL + 5)];
+    assert_eq!([after.time_access, after.time_modify, after.time_metadata], expected);
+    // "When the time presented is before the original time, then the update is ignored."
+    let before = hand_in(stateid, times(second(ORIGINAL + 3), second(ORIGINAL + 4)));
+    assert_eq!(scene.holder.status(vec![putfh(file), before]), Status::OK);
+    assert_eq!(seen(&mut scene.holder, file), after);
+    // "If the modify time is in the future, it will be clamped to the current time."
+    let future = hand_in(stateid, times(second(ORIGINAL + 800), second(ORIGINAL + 900)));
+    assert_eq!(scene.holder.status(vec![putfh(file), future]), Status::OK);
+    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    let (after, now) = (seen(&mut scene.other, file), at_clock(ORIGINAL + 20));
+    assert_eq!([after.time_access, after.time_modify, after.time_metadata], [now; 3]);
+}
+
+#[test]
+fn what_the_holder_s_own_writes_do_to_the_times_here_does_not_count() {
+    let (mut scene, stateid) = kept();
+    let file = scene.file;
+    let change = seen(&mut scene.holder, file).change;
+    // Written by a program three seconds after the grant, and here seventeen seconds later.
+    assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
+    let after = told(&mut scene, 1, said(change, ORIGINAL + 3, ORIGINAL + 3));
+    assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(ORIGINAL + 3)));
+    let both = times(second(ORIGINAL + 4), second(ORIGINAL + 4));
+    assert_eq!(scene.holder.status(vec![putfh(file), hand_in(stateid, both)]), Status::OK);
+    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    let returned = seen(&mut scene.other, file);
+    assert_eq!((returned.time_access, returned.time_modify), (second(ORIGINAL + 4), second(ORIGINAL + 4)));
+    assert!(returned.change > after.change && returned.time_metadata >= after.time_metadata);
+}
+
+#[test]
+fn nobody_else_hands_times_in() {
+    let (mut scene, stateid) = kept();
+    let (file, original) = (scene.file, seen(&mut scene.holder, scene.file));
+    let both = || times(second(ORIGINAL + 3), second(ORIGINAL + 5));
+    scene.lab.file(&["export", "plain"], b"");
+    let (open, plain) = opened(&mut scene.holder, crate::testing::open("plain", b"o", BOTH));
+    let plain_file = scene.lab.handle(&["export", "plain"]);
+    let cases = [
+        (file, Stateid::ANONYMOUS),
+        (plain_file, open),
+        // Its times are not the client's to keep.
+        (plain_file, delegated(&plain).unwrap().1),
+        (plain_file, stateid),
+    ];
+    for (file, stateid) in cases {
+        let set = vec![putfh(file), hand_in(stateid, both())];
+        assert_eq!(scene.holder.status(set), Status::BAD_STATEID, "{stateid:?}");
+    }
+    let set = vec![putfh(file), hand_in(stateid, both())];
+    assert_eq!(scene.other.status(set), Status::BAD_STATEID, "the delegation is another client's");
+    let wrong = Some(Time { seconds: ORIGINAL, nanoseconds: 1_000_000_000 });
+    let wrong = hand_in(stateid, times(None, wrong));
+    assert_eq!(scene.holder.status(vec![putfh(file), wrong]), Status::INVAL);
+    // "invalid to be used with GETATTR, VERIFY, and NVERIFY".
+    let ask = getattr(&[n::TIME_DELEG_MODIFY]);
+    let verify = || VerifyArgs { attributes: both() };
+    for op in [ask, Op::Verify(verify()), Op::NVerify(verify())] {
+        assert_eq!(scene.holder.status(vec![putfh(file), op]), Status::INVAL);
+    }
+    let how = OpenHow::Create(CreateHow::Unchecked(both()));
+    let create = Op::Open(open_args("new", b"o", BOTH, how));
+    assert_eq!(scene.holder.status_at(&["export"], create), Status::INVAL);
+    scene.holder.minor = 1;
+    let set = vec![putfh(file), hand_in(stateid, both())];
+    assert_eq!(scene.holder.status(set), Status::ATTRNOTSUPP);
+    assert_eq!(seen(&mut scene.holder, file), original);
+}
+
+/// Who may write a file need not own it to say when it did so; another user of the client is judged by the file's mode.
+#[test]
+fn whose_open_was_delegated_hands_times_in() {
+    let mut scene = scene();
+    (scene.holder.minor, scene.other.minor) = (2, 2);
+    let file = scene.file;
+    let allow = |bits| Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(bits) });
+    scene.lab.ok(vec![putfh(file), allow(0o666)]);
+    scene.holder.uid = 1000;
+    let stateid = hold(&mut scene.holder, "file", BOTH | TIMES);
+    scene.holder.uid = 0;
+    scene.holder.ok(vec![putfh(file), allow(0o600)]);
+    pass(&mut scene, 20);
+    let op = |modified| vec![putfh(file), hand_in(stateid, times(None, second(modified)))];
+    scene.holder.uid = 2000;
+    assert_eq!(scene.holder.status(op(ORIGINAL + 4)), Status::ACCESS);
+    scene.holder.uid = 1000;
+    assert_eq!(scene.holder.status(op(ORIGINAL + 5)), Status::OK);
+    scene.holder.uid = 0;
+    assert_eq!(seen(&mut scene.holder, file).time_modify, second(ORIGINAL + 5));
+}
+
+#[test]
+fn times_are_kept_on_after_a_restart() {
+    let (mut lab, file) = super::reclaims::after_restart(|_| {});
+    lab.minor = 2;
+    for (held, access, kind) in [
+        (DelegationType::READ_ATTRS_DELEG, READ, DelegationType::READ),
+        (DelegationType::WRITE_ATTRS_DELEG, BOTH | TIMES, DelegationType::WRITE_ATTRS_DELEG),
+    ] {
+        let plain = open_args("", b"o", access, OpenHow::NoCreate);
+        let args = OpenArgs { claim: OpenClaim::Previous(held), ..plain };
+        let results = lab.ok(vec![putfh(file), Op::Open(args)]);
+        let (given, stateid) = delegated(&open_result(results.last().unwrap()).delegation).unwrap();
+        assert_eq!(given, kind);
+        assert_eq!(give_back(&mut lab, file, stateid), Status::OK);
+    }
+}

@@ -1,0 +1,147 @@
+//! Times that the holder of a write delegation keeps (RFC 9754 §5).
+//!
+//! A client that asked for it is the authority for when its file was last read and changed: it answers for that (CB_GETATTR), and hands
+//! the times in before it returns the delegation (SETATTR). What it says is taken where it lies between what was known and now.
+//! What reads and writes of its own do to the times here meanwhile is told to nobody else.
+
+use protocol::nfs4::types::Time;
+use vfs::{Attributes, Timestamp};
+
+use super::State;
+use super::client::Client;
+use super::shard::{FileKey, Kind};
+use super::wire::{Stateid, Status};
+
+/// Nanoseconds in a second.
+const SECOND_NS: u32 = 1_000_000_000;
+
+/// A client's time. RFC 8881 §3.3.1: "Values greater than 999,999,999 for nseconds are invalid."
+#[must_use]
+pub fn timestamp(Time { seconds, nanoseconds }: Time) -> Option<Timestamp> {
+    (nanoseconds < SECOND_NS).then_some(Timestamp { seconds, nanoseconds })
+}
+
+/// When a file was last read and changed, as far as others know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// Last read.
+    pub accessed: Timestamp,
+    /// Last change of its content.
+    pub modified: Timestamp,
+}
+
+/// What a holder says of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HeldTimes {
+    /// `time_deleg_access`.
+    pub accessed: Option<Timestamp>,
+    /// `time_deleg_modify`.
+    pub modified: Option<Timestamp>,
+}
+
+impl HeldTimes {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Times {
+    /// Of a file with these attributes.
+    #[must_use]
+    pub fn of(attributes: &Attributes) -> Self {
+        Self { accessed: attributes.accessed, modified: attributes.modified }
+    }
+
+    /// Takes what a holder says; gives what of it was taken.
+    ///
+    /// RFC 9754 §5: "When the time presented is before the original time, then the update is ignored. When the time presented is
+    /// in the future, the server can either clamp the new time to the current time, or it may return NFS4ERR_DELAY". Each time
+    /// that was taken is the next original one, so that what others are told never goes back.
+    pub fn take(&mut self, said: HeldTimes, now: Timestamp) -> HeldTimes {
+        let take = |known: &mut Timestamp, said: Option<Timestamp>| {
+            let time = said?.min(now);
+            let is_taken = time >= *known;
+            *known = time.max(*known);
+            is_taken.then_some(time)
+        };
+        HeldTimes {
+            accessed: take(&mut self.accessed, said.accessed),
+            modified: take(&mut self.modified, said.modified),
+        }
+    }
+}
+
+/// The part of a delegation whose holder keeps the file's times.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    /// From the grant, and what was taken since.
+    pub(super) known: Times,
+    /// The last answer to CB_GETATTR.
+    pub(super) told: HeldTimes,
+}
+
+impl Keeping {
+    pub(super) fn since(known: Times) -> Box<Self> {
+        Box::new(Self { known, told: HeldTimes::default() })
+    }
+}
+
+impl State {
+    /// What is known of the times that a client keeps by this delegation of a file.
+    ///
+    /// # Errors
+    /// As for every stateid; BAD_STATEID where it is none by which times are kept.
+    pub fn kept_times(&self, client: &Client, file: FileKey, stateid: &Stateid) -> Result<Times, Status> {
+        let keeps =
+            |kind: &Kind| matches!(kind, Kind::Delegation(delegation) if delegation.keeping.is_some());
+        let (shard, index) = self.find_entry(client, file, stateid, keeps)?;
+        Ok(shard.delegation_at(index).keeping.as_ref().expect("that was asked for").known)
+    }
+
+    /// The file has these times now, on the word of the client that keeps them.
+    pub fn took_times(&self, client: &Client, file: FileKey, times: Times) {
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        let Some(index) = shard.find_delegation(file, client.id()) else { return };
+        if let Some(keeping) = &mut shard.delegation_at_mut(index).keeping {
+            let known = &mut keeping.known;
+            known.accessed = known.accessed.max(times.accessed);
+            known.modified = known.modified.max(times.modified);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanoseconds: 0 }
+    }
+
+    fn said(accessed: i64, modified: i64) -> HeldTimes {
+        HeldTimes { accessed: Some(at(accessed)), modified: Some(at(modified)) }
+    }
+
+    #[test]
+    fn times_are_taken_between_the_original_one_and_now() {
+        let original = Times { accessed: at(10), modified: at(20) };
+        for (held, now, taken, known) in [
+            (said(15, 25), 30, said(15, 25), (15, 25)),
+            (said(10, 20), 30, said(10, 20), (10, 20)),
+            // Each for itself.
+            (said(9, 25), 30, HeldTimes { accessed: None, ..said(0, 25) }, (10, 25)),
+            (said(15, 19), 30, HeldTimes { modified: None, ..said(15, 0) }, (15, 20)),
+            // "in the future": clamped, and by one "same time value for the current time".
+            (said(99, 98), 30, said(30, 30), (30, 30)),
+            // A clock that was set back.
+            (said(15, 25), 5, HeldTimes::default(), (10, 20)),
+            (HeldTimes::default(), 30, HeldTimes::default(), (10, 20)),
+        ] {
+            let mut times = original;
+            assert_eq!(times.take(held, at(now)), taken, "{held:?} at {now}");
+            assert_eq!(times, Times { accessed: at(known.0), modified: at(known.1) });
+        }
+    }
+}
