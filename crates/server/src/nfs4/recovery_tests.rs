@@ -226,6 +226,24 @@ fn who_may_hold_something_is_told_so_when_it_is_written_down_and_nobody_else_wai
 }
 
 #[test]
+fn an_open_that_is_sent_again_is_told_so_no_sooner() {
+    let site = Site::new();
+    site.disk.slow_down();
+    let mut client = Lab0::of(&site.server, 40, b"client");
+    let args = crate::testing0::compound0(at(&["export"], vec![client.open_op("file", b"o")]));
+    let mut first = client.lab.start_compound(&args);
+    assert_eq!(first.poll(), None);
+    // Over another connection, and as another call: its owner's seqid tells that it is the same.
+    let mut again = Lab::without_session(Arc::clone(&site.server), 41);
+    let mut second = again.start_compound(&args);
+    assert_eq!(second.poll(), None);
+    site.disk.sync();
+    for flight in [&mut first, &mut second] {
+        assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
+    }
+}
+
+#[test]
 fn no_version_answers_before_what_was_taken_away_is_written_down() {
     let mut site = Site::new();
     let (mut client, mut other) = (site.client(b"client", 1), site.client(b"other", 1));

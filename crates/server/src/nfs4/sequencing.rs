@@ -101,34 +101,44 @@ impl Asked {
 impl Compound<'_> {
     /// OPEN's turn; none in versions with sessions.
     pub(crate) fn open_turn(
-        &self,
+        &mut self,
         asked: &Asked,
         owner: &StateOwner,
         seqid: u32,
         reclaim: bool,
     ) -> Result<Option<Turn>> {
-        self.turn(asked, |digest| self.state().open_turn(self.now(), owner, seqid, digest, reclaim))
+        let (state, now) = (self.state(), self.now());
+        self.turn(asked, |digest| state.open_turn(now, owner, seqid, digest, reclaim))
     }
 
     /// The turn of an operation on a stateid.
-    pub(crate) fn stateid_turn(&self, asked: &Asked, stateid: &Stateid, seqid: u32) -> Result<Option<Turn>> {
+    pub(crate) fn stateid_turn(
+        &mut self,
+        asked: &Asked,
+        stateid: &Stateid,
+        seqid: u32,
+    ) -> Result<Option<Turn>> {
         let confirms = asked.0 == OpNum::OPEN_CONFIRM;
-        self.turn(asked, |digest| self.state().stateid_turn(self.now(), stateid, seqid, digest, confirms))
+        let (state, now) = (self.state(), self.now());
+        self.turn(asked, |digest| state.stateid_turn(now, stateid, seqid, digest, confirms))
     }
 
     /// The turn of a LOCK on an open stateid, with the seqids of the open-owner and the lock-owner.
     pub(crate) fn lock_turn(
-        &self,
+        &mut self,
         asked: &Asked,
         stateid: &Stateid,
         owner: &StateOwner,
         seqids: (u32, u32),
     ) -> Result<Option<Turn>> {
-        self.turn(asked, |digest| self.state().lock_turn(self.now(), stateid, owner, seqids, digest))
+        let (state, now) = (self.state(), self.now());
+        self.turn(asked, |digest| state.lock_turn(now, stateid, owner, seqids, digest))
     }
 
+    /// Asks for a turn. Whose it is, is who sends this compound: its answer waits for what that client may hold to be stable, the
+    /// answer to a retransmission too, which may come while the first one still waits.
     fn turn(
-        &self,
+        &mut self,
         asked: &Asked,
         take: impl FnOnce(u64) -> std::result::Result<Sequenced0, Status>,
     ) -> Result<Option<Turn>> {
@@ -137,8 +147,12 @@ impl Compound<'_> {
         }
         // §9.1.9: "When the type of the operation does not match that originally used, NFS4ERR_BAD_SEQID is returned."
         match take(self.state().digest(u64::from(asked.0.0), &asked.1, asked.1.len()))? {
-            Sequenced0::New(turn) => Ok(Some(turn)),
-            Sequenced0::Replay(saved) => {
+            Sequenced0::New(turn) => {
+                self.set_sender(Arc::clone(turn.client()));
+                Ok(Some(turn))
+            }
+            Sequenced0::Replay(client, saved) => {
+                self.set_sender(client);
                 self.server().metrics().replayed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 Err(Failure::Saved(Box::new(saved)))
             }

@@ -51,9 +51,6 @@ async fn open_in_turn(
 ) -> Result<Effect> {
     let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
     let opener = Opener::new(compound, turn, arguments)?;
-    if turn.is_some() {
-        compound.set_sender(Arc::clone(&opener.client));
-    }
     let reclaim = arguments.claim.is_reclaim();
     compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
     let target =

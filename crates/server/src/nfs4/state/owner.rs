@@ -73,8 +73,8 @@ pub enum Effect {
 pub enum Sequenced0 {
     /// Execute it, then [`State::end_turn`].
     New(Turn),
-    /// Answer with this.
-    Replay(SavedReply),
+    /// Answer this client with this.
+    Replay(Arc<Client>, SavedReply),
 }
 
 /// A request that has its owners to itself. Dropped without [`State::end_turn`] it is as though it had not come.
@@ -185,11 +185,11 @@ enum Check {
 }
 
 impl Check {
-    /// The answer to a request whose turn it is not.
-    fn answer(self) -> Option<Result<Sequenced0, Status>> {
+    /// The answer to a request of `client` whose turn it is not.
+    fn answer(self, client: &Arc<Client>) -> Option<Result<Sequenced0, Status>> {
         match self {
             Self::Next => None,
-            Self::Replay(reply) => Some(Ok(Sequenced0::Replay(reply))),
+            Self::Replay(reply) => Some(Ok(Sequenced0::Replay(Arc::clone(client), reply))),
             Self::Running => Some(Err(BUSY)),
             Self::Wrong => Some(Err(Status::BAD_SEQID)),
         }
@@ -297,7 +297,7 @@ impl State {
                     Check::Wrong if !known.confirmed => Check::Next,
                     check => check,
                 };
-                if let Some(answer) = check.answer() {
+                if let Some(answer) = check.answer(&client) {
                     return answer;
                 }
                 cancelled = known.opened.take();
@@ -353,7 +353,7 @@ impl State {
         // assumes that the client will not confirm the original OPEN and all state associated with the original OPEN is
         // released by the server."
         let cancels = confirms && matches!(check, Check::Wrong);
-        if let Some(answer) = check.answer() {
+        if let Some(answer) = check.answer(&client) {
             let opened = if cancels { known.opened.take() } else { None };
             drop(owners);
             if let Some(opened) = opened {
@@ -393,7 +393,7 @@ impl State {
         let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
         let mut owners = sessionless.owners.lock();
         let opener = owners.of(found.role).get(&found.owner).ok_or(Status::BAD_STATEID)?;
-        if let Some(answer) = opener.check(seqids.0, digest).answer() {
+        if let Some(answer) = opener.check(seqids.0, digest).answer(&client) {
             return answer;
         }
         if !found.is_known || found.role != Role::Open || !opener.confirmed {
@@ -406,7 +406,7 @@ impl State {
             Some((name, known)) => {
                 // §16.10.5 would have BAD_SEQID where the owner has a lock stateid under this open already. Both seqids are
                 // the next, so that it is no retransmission; Linux's server takes it, and pynfs expects that (LOCK24).
-                if let Some(answer) = known.check(seqids.1, digest).answer() {
+                if let Some(answer) = known.check(seqids.1, digest).answer(&client) {
                     return answer;
                 }
                 Arc::clone(name)

@@ -24,7 +24,7 @@ impl World {
         peer.seqid += 1;
         match self.state.open_turn(self.now, &named(peer, owner), peer.seqid, 7, false)? {
             Sequenced0::New(turn) => Ok(turn),
-            Sequenced0::Replay(saved) => panic!("{saved:?}"),
+            Sequenced0::Replay(_, saved) => panic!("{saved:?}"),
         }
     }
 
