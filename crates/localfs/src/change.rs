@@ -90,7 +90,7 @@ impl ChangeClock {
     pub(crate) fn moment(&self) -> Moment {
         match self {
             Self::Multigrain { shared: false } => Moment { coarse_ns: 0 },
-            _ => Moment { coarse_ns: clock_ns(ClockId::RealtimeCoarse) },
+            _ => Moment { coarse_ns: present_ns() },
         }
     }
 
@@ -198,6 +198,11 @@ pub(crate) fn nanoseconds(time: Timestamp) -> u64 {
     u64::try_from(time.seconds).map_or(0, |seconds| {
         seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(time.nanoseconds))
     })
+}
+
+/// The clock that file systems take times from, in nanoseconds since the epoch: it advances by ticks.
+pub(crate) fn present_ns() -> u64 {
+    clock_ns(ClockId::RealtimeCoarse)
 }
 
 fn clock_ns(clock: ClockId) -> u64 {
