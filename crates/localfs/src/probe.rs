@@ -15,7 +15,7 @@ use vfs::{FileKind, Handle, Properties};
 
 use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
-use crate::change;
+use crate::change::{self, ChangeClock};
 use crate::config::{Config, Durability, OpenError};
 use crate::durable::Dirt;
 use crate::handle::{from_index, from_kernel};
@@ -50,6 +50,15 @@ const GREATEST_FILE: u64 = i64::MAX as u64;
 
 /// Opens a volume.
 pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
+    open_with(config, change::probe)
+}
+
+/// As [`open`]; `clock` finds out how change times behave in a directory, of a file system in memory or not, as
+/// [`change::probe`] does.
+pub(crate) fn open_with(
+    config: &Config,
+    clock: impl FnOnce(BorrowedFd<'_>, bool) -> (ChangeClock, u32),
+) -> Result<Arc<Volume>, OpenError> {
     let path = &config.directory;
     if rustix::process::geteuid().is_root() {
         // Whatever this thread did before for callers of another volume.
@@ -65,7 +74,7 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
 
     let identities = Identities::of(root_fd.as_fd(), &status, f_type);
     let (handles, root_handle) = handles(config, root_fd.as_fd(), &status, &identities)?;
-    let (changes, time_delta_ns) = change::probe(root_fd.as_fd(), IN_MEMORY.contains(&f_type));
+    let (changes, time_delta_ns) = clock(root_fd.as_fd(), IN_MEMORY.contains(&f_type));
     let read_only = statvfs.f_flag.contains(StatVfsMountFlags::RDONLY);
     let shares_storage = SHARES_STORAGE.contains(&f_type);
     let properties = Properties {
