@@ -55,6 +55,9 @@ const CLIENT_ADDRESS: usize = 2 * (4 + MAX_NAME);
 /// `CREATE_SESSION4resok`: session, sequence, flags, two channels without RDMA.
 const CREATE_SESSION: usize = 16 + 4 + 4 + 2 * 28;
 
+/// `write_response4` without a stateid.
+const WRITE_RESPONSE: usize = 4 + 8 + 4 + 8;
+
 /// `COPY4resok` with a copy stateid.
 const COPY: usize = 4 + STATEID + 8 + 4 + 8 + 2 * 4;
 
@@ -157,7 +160,7 @@ const TABLE: &[Row] = &[
     row(OpNum::OFFLOAD_STATUS, Current).since(2),
     row(OpNum::READ_PLUS, Current).since(2),
     row(OpNum::SEEK, Current).since(2),
-    row(OpNum::WRITE_SAME, Current).since(2),
+    row(OpNum::WRITE_SAME, Current).since(2).reserves(WRITE_RESPONSE),
     row(OpNum::CLONE, CurrentAndSaved).since(2).reserves(0),
     row(OpNum::GETXATTR, Current).since(2),
     row(OpNum::SETXATTR, Current).since(2).reserves(CHANGE_INFO),

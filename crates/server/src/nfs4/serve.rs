@@ -348,6 +348,7 @@ impl Compound<'_> {
             OpNum::GETXATTR => ops::getxattr::run(self, arguments, reply).await,
             OpNum::SETXATTR => ops::setxattr::run(self, arguments, reply).await,
             OpNum::LISTXATTRS => ops::listxattrs::run(self, arguments, reply).await,
+            OpNum::WRITE_SAME => ops::write_same::run(self, arguments, reply).await,
             OpNum::REMOVEXATTR => ops::removexattr::run(self, arguments, reply).await,
             OpNum::IO_ADVISE => ops::io_advise::run(self, arguments, reply).await,
             // RFC 8881 §15.1.1.5: operations that exist and are not supported here.

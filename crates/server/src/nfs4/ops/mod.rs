@@ -66,3 +66,4 @@ pub(super) mod test_stateid;
 pub(super) mod verify;
 pub(super) mod want_delegation;
 pub(super) mod write;
+pub(super) mod write_same;
