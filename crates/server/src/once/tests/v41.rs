@@ -10,7 +10,7 @@ use vfs::fault::Method;
 use xdr::Opaque;
 
 use super::{Killed, Machine};
-use crate::nfs4::xattr_tests::{key, set};
+use crate::nfs4::xattr_tests::{get, key, set};
 use crate::testing::{Lab, at, lookup, mode, name, open_args};
 
 /// One change, as it is asked the first time and the second; what the same change is told when it was made already.
@@ -313,4 +313,31 @@ fn an_attribute_of_another_value_is_not_this_calls() {
     assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
     lab.connect(b"of the user");
     assert_eq!(lab.status(make(b"value")), Status::EXIST);
+}
+
+/// An attribute that was set whether it was there or not is not written down, so that it is not known for another one.
+#[test]
+fn a_repeated_removal_spares_an_attribute_that_had_to_be_made_since() {
+    let made = (SetXattrOption::CREATE, Ok(b"another".to_vec()));
+    for (option, left) in [made, (SetXattrOption::EITHER, Err(Status::NOXATTR))] {
+        let mut machine = Machine::new();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let remove = || at(&["export", "old"], vec![Op::RemoveXattr(RemoveXattrArgs { name: key("kept") })]);
+        let before = machine.records();
+        let call = xdr::to_bytes(&compound([vec![lab.next(false)], remove()].concat()));
+        machine.arm(Killed::BehindIt, Method::RemoveXattr);
+        lab.raw(&call).unwrap();
+        machine.kill(Killed::BehindIt, before);
+
+        reconnect(&mut lab, &mut machine, 120);
+        let mut other = lab.other(b"another");
+        other.minor = 2;
+        other.ok(at(&["export", "old"], vec![set(option, "kept", &b"another"[..])]));
+        assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+        lab.connect(b"of the user");
+        assert_eq!(lab.status(remove()), Status::OK, "it was removed, then or now");
+        let file = lab.handle(&["export", "old"]);
+        assert_eq!(get(&mut lab, file, "kept"), left, "{option:?}");
+    }
 }
