@@ -209,6 +209,27 @@ fn clients_that_share_a_connection_have_nothing_delegated_for_writing() {
 }
 
 #[test]
+fn another_client_is_known_from_its_first_word_on() {
+    let (mut lab, called, _other) = scene();
+    let (file, _) = hold_to_write(&mut lab);
+    let SetClientIdResult::Ok(second) = lab.set_client_id(b"second", 1, 0) else { panic!() };
+    // It may be the second's, though that has no record yet.
+    let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
+    let mut flight = lab.lab.start_compound(&compound0(vec![putfh(file), set]));
+    assert!(flight.poll().is_none());
+    assert_eq!(called.calls().len(), 1);
+    assert_eq!(lab.confirm(&second), Status::OK);
+}
+
+#[test]
+fn a_client_that_begins_anew_keeps_its_connection() {
+    let (mut lab, ..) = scene();
+    lab.reboot(b"client", 2);
+    let tenant = lab.lab.connection.tenant.get().map(|client| client.id());
+    assert_eq!(tenant, Some(lab.client_id));
+}
+
+#[test]
 fn nothing_is_delegated_without_a_path_nor_before_the_owner_is_confirmed() {
     let mut lab = lab0();
     lab.open("file", b"owner");

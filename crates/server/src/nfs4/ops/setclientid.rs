@@ -25,6 +25,8 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     };
     match compound.state().set_client_id(compound.now(), &request) {
         Ok(ok) => {
+            // Refused, it would be nobody here: Linux's client then takes another string.
+            compound.request.connection.tenant.announce(&client.owner_id);
             compound.state().seen_at(ok.client_id, compound.request.connection.peer, compound.minor);
             ok.encode(reply);
             Ok(())
