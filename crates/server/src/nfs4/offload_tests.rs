@@ -13,10 +13,11 @@ use protocol::nfs4::ops::commit::CommitArgs;
 use protocol::nfs4::ops::copy::{CopyArgs, CopyOk, CopyResult, OffloadArgs, OffloadStatusOk};
 use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
 use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{Handle, Outcome, StableHow, Stateid, Status};
 use vfs::MemFs;
 use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
-use xdr::List;
+use xdr::{List, Opaque};
 
 use super::delegation_tests::{give_back, hold, recalled};
 use super::ops::copy::INLINE_BYTES;
@@ -40,7 +41,13 @@ fn scene() -> Scene {
     let (export, backend) = faulty();
     let mut lab = lab_of(vec![export]);
     lab.minor = 2;
-    sparse(&mut lab, "source", LONG - 4096, 4096, LONG);
+    let source = sparse(&mut lab, "source", LONG - 4096, 4096, LONG);
+    // Zeros and no hole, which would be copied in one step.
+    for offset in (0..LONG - 4096).step_by(MIB as usize) {
+        let data = Opaque::new(vec![0; MIB.min(LONG - 4096 - offset) as usize]).unwrap();
+        let (stateid, stable) = (Stateid::ANONYMOUS, StableHow::Unstable);
+        lab.ok(vec![putfh(source), Op::Write(WriteArgs { stateid, offset, stable, data })]);
+    }
     lab.file(&["export", "destination"], b"");
     let mut client = lab.reachable(b"copier", 11);
     client.minor = 2;
