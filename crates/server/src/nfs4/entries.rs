@@ -109,19 +109,25 @@ impl<'c> Changer<'c> {
             first.settle(kinds.0, old_file.right(from)).await?;
             target.settle(kinds.1, new_file.right(to)).await?;
         }
-        let replaced = target.is_watched && exists(export, context, to, new).await;
+        let occupant = target.occupant(new).await;
         let (source, target) = (source.map(Announced::begin), target.begin());
         let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
         let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
-        match source {
-            Some(source) => {
-                source.end(failed, made.map(|made| (&made.from, Entries::Removed { name: old })));
-                target.end(failed, made.map(|made| (&made.to, Entries::Added { name: new, replaced })));
+        let is_within = source.is_none();
+        if let Some(source) = source {
+            source.end(failed, made.map(|made| (&made.from, Entries::Removed { name: old })));
+        }
+        let Some(made) = made else {
+            target.end(failed, None);
+            return renamed;
+        };
+        match occupant.map_or(Some(false), |occupant| occupant.at(made)) {
+            // What is told of the name would be a guess.
+            None => drop(target),
+            Some(replaced) if is_within => {
+                target.end(None, Some((&made.to, Entries::Renamed { from: old, to: new, replaced })));
             }
-            None => {
-                let entries = Entries::Renamed { from: old, to: new, replaced };
-                target.end(failed, made.map(|made| (&made.to, entries)));
-            }
+            Some(replaced) => target.end(None, Some((&made.to, Entries::Added { name: new, replaced }))),
         }
         renamed
     }
@@ -159,6 +165,23 @@ impl<'c> Changer<'c> {
     }
 }
 
+/// Whether something has the name that a RENAME gives, looked up before it.
+///
+/// RFC 8881 §20.4.3 has the entry told that is deleted "atomically with the addition". The backend does not tell that; but where
+/// the directory is, at the RENAME, as it was at the look, it is what was found. Otherwise the holders look for themselves.
+struct Occupant {
+    /// The directory's `change` then; none where it could not be had.
+    change: Option<u64>,
+    is_there: bool,
+}
+
+impl Occupant {
+    /// Whether it was replaced by this; nothing where that is not known.
+    fn at(&self, renamed: &Renamed) -> Option<bool> {
+        (self.change == Some(renamed.to.before.change)).then_some(self.is_there)
+    }
+}
+
 impl Announced<'_> {
     /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
     async fn settle(&self, change: EntryChange, right: Right<'_>) -> Result<(), Error> {
@@ -168,6 +191,18 @@ impl Announced<'_> {
         let Place { export, context, directory } = self.place;
         let Changer { request, who, .. } = self.changer;
         settle(request, who, (export, directory), Against::Entries(change), (context, right)).await
+    }
+
+    /// What has a name in the directory; nothing where nobody is to be told.
+    async fn occupant(&self, name: &[u8]) -> Option<Occupant> {
+        if !self.is_watched {
+            return None;
+        }
+        let Place { export, context, directory } = self.place;
+        // Before the look: where the name comes or goes behind it, the directory is another one.
+        let change =
+            export.backend.getattr(context, directory).await.ok().map(|attributes| attributes.change);
+        Some(Occupant { change, is_there: exists(export, context, directory, name).await })
     }
 
     /// The change begins.

@@ -332,6 +332,43 @@ fn what_was_not_told_in_between_recalls() {
 }
 
 #[test]
+fn the_first_change_that_is_told_goes_on_from_the_grant() {
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
+    granted(&mut holder, &["export", "d"], ENTRIES);
+    holder.ok(vec![putfh(directory), set(mode(0o750))]);
+    other.ok(vec![putfh(directory), make("new")]);
+    assert_eq!(recalled(&holder).len(), 1);
+}
+
+#[test]
+fn a_rename_tells_what_it_replaced_or_recalls() {
+    // RFC 8881 §20.4.3: "If the addition of the entry causes another entry to be deleted (which can only happen in the rename
+    // case) atomically with the addition, then information on this entry is reported in nad_old_entry."
+    for is_taken_meanwhile in [false, true] {
+        let (exported, backend) = faulty();
+        let (Scene { mut lab, mut holder, mut other, .. }, directory) =
+            with_directory(scene_in(lab_of(vec![exported])));
+        granted(&mut holder, &["export", "d"], ENTRIES);
+        let gate = Gate::new();
+        backend.add(Rule::on(Method::Rename, Fault::Hold(gate.clone())).times(1));
+        let ops = vec![putfh(directory), Op::SaveFh, rename("inner", "new")];
+        let mut flight = other.start(1, ops);
+        assert_eq!(status(flight.poll()), None);
+        if is_taken_meanwhile {
+            lab.ok(vec![putfh(directory), make("new")]);
+            assert_eq!(told(&holder, Status::OK).1, [added("new")]);
+        }
+        gate.open();
+        assert_eq!(status(flight.poll()), Some(Status::OK));
+        if is_taken_meanwhile {
+            assert_eq!(recalled(&holder).len(), 1);
+        } else {
+            assert_eq!(told(&holder, Status::OK).1, [renamed("inner", "new", false)]);
+        }
+    }
+}
+
+#[test]
 fn a_holder_that_refuses_or_does_not_keep_up_gives_the_directory_back() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);

@@ -20,7 +20,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         return Err(Status::NOTDIR.into());
     }
     let granted = match compound.current()? {
-        Object::File(directory) => grant(compound, &directory, &args).await?,
+        Object::File(directory) => grant(compound, &directory, attributes.change, &args).await?,
         // What leads to exports changes with the configuration, which asks nobody.
         Object::Pseudo(_) => None,
     };
@@ -45,6 +45,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
 async fn grant(
     compound: &Compound<'_>,
     directory: &File<'_>,
+    change: u64,
     args: &GetDirDelegationArgs,
 ) -> Result<Option<GetDirDelegationOk>> {
     let client = Arc::clone(compound.client()?);
@@ -60,7 +61,7 @@ async fn grant(
         kind: DelegationKind::Directory(notification_types),
         judged: 0,
         opener: compound.caller(),
-        change: 0,
+        change,
         handle,
         inner: directory.handle,
         reclaim: false,

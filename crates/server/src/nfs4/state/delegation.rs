@@ -148,7 +148,7 @@ pub struct Wish {
     pub judged: u8,
     /// Who opened, as a number.
     pub opener: u64,
-    /// `change` of the file as the OPEN's reply will tell it.
+    /// `change` of the file as the OPEN's reply will tell it; of a directory, as it is.
     pub change: u64,
     /// The file's times, where the client is to keep them.
     pub times: Option<Times>,
@@ -499,7 +499,7 @@ impl State {
             recalled: None,
             questions: Questions::new(wish.change),
             keeping: wish.times.map(Keeping::since),
-            notices: Notices::default(),
+            notices: Notices::since(wish.change),
             at_file: 0,
         };
         let index = shard.add_delegation(client, file, delegation, &self.gauges);

@@ -70,16 +70,21 @@ impl Account<'_> {
 }
 
 /// What the holder of a directory is told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Notices {
-    /// The directory's `change` behind the last change that it was told of.
-    told_until: Option<u64>,
+    /// The directory's `change` behind the last change that it was told of; at first, as of the grant.
+    told_until: u64,
     gathered: Vec<Notification>,
     /// Bytes taken for what the callback under way tells; zero where none is.
     under_way: usize,
 }
 
 impl Notices {
+    /// Of a directory that is granted where its `change` is this, or was a moment ago: then it is recalled at the next change.
+    pub(super) fn since(change: u64) -> Self {
+        Self { told_until: change, gathered: Vec::new(), under_way: 0 }
+    }
+
     /// Takes a change; false where it does not go on from the last one, or too much has gathered.
     pub(super) fn push(
         &mut self,
@@ -88,8 +93,8 @@ impl Notices {
         is_told: bool,
         account: Account<'_>,
     ) -> bool {
-        let goes_on = self.told_until.is_none_or(|until| until == change.before.change);
-        self.told_until = Some(change.after.change);
+        let goes_on = self.told_until == change.before.change;
+        self.told_until = change.after.change;
         if !change.atomic || !goes_on || self.gathered.len() >= GATHERED_MAX {
             return false;
         }
