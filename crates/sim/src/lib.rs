@@ -6,6 +6,7 @@
 //! what must hold at the end.
 #![forbid(unsafe_code)]
 
+mod backchannel;
 pub mod backend;
 pub mod client;
 pub mod compounds;
@@ -13,7 +14,9 @@ mod copies;
 mod delegations;
 pub mod logs;
 pub mod network;
+mod peer;
 mod reclaims;
 pub mod rng;
 pub mod scenario;
+mod stage;
 pub mod world;

@@ -36,20 +36,17 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     for scenario in wanted {
-        let (mut messages, mut changes) = (0, 0);
+        let (mut messages, mut deeds) = (0, 0);
         for seed in arguments.seed..arguments.seed.saturating_add(arguments.seeds) {
             match scenario.run(seed) {
-                Ok(report) => (messages, changes) = (messages + report.messages, changes + report.changes),
+                Ok(report) => (messages, deeds) = (messages + report.messages, deeds + report.deeds),
                 Err(why) => {
                     eprintln!("{why}");
                     return ExitCode::FAILURE;
                 }
             }
         }
-        println!(
-            "{}: {} seeds, {changes} changes, {messages} messages: held",
-            scenario.name, arguments.seeds
-        );
+        println!("{}: {} seeds, {deeds} deeds, {messages} messages: held", scenario.name, arguments.seeds);
     }
     ExitCode::SUCCESS
 }

@@ -35,8 +35,9 @@ pub struct Report {
     pub time: Duration,
     /// Messages that were sent.
     pub messages: u64,
-    /// Changes that were asked for, each executed once.
-    pub changes: usize,
+    /// How often there was what the scenario is about: a change that was executed once, a lock given, a delegation granted, a
+    /// notice. Of some seeds there is nothing of it.
+    pub deeds: usize,
 }
 
 /// All scenarios.
@@ -187,7 +188,7 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
     if executed.len() != unnamed {
         return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));
     }
-    Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() + unnamed })
+    Ok(Report { time: world.now(), messages: world.messages, deeds: notes.len() + unnamed })
 }
 
 /// Servers killed in a run, and within which time.
@@ -217,7 +218,7 @@ fn restart_once(seed: u64) -> Result<Report, String> {
     world.plan_kills(KILLS, KILLED_WITHIN);
     world.run()?;
     done_once(&world, &notes)?;
-    Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() })
+    Ok(Report { time: world.now(), messages: world.messages, deeds: notes.len() })
 }
 
 /// The same, where the power fails as often as the server is killed, and takes of the logs what was not synced. What the file
@@ -241,7 +242,7 @@ fn power_once(seed: u64) -> Result<Report, String> {
     world.plan_power_failures(KILLS / 2, KILLED_WITHIN);
     world.run()?;
     done_once(&world, &notes)?;
-    Ok(Report { time: world.now(), messages: world.messages, changes: notes.len() })
+    Ok(Report { time: world.now(), messages: world.messages, deeds: notes.len() })
 }
 
 /// Whether each change was made, and no more than once.
@@ -273,7 +274,7 @@ fn restart_locks(seed: u64) -> Result<Report, String> {
     if held != names {
         return Err(format!("each lock has one holder; held are {held:?}"));
     }
-    Ok(Report { time: world.now(), messages: world.messages, changes: LOCKS })
+    Ok(Report { time: world.now(), messages: world.messages, deeds: LOCKS })
 }
 
 /// Two clients whose words the scenario speaks itself, over a network without faults.
@@ -365,5 +366,5 @@ fn lease_expiry(seed: u64) -> Result<Report, String> {
     if !is_gone {
         return Err(format!("the holder's open outlived a conflict after its lease: {:?}", late.status));
     }
-    Ok(Report { time: talk.world.now(), messages: talk.messages, changes: 1 })
+    Ok(Report { time: talk.world.now(), messages: talk.messages, deeds: 1 })
 }

@@ -1,12 +1,10 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use protocol::nfs4::attributes::{FileAttributes, SetAttributes};
 use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
-use protocol::nfs4::callback::sequence::CbSequenceOk;
-use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
 use protocol::nfs4::ops::copy::{CopyArgs, CopyResult, OffloadArgs};
@@ -16,12 +14,12 @@ use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs};
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::write::WriteArgs;
-use protocol::nfs4::types::{Handle, Outcome, SessionId, StableHow, StateOwner, Stateid, Status, Utf8};
-use rpc::message::{CallHeader, encode_success};
+use protocol::nfs4::types::{Handle, Outcome, SessionId, StableHow, StateOwner, Stateid, Status};
 use server::Connection;
-use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
+use xdr::{List, Opaque};
 
 use super::World;
+use crate::backchannel::BackChannel;
 use crate::client::{component, compound, create_session, exchange_id, export};
 
 const MIB: u64 = 1 << 20;
@@ -53,8 +51,7 @@ pub(super) struct Client {
     running: Vec<Copy>,
     /// What is at the marks of each file whose copy was cancelled, as it was then.
     cancelled: Vec<(Handle, Vec<u8>)>,
-    /// Of each slot of the back channel, the last sequence ID and the reply to it.
-    answered: HashMap<u32, (u32, Bytes)>,
+    back: BackChannel,
 }
 
 impl Client {
@@ -70,7 +67,7 @@ impl Client {
             files: 0,
             running: Vec::new(),
             cancelled: Vec::new(),
-            answered: HashMap::new(),
+            back: BackChannel::default(),
         };
         client.introduce(world).expect("a server that has just started lets everybody in");
         client
@@ -97,7 +94,7 @@ impl Client {
             return Err("CREATE_SESSION".into());
         };
         (self.client_id, self.session, self.sequence) = (known.client_id, made.session_id, 0);
-        self.answered.clear();
+        self.back.clear();
         self.ask(world, vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })])?;
         // The path is tried before it is relied on.
         self.hear(world, false)
@@ -222,7 +219,7 @@ impl Client {
             if is_wild && world.rng.chance(20) {
                 return self.reconnect(world);
             }
-            let answer = self.called(world, call)?;
+            let Some(answer) = self.called(world, call)? else { continue };
             if is_wild && world.rng.chance(20) {
                 return self.reconnect(world);
             }
@@ -249,39 +246,15 @@ impl Client {
     }
 
     /// The answer to a call.
-    fn called(&mut self, world: &mut World, bytes: Bytes) -> Result<Bytes, String> {
-        let mut reader = Reader::new(bytes);
-        let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;
-        let mut reply = Writer::new();
-        encode_success(&mut reply, header.xid);
-        if header.procedure == callback::PROC_NULL {
-            return Ok(reply.into_bytes());
-        }
-        let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
-        let [CbOp::Sequence(sequence), CbOp::Offload(offload)] = &args.ops[..] else {
-            return Err(format!("{args:?}"));
-        };
-        let (last, results) = self.answered.get(&sequence.slot_id).cloned().unwrap_or_default();
-        if sequence.sequence_id == last {
-            reply.raw(&results);
-            return Ok(reply.into_bytes());
-        }
-        self.told(world, offload)?;
-        let ok = CbSequenceOk {
-            session_id: sequence.session_id,
-            sequence_id: sequence.sequence_id,
-            slot_id: sequence.slot_id,
-            highest_slot_id: sequence.highest_slot_id,
-            target_highest_slot_id: sequence.highest_slot_id,
-        };
-        let results = vec![CbOpResult::Sequence(Outcome::Ok(ok)), CbOpResult::Offload(Outcome::Ok(()))];
-        let results = List::new(results).expect("two results");
-        let mut encoded = Writer::new();
-        CbCompoundResult { status: Status::OK, tag: Utf8::default(), results }.encode(&mut encoded);
-        let encoded = encoded.into_bytes();
-        self.answered.insert(sequence.slot_id, (sequence.sequence_id, encoded.clone()));
-        reply.raw(&encoded);
-        Ok(reply.into_bytes())
+    fn called(&mut self, world: &mut World, bytes: Bytes) -> Result<Option<Bytes>, String> {
+        let mut back = std::mem::take(&mut self.back);
+        let answer = back.called(bytes, |op| {
+            let CbOp::Offload(offload) = op else { return Err(format!("{op:?}")) };
+            self.told(world, offload)?;
+            Ok(Some(CbOpResult::Offload(Outcome::Ok(()))))
+        });
+        self.back = back;
+        answer
     }
 
     /// A copy has ended: one that it waits for, whole.

@@ -68,8 +68,8 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     for client in &mut clients {
         client.judge(&mut world)?;
     }
-    let changes = clients.iter().map(Client::asked).sum();
-    Ok(Report { time: world.now, messages: world.messages, changes })
+    let deeds = clients.iter().map(Client::asked).sum();
+    Ok(Report { time: world.now, messages: world.messages, deeds })
 }
 
 /// One thing, to one client.

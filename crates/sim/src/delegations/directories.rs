@@ -16,12 +16,12 @@ use crate::client::at_export;
 /// Bytes of a listing: more than all entries of a run take.
 const LISTING_BYTES: u32 = 8 << 10;
 
-/// Lists a directory, and would have it delegated.
-pub(super) fn read(directory: &str) -> Vec<Op> {
+/// Lists a directory, and would have it delegated and be told of such changes.
+pub(crate) fn read(directory: &str, notification_types: Bitmap) -> Vec<Op> {
     let at_once = Time { seconds: 0, nanoseconds: 0 };
     let ask = GetDirDelegationArgs {
         signal_available: false,
-        notification_types: Bitmap::EMPTY,
+        notification_types,
         child_attribute_delay: at_once,
         directory_attribute_delay: at_once,
         child_attributes: Bitmap::EMPTY,

@@ -95,8 +95,4 @@ impl History {
         told.push(Told { time: seen, began, ended });
         Ok(())
     }
-
-    pub(super) fn writes(&self) -> usize {
-        self.files.iter().map(|writes| writes.len() - 1).sum()
-    }
 }

@@ -1,0 +1,80 @@
+//! A client's end of the back channel: each call is executed once, however often it comes.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use protocol::nfs4::callback::sequence::CbSequenceOk;
+use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::types::{HasStatus, Outcome, Status, Utf8};
+use rpc::message::{CallHeader, encode_success};
+use xdr::{Decode, Encode, List, Reader, Writer};
+
+/// The replies that the slots keep.
+#[derive(Debug, Default)]
+pub(crate) struct BackChannel {
+    /// Of each slot, the last sequence ID and the reply to it.
+    answered: HashMap<u32, (u32, Bytes)>,
+}
+
+impl BackChannel {
+    /// The session is another one.
+    pub(crate) fn clear(&mut self) {
+        self.answered.clear();
+    }
+
+    /// The answer to a call; none to a copy of one answered long ago, which no real connection would bring. `execute` is asked
+    /// once for each call, and says nothing where it is to come later: CB_SEQUENCE is DELAY then, and the slot as it was.
+    ///
+    /// # Errors
+    /// What is wrong with the call.
+    pub(crate) fn called(
+        &mut self,
+        bytes: Bytes,
+        execute: impl FnOnce(&CbOp) -> Result<Option<CbOpResult>, String>,
+    ) -> Result<Option<Bytes>, String> {
+        let mut reader = Reader::new(bytes);
+        let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;
+        let mut reply = Writer::new();
+        encode_success(&mut reply, header.xid);
+        if header.procedure == callback::PROC_NULL {
+            return Ok(Some(reply.into_bytes()));
+        }
+        let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
+        let [CbOp::Sequence(sequence), op] = &args.ops[..] else { return Err(format!("{args:?}")) };
+        let (last, results) = self.answered.get(&sequence.slot_id).cloned().unwrap_or_default();
+        if sequence.sequence_id < last {
+            return Ok(None);
+        }
+        if sequence.sequence_id == last {
+            reply.raw(&results);
+            return Ok(Some(reply.into_bytes()));
+        }
+        let ok = CbSequenceOk {
+            session_id: sequence.session_id,
+            sequence_id: sequence.sequence_id,
+            slot_id: sequence.slot_id,
+            highest_slot_id: sequence.highest_slot_id,
+            target_highest_slot_id: sequence.highest_slot_id,
+        };
+        match execute(op)? {
+            None => {
+                let later = CbOpResult::Sequence(Outcome::Error(Status::DELAY));
+                reply.raw(&encoded(Status::DELAY, vec![later]));
+            }
+            Some(result) => {
+                let status = result.status();
+                let results = encoded(status, vec![CbOpResult::Sequence(Outcome::Ok(ok)), result]);
+                self.answered.insert(sequence.slot_id, (sequence.sequence_id, results.clone()));
+                reply.raw(&results);
+            }
+        }
+        Ok(Some(reply.into_bytes()))
+    }
+}
+
+fn encoded(status: Status, results: Vec<CbOpResult>) -> Bytes {
+    let results = List::new(results).expect("two results at most");
+    let mut writer = Writer::new();
+    CbCompoundResult { status, tag: Utf8::default(), results }.encode(&mut writer);
+    writer.into_bytes()
+}

@@ -1,0 +1,262 @@
+//! What every client of version 4.1 does by itself: it makes itself known, keeps its session and its connection, sends again
+//! what is not answered, renews its lease, and answers each callback once. Several requests are under way at once, each in a
+//! slot of its own.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs, SequenceStatus};
+use protocol::nfs4::types::{Outcome, SessionId, Status};
+use rpc::message::{MessageType, parse_reply, peek};
+
+use crate::backchannel::BackChannel;
+use crate::client::{compound, create_session, exchange_id};
+use crate::rng::Rng;
+
+/// A call is sent again when it is not answered within a second.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a client that has nothing to do renews its lease, and hears how its back channel does.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const SLOTS: usize = 3;
+/// The slot of what the client's program asks for.
+pub(crate) const PROGRAM: usize = 0;
+/// The slot of what goes back to the server.
+pub(crate) const RETURNS: usize = 1;
+/// The slot of the lease.
+const LEASE: usize = 2;
+
+/// What a call is for; `P` is what the client's own calls are for.
+#[derive(Debug, Clone, PartialEq)]
+enum Purpose<P> {
+    Exchange,
+    Session,
+    Complete,
+    Bind,
+    Renew,
+    Own(P),
+}
+
+#[derive(Debug)]
+struct Pending<P> {
+    xid: u32,
+    bytes: Bytes,
+    purpose: Purpose<P>,
+    sent: Duration,
+}
+
+/// What a message was.
+#[derive(Debug)]
+pub(crate) enum Heard<P> {
+    /// Nothing that the client has to look at.
+    Nothing,
+    /// A call of the server's, for [`BackChannel::called`].
+    Call(Bytes),
+    /// The answer to a call of its own.
+    Answer(P, CompoundResult),
+    /// The session is gone, and all that the client held with it.
+    Lost,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Peer<P> {
+    pub(crate) name: String,
+    /// Minor version of what it says.
+    pub(crate) minor: u32,
+    xid: u32,
+    pub(crate) client_id: u64,
+    create_sequence: u32,
+    session: Option<SessionId>,
+    is_complete: bool,
+    sequences: [u32; SLOTS],
+    /// Of the slots, and at the end of what needs none.
+    pending: [Option<Pending<P>>; SLOTS + 1],
+    needs_bind: bool,
+    renewed: Duration,
+    pub(crate) back: BackChannel,
+    /// Flags of SEQUENCE that are seen where all goes well, beside those about the back channel.
+    pub(crate) expected_flags: SequenceStatus,
+}
+
+impl<P: Clone + std::fmt::Debug> Peer<P> {
+    pub(crate) fn new(index: usize, rng: &mut Rng) -> Self {
+        Self {
+            name: format!("client-{index}"),
+            minor: 1,
+            xid: rng.next_u64() as u32,
+            client_id: 0,
+            create_sequence: 0,
+            session: None,
+            is_complete: false,
+            sequences: [0; SLOTS],
+            pending: [const { None }; SLOTS + 1],
+            needs_bind: false,
+            renewed: Duration::ZERO,
+            back: BackChannel::default(),
+            expected_flags: SequenceStatus::empty(),
+        }
+    }
+
+    /// Whether it has a session in which it may ask for anything.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether nothing is under way in a slot.
+    pub(crate) fn is_free(&self, slot: usize) -> bool {
+        self.pending[slot].is_none()
+    }
+
+    /// What is under way in a slot, of the client's own.
+    pub(crate) fn doing(&self, slot: usize) -> Option<&P> {
+        match &self.pending[slot].as_ref()?.purpose {
+            Purpose::Own(purpose) => Some(purpose),
+            _ => None,
+        }
+    }
+
+    /// It has another connection.
+    pub(crate) fn reconnected(&mut self) {
+        self.needs_bind = self.session.is_some();
+    }
+
+    /// What was not answered in time, again.
+    pub(crate) fn again(&mut self, now: Duration) -> Vec<Bytes> {
+        let due = self.pending.iter_mut().flatten().filter(|pending| pending.sent + PATIENCE <= now);
+        due.map(|pending| {
+            pending.sent = now;
+            pending.bytes.clone()
+        })
+        .collect()
+    }
+
+    /// What is to be said before, and beside, what the client wants to say.
+    pub(crate) fn proceed(&mut self, now: Duration) -> Vec<Bytes> {
+        let mut out = Vec::new();
+        if self.pending[SLOTS].is_none() {
+            out.extend(self.next_alone(now));
+        }
+        if !self.is_complete {
+            if self.session.is_some() && self.is_free(PROGRAM) {
+                let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
+                out.push(self.put(PROGRAM, vec![complete], Purpose::Complete, now));
+            }
+        } else if self.is_free(LEASE) && self.renewed + KEEPALIVE <= now {
+            self.renewed = now;
+            out.push(self.put(LEASE, Vec::new(), Purpose::Renew, now));
+        }
+        out
+    }
+
+    /// What comes without a session, one after the other.
+    fn next_alone(&mut self, now: Duration) -> Option<Bytes> {
+        let (op, purpose) = if self.client_id == 0 {
+            (exchange_id(&self.name), Purpose::Exchange)
+        } else if let Some(session_id) = self.session {
+            if !self.needs_bind {
+                return None;
+            }
+            self.needs_bind = false;
+            let direction = DirFromClient::FORE_OR_BOTH;
+            let args = BindConnToSessionArgs { session_id, direction, use_rdma: false };
+            (Op::BindConnToSession(args), Purpose::Bind)
+        } else {
+            let flags = CreateSessionFlags::CONN_BACK_CHAN;
+            (create_session(self.client_id, self.create_sequence, flags), Purpose::Session)
+        };
+        Some(self.keep(SLOTS, vec![op], purpose, now))
+    }
+
+    /// A call of the client's own, in a slot that is free.
+    pub(crate) fn send(&mut self, slot: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
+        self.put(slot, ops, Purpose::Own(purpose), now)
+    }
+
+    fn put(&mut self, slot: usize, ops: Vec<Op>, purpose: Purpose<P>, now: Duration) -> Bytes {
+        self.sequences[slot] += 1;
+        let sequence = Op::Sequence(SequenceArgs {
+            session_id: self.session.expect("a session"),
+            sequence_id: self.sequences[slot],
+            slot_id: slot as u32,
+            highest_slot_id: SLOTS as u32 - 1,
+            cache_this: true,
+        });
+        self.keep(slot, std::iter::once(sequence).chain(ops).collect(), purpose, now)
+    }
+
+    fn keep(&mut self, place: usize, ops: Vec<Op>, purpose: Purpose<P>, now: Duration) -> Bytes {
+        self.xid = self.xid.wrapping_add(1);
+        let bytes = compound(self.xid, self.minor, ops);
+        self.pending[place] = Some(Pending { xid: self.xid, bytes: bytes.clone(), purpose, sent: now });
+        bytes
+    }
+
+    /// Looks at a message.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn hear(&mut self, bytes: Bytes) -> Result<Heard<P>, String> {
+        let (xid, message) = peek(&bytes).map_err(|error| error.to_string())?;
+        if message == MessageType::CALL {
+            return Ok(Heard::Call(bytes));
+        }
+        let is_it = |pending: &Option<Pending<P>>| pending.as_ref().is_some_and(|pending| pending.xid == xid);
+        // Otherwise: answered before.
+        let Some(at) = self.pending.iter().position(is_it) else { return Ok(Heard::Nothing) };
+        let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
+        if let Some(OpResult::Sequence(sequence)) = result.results.first() {
+            match sequence.as_result() {
+                // A repetition while the request still waits in the server.
+                Err(Status::DELAY) => return Ok(Heard::Nothing),
+                Err(Status::BADSESSION | Status::DEADSESSION) => return Ok(self.lose()),
+                Err(status) => return Err(format!("{}: SEQUENCE: {status:?}", self.name)),
+                Ok(ok) => self.look_at(ok.status_flags)?,
+            }
+        }
+        let pending = self.pending[at].take().expect("it was found there");
+        match pending.purpose {
+            Purpose::Own(purpose) => Ok(Heard::Answer(purpose, result)),
+            purpose => self.learn(&purpose, &result),
+        }
+    }
+
+    /// Takes the answer to what it asks for itself.
+    fn learn(&mut self, purpose: &Purpose<P>, result: &CompoundResult) -> Result<Heard<P>, String> {
+        match (purpose, result.results.first(), result.status) {
+            (Purpose::Exchange, Some(OpResult::ExchangeId(Outcome::Ok(ok))), _) => {
+                (self.client_id, self.create_sequence) = (ok.client_id, ok.sequence_id);
+            }
+            (Purpose::Session, Some(OpResult::CreateSession(Outcome::Ok(ok))), _) => {
+                self.session = Some(ok.session_id);
+                // The connection may have been lost since.
+                self.needs_bind = true;
+            }
+            // A late copy of EXCHANGE_ID has made another record.
+            (Purpose::Session, _, Status::STALE_CLIENTID) => self.client_id = 0,
+            (Purpose::Complete, _, Status::OK) => self.is_complete = true,
+            (Purpose::Bind | Purpose::Renew, _, Status::OK) => {}
+            (Purpose::Bind, _, Status::BADSESSION) => return Ok(self.lose()),
+            (purpose, _, status) => return Err(format!("{}: {purpose:?}: {status:?}", self.name)),
+        }
+        Ok(Heard::Nothing)
+    }
+
+    /// The server does not know it any more: it begins anew, under its name.
+    fn lose(&mut self) -> Heard<P> {
+        (self.client_id, self.create_sequence, self.session) = (0, 0, None);
+        (self.is_complete, self.needs_bind, self.sequences) = (false, false, [0; SLOTS]);
+        self.pending = [const { None }; SLOTS + 1];
+        self.back.clear();
+        Heard::Lost
+    }
+
+    /// SEQ4_STATUS flags: the back channel is repaired; nothing else may be wrong.
+    fn look_at(&mut self, flags: SequenceStatus) -> Result<(), String> {
+        let down = SequenceStatus::CB_PATH_DOWN | SequenceStatus::CB_PATH_DOWN_SESSION;
+        self.needs_bind |= flags.intersects(down);
+        let other = flags.difference(down | self.expected_flags);
+        if other.is_empty() { Ok(()) } else { Err(format!("{}: {other:?}", self.name)) }
+    }
+}

@@ -1,0 +1,298 @@
+//! Clients that have several requests under way at once and are called back, a server that may be killed, and a bad network
+//! between them.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rpc::message::{MessageType, peek};
+use server::{
+    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
+    Server, Settings, Squash, Transport,
+};
+use vfs::{Backend, Timestamp};
+use xdr::Writer;
+
+use crate::backend::Clock;
+use crate::network::Faults;
+use crate::rng::Rng;
+
+/// Virtual time after which a run is stuck.
+const END_OF_TIME: Duration = Duration::from_secs(3 * 3600);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A client on the stage.
+pub(crate) trait Actor: Sized {
+    /// What all of them see.
+    type Shared;
+
+    /// A second is over; what it says.
+    fn tick(&mut self, now: Duration, shared: &mut Self::Shared, rng: &mut Rng) -> Vec<Bytes>;
+
+    /// Takes a message; what it says to that.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn receive(
+        &mut self,
+        bytes: Bytes,
+        now: Duration,
+        shared: &mut Self::Shared,
+        rng: &mut Rng,
+    ) -> Result<Vec<Bytes>, String>;
+
+    /// It has another connection.
+    fn reconnected(&mut self);
+
+    /// The server was killed, and another one has taken its place.
+    fn server_killed(_: &mut Self::Shared) {}
+
+    /// What must hold at every moment; `author` is whose call the server has just gone on with.
+    ///
+    /// # Errors
+    /// What does not.
+    fn watch(actors: &[Self], shared: &mut Self::Shared, author: Option<usize>) -> Result<(), String>;
+}
+
+type Flight = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
+
+enum Event {
+    /// A message reaches the server.
+    Arrive(Arc<Connection>, Bytes),
+    /// A message reaches a client.
+    Deliver(usize, ConnectionId, Bytes),
+    /// A second is over.
+    Tick,
+    /// Somebody in the server waits for this moment.
+    Alarm,
+    /// The server is killed, and another one takes its place.
+    Kill,
+}
+
+/// See the module.
+pub(crate) struct Stage<A: Actor> {
+    pub(crate) server: Arc<Server>,
+    pub(crate) actors: Vec<A>,
+    pub(crate) shared: A::Shared,
+    /// Messages sent, for the report.
+    pub(crate) messages: u64,
+    backend: Arc<dyn Backend>,
+    clock: Arc<Clock>,
+    rng: Rng,
+    faults: Faults,
+    /// Servers started.
+    starts: u64,
+    connections: Vec<Arc<Connection>>,
+    owners: HashMap<ConnectionId, usize>,
+    next_connection: u64,
+    /// The first connection that the present server knows.
+    first_alive: ConnectionId,
+    queue: BTreeMap<(Duration, u64), Event>,
+    scheduled: u64,
+    /// What the server has begun, and whose calls these are.
+    flights: Vec<(usize, Flight)>,
+}
+
+impl<A: Actor> Stage<A> {
+    /// A server that exports `backend` as `/export`, and clients whose words a bad network carries.
+    pub(crate) fn new(
+        (backend, clock): (Arc<dyn Backend>, Arc<Clock>),
+        actors: Vec<A>,
+        shared: A::Shared,
+        rng: Rng,
+    ) -> Self {
+        let count = actors.len();
+        let mut stage = Self {
+            server: start(&backend, 1),
+            actors,
+            shared,
+            messages: 0,
+            backend,
+            clock,
+            rng,
+            faults: Faults::MANY,
+            starts: 1,
+            connections: Vec::new(),
+            owners: HashMap::new(),
+            next_connection: 1,
+            first_alive: ConnectionId(0),
+            queue: BTreeMap::new(),
+            scheduled: 0,
+            flights: Vec::new(),
+        };
+        stage.connections = (0..count).map(|index| stage.connect(index)).collect();
+        stage.schedule(SECOND, Event::Tick);
+        stage
+    }
+
+    /// Has the server be killed so many times, at moments drawn at random from the first `within`.
+    pub(crate) fn plan_kills(&mut self, count: u64, within: Duration) {
+        for _ in 0..count {
+            let at = Duration::from_micros(self.rng.below(within.as_micros() as u64));
+            self.schedule(at, Event::Kill);
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Plays until that is so.
+    ///
+    /// # Errors
+    /// What went wrong, or that it never comes to that.
+    pub(crate) fn play_until(&mut self, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
+        while !is_over(self) {
+            let Some(((time, _), event)) = self.queue.pop_first() else {
+                return Err("nothing happens".into());
+            };
+            if time > END_OF_TIME {
+                return Err("the run does not end".into());
+            }
+            self.clock.set(time);
+            self.happen(event)?;
+            A::watch(&self.actors, &mut self.shared, None)?;
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        let now = self.now();
+        match event {
+            // What was on its way to a server that is gone never arrives.
+            Event::Arrive(connection, bytes) if connection.id >= self.first_alive => {
+                self.serve(connection, bytes);
+            }
+            // What comes over a broken connection never comes.
+            Event::Deliver(client, connection, bytes)
+                if self.connections[client].id == connection && connection >= self.first_alive =>
+            {
+                let said = self.actors[client].receive(bytes, now, &mut self.shared, &mut self.rng)?;
+                said.into_iter().for_each(|message| self.send(client, message));
+            }
+            Event::Arrive(..) | Event::Deliver(..) | Event::Alarm => {}
+            Event::Tick => {
+                self.server.maintain(moment(now));
+                for client in 0..self.actors.len() {
+                    let said = self.actors[client].tick(now, &mut self.shared, &mut self.rng);
+                    said.into_iter().for_each(|message| self.send(client, message));
+                }
+                self.schedule(now + SECOND, Event::Tick);
+            }
+            Event::Kill => self.kill(),
+        }
+        Ok(())
+    }
+
+    /// Ends the server in the middle of whatever it does; files are as they are.
+    fn kill(&mut self) {
+        self.flights.clear();
+        self.starts += 1;
+        self.first_alive = ConnectionId(self.next_connection);
+        self.server = start(&self.backend, self.starts);
+        A::server_killed(&mut self.shared);
+    }
+
+    /// A client says something; now and then its connection breaks instead.
+    fn send(&mut self, client: usize, message: Bytes) {
+        let is_dead = self.connections[client].id < self.first_alive;
+        if self.rng.chance(self.faults.breaking) || is_dead {
+            let new = self.connect(client);
+            let old = std::mem::replace(&mut self.connections[client], new);
+            old.outbox.close();
+            if !is_dead {
+                self.server.connection_closed(old.id);
+            }
+            self.actors[client].reconnected();
+            // An answer belongs to the connection that the call came over.
+            if matches!(peek(&message), Ok((_, MessageType::REPLY))) {
+                return;
+            }
+        }
+        let connection = Arc::clone(&self.connections[client]);
+        self.messages += 1;
+        for delay in self.faults.arrivals(&mut self.rng) {
+            self.schedule(self.now() + delay, Event::Arrive(Arc::clone(&connection), message.clone()));
+        }
+    }
+
+    fn serve(&mut self, connection: Arc<Connection>, bytes: Bytes) {
+        let owner = self.owners[&connection.id];
+        let (server, now) = (Arc::clone(&self.server), moment(self.now()));
+        let flight = async move {
+            let mut reply = Writer::new();
+            let outcome = server.handle(&connection, now, bytes, &mut reply).await;
+            (connection.id, (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes()))
+        };
+        self.flights.push((owner, Box::pin(flight)));
+    }
+
+    /// Lets everything under way in the server go on, and takes out what it has to say.
+    fn poll(&mut self) -> Result<(), String> {
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut out, mut index) = (Vec::new(), 0);
+        while let Some((author, flight)) = self.flights.get_mut(index) {
+            let author = *author;
+            match flight.as_mut().poll(&mut context) {
+                Poll::Pending => index += 1,
+                Poll::Ready((connection, reply)) => {
+                    out.extend(reply.map(|reply| (connection, reply)));
+                    drop(self.flights.remove(index));
+                }
+            }
+            A::watch(&self.actors, &mut self.shared, Some(author))?;
+        }
+        for moment in self.clock.take_alarms() {
+            self.schedule(moment, Event::Alarm);
+        }
+        for connection in &self.connections {
+            while let Poll::Ready(call) = connection.outbox.poll_record(&context) {
+                out.push((connection.id, call));
+            }
+        }
+        for (id, bytes) in out {
+            let client = self.owners[&id];
+            self.messages += 1;
+            for delay in self.faults.arrivals(&mut self.rng) {
+                self.schedule(self.now() + delay, Event::Deliver(client, id, bytes.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, client: usize) -> Arc<Connection> {
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        self.owners.insert(id, client);
+        let peer = SocketAddr::from(([10, 0, 0, client as u8], 600 + (id.0 % 400) as u16));
+        let local = SocketAddr::from(([10, 0, 1, 1], 2049));
+        Arc::new(Connection::new(id, peer, local, Transport::Tcp, false))
+    }
+
+    fn schedule(&mut self, time: Duration, event: Event) {
+        self.scheduled += 1;
+        self.queue.insert((time, self.scheduled), event);
+    }
+}
+
+/// The server that is started as the `number`th.
+fn start(backend: &Arc<dyn Backend>, number: u64) -> Arc<Server> {
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let backend = Arc::clone(backend);
+    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let settings = Settings::new(HandleKey([5; 16]), number, [5 + number as u8; 16], b"sim".to_vec());
+    let exports = ExportTable::new(vec![export]).expect("one export is consistent");
+    Arc::new(Server::new(settings, exports))
+}
+
+/// Virtual time, as the server is told it.
+pub(crate) fn moment(monotonic: Duration) -> Now {
+    let seconds = 1_700_000_000 + monotonic.as_secs().cast_signed();
+    Now { monotonic, wall: Timestamp { seconds, nanoseconds: monotonic.subsec_nanos() } }
+}
