@@ -14,6 +14,7 @@ mod copies;
 mod delegations;
 pub mod logs;
 pub mod network;
+mod notices;
 mod peer;
 mod reclaims;
 pub mod rng;

@@ -14,6 +14,7 @@ use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
 use crate::copies;
 use crate::delegations::{self, Subject};
 use crate::network::Faults;
+use crate::notices;
 use crate::reclaims;
 use crate::rng::Rng;
 use crate::world::{Lasting, World};
@@ -106,6 +107,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "directories",
         about: "clients with delegated directories, one of which is never heard of again in every other run",
         run: |seed| delegations::run(seed, Subject::Directories, seed % 2 == 1),
+    },
+    Scenario {
+        name: "notices",
+        about: "holders of directories know them by what they are told (CB_NOTIFY), whatever is slow, deaf, mute, cut off or killed",
+        run: notices::run,
     },
     Scenario {
         name: "copies",

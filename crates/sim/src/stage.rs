@@ -52,11 +52,22 @@ pub(crate) trait Actor: Sized {
     /// The server was killed, and another one has taken its place.
     fn server_killed(_: &mut Self::Shared) {}
 
-    /// What must hold at every moment; `author` is whose call the server has just gone on with.
+    /// What must hold at every moment.
     ///
     /// # Errors
     /// What does not.
-    fn watch(actors: &[Self], shared: &mut Self::Shared, author: Option<usize>) -> Result<(), String>;
+    fn watch(actors: &[Self], shared: &mut Self::Shared, progress: Option<Progress>) -> Result<(), String>;
+}
+
+/// A call that the server has just gone on with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Progress {
+    /// Whose call it is.
+    pub(crate) author: usize,
+    /// Which, among all.
+    pub(crate) call: u64,
+    /// Whether it is answered now.
+    pub(crate) is_over: bool,
 }
 
 type Flight = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
@@ -94,8 +105,9 @@ pub(crate) struct Stage<A: Actor> {
     first_alive: ConnectionId,
     queue: BTreeMap<(Duration, u64), Event>,
     scheduled: u64,
-    /// What the server has begun, and whose calls these are.
-    flights: Vec<(usize, Flight)>,
+    /// What the server has begun, whose calls these are, and which.
+    flights: Vec<(usize, u64, Flight)>,
+    calls: u64,
 }
 
 impl<A: Actor> Stage<A> {
@@ -124,6 +136,7 @@ impl<A: Actor> Stage<A> {
             queue: BTreeMap::new(),
             scheduled: 0,
             flights: Vec::new(),
+            calls: 0,
         };
         stage.connections = (0..count).map(|index| stage.connect(index)).collect();
         stage.schedule(SECOND, Event::Tick);
@@ -230,23 +243,25 @@ impl<A: Actor> Stage<A> {
             let outcome = server.handle(&connection, now, bytes, &mut reply).await;
             (connection.id, (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes()))
         };
-        self.flights.push((owner, Box::pin(flight)));
+        self.calls += 1;
+        self.flights.push((owner, self.calls, Box::pin(flight)));
     }
 
     /// Lets everything under way in the server go on, and takes out what it has to say.
     fn poll(&mut self) -> Result<(), String> {
         let mut context = Context::from_waker(Waker::noop());
         let (mut out, mut index) = (Vec::new(), 0);
-        while let Some((author, flight)) = self.flights.get_mut(index) {
-            let author = *author;
+        while let Some((author, call, flight)) = self.flights.get_mut(index) {
+            let mut progress = Progress { author: *author, call: *call, is_over: false };
             match flight.as_mut().poll(&mut context) {
                 Poll::Pending => index += 1,
                 Poll::Ready((connection, reply)) => {
+                    progress.is_over = true;
                     out.extend(reply.map(|reply| (connection, reply)));
                     drop(self.flights.remove(index));
                 }
             }
-            A::watch(&self.actors, &mut self.shared, Some(author))?;
+            A::watch(&self.actors, &mut self.shared, Some(progress))?;
         }
         for moment in self.clock.take_alarms() {
             self.schedule(moment, Event::Alarm);

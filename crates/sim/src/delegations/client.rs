@@ -26,7 +26,7 @@ use super::{FILES, Subject};
 use crate::client::{at_export, export};
 use crate::peer::{Heard, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
-use crate::stage::{Actor, moment};
+use crate::stage::{Actor, Progress, moment};
 
 /// What a call is for.
 #[derive(Debug, Clone, PartialEq)]
@@ -268,9 +268,7 @@ impl Client {
                 // Unless the next one has come meanwhile.
                 if self.held.get(file).is_some_and(|held| held.stateid == *stateid) {
                     let held = self.held.remove(file).expect("it was found");
-                    held.kept
-                        .judge(done)
-                        .map_err(|why| format!("{}, file {file}: {why}", self.peer.name))?;
+                    held.kept.judge(done).map_err(|why| format!("{}, file {file}: {why}", self.peer.name))?;
                 }
             }
             (Purpose::Stat { .. }, Status::NOENT) => {}
@@ -393,7 +391,7 @@ impl Actor for Client {
     }
 
     /// A file delegated for writing is delegated to one client alone.
-    fn watch(clients: &[Self], _: &mut History, _: Option<usize>) -> Result<(), String> {
+    fn watch(clients: &[Self], _: &mut History, _: Option<Progress>) -> Result<(), String> {
         if let Some(wrong) = clients.iter().find_map(|client| client.wrong.clone()) {
             return Err(wrong);
         }

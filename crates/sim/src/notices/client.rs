@@ -1,0 +1,461 @@
+//! A client that knows directories by what it is told.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::callback::notify::{CbNotifyArgs, notify_type};
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::delegation::{DelegReturnArgs, DirDelegation};
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::session::SequenceStatus;
+use protocol::nfs4::types::{Bitmap, Handle, Outcome, StateOwner, Stateid, Status};
+use xdr::Opaque;
+
+use super::changes::{self, Change};
+use super::truth::Truth;
+use super::{DIRECTORIES, directory_name, model};
+use crate::delegations::directories;
+use crate::peer::{Heard, PROGRAM, Peer, RETURNS};
+use crate::rng::Rng;
+use crate::stage::{Actor, Progress, SECOND};
+
+const ALL: Bitmap =
+    Bitmap::of(&[notify_type::REMOVE_ENTRY, notify_type::ADD_ENTRY, notify_type::RENAME_ENTRY]);
+
+/// What a call is for.
+#[derive(Debug, Clone, PartialEq)]
+enum Purpose {
+    /// To have a directory delegated that has had so many states.
+    Ask {
+        directory: u64,
+        told: Bitmap,
+        age: usize,
+    },
+    Change(Change),
+    Return {
+        directory: u64,
+        stateid: Stateid,
+    },
+    /// Whoever else has it delegated is to give it back.
+    Touch {
+        directory: u64,
+    },
+}
+
+/// A delegation, and what is known by it.
+#[derive(Debug)]
+struct Held {
+    stateid: Stateid,
+    handle: Handle,
+    /// What it is told of.
+    told: Bitmap,
+    names: BTreeSet<String>,
+    /// Which of the directory's states that is.
+    age: usize,
+    /// The server that granted it.
+    server: u32,
+    /// It has changed the directory itself in a way that it is not told of: it does not know when, among what it is told.
+    is_unsure: bool,
+    /// It has refused to be told.
+    has_refused: bool,
+    is_recalled: bool,
+    is_returning: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Client {
+    peer: Peer<Purpose>,
+    /// Falls silent once it has done what it has to do.
+    is_mute: bool,
+    left: u32,
+    /// To be done again, after DELAY.
+    again: Option<Purpose>,
+    /// It does nothing until then.
+    rests_until: Duration,
+    /// It hears nothing and says nothing until then.
+    deaf_until: Duration,
+    held: BTreeMap<u64, Held>,
+    to_return: VecDeque<u64>,
+    to_touch: VecDeque<u64>,
+    /// Delegations that it refused to be told of before it knew them.
+    refused: HashSet<[u8; 12]>,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, left: u32, is_mute: bool, rng: &mut Rng) -> Self {
+        let mut peer = Peer::new(index, rng);
+        if is_mute {
+            peer.expected_flags = SequenceStatus::all();
+        }
+        Self {
+            peer,
+            is_mute,
+            left,
+            again: None,
+            rests_until: Duration::ZERO,
+            deaf_until: Duration::ZERO,
+            held: BTreeMap::new(),
+            to_return: VecDeque::new(),
+            to_touch: if index == 0 { (0..DIRECTORIES).collect() } else { VecDeque::new() },
+            refused: HashSet::new(),
+        }
+    }
+
+    /// Whether its program has ended.
+    pub(super) fn is_idle(&self) -> bool {
+        self.left == 0 && self.peer.is_free(PROGRAM) && self.again.is_none()
+    }
+
+    /// Whether it has given everything back too, or does nothing ever again.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_idle() && (self.is_mute || self.held.is_empty() && self.to_touch.is_empty())
+    }
+
+    fn is_silent(&self) -> bool {
+        self.is_mute && self.is_idle()
+    }
+
+    /// Whether what it holds is what there is, or the server has asked for it.
+    pub(super) fn knows(&self, truth: &Truth) -> Result<(), String> {
+        let in_use = self.held.iter().filter(|(_, held)| !held.is_recalled && !held.is_returning);
+        for (directory, held) in in_use.filter(|_| !self.is_silent()) {
+            let name = &self.peer.name;
+            if held.server != truth.server {
+                return Err(format!("{name} has not noticed that the server is another one"));
+            }
+            if held.has_refused {
+                return Err(format!(
+                    "{name} refused to be told of directory {directory} and was not asked for it"
+                ));
+            }
+            if !held.is_unsure && held.names != *truth.names(*directory) {
+                return Err(format!(
+                    "{name} believes that directory {directory} holds {:?}, and it holds {:?}",
+                    held.names,
+                    truth.names(*directory)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it relies on a directory not being changed in that way.
+    fn relies_on(&self, directory: u64, kind: u32, server: u32) -> bool {
+        let held = self.held.get(&directory).filter(|held| !held.is_returning && held.server == server);
+        !self.is_silent() && held.is_some_and(|held| !held.told.has(kind))
+    }
+
+    fn is_deaf(&self, now: Duration) -> bool {
+        self.is_silent() || now < self.deaf_until
+    }
+
+    /// Begins what can begin.
+    fn proceed(&mut self, now: Duration, truth: &Truth, rng: &mut Rng) -> Vec<Bytes> {
+        let mut out = self.peer.proceed(now);
+        if !self.peer.is_ready() {
+            return out;
+        }
+        if truth.is_ending && self.is_idle() {
+            self.to_return = self.held.keys().copied().collect();
+        }
+        if self.peer.is_free(RETURNS)
+            && let Some(directory) = self.to_return.pop_front()
+        {
+            out.extend(self.give_back(directory, now));
+        }
+        if self.peer.is_free(PROGRAM) && self.rests_until <= now {
+            out.extend(self.next_operation(now, truth, rng));
+        }
+        out
+    }
+
+    fn give_back(&mut self, directory: u64, now: Duration) -> Option<Bytes> {
+        let held = self.held.get_mut(&directory).filter(|held| !held.is_returning)?;
+        held.is_returning = true;
+        let (stateid, handle) = (held.stateid, held.handle);
+        let ops = vec![Op::PutFh(PutFhArgs { handle }), Op::DelegReturn(DelegReturnArgs { stateid })];
+        Some(self.peer.send(RETURNS, ops, Purpose::Return { directory, stateid }, now))
+    }
+
+    fn next_operation(&mut self, now: Duration, truth: &Truth, rng: &mut Rng) -> Option<Bytes> {
+        if let Some(purpose) = self.again.take() {
+            return Some(self.ask(purpose, now));
+        }
+        if self.left == 0 {
+            let directory = self.to_touch.front().copied().filter(|_| truth.is_ending)?;
+            return Some(self.ask(Purpose::Touch { directory }, now));
+        }
+        self.left -= 1;
+        let directory = rng.below(DIRECTORIES);
+        let wants = !self.held.contains_key(&directory);
+        match rng.below(20) {
+            _ if self.is_mute => Some(self.ask_for(directory, now, truth, rng)),
+            0..=8 if wants => Some(self.ask_for(directory, now, truth, rng)),
+            0 => {
+                self.to_return.push_back(directory);
+                None
+            }
+            1..=3 => {
+                self.rests_until = now + SECOND * (1 + rng.below(8) as u32);
+                None
+            }
+            4 if rng.chance(30) => {
+                self.deaf_until = now + SECOND * (1 + rng.below(40) as u32);
+                None
+            }
+            _ => {
+                let owner = Opaque::new(self.peer.name.clone().into_bytes()).expect("a short name");
+                let owner = StateOwner { client_id: self.peer.client_id, owner };
+                let change = changes::draw(truth, owner, rng);
+                Some(self.ask(Purpose::Change(change), now))
+            }
+        }
+    }
+
+    /// Asks for a delegation, mostly one that tells everything.
+    fn ask_for(&mut self, directory: u64, now: Duration, truth: &Truth, rng: &mut Rng) -> Bytes {
+        let mut told = ALL;
+        if rng.chance(30) {
+            ALL.iter().filter(|_| rng.chance(50)).for_each(|kind| told.remove(kind));
+        }
+        self.ask(Purpose::Ask { directory, told, age: truth.age(directory) }, now)
+    }
+
+    /// Asks the server for something, for the first time or again.
+    fn ask(&mut self, purpose: Purpose, now: Duration) -> Bytes {
+        let ops = match &purpose {
+            Purpose::Ask { directory, told, .. } => {
+                // What no server here tells is asked for as well.
+                let also = Bitmap::of(&[notify_type::CHANGE_CHILD_ATTRS]);
+                directories::read(&directory_name(*directory), told.union(also))
+            }
+            Purpose::Change(change) => {
+                for (directory, kind) in &change.touched {
+                    if let Some(held) = self.held.get_mut(directory) {
+                        held.is_unsure |= !held.told.has(*kind);
+                    }
+                }
+                change.ops.clone()
+            }
+            Purpose::Touch { directory } => changes::touch(*directory),
+            Purpose::Return { .. } => unreachable!("what goes back has a slot of its own"),
+        };
+        self.peer.send(PROGRAM, ops, purpose, now)
+    }
+
+    fn answered(&mut self, purpose: Purpose, result: &CompoundResult, truth: &Truth) -> Result<(), String> {
+        match (purpose, result.status) {
+            (Purpose::Return { directory, stateid }, Status::OK) => {
+                // Unless the next one has come meanwhile.
+                if self.held.get(&directory).is_some_and(|held| held.stateid == stateid) {
+                    self.held.remove(&directory);
+                }
+                Ok(())
+            }
+            (Purpose::Ask { directory, told, age }, Status::OK) => {
+                self.take(directory, told, age, result, truth)
+            }
+            (Purpose::Touch { .. }, Status::OK) => {
+                self.to_touch.pop_front();
+                Ok(())
+            }
+            // Somebody was faster, STALE: than the OPEN of what it had made; or the server had done it before it was killed.
+            (Purpose::Change(_), Status::OK | Status::NOENT | Status::EXIST | Status::STALE) => Ok(()),
+            (purpose @ (Purpose::Ask { .. } | Purpose::Change(_) | Purpose::Touch { .. }), Status::DELAY) => {
+                self.again = Some(purpose);
+                Ok(())
+            }
+            (purpose, status) => Err(format!("{}: {purpose:?}: {status:?}", self.peer.name)),
+        }
+    }
+
+    /// Keeps what was delegated, and what was there.
+    fn take(
+        &mut self,
+        directory: u64,
+        asked: Bitmap,
+        since: usize,
+        result: &CompoundResult,
+        truth: &Truth,
+    ) -> Result<(), String> {
+        let [.., OpResult::GetDirDelegation(Outcome::Ok(delegation)), handle, listing] = &result.results[..]
+        else {
+            return Err(format!("{:?}", result.results));
+        };
+        let DirDelegation::Granted(granted) = delegation else { return Ok(()) };
+        let (OpResult::GetFh(Outcome::Ok(handle)), OpResult::ReadDir(Outcome::Ok(listing))) =
+            (handle, listing)
+        else {
+            return Err(format!("{:?}", result.results));
+        };
+        let told = granted.notification_types;
+        if !told.is_subset(asked) {
+            return Err(format!("{} is to be told {told:?}, and asked for {asked:?}", self.peer.name));
+        }
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let names: BTreeSet<String> = listing.entries.iter().map(|entry| text(&entry.name)).collect();
+        let age = truth.find(directory, since, &names).ok_or_else(|| format!("listed {names:?}"))?;
+        let held = Held {
+            stateid: granted.stateid,
+            handle: *handle,
+            told,
+            names,
+            age,
+            server: truth.server,
+            is_unsure: false,
+            has_refused: self.refused.contains(&granted.stateid.other),
+            is_recalled: false,
+            is_returning: false,
+        };
+        self.held.insert(directory, held);
+        Ok(())
+    }
+
+    /// What it does about a callback; nothing, where that is to come again.
+    fn execute(&mut self, op: &CbOp, truth: &mut Truth, rng: &mut Rng) -> Result<Option<CbOpResult>, String> {
+        let stateid = match op {
+            CbOp::Recall(recall) => recall.stateid,
+            CbOp::Notify(notify) => notify.stateid,
+            other => return Err(format!("{other:?}")),
+        };
+        let found = self.held.iter().find(|(_, held)| held.stateid.other == stateid.other);
+        let directory = found.map(|(directory, _)| *directory);
+        let is_asking = matches!(self.peer.doing(PROGRAM), Some(Purpose::Ask { .. }));
+        // RFC 8881 §2.10.6.3: the reply that brings the delegation may be on its way.
+        if directory.is_none() && is_asking && rng.chance(50) {
+            return Ok(None);
+        }
+        let outcome = |status| if status == Status::OK { Outcome::Ok(()) } else { Outcome::Error(status) };
+        Ok(Some(match (op, directory) {
+            (CbOp::Notify(notify), Some(directory)) => {
+                CbOpResult::Notify(outcome(self.told(directory, notify, truth, rng)?))
+            }
+            (CbOp::Notify(_), None) => {
+                self.refused.insert(stateid.other);
+                CbOpResult::Notify(outcome(Status::BAD_STATEID))
+            }
+            (_, Some(directory)) => {
+                self.held.get_mut(&directory).expect("it was found").is_recalled = true;
+                self.to_return.push_back(directory);
+                CbOpResult::Recall(outcome(Status::OK))
+            }
+            (_, None) => CbOpResult::Recall(outcome(Status::BAD_STATEID)),
+        }))
+    }
+
+    /// It is told of changes of a directory that it holds; what it says to that.
+    fn told(
+        &mut self,
+        directory: u64,
+        notify: &CbNotifyArgs,
+        truth: &mut Truth,
+        rng: &mut Rng,
+    ) -> Result<Status, String> {
+        let name = &self.peer.name;
+        let held = self.held.get_mut(&directory).expect("it was found");
+        if held.handle != notify.handle {
+            return Err(format!("{name} is told of another directory than it holds"));
+        }
+        if held.is_recalled || held.is_returning {
+            return Ok(Status::OK);
+        }
+        if held.has_refused {
+            return Err(format!("{name} is told of directory {directory} behind what it refused to be told"));
+        }
+        if rng.chance(3) {
+            held.has_refused = true;
+            return Ok(Status::SERVERFAULT);
+        }
+        for change in notify.changes.iter() {
+            if !change.mask.is_subset(held.told) {
+                return Err(format!("{name} is told {:?}, and was to be told {:?}", change.mask, held.told));
+            }
+            truth.told += 1;
+            // What it does not know of may have come between.
+            if !held.is_unsure {
+                model::apply(&mut held.names, change)
+                    .map_err(|why| format!("{name}, directory {directory}: {why}"))?;
+            }
+        }
+        if !held.is_unsure {
+            let found = truth.find(directory, held.age, &held.names);
+            held.age = found.ok_or_else(|| {
+                format!("{name} is told that directory {directory} holds {:?}, as it never did", held.names)
+            })?;
+        }
+        Ok(Status::OK)
+    }
+
+    /// The server is another one, and knows nothing of it.
+    fn forget(&mut self) {
+        self.held.clear();
+        self.to_return.clear();
+        self.refused.clear();
+        self.again = None;
+    }
+}
+
+impl Actor for Client {
+    type Shared = Truth;
+
+    fn tick(&mut self, now: Duration, truth: &mut Truth, rng: &mut Rng) -> Vec<Bytes> {
+        if self.is_deaf(now) {
+            return Vec::new();
+        }
+        let mut out = self.peer.again(now);
+        out.extend(self.proceed(now, truth, rng));
+        out
+    }
+
+    fn receive(
+        &mut self,
+        bytes: Bytes,
+        now: Duration,
+        truth: &mut Truth,
+        rng: &mut Rng,
+    ) -> Result<Vec<Bytes>, String> {
+        if self.is_deaf(now) {
+            return Ok(Vec::new());
+        }
+        let mut out = Vec::new();
+        match self.peer.hear(bytes)? {
+            Heard::Nothing => {}
+            Heard::Call(call) => {
+                let mut back = std::mem::take(&mut self.peer.back);
+                let answer = back.called(call, |op| self.execute(op, truth, rng));
+                self.peer.back = back;
+                out.extend(answer?);
+            }
+            Heard::Answer(purpose, result) => self.answered(purpose, &result, truth)?,
+            Heard::Lost => self.forget(),
+        }
+        out.extend(self.proceed(now, truth, rng));
+        Ok(out)
+    }
+
+    fn reconnected(&mut self) {
+        self.peer.reconnected();
+    }
+
+    fn server_killed(truth: &mut Truth) {
+        truth.server_killed();
+    }
+
+    /// Nothing that a holder is not told of is answered before it has given the directory back.
+    fn watch(clients: &[Self], truth: &mut Truth, progress: Option<Progress>) -> Result<(), String> {
+        let Some(Progress { author, call, is_over }) = progress else { return Ok(()) };
+        for (directory, kind) in truth.made_by(call, is_over) {
+            let relies = |client: &Self| client.relies_on(directory, kind, truth.server);
+            let mut others = clients.iter().enumerate().filter(|(index, _)| *index != author);
+            if let Some((index, _)) = others.find(|(_, client)| relies(client)) {
+                return Err(format!(
+                    "client {author} was told that it had changed directory {directory} ({kind}) before client {index} gave it back"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! What the directories are, and were.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::nfs4::callback::notify::notify_type;
+use vfs::{Backend, Context, Credentials, Handle, MemFs, ReadDir};
+
+use super::directory_name;
+use crate::backend::SlowFs;
+use crate::copies::at_once;
+use crate::stage::moment;
+
+/// Names, and the numbers of the objects that have them.
+type Entries = BTreeMap<String, u64>;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Truth {
+    backend: Arc<SlowFs>,
+    context: Context,
+    directories: Vec<Handle>,
+    now: Vec<Entries>,
+    /// Of each directory the names in it from the beginning on.
+    states: Vec<Vec<BTreeSet<String>>>,
+    /// Changes that were made and not answered yet: by which call, of which directory, and how.
+    unanswered: Vec<(u64, u64, u32)>,
+    /// Servers started: what an earlier one granted is gone.
+    pub(super) server: u32,
+    /// Everybody gives back what they have.
+    pub(super) is_ending: bool,
+    /// Changes that holders were told of.
+    pub(super) told: usize,
+}
+
+impl Truth {
+    /// Of so many directories that are there, and empty.
+    pub(super) fn new(backend: Arc<SlowFs>, count: u64) -> Self {
+        let credentials = Arc::new(Credentials::root());
+        let context = Context { credentials, now: moment(Duration::ZERO).wall };
+        let files = backend.inner();
+        let find = |directory| {
+            let name = directory_name(directory);
+            at_once(files.lookup(&context, &files.root(), name.as_bytes())).expect("it was made").handle
+        };
+        let directories: Vec<Handle> = (0..count).map(find).collect();
+        Self {
+            now: vec![Entries::new(); directories.len()],
+            states: vec![vec![BTreeSet::new()]; directories.len()],
+            backend,
+            context,
+            directories,
+            unanswered: Vec::new(),
+            server: 1,
+            is_ending: false,
+            told: 0,
+        }
+    }
+
+    /// The server is another one, and what its calls had not answered nobody will.
+    pub(super) fn server_killed(&mut self) {
+        self.server += 1;
+        self.unanswered.clear();
+    }
+
+    /// The server has gone on with a call: what that has changed, and how, by [`notify_type`], where it is answered now.
+    pub(super) fn made_by(&mut self, call: u64, is_over: bool) -> Vec<(u64, u32)> {
+        let changed = self.look();
+        self.unanswered.extend(changed.into_iter().map(|(directory, kind)| (call, directory, kind)));
+        if !is_over {
+            return Vec::new();
+        }
+        let made = self.unanswered.extract_if(.., |change| change.0 == call);
+        made.map(|(_, directory, kind)| (directory, kind)).collect()
+    }
+
+    /// Looks at all directories; which have changed since. No more than one change is made between two looks.
+    fn look(&mut self) -> Vec<(u64, u32)> {
+        let mut changed = Vec::new();
+        for (number, directory) in self.directories.iter().enumerate() {
+            let entries = list(self.backend.inner(), &self.context, directory);
+            let was = std::mem::replace(&mut self.now[number], entries);
+            if was == self.now[number] {
+                continue;
+            }
+            changed.push((number as u64, kind(&was, &self.now[number])));
+            self.states[number].push(self.now[number].keys().cloned().collect());
+        }
+        changed
+    }
+
+    /// The names in a directory.
+    pub(super) fn names(&self, directory: u64) -> &BTreeSet<String> {
+        self.states[directory as usize].last().expect("it has been empty at least")
+    }
+
+    /// How many states a directory has had before this one.
+    pub(super) fn age(&self, directory: u64) -> usize {
+        self.states[directory as usize].len() - 1
+    }
+
+    /// When a directory was like that, from the state `since` on.
+    pub(super) fn find(&self, directory: u64, since: usize, names: &BTreeSet<String>) -> Option<usize> {
+        let states = &self.states[directory as usize];
+        (since..states.len()).find(|at| states[*at] == *names)
+    }
+}
+
+/// What has happened between two looks.
+fn kind(was: &Entries, is: &Entries) -> u32 {
+    let has_gone = was.keys().any(|name| !is.contains_key(name));
+    let has_come = is.iter().any(|(name, object)| was.get(name) != Some(object));
+    match (has_gone, has_come) {
+        (true, true) => notify_type::RENAME_ENTRY,
+        (true, false) => notify_type::REMOVE_ENTRY,
+        (false, _) => notify_type::ADD_ENTRY,
+    }
+}
+
+fn list(files: &MemFs, context: &Context, directory: &Handle) -> Entries {
+    let mut entries = Entries::new();
+    let all = ReadDir { cookie: 0, verifier: [0; 8], plus: false };
+    let mut visit = |entry: vfs::Entry<'_>| {
+        entries.insert(String::from_utf8_lossy(entry.name).into_owned(), entry.fileid);
+        ControlFlow::Continue(())
+    };
+    at_once(files.readdir(context, directory, all, &mut visit)).expect("the directory stays");
+    entries
+}
