@@ -78,6 +78,10 @@ impl<'c> Changer<'c> {
         }
         let announced = announced.begin();
         let removed = self.once.remove(place, name, removal).await;
+        if removed.is_ok() && !file.may_be_there() {
+            // It came just then; as in `create`.
+            let _ = announced.settle(EntryChange::Remove, Right::Given).await;
+        }
         let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
         announced.end(removed.as_ref().err(), done);
         removed
@@ -113,6 +117,13 @@ impl<'c> Changer<'c> {
         let (source, target) = (source.map(Announced::begin), target.begin());
         let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
         let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
+        if made.is_some() && !old_file.may_be_there() {
+            // It came just then; as in `create`.
+            if let Some(source) = &source {
+                let _ = source.settle(kinds.0, Right::Given).await;
+            }
+            let _ = target.settle(kinds.1, Right::Given).await;
+        }
         let is_within = source.is_none();
         if let Some(source) = source {
             source.end(failed, made.map(|made| (&made.from, Entries::Removed { name: old })));

@@ -369,6 +369,28 @@ fn a_rename_tells_what_it_replaced_or_recalls() {
 }
 
 #[test]
+fn what_comes_behind_the_look_at_a_name_does_not_go_without_its_holders() {
+    // RFC 8881 §10.9.2: "The operation causing the recall will have to wait before the recall is complete."
+    for (method, op) in [(Method::Remove, remove("late")), (Method::Rename, rename("late", "new"))] {
+        let (exported, backend) = faulty();
+        let (Scene { mut holder, mut other, .. }, directory) =
+            with_directory(scene_in(lab_of(vec![exported])));
+        let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
+        let gate = Gate::new();
+        backend.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
+        let mut flight = other.start(1, vec![putfh(directory), Op::SaveFh, op]);
+        assert_eq!(status(flight.poll()), None);
+        assert!(holder.calls().is_empty(), "there is nothing to take away");
+        holder.ok(vec![putfh(directory), make("late")]);
+        gate.open();
+        assert_eq!(status(flight.poll()), None, "{method:?}");
+        assert_eq!(recalled(&holder).len(), 1);
+        assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+        assert_eq!(status(flight.poll()), Some(Status::OK));
+    }
+}
+
+#[test]
 fn a_holder_that_refuses_or_does_not_keep_up_gives_the_directory_back() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
