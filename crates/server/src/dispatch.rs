@@ -14,6 +14,7 @@ use rpc::message::{
 use tracing::debug;
 use xdr::{Encode, Mark, Reader, Writer};
 
+use crate::fetch::Fetches;
 use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
 use crate::once::{self, Journal, Recognised, ReplyLog, Stable, StableLog};
@@ -37,6 +38,8 @@ pub struct Server {
     /// Those to version 3's.
     write3_reply_cache: ReplyCache<Short>,
     pub(crate) nfs4: State,
+    /// What copies read from other servers.
+    pub(crate) fetches: Fetches,
     /// Keys what tells calls apart; see [`once::secret`].
     pub(crate) call_secret: [u8; 16],
     /// What outlives the process of calls that are not idempotent.
@@ -122,6 +125,7 @@ impl Server {
             write_reply_cache: ReplyCache::new(write_share),
             write3_reply_cache: ReplyCache::new(write3_share),
             nfs4: State::new(&settings, Records::default(), Duration::ZERO),
+            fetches: Fetches::default(),
             call_secret: once::secret(&settings.handle_key),
             journal: None,
             settings,

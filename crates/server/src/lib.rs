@@ -13,6 +13,7 @@ pub mod caller;
 mod connection;
 mod dispatch;
 mod export;
+mod fetch;
 mod handle;
 mod id_names;
 mod metrics;
@@ -42,6 +43,7 @@ pub use dispatch::{Disposition, Operation, Outcome, Server};
 pub use export::{
     DEFAULT_ANONYMOUS, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash,
 };
+pub use fetch::{Fetch, FetchError, Fetched, SourceFile};
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use id_names::{IdNames, MAX_ID_NAMES};
 pub use metrics::{Metrics, Observer, OperationMetrics};

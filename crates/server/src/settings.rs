@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use vfs::Timestamp;
 
-use crate::{HandleKey, IdNames, Versions};
+use crate::{HandleKey, IdNames, Network, Versions};
 
 /// What time it is, told with every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub struct Settings {
     pub max_delegations: usize,
     /// Whether clients may have other servers read files here (COPY_NOTIFY).
     pub copy_source: bool,
+    /// Where files are read from for clients that have them copied from another server (COPY); nowhere where empty. A client
+    /// says the address and the port, so that whoever is in here is asked on any of its ports.
+    pub copy_from: Vec<Network>,
 }
 
 impl Settings {
@@ -85,6 +88,7 @@ impl Settings {
             max_state: 1 << 20,
             max_delegations: 1 << 17,
             copy_source: false,
+            copy_from: Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@ use protocol::nfs4::types::{Stateid, Status};
 use vfs::{Attributes, Context};
 use xdr::{Mark, Writer};
 
-use super::object::{File, Object};
+use super::object::File;
 use super::state::{self, Against, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
 use super::status::{Failure, Result};
 use crate::caller::Identity;
@@ -21,6 +21,7 @@ mod handles;
 mod header;
 mod logged;
 
+pub(in crate::nfs4) use handles::FileHandle;
 pub(super) use header::Header;
 
 /// Bytes of an accepted RPC reply's header without verifier, which the limits of a channel count in (RFC 5531 §9).
@@ -37,8 +38,8 @@ pub(crate) struct Compound<'r> {
     body: usize,
     /// Which one this is, from 0.
     pub(crate) index: u32,
-    pub(super) current: Option<Object<'r>>,
-    pub(super) saved: Option<(Object<'r>, Stateid)>,
+    pub(super) current: Option<FileHandle<'r>>,
+    pub(super) saved: Option<(FileHandle<'r>, Stateid)>,
     /// RFC 8881 §16.2.3.1.2; the anonymous one where no operation has set it.
     stateid: Stateid,
     /// The current object as the operation just before saw it.

@@ -10,6 +10,9 @@ mod delegation;
 #[cfg(test)]
 mod delegation_tests;
 pub(crate) mod entries;
+mod inter_server;
+#[cfg(test)]
+mod inter_server_tests;
 mod names;
 pub(crate) mod object;
 mod offload;

@@ -4,16 +4,23 @@
 //! what others have delegated. A stateid that was closed or given back meanwhile does not end the copy; the caller must have
 //! the right by itself then, and no open may deny it. What was revoked does end it.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use protocol::nfs4::types::{Stateid, Status};
-use vfs::{Authority, Context, CopyRange};
+use vfs::{Authority, Context};
 
+use super::inter_server::{Piece, of_source};
 use super::settle::settle_in_background;
-use super::state::{Against, Copied, FileKey, IoKind, Offload};
+use super::state::{Against, Copied, FileKey, IoKind, Offload, Origin};
 use super::status::of_backend;
-use crate::{Now, Server};
+use crate::{FetchError, Now, Server, SourceFile};
+
+/// How long a copy from another server goes on while that gives nothing: long enough for it to be started again.
+const SOURCE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is to be done with a copy next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +28,7 @@ pub enum Advanced {
     /// Another step.
     More,
     /// Another step, but not at once: what it needs is not there (a medium that is offline, a delegation that does not come
-    /// back).
+    /// back, another server).
     Later,
     /// Nothing: it is over.
     Done,
@@ -72,6 +79,10 @@ impl Server {
     /// Copies a step's bytes; how far the copy has come with them, and whether that is all.
     async fn copy_on(&self, offload: &Offload, before: Copied, now: Now) -> Result<(Copied, bool), Status> {
         let task = offload.task();
+        let piece = match &task.source {
+            Origin::There(source) => Some(self.fetch_on(offload, source, before.count, now).await?),
+            Origin::Here { .. } => None,
+        };
         let (exports, client) = (self.exports(), offload.client());
         let is_admitted = |export: &&Arc<crate::Export>| {
             client.address().is_none_or(|address| export.options.admits(address.ip()))
@@ -80,19 +91,46 @@ impl Server {
         if export.options.read_only {
             return Err(Status::ROFS);
         }
-        let _changing = self.nfs4.changing(&task.range.destination);
+        let _changing = self.nfs4.changing(&task.span.destination);
         let authority = |file, stateid, kind| self.authority(offload, now, file, stateid, kind);
-        let destination_authority = authority(task.destination, task.destination_stateid, IoKind::Write)?;
-        let source_authority = authority(task.source, task.source_stateid, IoKind::Read)?;
+        let written = authority(task.destination, task.destination_stateid, IoKind::Write)?;
         let at = (self, now.monotonic);
         settle_in_background(at, client, task.destination, Against::All).await?;
-        settle_in_background(at, client, task.source, Against::Writers).await?;
-        let step = CopyRange { source_authority, destination_authority, ..task.range }.behind(before.count);
         let context = Context { credentials: Arc::clone(&task.credentials), now: now.wall };
-        let copied = export.backend.copy_range(&context, &step).await.map_err(of_backend)?;
+        let copied = match (&task.source, piece) {
+            (Origin::Here { file, handle, stateid }, _) => {
+                let read = authority(*file, *stateid, IoKind::Read)?;
+                settle_in_background(at, client, *file, Against::Writers).await?;
+                let step = task.span.within(*handle, [read, written]).behind(before.count);
+                export.backend.copy_range(&context, &step).await
+            }
+            (Origin::There(_), Some(piece)) => piece.write(export, &context, written).await,
+            (Origin::There(_), None) => return Err(Status::SERVERFAULT),
+        };
+        let copied = copied.map_err(of_backend)?;
         let count = before.count + copied.count;
         let stability = before.stability.min(copied.stability);
         Ok((Copied { count, stability }, copied.is_all))
+    }
+
+    /// Has a step's bytes read from another server.
+    async fn fetch_on(
+        &self,
+        offload: &Offload,
+        source: &Arc<SourceFile>,
+        done: u64,
+        now: Now,
+    ) -> Result<Piece, Status> {
+        let mut fetching = pin!(Piece::fetch(&self.fetches, source, &offload.task().span, done));
+        let fetched = poll_fn(|context| {
+            // OFFLOAD_CANCEL does not wait for a source that is silent; this step is none then.
+            let stopping = offload.poll_stopping(context).map(|()| Err(FetchError::Busy));
+            if stopping.is_ready() { stopping } else { fetching.as_mut().poll(context) }
+        });
+        fetched.await.map_err(|error| {
+            let is_given_up = offload.stuck_for(now.monotonic) >= SOURCE_PATIENCE;
+            of_source(error, is_given_up, done)
+        })
     }
 
     fn authority(

@@ -10,10 +10,30 @@ use crate::nfs4::pseudo::Node;
 use crate::nfs4::state::SavedReply;
 use crate::nfs4::status::{Failure, Result};
 
+/// A file handle as PUTFH, or whatever else sets it, leaves it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::nfs4) enum FileHandle<'r> {
+    /// An object of this server.
+    Own(Object<'r>),
+    /// What this server does not know, and another one may, as it came.
+    Foreign(&'r [u8]),
+}
+
+impl<'r> FileHandle<'r> {
+    /// The object. RFC 7862 §15.2.3: handles "may be validated in the context of the operation referencing them and an
+    /// NFS4ERR_STALE error returned for an invalid filehandle at that point".
+    fn own(self) -> Result<Object<'r>> {
+        match self {
+            Self::Own(object) => Ok(object),
+            Self::Foreign(_) => Err(Status::STALE.into()),
+        }
+    }
+}
+
 impl<'r> Compound<'r> {
     /// The current file handle's object; the driver has seen to it that there is one.
     pub(crate) fn current(&self) -> Result<Object<'r>> {
-        self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))
+        self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))?.own()
     }
 
     /// As [`Self::current`], where an object of the pseudo file system is refused with `pseudo`.
@@ -32,7 +52,19 @@ impl<'r> Compound<'r> {
 
     /// The saved file handle's object.
     pub(crate) fn saved(&self) -> Result<Object<'r>> {
-        self.saved.map(|(object, _)| object).ok_or(Failure::Status(Status::NOFILEHANDLE))
+        self.saved_handle()?.own()
+    }
+
+    /// The saved file handle of a COPY from another server.
+    pub(crate) fn saved_handle(&self) -> Result<FileHandle<'r>> {
+        self.saved.map(|(handle, _)| handle).ok_or(Failure::Status(Status::NOFILEHANDLE))
+    }
+
+    /// Makes a handle current that this server does not know: SAVEFH and COPY alone take it.
+    pub(crate) fn set_foreign(&mut self, handle: &'r [u8]) {
+        self.current = Some(FileHandle::Foreign(handle));
+        self.stateid = Stateid::ANONYMOUS;
+        self.fresh = None;
     }
 
     /// Makes `object` current.
@@ -40,7 +72,7 @@ impl<'r> Compound<'r> {
     /// RFC 8881 §16.2.3.1.2: "If an operation sets the current filehandle but does not return a stateid, the current
     /// stateid MUST be set to the all-zeros special stateid".
     pub(crate) fn set_current(&mut self, object: Object<'r>, fresh: Option<Attributes>) {
-        self.current = Some(object);
+        self.current = Some(FileHandle::Own(object));
         self.stateid = Stateid::ANONYMOUS;
         self.fresh = fresh;
     }
@@ -68,7 +100,8 @@ impl<'r> Compound<'r> {
 
     /// SAVEFH: "save and restore both the current filehandle and the current stateid as a set" (§16.2.3.1.2).
     pub(crate) fn save(&mut self) -> Result {
-        self.saved = Some((self.current()?, self.stateid));
+        let current = self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))?;
+        self.saved = Some((current, self.stateid));
         Ok(())
     }
 
@@ -77,9 +110,8 @@ impl<'r> Compound<'r> {
         // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return the error NFS4ERR_NOFILEHANDLE."
         // RFC 7530 §16.29.4 has an error of its own for that.
         let none = if self.minor == 0 { Status::RESTOREFH } else { Status::NOFILEHANDLE };
-        let (object, stateid) = self.saved.ok_or(Failure::Status(none))?;
-        self.set_current(object, None);
-        self.stateid = stateid;
+        let (handle, stateid) = self.saved.ok_or(Failure::Status(none))?;
+        (self.current, self.stateid, self.fresh) = (Some(handle), stateid, None);
         Ok(())
     }
 

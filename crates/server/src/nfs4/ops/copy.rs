@@ -1,4 +1,4 @@
-//! COPY (RFC 7862 §15.2) between files of this server.
+//! COPY (RFC 7862 §15.2) between files of this server, and [from another one](from_elsewhere).
 //!
 //! A copy is made in steps, between which other requests go on. A short one is answered when it is done; a longer one goes on
 //! in the background ([`offload`](crate::nfs4::offload)), where the client allows that and can be called. Otherwise one COPY makes
@@ -7,15 +7,17 @@
 
 use protocol::nfs4::ops::copy::CopyArgs;
 use protocol::nfs4::types::{Handle, Stateid, Status, Verifier};
-use vfs::{CopyRange, Stability};
+use vfs::{Authority, Stability};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::allocate::regular_only;
 use super::clone::judge;
 use crate::nfs4::compound::Compound;
-use crate::nfs4::object::Object;
-use crate::nfs4::state::{Copied, CopyTask, IoKind, stable_how};
+use crate::nfs4::object::{File, Object};
+use crate::nfs4::state::{Changing, Copied, CopyTask, IoKind, Origin, Span, stable_how};
 use crate::nfs4::status::Result;
+
+mod from_elsewhere;
 
 /// Bytes that one COPY copies at most before its answer, unless a step shares more: half a second's work for a disk.
 const MAX_BYTES: u64 = 64 << 20;
@@ -26,30 +28,22 @@ pub(crate) const INLINE_BYTES: u64 = 16 << 20;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = CopyArgs::decode(arguments)?;
-    if !arguments.source_servers.is_empty() {
-        // "If the ca_source_server list is specified, then this is an inter-server COPY operation" (§15.2.3), and §4.1.1:
-        // "a server supporting only intra-server copy" may refuse it so.
-        return Err(Status::NOTSUPP.into());
-    }
-    let stateids = (arguments.source_stateid, arguments.destination_stateid);
-    check_source(compound, arguments.source_stateid)?;
-    let (range, destination, _changing) = judge(compound, stateids).await?;
-    let whole = CopyRange {
-        source_offset: arguments.source_offset,
-        destination_offset: arguments.destination_offset,
-        count: arguments.count,
-        ..range
+    // "If the ca_source_server list is specified, then this is an inter-server COPY operation" (§15.2.3).
+    let plan = if arguments.source_servers.is_empty() {
+        within(compound, &arguments).await?
+    } else {
+        from_elsewhere::plan(compound, &arguments).await?
     };
     // As for WRITE, the verifier before the data.
-    let verifier = destination.export.backend.write_verifier();
-    let most = if arguments.synchronous { MAX_BYTES } else { INLINE_BYTES };
+    let verifier = plan.destination.export.backend.write_verifier();
+    let most = if arguments.synchronous { MAX_BYTES } else { plan.inline_bytes };
     let mut done = Done::default();
-    copy(compound, &whole, most, &mut done).await?;
+    copy(compound, &plan, most, &mut done).await?;
     let mut offload = None;
     if !done.is_over && !arguments.synchronous {
-        offload = go_on(compound, (&whole, stateids), verifier, done.copied)?;
+        offload = go_on(compound, &plan, arguments.destination_stateid, verifier, done.copied)?;
         if offload.is_none() {
-            copy(compound, &whole, MAX_BYTES, &mut done).await?;
+            copy(compound, &plan, MAX_BYTES, &mut done).await?;
         }
     }
     reply.u32(u32::from(offload.is_some()));
@@ -65,34 +59,74 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     Ok(())
 }
 
+/// A copy that was judged.
+struct Plan<'r> {
+    source: Origin,
+    span: Span,
+    destination: File<'r>,
+    /// On whose word the source is read, where it is here, and the destination written.
+    authorities: [Authority; 2],
+    /// Bytes that are copied before the answer.
+    inline_bytes: u64,
+    _changing: Changing<'r>,
+}
+
+/// A copy from a file beside the destination.
+async fn within<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Plan<'r>> {
+    check_source(compound, arguments.source_stateid)?;
+    let stateids = (arguments.source_stateid, arguments.destination_stateid);
+    let (range, destination, changing) = judge(compound, stateids).await?;
+    let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
+    Ok(Plan {
+        source: Origin::Here {
+            file: source.key(compound.server()),
+            handle: range.source,
+            stateid: latest(compound, arguments.source_stateid)?,
+        },
+        span: span(arguments, &destination),
+        destination,
+        authorities: [range.source_authority, range.destination_authority],
+        inline_bytes: INLINE_BYTES,
+        _changing: changing,
+    })
+}
+
+fn span(arguments: &CopyArgs, destination: &File<'_>) -> Span {
+    Span {
+        source_offset: arguments.source_offset,
+        destination: destination.handle,
+        destination_offset: arguments.destination_offset,
+        count: arguments.count,
+    }
+}
+
+/// The stateid whatever becomes of it meanwhile: RFC 8881 §8.2.2 has zero mean "the most recent".
+fn latest(compound: &Compound<'_>, given: Stateid) -> Result<Stateid> {
+    let stateid = compound.stateid(given)?;
+    Ok(if stateid.is_special() { stateid } else { Stateid { seqid: 0, ..stateid } })
+}
+
 /// Lets the rest go on in the background; its stateid, or none where it cannot.
 fn go_on(
     compound: &Compound<'_>,
-    (whole, stateids): (&CopyRange, (Stateid, Stateid)),
+    plan: &Plan<'_>,
+    destination_stateid: Stateid,
     verifier: Verifier,
     copied: Copied,
 ) -> Result<Option<Stateid>> {
-    let Object::File(source) = compound.saved()? else { return Ok(None) };
-    let destination = compound.file(Status::WRONG_TYPE)?;
-    let server = compound.server();
-    let Ok(handle) = Handle::new(&Object::File(destination).seal(&server.settings().handle_key)) else {
+    let (server, destination) = (compound.server(), &plan.destination);
+    let Ok(handle) = Handle::new(&Object::File(*destination).seal(&server.settings().handle_key)) else {
         return Ok(None);
-    };
-    // Whatever becomes of it meanwhile: RFC 8881 §8.2.2 has zero mean "the most recent".
-    let latest = |given| {
-        let stateid = compound.stateid(given)?;
-        Result::Ok(if stateid.is_special() { stateid } else { Stateid { seqid: 0, ..stateid } })
     };
     let task = CopyTask {
         caller: compound.caller(),
         credentials: compound.context(destination.export).credentials,
         export: destination.export.id,
-        source: source.key(server),
-        source_stateid: latest(stateids.0)?,
+        source: plan.source.clone(),
         destination: destination.key(server),
-        destination_stateid: latest(stateids.1)?,
+        destination_stateid: latest(compound, destination_stateid)?,
         handle,
-        range: *whole,
+        span: plan.span,
         verifier,
     };
     Ok(compound.state().begin_offload(compound.client()?, task, copied, compound.session()))
@@ -127,12 +161,20 @@ impl Default for Done {
 }
 
 /// Copies until all is done, or `most` bytes are.
-async fn copy(compound: &mut Compound<'_>, whole: &CopyRange, most: u64, done: &mut Done) -> Result {
-    let destination = compound.writable(Status::WRONG_TYPE)?;
-    let context = compound.context(destination.export);
-    let backend = &destination.export.backend;
+async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mut Done) -> Result {
+    let context = compound.context(plan.destination.export);
     while !done.is_over && done.copied.count < most {
-        match backend.copy_range(&context, &whole.behind(done.copied.count)).await {
+        let step = match &plan.source {
+            Origin::Here { handle, .. } => {
+                let step = plan.span.within(*handle, plan.authorities).behind(done.copied.count);
+                let copied = plan.destination.export.backend.copy_range(&context, &step).await;
+                copied.map_err(regular_only)
+            }
+            Origin::There(source) => {
+                from_elsewhere::step(compound.server(), &context, (plan, source), done.copied.count).await
+            }
+        };
+        match step {
             Ok(copied) => {
                 compound.set_fresh(copied.change.after);
                 done.copied.count += copied.count;
@@ -142,7 +184,7 @@ async fn copy(compound: &mut Compound<'_>, whole: &CopyRange, most: u64, done: &
             // "If a failure does occur for a synchronous copy, wr_count will be set to the number of bytes copied to the
             // destination file before the error occurred" (§15.2.3), which only a success can carry.
             Err(_) if done.copied.count > 0 => done.is_over = true,
-            Err(error) => return Err(regular_only(error)),
+            Err(failure) => return Err(failure),
         }
     }
     Ok(())
@@ -247,7 +289,7 @@ mod tests {
         assert_eq!(status(from, directory, args(0, 0, 0)), Status::WRONG_TYPE);
         let servers = List::new(vec![NetLocation::Name(Utf8::from_static(b"elsewhere"))]).unwrap();
         let foreign = CopyArgs { source_servers: servers, ..args(0, 0, 0) };
-        assert_eq!(status(from, to, foreign), Status::NOTSUPP);
+        assert_eq!(status(from, to, foreign), Status::OFFLOAD_DENIED);
         assert_eq!(content(&mut lab, to), b"x");
     }
 

@@ -1,7 +1,7 @@
 //! PUTFH (RFC 8881 §18.19): takes a file handle from the client.
 
-use protocol::nfs4::types::{MAX_HANDLE, Status};
-use xdr::Reader;
+use protocol::nfs4::types::{MAX_HANDLE, OpNum, Status};
+use xdr::{Reader, padding};
 
 use crate::ExportId;
 use crate::nfs4::compound::Compound;
@@ -10,9 +10,25 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let wire = arguments.opaque_ref(MAX_HANDLE)?;
-    let object = resolve(compound, wire)?;
-    compound.set_current(object, None);
+    let (length, resolved) = (wire.len(), resolve(compound, wire));
+    match resolved {
+        Err(_) if is_to_be_saved(compound, arguments) => {
+            // The same bytes where they stay for as long as the compound runs.
+            let all = &compound.request.arguments;
+            let end = all.len() - arguments.remaining() - padding(length);
+            compound.set_foreign(&all[end - length..end]);
+        }
+        object => compound.set_current(object?, None),
+    }
     Ok(())
+}
+
+/// Whether the handle may be another server's. RFC 7862 §15.2.3: "If a server supports the inter-server copy feature, a PUTFH
+/// followed by a SAVEFH MUST NOT return NFS4ERR_STALE for either operation." Not only where `copy-from` lets some be copied:
+/// Linux's client copies by itself where COPY is refused, and fails where PUTFH is.
+fn is_to_be_saved(compound: &Compound<'_>, arguments: &Reader) -> bool {
+    let next = arguments.peek().first_chunk().map(|number| u32::from_be_bytes(*number));
+    compound.minor >= 2 && compound.index + 1 < compound.count && next == Some(OpNum::SAVEFH.0)
 }
 
 /// What a handle stands for. Whether the file is still there is for the operations that follow to find out: asking here
@@ -41,7 +57,7 @@ mod tests {
     use protocol::nfs4::compound::Op;
     use protocol::nfs4::types::{Handle, Status};
 
-    use crate::testing::{export, export_for, getattr, lab, lab_of, putfh};
+    use crate::testing::{export, export_for, getattr, lab, lab_of, lookup, putfh};
     use crate::{ExportId, ExportTable, HandleKey};
 
     #[test]
@@ -68,6 +84,29 @@ mod tests {
             let handle = Handle::new(bytes).unwrap();
             assert_eq!(lab.status(vec![putfh(handle)]), Status::BADHANDLE, "{handle:?}");
         }
+    }
+
+    #[test]
+    fn a_foreign_handle_can_be_saved_and_nothing_else() {
+        use protocol::nfs4::ops::access::AccessArgs;
+        use protocol::nfs4::ops::access::AccessMask;
+        let mut lab = crate::testing::lab_42();
+        let (own, foreign) = (lab.handle(&["export"]), Handle::new(b"of another server").unwrap());
+        assert_eq!(lab.status(vec![putfh(foreign), Op::SaveFh, putfh(own), getattr(&[1])]), Status::OK);
+        for wrong in [
+            vec![putfh(foreign)],
+            vec![putfh(foreign), Op::GetFh],
+            vec![putfh(foreign), Op::Access(AccessArgs { access: AccessMask::READ }), Op::SaveFh],
+        ] {
+            assert_eq!(lab.run(wrong.clone()).status, Status::BADHANDLE, "{wrong:?}");
+        }
+        for used in [Op::GetFh, getattr(&[1]), lookup("file"), Op::LookupParent, Op::ReadLink] {
+            let restored = vec![putfh(foreign), Op::SaveFh, putfh(own), Op::RestoreFh, used.clone()];
+            assert_eq!(lab.run(restored).status, Status::STALE, "{used:?}");
+            assert_eq!(lab.run(vec![putfh(foreign), Op::SaveFh, used]).status, Status::STALE);
+        }
+        lab.minor = 1;
+        assert_eq!(lab.status(vec![putfh(foreign), Op::SaveFh]), Status::BADHANDLE);
     }
 
     #[test]

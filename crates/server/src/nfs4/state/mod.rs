@@ -104,7 +104,7 @@ pub use gauges::Counts;
 pub use inquiry::{Held, Inquiry};
 pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
-pub(crate) use offload::{Copied, CopyTask};
+pub(crate) use offload::{Copied, CopyTask, Origin, Span};
 pub use offload::{Offload, OffloadCounts};
 pub use open::{OpenGrant, OpenRequest};
 pub use owner::{Effect, SavedReply, Sequenced0, Turn};

@@ -11,12 +11,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
 use protocol::nfs4::types::{Handle, WriteResponse};
-use vfs::{CopyRange, Credentials, Stability};
+use vfs::{Authority, CopyRange, Credentials, Stability};
 use xdr::List;
 
 use super::callback::{Callback, Purpose, Referring};
@@ -24,7 +25,7 @@ use super::client::Client;
 use super::transitions::{Row, step};
 use super::wire::{ClientId, Stateid, Status, Verifier, stable_how};
 use super::{FileKey, Running, State};
-use crate::ExportId;
+use crate::{ExportId, SourceFile};
 
 /// Copies of all clients at most, those among them that are over and not acknowledged.
 const COPIES_MAX: usize = 64;
@@ -70,6 +71,43 @@ const TRANSITIONS: &[Row<Phase, Event>] = &[
     (Phase::Over, Event::Forget, Phase::Gone),
 ];
 
+/// Where a copy reads.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
+    /// A file of this server, in the destination's export.
+    Here { file: FileKey, handle: vfs::Handle, stateid: Stateid },
+    /// A file of another server.
+    There(Arc<SourceFile>),
+}
+
+/// What is copied where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    /// First byte in the source.
+    pub(crate) source_offset: u64,
+    /// The file to write.
+    pub(crate) destination: vfs::Handle,
+    /// First byte there.
+    pub(crate) destination_offset: u64,
+    /// Bytes; 0 for all to the end of the source.
+    pub(crate) count: u64,
+}
+
+impl Span {
+    /// What a backend copies of it, from a file beside the destination.
+    pub(crate) fn within(&self, source: vfs::Handle, [read, written]: [Authority; 2]) -> CopyRange {
+        CopyRange {
+            source,
+            source_offset: self.source_offset,
+            source_authority: read,
+            destination: self.destination,
+            destination_offset: self.destination_offset,
+            destination_authority: written,
+            count: self.count,
+        }
+    }
+}
+
 /// What is to be copied, for whom, and on whose word.
 #[derive(Debug, Clone)]
 pub(crate) struct CopyTask {
@@ -77,14 +115,13 @@ pub(crate) struct CopyTask {
     pub(crate) caller: u64,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) export: ExportId,
-    pub(crate) source: FileKey,
-    pub(crate) source_stateid: Stateid,
+    pub(crate) source: Origin,
     pub(crate) destination: FileKey,
     pub(crate) destination_stateid: Stateid,
     /// The destination as the client knows it.
     pub(crate) handle: Handle,
     /// The whole of it.
-    pub(crate) range: CopyRange,
+    pub(crate) span: Span,
     /// From before the first byte was written.
     pub(crate) verifier: Verifier,
 }
@@ -114,7 +151,9 @@ struct Progress {
     copied: Copied,
     /// How it ended.
     status: Option<Status>,
-    /// Who waits for the end of the last step.
+    /// Since when its source has given nothing.
+    stuck_since: Option<Duration>,
+    /// Who waits for the end of the last step, or for the word to stop.
     wakers: Vec<Waker>,
 }
 
@@ -153,22 +192,40 @@ impl Offload {
         &self.task
     }
 
+    /// Whether it waits for another server most of the time.
+    #[must_use]
+    pub fn is_from_elsewhere(&self) -> bool {
+        matches!(self.task.source, Origin::There(_))
+    }
+
     pub(crate) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
     /// Returns when no step is under way, and none will be: to be awaited behind [`State::cancel_offload`].
     pub(crate) async fn stopped(&self) {
-        poll_fn(|context| {
-            let mut progress = self.progress.lock();
-            if progress.phase != Phase::Stopping {
-                return Poll::Ready(());
-            }
-            progress.wakers.retain(|waker| !waker.will_wake(context.waker()));
-            progress.wakers.push(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        poll_fn(|context| self.poll_phase(context, |phase| phase != Phase::Stopping)).await;
+    }
+
+    /// Ready when the step that is under way is to stop.
+    pub(crate) fn poll_stopping(&self, context: &Context<'_>) -> Poll<()> {
+        self.poll_phase(context, |phase| phase == Phase::Stopping)
+    }
+
+    fn poll_phase(&self, context: &Context<'_>, is_it: impl Fn(Phase) -> bool) -> Poll<()> {
+        let mut progress = self.progress.lock();
+        if is_it(progress.phase) {
+            return Poll::Ready(());
+        }
+        progress.wakers.retain(|waker| !waker.will_wake(context.waker()));
+        progress.wakers.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// For how long its source has given nothing, if it gives nothing now either.
+    pub(crate) fn stuck_for(&self, now: Duration) -> Duration {
+        let since = *self.progress.lock().stuck_since.get_or_insert(now);
+        now.saturating_sub(since)
     }
 
     /// Goes on in the table: the phase that follows; none where it has no such row.
@@ -203,7 +260,14 @@ impl Step<'_> {
     pub(crate) fn rest(mut self, copied: Copied) -> bool {
         self.is_told = true;
         self.state.count_bytes(self.copied, copied);
-        self.offload.turn(Event::Rest, |progress| progress.copied = copied) == Some(Phase::Resting)
+        let is_further = copied.count > self.copied.count;
+        let rested = self.offload.turn(Event::Rest, |progress| {
+            progress.copied = copied;
+            if is_further {
+                progress.stuck_since = None;
+            }
+        });
+        rested == Some(Phase::Resting)
     }
 
     /// The copy is over, and its client is told.
@@ -244,8 +308,13 @@ impl State {
         let number = inner.last.wrapping_add(1);
         inner.last = number;
         let asked_by = asked_by.map(Running::as_referring);
-        let progress = Progress { phase: Phase::Resting, copied, status: None, wakers: Vec::new() };
-        let progress = Mutex::new(progress);
+        let progress = Mutex::new(Progress {
+            phase: Phase::Resting,
+            copied,
+            status: None,
+            stuck_since: None,
+            wakers: Vec::new(),
+        });
         let offload = Arc::new(Offload { number, client: Arc::clone(client), asked_by, task, progress });
         // Four thousand million copies later a number comes round: the one of that name is gone.
         inner.copies.insert(number, Arc::clone(&offload));

@@ -1,0 +1,332 @@
+//! What is read from other servers, for copies from there (RFC 7862 §4.6.2).
+//!
+//! Criteria. The core has no sockets: it asks ([`Fetches::fetch`]), and the transport takes each ask once
+//! ([`Server::poll_fetch`]), reads, and answers. Whoever asks waits with a future, and may drop it at any time; the transport
+//! is told then. An ask that the transport drops is answered too. Asks are bounded, so that sources that do not answer
+//! hold little memory and few connections; what has no room comes again.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use protocol::nfs4::types::{Handle, Stateid, Status};
+use vfs::Credentials;
+
+use crate::Server;
+
+/// Asks at most that wait for the transport or for a source.
+const FETCHES_MAX: usize = 64;
+/// Bytes of one ask at most.
+pub(crate) const FETCH_BYTES: u32 = 1 << 20;
+
+/// A file on another server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Where that server is: all of them one server, to be tried in this order.
+    pub addresses: Vec<SocketAddr>,
+    /// Where the client reaches this server: that is what it has named to the other one.
+    pub local: IpAddr,
+    /// The file, as that server knows it.
+    pub handle: Handle,
+    /// What COPY_NOTIFY returned there: the right to read it.
+    pub stateid: Stateid,
+    /// For whom.
+    pub credentials: Arc<Credentials>,
+}
+
+/// A READ that the transport is to make.
+#[derive(Debug)]
+pub struct Fetch {
+    /// Of this file.
+    pub file: Arc<SourceFile>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes at most.
+    pub count: u32,
+    /// Whether the file's size is wanted too.
+    pub wants_size: bool,
+    exchange: Arc<Exchange>,
+    fetches: Arc<Shared>,
+}
+
+/// What a source had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// At least one byte unless the file ends before, and no more than were asked for.
+    pub data: Bytes,
+    /// Whether they reach the file's end.
+    pub is_end: bool,
+    /// The file's size, where that was wanted.
+    pub size: Option<u64>,
+}
+
+/// Why there is nothing from a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FetchError {
+    /// It answered with this status.
+    Refused(Status),
+    /// It does not serve NFSv4.2.
+    Unsupported,
+    /// It cannot be reached, does not answer in time, or answers what makes no sense.
+    Unreachable,
+    /// Too much is being read from sources already.
+    Busy,
+}
+
+/// Where an ask and its answer meet.
+#[derive(Debug, Default)]
+struct Exchange(Mutex<Meeting>);
+
+#[derive(Debug, Default)]
+struct Meeting {
+    answer: Option<Result<Fetched, FetchError>>,
+    is_answered: bool,
+    is_unwanted: bool,
+    /// Of whoever asks.
+    asker: Option<Waker>,
+    /// Of the transport.
+    reader: Option<Waker>,
+}
+
+/// All asks.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// What the transport has not taken yet.
+    wanted: VecDeque<Fetch>,
+    /// [`Fetch`]es that there are.
+    count: usize,
+    /// Of the transport.
+    waker: Option<Waker>,
+}
+
+impl Server {
+    /// The next READ to make on another server; wakes the last caller's task when there is one.
+    pub fn poll_fetch(&self, context: &Context<'_>) -> Poll<Fetch> {
+        let mut inner = self.fetches.0.0.lock();
+        if let Some(fetch) = inner.wanted.pop_front() {
+            return Poll::Ready(fetch);
+        }
+        inner.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// For the transport.
+impl Fetch {
+    /// What became of it.
+    pub fn answer(self, answer: Result<Fetched, FetchError>) {
+        self.exchange.answer(answer);
+    }
+
+    /// Ready when nobody wants an answer any more; wakes the last caller's task then.
+    pub fn poll_unwanted(&self, context: &Context<'_>) -> Poll<()> {
+        let mut meeting = self.exchange.0.lock();
+        if meeting.is_unwanted {
+            return Poll::Ready(());
+        }
+        meeting.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.exchange.answer(Err(FetchError::Unreachable));
+        self.fetches.0.lock().count -= 1;
+    }
+}
+
+impl Exchange {
+    /// The first answer counts.
+    fn answer(&self, answer: Result<Fetched, FetchError>) {
+        let mut meeting = self.0.lock();
+        if meeting.is_answered {
+            return;
+        }
+        meeting.is_answered = true;
+        meeting.answer = (!meeting.is_unwanted).then_some(answer);
+        let waker = meeting.asker.take();
+        drop(meeting);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// An ask that waits; what becomes of it is not wanted any more where this is dropped.
+struct Asking<'f> {
+    fetches: &'f Shared,
+    exchange: Arc<Exchange>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut meeting = self.exchange.0.lock();
+        meeting.is_unwanted = true;
+        let reader = meeting.reader.take();
+        let is_over = meeting.is_answered;
+        drop(meeting);
+        if !is_over {
+            self.fetches.forget(&self.exchange);
+        }
+        if let Some(waker) = reader {
+            waker.wake();
+        }
+    }
+}
+
+impl Shared {
+    /// Takes back what the transport has not taken.
+    fn forget(&self, exchange: &Arc<Exchange>) {
+        let mut inner = self.0.lock();
+        let place = inner.wanted.iter().position(|fetch| Arc::ptr_eq(&fetch.exchange, exchange));
+        let forgotten = place.and_then(|place| inner.wanted.remove(place));
+        // It counts itself out, under the same lock.
+        drop(inner);
+        drop(forgotten);
+    }
+}
+
+impl Fetches {
+    /// Has up to [`FETCH_BYTES`] read from `offset` on, and the file's size where that is wanted.
+    ///
+    /// # Errors
+    /// [`FetchError`]
+    pub(crate) async fn fetch(
+        &self,
+        file: &Arc<SourceFile>,
+        (offset, count): (u64, u32),
+        wants_size: bool,
+    ) -> Result<Fetched, FetchError> {
+        let asking = self.ask(Arc::clone(file), (offset, count.min(FETCH_BYTES)), wants_size)?;
+        poll_fn(|context| {
+            let mut meeting = asking.exchange.0.lock();
+            if let Some(answer) = meeting.answer.take() {
+                return Poll::Ready(answer);
+            }
+            meeting.asker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn ask(
+        &self,
+        file: Arc<SourceFile>,
+        (offset, count): (u64, u32),
+        wants_size: bool,
+    ) -> Result<Asking<'_>, FetchError> {
+        let exchange = Arc::new(Exchange::default());
+        let mut inner = self.0.0.lock();
+        if inner.count >= FETCHES_MAX {
+            return Err(FetchError::Busy);
+        }
+        inner.count += 1;
+        let fetches = Arc::clone(&self.0);
+        let asked = Arc::clone(&exchange);
+        inner.wanted.push_back(Fetch { file, offset, count, wants_size, exchange: asked, fetches });
+        let waker = inner.waker.take();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(Asking { fetches: &self.0, exchange })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::testing::lab_42;
+
+    fn file() -> Arc<SourceFile> {
+        Arc::new(SourceFile {
+            addresses: vec![SocketAddr::from(([192, 0, 2, 1], 2049))],
+            local: IpAddr::from([127, 0, 0, 1]),
+            handle: Handle::new(b"file").unwrap(),
+            stateid: Stateid::ANONYMOUS,
+            credentials: Arc::new(Credentials::root()),
+        })
+    }
+
+    fn next(server: &Server) -> Option<Fetch> {
+        match server.poll_fetch(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(fetch) => Some(fetch),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_taken_once_and_answered_once() {
+        let server = lab_42().server;
+        let file = file();
+        let mut asking = pin!(server.fetches.fetch(&file, (7, u32::MAX), true));
+        assert!(asking.as_mut().now_or_never().is_none());
+        let fetch = next(&server).expect("it is to be read");
+        assert!(next(&server).is_none());
+        assert_eq!((fetch.offset, fetch.count, fetch.wants_size), (7, FETCH_BYTES, true));
+        let fetched = Fetched { data: Bytes::from_static(b"x"), is_end: true, size: Some(8) };
+        fetch.answer(Ok(fetched.clone()));
+        assert_eq!(asking.now_or_never(), Some(Ok(fetched)));
+    }
+
+    #[test]
+    fn what_the_transport_drops_is_answered() {
+        let server = lab_42().server;
+        let file = file();
+        let mut asking = pin!(server.fetches.fetch(&file, (0, 1), false));
+        assert!(asking.as_mut().now_or_never().is_none());
+        drop(next(&server));
+        assert_eq!(asking.now_or_never(), Some(Err(FetchError::Unreachable)));
+    }
+
+    #[test]
+    fn the_transport_hears_when_nobody_waits_any_more() {
+        let server = lab_42().server;
+        let file = file();
+        let is_unwanted = |fetch: &Fetch| fetch.poll_unwanted(&Context::from_waker(Waker::noop())).is_ready();
+        let mut asking = Box::pin(server.fetches.fetch(&file, (0, 1), false));
+        assert!(asking.as_mut().now_or_never().is_none());
+        let fetch = next(&server).unwrap();
+        assert!(!is_unwanted(&fetch));
+        drop(asking);
+        assert!(is_unwanted(&fetch));
+        let mut untaken = Box::pin(server.fetches.fetch(&file, (0, 1), false));
+        assert!(untaken.as_mut().now_or_never().is_none());
+        drop(untaken);
+        assert!(next(&server).is_none(), "what was not taken is taken back");
+    }
+
+    #[test]
+    fn asks_are_bounded_until_they_are_answered() {
+        let server = lab_42().server;
+        let file = file();
+        let mut asks: Vec<_> =
+            (0..=FETCHES_MAX).map(|_| Box::pin(server.fetches.fetch(&file, (0, 1), false))).collect();
+        let last = asks.pop().unwrap();
+        assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
+        assert_eq!(last.now_or_never(), Some(Err(FetchError::Busy)));
+        // Whoever asked has gone; the transport still reads.
+        let reading = next(&server).unwrap();
+        drop(asks);
+        let mut more: Vec<_> =
+            (0..FETCHES_MAX).map(|_| Box::pin(server.fetches.fetch(&file, (0, 1), false))).collect();
+        let refused = more.iter_mut().filter_map(|ask| ask.as_mut().now_or_never()).count();
+        assert_eq!(refused, 1);
+        drop(reading);
+    }
+}

@@ -1,0 +1,106 @@
+//! COPY from another server (RFC 7862 §4.5): this one reads the source as that one's client.
+//!
+//! Whoever may send COPY names where this server connects to, so that it does so only where its configuration lets it, and reads
+//! only by what COPY_NOTIFY returned there: by any other stateid, a client could have files read that the source gives to
+//! this server's address and not to the client's. One step is made before the answer, so that a client whose source cannot be
+//! read from here hears so at once, and copies by itself.
+
+use core::net::SocketAddr;
+use std::sync::Arc;
+
+use protocol::nfs4::ops::copy::CopyArgs;
+use protocol::nfs4::types::{Handle, NetLocation, Status};
+use rpc::address::{NetId, UniversalAddress};
+use vfs::{Authority, Context};
+
+use super::{Plan, span};
+use crate::nfs4::compound::{Compound, FileHandle};
+use crate::nfs4::inter_server::{Piece, of_source};
+use crate::nfs4::object::{File, Object};
+use crate::nfs4::ops::allocate::regular_only;
+use crate::nfs4::state::{IoKind, Origin};
+use crate::nfs4::status::Result;
+use crate::{Network, Server, SourceFile};
+
+/// Addresses of one source that are tried at most.
+const ADDRESSES_MAX: usize = 4;
+/// A step: all that is copied before the answer, unless that is to be the whole.
+const INLINE_BYTES: u64 = 1;
+
+/// Judges such a copy. Nothing is asked of the source yet.
+pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Plan<'r>> {
+    let addresses = permitted(&compound.server().settings().copy_from, &arguments.source_servers);
+    // §11.1.2.1: "the destination is not allowing it for this file"; also where it allows none at all. NOTSUPP would have Linux's
+    // client never ask for any COPY again.
+    if addresses.is_empty() {
+        return Err(Status::OFFLOAD_DENIED.into());
+    }
+    // "the ca_src_stateid MUST be the cnr_stateid returned from the earlier COPY_NOTIFY operation" (§15.2.3).
+    if arguments.source_stateid.is_special() {
+        return Err(Status::BAD_STATEID.into());
+    }
+    let destination = compound.writable(Status::WRONG_TYPE)?;
+    let handle = source_handle(compound, &destination)?;
+    let stateid = arguments.destination_stateid;
+    let changing = compound.changing(&destination);
+    let written = compound.check_io(&destination, stateid, IoKind::Write)?;
+    compound.settle_io(&destination, stateid, IoKind::Write).await?;
+    let credentials = compound.context(destination.export).credentials;
+    let local = compound.request.connection.local.ip();
+    let source = SourceFile { addresses, local, handle, stateid: arguments.source_stateid, credentials };
+    Ok(Plan {
+        source: Origin::There(Arc::new(source)),
+        span: span(arguments, &destination),
+        destination,
+        authorities: [Authority::Opened, written.authority],
+        inline_bytes: INLINE_BYTES,
+        _changing: changing,
+    })
+}
+
+/// Copies the next bytes behind the first `done` ones.
+pub(super) async fn step(
+    server: &Server,
+    context: &Context,
+    (plan, source): (&Plan<'_>, &Arc<SourceFile>),
+    done: u64,
+) -> Result<vfs::Copied> {
+    let piece = Piece::fetch(&server.fetches, source, &plan.span, done).await;
+    let piece = piece.map_err(|error| of_source(error, false, done))?;
+    let [_, written] = plan.authorities;
+    piece.write(plan.destination.export, context, written).await.map_err(regular_only)
+}
+
+/// The source as its server knows it.
+fn source_handle(compound: &Compound<'_>, destination: &File<'_>) -> Result<Handle> {
+    let stale = |_| Status::STALE.into();
+    match compound.saved_handle()? {
+        FileHandle::Foreign(handle) => Handle::new(handle).map_err(stale),
+        // A client may not know that both of its servers are this one.
+        FileHandle::Own(Object::File(file)) => {
+            let server = compound.server();
+            // "SAVED_FH and CURRENT_FH must be different files."
+            if file.key(server) == destination.key(server) {
+                return Err(Status::INVAL.into());
+            }
+            Handle::new(&Object::File(file).seal(&server.settings().handle_key)).map_err(stale)
+        }
+        FileHandle::Own(Object::Pseudo(_)) => Err(Status::WRONG_TYPE.into()),
+    }
+}
+
+/// Where this server may connect to, of what the client names. Names and URLs would have to be looked up, by whom the client
+/// chooses.
+fn permitted(networks: &[Network], servers: &[NetLocation]) -> Vec<SocketAddr> {
+    let is_permitted = |address: &SocketAddr| {
+        address.port() != 0 && networks.iter().any(|network| network.contains(address.ip()))
+    };
+    servers.iter().filter_map(address).filter(is_permitted).take(ADDRESSES_MAX).collect()
+}
+
+/// The address of a TCP port.
+fn address(location: &NetLocation) -> Option<SocketAddr> {
+    let NetLocation::Address(location) = location else { return None };
+    let address = UniversalAddress::from_bytes(&location.address).ok()?.0;
+    (NetId::from_bytes(&location.netid)? == NetId::tcp(&address)).then_some(address)
+}
