@@ -8,14 +8,15 @@ use core::net::IpAddr;
 use protocol::nfs4::ops::copy::{CopyNotifyArgs, CopyNotifyOk};
 use protocol::nfs4::types::{NetAddress, NetLocation, Stateid, Status, Time, Utf8};
 use rpc::address::{NetId, UniversalAddress};
-use vfs::Authority;
+use vfs::{Access, Authority};
 use xdr::{Decode, Encode, List, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
+use crate::nfs4::object::File;
 use crate::nfs4::state::{IoKind, Promise};
 use crate::nfs4::status::Result;
 
-pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let CopyNotifyArgs { source_stateid, destination_server } = CopyNotifyArgs::decode(arguments)?;
     if !compound.server().settings().copy_source {
         return Err(Status::NOTSUPP.into());
@@ -29,8 +30,9 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     // Not `compound.check_io`, which would let a reader that was promised something promise it to others.
     let (state, client, key) = (compound.state(), compound.client()?, file.key(compound.server()));
     let permit = state.check_io(compound.now(), client, key, &stateid, IoKind::Read)?;
+    // Another user's open, or one for writing alone that a delegation has widened: the other server reads on this judgement.
     if permit.for_caller(compound.caller()).authority != Authority::Opened {
-        return Err(Status::ACCESS.into());
+        may_read(compound, &file).await?;
     }
     // Names would have to be asked for; nobody else than who is named is let in.
     let reader = address(&destination_server).ok_or(Status::NOTSUPP)?;
@@ -46,6 +48,14 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     let source_servers = List::new(vec![here(compound)]).unwrap_or_default();
     CopyNotifyOk { lease_time, stateid, source_servers }.encode(reply);
     Ok(())
+}
+
+/// Whether the caller may read the file by itself.
+async fn may_read(compound: &mut Compound<'_>, file: &File<'_>) -> Result {
+    let context = compound.context(file.export);
+    let (granted, attributes) = file.export.backend.access(&context, &file.handle, Access::READ).await?;
+    compound.set_fresh(attributes);
+    if granted.contains(Access::READ) { Ok(()) } else { Err(Status::ACCESS.into()) }
 }
 
 fn address(location: &NetLocation) -> Option<IpAddr> {
@@ -70,13 +80,16 @@ mod tests {
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::close::CloseArgs;
     use protocol::nfs4::ops::copy::OffloadArgs;
+    use protocol::nfs4::ops::open::ShareAccess;
     use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::ops::setattr::SetAttrArgs;
     use protocol::nfs4::ops::write::WriteArgs;
     use protocol::nfs4::types::{Handle, StableHow};
     use xdr::Opaque;
 
     use super::*;
-    use crate::testing::{Lab, export, lab_42, lab_with, putfh};
+    use crate::nfs4::delegation_tests::hold;
+    use crate::testing::{Lab, export, lab_42, lab_with, mode, putfh};
 
     /// Where all clients of the tests come from, and somewhere else.
     const READER: &[u8] = b"127.0.0.1.8.1";
@@ -159,6 +172,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_opened_for_writing_and_is_delegated_is_read_by_whoever_may_read_it() {
+        let (mut lab, mut reader, ..) = scene();
+        let file = lab.file(&["export", "written"], b"content");
+        let mut writer = lab.reachable(b"writer", 11);
+        writer.minor = 2;
+        let delegation = hold(&mut writer, "written", ShareAccess::WRITE);
+        let ok = promised(&mut writer, file, delegation, READER);
+        // As the promise says, whoever the reader says that it is.
+        reader.uid = 4242;
+        assert_eq!(reader.status(read(file, ok.stateid)), Status::OK);
+    }
+
+    #[test]
     fn promises_are_bounded_and_go_with_their_client() {
         let (mut lab, mut reader, file, open) = scene();
         let first = promised(&mut lab, file, open, READER);
@@ -190,6 +216,7 @@ mod tests {
         let named = Op::CopyNotify(CopyNotifyArgs { source_stateid: open, destination_server });
         assert_eq!(lab.status(vec![putfh(file), named]), Status::NOTSUPP);
         assert_eq!(lab.status(vec![putfh(file), notify(open, b"no address")]), Status::NOTSUPP);
+        lab.ok(vec![putfh(file), Op::SetAttr(SetAttrArgs { stateid: open, attributes: mode(0o600) })]);
         lab.uid = 1000;
         assert_eq!(
             lab.status(vec![putfh(file), notify(open, READER)]),

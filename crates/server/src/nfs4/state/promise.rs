@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use vfs::Authority;
 
 use super::client::Client;
 use super::wire::{ClientId, Stateid, Status};
@@ -105,8 +106,9 @@ impl State {
         let promise = promise.clone();
         drop(inner);
         let permit = self.check_io(now, &promise.client, file, &promise.stateid, IoKind::Read);
-        let permit = permit.map_err(|_| Status::PARTNER_NO_AUTH)?.for_caller(promise.caller);
-        Ok(IoPermit { opener: None, stateid: *stateid, ..permit })
+        permit.map_err(|_| Status::PARTNER_NO_AUTH)?;
+        // The caller was judged when it asked.
+        Ok(IoPermit { authority: Authority::Opened, opener: None, stateid: *stateid })
     }
 
     /// OFFLOAD_CANCEL: nothing is read by it any more; false where the client has given no such promise.
