@@ -26,6 +26,8 @@ pub struct Config {
     pub persistent_sessions: bool,
     /// Whether NFSv4.2 clients may have other servers read what they may read themselves (COPY_NOTIFY).
     pub copy_source: bool,
+    /// Networks of the servers that NFSv4.2 clients may have files copied from (COPY); none unless given.
+    pub copy_from: Vec<String>,
     /// Where `enfys status` finds the server.
     pub control: Control,
     /// Bounds.

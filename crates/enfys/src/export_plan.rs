@@ -4,11 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use server::{DEFAULT_ANONYMOUS, ExportOptions, Network, Squash};
+use server::{DEFAULT_ANONYMOUS, ExportOptions, Squash};
 use vfs::Credentials;
 
 use crate::cli::{ServeArguments, SquashArgument};
 use crate::config::{Config, ExportConfig, SquashConfig};
+use crate::plan::networks;
 
 /// The path an export is mounted by unless told otherwise.
 const DEFAULT_PSEUDO: &str = "/export";
@@ -89,8 +90,7 @@ impl ExportPlan {
         if config.id == Some(0) {
             return Err(wrong("`id` must not be 0"));
         }
-        let clients: Result<Vec<Network>, String> =
-            config.clients.iter().map(|network| network.parse()).collect();
+        let clients = networks(&config.clients);
         let anonymous = Credentials {
             uid: config.anonymous_uid.unwrap_or(DEFAULT_ANONYMOUS),
             gid: config.anonymous_gid.unwrap_or(DEFAULT_ANONYMOUS),

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use server::{ExportTable, Settings, Versions};
+use server::{ExportTable, Network, Settings, Versions};
 
 use crate::cli::ServeArguments;
 use crate::config::{Config, Limits};
@@ -32,6 +32,8 @@ pub struct Plan {
     pub persistent_sessions: bool,
     /// Whether clients may have other servers read here.
     pub copy_source: bool,
+    /// Servers that clients may have files copied from.
+    pub copy_from: Vec<Network>,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
     /// What works and is likely not meant.
@@ -85,6 +87,7 @@ impl Plan {
             id_domain,
             persistent_sessions: config.persistent_sessions,
             copy_source: config.copy_source,
+            copy_from: networks(&config.copy_from).map_err(|why| format!("copy-from: {why}"))?,
             limits,
             exports,
             warnings,
@@ -103,6 +106,7 @@ impl Plan {
             ("id-domain", self.id_domain != other.id_domain),
             ("persistent-sessions", self.persistent_sessions != other.persistent_sessions),
             ("copy-source", self.copy_source != other.copy_source),
+            ("copy-from", self.copy_from != other.copy_from),
             ("limits", self.limits != other.limits),
         ];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -112,6 +116,7 @@ impl Plan {
     pub fn apply_limits(&self, settings: &mut Settings) {
         settings.versions = self.versions;
         settings.copy_source = self.copy_source;
+        settings.copy_from.clone_from(&self.copy_from);
         let limits = &self.limits;
         if let Some(bytes) = limits.io_bytes {
             settings.max_io = bytes;
@@ -178,6 +183,14 @@ fn check_exports(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec
     directories::check(exports, state_dir)
 }
 
+/// Networks as people write them.
+///
+/// # Errors
+/// What is wrong with the first that is none.
+pub fn networks(texts: &[String]) -> Result<Vec<Network>, String> {
+    texts.iter().map(|text| text.parse()).collect()
+}
+
 /// Smallest and greatest READ or WRITE that make sense: a page, and what the wire types decode.
 const IO_BYTES: std::ops::RangeInclusive<u32> = 4096..=4 << 20;
 
@@ -232,6 +245,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_network_is_named() {
+        let parse = |text: &str| networks(&[text.to_owned()]);
+        assert_eq!(parse("10.0.0.0/8").map(|networks| networks.len()), Ok(1));
+        assert!(parse("10.0.0.0/40").unwrap_err().contains("`40`"));
+        assert!(parse("server.example.org").unwrap_err().contains("server.example.org"));
+    }
+
+    #[test]
     fn versions_are_named_as_mount_options_name_them() {
         let parse = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -258,6 +279,7 @@ mod tests {
                 id_domain: None,
                 persistent_sessions: false,
                 copy_source: false,
+                copy_from: Vec::new(),
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),

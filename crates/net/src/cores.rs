@@ -15,7 +15,7 @@ use tracing::{debug, error, warn};
 
 use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
-use crate::{Clock, Limits, Observe, udp};
+use crate::{Clock, Limits, Observe, sources, udp};
 
 /// Idle time after which the kernel probes whether a silent peer is still there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -35,7 +35,8 @@ const DESCRIPTORS_PER_CONNECTION: usize = 3;
 /// Connections for callbacks that are being made at once; others wait for the next look.
 const DIALS_AT_ONCE: usize = 64;
 
-/// Copies in the background that make a step at once, each on one of the pool's threads; others wait for their turn.
+/// Copies in the background, within this server, that make a step at once, each on one of the pool's threads; others wait for
+/// their turn.
 const COPIES_AT_ONCE: usize = 8;
 
 /// Pause before a copy looks again for what was not there.
@@ -288,6 +289,7 @@ impl Acceptor {
             tokio::task::spawn_local(maintain(Rc::clone(&door))),
             tokio::task::spawn_local(make_all(Rc::clone(&door))),
             tokio::task::spawn_local(copy_all(Arc::clone(shared))),
+            tokio::task::spawn_local(sources::fetch_all(Arc::clone(shared))),
         ];
         for listener in listeners.tcp {
             let door = Rc::clone(&door);
@@ -318,25 +320,32 @@ async fn copy_all(shared: Arc<Shared>) {
     let mut copies = tokio::task::JoinSet::new();
     loop {
         let copy = std::future::poll_fn(|context| shared.server.poll_offload(context)).await;
+        if copy.is_from_elsewhere() {
+            // Those wait for other servers, and not in the place of one that can go on; the server bounds how many there are.
+            tokio::task::spawn_local(advance(Arc::clone(&shared), copy));
+            continue;
+        }
         while copies.try_join_next().is_some() {}
         if copies.len() >= COPIES_AT_ONCE {
             copies.join_next().await;
         }
-        let shared = Arc::clone(&shared);
-        copies.spawn_local(async move {
-            let broken = Broken { server: &shared.server, copy: &copy };
-            let advanced = shared.server.advance(&copy, shared.clock.now()).await;
-            drop(broken);
-            match advanced {
-                Advanced::More => shared.server.resume_offload(copy),
-                // Not in the place of one that can go on.
-                Advanced::Later => drop(tokio::task::spawn_local(async move {
-                    tokio::time::sleep(COPY_PAUSE).await;
-                    shared.server.resume_offload(copy);
-                })),
-                Advanced::Done => {}
-            }
-        });
+        copies.spawn_local(advance(Arc::clone(&shared), copy));
+    }
+}
+
+/// Makes a step of a copy.
+async fn advance(shared: Arc<Shared>, copy: Arc<server::Offload>) {
+    let broken = Broken { server: &shared.server, copy: &copy };
+    let advanced = shared.server.advance(&copy, shared.clock.now()).await;
+    drop(broken);
+    match advanced {
+        Advanced::More => shared.server.resume_offload(copy),
+        // Not in the place of one that can go on.
+        Advanced::Later => drop(tokio::task::spawn_local(async move {
+            tokio::time::sleep(COPY_PAUSE).await;
+            shared.server.resume_offload(copy);
+        })),
+        Advanced::Done => {}
     }
 }
 

@@ -13,6 +13,7 @@ mod output;
 mod pool;
 mod rpcbind;
 mod slot;
+mod sources;
 mod udp;
 
 use std::time::Duration;

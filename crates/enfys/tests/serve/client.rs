@@ -19,7 +19,7 @@ use protocol::nfs4::ops::open::{DelegationType, OpenArgs, OpenClaim, OpenHow, Sh
 use protocol::nfs4::ops::session::{
     ChannelAttributes, CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs,
 };
-use protocol::nfs4::types::{ClientOwner, Component, Handle, SessionId, StateOwner, Status, Utf8};
+use protocol::nfs4::types::{ClientOwner, Component, Handle, SessionId, StateOwner, Stateid, Status, Utf8};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply};
 use rpc::record::{RecordDecoder, finish_record, start_record};
@@ -185,6 +185,7 @@ fn entry(dir: FileHandle, name: &str) -> DirOpArgs {
 /// An NFSv4.1 client with a session.
 pub struct Client4 {
     client: Client,
+    minor_version: u32,
     session: SessionId,
     sequence: u32,
     /// What CREATE_SESSION granted.
@@ -197,6 +198,11 @@ impl Client4 {
         let mut this = Self::named(address, "test client");
         this.complete();
         this
+    }
+
+    /// The same in version 4.2.
+    pub fn connect_2(address: SocketAddr) -> Self {
+        Self { minor_version: 2, ..Self::connect(address) }
     }
 
     /// Gets a session for the client of this name, which may reclaim.
@@ -214,6 +220,7 @@ impl Client4 {
     fn with_flags(address: SocketAddr, name: &str, flags: CreateSessionFlags) -> Self {
         let mut this = Self {
             client: Client::connect(address),
+            minor_version: 1,
             session: SessionId::default(),
             sequence: 0,
             granted: CreateSessionFlags::empty(),
@@ -250,8 +257,8 @@ impl Client4 {
 
     /// The same session over another connection; the next request has the place in its slot that the last one had.
     pub fn again(&self, address: SocketAddr) -> Self {
-        let Self { session, sequence, granted, .. } = *self;
-        Self { client: Client::connect(address), session, sequence: sequence - 1, granted }
+        let Self { minor_version, session, sequence, granted, .. } = *self;
+        Self { client: Client::connect(address), minor_version, session, sequence: sequence - 1, granted }
     }
 
     fn alone(&mut self, op: Op) -> OpResult {
@@ -260,7 +267,7 @@ impl Client4 {
 
     fn send(&mut self, ops: Vec<Op>) -> CompoundResult {
         let ops = List::new(ops).expect("few operations");
-        let arguments = CompoundArgs { tag: Utf8::from_static(b""), minor_version: 1, ops };
+        let arguments = CompoundArgs { tag: Utf8::from_static(b""), minor_version: self.minor_version, ops };
         self.client.call(NFS4, 1, &arguments)
     }
 
@@ -295,6 +302,20 @@ impl Client4 {
         match self.run(ops)?.pop() {
             Some(OpResult::GetFh(handle)) => Ok(*handle.as_result().expect("a handle")),
             other => panic!("as GETFH: {other:?}"),
+        }
+    }
+
+    /// As [`Self::open`]; returns the file's handle and the open's stateid.
+    pub fn opened(&mut self, path: &'static str, name: &'static str) -> (Handle, Stateid) {
+        let lookup = Op::Lookup(Lookup4 { name: Component::from_static(path.as_bytes()) });
+        let claim = OpenClaim::Null(Component::from_static(name.as_bytes()));
+        let results = self.run(vec![Op::PutRootFh, lookup, open(0, claim), Op::GetFh]).expect("it opens");
+        match &results[2..] {
+            [OpResult::Open(open), OpResult::GetFh(handle)] => {
+                let stateid = open.as_result().expect("a stateid").stateid;
+                (*handle.as_result().expect("a handle"), stateid)
+            }
+            other => panic!("as OPEN and GETFH: {other:?}"),
         }
     }
 

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub)]
 
 mod client;
+mod copies;
 mod disk;
 mod documents;
 mod libnfs;

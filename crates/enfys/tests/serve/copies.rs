@@ -1,0 +1,166 @@
+//! Copies from one server to another, both real.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::copy::{CopyArgs, CopyNotifyArgs, CopyNotifyOk, CopyResult};
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::types::{Handle, NetAddress, NetLocation, Stateid, Status, Utf8};
+use rpc::address::{NetId, UniversalAddress};
+use xdr::List;
+
+use crate::client::Client4;
+use crate::server::{Place, Server};
+
+/// A server of `directory` at an address of its own, with some more lines of configuration.
+fn serve(place: &Place, directory: &Path, address: [u8; 4], lines: &str) -> Server {
+    let (listen, state) = (Ipv4Addr::from(address), place.path("state"));
+    let text = format!(
+        "listen = ['{listen}:0']\nstate-dir = '{}'\n{lines}\n[[export]]\npath = '{}'\n",
+        state.display(),
+        directory.display()
+    );
+    let file = place.file("enfys.toml", &text);
+    Server::start(place, &["serve", "--config", file.to_str().expect("a path")])
+}
+
+fn location(address: SocketAddr) -> NetLocation {
+    let text = |text: &str| Utf8::new(text.to_owned().into_bytes()).expect("a short text");
+    NetLocation::Address(NetAddress {
+        netid: text(NetId::tcp(&address).as_str()),
+        address: text(&UniversalAddress(address).to_string()),
+    })
+}
+
+fn put(handle: Handle) -> Op {
+    Op::PutFh(PutFhArgs { handle })
+}
+
+/// COPY_NOTIFY.
+fn notify(client: &mut Client4, (file, stateid): (Handle, Stateid), to: SocketAddr) -> CopyNotifyOk {
+    let args = CopyNotifyArgs { source_stateid: stateid, destination_server: location(to) };
+    match client.run(vec![put(file), Op::CopyNotify(args)]).expect("it is granted").pop() {
+        Some(OpResult::CopyNotify(result)) => result.into_result().expect("it is granted"),
+        other => panic!("as COPY_NOTIFY: {other:?}"),
+    }
+}
+
+/// COPY of the whole; the bytes copied.
+fn copy(
+    client: &mut Client4,
+    from: (Handle, Stateid),
+    to: (Handle, Stateid),
+    source_servers: Vec<NetLocation>,
+) -> Result<u64, Status> {
+    let args = CopyArgs {
+        source_stateid: from.1,
+        destination_stateid: to.1,
+        source_offset: 0,
+        destination_offset: 0,
+        count: 0,
+        consecutive: true,
+        synchronous: true,
+        source_servers: List::new(source_servers).expect("few"),
+    };
+    match client.run(vec![put(from.0), Op::SaveFh, put(to.0), Op::Copy(args)])?.pop() {
+        Some(OpResult::Copy(CopyResult::Ok(ok))) => Ok(ok.response.count),
+        other => panic!("as COPY: {other:?}"),
+    }
+}
+
+/// Two servers, and a client of each with a file open there.
+struct Scene {
+    places: [Place; 2],
+    source: Server,
+    destination: Server,
+    reader: Client4,
+    writer: Client4,
+    from: (Handle, Stateid),
+    to: (Handle, Stateid),
+}
+
+/// What is long enough for several READs, and has no end at a round number.
+fn content() -> Vec<u8> {
+    (0..3_500_001_u32).map(|at| (at % 253) as u8).collect()
+}
+
+fn scene(copy_from: &str) -> Scene {
+    let places = [Place::new(), Place::new()];
+    let directories = [places[0].directory("files"), places[1].directory("files")];
+    let files = [directories[0].join("source"), directories[1].join("destination")];
+    std::fs::write(&files[0], content()).expect("a file");
+    std::fs::write(&files[1], "").expect("a file");
+    for file in &files {
+        std::fs::set_permissions(file, crate::server::mode(0o666)).expect("permissions");
+    }
+    let source = serve(&places[0], &directories[0], [127, 0, 0, 2], "copy-source = true");
+    let lines = format!("copy-from = ['{copy_from}']");
+    let destination = serve(&places[1], &directories[1], [127, 0, 0, 3], &lines);
+    let mut reader = Client4::connect_2(source.address);
+    let mut writer = Client4::connect_2(destination.address);
+    let from = reader.opened("export", "source");
+    let to = writer.opened("export", "destination");
+    Scene { places, source, destination, reader, writer, from, to }
+}
+
+impl Scene {
+    fn copied(&self) -> Vec<u8> {
+        std::fs::read(self.places[1].path("files/destination")).expect("a file")
+    }
+}
+
+#[test]
+fn a_file_is_copied_from_another_server() {
+    let mut scene = scene("127.0.0.2");
+    let promised = notify(&mut scene.reader, scene.from, scene.destination.address);
+    assert_eq!(promised.source_servers[..], [location(scene.source.address)]);
+    let from = (scene.from.0, promised.stateid);
+    let servers = promised.source_servers.into_vec();
+    let copied = copy(&mut scene.writer, from, scene.to, servers.clone());
+    assert_eq!(copied, Ok(content().len() as u64));
+    assert!(scene.copied() == content(), "the same bytes");
+    // The client's own stateid is nobody else's.
+    let stolen = copy(&mut scene.writer, scene.from, scene.to, servers);
+    assert_eq!(stolen, Err(Status::OFFLOAD_DENIED));
+}
+
+#[test]
+fn a_server_that_is_not_permitted_is_not_connected_to() {
+    let mut scene = scene("127.0.0.4/31");
+    let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
+    listener.set_nonblocking(true).expect("an option");
+    let servers = vec![location(listener.local_addr().expect("an address"))];
+    let denied = copy(&mut scene.writer, scene.from, scene.to, servers);
+    assert_eq!(denied, Err(Status::OFFLOAD_DENIED));
+    assert!(listener.accept().is_err(), "nobody has come");
+    assert_eq!(scene.copied(), b"");
+}
+
+#[test]
+fn a_source_that_answers_nonsense_or_hangs_up_is_no_source() {
+    use std::io::{Read, Write};
+    let mut scene = scene("127.0.0.2");
+    let answers: [&[u8]; 3] = [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0x80, 0, 0, 4, 0, 0, 0, 1]];
+    for answer in answers {
+        let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
+        let servers = vec![location(listener.local_addr().expect("an address"))];
+        let source = std::thread::spawn(move || {
+            let (mut stream, peer) = listener.accept().expect("a connection");
+            drop(listener);
+            let mut call = [0; 64];
+            stream.read_exact(&mut call).expect("EXCHANGE_ID");
+            stream.write_all(answer).expect("sent");
+            peer
+        });
+        let denied = copy(&mut scene.writer, scene.from, scene.to, servers);
+        assert_eq!(denied, Err(Status::OFFLOAD_DENIED), "{answer:?}");
+        let peer = source.join().expect("it was asked");
+        assert_eq!(peer.ip(), scene.destination.address.ip(), "from where its clients reach it");
+    }
+    assert_eq!(scene.copied(), b"");
+    let promised = notify(&mut scene.reader, scene.from, scene.destination.address);
+    let servers = promised.source_servers.into_vec();
+    let copied = copy(&mut scene.writer, (scene.from.0, promised.stateid), scene.to, servers);
+    assert_eq!(copied, Ok(content().len() as u64), "other sources are");
+}
