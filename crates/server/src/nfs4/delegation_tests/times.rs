@@ -1,6 +1,7 @@
 //! Clients that keep the times of what is delegated to them (RFC 9754 §5).
 
 use protocol::nfs3;
+use protocol::nfs4::attributes::values::SetTime as WireSetTime;
 use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes, number as n};
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::{Op, OpResult};
@@ -205,6 +206,22 @@ fn what_the_holder_s_own_writes_do_to_the_times_here_does_not_count() {
     let returned = seen(&mut scene.other, file);
     assert_eq!((returned.time_access, returned.time_modify), (second(ORIGINAL + 4), second(ORIGINAL + 4)));
     assert!(returned.change > after.change && returned.time_metadata >= after.time_metadata);
+}
+
+#[test]
+fn times_that_the_holder_sets_itself_are_its_times() {
+    let (mut scene, stateid) = kept();
+    let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+    // As `touch -d` does, before the delegation was granted.
+    let past = ORIGINAL - 500;
+    let client_time = |seconds| second(seconds).map(WireSetTime::ClientTime);
+    let set = SetAttributes { time_modify_set: client_time(past), ..SetAttributes::default() };
+    scene.holder.ok(vec![putfh(file), hand_in(Stateid::ANONYMOUS, set.to_file_attributes())]);
+    let after = told(&mut scene, 1, said(change, ORIGINAL, past));
+    assert_eq!(after.time_modify, second(past));
+    let later = hand_in(stateid, times(None, second(past + 1)));
+    assert_eq!(scene.holder.status(vec![putfh(file), later]), Status::OK);
+    assert_eq!(seen(&mut scene.holder, file).time_modify, second(past + 1));
 }
 
 #[test]

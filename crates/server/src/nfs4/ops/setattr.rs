@@ -55,7 +55,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         let context = compound.context(file.export);
         let backend = &file.export.backend;
         match backend.setattr(&context, &file.handle, &set, None, authority).await {
-            Ok(change) => compound.set_fresh(change.after),
+            Ok(change) => {
+                note_times(compound, &file, &set, &change.after);
+                compound.set_fresh(change.after);
+            }
             Err(error) => return Err(wrong_kind(compound, error).await),
         }
     }
@@ -69,6 +72,19 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
     wanted.mask.encode(reply);
     Ok(())
+}
+
+/// Times that a client sets itself are known of what it keeps the times of: its word for later ones is judged by them.
+fn note_times(compound: &Compound<'_>, file: &File<'_>, set: &SetAttributes, after: &Attributes) {
+    let accessed = set.accessed.map(|_| after.accessed);
+    let modified = set.modified.map(|_| after.modified);
+    let (set, state) = (HeldTimes { accessed, modified }, compound.state());
+    if let Some(client) = compound.who()
+        && !set.is_empty()
+        && state.has_delegations(Against::Writers)
+    {
+        state.set_times(client, file.key(compound.server()), set);
+    }
 }
 
 /// Times that the holder of a delegation has kept, and hands in (RFC 9754 §5).

@@ -102,12 +102,25 @@ impl State {
 
     /// The file has these times now, on the word of the client that keeps them.
     pub fn took_times(&self, client: &Client, file: FileKey, times: Times) {
+        self.learn_times(client, file, |known| {
+            known.accessed = known.accessed.max(times.accessed);
+            known.modified = known.modified.max(times.modified);
+        });
+    }
+
+    /// A client has set these times of a file to what it wanted: where it keeps them, they are the known ones, earlier or later.
+    pub fn set_times(&self, client: &Client, file: FileKey, times: HeldTimes) {
+        self.learn_times(client, file, |known| {
+            known.accessed = times.accessed.unwrap_or(known.accessed);
+            known.modified = times.modified.unwrap_or(known.modified);
+        });
+    }
+
+    fn learn_times(&self, client: &Client, file: FileKey, learn: impl FnOnce(&mut Times)) {
         let mut shard = self.shards[self.shard_of(file)].lock();
         let Some(index) = shard.find_delegation(file, client.id()) else { return };
         if let Some(keeping) = &mut shard.delegation_at_mut(index).keeping {
-            let known = &mut keeping.known;
-            known.accessed = known.accessed.max(times.accessed);
-            known.modified = known.modified.max(times.modified);
+            learn(&mut keeping.known);
         }
     }
 }
