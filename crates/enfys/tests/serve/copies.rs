@@ -1,6 +1,6 @@
 //! Copies from one server to another, both real.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use protocol::nfs4::compound::{Op, OpResult};
@@ -163,4 +163,49 @@ fn a_source_that_answers_nonsense_or_hangs_up_is_no_source() {
     let servers = promised.source_servers.into_vec();
     let copied = copy(&mut scene.writer, (scene.from.0, promised.stateid), scene.to, servers);
     assert_eq!(copied, Ok(content().len() as u64), "other sources are");
+}
+
+/// Carries bytes to `source` and back; of the first connection's only so many come back before it is cut.
+fn relay(source: SocketAddr, first: u64) -> SocketAddr {
+    use std::io::{Read, copy};
+    let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for (stream, most) in
+            listener.incoming().zip(std::iter::once(first).chain(std::iter::repeat(u64::MAX)))
+        {
+            let Ok(near) = stream else { return };
+            let far = TcpStream::connect(source).expect("the source listens");
+            let (mut calls, mut to_source) =
+                (near.try_clone().expect("a copy"), far.try_clone().expect("a copy"));
+            std::thread::spawn(move || copy(&mut calls, &mut to_source));
+            // Whichever end is cut, the other hears of it.
+            let _ = copy(&mut (&far).take(most), &mut &near);
+            let _ = (far.shutdown(Shutdown::Both), near.shutdown(Shutdown::Both));
+        }
+    });
+    address
+}
+
+#[test]
+fn a_connection_that_is_cut_in_the_middle_is_made_again() {
+    let mut scene = scene("127.0.0.2");
+    let relay = relay(scene.source.address, 1_700_000);
+    // Whom the source sees: connections of this test's own.
+    let seen = SocketAddr::from(([127, 0, 0, 1], 2049));
+    let promised = notify(&mut scene.reader, scene.from, seen);
+    let from = (scene.from.0, promised.stateid);
+    let copied = copy(&mut scene.writer, from, scene.to, vec![location(relay)]);
+    assert_eq!(copied, Ok(content().len() as u64));
+    assert!(scene.copied() == content(), "the same bytes");
+}
+
+#[test]
+fn a_source_that_says_nothing_is_given_up() {
+    let mut scene = scene("127.0.0.2");
+    let silent = TcpListener::bind("127.0.0.2:0").expect("a port");
+    let servers = vec![location(silent.local_addr().expect("an address"))];
+    let denied = copy(&mut scene.writer, scene.from, scene.to, servers);
+    assert_eq!(denied, Err(Status::OFFLOAD_DENIED));
+    assert_eq!(scene.copied(), b"");
 }
