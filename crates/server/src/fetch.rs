@@ -6,7 +6,7 @@
 //! hold little memory and few connections; what has no room comes again.
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -20,6 +20,8 @@ use crate::Server;
 
 /// Asks at most that wait for the transport or for a source.
 const FETCHES_MAX: usize = 64;
+/// Of these for one source: one that does not answer must not keep others from being read.
+const FETCHES_A_SOURCE: usize = 16;
 /// Bytes of one ask at most.
 pub(crate) const FETCH_BYTES: u32 = 1 << 20;
 
@@ -36,6 +38,12 @@ pub struct SourceFile {
     pub stateid: Stateid,
     /// For whom.
     pub credentials: Arc<Credentials>,
+}
+
+impl SourceFile {
+    fn host(&self) -> Option<IpAddr> {
+        self.addresses.first().map(|address| address.ip().to_canonical())
+    }
 }
 
 /// A READ that the transport is to make.
@@ -103,8 +111,8 @@ struct Shared(Mutex<Inner>);
 struct Inner {
     /// What the transport has not taken yet.
     wanted: VecDeque<Fetch>,
-    /// [`Fetch`]es that there are.
-    count: usize,
+    /// [`Fetch`]es that there are, by the host that is tried first: a client can name any of its ports.
+    counts: HashMap<Option<IpAddr>, usize>,
     /// Of the transport.
     waker: Option<Waker>,
 }
@@ -142,7 +150,7 @@ impl Fetch {
 impl Drop for Fetch {
     fn drop(&mut self) {
         self.exchange.answer(Err(FetchError::Unreachable));
-        self.fetches.0.lock().count -= 1;
+        self.fetches.0.lock().leave(self.file.host());
     }
 }
 
@@ -181,6 +189,28 @@ impl Drop for Asking<'_> {
         }
         if let Some(waker) = reader {
             waker.wake();
+        }
+    }
+}
+
+impl Inner {
+    /// Counts one more, unless there are too many.
+    fn enter(&mut self, host: Option<IpAddr>) -> bool {
+        let all: usize = self.counts.values().sum();
+        let own = self.counts.get(&host).copied().unwrap_or(0);
+        let has_room = all < FETCHES_MAX && own < FETCHES_A_SOURCE;
+        if has_room {
+            self.counts.insert(host, own + 1);
+        }
+        has_room
+    }
+
+    fn leave(&mut self, host: Option<IpAddr>) {
+        if let Some(count) = self.counts.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&host);
+            }
         }
     }
 }
@@ -228,10 +258,9 @@ impl Fetches {
     ) -> Result<Asking<'_>, FetchError> {
         let exchange = Arc::new(Exchange::default());
         let mut inner = self.0.0.lock();
-        if inner.count >= FETCHES_MAX {
+        if !inner.enter(file.host()) {
             return Err(FetchError::Busy);
         }
-        inner.count += 1;
         let fetches = Arc::clone(&self.0);
         let asked = Arc::clone(&exchange);
         inner.wanted.push_back(Fetch { file, offset, count, wants_size, exchange: asked, fetches });
@@ -254,8 +283,13 @@ mod tests {
     use crate::testing::lab_42;
 
     fn file() -> Arc<SourceFile> {
+        file_at(1)
+    }
+
+    /// A file of one source among several.
+    fn file_at(host: u8) -> Arc<SourceFile> {
         Arc::new(SourceFile {
-            addresses: vec![SocketAddr::from(([192, 0, 2, 1], 2049))],
+            addresses: vec![SocketAddr::from(([192, 0, 2, host], 2049))],
             local: IpAddr::from([127, 0, 0, 1]),
             handle: Handle::new(b"file").unwrap(),
             stateid: Stateid::ANONYMOUS,
@@ -314,19 +348,22 @@ mod tests {
     #[test]
     fn asks_are_bounded_until_they_are_answered() {
         let server = lab_42().server;
-        let file = file();
+        let files: Vec<_> = (1..=5).map(file_at).collect();
+        let (fifth, four) = files.split_last().unwrap();
+        let ask = |file| Box::pin(server.fetches.fetch(file, (0, 1), false));
         let mut asks: Vec<_> =
-            (0..=FETCHES_MAX).map(|_| Box::pin(server.fetches.fetch(&file, (0, 1), false))).collect();
-        let last = asks.pop().unwrap();
+            four.iter().flat_map(|file| (0..FETCHES_A_SOURCE).map(move |_| ask(file))).collect();
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
-        assert_eq!(last.now_or_never(), Some(Err(FetchError::Busy)));
+        assert_eq!(ask(fifth).now_or_never(), Some(Err(FetchError::Busy)));
         // Whoever asked has gone; the transport still reads.
         let reading = next(&server).unwrap();
+        assert_eq!(reading.file, files[0]);
         drop(asks);
-        let mut more: Vec<_> =
-            (0..FETCHES_MAX).map(|_| Box::pin(server.fetches.fetch(&file, (0, 1), false))).collect();
+        let mut more: Vec<_> = (0..FETCHES_A_SOURCE).map(|_| ask(&files[0])).collect();
         let refused = more.iter_mut().filter_map(|ask| ask.as_mut().now_or_never()).count();
-        assert_eq!(refused, 1);
+        assert_eq!(refused, 1, "one of this source is left");
+        assert!(ask(fifth).now_or_never().is_none(), "others have room");
         drop(reading);
+        assert!(ask(&files[0]).now_or_never().is_none());
     }
 }
