@@ -23,10 +23,11 @@ pub(crate) fn status(fd: BorrowedFd<'_>) -> rustix::io::Result<Statx> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
-/// statx(2) of a name in a directory; symbolic links are not followed.
+/// statx(2) of a name in a directory, and the id of the mount that it leads to; symbolic links are not followed.
 pub(crate) fn status_of_name(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
+    rustix::fs::statx(directory, name, flags, wanted)
 }
 
 /// statx(2) of the object itself, and the id of the mount it is on.

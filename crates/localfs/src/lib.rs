@@ -50,6 +50,8 @@ mod config;
 mod dirty;
 mod durable;
 mod errno;
+mod find;
+mod generations;
 mod handle;
 mod identity;
 mod index;

@@ -199,7 +199,7 @@ fn handles(
     identities: &Identities,
 ) -> Result<(Handles, Handle), OpenError> {
     if !config.always_use_index
-        && let Some(found) = kernel_handles(root)
+        && let Some(found) = kernel_handles(root, status.stx_ino)
     {
         return Ok(found);
     }
@@ -218,12 +218,15 @@ fn handles(
     Ok((Handles::Indexed { index, mount: mount_of(status, device_of(status)) }, root))
 }
 
-fn kernel_handles(root: BorrowedFd<'_>) -> Option<(Handles, Handle)> {
+/// `inode` is the root's number.
+fn kernel_handles(root: BorrowedFd<'_>, inode: u64) -> Option<(Handles, Handle)> {
     let (kernel, mount) = sys::name_to_handle_at(root, c"").ok()?;
     let flags = OFlags::PATH.bits() as i32;
     sys::open_by_handle_at(root, kernel.kind, kernel.bytes(), flags).ok()?;
     let usual = (kernel.kind, kernel.bytes().len());
-    Some((Handles::Kernel { mount, usual }, from_kernel(&kernel).ok()?))
+    let is_made_of_inode = kernel.identity().is_some_and(|(number, _)| number == inode);
+    let handles = Handles::Kernel { mount, usual, generations: is_made_of_inode.then(Box::default) };
+    Some((handles, from_kernel(&kernel).ok()?))
 }
 
 fn open_index(directory: &Path, identities: &Identities, root: FileKey) -> std::io::Result<Index> {

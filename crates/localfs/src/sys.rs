@@ -37,19 +37,47 @@ impl KernelHandle {
         &self.data[..usize::from(self.length)]
     }
 
-    /// The inode number in it, of the forms that are known for certain; `None` in any other.
-    pub(crate) fn inode(&self) -> Option<u64> {
+    /// Type and length.
+    pub(crate) fn form(&self) -> (i32, usize) {
+        (self.kind, usize::from(self.length))
+    }
+
+    /// Inode number and generation, of the forms that are known for certain; `None` in any other.
+    pub(crate) fn identity(&self) -> Option<(u64, u32)> {
         let word = |at: usize| self.data[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
         let long = |at: usize| self.data[at..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
-        match (self.kind, self.length) {
+        match self.form() {
             // FILEID_INO32_GEN as `generic_encode_ino32_fh` makes it (ext4 and many others): inode number, generation.
-            (1, 8) => word(0).map(u64::from),
+            (1, 8) => Some((u64::from(word(0)?), word(4)?)),
             // The same type as tmpfs has it: generation, lower and upper half of the inode number.
-            (1, 12) => Some(u64::from(word(8)?) << 32 | u64::from(word(4)?)),
+            (1, 12) => Some((u64::from(word(8)?) << 32 | u64::from(word(4)?), word(0)?)),
             // XFS with wide inode numbers: inode number, generation.
-            (0x81, 12) => long(0),
+            (0x81, 12) => Some((long(0)?, word(8)?)),
             _ => None,
         }
+    }
+
+    /// The handle of this form with this [`identity`](Self::identity); `None` where the form has none, or no room for the number.
+    pub(crate) fn of((kind, length): (i32, usize), inode: u64, generation: u32) -> Option<Self> {
+        let mut handle = Self { kind, length: length as u8, data: [0; MAX_KERNEL_HANDLE] };
+        let (number, generation) = (inode.to_ne_bytes(), generation.to_ne_bytes());
+        match (kind, length) {
+            (1, 8) => {
+                handle.data[..4].copy_from_slice(&u32::try_from(inode).ok()?.to_ne_bytes());
+                handle.data[4..8].copy_from_slice(&generation);
+            }
+            (1, 12) => {
+                handle.data[..4].copy_from_slice(&generation);
+                handle.data[4..8].copy_from_slice(&(inode as u32).to_ne_bytes());
+                handle.data[8..12].copy_from_slice(&((inode >> 32) as u32).to_ne_bytes());
+            }
+            (0x81, 12) => {
+                handle.data[..8].copy_from_slice(&number);
+                handle.data[8..12].copy_from_slice(&generation);
+            }
+            _ => return None,
+        }
+        Some(handle)
     }
 }
 
@@ -321,27 +349,40 @@ mod tests {
         assert_eq!(effective_capabilities().expect("capget"), shown);
     }
 
+    fn handle_of(kind: i32, words: &[u32]) -> KernelHandle {
+        let mut handle = KernelHandle { kind, length: words.len() as u8 * 4, data: [0; MAX_KERNEL_HANDLE] };
+        for (place, word) in handle.data.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        handle
+    }
+
     #[test]
-    fn inode_numbers_are_found_in_handles_of_known_forms_alone() {
-        let handle = |kind, words: &[u32]| {
-            let mut handle =
-                KernelHandle { kind, length: words.len() as u8 * 4, data: [0; MAX_KERNEL_HANDLE] };
-            for (place, word) in handle.data.chunks_exact_mut(4).zip(words) {
-                place.copy_from_slice(&word.to_ne_bytes());
-            }
-            handle.inode()
-        };
-        assert_eq!(handle(1, &[70, 5]), Some(70));
-        assert_eq!(handle(1, &[5, 70, 3]), Some(3 << 32 | 70));
-        assert_eq!(handle(0x4d, &[70, 0, 5, 0, 1]), None, "btrfs");
-        assert_eq!(handle(2, &[70, 5, 71, 6]), None, "with the parent");
+    fn inode_and_generation_are_found_in_handles_of_known_forms_alone() {
+        let identity = |kind, words: &[u32]| handle_of(kind, words).identity();
+        assert_eq!(identity(1, &[70, 5]), Some((70, 5)));
+        assert_eq!(identity(1, &[5, 70, 3]), Some((3 << 32 | 70, 5)));
+        assert_eq!(identity(0x4d, &[70, 0, 5, 0, 1]), None, "btrfs");
+        assert_eq!(identity(2, &[70, 5, 71, 6]), None, "with the parent");
         // Whatever the form is here: no other number than the kernel's own.
         let directory = tempfile::tempdir().expect("temporary directory");
         let fd = std::fs::File::open(directory.path()).expect("open");
         let status = rustix::fs::fstat(&fd).expect("fstat");
         if let Ok((handle, _)) = name_to_handle_at(fd.as_fd(), c"") {
-            assert!(handle.inode().is_none_or(|inode| inode == status.st_ino));
+            assert!(handle.identity().is_none_or(|(inode, _)| inode == status.st_ino));
         }
+    }
+
+    #[test]
+    fn inode_and_generation_make_the_handle_that_they_came_from() {
+        let wide = if cfg!(target_endian = "little") { [70, 3, 5] } else { [3, 70, 5] };
+        for handle in [handle_of(1, &[70, 5]), handle_of(1, &[5, 70, 3]), handle_of(0x81, &wide)] {
+            let (inode, generation) = handle.identity().expect("a known form");
+            let made = KernelHandle::of(handle.form(), inode, generation).expect("has room");
+            assert_eq!((made.kind, made.bytes()), (handle.kind, handle.bytes()));
+        }
+        assert!(KernelHandle::of((1, 8), 1 << 32, 5).is_none(), "the form has no such numbers");
+        assert!(KernelHandle::of((0x4d, 20), 70, 5).is_none());
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! A directory tree under export: finding objects by handle or name, and their attributes.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, Statx};
+use rustix::fs::{Mode, OFlags, Stat, Statx};
 use rustix::io::Errno;
 use vfs::{Attributes, Error, FileKind, Handle, Properties, Result};
 
@@ -20,13 +19,15 @@ use crate::change::{ChangeClock, Moment, nanoseconds};
 use crate::config::Durability;
 use crate::durable::Dirt;
 use crate::errno::translate;
+use crate::find::handle_on;
+use crate::generations::Generations;
 use crate::handle::{self, Meaning};
 use crate::index::{FileKey, Index, MAX_DEPTH, Place};
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
 use crate::streams::Streams;
-use crate::sys::{self, KernelHandle};
+use crate::sys;
 use crate::turn::{Names, Wariness};
 
 /// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
@@ -54,8 +55,9 @@ pub(crate) enum Actor {
 /// How objects are found again by handle.
 #[derive(Debug)]
 pub(crate) enum Handles {
-    /// The kernel opens them, on the mount of this id. Handles have, as a rule, the root's type and length.
-    Kernel { mount: i32, usual: (i32, usize) },
+    /// The kernel opens them, on the mount of this id. Handles have, as a rule, the root's type and length; what is remembered of
+    /// them, where that is a form that can be made of inode number and generation.
+    Kernel { mount: i32, usual: (i32, usize), generations: Option<Box<Generations>> },
     /// Through the index, which knows a parent and a name; on the mount of this id.
     Indexed { index: Index, mount: u64 },
 }
@@ -314,65 +316,6 @@ impl Volume {
         let first = self.wait_for(&self.locks[one.min(other)])?;
         let second = if one == other { None } else { Some(self.wait_for(&self.locks[one.max(other)])?) };
         Ok(Locks { _first: first, _second: second })
-    }
-
-    /// The object of a name. The thread must be prepared ([`Volume::enter`]).
-    pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
-        let mut fd = None;
-        if let Handles::Kernel { mount, .. } = &self.handles {
-            fd = self.require_cached(directory, name)?;
-            let kernel = match &fd {
-                Some(fd) => handle_on(*mount, fd.as_fd(), c"")?,
-                None => directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?,
-            };
-            let kernel = kernel.ok_or(Error::Access)?;
-            if let Some(object) = self.objects.get(&handle::from_kernel(&kernel)?) {
-                return Ok(object);
-            }
-        }
-        let fd = match fd {
-            Some(fd) => fd,
-            None => self.open_path(directory, name)?,
-        };
-        self.adopt(OpenFile::new(fd, Reach::Path), directory, name)
-    }
-
-    /// Looking `name` up takes no disk, or may. Where it had to be opened to know that, it is returned.
-    ///
-    /// # Errors
-    /// See [`patience::wait`]; what a lookup says.
-    pub(crate) fn require_cached(&self, directory: &Object, name: &Name) -> Result<Option<OwnedFd>> {
-        if self.is_in_memory {
-            return Ok(None);
-        }
-        let mark = self.names.mark(directory, name.as_bytes());
-        if self.names.knows(mark) {
-            return Ok(None);
-        }
-        let fd = if patience::may_wait() { None } else { Some(self.open_path(directory, name)?) };
-        self.names.remember(mark);
-        Ok(fd)
-    }
-
-    /// Opens a name without following or opening what it leads to.
-    pub(crate) fn open_path(&self, directory: &Object, name: &Name) -> Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if !patience::may_wait() && !self.is_in_memory && self.has_cached_lookup.load(Ordering::Relaxed) {
-            let cached = directory.with_fd(|fd| {
-                rustix::fs::openat2(fd, name.as_c_str(), flags, Mode::empty(), ResolveFlags::CACHED)
-            });
-            match cached {
-                Err(Errno::AGAIN) => patience::wait()?,
-                // Before Linux 5.12 (5.6), or where a sandbox does not know the call.
-                Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
-                    self.has_cached_lookup.store(false, Ordering::Relaxed);
-                }
-                other => return other.map_err(translate),
-            }
-        }
-        directory
-            .with_fd(|fd| rustix::fs::openat(fd, name.as_c_str(), flags, Mode::empty()))
-            .map_err(translate)
     }
 
     /// The object behind a descriptor that was opened as `name` of `directory`.
@@ -682,16 +625,6 @@ pub(crate) fn mount_of(status: &Statx, root_device: u64) -> u64 {
         status.stx_mnt_id
     } else {
         u64::from(device_of(status) != root_device)
-    }
-}
-
-/// The kernel's handle of `name` in `directory` (or of `directory` itself), `None` for what is on another mount than the
-/// export's: some file systems have no handles, or longer ones, and the kernel says so before it tells the mount.
-pub(crate) fn handle_on(mount: i32, directory: BorrowedFd<'_>, name: &CStr) -> Result<Option<KernelHandle>> {
-    match sys::name_to_handle_at(directory, name) {
-        Ok((kernel, on)) => Ok((on == mount).then_some(kernel)),
-        Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => Ok(None),
-        Err(errno) => Err(translate(errno)),
     }
 }
 

@@ -25,15 +25,18 @@ impl Volume {
         directory.require_directory()?;
         let name = Name::new(name)?;
         self.enter(context, &directory, EXECUTE)?;
-        let object = match self.find(&directory, &name) {
+        let (object, seen) = match self.find_and_look(&directory, &name) {
             // Nothing is found in a directory that a local process has removed.
             Err(Error::NotFound) => return Err(self.stat(&directory).err().unwrap_or(Error::NotFound)),
             other => other?,
         };
-        let attributes = match self.stat(&object) {
-            // Removed between the two.
-            Err(Error::Stale) => return Err(Error::NotFound),
-            other => other?.attributes,
+        let attributes = match seen {
+            Some(attributes) => attributes,
+            None => match self.stat(&object) {
+                // Removed between the two.
+                Err(Error::Stale) => return Err(Error::NotFound),
+                other => other?.attributes,
+            },
         };
         let directory = self.stat(&directory)?.attributes;
         Ok(Found { handle: object.handle, attributes, directory })

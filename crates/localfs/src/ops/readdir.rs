@@ -14,16 +14,14 @@ use std::sync::Arc;
 
 use vfs::{Attributes, Context, Entry, Error, Handle, Op, ReadDir, ReadDirEnd, Result, Verifier};
 
-use crate::attributes::{device_of, status_of_name};
-use crate::change;
-use crate::handle;
+use crate::change::present_ns;
 use crate::name::Name;
 use crate::object::Object;
 use crate::patience::{self, InPlace};
 use crate::permission::{EXECUTE, READ};
 use crate::streams::{Stream, cookie_of, position_of};
 use crate::turn::Turn;
-use crate::volume::{Handles, Volume, handle_on};
+use crate::volume::Volume;
 
 /// Comes with every cookie: they do not depend on anything that could change.
 const VERIFIER: Verifier = [0; 8];
@@ -178,7 +176,7 @@ impl Volume {
         let Ok(name) = Name::new(name) else { return Ok(None) };
         let mut opened = self.require_cached(directory, &name);
         if let Ok(None) = opened {
-            if let Some(seen) = self.examine_unopened(directory, &name, change::present_ns()) {
+            if let Ok(Some(seen)) = self.recognise(directory, &name, present_ns()) {
                 return Ok(Some(seen));
             }
             opened = self.open_path(directory, &name).map(Some);
@@ -190,63 +188,8 @@ impl Volume {
             Err(_) => Ok(None),
         }
     }
-
-    /// Handle and attributes of `name` without opening it: two system calls in place of four. `None` where the two may have
-    /// met different objects, because the name changed between them, or where that cannot be told.
-    ///
-    /// That both say one inode number is not enough: the number of a file that went may be a new one's at once. But a file that
-    /// was made before `present_ns`, the time before both, had its number at both, and nobody else has it meanwhile.
-    fn examine_unopened(
-        &self,
-        directory: &Object,
-        name: &Name,
-        present_ns: u64,
-    ) -> Option<(Handle, Attributes)> {
-        let Handles::Kernel { mount, .. } = &self.handles else { return None };
-        let moment = self.changes.moment();
-        let (kernel, status) = directory.with_fd(|fd| {
-            let kernel = handle_on(*mount, fd, name.as_c_str()).ok()??;
-            Some((kernel, status_of_name(fd, name.as_c_str()).ok()?))
-        })?;
-        let is_one = kernel.inode() == Some(status.stx_ino) && device_of(&status) == self.root.key.0;
-        let handle = handle::from_kernel(&kernel).ok().filter(|_| is_one)?;
-        let attributes = self.seen(moment, &status, self.fsid);
-        // The clock that file systems take times from: one made in its present tick may be as new as that.
-        let was_there = attributes.created.is_some_and(|born| change::nanoseconds(born) < present_ns);
-        was_there.then_some((handle, attributes))
-    }
 }
 
 fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-
-    #[test]
-    fn what_may_have_been_made_between_two_looks_is_opened() {
-        let directory = tempfile::tempdir().expect("temporary directory");
-        let top = directory.path().join("export");
-        std::fs::create_dir(&top).expect("directory");
-        std::fs::write(top.join("f"), b"").expect("file");
-        let state_directory = Some(directory.path().join("state"));
-        let volume = crate::probe::open(&Config { state_directory, ..Config::new(top) }).expect("volume");
-        let name = Name::new(b"f").expect("a name");
-        let born = volume.object_of_entry(&volume.root, b"f").expect("entry").expect("there").1.created;
-        let seen_at = |present_ns| volume.examine_unopened(&volume.root, &name, present_ns);
-        let is_told_apart = matches!(volume.handles, Handles::Kernel { .. }) && born.is_some();
-        let born_ns = born.map_or(0, change::nanoseconds);
-        // The file may be another one than that whose handle was taken, with its number, and then it may not.
-        assert_eq!(seen_at(born_ns), None);
-        assert_eq!(seen_at(born_ns + 1).is_some(), is_told_apart);
-        // However it is looked at, it is the same.
-        if let Some((handle, attributes)) = seen_at(u64::MAX) {
-            let opened = volume.open_path(&volume.root, &name).expect("open");
-            let (by_opening, seen) = volume.examine(opened.as_fd(), &volume.root, &name).expect("look");
-            assert_eq!((handle, attributes.fileid), (by_opening, seen.fileid));
-        }
-    }
 }

@@ -1,0 +1,271 @@
+//! What a name means: the object, or its handle and attributes alone.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+use vfs::{Attributes, Error, Handle, Result};
+
+use crate::attributes::{changed, created, device_of, status_of_name};
+use crate::change::{nanoseconds, present_ns};
+use crate::errno::translate;
+use crate::generations::is_past;
+use crate::handle;
+use crate::name::Name;
+use crate::object::{Object, OpenFile, Reach};
+use crate::patience;
+use crate::sys::{self, KernelHandle};
+use crate::volume::{Handles, Volume};
+
+impl Volume {
+    /// The object of a name. The thread must be prepared ([`Volume::enter`]).
+    pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
+        let fd = match &self.handles {
+            Handles::Kernel { .. } => self.require_cached(directory, name)?,
+            Handles::Indexed { .. } => None,
+        };
+        self.find_opened(directory, name, fd)
+    }
+
+    /// The object of a name, and its attributes where the look at the name has told them.
+    pub(crate) fn find_and_look(
+        &self,
+        directory: &Object,
+        name: &Name,
+    ) -> Result<(Arc<Object>, Option<Attributes>)> {
+        if matches!(self.handles, Handles::Indexed { .. }) {
+            return Ok((self.find(directory, name)?, None));
+        }
+        let fd = self.require_cached(directory, name)?;
+        if fd.is_none()
+            && let Some((handle, attributes)) = self.recognise(directory, name, present_ns())?
+            && let Some(object) = self.objects.get(&handle)
+        {
+            return Ok((object, Some(attributes)));
+        }
+        Ok((self.find_opened(directory, name, fd)?, None))
+    }
+
+    /// The same as [`Self::find`], behind [`Self::require_cached`].
+    fn find_opened(&self, directory: &Object, name: &Name, fd: Option<OwnedFd>) -> Result<Arc<Object>> {
+        if let Handles::Kernel { mount, .. } = &self.handles {
+            let kernel = match &fd {
+                Some(fd) => handle_on(*mount, fd.as_fd(), c"")?,
+                None => directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?,
+            };
+            let kernel = kernel.ok_or(Error::Access)?;
+            if let Some(object) = self.objects.get(&handle::from_kernel(&kernel)?) {
+                return Ok(object);
+            }
+        }
+        let fd = match fd {
+            Some(fd) => fd,
+            None => self.open_path(directory, name)?,
+        };
+        self.adopt(OpenFile::new(fd, Reach::Path), directory, name)
+    }
+
+    /// Looking `name` up takes no disk, or may. Where it had to be opened to know that, it is returned.
+    ///
+    /// # Errors
+    /// See [`patience::wait`]; what a lookup says.
+    pub(crate) fn require_cached(&self, directory: &Object, name: &Name) -> Result<Option<OwnedFd>> {
+        if self.is_in_memory {
+            return Ok(None);
+        }
+        let mark = self.names.mark(directory, name.as_bytes());
+        if self.names.knows(mark) {
+            return Ok(None);
+        }
+        let fd = if patience::may_wait() { None } else { Some(self.open_path(directory, name)?) };
+        self.names.remember(mark);
+        Ok(fd)
+    }
+
+    /// Opens a name without following or opening what it leads to.
+    pub(crate) fn open_path(&self, directory: &Object, name: &Name) -> Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if !patience::may_wait() && !self.is_in_memory && self.has_cached_lookup.load(Ordering::Relaxed) {
+            let cached = directory.with_fd(|fd| {
+                rustix::fs::openat2(fd, name.as_c_str(), flags, Mode::empty(), ResolveFlags::CACHED)
+            });
+            match cached {
+                Err(Errno::AGAIN) => patience::wait()?,
+                // Before Linux 5.12 (5.6), or where a sandbox does not know the call.
+                Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                    self.has_cached_lookup.store(false, Ordering::Relaxed);
+                }
+                other => return other.map_err(translate),
+            }
+        }
+        directory
+            .with_fd(|fd| rustix::fs::openat(fd, name.as_c_str(), flags, Mode::empty()))
+            .map_err(translate)
+    }
+
+    /// Handle and attributes of `name`, without opening it; `present_ns` is the time before. `None` where the two may have met
+    /// different objects, because the name changed between them, or where that cannot be told.
+    ///
+    /// # Errors
+    /// What a lookup says; [`Error::Access`] for what is mounted there.
+    pub(crate) fn recognise(
+        &self,
+        directory: &Object,
+        name: &Name,
+        present_ns: u64,
+    ) -> Result<Option<(Handle, Attributes)>> {
+        let Handles::Kernel { mount, usual, generations: Some(generations) } = &self.handles else {
+            return Ok(None);
+        };
+        let look = || directory.with_fd(|fd| status_of_name(fd, name.as_c_str())).map_err(translate);
+        let moment = self.changes.moment();
+        let status = look()?;
+        if status.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+            return Ok(None);
+        }
+        if i64::from(*mount) as u64 != status.stx_mnt_id {
+            return Err(Error::Access);
+        }
+        if device_of(&status) != self.root.key.0 {
+            return Ok(None);
+        }
+        let tell = |kernel: &KernelHandle, status| {
+            Ok(Some((handle::from_kernel(kernel)?, self.seen(moment, status, self.fsid))))
+        };
+        let generation = generations.get(status.stx_ino, nanoseconds(changed(&status)));
+        if let Some(kernel) =
+            generation.and_then(|generation| KernelHandle::of(*usual, status.stx_ino, generation))
+        {
+            return tell(&kernel, &status);
+        }
+        let is_past = |status| {
+            let changed_ns = nanoseconds(changed(status));
+            is_past(self.properties.time_delta_ns, changed_ns, present_ns)
+        };
+        let was_there =
+            |status| is_past(status) || created(status).is_some_and(|born| nanoseconds(born) < present_ns);
+        if !was_there(&status) {
+            return Ok(None);
+        }
+        let Some(kernel) = directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))? else {
+            return Ok(None);
+        };
+        // Once more, behind the handle: that both say one inode number is not enough, since the number of a file that went may
+        // be a new one's at once. But a file that was there before `present_ns` had its number when the handle was taken, and
+        // nobody else has it meanwhile.
+        let status = look()?;
+        let Some((_, generation)) = kernel.identity().filter(|(inode, _)| *inode == status.stx_ino) else {
+            return Ok(None);
+        };
+        if is_past(&status) && kernel.form() == *usual {
+            generations.remember(status.stx_ino, nanoseconds(changed(&status)), generation);
+        }
+        let is_one = was_there(&status) && device_of(&status) == self.root.key.0;
+        if is_one { tell(&kernel, &status) } else { Ok(None) }
+    }
+}
+
+/// The kernel's handle of `name` in `directory` (or of `directory` itself), `None` for what is on another mount than the
+/// export's: some file systems have no handles, or longer ones, and the kernel says so before it tells the mount.
+pub(crate) fn handle_on(mount: i32, directory: BorrowedFd<'_>, name: &CStr) -> Result<Option<KernelHandle>> {
+    match sys::name_to_handle_at(directory, name) {
+        Ok((kernel, on)) => Ok((on == mount).then_some(kernel)),
+        Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => Ok(None),
+        Err(errno) => Err(translate(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn volume(directory: &std::path::Path) -> Arc<Volume> {
+        let top = directory.join("export");
+        std::fs::create_dir(&top).expect("directory");
+        let config = Config { state_directory: Some(directory.join("state")), ..Config::new(top) };
+        crate::probe::open(&config).expect("volume")
+    }
+
+    /// Handle and change time of `f` as the kernel tells them.
+    fn by_kernel(volume: &Volume) -> (Handle, u64) {
+        let (kernel, _) = sys::name_to_handle_at(volume.root_fd.as_fd(), c"f").expect("handle");
+        let status = status_of_name(volume.root_fd.as_fd(), c"f").expect("status");
+        (handle::from_kernel(&kernel).expect("short"), nanoseconds(changed(&status)))
+    }
+
+    #[test]
+    fn a_file_that_gets_the_number_of_another_has_its_own_handle() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let volume = volume(directory.path());
+        if !matches!(volume.handles, Handles::Kernel { .. }) {
+            return; // Nothing is remembered of generations.
+        }
+        let (file, name) = (directory.path().join("export/f"), Name::new(b"f").expect("a name"));
+        let mut handles = std::collections::HashSet::new();
+        // Many within each tick, and over many ticks.
+        for _ in 0..3000 {
+            std::fs::write(&file, b"").expect("new file");
+            let expected = by_kernel(&volume).0;
+            for _ in 0..2 {
+                let seen = volume.recognise(&volume.root, &name, present_ns()).expect("found");
+                assert!(seen.is_none_or(|(handle, _)| handle == expected));
+            }
+            handles.insert(expected);
+            std::fs::remove_file(&file).expect("removed");
+        }
+        assert!(handles.len() > 1, "they are different files");
+    }
+
+    #[test]
+    fn what_was_changed_before_this_tick_is_remembered_until_it_changes() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let volume = volume(directory.path());
+        let Handles::Kernel { generations: Some(generations), .. } = &volume.handles else {
+            return; // Handles of another form, or none.
+        };
+        let (file, name) = (directory.path().join("export/f"), Name::new(b"f").expect("a name"));
+        std::fs::write(&file, b"content").expect("new file");
+        let (expected, changed_ns) = by_kernel(&volume);
+        let inode = status_of_name(volume.root_fd.as_fd(), c"f").expect("status").stx_ino;
+        while !is_past(volume.properties.time_delta_ns, changed_ns, present_ns()) {
+            std::thread::yield_now();
+        }
+        for _ in 0..2 {
+            let (handle, attributes) =
+                volume.recognise(&volume.root, &name, present_ns()).expect("found").expect("told");
+            assert_eq!((handle, attributes.size), (expected, 7));
+            assert!(generations.get(inode, changed_ns).is_some());
+        }
+        std::fs::write(&file, b"another content").expect("changed");
+        let (_, changed_ns) = by_kernel(&volume);
+        assert_eq!(generations.get(inode, changed_ns), None);
+        let (handle, attributes) =
+            volume.recognise(&volume.root, &name, present_ns()).expect("found").expect("told");
+        assert_eq!((handle, attributes.size), (expected, 15));
+    }
+
+    #[test]
+    fn what_may_have_been_made_between_two_looks_is_not_recognised() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let volume = volume(directory.path());
+        std::fs::write(directory.path().join("export/f"), b"").expect("new file");
+        let name = Name::new(b"f").expect("a name");
+        let opened = volume.open_path(&volume.root, &name).expect("open");
+        let (by_opening, attributes) = volume.examine(opened.as_fd(), &volume.root, &name).expect("look");
+        let seen_at = |at_ns| volume.recognise(&volume.root, &name, at_ns).expect("found");
+        let is_told_apart = matches!(&volume.handles, Handles::Kernel { generations: Some(_), .. })
+            && attributes.created.is_some();
+        let born_ns = attributes.created.map_or(0, nanoseconds);
+        // The file may be another one than that whose handle was taken, with its number, and then it may not.
+        assert_eq!(seen_at(born_ns), None);
+        assert_eq!(seen_at(born_ns + 1).is_some(), is_told_apart);
+        // However it is looked at, it is the same.
+        if let Some((handle, seen)) = seen_at(u64::MAX) {
+            assert_eq!((handle, seen.fileid), (by_opening, attributes.fileid));
+        }
+    }
+}
