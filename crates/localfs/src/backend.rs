@@ -147,6 +147,17 @@ impl Backend for LocalFs {
         self.volume.read(context, file, request, into)
     }
 
+    fn read_seen<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        seen: &Attributes,
+        request: ReadRequest,
+        into: &'a mut BytesMut,
+    ) -> Op<'a, Read> {
+        self.volume.read_seen(context, file, seen, request, into)
+    }
+
     fn write<'a>(
         &'a self,
         context: &'a Context,
@@ -224,6 +235,17 @@ impl Backend for LocalFs {
         authority: Authority,
     ) -> Op<'a, Opened> {
         self.volume.open(context, file, access, authority)
+    }
+
+    fn open_seen<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        seen: &'a Attributes,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened> {
+        self.volume.open_seen(context, file, seen, access, authority)
     }
 
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {

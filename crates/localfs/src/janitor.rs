@@ -5,11 +5,15 @@
 //! seconds after the last write, unless an open holds it. Dirt that no client has committed for a while (it crashed, or
 //! went away) is synced, so that nothing stays pinned for ever. The index of handles is synced and kept small here too.
 //!
+//! Files that were closed are looked at: where a local process has taken the last name meanwhile, the cache must not keep
+//! the space. Of a removal through this server the CLOSE knows, and lets go at once.
+//!
 //! One thread for each volume, asleep unless there is something to do. It ends with the volume.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
@@ -24,16 +28,21 @@ const ROUND: Duration = Duration::from_secs(1);
 const IDLE_ROUNDS: u32 = 3;
 /// Rounds without a write after which dirt is synced.
 const FORGOTTEN_ROUNDS: u32 = 60;
+/// Files that were closed since the last round and wait to be looked at; for each one more, the first of them is at once.
+const MAX_CLOSED: usize = 4096;
 
 /// Wakes the janitor.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     state: Arc<(Mutex<State>, Condvar)>,
+    /// Files whose last open was closed.
+    closed: Mutex<VecDeque<Weak<Object>>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     has_work: bool,
+    has_closed: bool,
     is_over: bool,
 }
 
@@ -42,6 +51,14 @@ impl Alarm {
     pub(crate) fn ring(&self) {
         let mut state = self.state.0.lock();
         if !std::mem::replace(&mut state.has_work, true) {
+            self.state.1.notify_one();
+        }
+    }
+
+    /// There are files that were closed.
+    fn ring_for_closed(&self) {
+        let mut state = self.state.0.lock();
+        if !std::mem::replace(&mut state.has_closed, true) {
             self.state.1.notify_one();
         }
     }
@@ -70,28 +87,58 @@ pub(crate) fn start(volume: &Arc<Volume>) -> std::io::Result<()> {
 
 fn run((state, wake): &(Mutex<State>, Condvar), volume: &Weak<Volume>) {
     loop {
-        {
+        let has_work = {
             let mut state = state.lock();
-            while !state.has_work && !state.is_over {
+            while !state.has_work && !state.has_closed && !state.is_over {
                 wake.wait(&mut state);
             }
-            if !state.is_over {
-                wake.wait_for(&mut state, ROUND);
-            }
+            // To its end, whoever rings meanwhile: rounds are a clock.
+            let end = Instant::now() + ROUND;
+            while !state.is_over && !wake.wait_until(&mut state, end).timed_out() {}
             if state.is_over {
                 return;
             }
-            // Whoever opens something from now on rings again.
-            state.has_work = false;
-        }
+            // Whoever opens or closes something from now on rings again.
+            state.has_closed = false;
+            std::mem::take(&mut state.has_work)
+        };
         let Some(volume) = volume.upgrade() else { return };
-        if volume.clean_up() {
+        volume.look_at_closed();
+        if has_work && volume.clean_up() {
             volume.janitor.ring();
         }
     }
 }
 
 impl Volume {
+    /// Has the janitor look whether an object that no open holds any more has a name.
+    pub(crate) fn look_later(&self, object: Arc<Object>) {
+        if !object.await_look() {
+            return;
+        }
+        let mut closed = self.janitor.closed.lock();
+        let first = if closed.len() < MAX_CLOSED { None } else { closed.pop_front() };
+        closed.push_back(Arc::downgrade(&object));
+        drop(closed);
+        match first {
+            None => self.janitor.ring_for_closed(),
+            Some(first) => self.look_at(&first),
+        }
+    }
+
+    fn look_at_closed(&self) {
+        let closed = std::mem::take(&mut *self.janitor.closed.lock());
+        closed.iter().for_each(|object| self.look_at(object));
+    }
+
+    /// Looks whether an object that was closed has a name; if it is there still.
+    fn look_at(&self, object: &Weak<Object>) {
+        if let Some(object) = object.upgrade() {
+            object.begin_look();
+            self.let_go_if_gone(object);
+        }
+    }
+
     /// One round; true where another one is needed.
     fn clean_up(&self) -> bool {
         let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
@@ -201,5 +248,42 @@ mod tests {
         volume.round.fetch_add(FORGOTTEN_ROUNDS, Ordering::Relaxed);
         volume.clean_up();
         assert!(object.file().reach.writes(), "an open keeps it");
+    }
+
+    #[test]
+    fn what_was_removed_while_it_was_open_is_let_go_by_its_last_close() {
+        use vfs::{Authority, Context, Credentials, OpenAccess, Removal, Timestamp};
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let top = directory.path().join("export");
+        std::fs::create_dir(&top).expect("directory");
+        let config =
+            Config { state_directory: Some(directory.path().join("state")), ..Config::new(top.clone()) };
+        let volume = crate::probe::open(&config).expect("volume");
+        let uid = rustix::process::geteuid().as_raw();
+        let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
+        let context = Context { credentials, now: Timestamp::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+        let (name, access) =
+            (crate::name::Name::new(b"f").expect("a name"), OpenAccess { read: true, write: false });
+        for is_local in [false, true] {
+            std::fs::write(top.join("f"), b"data").expect("write");
+            let handle = volume.find(&volume.root, &name).expect("object").handle;
+            let open = || runtime.block_on(volume.open(&context, &handle, access, Authority::Caller));
+            let (first, second) = (open().expect("open"), open().expect("open"));
+            if is_local {
+                std::fs::remove_file(top.join("f")).expect("removed");
+            } else {
+                let removed = volume.remove(&context, &volume.root.handle, b"f", Removal::File);
+                runtime.block_on(removed).expect("removed");
+            }
+            drop(first);
+            volume.look_at_closed();
+            assert!(volume.objects.peek(&handle).is_some(), "an open holds it");
+            drop(second);
+            if is_local {
+                volume.look_at_closed();
+            }
+            assert!(volume.objects.peek(&handle).is_none(), "local: {is_local}");
+        }
     }
 }

@@ -96,6 +96,23 @@ impl RangeSource for OpenFile {
 /// READs that must find everything before a file that missed something is spliced again.
 const DOUBTS: u32 = 16;
 
+/// In the count of pins: nobody looks for this object any more.
+const LET_GO: u32 = 1 << 31;
+/// In the count of pins: it was seen without a name while an open held it.
+const NAMELESS: u32 = 1 << 30;
+const COUNT: u32 = NAMELESS - 1;
+
+/// What an open that lets go leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unpinned {
+    /// Others hold the object.
+    Held,
+    /// Nobody does, and nobody has seen that it has no name any more.
+    Last,
+    /// Nobody does, and it has no name.
+    LastOfNameless,
+}
+
 /// What READs have found of a file in the page cache.
 #[derive(Debug, Default)]
 pub(crate) struct Residence {
@@ -165,6 +182,8 @@ pub(crate) struct Object {
     /// Number of the page in which the last write ended, plus one.
     pub(crate) last_page: AtomicU64,
     pins: AtomicU32,
+    /// The janitor will look whether it has a name.
+    awaits_look: AtomicBool,
     file: RwLock<Arc<OpenFile>>,
 }
 
@@ -191,6 +210,7 @@ impl Object {
             residence: Residence::default(),
             last_page: AtomicU64::new(0),
             pins: AtomicU32::new(0),
+            awaits_look: AtomicBool::new(false),
             file: RwLock::new(Arc::new(file)),
         }
     }
@@ -255,17 +275,41 @@ impl Object {
 
     /// How many opens hold it.
     pub(crate) fn pins(&self) -> u32 {
-        self.pins.load(Ordering::Acquire)
+        self.pins.load(Ordering::Acquire) & COUNT
     }
 
-    /// An open holds it from now on.
-    pub(crate) fn pin(&self) {
-        self.pins.fetch_add(1, Ordering::AcqRel);
+    /// An open holds it from now on; false where it is too late for that to keep what has lost its last name
+    /// ([`Self::let_go`]).
+    pub(crate) fn pin(&self) -> bool {
+        self.pins.fetch_add(1, Ordering::AcqRel) & LET_GO == 0
     }
 
-    /// An open lets go; true for the last.
-    pub(crate) fn unpin(&self) -> bool {
-        self.pins.fetch_sub(1, Ordering::AcqRel) == 1
+    /// An open lets go.
+    pub(crate) fn unpin(&self) -> Unpinned {
+        let before = self.pins.fetch_sub(1, Ordering::AcqRel);
+        match before & COUNT {
+            1 if before & (LET_GO | NAMELESS) != 0 => Unpinned::LastOfNameless,
+            1 => Unpinned::Last,
+            _ => Unpinned::Held,
+        }
+    }
+
+    /// Gives up what was seen without a name, so that an open that comes later is told so. False where one holds it: then the
+    /// last of them is told when it lets go.
+    pub(crate) fn let_go(&self) -> bool {
+        let nameless = |pins: u32| Some(if pins & COUNT == 0 { pins | LET_GO } else { pins | NAMELESS });
+        let before = self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, nameless);
+        before.is_ok_and(|pins| pins & COUNT == 0)
+    }
+
+    /// Whether somebody will look whether it has a name still, without being asked once more.
+    pub(crate) fn await_look(&self) -> bool {
+        !self.awaits_look.load(Ordering::Relaxed) && !self.awaits_look.swap(true, Ordering::AcqRel)
+    }
+
+    /// Somebody looks.
+    pub(crate) fn begin_look(&self) {
+        self.awaits_look.store(false, Ordering::Release);
     }
 }
 
@@ -340,6 +384,20 @@ mod tests {
         assert!(cache.len() <= 8, "{} objects", cache.len());
         assert!(cache.get(&Handle::new(&[0]).expect("short")).is_some_and(|kept| Arc::ptr_eq(&kept, &used)));
         assert!(cache.get(&Handle::new(&[1]).expect("short")).is_some(), "dirty ones are kept");
+    }
+
+    #[test]
+    fn an_open_keeps_an_object_or_comes_too_late() {
+        let kept = object(1);
+        assert!(kept.pin() && kept.pin());
+        assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::Last));
+        assert!(kept.pin() && !kept.let_go(), "an open holds it");
+        assert!(kept.pin(), "and so may another");
+        assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::LastOfNameless));
+        assert!(kept.let_go() && kept.let_go(), "nobody holds it");
+        assert!(!kept.pin() && kept.pins() == 1, "too late");
+        assert_eq!(kept.unpin(), Unpinned::LastOfNameless);
+        assert!(!kept.is_pinned());
     }
 
     #[test]

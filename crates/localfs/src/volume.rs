@@ -241,7 +241,7 @@ impl Volume {
 
     /// Fails for what has lost its last name while no open holds it.
     fn require_name(&self, object: &Object, links: u32) -> Result<()> {
-        if links == 0 && self.counts_links && !object.is_pinned() {
+        if links == 0 && self.counts_links && object.let_go() {
             self.forget(object);
             return Err(Error::Stale);
         }
@@ -276,7 +276,7 @@ impl Volume {
     /// takes time, which nobody here waits for.
     pub(crate) fn let_go_if_gone(&self, object: Arc<Object>) {
         let Ok(status) = object.lend(|fd| rustix::fs::fstat(fd)) else { return };
-        if status.st_nlink > 0 || !self.counts_links || object.is_pinned() {
+        if status.st_nlink > 0 || !self.counts_links || !object.let_go() {
             return;
         }
         self.forget(&object);

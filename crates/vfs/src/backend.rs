@@ -373,6 +373,20 @@ pub trait Backend: Send + Sync + fmt::Debug {
         into: &'a mut BytesMut,
     ) -> Op<'a, Read>;
 
+    /// [`Self::read`] of a file that the same request has just seen, with the attributes `seen`: they may be those that the answer
+    /// tells, and the end of the file be where they say.
+    fn read_seen<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        seen: &Attributes,
+        request: ReadRequest,
+        into: &'a mut BytesMut,
+    ) -> Op<'a, Read> {
+        let _ = seen;
+        self.read(context, file, request, into)
+    }
+
     /// Writes all of `data`, or less where that is what could be done.
     fn write<'a>(
         &'a self,
@@ -454,6 +468,23 @@ pub trait Backend: Send + Sync + fmt::Debug {
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened>;
+
+    /// [`Self::open`] of a file that the same request has just found or created, with the attributes `seen`, and has waited
+    /// for nothing since: it need not be looked at once more. Whoever removes it meanwhile comes after the open.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    fn open_seen<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        seen: &'a Attributes,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened> {
+        let _ = seen;
+        self.open(context, file, access, authority)
+    }
 
     /// Space left.
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)>;

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use vfs::{Authority, Context, Error, FileKind, Handle, Op, OpenAccess, Opened, Pin, Result};
+use vfs::{Attributes, Authority, Context, Error, FileKind, Handle, Op, OpenAccess, Opened, Pin, Result};
 
-use crate::object::Object;
+use crate::attributes::Snapshot;
+use crate::object::{Object, Unpinned};
 use crate::permission::{EXECUTE, READ, WRITE};
 use crate::volume::Volume;
 
@@ -14,15 +15,23 @@ struct Held {
     object: Option<Arc<Object>>,
 }
 
+impl Held {
+    fn object(&self) -> &Arc<Object> {
+        self.object.as_ref().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
+    }
+}
+
 impl Pin for Held {}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(object) = self.object.take()
-            && object.unpin()
-        {
-            // The last name may have gone meanwhile; then this is the end of it.
-            self.volume.let_go_if_gone(object);
+        let Some(object) = self.object.take() else { return };
+        match object.unpin() {
+            Unpinned::Held => {}
+            // This is the end of it.
+            Unpinned::LastOfNameless => self.volume.let_go_if_gone(object),
+            // A local process may have taken the last name.
+            Unpinned::Last => self.volume.look_later(object),
         }
     }
 }
@@ -42,6 +51,26 @@ impl Volume {
         self.look(|| self.open_now(context, file, access, authority), later)
     }
 
+    /// The same for what this operation has just seen: nothing has been waited for since.
+    pub(crate) fn open_seen<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        seen: &Attributes,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened> {
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.open_now(&context, &file, access, authority)
+        };
+        let now = || match self.hold_seen(file, seen) {
+            Some((pin, snapshot)) => self.open_held(context, pin, &snapshot, access, authority),
+            None => self.open_now(context, file, access, authority),
+        };
+        self.look(now, later)
+    }
+
     fn open_now(
         self: &Arc<Self>,
         context: &Context,
@@ -55,26 +84,50 @@ impl Volume {
         }
         object.require_regular()?;
         // Held before it is looked at, and let go again where anything fails: a REMOVE after this look keeps it.
-        let pin = self.hold(Arc::clone(&object));
-        let object = &object;
-        let snapshot = self.stat(object)?;
-        if snapshot.attributes.links == 0 && self.counts_links && !self.is_kept_by_another(object) {
+        let (pin, _) = self.hold(Arc::clone(&object));
+        let snapshot = self.stat(&object)?;
+        if snapshot.attributes.links == 0 && self.counts_links && !self.is_kept_by_another(&object) {
             return Err(Error::Stale);
         }
+        self.open_held(context, pin, &snapshot, access, authority)
+    }
+
+    /// Holds a regular file that was seen with a name just now. Should it have lost that since, then it is as though it had
+    /// been opened before: `None` where it is too late for that, because it has been let go of.
+    fn hold_seen(self: &Arc<Self>, file: &Handle, seen: &Attributes) -> Option<(Held, Snapshot)> {
+        if !self.counts_links || seen.links == 0 || seen.kind != FileKind::Regular {
+            return None;
+        }
+        let (pin, is_kept) = self.hold(self.objects.get(file)?);
+        // Whether the change time may serve a later change too is known for certain where ticks do not matter.
+        let settled = !self.changes.is_coarse();
+        is_kept.then_some((pin, Snapshot { attributes: *seen, sealed: None, settled }))
+    }
+
+    /// Opens what `pin` holds and looks as in `snapshot`.
+    fn open_held(
+        &self,
+        context: &Context,
+        pin: Held,
+        snapshot: &Snapshot,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Result<Opened> {
+        let object = pin.object();
         if access.write {
             self.require_writable()?;
-            if self.is_sealed(object, &snapshot)? {
+            if self.is_sealed(object, snapshot)? {
                 return Err(Error::NotPermitted);
             }
         }
         if authority == Authority::Caller {
             // RFC 8881 §6.2.1.3.2: "Servers SHOULD allow a user the ability to read the data of the file when only the
             // ACE4_EXECUTE access mask bit is set."
-            if access.read && !self.may(context, object, &snapshot, READ)? {
-                self.require(context, object, &snapshot, EXECUTE)?;
+            if access.read && !self.may(context, object, snapshot, READ)? {
+                self.require(context, object, snapshot, EXECUTE)?;
             }
             if access.write {
-                self.require(context, object, &snapshot, WRITE)?;
+                self.require(context, object, snapshot, WRITE)?;
             }
         }
         // Now, so that what cannot be opened fails here and not at the first READ or WRITE.
@@ -86,9 +139,10 @@ impl Volume {
         Ok(Opened { pin: Arc::new(pin), attributes: snapshot.attributes })
     }
 
-    fn hold(self: &Arc<Self>, object: Arc<Object>) -> Held {
-        object.pin();
-        Held { volume: Arc::clone(self), object: Some(object) }
+    /// Holds an object; false where it has been [let go](Object::let_go) of.
+    fn hold(self: &Arc<Self>, object: Arc<Object>) -> (Held, bool) {
+        let is_kept = object.pin();
+        (Held { volume: Arc::clone(self), object: Some(object) }, is_kept)
     }
 
     /// Whether an object without names, which the caller has pinned, is one that an earlier open keeps, and so still found

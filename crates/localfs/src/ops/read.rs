@@ -23,7 +23,8 @@ use std::sync::atomic::Ordering;
 use bytes::BytesMut;
 use rustix::io::Errno;
 use vfs::{
-    Attributes, Context, Error, FileRange, Handle, Op, Payload, RangeSource, Read, ReadRequest, Result,
+    Attributes, Authority, Context, Error, FileKind, FileRange, Handle, Op, Payload, RangeSource, Read,
+    ReadRequest, Result,
 };
 
 use crate::errno::translate;
@@ -72,6 +73,31 @@ impl Volume {
         self.take_turn(Turn::Look, now, later, move |judged| self.answer_read(judged, request, into))
     }
 
+    /// The same of a file that this request has just seen so.
+    pub(crate) fn read_seen<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        seen: &Attributes,
+        request: ReadRequest,
+        into: &'a mut BytesMut,
+    ) -> Op<'a, Read> {
+        match self.judge_seen(file, seen, request) {
+            Some(judged) => self.answer_read(judged, request, into),
+            None => self.read(context, file, request, into),
+        }
+    }
+
+    /// What is open for reading already, for who has opened it: nothing else has to be asked.
+    fn judge_seen(&self, file: &Handle, seen: &Attributes, request: ReadRequest) -> Option<Judged> {
+        if request.authority != Authority::Opened || seen.kind != FileKind::Regular {
+            return None;
+        }
+        let object = self.objects.get(file)?;
+        let file = object.file();
+        file.reach.reads().then(|| judge(object, file, request, *seen))
+    }
+
     fn answer_read<'a>(&self, judged: Judged, request: ReadRequest, into: &'a mut BytesMut) -> Op<'a, Read> {
         if judged.count == 0 {
             return Op::ok(judged.answer(Payload::Appended));
@@ -103,11 +129,7 @@ impl Volume {
         if !file.reach.reads() {
             file = self.readable(&object)?;
         }
-        let left = snapshot.attributes.size.saturating_sub(request.offset);
-        let count = left.min(u64::from(request.count)).min(MAX_READ_BYTES);
-        let attributes = snapshot.attributes;
-        let (offset, eof) = (request.offset, count == left);
-        Ok(Judged { object, file, offset, count: count as usize, eof, attributes })
+        Ok(judge(object, file, request, snapshot.attributes))
     }
 
     /// Appends all that is wanted if that needs no waiting; otherwise nothing.
@@ -154,6 +176,14 @@ impl Volume {
         }
         true
     }
+}
+
+/// What is to be read of a file with these attributes.
+fn judge(object: Arc<Object>, file: Arc<OpenFile>, request: ReadRequest, attributes: Attributes) -> Judged {
+    let left = attributes.size.saturating_sub(request.offset);
+    let count = left.min(u64::from(request.count)).min(MAX_READ_BYTES);
+    let (offset, eof) = (request.offset, count == left);
+    Judged { object, file, offset, count: count as usize, eof, attributes }
 }
 
 pub(super) fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {

@@ -113,7 +113,8 @@ const TABLE: &[Row] = &[
     row(OpNum::PUTFH, Nothing),
     row(OpNum::PUTPUBFH, Nothing),
     row(OpNum::PUTROOTFH, Nothing),
-    row(OpNum::READ, Current),
+    // What was seen before it read is as true as what was seen before that.
+    row(OpNum::READ, Current).keeps(),
     row(OpNum::READDIR, Current),
     row(OpNum::READLINK, Current),
     row(OpNum::REMOVE, Current).reserves(CHANGE_INFO),

@@ -316,6 +316,7 @@ cases! { $
         a_replaced_open_file_stays
         the_last_of_several_opens_counts
         an_open_of_a_named_file_changes_nothing
+        what_was_just_seen_is_opened_and_read
     }
     readdir {
         lists_every_entry_once

@@ -83,6 +83,8 @@ pub(super) fn an_open_is_judged_by_the_mode_alone(t: &Subject) {
     owner.open(&file, true, false).unwrap();
     assert_fails(owner.open(&file, false, true), &[Error::Access]);
     assert_fails(owner.open(&file, true, true), &[Error::Access]);
+    let (seen, access) = (owner.getattr(&file).unwrap(), OpenAccess { read: false, write: true });
+    assert_fails(owner.open_seen(&file, &seen, access), &[Error::Access]);
     assert_fails(t.user(2).open(&file, true, false), &[Error::Access]);
 }
 

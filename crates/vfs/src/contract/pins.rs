@@ -1,5 +1,5 @@
 use super::subject::{Subject, assert_fails};
-use crate::{Authority, Error, Removal, Stability};
+use crate::{Authority, Error, OpenAccess, Removal, Stability};
 
 /// Reads and writes through an open file that has no name any more.
 fn works_without_a_name(t: &Subject, file: &crate::Handle) {
@@ -60,4 +60,25 @@ pub(super) fn an_open_of_a_named_file_changes_nothing(t: &Subject) {
         assert_eq!(me.open(&file, read, write).unwrap().attributes, before);
     }
     assert_eq!(me.getattr(&file).unwrap(), before);
+}
+
+pub(super) fn what_was_just_seen_is_opened_and_read(t: &Subject) {
+    let (me, top, access) = (t.me(), t.top(), OpenAccess { read: true, write: true });
+    let file = me.file(&top, "f");
+    me.write(&file, 0, "content").unwrap();
+    let found = me.lookup(&top, "f").unwrap();
+    let opened = me.open_seen(&file, &found.attributes, access).unwrap();
+    assert_eq!(opened.attributes, me.getattr(&file).unwrap());
+    let (data, read) = me.read_seen(&file, &found.attributes, 10).unwrap();
+    assert_eq!((&data[..], read.eof), (&b"content"[..], true));
+    let (data, read) = me.read_seen(&file, &found.attributes, 6).unwrap();
+    assert_eq!((&data[..], read.eof), (&b"conten"[..], false));
+    // Whatever has become of it since: no more is read than there is, and what it was is not kept.
+    me.truncate(&file, 3).unwrap();
+    assert_eq!(me.read_seen(&file, &found.attributes, 10).unwrap().0, b"con");
+    // Its name may go: it is open.
+    me.remove(&top, "f", Removal::File).unwrap();
+    assert_eq!(me.read_seen(&file, &found.attributes, 3).unwrap().0, b"con");
+    drop(opened);
+    assert_fails(me.open_seen(&file, &found.attributes, access).map(drop), &[Error::Stale]);
 }

@@ -409,6 +409,18 @@ impl<'t> Caller<'t> {
         self.subject.wait(self.backend().open(&self.context(), file, access, authority))
     }
 
+    pub fn open_seen(&self, file: &Handle, seen: &Attributes, access: OpenAccess) -> Result<Opened> {
+        self.subject.wait(self.backend().open_seen(&self.context(), file, seen, access, Authority::Caller))
+    }
+
+    pub fn read_seen(&self, file: &Handle, seen: &Attributes, count: u32) -> Result<(Vec<u8>, Read)> {
+        let request = ReadRequest { offset: 0, count, may_splice: false, authority: Authority::Opened };
+        let mut into = BytesMut::new();
+        let context = self.context();
+        let read = self.subject.wait(self.backend().read_seen(&context, file, seen, request, &mut into))?;
+        Ok((payload(&read, &into), read))
+    }
+
     pub fn statfs(&self, file: &Handle) -> Result<FsStat> {
         Ok(self.subject.wait(self.backend().statfs(&self.context(), file))?.0)
     }

@@ -159,6 +159,11 @@ impl<'r> Compound<'r> {
         self.fresh = Some(attributes);
     }
 
+    /// Attributes of the current object, where the operation just before saw them.
+    pub(crate) fn fresh(&self) -> Option<&Attributes> {
+        self.fresh.as_ref()
+    }
+
     /// Attributes of the current object: as just seen, or asked for.
     pub(crate) async fn attributes(&mut self) -> Result<Attributes> {
         if let Some(fresh) = self.fresh {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs4::types::{Stateid, Status};
-use vfs::ReadRequest;
+use vfs::{Authority, ReadRequest};
 use xdr::{Decode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
@@ -39,8 +39,15 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let context = compound.context(file.export);
     let may_splice = compound.request.connection.can_splice;
     let request = ReadRequest { offset, count, may_splice, authority: permit.authority };
-    let backend = &file.export.backend;
-    let read = match backend.read(&context, &file.handle, request, reply.buffer_mut()).await {
+    let (backend, into) = (&file.export.backend, reply.buffer_mut());
+    // Who has the file open has waited for nobody since the operation before saw it.
+    let reading = match compound.fresh() {
+        Some(seen) if permit.authority == Authority::Opened => {
+            backend.read_seen(&context, &file.handle, seen, request, into)
+        }
+        _ => backend.read(&context, &file.handle, request, into),
+    };
+    let read = match reading.await {
         Ok(read) => read,
         Err(error) => return Err(wrong_kind(compound, error).await),
     };

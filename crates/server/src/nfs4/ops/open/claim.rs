@@ -19,6 +19,8 @@ pub(super) struct Target<'r> {
     pub(super) authority: Authority,
     /// As it was when this OPEN had created it; `None` where it was there before.
     pub(super) created: Option<Attributes>,
+    /// As it was when this OPEN had found it by its name, or created it.
+    pub(super) seen: Option<Attributes>,
     /// The directory around a creation; the same twice where none was.
     pub(super) change: ChangeInfo,
     pub(super) attributes_set: Bitmap,
@@ -27,9 +29,9 @@ pub(super) struct Target<'r> {
 }
 
 impl<'r> Target<'r> {
-    fn found(file: File<'r>, change: ChangeInfo) -> Self {
+    fn found(file: File<'r>, seen: Option<Attributes>, change: ChangeInfo) -> Self {
         let (authority, attributes_set) = (Authority::Caller, Bitmap::EMPTY);
-        Self { file, authority, created: None, change, attributes_set, size: None }
+        Self { file, authority, created: None, seen, change, attributes_set, size: None }
     }
 }
 
@@ -73,7 +75,7 @@ async fn by_handle<'r>(compound: &mut Compound<'r>, access: OpenAccess) -> Resul
     check_writable(&file, access)?;
     let attributes = compound.attributes().await?;
     check_regular(&attributes)?;
-    Ok(Target::found(file, ChangeInfo::default()))
+    Ok(Target::found(file, None, ChangeInfo::default()))
 }
 
 /// CLAIM_NULL without creation.
@@ -97,7 +99,8 @@ pub(super) async fn by_name<'r>(
             let file = directory.with(found.handle);
             check_writable(&file, access)?;
             let change = found.directory.change;
-            Ok(Target::found(file, ChangeInfo { atomic: true, before: change, after: change }))
+            let change = ChangeInfo { atomic: true, before: change, after: change };
+            Ok(Target::found(file, Some(found.attributes), change))
         }
         Err(vfs::Error::NotDirectory) => Err(not_directory(compound, &directory).await),
         Err(error) => Err(error.into()),

@@ -99,6 +99,7 @@ pub(super) async fn create<'r>(
         file: directory.with(created.handle),
         authority: if is_ours { Authority::Opened } else { Authority::Caller },
         created: created.is_new.then_some(created.attributes),
+        seen: created.is_new.then_some(created.attributes),
         change: ChangeInfo {
             atomic: created.directory.atomic,
             before: created.directory.before.change,

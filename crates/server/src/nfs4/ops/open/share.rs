@@ -59,8 +59,15 @@ pub(super) async fn open(
     // To truncate is to write, whatever the share access says.
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
     let right = if target.authority == Authority::Opened { Right::Given } else { Right::Open(wanted) };
-    compound.settle(file, against(arguments, target), right).await?;
-    let opened = match backend.open(&context, &file.handle, wanted, target.authority).await {
+    let against = against(arguments, target);
+    // What was seen stands as long as nobody is waited for.
+    let seen = target.seen.filter(|_| !compound.state().has_delegations(against));
+    compound.settle(file, against, right).await?;
+    let opening = match &seen {
+        Some(seen) => backend.open_seen(&context, &file.handle, seen, wanted, target.authority),
+        None => backend.open(&context, &file.handle, wanted, target.authority),
+    };
+    let opened = match opening.await {
         // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
         Err(vfs::Error::Later) => {
             compound.state().press(compound.now());
