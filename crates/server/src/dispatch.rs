@@ -323,7 +323,7 @@ impl Server {
             now,
             identity,
             exports: self.exports.load(),
-            arguments: if is_compound { reader.clone().rest() } else { Bytes::new() },
+            arguments: if is_compound { reader.unread() } else { Bytes::new() },
             call: None,
             is_logged: AtomicBool::new(false),
             is_stable: AtomicBool::new(false),

@@ -43,10 +43,16 @@ impl Reader {
         self.bytes.slice(start..self.position)
     }
 
+    /// All unread bytes, sharing the buffer; they stay unread.
+    #[must_use]
+    pub fn unread(&self) -> Bytes {
+        self.bytes.slice(self.position..)
+    }
+
     /// Takes all unread bytes, sharing the buffer.
     #[must_use]
     pub fn rest(&mut self) -> Bytes {
-        let rest = self.bytes.slice(self.position..);
+        let rest = self.unread();
         self.position = self.bytes.len();
         rest
     }

@@ -334,17 +334,17 @@ impl SlotTable {
         }
         // Only what would take more memory waits, and only beyond the guaranteed slots. DELAY leaves the slot as it is, so
         // that the client sends the same request again.
-        let refused = slot >= GUARANTEED_SLOTS && self.memory.is_exhausted();
+        let refused = || slot >= GUARANTEED_SLOTS && self.memory.is_exhausted();
         let slots = match self.chunk(slot).get() {
             Some(slots) => slots,
             None if sequence_id != 1 => return Err(Status::SEQ_MISORDERED),
-            None if refused && slot >= CHUNK => return Err(self.defer()),
+            None if slot >= CHUNK && refused() => return Err(self.defer()),
             None => self.make_chunk(slot),
         };
         let mut slot = slots[(slot % CHUNK) as usize].lock();
         let verdict = slot.judge(sequence_id, digest)?;
         if verdict == Verdict::New {
-            if refused && keep {
+            if keep && refused() {
                 return Err(self.defer());
             }
             self.acknowledge(&slot, arrival.highest);
@@ -371,7 +371,7 @@ impl SlotTable {
             }
             None => {
                 // Empty, it is of use to others now rather than to this slot again.
-                if !is_guaranteed && self.memory.is_scarce() {
+                if had > 0 && !is_guaranteed && self.memory.is_scarce() {
                     guard.reply = Vec::new();
                 }
                 guard.turn(Event::Forget);
