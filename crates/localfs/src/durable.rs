@@ -48,6 +48,9 @@ pub(crate) struct Dirt {
 type Waiter = oneshot::Sender<Result<()>>;
 type Outcome = oneshot::Receiver<Result<()>>;
 
+/// The number of no change: it is durable.
+const NO_CHANGE: u64 = 0;
+
 /// An object, and the number of a change of it.
 pub(crate) type Changed = (Arc<Object>, u64);
 
@@ -155,6 +158,9 @@ impl Dirt {
 
     /// Changes up to this one are durable.
     pub(crate) fn succeeded(&self, up_to: u64, extent: Extent) {
+        if up_to == NO_CHANGE {
+            return;
+        }
         self.update(|state| {
             state.data = state.data.max(up_to);
             if extent == Extent::All {
@@ -205,6 +211,19 @@ impl Begun<'_> {
             state.made
         })
     }
+
+    /// The change is made, and as durable as it has to be.
+    fn made_for_good(self) {
+        let dirt = self.dirt;
+        // As in [`Self::made`].
+        std::mem::forget(self);
+        dirt.update(|state| {
+            state.in_flight -= 1;
+            state.made += 1;
+            (state.data, state.all) = (state.made, state.made);
+            dirt.move_on();
+        });
+    }
 }
 
 impl Drop for Begun<'_> {
@@ -240,6 +259,21 @@ impl Drop for Syncing {
 }
 
 impl Volume {
+    /// A change is made: its number, or that of none where answers do not wait for stable storage, so that nothing is left
+    /// to be done for it.
+    pub(crate) fn made(&self, begun: Begun<'_>) -> u64 {
+        if self.must_sync() {
+            return begun.made();
+        }
+        begun.made_for_good();
+        NO_CHANGE
+    }
+
+    /// As [`Self::made`], of an object that was made itself.
+    pub(crate) fn made_new(&self, object: &Object) -> u64 {
+        if self.must_sync() { object.dirt.begin().made() } else { NO_CHANGE }
+    }
+
     /// Waits until change number `change` of `object` is durable.
     ///
     /// # Errors
@@ -321,7 +355,7 @@ impl Volume {
     /// Brings everything to stable storage: file by file, so that errors are told, then what has no file.
     pub(crate) fn sync_everything(&self) -> Result<()> {
         self.streams.clear();
-        let objects: Vec<_> = self.objects.iter().map(|(_, object)| object).collect();
+        let objects: Vec<_> = self.objects.iter().collect();
         let mut outcome = Ok(());
         for object in objects {
             outcome = outcome.and(self.sync_now(&object));

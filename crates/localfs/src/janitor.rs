@@ -150,8 +150,7 @@ impl Volume {
             index.compact_if_worth_it();
         }
         let mut is_needed = false;
-        let writable =
-            self.objects.iter().map(|(_, object)| object).filter(|object| object.file().reach.writes());
+        let writable = self.objects.iter().filter(|object| object.file().reach.writes());
         for object in writable.collect::<Vec<_>>() {
             let idle = round.wrapping_sub(object.last_write.load(Ordering::Relaxed));
             if idle >= FORGOTTEN_ROUNDS && object.dirt.is_dirty() {

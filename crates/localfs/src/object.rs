@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
@@ -343,18 +343,77 @@ impl Lifecycle<Handle, Arc<Object>> for KeepUsed {
     }
 }
 
-/// Objects by handle.
-pub(crate) type Objects =
-    quick_cache::sync::Cache<Handle, Arc<Object>, UnitWeighter, DefaultHashBuilder, KeepUsed>;
+type Cache = quick_cache::sync::Cache<Handle, Arc<Object>, UnitWeighter, DefaultHashBuilder, KeepUsed>;
 
-/// A cache that holds `capacity` objects that nobody uses now, and all that are in use.
-pub(crate) fn objects(capacity: usize) -> Objects {
-    let mut options = OptionsBuilder::new();
-    options.estimated_items_capacity(capacity).weight_capacity(capacity as u64);
-    // Shards divide the capacity; few large ones let a small cache hold what it says.
-    options.shards(if capacity < 1024 { 1 } else { 16 });
-    let options = options.build().unwrap_or_else(|_| unreachable!("both capacities are given"));
-    Objects::with_options(options, UnitWeighter, DefaultHashBuilder::default(), KeepUsed)
+/// Locks under which objects come into a cache.
+const ARRIVALS: usize = 16;
+
+/// Objects by handle, one for each.
+pub(crate) struct Objects {
+    cache: Cache,
+    /// Each for a part of all handles.
+    arrivals: [Mutex<()>; ARRIVALS],
+}
+
+impl Objects {
+    /// Holds `capacity` objects that nobody uses now, and all that are in use.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let mut options = OptionsBuilder::new();
+        options.estimated_items_capacity(capacity).weight_capacity(capacity as u64);
+        // Shards divide the capacity; few large ones let a small cache hold what it says.
+        options.shards(if capacity < 1024 { 1 } else { 16 });
+        let options = options.build().unwrap_or_else(|_| unreachable!("both capacities are given"));
+        let cache = Cache::with_options(options, UnitWeighter, DefaultHashBuilder::default(), KeepUsed);
+        Self { cache, arrivals: Default::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    pub(crate) fn get(&self, handle: &Handle) -> Option<Arc<Object>> {
+        self.cache.get(handle)
+    }
+
+    /// The same without counting as use.
+    pub(crate) fn peek(&self, handle: &Handle) -> Option<Arc<Object>> {
+        self.cache.peek(handle)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<Object>> {
+        self.cache.iter().map(|(_, object)| object)
+    }
+
+    /// Puts in the first object of its handle.
+    pub(crate) fn put(&self, object: Arc<Object>) {
+        self.cache.insert(object.handle, object);
+    }
+
+    /// What `make` makes of `file`, put in; or the object that is there, and `file`.
+    // Not by the cache's own way to do this, which allocates something to wait for and takes its lock twice more.
+    pub(crate) fn get_or_make<T>(
+        &self,
+        handle: &Handle,
+        file: T,
+        make: impl FnOnce(T) -> Object,
+    ) -> Result<Arc<Object>, (Arc<Object>, T)> {
+        let part = handle.iter().fold(0, |part, byte| part ^ byte);
+        let arrival = self.arrivals[usize::from(part) % ARRIVALS].lock();
+        if let Some(present) = self.cache.get(handle) {
+            return Err((present, file));
+        }
+        let object = Arc::new(make(file));
+        let mut evicted = Vec::new();
+        // Held here as well, it counts as used, and the cache cannot let it go while it is put in.
+        self.cache.insert_with_lifecycle(*handle, Arc::clone(&object), &mut evicted);
+        // What gave way is closed behind the lock.
+        drop(arrival);
+        Ok(object)
+    }
+
+    pub(crate) fn remove(&self, handle: &Handle) {
+        self.cache.remove(handle);
+    }
 }
 
 #[cfg(test)]
@@ -371,15 +430,14 @@ mod tests {
 
     #[test]
     fn the_cache_holds_its_number_and_forgets_only_the_unused() {
-        let cache = objects(8);
+        let cache = Objects::new(8);
         let used = object(0);
-        cache.insert(used.handle, Arc::clone(&used));
+        cache.put(Arc::clone(&used));
         let dirty = object(1);
         dirty.dirt.begin().made();
-        cache.insert(dirty.handle, dirty);
+        cache.put(dirty);
         for number in 2..200 {
-            let object = object(number);
-            cache.insert(object.handle, object);
+            cache.put(object(number));
         }
         assert!(cache.len() <= 8, "{} objects", cache.len());
         assert!(cache.get(&Handle::new(&[0]).expect("short")).is_some_and(|kept| Arc::ptr_eq(&kept, &used)));
@@ -398,6 +456,37 @@ mod tests {
         assert!(!kept.pin() && kept.pins() == 1, "too late");
         assert_eq!(kept.unpin(), Unpinned::LastOfNameless);
         assert!(!kept.is_pinned());
+    }
+
+    #[test]
+    fn a_handle_has_one_object_whoever_brings_it() {
+        let cache = Objects::new(8);
+        let handle = Handle::new(&[7]).expect("short");
+        let bring = || {
+            std::thread::scope(|scope| {
+                let brought: Vec<_> = (0..4)
+                    .map(|number| {
+                        let cache = &cache;
+                        scope.spawn(move || {
+                            let made = cache.get_or_make(&handle, number, |_| {
+                                Arc::into_inner(object(7)).expect("nobody else's")
+                            });
+                            made.map(|made| (made, true)).unwrap_or_else(|(there, back)| {
+                                assert_eq!(back, number);
+                                (there, false)
+                            })
+                        })
+                    })
+                    .collect();
+                brought.into_iter().map(|thread| thread.join().expect("thread")).collect::<Vec<_>>()
+            })
+        };
+        for round in 0..50 {
+            let all = bring();
+            assert_eq!(all.iter().filter(|(_, is_made)| *is_made).count(), 1, "round {round}");
+            assert!(all.iter().all(|(one, _)| Arc::ptr_eq(one, &all[0].0)));
+            cache.remove(&handle);
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::handle::{from_index, from_kernel};
 use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
 use crate::name::MAX_NAME;
-use crate::object::{self, Object, OpenFile, Reach};
+use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::streams::Streams;
 use crate::sys;
 use crate::turn::{Names, Wariness};
@@ -120,7 +120,7 @@ pub(crate) fn open_with(
         properties,
         has_acls: properties.acls,
         counts_links: status.stx_nlink > 0,
-        objects: object::objects(capacity),
+        objects: Objects::new(capacity),
         dirty_objects,
         max_dirty: capacity / 2,
         changes,
@@ -144,7 +144,7 @@ pub(crate) fn open_with(
         #[cfg(test)]
         syncs: Default::default(),
     });
-    volume.objects.insert(root_handle, Arc::clone(&volume.root));
+    volume.objects.put(Arc::clone(&volume.root));
     crate::janitor::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
     Ok(volume)
 }

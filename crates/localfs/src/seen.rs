@@ -56,7 +56,13 @@ impl Volume {
         // The change time was another object's (see `change`). chown(2) to nobody new sets it to now, and does no more to
         // a directory; files always have their own.
         self.act_as_server();
-        match object.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH)) {
+        // A descriptor that can read is kept from here on: with one of `O_PATH` the call takes half as long again, for it has to
+        // look a path up.
+        let moved_on = match self.readable(object) {
+            Ok(file) => rustix::fs::fchown(&*file, None, None),
+            Err(_) => object.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH)),
+        };
+        match moved_on {
             Ok(()) => self.stat_after(object),
             Err(_) => Ok(after),
         }

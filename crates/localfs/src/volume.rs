@@ -387,22 +387,20 @@ impl Volume {
 
     /// Puts an object into the cache, or returns the one that is there.
     pub(crate) fn keep(&self, handle: Handle, status: &Statx, file: OpenFile) -> Arc<Object> {
-        if let Some(object) = self.objects.get(&handle) {
-            if file.reach.writes() {
-                // Somebody has looked the new file up already.
-                let better = object.replace_file(|present| Ok((!present.reach.writes()).then_some(file)));
-                debug_assert!(better.is_ok(), "nothing here fails");
-            }
-            return object;
-        }
         let fsid = self.fsid_of(file.as_fd(), device_of(status));
-        let key = (device_of(status), status.stx_ino);
-        let dirt = Dirt::new(&self.dirty_objects);
-        let object =
-            Arc::new(Object::new(handle, kind_of(status.stx_mode), fsid, (key, created(status)), file, dirt));
-        // Held here as well, it counts as used, and the cache cannot let it go while it is put in.
-        let inserted = self.objects.get_or_insert_with(&handle, || Ok::<_, ()>(Arc::clone(&object)));
-        inserted.unwrap_or_else(|()| unreachable!("nothing here fails"))
+        let make = |file| {
+            let (key, dirt) = ((device_of(status), status.stx_ino), Dirt::new(&self.dirty_objects));
+            Object::new(handle, kind_of(status.stx_mode), fsid, (key, created(status)), file, dirt)
+        };
+        let (present, file) = match self.objects.get_or_make(&handle, file, make) {
+            Ok(made) => return made,
+            Err(there) => there,
+        };
+        if file.reach.writes() {
+            // Somebody has looked the new file up already. Nothing here fails.
+            let _ = present.replace_file(|present| Ok((!present.reach.writes()).then_some(file)));
+        }
+        present
     }
 
     fn load(&self, handle: &Handle, depth: usize) -> Result<Arc<Object>> {

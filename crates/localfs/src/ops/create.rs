@@ -95,8 +95,7 @@ impl Volume {
                 };
             }
         };
-        let number = begun.made();
-        let own_number = object.dirt.begin().made();
+        let (number, own_number) = (self.made(begun), self.made_new(&object));
         let created = Created {
             handle: object.handle,
             attributes,
@@ -195,39 +194,42 @@ impl Volume {
             object.last_write.store(self.round.load(Ordering::Relaxed), Ordering::Relaxed);
             self.janitor.ring();
         }
-        self.act_as(context)?;
-        let file = object.file();
         let wanted = wanted_mode(what, set);
         let is_exclusive = matches!(what, Create::File(CreateMode::Exclusive(_)));
-        let has_verifier_in_times = match what {
-            Create::File(CreateMode::Exclusive(verifier)) => self.write_verifier(&file, verifier, wanted)?,
-            _ => false,
-        };
         let is_given = set.uid.is_some() || set.gid.is_some();
-        if is_given {
-            set_owner(&file, set)?;
-        }
         let takes_special_bits = object.kind == FileKind::Directory || is_given;
         // The present mode is changed, not replaced: a default ACL may have left less than was wanted, and a directory's
         // set-group-id comes from the one above.
         let drops = while_unverified(what) & (!wanted | set.umask.unwrap_or(0));
         let adds = if is_exclusive || takes_special_bits { wanted & SET_IDS } else { 0 };
         let sets_mode = drops | adds != 0;
+        let size = set.size.filter(|size| *size > 0 && object.kind == FileKind::Regular);
+        let has_times = set.accessed.is_some() || set.modified.is_some();
+        if !(is_exclusive || is_given || sets_mode || size.is_some() || has_times) {
+            return Ok(false);
+        }
+        self.act_as(context)?;
+        let file = object.file();
+        let has_verifier_in_times = match what {
+            Create::File(CreateMode::Exclusive(verifier)) => self.write_verifier(&file, verifier, wanted)?,
+            _ => false,
+        };
+        if is_given {
+            set_owner(&file, set)?;
+        }
         if sets_mode {
             set_mode(&file, self.stat(object)?.attributes.mode & !drops | adds)?;
         }
-        let size = set.size.filter(|size| *size > 0 && object.kind == FileKind::Regular);
         if let Some(size) = size {
             if size > self.properties.max_file_size {
                 return Err(Error::TooLarge);
             }
             rustix::fs::ftruncate(&file, size).map_err(translate)?;
         }
-        let sets_times = !has_verifier_in_times && (set.accessed.is_some() || set.modified.is_some());
-        if sets_times {
+        if has_times && !has_verifier_in_times {
             set_times(&file, set)?;
         }
-        Ok(is_exclusive || is_given || sets_mode || size.is_some() || sets_times)
+        Ok(true)
     }
 
     /// The name is taken.

@@ -55,7 +55,7 @@ impl Volume {
             },
         };
         removed.map_err(translate)?;
-        let number = begun.made();
+        let number = self.made(begun);
         let change = self.change_by_entry(context, &directory, &before)?;
         if let Some(victim) = victim {
             self.lost_a_name(victim);

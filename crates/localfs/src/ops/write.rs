@@ -65,7 +65,7 @@ impl Volume {
         self.require_ready(&object, &file, &before.attributes, (offset, room))?;
         self.act_as_writer(context)?;
         let count = write_all(&file, &data[..room], offset)?;
-        let change = begun.made();
+        let change = self.made(begun);
         let around = self.change_by_write(context, (&object, &file), &before)?;
         let written = Written { count: count as u32, stability, change: around };
         Ok((object, written, change))
