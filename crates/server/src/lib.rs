@@ -6,7 +6,7 @@
 //!
 //! A request's way: [`Server::handle`] → [`caller`] (credentials) → reply cache → program, version, procedure →
 //! `nfs3::<procedure>`, `nfs4::compound` → `nfs4::ops::<op>`, `mount`, `portmap` → [`vfs::Backend`] → encoded reply.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod administer;
 pub mod caller;

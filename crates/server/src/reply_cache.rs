@@ -19,7 +19,9 @@
 //!   to it attributes are not kept, but told anew (see [`short`]).
 
 mod kept;
+mod prefetch;
 pub(crate) mod short;
+mod tags;
 
 use std::collections::HashMap;
 use std::future::poll_fn;

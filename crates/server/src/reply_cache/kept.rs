@@ -8,6 +8,8 @@
 //!
 //! Where more replies than a bucket has slots fall into it, one goes a little before its turn.
 
+use super::prefetch::prefetch;
+use super::tags::{Tagged, tag};
 use super::{Memory, Reply};
 
 /// Replies that a bucket tells of; four fill a cache line.
@@ -21,6 +23,9 @@ const HEAD: usize = 16;
 
 /// Records begin at multiples of this many bytes.
 const ALIGNMENT: usize = 16;
+
+/// Bytes of the ring behind a reply that are asked for ahead of the next one, which is rarely longer.
+const PREFETCHED: usize = 320;
 
 /// Where a record begins, in bytes that were ever written; 0 for nowhere.
 type Place = u64;
@@ -38,10 +43,9 @@ struct Bucket([Slot; WAYS]);
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// Both empty until the first reply comes.
-    index: Box<[Bucket]>,
+    index: Tagged<Bucket, WAYS>,
+    /// Empty until the first reply comes.
     ring: Box<[u8]>,
-    buckets: usize,
     ring_bytes: usize,
     /// The next record's place. What lies less than the ring's length before it is there.
     next: Place,
@@ -49,15 +53,16 @@ pub(crate) struct Kept {
 
 impl Memory for Kept {
     fn new(bytes: usize) -> Self {
-        let buckets = (bytes / INDEX_SHARE / size_of::<Bucket>()).max(1);
-        let ring_bytes = bytes.saturating_sub(buckets * size_of::<Bucket>()) / ALIGNMENT * ALIGNMENT;
+        let each = Tagged::<Bucket, WAYS>::EACH;
+        let buckets = (bytes / INDEX_SHARE / each).max(1);
+        let ring_bytes = bytes.saturating_sub(buckets * each) / ALIGNMENT * ALIGNMENT;
         // So that the first place is not 0, and what precedes it counts as overwritten.
         let next = 2 * ring_bytes as Place;
-        Self { index: Box::default(), ring: Box::default(), buckets, ring_bytes, next }
+        Self { index: Tagged::new(buckets), ring: Box::default(), ring_bytes, next }
     }
 
     fn get(&self, digest: u64) -> Option<Reply<'_>> {
-        let bucket = self.index.get(self.bucket(digest))?;
+        let bucket = self.index.find(digest)?;
         let slot = bucket.0.iter().find(|slot| slot.digest == digest)?;
         self.reply(slot.place)
     }
@@ -69,7 +74,6 @@ impl Memory for Kept {
             return;
         }
         if self.ring.is_empty() {
-            self.index = vec![Bucket::default(); self.buckets].into_boxed_slice();
             self.ring = vec![0; self.ring_bytes].into_boxed_slice();
         }
         let left = self.ring_bytes - self.offset(self.next);
@@ -85,10 +89,13 @@ impl Memory for Kept {
             place.copy_from_slice(&number.to_ne_bytes());
         }
         rest[..reply.bytes.len()].copy_from_slice(reply.bytes);
-        let bucket = &mut self.index[self.bucket(digest)].0;
+        let behind = &self.ring[(at + length).min(self.ring_bytes)..];
+        prefetch(&behind[..behind.len().min(PREFETCHED)]);
+        let Some((Bucket(bucket), tags)) = self.index.find_mut(digest) else { return };
         let same = bucket.iter().position(|slot| slot.digest == digest);
         let oldest = || (0..WAYS).min_by_key(|slot| bucket[*slot].place).unwrap_or(0);
-        bucket[same.unwrap_or_else(oldest)] = Slot { digest, place };
+        let slot = same.unwrap_or_else(oldest);
+        (bucket[slot], tags[slot]) = (Slot { digest, place }, tag(digest));
     }
 }
 
@@ -109,11 +116,6 @@ impl Kept {
             head.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
         let (xid, began_s, length) = (numbers.next()?, numbers.next()?, numbers.next()?);
         Some(Reply { xid, began_s, bytes: rest.get(..length as usize)? })
-    }
-
-    /// Which bucket tells of a digest: its high half, scaled down.
-    fn bucket(&self, digest: u64) -> usize {
-        (((digest >> 32) * self.buckets as u64) >> 32) as usize
     }
 
     fn offset(&self, place: Place) -> usize {
@@ -180,7 +182,7 @@ mod tests {
                 kept.put(digest(number), reply(number, &vec![number as u8; *length]));
             }
             let longest = HEAD + 150 + ALIGNMENT;
-            let (mut since, mut newer) = (0, vec![0; kept.buckets]);
+            let (mut since, mut newer) = (0, vec![0; kept.index.count()]);
             for (number, length) in (0..).zip(&lengths).collect::<Vec<_>>().into_iter().rev() {
                 let size = (HEAD + length).next_multiple_of(ALIGNMENT);
                 let contents = vec![number as u8; *length];
@@ -190,7 +192,7 @@ mod tests {
                     continue;
                 }
                 since += size;
-                let in_bucket = &mut newer[kept.bucket(digest(number))];
+                let in_bucket = &mut newer[kept.index.index(digest(number))];
                 *in_bucket += 1;
                 match found {
                     Some(found) => prop_assert_eq!(found, reply(number, &contents)),

@@ -6,6 +6,7 @@
 //!
 //! Which entry of a bucket is the oldest, the order of its entries tells: the newest is put in front.
 
+use super::tags::{Tagged, tag};
 use super::{Memory, Reply};
 
 /// Bytes of a short reply.
@@ -32,18 +33,16 @@ const _: () = assert!(size_of::<Bucket>() == 128);
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Short {
-    /// Empty until the first reply comes.
-    buckets: Box<[Bucket]>,
-    count: usize,
+    buckets: Tagged<Bucket, WAYS>,
 }
 
 impl Memory for Short {
     fn new(bytes: usize) -> Self {
-        Self { buckets: Box::default(), count: bytes / size_of::<Bucket>() }
+        Self { buckets: Tagged::new(bytes / Tagged::<Bucket, WAYS>::EACH) }
     }
 
     fn get(&self, digest: u64) -> Option<Reply<'_>> {
-        let bucket = self.buckets.get(self.bucket(digest))?;
+        let bucket = self.buckets.find(digest)?;
         let entry = bucket.0.iter().find(|entry| entry.digest == digest && digest != 0)?;
         Some(Reply { xid: entry.xid, began_s: entry.began_s, bytes: &entry.bytes })
     }
@@ -51,21 +50,12 @@ impl Memory for Short {
     /// One that is not as long as all are is not kept.
     fn put(&mut self, digest: u64, reply: Reply<'_>) {
         let Ok(bytes) = reply.bytes.try_into() else { return };
-        if self.buckets.is_empty() {
-            self.buckets = vec![Bucket::default(); self.count].into_boxed_slice();
-        }
-        let index = self.bucket(digest);
-        let Some(Bucket(entries)) = self.buckets.get_mut(index) else { return };
+        let Some((Bucket(entries), tags)) = self.buckets.find_mut(digest) else { return };
         let gone = entries.iter().position(|entry| entry.digest == digest).unwrap_or(WAYS - 1);
         entries.copy_within(..gone, 1);
         entries[0] = Entry { digest, xid: reply.xid, began_s: reply.began_s, bytes };
-    }
-}
-
-impl Short {
-    /// Which bucket a digest falls into: its high half, scaled down.
-    fn bucket(&self, digest: u64) -> usize {
-        (((digest >> 32) * self.count as u64) >> 32) as usize
+        tags.copy_within(..gone, 1);
+        tags[0] = tag(digest);
     }
 }
 
@@ -120,7 +110,7 @@ mod tests {
     #[test]
     fn memory_is_used_up_to_its_bound() {
         const REPLIES: u32 = 512;
-        let mut short = Short::new(REPLIES as usize * size_of::<Entry>());
+        let mut short = Short::new(REPLIES as usize / WAYS * Tagged::<Bucket, WAYS>::EACH);
         let digest = |number: u32| u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for number in 0..10 * REPLIES {
             short.put(digest(number), reply(number, &[3; SHORT]));
