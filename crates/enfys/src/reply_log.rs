@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! file    header (64 bytes: magic with version (8), the machine's start (16), key of checksums (16), 1 where it is synced, zeros), then cells of 64 bytes
-//! record  number (8), checksum of number, length and content (8), length (4), content, zeros to the end of its last cell
+//! record  number (8), length (4), content, checksum of all that (8), zeros to the end of its last cell
 //! ```
 //!
 //! A record never goes over the end of the file, and before it overwrites another one, what will be left of that one is
@@ -16,7 +16,6 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::hash::Hasher;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -36,12 +35,14 @@ const FILE_BYTES: usize = 16 << 20;
 /// Bytes of a cell, the least that a record takes; also of the file's header.
 const CELL: usize = 64;
 const CELLS: usize = FILE_BYTES / CELL - 1;
-/// Number, checksum and length before a record's content.
-const PREFIX: usize = 8 + 8 + 4;
+/// Number and length before a record's content.
+const PREFIX: usize = 8 + 4;
+/// Checksum behind it, so that what it is of lies in one piece.
+const SUFFIX: usize = 8;
 /// Cells of the longest record.
-const CELLS_MAX: usize = (PREFIX + RECORD_BYTES_MAX).div_ceil(CELL);
+const CELLS_MAX: usize = (PREFIX + RECORD_BYTES_MAX + SUFFIX).div_ceil(CELL);
 /// What the file begins with; the last byte is the format's version.
-const MAGIC: &[u8; 8] = b"EnfysRp\x02";
+const MAGIC: &[u8; 8] = b"EnfysRp\x03";
 /// Where the header has the [boot ID](boot_id) and the [key](Key).
 const BOOT_AT: usize = MAGIC.len();
 const KEY_AT: usize = BOOT_AT + 16;
@@ -201,17 +202,17 @@ impl Ring {
         let end = self.give_up(self.head, behind);
         self.zero(behind, end);
         let (number, start) = (self.next, CELL + self.head * CELL);
-        let sum = checksum(&self.key, number, bytes, parts);
         let place = &mut self.map[start..start + cells * CELL];
         place[..8].copy_from_slice(&number.to_le_bytes());
-        place[8..16].copy_from_slice(&sum.to_le_bytes());
-        place[16..PREFIX].copy_from_slice(&(bytes as u32).to_le_bytes());
-        let mut rest = &mut place[PREFIX..];
+        place[8..PREFIX].copy_from_slice(&(bytes as u32).to_le_bytes());
+        let mut at = PREFIX;
         for part in parts {
-            let (here, behind) = rest.split_at_mut(part.len());
-            here.copy_from_slice(part);
-            rest = behind;
+            place[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
         }
+        let (whole, rest) = place.split_at_mut(at);
+        let (sum, rest) = rest.split_at_mut(SUFFIX);
+        sum.copy_from_slice(&checksum(&self.key, whole));
         rest.fill(0);
         self.live.push_back((self.head as u32, cells as u32));
         (self.head, self.next) = (self.head + cells, number + 1);
@@ -330,13 +331,12 @@ fn scan(file: &File) -> io::Result<Scanned> {
 /// Number and length of a whole record at the beginning of `bytes`.
 fn parse(key: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
-    let sum = u64::from_le_bytes(*bytes[8..].first_chunk()?);
-    let length = u32::from_le_bytes(*bytes[16..].first_chunk()?) as usize;
+    let length = u32::from_le_bytes(*bytes[8..].first_chunk()?) as usize;
     if number == 0 || length > RECORD_BYTES_MAX {
         return None;
     }
-    let content = bytes.get(PREFIX..PREFIX + length)?;
-    (checksum(key, number, length, &[content]) == sum).then_some((number, length))
+    let (whole, rest) = bytes.split_at_checked(PREFIX + length)?;
+    (rest.get(..SUFFIX)? == checksum(key, whole)).then_some((number, length))
 }
 
 fn read(file: &File, found: &Found) -> io::Result<Vec<u8>> {
@@ -346,15 +346,12 @@ fn read(file: &File, found: &Found) -> io::Result<Vec<u8>> {
 }
 
 fn cells(bytes: usize) -> usize {
-    (PREFIX + bytes).div_ceil(CELL)
+    (PREFIX + bytes + SUFFIX).div_ceil(CELL)
 }
 
-fn checksum(key: &Key, number: u64, bytes: usize, parts: &[&[u8]]) -> u64 {
-    let mut hasher = SipHasher13::new_with_key(key);
-    hasher.write_u64(number);
-    hasher.write_u64(bytes as u64);
-    parts.iter().for_each(|part| hasher.write(part));
-    hasher.finish()
+/// Of everything before it.
+fn checksum(key: &Key, whole: &[u8]) -> [u8; SUFFIX] {
+    SipHasher13::new_with_key(key).hash(whole).to_le_bytes()
 }
 
 /// Random at each start of the machine; zeros where the kernel does not tell.

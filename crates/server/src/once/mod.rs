@@ -65,7 +65,7 @@ pub use stable::StableLog;
 use crate::{ExportId, HandleKey, Now};
 
 /// Bytes of a record at most.
-pub const RECORD_BYTES_MAX: usize = record::HEAD_BYTES + REPLY_BYTES_MAX;
+pub const RECORD_BYTES_MAX: usize = record::CALL_BYTES + REPLY_BYTES_MAX;
 
 /// Bytes of a reply that is written down at most; a longer one is not, and its call counts as begun. Every reply of
 /// NFSv3's changes and all that NFSv4.1's slots keep are shorter.

@@ -1,5 +1,7 @@
 //! What is written down, and its bytes.
 
+use std::ops::Deref;
+
 use bytes::Bytes;
 use vfs::Timestamp;
 
@@ -8,15 +10,22 @@ use super::CallId;
 /// Names, or files, that one operation changes at most.
 pub(super) const CHANGES: usize = 2;
 
-/// Bytes of a record without the reply: tag, call (16), time (12), kind, outcome, targets (16); the first byte tells the
-/// format of the rest, and is another one where that changes.
-pub(super) const HEAD_BYTES: usize = 1 + 16 + 12 + 1 + 1 + 8 * CHANGES;
+/// Nanoseconds of a second.
+const SECOND_NS: i64 = 1_000_000_000;
 
-const BEGUN: u8 = 0x11;
-const ENDED: u8 = 0x12;
-const FINISHED: u8 = 0x13;
-const CLAIMED: u8 = 0x14;
-const ANSWERED: u8 = 0x15;
+/// Bytes of what every record begins with: tag, call (16), time (8); the tag tells the format of the rest, and is another
+/// one where that changes.
+pub(super) const CALL_BYTES: usize = 1 + 16 + 8;
+
+/// Bytes of a record of an operation: behind that kind, outcome, targets (16). With what a log keeps beside each record
+/// that is one line of the cache.
+pub(super) const HEAD_BYTES: usize = CALL_BYTES + 1 + 1 + 8 * CHANGES;
+
+const BEGUN: u8 = 0x21;
+const ENDED: u8 = 0x22;
+const FINISHED: u8 = 0x23;
+const CLAIMED: u8 = 0x24;
+const ANSWERED: u8 = 0x25;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,56 +91,78 @@ pub(super) enum Record {
     Finished { call: CallId, at: Timestamp, reply: Bytes },
 }
 
+/// A record without the reply, or the key.
+pub(super) struct Head {
+    length: usize,
+    bytes: [u8; HEAD_BYTES],
+}
+
+impl Deref for Head {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
 impl Record {
     /// All but the reply, or the key.
-    pub(super) fn head(&self) -> [u8; HEAD_BYTES] {
-        let (tag, call, at, kind, changed, targets) = match self {
-            Self::Begun { call, at, kind, targets } => (BEGUN, call, at, *kind as u8, false, *targets),
+    pub(super) fn head(&self) -> Head {
+        let (tag, call, at, operation) = match self {
+            Self::Begun { call, at, kind, targets } => (BEGUN, call, at, Some((kind, false, targets))),
             Self::Ended { call, at, kind, targets, changed } => {
-                (ENDED, call, at, *kind as u8, *changed, *targets)
+                (ENDED, call, at, Some((kind, *changed, targets)))
             }
             Self::Claimed { call, at, kind, targets, .. } => {
-                (CLAIMED, call, at, *kind as u8, false, *targets)
+                (CLAIMED, call, at, Some((kind, false, targets)))
             }
-            Self::Answered { call, at } => (ANSWERED, call, at, 0, true, [0; CHANGES]),
-            Self::Finished { call, at, .. } => (FINISHED, call, at, 0, true, [0; CHANGES]),
+            Self::Answered { call, at } => (ANSWERED, call, at, None),
+            Self::Finished { call, at, .. } => (FINISHED, call, at, None),
         };
         let mut bytes = [0; HEAD_BYTES];
-        let mut rest = &mut bytes[..];
-        let mut put = |part: &[u8]| {
-            let (here, behind) = std::mem::take(&mut rest).split_at_mut(part.len());
-            here.copy_from_slice(part);
-            rest = behind;
-        };
-        put(&[tag]);
-        put(&call.digest.to_le_bytes());
-        put(&call.number.to_le_bytes());
-        put(&at.seconds.to_le_bytes());
-        put(&at.nanoseconds.to_le_bytes());
-        put(&[kind, u8::from(changed)]);
-        targets.iter().for_each(|target| put(&target.to_le_bytes()));
-        bytes
+        bytes[0] = tag;
+        bytes[1..9].copy_from_slice(&call.digest.to_le_bytes());
+        bytes[9..17].copy_from_slice(&call.number.to_le_bytes());
+        bytes[17..CALL_BYTES].copy_from_slice(&nanoseconds(*at).to_le_bytes());
+        let Some((kind, changed, targets)) = operation else { return Head { length: CALL_BYTES, bytes } };
+        bytes[CALL_BYTES] = *kind as u8;
+        bytes[CALL_BYTES + 1] = u8::from(changed);
+        for (place, target) in bytes[CALL_BYTES + 2..].chunks_exact_mut(8).zip(targets) {
+            place.copy_from_slice(&target.to_le_bytes());
+        }
+        Head { length: HEAD_BYTES, bytes }
     }
 
     /// `None` for what is no record of this format.
     pub(super) fn parse(bytes: Bytes) -> Option<Self> {
-        let (head, _) = bytes.split_at_checked(HEAD_BYTES)?;
-        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        let word = |at: usize| bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
         let call = CallId { digest: word(1)?, number: word(9)? };
-        let nanoseconds = u32::from_le_bytes(*head[25..].first_chunk()?);
-        let at = Timestamp { seconds: word(17)?.cast_signed(), nanoseconds };
-        let kind = || Kind::ALL.into_iter().find(|kind| *kind as u8 == head[29]);
-        let targets = [word(31)?, word(39)?];
-        Some(match (head[0], bytes.len()) {
-            (BEGUN, HEAD_BYTES) => Self::Begun { call, at, kind: kind()?, targets },
-            (ENDED, HEAD_BYTES) => Self::Ended { call, at, kind: kind()?, targets, changed: head[30] != 0 },
-            (CLAIMED, _) if bytes.len() == HEAD_BYTES + 8 => {
-                Self::Claimed { call, at, kind: kind()?, targets, key: word(HEAD_BYTES)? }
-            }
-            (ANSWERED, HEAD_BYTES) => Self::Answered { call, at },
-            (FINISHED, _) => Self::Finished { call, at, reply: bytes.slice(HEAD_BYTES..) },
-            _ => return None,
-        })
+        let at = timestamp(word(17)?.cast_signed());
+        match bytes[0] {
+            ANSWERED if bytes.len() == CALL_BYTES => return Some(Self::Answered { call, at }),
+            FINISHED => return Some(Self::Finished { call, at, reply: bytes.slice(CALL_BYTES..) }),
+            _ => {}
+        }
+        let (_, [kind, changed, ..]) = bytes.split_at_checked(CALL_BYTES)? else { return None };
+        let (kind, changed) = (Kind::ALL.into_iter().find(|known| *known as u8 == *kind)?, *changed != 0);
+        let targets = [word(CALL_BYTES + 2)?, word(CALL_BYTES + 10)?];
+        match (bytes[0], bytes.len() - HEAD_BYTES) {
+            (BEGUN, 0) => Some(Self::Begun { call, at, kind, targets }),
+            (ENDED, 0) => Some(Self::Ended { call, at, kind, targets, changed }),
+            (CLAIMED, 8) => Some(Self::Claimed { call, at, kind, targets, key: word(HEAD_BYTES)? }),
+            _ => None,
+        }
+    }
+}
+
+/// Since the epoch; what lies outside of some 292 years around it becomes the nearest that can be said.
+fn nanoseconds(time: Timestamp) -> i64 {
+    time.seconds.saturating_mul(SECOND_NS).saturating_add(time.nanoseconds.into())
+}
+
+fn timestamp(nanoseconds: i64) -> Timestamp {
+    Timestamp {
+        seconds: nanoseconds.div_euclid(SECOND_NS),
+        nanoseconds: nanoseconds.rem_euclid(SECOND_NS) as u32,
     }
 }
 
@@ -167,6 +198,19 @@ mod tests {
         assert_eq!(Record::parse(bytes.clone().into()), None, "bytes behind what has no reply");
         bytes[0] = 0;
         assert_eq!(Record::parse(bytes.clone().into()), None);
-        assert_eq!(Record::parse(bytes[..HEAD_BYTES - 1].to_vec().into()), None);
+        let begun = Record::Begun { call, at, kind: Kind::Create, targets }.head();
+        for length in 0..HEAD_BYTES {
+            assert_eq!(Record::parse(Bytes::copy_from_slice(&begun[..length])), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_is_too_far_away_becomes_the_farthest() {
+        for (seconds, expected) in
+            [(i64::MIN, i64::MIN + 999_999_999), (i64::MAX, i64::MAX), (-3, -2_000_000_001)]
+        {
+            assert_eq!(nanoseconds(Timestamp { seconds, nanoseconds: 999_999_999 }), expected);
+            assert_eq!(nanoseconds(timestamp(expected)), expected);
+        }
     }
 }
