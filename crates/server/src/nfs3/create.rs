@@ -32,7 +32,7 @@ pub(super) async fn create(
     };
     match create_in(request, &target, &place.name, what, attributes).await {
         Ok(ok) => answer(reply, &Outcome::<_, WccData>::Ok(ok)),
-        Err(status) => answer(reply, &Outcome::<CreateOk, _>::Fail(status, target.wcc().await)),
+        Err(status) => answer(reply, &Outcome::<CreateOk, _>::Fail(status, Box::pin(target.wcc()).await)),
     }
 }
 
@@ -50,7 +50,7 @@ async fn create_in(
     let set = set_attributes(attributes)?;
     // An unchecked CREATE truncates what is there.
     let cuts = matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some();
-    let _changing = if cuts { settle_truncation(request, target, name).await? } else { None };
+    let _changing = if cuts { Box::pin(settle_truncation(request, target, name)).await? } else { None };
     let created = changer(request).create(target.place(), name, what, &set).await;
     // RFC 1813 §3.3.8 has one answer for a name that is taken, by whatever: NFS3ERR_EXIST.
     let created = created.map_err(|error| match error {

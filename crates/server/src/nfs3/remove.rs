@@ -22,7 +22,7 @@ async fn remove(request: &Request<'_>, args: &RemoveArgs, removal: Removal, repl
     };
     match remove_from(request, &target, &args.object.name, removal).await {
         Ok(wcc) => answer(reply, &Outcome::<_, WccData>::Ok(wcc)),
-        Err(status) => answer(reply, &Outcome::<WccData, _>::Fail(status, target.wcc().await)),
+        Err(status) => answer(reply, &Outcome::<WccData, _>::Fail(status, Box::pin(target.wcc()).await)),
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn serve(request: &Request<'_>, args: WriteArgs, reply: &mut Wr
             request.server.metrics.write_bytes.fetch_add(u64::from(ok.count), Relaxed);
             answer(reply, &Outcome::<_, WccData>::Ok(ok))
         }
-        Err(status) => answer(reply, &Outcome::<WriteOk, _>::Fail(status, target.wcc().await)),
+        Err(status) => answer(reply, &Outcome::<WriteOk, _>::Fail(status, Box::pin(target.wcc()).await)),
     }
 }
 

@@ -51,8 +51,8 @@ impl<'c> Changer<'c> {
     ) -> Changed<Created> {
         let announced = self.announce(place);
         // What is there already is opened or refused, and its directory stays as it is.
-        let is_there =
-            announced.is_watched && exists(place.export, place.context, place.directory, name).await;
+        let is_there = announced.is_watched
+            && Box::pin(exists(place.export, place.context, place.directory, name)).await;
         if !is_there {
             announced.settle(EntryChange::Add, Right::Entries(place.directory)).await?;
         }

@@ -122,9 +122,18 @@ pub(crate) async fn settle_name<'s>(
     place: Place<'_>,
     name: &[u8],
 ) -> Result<Named<'s>, Error> {
-    if let Some(_changing) = request.server.nfs4.changing_unnamed() {
-        return Ok(Named::Unseen { _changing });
+    match request.server.nfs4.changing_unnamed() {
+        Some(_changing) => Ok(Named::Unseen { _changing }),
+        None => Box::pin(settle_found(request, who, place, name)).await,
     }
+}
+
+async fn settle_found<'s>(
+    request: &Request<'s>,
+    who: Option<&Client>,
+    place: Place<'_>,
+    name: &[u8],
+) -> Result<Named<'s>, Error> {
     let found = place.export.backend.lookup(place.context, place.directory, name).await;
     let Ok(found) = found.map(Box::new) else { return Ok(Named::Absent) };
     let named = Named::Found { _changing: changing(request, &found.handle), found };

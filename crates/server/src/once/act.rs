@@ -54,6 +54,7 @@ pub(crate) struct Place<'a> {
     pub(crate) directory: &'a Handle,
 }
 
+// What is done for a call that an earlier process knew is boxed: the futures of all others stay small.
 impl<'s> Once<'s> {
     /// The way of `request`, which the log knows as `call`.
     pub(crate) fn new(request: &'s Request<'_>, call: Option<CallId>) -> Self {
@@ -80,10 +81,10 @@ impl<'s> Once<'s> {
         let mut changed = created.as_ref().is_ok_and(|created| created.is_new);
         if is_there
             && let Some(window) = attempt.window(export)
-            && let Some(found) = own_creation(place, name, what, window).await
+            && let Some(found) = Box::pin(own_creation(place, name, what, window)).await
             && attempt.wins()
         {
-            created = complete(place, &found, what, set).await;
+            created = Box::pin(complete(place, &found, what, set)).await;
             changed = created.is_ok();
         }
         attempt.end(changed);
@@ -102,7 +103,7 @@ impl<'s> Once<'s> {
         if let Some(attempt) = attempt.as_ref()
             && let Some(is_lost) = attempt.remade()
         {
-            return attempt.removed_before(place, is_lost).await;
+            return Box::pin(attempt.removed_before(place, is_lost)).await;
         }
         let mut removed = export.backend.remove(context, directory, name, removal).await;
         let Some(attempt) = attempt else { return removed };
@@ -131,14 +132,14 @@ impl<'s> Once<'s> {
         if let Some(attempt) = attempt.as_ref()
             && let Some(is_lost) = attempt.remade()
         {
-            return attempt.renamed_before(export, context, from, to, is_lost).await;
+            return Box::pin(attempt.renamed_before(export, context, from, to, is_lost)).await;
         }
         let mut renamed = export.backend.rename(context, from, to).await;
         let Some(attempt) = attempt else { return renamed };
         if matches!(renamed, Err(Error::NotFound))
             && let Some(window) = attempt.window(export)
             && matches!(export.backend.lookup(context, from.0, from.1).await, Err(Error::NotFound))
-            && let Some(own) = own_rename(export, context, from, to, window).await
+            && let Some(own) = Box::pin(own_rename(export, context, from, to, window)).await
             && attempt.wins()
         {
             renamed = export.backend.settle().await.map(|()| own);
