@@ -74,11 +74,16 @@ impl Volume {
     }
 
     /// Attributes before a WRITE, and whether the file is sealed. To be called under its lock.
+    #[inline]
     pub(crate) fn stat_before_write(&self, context: &Context, file: &Arc<Object>) -> Result<Snapshot> {
-        self.recall(context, file).map_or_else(|| self.stat_whole(file, false), Ok)
+        match self.recall(context, file) {
+            Some(seen) => Ok(seen),
+            None => self.stat_whole(file, false),
+        }
     }
 
     /// What a WRITE by this descriptor changed, numbered already. To be called under the file's lock.
+    #[inline]
     pub(crate) fn change_by_write(
         &self,
         context: &Context,
@@ -90,7 +95,8 @@ impl Volume {
         }
         let moment = self.changes.moment();
         let status = rustix::fs::fstat(open).map_err(translate)?;
-        let after = Snapshot { sealed: before.sealed, ..self.glanced(file, &status, moment, true)? };
+        let mut after = self.glanced(file, &status, moment, true)?;
+        after.sealed = before.sealed;
         self.remember(context, file, &after);
         Ok(Change { before: before.attributes.before(), after: after.attributes, atomic: true })
     }
@@ -121,13 +127,14 @@ impl Volume {
 
     /// What `object` looks like, if this thread saw it after its last change, in the batch of this request. To be asked under
     /// the object's lock.
+    #[inline]
     fn recall(&self, context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
         SEEN.with_borrow(|seen| {
             let seen = seen.as_ref().filter(|seen| seen.is_of(object) && seen.batch == context.now)?;
             let stands = seen.version == object.dirt.version()
                 && seen.moves == self.moves()
                 && seen.tick_ns == patience::now_ns();
-            (stands && is_in_batch(context)).then_some(seen.snapshot)
+            if stands && is_in_batch(context) { Some(seen.snapshot) } else { None }
         })
     }
 

@@ -196,6 +196,7 @@ impl Volume {
     }
 
     /// What fstat(2), called after `moment`, says of `object`.
+    #[inline]
     pub(crate) fn glanced(
         &self,
         object: &Object,

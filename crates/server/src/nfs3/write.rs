@@ -49,7 +49,11 @@ async fn write(request: &Request<'_>, target: &Target<'_>, args: WriteArgs) -> R
     // or a later COMMIT that has nothing left to report would match it.
     let verf = backend.write_verifier();
     let written = backend.write(context, handle, args.offset, &data, stability, Authority::Caller).await;
-    let written = written.map_err(status)?;
+    // Not by `map_err`, which would move it once more.
+    let written = match written {
+        Ok(written) => written,
+        Err(error) => return Err(status(error)),
+    };
     Ok(WriteOk {
         file_wcc: wcc_data(target.export, &written.change),
         count: written.count,
