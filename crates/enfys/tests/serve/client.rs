@@ -1,10 +1,11 @@
 //! A client that waits for each answer: NFSv3 and MOUNT, and as much of NFSv4.1 as keeps a file open.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use protocol::mount::{DirPath, MountResult, MountStat};
 use protocol::nfs3::{
     CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirOpArgs, Fattr, FileHandle, Filename,
@@ -21,7 +22,7 @@ use protocol::nfs4::ops::session::{
 };
 use protocol::nfs4::types::{ClientOwner, Component, Handle, SessionId, StateOwner, Stateid, Status, Utf8};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
-use rpc::message::{CallHeader, encode_call, parse_reply};
+use rpc::message::{CallHeader, MessageType, encode_call, encode_success, parse_reply, peek};
 use rpc::record::{RecordDecoder, finish_record, start_record};
 use xdr::{Decode, Encode, List, Opaque, Writer};
 
@@ -38,6 +39,10 @@ const MOUNT3: (u32, u32) = (protocol::mount::PROGRAM, 3);
 /// A connection, and who calls over it.
 pub struct Client {
     stream: TcpStream,
+    decoder: RecordDecoder,
+    buffer: BytesMut,
+    /// Calls of the server's that came while an answer was awaited.
+    calls: VecDeque<Bytes>,
     xid: u32,
     pub uid: u32,
 }
@@ -47,7 +52,8 @@ impl Client {
         let stream = TcpStream::connect(address).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
-        Self { stream, xid: 1, uid: 1000 }
+        let (decoder, buffer) = (RecordDecoder::new(MAX_RECORD), BytesMut::new());
+        Self { stream, decoder, buffer, calls: VecDeque::new(), xid: 1, uid: 1000 }
     }
 
     /// The next call has the number that the last one of `other` had, as a retransmission does over another connection.
@@ -58,7 +64,27 @@ impl Client {
     /// Calls a procedure and decodes its results.
     pub fn call<R: Decode>(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) -> R {
         self.send(program, procedure, arguments);
-        parse_reply(self.receive()).expect("results")
+        loop {
+            let record = self.receive();
+            match peek(&record).expect("a message") {
+                (_, MessageType::CALL) => self.calls.push_back(record),
+                _ => return parse_reply(record).expect("results"),
+            }
+        }
+    }
+
+    /// The next call of the server's.
+    fn called(&mut self) -> Bytes {
+        self.calls.pop_front().unwrap_or_else(|| self.receive())
+    }
+
+    fn answer(&mut self, xid: u32, results: &impl Encode) {
+        let mut reply = Writer::new();
+        let start = start_record(&mut reply);
+        encode_success(&mut reply, xid);
+        results.encode(&mut reply);
+        finish_record(&mut reply, start);
+        self.stream.write_all(reply.inline()).expect("the server reads");
     }
 
     fn send(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) {
@@ -87,16 +113,15 @@ impl Client {
         self.stream.write_all(call.inline())
     }
 
-    fn receive(&mut self) -> bytes::Bytes {
-        let (mut decoder, mut buffer) = (RecordDecoder::new(MAX_RECORD), BytesMut::new());
+    fn receive(&mut self) -> Bytes {
         loop {
-            if let Some(record) = decoder.decode(&mut buffer).expect("a record") {
+            if let Some(record) = self.decoder.decode(&mut self.buffer).expect("a record") {
                 return record;
             }
             let mut chunk = [0; 4096];
             let read = self.stream.read(&mut chunk).expect("an answer");
             assert_ne!(read, 0, "the server closed the connection");
-            buffer.extend_from_slice(&chunk[..read]);
+            self.buffer.extend_from_slice(&chunk[..read]);
         }
     }
 
@@ -215,6 +240,22 @@ impl Client4 {
         let mut this = Self::with_flags(address, "test client", CreateSessionFlags::PERSIST);
         this.complete();
         this
+    }
+
+    /// Gets a session whose connection carries callbacks, and says that it takes them.
+    pub fn reachable(address: SocketAddr) -> Self {
+        let mut this = Self::with_flags(address, "test client", CreateSessionFlags::CONN_BACK_CHAN);
+        this.complete();
+        let trial = this.called();
+        this.client.answer(peek(&trial).expect("a message").0, &());
+        // The server reads in order: what is answered here has passed the answer to the trial.
+        this.run(Vec::new()).expect("a session");
+        this
+    }
+
+    /// The next call of the server's.
+    pub fn called(&mut self) -> Bytes {
+        self.client.called()
     }
 
     fn with_flags(address: SocketAddr, name: &str, flags: CreateSessionFlags) -> Self {

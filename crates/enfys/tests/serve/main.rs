@@ -5,6 +5,7 @@
 mod client;
 mod copies;
 mod disk;
+mod dissected;
 mod documents;
 mod libnfs;
 mod lifetime;

@@ -1,0 +1,75 @@
+//! What no client here can be made to hear is looked at by tshark, which nobody here wrote.
+
+use std::process::Command;
+
+use protocol::nfs4::callback::notify::notify_type;
+use protocol::nfs4::callback::{CbCompoundArgs, CbOp};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::delegation::{DirDelegation, GetDirDelegationArgs};
+use protocol::nfs4::ops::lookup::LookupArgs;
+use protocol::nfs4::types::{Bitmap, Component, Outcome, Time};
+use rpc::message::CallHeader;
+use xdr::{Decode, Reader};
+
+use crate::client::{Client, Client4};
+use crate::server::{Place, Server, with};
+
+/// Has `/export` delegated to it, to be told of what comes.
+fn hold(client: &mut Client4) {
+    let at_once = Time { seconds: 0, nanoseconds: 0 };
+    let ask = GetDirDelegationArgs {
+        signal_available: false,
+        notification_types: Bitmap::of(&[notify_type::ADD_ENTRY]),
+        child_attribute_delay: at_once,
+        directory_attribute_delay: at_once,
+        child_attributes: Bitmap::EMPTY,
+        directory_attributes: Bitmap::EMPTY,
+    };
+    let name = Component::from_static(b"export");
+    let ops = vec![Op::PutRootFh, Op::Lookup(LookupArgs { name }), Op::GetDirDelegation(ask)];
+    let granted = client.run(ops).expect("a directory");
+    let Some(OpResult::GetDirDelegation(Outcome::Ok(DirDelegation::Granted(_)))) = granted.last() else {
+        panic!("nothing is delegated: {granted:?}");
+    };
+}
+
+/// What tshark says of a record that the server has sent; none where it is not installed.
+fn dissect(place: &Place, record: &[u8], shown: &[&str]) -> Option<String> {
+    let marked = u32::try_from(record.len()).expect("a short record") | 1 << 31;
+    let bytes = marked.to_be_bytes().into_iter().chain(record.iter().copied());
+    let hex: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
+    let (text, capture) =
+        (place.file("record", &format!("0000 {}\n", hex.join(" "))), place.path("record.pcap"));
+    let packet = |program: &mut Command| program.output().ok().filter(|output| output.status.success());
+    packet(Command::new("text2pcap").args(["-q", "-T", "2049,700"]).args([&text, &capture]))?;
+    let read = ["-n", "-d", "tcp.port==2049,rpc", "-T", "fields", "-e"];
+    let said = packet(Command::new("tshark").arg("-r").arg(&capture).args(read).args(shown))?;
+    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+#[test]
+fn what_holders_of_directories_are_told_is_well_formed() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let server = Server::start(&place, &with(&place, &[&export]));
+    let mut holder = Client4::reachable(server.address);
+    hold(&mut holder);
+    let mut other = Client::connect(server.address);
+    let directory = other.mount("/export").expect("an export");
+    other.create(directory, "a new name").expect("a file");
+
+    let call = holder.called();
+    let mut reader = Reader::new(call.clone());
+    CallHeader::parse(&mut reader).unwrap();
+    let args = CbCompoundArgs::decode(&mut reader).unwrap();
+    assert!(matches!(args.ops[..], [CbOp::Sequence(_), CbOp::Notify(_)]), "{args:?}");
+    // CB_SEQUENCE is operation 11 of callbacks, CB_NOTIFY 6 (RFC 8881 §20.9, §20.4).
+    match dissect(&place, &call, &["nfs.cb.operation"]) {
+        None => println!("skipped: tshark and text2pcap are not installed"),
+        Some(operations) => {
+            assert_eq!(operations, "11,6");
+            assert_eq!(dissect(&place, &call, &["_ws.malformed"]).as_deref(), Some(""));
+        }
+    }
+    server.stop();
+}
