@@ -25,6 +25,10 @@ if [ "$VERSION" != 3 ]; then # what this client holds is called back when the ot
 fi
 if [ "$VERSION" = 4.2 ]; then
     "$PROBE" copy-range "$D/zeros" "$D/copied"
+    # Longer than what is copied before the answer (SEMANTICS.md), holes left out: its end is told.
+    head -c 24M /dev/zero >"$D/long"
+    "$PROBE" copy-range "$D/long" "$D/copied"
+    rm "$D/long" "$D/copied"
     setfattr -n user.wire -v value "$D/zeros"
     remount # the client has cached what it has set
     same value "$(getfattr --absolute-names --only-values -n user.wire "$D/zeros")"
@@ -49,6 +53,8 @@ replies=$(read_capture 'rpc.msgtyp == 1 && nfs' | wc -l)
 seen() { [ -n "$(read_capture "$1")" ] || fail "tshark saw no $2"; }
 # CB_RECALL is operation 4 of callbacks in every minor version (RFC 7530 §16.2, RFC 8881 §20.2).
 if [ "$VERSION" != 3 ]; then seen 'nfs.cb.operation == 4' CB_RECALL; fi
+# CB_OFFLOAD is operation 15 (RFC 7862 §16.1).
+if [ "$VERSION" = 4.2 ]; then seen 'nfs.cb.operation == 15' CB_OFFLOAD; fi
 if [ "$VERSION" = 4.2 ]; then # RFC 7862 §13 and RFC 8276 §8.4
     for operation in ALLOCATE=59 COPY=60 DEALLOCATE=62 SEEK=69 GETXATTR=72 SETXATTR=73 LISTXATTRS=74 REMOVEXATTR=75; do
         seen "nfs.opcode == ${operation#*=}" "${operation%=*}"
