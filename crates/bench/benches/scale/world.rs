@@ -11,8 +11,8 @@ use protocol::nfs4::ops::session::{ChannelAttributes, CreateSessionFlags, Sequen
 use protocol::nfs4::types::{SessionId, Stateid, Status};
 use rpc::message;
 use server::nfs4::state::{
-    Client, CreateSession, DelegationKind, ExchangeId, FileKey, IoKind, LockError, LockRange, LockRequest,
-    LockTest, Locker, OpenRequest, Records, Running, Sequenced, State, Wish,
+    Client, CreateSession, Credential, DelegationKind, ExchangeId, FileKey, IoKind, LockError, LockRange,
+    LockRequest, LockTest, Locker, OpenRequest, Records, Running, Sequenced, State, StateProtect, Wish,
 };
 use server::{ConnectionId, HandleKey, Outbox, Principal, Settings};
 use vfs::Pin;
@@ -107,9 +107,10 @@ impl World {
     fn connect(&mut self, outbox: Option<&Arc<Outbox>>) -> Peer {
         self.clients += 1;
         let owner = format!("Linux NFSv4.1 client{:06}", self.clients);
-        let principal = Principal::System(0);
+        let by = Credential { principal: Principal::System(0), is_protected: false };
+        let protect = StateProtect::None;
         let exchange =
-            ExchangeId { owner: owner.as_bytes(), verifier: [1; 8], principal: &principal, update: false };
+            ExchangeId { owner: owner.as_bytes(), verifier: [1; 8], by: &by, update: false, protect };
         let id = self.state.exchange_id(self.now, &exchange).expect("EXCHANGE_ID");
         let connection = ConnectionId(self.clients);
         let channel = ChannelAttributes {
@@ -133,7 +134,7 @@ impl World {
             security: &SecParmsList::default(),
             minor: 1,
             outbox,
-            principal: &principal,
+            principal: &by.principal,
             connection,
         };
         let session = self.state.create_session(self.now, &create).expect("CREATE_SESSION").session_id;
@@ -224,6 +225,7 @@ impl World {
             judged: 1,
             opener: CALLER,
             change: 1,
+            times: None,
             handle: Default::default(),
             inner: vfs::Handle::new(&fileid.to_be_bytes()).expect("eight bytes"),
             reclaim: false,
