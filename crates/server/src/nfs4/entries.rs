@@ -9,7 +9,7 @@ use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Rena
 
 use super::object::File;
 use super::right::Right;
-use super::settle::{Named, changing, settle, settle_name};
+use super::settle::{Named, changing, settle, settle_behind, settle_name};
 use super::state::{Against, Changing, Client, Entries, EntryChange};
 use crate::Export;
 use crate::once::{Once, Place};
@@ -60,8 +60,8 @@ impl<'c> Changer<'c> {
         let created = self.once.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
         if is_there && made.is_some() {
-            // It went just then. Best effort: the change is made, and cannot be told to come again.
-            let _ = announced.settle(EntryChange::Add, Right::Given).await;
+            // It went just then.
+            announced.settle_behind(EntryChange::Add).await;
         }
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
         announced.end(created.as_ref().err(), done);
@@ -79,8 +79,8 @@ impl<'c> Changer<'c> {
         let announced = announced.begin();
         let removed = self.once.remove(place, name, removal).await;
         if removed.is_ok() && !file.may_be_there() {
-            // It came just then; as in `create`.
-            let _ = announced.settle(EntryChange::Remove, Right::Given).await;
+            // It came just then.
+            announced.settle_behind(EntryChange::Remove).await;
         }
         let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
         announced.end(removed.as_ref().err(), done);
@@ -118,11 +118,11 @@ impl<'c> Changer<'c> {
         let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
         let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
         if made.is_some() && !old_file.may_be_there() {
-            // It came just then; as in `create`.
+            // It came just then.
             if let Some(source) = &source {
-                let _ = source.settle(kinds.0, Right::Given).await;
+                source.settle_behind(kinds.0).await;
             }
-            let _ = target.settle(kinds.1, Right::Given).await;
+            target.settle_behind(kinds.1).await;
         }
         let is_within = source.is_none();
         if let Some(source) = source {
@@ -202,6 +202,15 @@ impl Announced<'_> {
         let Place { export, context, directory } = self.place;
         let Changer { request, who, .. } = self.changer;
         settle(request, who, (export, directory), Against::Entries(change), (context, right)).await
+    }
+
+    /// As [`settle`](Self::settle), where the change is made already. Best effort on a connection that is full of operations that
+    /// wait.
+    async fn settle_behind(&self, change: EntryChange) {
+        if self.is_watched {
+            let (Changer { request, who, .. }, Place { export, directory, .. }) = (self.changer, self.place);
+            let _ = settle_behind(request, who, (export, directory), Against::Entries(change)).await;
+        }
     }
 
     /// What has a name in the directory; nothing where nobody is to be told.

@@ -86,6 +86,22 @@ pub(crate) async fn settle(
     Box::pin(wait(request, who, object, against, need)).await
 }
 
+/// As [`settle`], behind a change that was made already and cannot be told to come again: whoever stands against it loses
+/// what it does not give back.
+///
+/// # Errors
+/// [`Error::Later`] where too many of the connection's operations wait.
+pub(crate) async fn settle_behind(
+    request: &Request<'_>,
+    who: Option<&Client>,
+    (export, handle): (&Export, &Handle),
+    against: Against,
+) -> Result<(), Error> {
+    let file = File { export, handle: *handle }.key(request.server);
+    let deadline = request.server.nfs4.revoked_by(request.now.monotonic);
+    Box::pin(wait_until(deadline, request, who, file, against)).await
+}
+
 /// What a name leads to, announced.
 pub(crate) enum Named<'s> {
     /// Nothing was ever delegated, and nothing will be while this lives: it was not looked at.
@@ -157,7 +173,18 @@ async fn wait(
         return Ok(());
     }
     right.check(export, context, handle).await?;
-    let deadline = state.wait_until(now);
+    wait_until(state.wait_until(now), request, who, file, against).await
+}
+
+/// Recalls what others than `who` hold, and waits until it is back.
+async fn wait_until(
+    deadline: Duration,
+    request: &Request<'_>,
+    who: Option<&Client>,
+    file: FileKey,
+    against: Against,
+) -> Result<(), Error> {
+    let (state, now) = (&request.server.nfs4, request.now.monotonic);
     loop {
         let Some(waiter) = state.clash(now, deadline, who, file, against) else { return Ok(()) };
         if !sit(request, file, waiter).await {

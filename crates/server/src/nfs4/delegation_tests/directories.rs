@@ -19,7 +19,8 @@ use vfs::fault::{Fault, Gate, Method, Rule};
 use xdr::{List, Opaque};
 
 use super::{
-    BOTH, READ, Scene, Stateid, first_word, give_back, hold, recalled, scene, scene_in, set, status, write,
+    BOTH, LEASE_SECONDS, READ, Scene, Stateid, first_word, give_back, hold, recalled, scene, scene_in, set,
+    status, write,
 };
 use crate::testing::{
     Call, Flight, Lab, at, create, export, faulty, lab_of, lab_with, lookup, mode, name, open_args, putfh,
@@ -373,7 +374,7 @@ fn what_comes_behind_the_look_at_a_name_does_not_go_without_its_holders() {
     // RFC 8881 §10.9.2: "The operation causing the recall will have to wait before the recall is complete."
     for (method, op) in [(Method::Remove, remove("late")), (Method::Rename, rename("late", "new"))] {
         let (exported, backend) = faulty();
-        let (Scene { mut holder, mut other, .. }, directory) =
+        let (Scene { mut lab, mut holder, mut other, .. }, directory) =
             with_directory(scene_in(lab_of(vec![exported])));
         let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
         let gate = Gate::new();
@@ -385,6 +386,10 @@ fn what_comes_behind_the_look_at_a_name_does_not_go_without_its_holders() {
         gate.open();
         assert_eq!(status(flight.poll()), None, "{method:?}");
         assert_eq!(recalled(&holder).len(), 1);
+        // It cannot be told to come again: it waits for longer than what can.
+        lab.pass(LEASE_SECONDS - 1);
+        assert_eq!(status(flight.poll()), None, "{method:?}");
+        (holder.seconds, other.seconds) = (lab.seconds, lab.seconds);
         assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
         assert_eq!(status(flight.poll()), Some(Status::OK));
     }

@@ -310,6 +310,12 @@ impl State {
         now + (self.lease / 3).min(WAIT_MAX)
     }
 
+    /// By when a delegation that is recalled at `now` is back, or revoked: a lease time later, when the next sweep comes by.
+    #[must_use]
+    pub fn revoked_by(&self, now: Duration) -> Duration {
+        now + self.lease + WAIT_MAX
+    }
+
     /// Whether anybody has this very object delegated.
     #[must_use]
     pub fn is_delegated(&self, file: FileKey) -> bool {
