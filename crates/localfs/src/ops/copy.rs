@@ -84,6 +84,10 @@ impl Judged {
             if at - hole >= COPIED_HOLE_BYTES {
                 return Stretch::Data(hole - start);
             }
+            if at == hole {
+                // A file system that tells of the hole and not of what is behind it.
+                break;
+            }
         }
         Stretch::Data(last - start)
     }
