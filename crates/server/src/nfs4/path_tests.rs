@@ -230,6 +230,22 @@ fn a_client_that_begins_anew_keeps_its_connection() {
 }
 
 #[test]
+fn who_comes_after_a_client_that_left_is_known_from_its_first_word_on() {
+    for several in [false, true] {
+        let (mut lab, ..) = scene();
+        let id = format!("{:#018x}", lab.client_id);
+        lab.lab.server.evict(lab.lab.now(), &id).unwrap();
+        let SetClientIdResult::Ok(second) = lab.set_client_id(b"second", 1, 0) else { panic!() };
+        if several {
+            let SetClientIdResult::Ok(_) = lab.set_client_id(b"third", 1, 0) else { panic!() };
+        }
+        assert_eq!(lab.confirm(&second), Status::OK);
+        let tenant = lab.lab.connection.tenant.get().map(|client| client.id());
+        assert_eq!(tenant, (!several).then_some(second.client_id));
+    }
+}
+
+#[test]
 fn nothing_is_delegated_without_a_path_nor_before_the_owner_is_confirmed() {
     let mut lab = lab0();
     lab.open("file", b"owner");

@@ -33,13 +33,22 @@ enum Known {
     Several,
 }
 
+impl Known {
+    /// A client that has no record yet.
+    fn to_come(id: &[u8]) -> Self {
+        Self::One { id: Bytes::copy_from_slice(id), client: Weak::new() }
+    }
+}
+
 impl Tenant {
     /// A client with this `id` string will have a record.
     pub(crate) fn announce(&self, id: &[u8]) {
         let mut known = self.0.lock();
         match &*known {
-            Known::Nobody => *known = Known::One { id: Bytes::copy_from_slice(id), client: Weak::new() },
-            Known::One { id: one, client } if **one != *id && !has_left(client) => *known = Known::Several,
+            Known::Nobody => *known = Known::to_come(id),
+            // Whoever comes next must find this one here.
+            Known::One { client, .. } if has_left(client) => *known = Known::to_come(id),
+            Known::One { id: one, .. } if **one != *id => *known = Known::Several,
             Known::One { .. } | Known::Several => {}
         }
     }
