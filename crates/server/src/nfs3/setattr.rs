@@ -28,8 +28,11 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
         check_denials(request, target, IoKind::Write)?;
     }
     let _changing = changing(request, &target.handle);
-    let right = Right::Attributes(&set, Authority::Caller);
-    settle(request, target, Against::All, right).await?;
+    // Who sets nothing needs no right, and must not get others' delegations recalled by that.
+    if !set.is_empty() {
+        let right = Right::Attributes(&set, Authority::Caller);
+        settle(request, target, Against::All, right).await?;
+    }
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
     let guard = args.guard.map(timestamp).transpose()?;
     let Target { export, handle, context } = target;

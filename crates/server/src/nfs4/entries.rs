@@ -9,7 +9,7 @@ use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Rena
 
 use super::object::File;
 use super::right::Right;
-use super::settle::{Named, changing, settle, settle_behind, settle_name};
+use super::settle::{Named, announce_name, changing, is_absent, settle, settle_behind};
 use super::state::{Against, Changing, Client, Entries, EntryChange};
 use crate::Export;
 use crate::once::{Once, Place};
@@ -71,7 +71,8 @@ impl<'c> Changer<'c> {
     /// Takes a name away, as [`Once::remove`].
     pub(crate) async fn remove(self, place: Place<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
         // RFC 8881 §10.4.4: "REMOVE request for the file".
-        let file = self.settle_name(place, name).await?;
+        let file = announce_name(self.request, place, name).await?;
+        file.settle(self.request, self.who, place).await?;
         let announced = self.announce(place);
         if file.may_be_there() {
             announced.settle(EntryChange::Remove, file.right(place.directory)).await?;
@@ -97,8 +98,6 @@ impl<'c> Changer<'c> {
     ) -> Changed<Renamed> {
         // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
         let place = |directory| Place { export, context, directory };
-        let old_file = self.settle_name(place(from), old).await?;
-        let new_file = self.settle_name(place(to), new).await?;
         let target = self.announce(place(to));
         let source = (from != to).then(|| self.announce(place(from)));
         // §20.4.3: "This notification is only sent if both entries are in the same directory."
@@ -107,9 +106,26 @@ impl<'c> Changer<'c> {
         } else {
             (EntryChange::Rename, EntryChange::Rename)
         };
+        let first = source.as_ref().unwrap_or(&target);
+        let old_file = announce_name(self.request, place(from), old).await?;
+        let mut new_file = announce_name(self.request, place(to), new).await?;
+        let is_held = |file: &Named<'_>| file.is_held(self.request, self.who, export);
+        let is_old_held = is_held(&old_file);
+        let is_in_the_way =
+            is_old_held || is_held(&new_file) || first.is_held(kinds.0) || target.is_held(kinds.1);
+        if old_file.may_be_there() && is_in_the_way {
+            // Who may not do the one half has nobody asked for the other.
+            let rights = [old_file.right(from), new_file.right(to)];
+            Box::pin(check_both(export, context, rights, from)).await?;
+        }
+        old_file.settle(self.request, self.who, place(from)).await?;
+        if is_old_held {
+            // The wait may have been long.
+            new_file = announce_name(self.request, place(to), new).await?;
+        }
+        new_file.settle(self.request, self.who, place(to)).await?;
         if old_file.may_be_there() {
             // Within one directory both rights are for that.
-            let first = source.as_ref().unwrap_or(&target);
             first.settle(kinds.0, old_file.right(from)).await?;
             target.settle(kinds.1, new_file.right(to)).await?;
         }
@@ -160,10 +176,6 @@ impl<'c> Changer<'c> {
         linked
     }
 
-    async fn settle_name(self, place: Place<'_>, name: &[u8]) -> Result<Named<'c>, Error> {
-        settle_name(self.request, self.who, place, name).await
-    }
-
     /// Announces a change: from here on nobody has the directory delegated anew.
     fn announce(self, place: Place<'c>) -> Announced<'c> {
         let _changing = changing(self.request, place.directory);
@@ -171,7 +183,7 @@ impl<'c> Changer<'c> {
         let server = self.request.server;
         let key = || File { export: place.export, handle: *place.directory }.key(server);
         let is_watched = server.nfs4.has_delegations(Against::Entries(EntryChange::Add))
-            && server.nfs4.is_delegated(key());
+            && server.nfs4.is_directory_delegated(key());
         Announced { changer: self, place, is_watched, is_under_way: false, _changing }
     }
 }
@@ -181,7 +193,7 @@ impl<'c> Changer<'c> {
 /// RFC 8881 §20.4.3 has the entry told that is deleted "atomically with the addition". The backend does not tell that; but where
 /// the directory is, at the RENAME, as it was at the look, it is what was found. Otherwise the holders look for themselves.
 struct Occupant {
-    /// The directory's `change` then; none where it could not be had.
+    /// The directory's `change` then; none where that, or what is there, could not be had.
     change: Option<u64>,
     is_there: bool,
 }
@@ -194,6 +206,13 @@ impl Occupant {
 }
 
 impl Announced<'_> {
+    /// Whether others have the directory who are not told of such a change.
+    fn is_held(&self, change: EntryChange) -> bool {
+        let Changer { request, who, .. } = self.changer;
+        let against = Against::Entries(change);
+        self.is_watched && request.server.nfs4.is_held_against(who, self.file().key(request.server), against)
+    }
+
     /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
     async fn settle(&self, change: EntryChange, right: Right<'_>) -> Result<(), Error> {
         if !self.is_watched {
@@ -222,7 +241,10 @@ impl Announced<'_> {
         // Before the look: where the name comes or goes behind it, the directory is another one.
         let change =
             export.backend.getattr(context, directory).await.ok().map(|attributes| attributes.change);
-        Some(Occupant { change, is_there: exists(export, context, directory, name).await })
+        let found = export.backend.lookup(context, directory, name).await;
+        // A look that failed says nothing of the name.
+        let change = change.filter(|_| found.as_ref().err().is_none_or(|error| is_absent(*error)));
+        Some(Occupant { change, is_there: found.is_ok() })
     }
 
     /// The change begins.
@@ -261,4 +283,17 @@ impl Drop for Announced<'_> {
 
 async fn exists(export: &Export, context: &Context, directory: &Handle, name: &[u8]) -> bool {
     export.backend.lookup(context, directory, name).await.is_ok()
+}
+
+/// Whether the caller has both rights, on directories that these name.
+async fn check_both(
+    export: &Export,
+    context: &Context,
+    rights: [Right<'_>; 2],
+    directory: &Handle,
+) -> Result<(), Error> {
+    for right in rights {
+        right.check(export, context, directory).await?;
+    }
+    Ok(())
 }

@@ -5,7 +5,9 @@
 //! behind a holder who was not asked. What cannot be told so is let through, and the backend judges each operation itself all
 //! the same. Only where a delegation stands in the way does this cost anything.
 
-use vfs::{Access, Attributes, Authority, Context, Error, Handle, OpenAccess, SetAttributes, SetTime};
+use vfs::{
+    Access, Attributes, Authority, Context, Error, FileKind, Handle, OpenAccess, SetAttributes, SetTime,
+};
 
 use super::state::IoKind;
 use crate::Export;
@@ -71,6 +73,11 @@ impl Right<'_> {
                 may_set(set, by, may_write, granted.intersects(Access::MODIFY | Access::XAWRITE))
             }
             Self::Xattrs => access(granted.contains(Access::XAWRITE)),
+            // RFC 8881 §18.4.3: "If the current filehandle designates any other type of object, the error NFS4ERR_NOTDIR
+            // results"; who may write to it does not matter.
+            Self::Entries(_) | Self::Removal(..) if attributes.kind != FileKind::Directory => {
+                Err(Error::NotDirectory)
+            }
             Self::Entries(_) => access(may_write),
             Self::Removal(_, _) if !may_write => Err(Error::Access),
             // POSIX.1-2024 §4.5: in a sticky directory only the owner of the file, of the directory, or a privileged process.

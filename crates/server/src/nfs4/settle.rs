@@ -108,7 +108,7 @@ pub(crate) enum Named<'s> {
     Unseen { _changing: Changing<'s> },
     /// This, of which nothing is delegated while this lives.
     Found { found: Box<Found>, _changing: Changing<'s> },
-    /// Nothing, as far as the caller may see: the operation itself finds out what is wrong.
+    /// Nothing, as far as the caller may see ([`is_absent`]): the operation itself finds out what is wrong.
     Absent,
 }
 
@@ -116,6 +116,29 @@ impl Named<'_> {
     /// Whether the operation has something to work on, as far as was seen.
     pub(crate) fn may_be_there(&self) -> bool {
         !matches!(self, Self::Absent)
+    }
+
+    /// Whether anybody but `who` has delegated what was found.
+    pub(crate) fn is_held(&self, request: &Request<'_>, who: Option<&Client>, export: &Export) -> bool {
+        let Self::Found { found, .. } = self else { return false };
+        let state = &request.server.nfs4;
+        let key = || File { export, handle: found.handle }.key(request.server);
+        state.has_delegations(Against::All) && state.is_held_against(who, key(), Against::All)
+    }
+
+    /// Settles against the change that was announced.
+    ///
+    /// # Errors
+    /// As [`settle`](fn@settle).
+    pub(crate) async fn settle(
+        &self,
+        request: &Request<'_>,
+        who: Option<&Client>,
+        place: Place<'_>,
+    ) -> Result<(), Error> {
+        let Self::Found { found, .. } = self else { return Ok(()) };
+        let need = (place.context, self.right(place.directory));
+        settle(request, who, (place.export, &found.handle), Against::All, need).await
     }
 
     /// What the caller needs to take the name out of its directory, or to put another in its place.
@@ -127,37 +150,46 @@ impl Named<'_> {
     }
 }
 
-/// Announces a change of what has this name in a directory, if anything has, by which it goes from there, and settles against
-/// it. What is returned is to be kept until the change is made.
+/// Announces a change of what has this name in a directory, if anything has, by which it goes from there. What is returned is to be
+/// kept until the change is made.
 ///
 /// # Errors
-/// As [`settle`].
-pub(crate) async fn settle_name<'s>(
+/// Why it cannot be known whether anything has the name.
+pub(crate) async fn announce_name<'s>(
     request: &Request<'s>,
-    who: Option<&Client>,
     place: Place<'_>,
     name: &[u8],
 ) -> Result<Named<'s>, Error> {
     match request.server.nfs4.changing_unnamed() {
         Some(_changing) => Ok(Named::Unseen { _changing }),
-        None => Box::pin(settle_found(request, who, place, name)).await,
+        None => Box::pin(find(request, place, name)).await,
     }
 }
 
-async fn settle_found<'s>(
-    request: &Request<'s>,
-    who: Option<&Client>,
-    place: Place<'_>,
-    name: &[u8],
-) -> Result<Named<'s>, Error> {
-    let found = place.export.backend.lookup(place.context, place.directory, name).await;
-    let Ok(found) = found.map(Box::new) else { return Ok(Named::Absent) };
-    let named = Named::Found { _changing: changing(request, &found.handle), found };
-    if let Named::Found { found, .. } = &named {
-        let need = (place.context, named.right(place.directory));
-        settle(request, who, (place.export, &found.handle), Against::All, need).await?;
+async fn find<'s>(request: &Request<'s>, place: Place<'_>, name: &[u8]) -> Result<Named<'s>, Error> {
+    match place.export.backend.lookup(place.context, place.directory, name).await {
+        Ok(found) => Ok(Named::Found { _changing: changing(request, &found.handle), found: Box::new(found) }),
+        Err(error) if is_absent(error) => Ok(Named::Absent),
+        Err(error) => Err(error),
     }
-    Ok(named)
+}
+
+/// Whether a look that fails so says that nothing is there that could be delegated, or that the operation will fail the same way. A
+/// look that failed for want of memory, descriptors or a working disk says nothing.
+pub(crate) fn is_absent(error: Error) -> bool {
+    matches!(
+        error,
+        Error::NotFound
+            | Error::NotDirectory
+            | Error::Access
+            | Error::NotPermitted
+            | Error::BadName
+            | Error::NameTooLong
+            | Error::Stale
+            | Error::BadHandle
+            // What is mounted there is nobody's to reach from here.
+            | Error::CrossDevice
+    )
 }
 
 async fn wait(

@@ -7,10 +7,15 @@ use protocol::nfs4::ops::open::OpenDelegation;
 use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::space::CloneArgs;
 use protocol::nfs4::types::{Stateid, Status};
+use vfs::Error;
+use vfs::fault::{Fault, Method, Rule};
 use xdr::{List, Opaque};
 
-use super::{BOTH, READ, Scene, delegated, first_word, give_back, hold, opened, recalled, scene, status};
-use crate::testing::{at, name, open, putfh};
+use super::directories::{remove, rename};
+use super::{
+    BOTH, READ, Scene, delegated, first_word, give_back, hold, opened, recalled, scene, scene_in, status,
+};
+use crate::testing::{at, faulty, lab_of, name, open, putfh};
 
 #[test]
 fn nothing_is_delegated_of_what_an_operation_that_waits_is_about_to_move() {
@@ -73,5 +78,27 @@ fn nothing_is_delegated_of_where_an_operation_that_waits_is_about_to_copy_to() {
         assert_eq!(status(flight.poll()), Some(Status::OK));
         let (_, read) = opened(&mut other, open("destination", b"p", READ));
         assert!(delegated(&read).is_some(), "the operation is over");
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_now_does_not_go_without_its_holder() {
+    for (error, told) in [(Error::Later, Status::DELAY), (Error::Io, Status::IO)] {
+        for (looks, op) in [(0, remove("file")), (0, rename("file", "moved")), (1, rename("source", "file"))]
+        {
+            let text = format!("{op:?}");
+            let (exported, backend) = faulty();
+            let Scene { mut lab, mut holder, mut other, .. } = scene_in(lab_of(vec![exported]));
+            lab.file(&["export", "source"], b"");
+            let root = lab.handle(&["export"]);
+            hold(&mut holder, "file", READ);
+            backend.add(Rule::on(Method::Lookup, Fault::Fail(error)).after(looks).times(1));
+            let ops = vec![putfh(root), Op::SaveFh, op];
+            assert_eq!(status(other.start(1, ops.clone()).poll()), Some(told), "{text}");
+            assert_eq!(recalled(&holder), [], "{text}");
+            let mut flight = other.start(2, ops);
+            assert_eq!(status(flight.poll()), None, "{text}");
+            assert_eq!(recalled(&holder).len(), 1, "{text}");
+        }
     }
 }

@@ -1,16 +1,20 @@
 //! Whoever may not do a thing is refused before anybody is asked for a delegation.
 
+use protocol::nfs3;
 use protocol::nfs4::attributes::SetAttributes;
 use protocol::nfs4::attributes::values::SetTime;
 use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::link::LinkArgs;
+use protocol::nfs4::ops::open::{CreateHow, OpenHow};
 use protocol::nfs4::ops::xattr::{RemoveXattrArgs, SetXattrOption};
-use protocol::nfs4::types::{Stateid, Status, Time, Utf8};
+use protocol::nfs4::types::{Handle, Stateid, Status, Time, Utf8};
+use xdr::Opaque;
 
 use super::directories::{NONE, changes, granted, make, remove, rename, with_directory};
 use super::recalls::conflicts;
 use super::{BOTH, READ, Scene, WRITE, first_word, hold, recalled, scene, scene_in, set, write};
 use crate::nfs4::xattr_tests;
-use crate::testing::{Flight, Lab, at, lab_42, mode, open, putfh, size};
+use crate::testing::{Flight, Lab, at, lab_42, mode, name, open, open_args, putfh, size};
 
 /// The status of an operation by somebody who may not do it, with nobody asked.
 #[track_caller]
@@ -131,4 +135,82 @@ fn an_owner_is_let_in_as_the_backend_lets_it_in() {
     let mut flight = other.start(1, vec![putfh(file), write(Stateid::ANONYMOUS)]);
     assert!(flight.poll().is_none());
     assert_eq!(recalled(&holder).len(), 1);
+}
+
+#[test]
+fn who_sets_nothing_recalls_nobody() {
+    for access in [READ, BOTH] {
+        let Scene { mut holder, mut other, file, .. } = scene();
+        hold(&mut holder, "file", access);
+        other.uid = 1000;
+        let nothing = vec![putfh(file), set(SetAttributes::default().to_file_attributes())];
+        assert_eq!(other.start(1, nothing).poll().map(|answer| answer.status), Some(Status::OK));
+        let object = nfs3::FileHandle::new(&file).unwrap();
+        let nothing = nfs3::SetattrArgs { object, new_attributes: nfs3::Sattr::default(), guard: None };
+        let answer = other.start_nfs3(nfs3::Proc::SETATTR.0, &nothing).poll_bytes();
+        assert_eq!(answer.map(|answer| first_word(&answer)), Some(0));
+        assert_eq!(recalled(&holder), []);
+    }
+}
+
+#[test]
+fn a_file_is_no_directory_whoever_has_it() {
+    for uid in [0, 1000] {
+        let (Scene { mut lab, mut holder, mut other, file }, _) = with_directory(scene());
+        let a = lab.handle(&["export", "d", "a"]);
+        granted(&mut other, &["export", "d"], NONE);
+        hold(&mut holder, "file", READ);
+        other.uid = uid;
+        let open =
+            Op::Open(open_args("new", b"o", WRITE, OpenHow::Create(CreateHow::Unchecked(mode(0o644)))));
+        let link = Op::Link(LinkArgs { new_name: name("link") });
+        for (slot, (saved, op)) in [
+            (file, make("new")),
+            (file, open),
+            (file, remove("a")),
+            (file, rename("a", "b")),
+            (a, link.clone()),
+            (file, link),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let text = format!("{op:?} by {uid}");
+            let ops = vec![putfh(saved), Op::SaveFh, putfh(file), op];
+            let answer = other.start(slot as u32 + 1, ops).poll();
+            // RFC 8881 §15.1.2.6.
+            assert_eq!(answer.map(|answer| answer.status), Some(Status::NOTDIR), "{text}");
+            assert_eq!(recalled(&holder), [], "{text}");
+        }
+        let place =
+            nfs3::DirOpArgs { dir: nfs3::FileHandle::new(&file).unwrap(), name: Opaque::from_static(b"new") };
+        let mkdir = nfs3::MkdirArgs { where_: place, attributes: nfs3::Sattr::default() };
+        let answer = other.start_nfs3(nfs3::Proc::MKDIR.0, &mkdir).poll_bytes();
+        assert_eq!(answer.map(|answer| first_word(&answer)), Some(Status::NOTDIR.0), "MKDIR by {uid}");
+        assert_eq!(recalled(&holder), []);
+    }
+}
+
+#[test]
+fn who_may_do_half_of_a_rename_recalls_nobody() {
+    // Somebody may change the entries of `export`, and not those of `d`.
+    let moves = |root: Handle, d: Handle| {
+        [(root, d, rename("file", "c")), (root, d, rename("file", "a")), (d, root, rename("a", "file"))]
+    };
+    for index in 0..3 {
+        for delegates_directory in [false, true] {
+            let (Scene { mut lab, mut holder, mut other, .. }, d) = with_directory(scene());
+            let root = lab.handle(&["export"]);
+            lab.ok(vec![putfh(root), set(mode(0o777))]);
+            if delegates_directory {
+                granted(&mut holder, &["export"], NONE);
+            } else {
+                hold(&mut holder, "file", READ);
+            }
+            other.uid = 1000;
+            let (from, to, op) = moves(root, d)[index].clone();
+            let flight = other.start(1, vec![putfh(from), Op::SaveFh, putfh(to), op]);
+            refused(&holder, "RENAME", flight);
+        }
+    }
 }

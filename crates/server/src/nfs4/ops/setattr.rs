@@ -37,7 +37,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     // A mode in parts and a list are the owner's to set, like a mode.
     let is_owners = wanted.masked.is_some() || wanted.acl.is_some();
     let right = if is_owners { Right::Own } else { Right::Attributes(&wanted.set, authority) };
-    compound.settle(&file, Against::All, right).await?;
+    // Who sets nothing needs no right, and must not get others' delegations recalled by that.
+    if is_owners || held.is_some() || !wanted.set.is_empty() {
+        compound.settle(&file, Against::All, right).await?;
+    }
     let set = match wanted.masked {
         None => wanted.set,
         Some(_) => wanted.over(compound.attributes().await?.mode),

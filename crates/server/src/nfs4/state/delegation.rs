@@ -257,7 +257,9 @@ impl Shard {
                 && match against {
                     Against::All => true,
                     Against::Writers => delegation.kind.is_write(),
-                    Against::Entries(change) => !delegation.is_told_of(change),
+                    Against::Entries(change) => {
+                        delegation.kind.is_directory() && !delegation.is_told_of(change)
+                    }
                 }
         };
         record.delegations.iter().copied().filter(stands).collect()
@@ -316,11 +318,12 @@ impl State {
         now + self.lease + WAIT_MAX
     }
 
-    /// Whether anybody has this very object delegated.
+    /// Whether anybody has this very directory delegated; never so of a file, in which a client may try to make entries too.
     #[must_use]
-    pub fn is_delegated(&self, file: FileKey) -> bool {
-        let shard = self.shards[self.shard_of(file)].lock();
-        shard.files.get(&file).is_some_and(|record| !record.delegations.is_empty())
+    pub fn is_directory_delegated(&self, directory: FileKey) -> bool {
+        let shard = self.shards[self.shard_of(directory)].lock();
+        let held = shard.files.get(&directory).map_or(&[][..], |record| &record.delegations);
+        held.iter().any(|index| shard.delegation_at(*index).kind.is_directory())
     }
 
     /// Whether anything of others stands in the way of an operation of `who` (`None`: of no NFSv4 client). Nobody is asked
