@@ -370,6 +370,17 @@ fn a_rename_tells_what_it_replaced_or_recalls() {
 }
 
 #[test]
+fn a_rename_that_could_not_look_at_what_it_replaces_recalls() {
+    let (exported, backend) = faulty();
+    let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene_in(lab_of(vec![exported])));
+    granted(&mut holder, &["export", "d"], ENTRIES);
+    // Behind those at both names.
+    backend.add(Rule::on(Method::Lookup, Fault::Fail(vfs::Error::Io)).after(2).times(1));
+    other.ok(vec![putfh(directory), Op::SaveFh, rename("a", "b")]);
+    assert_eq!(recalled(&holder).len(), 1);
+}
+
+#[test]
 fn what_comes_behind_the_look_at_a_name_does_not_go_without_its_holders() {
     // RFC 8881 §10.9.2: "The operation causing the recall will have to wait before the recall is complete."
     for (method, op) in [(Method::Remove, remove("late")), (Method::Rename, rename("late", "new"))] {
@@ -443,6 +454,19 @@ fn who_refused_to_be_told_is_not_promised_it_again_for_a_while() {
     }
     // It is this client's fault alone.
     assert_eq!(granted(&mut other, &["export"], ENTRIES).notification_types, ENTRIES);
+}
+
+#[test]
+fn who_could_not_take_one_notice_is_told_the_next() {
+    // RFC 8881 §15.3: busy; and what is returned meanwhile is no stateid, or no handle, of the client's.
+    for answer in [Status::DELAY, Status::BAD_STATEID, Status::BADHANDLE] {
+        let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
+        granted(&mut holder, &["export", "d"], ENTRIES);
+        other.ok(vec![putfh(directory), make("new")]);
+        told(&holder, answer);
+        assert_eq!(recalled(&holder).len(), 1, "{answer:?}: what it was not told it is to look for");
+        assert_eq!(granted(&mut holder, &["export"], ENTRIES).notification_types, ENTRIES, "{answer:?}");
+    }
 }
 
 #[test]

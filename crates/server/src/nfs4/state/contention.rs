@@ -84,8 +84,12 @@ impl Drop for Changing<'_> {
 pub(super) struct HoldOff(AtomicU64);
 
 impl HoldOff {
-    /// It goes wrong, for what has this tag (24 bits) among all that share the place.
+    /// It goes wrong, for what has this tag (24 bits) among all that share the place. What is left alone already stays so as
+    /// long as it would have: all that goes wrong together counts once.
     pub(super) fn begin(&self, tag: u32, now: Duration) {
+        if self.is_on(tag, now) {
+            return;
+        }
         let now = now.as_secs() as u32;
         let last = self.last(tag);
         // Long after the last time it starts again.
@@ -201,6 +205,16 @@ mod tests {
         now += second(961);
         contended.mark(5, now);
         assert!(!contended.is_marked(5, now + second(15)));
+    }
+
+    #[test]
+    fn what_goes_wrong_together_counts_once() {
+        let (hold_off, now) = (HoldOff::default(), Duration::from_secs(100));
+        for _ in 0..8 {
+            hold_off.begin(0, now);
+        }
+        assert!(hold_off.is_on(0, now + Duration::from_secs(14)));
+        assert!(!hold_off.is_on(0, now + Duration::from_secs(15)));
     }
 
     #[test]

@@ -204,7 +204,9 @@ impl State {
             _ if !delegation.is_granted() => None,
             Status::OK => self.next_notice(&mut shard, place.index),
             _ => {
-                client.refused_notice(now);
+                if is_refusal(status) {
+                    client.refused_notice(now);
+                }
                 self.recall(&mut shard, place.index, now)
             }
         };
@@ -229,6 +231,12 @@ impl State {
         let client = Arc::clone(&shard.entry(index).client);
         Some((client, Callback::new(CbOp::Notify(args), Purpose::Notify(place), referring)))
     }
+}
+
+/// Whether a client that answers CB_NOTIFY so takes none. One that is busy, or whose DELEGRETURN or whose grant's reply is still on
+/// its way, says so (RFC 8881 §15.3) and takes the next.
+fn is_refusal(status: Status) -> bool {
+    !matches!(status, Status::OK | Status::DELAY | Status::BAD_STATEID | Status::BADHANDLE)
 }
 
 impl Shard {
