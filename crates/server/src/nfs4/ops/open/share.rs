@@ -60,9 +60,15 @@ pub(super) async fn open(
     let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
     let right = if target.authority == Authority::Opened { Right::Given } else { Right::Open(wanted) };
     let against = against(arguments, target);
-    // What was seen stands as long as nobody is waited for.
-    let seen = target.seen.filter(|_| !compound.state().has_delegations(against));
-    compound.settle(file, against, right).await?;
+    // What was seen stands as long as nobody is waited for. Asked once: what is delegated from here on is met when the share is
+    // reserved.
+    let seen = match compound.state().has_delegations(against) {
+        true => {
+            compound.settle(file, against, right).await?;
+            None
+        }
+        false => target.seen,
+    };
     let opening = match &seen {
         Some(seen) => backend.open_seen(&context, &file.handle, seen, wanted, target.authority),
         None => backend.open(&context, &file.handle, wanted, target.authority),
