@@ -17,9 +17,7 @@ pub(super) async fn serve(request: &Request<'_>, args: GetattrArgs, reply: &mut 
     };
     match target.export.backend.getattr(&target.context, &target.handle).await {
         Ok(mut attributes) => {
-            if let Some(held) = held {
-                held.put_over(&mut attributes);
-            }
+            request.server.nfs4.put_over(held, &mut attributes);
             answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &attributes)))
         }
         Err(error) => answer::<(), ()>(reply, &Outcome::Fail(status(error), ())),

@@ -260,7 +260,7 @@ async fn sit(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool 
 
 /// Before attributes of a file are told to others than `who`: asks whoever has it delegated for writing. Gives what differs from
 /// what is here; other attributes are then as of now, when [`Backend::getattr`](vfs::Backend::getattr) is
-/// asked.
+/// asked, and [`State::put_over`] puts both together.
 ///
 /// # Errors
 /// As [`settle`]: a holder that does not answer loses its delegation first.
@@ -288,8 +288,9 @@ async fn ask(
         let waiter = match state.inquire(now, deadline, who, file, number) {
             Inquiry::Nobody => return Ok(None),
             Inquiry::Told(held) => {
-                if held.is_news {
-                    touch(request, (export, handle)).await;
+                // Where it cannot be done, the size still says that something has changed.
+                if held.is_news && touch(request, (export, handle)).await.is_ok() {
+                    state.touched(&held);
                 }
                 return Ok(Some(held));
             }
@@ -310,11 +311,10 @@ async fn ask(
 
 /// Lets the file's times and its change attribute move on, as the holder's changes do. RFC 8881 §10.4.3 has the server
 /// make up a change attribute that no later state of the file may have; as Linux's server does, the file itself gets the next one.
-async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) {
+async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) -> Result<(), Error> {
     let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
     let context = Context { credentials: Arc::new(Credentials::root()), now: request.now.wall };
-    // Where it cannot be done, the size still says that something has changed.
-    let _ = export.backend.setattr(&context, handle, &set, None, Authority::Opened).await;
+    export.backend.setattr(&context, handle, &set, None, Authority::Opened).await.map(|_| ())
 }
 
 /// For the operations of version 4.

@@ -5,11 +5,13 @@ use protocol::nfs4::attributes::{Attributes, number as n};
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::{CompoundResult, Op};
 use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::verify::VerifyArgs;
 use protocol::nfs4::types::{Bitmap, Outcome, Status};
+use vfs::fault::{Fault, Gate, Method, Rule};
 use xdr::{Decode, Reader};
 
-use super::{BOTH, Scene, counts, give_back, hold, recalled, scene, write};
-use crate::testing::{Lab, at, attributes_in, getattr, lookup, putfh, size};
+use super::{BOTH, Scene, counts, give_back, hold, recalled, scene, scene_in, status, write};
+use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, lookup, putfh, size};
 
 const ASKED: [u32; 3] = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
 
@@ -126,4 +128,62 @@ fn attributes_are_those_after_the_holder_was_waited_for() {
     assert_eq!(holder.status(vec![putfh(file), longer]), Status::OK);
     assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
     assert_eq!(answered(flight.poll()).size, Some(9));
+}
+
+#[test]
+fn what_a_holder_said_goes_with_its_delegation() {
+    for (method, is_version_3) in
+        [(Method::Setattr, false), (Method::Getattr, false), (Method::Setattr, true), (Method::Getattr, true)]
+    {
+        let (exported, backend) = faulty();
+        let Scene { mut holder, mut other, file, .. } = scene_in(lab_of(vec![exported]));
+        let stateid = hold(&mut holder, "file", BOTH);
+        let object = nfs3::FileHandle::new(&file).unwrap();
+        let mut flight = match is_version_3 {
+            true => other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object }),
+            false => other.start(1, vec![putfh(file), getattr(&ASKED)]),
+        };
+        assert!(flight.poll_bytes().is_none());
+        tell(&holder, u64::MAX, 777);
+        // It has answered, and gives everything back before the file itself was looked at.
+        let gate = Gate::new();
+        backend.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
+        assert!(flight.poll_bytes().is_none());
+        let longer = Op::SetAttr(SetAttrArgs { stateid, attributes: size(900) });
+        assert_eq!(holder.status(vec![putfh(file), longer]), Status::OK);
+        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        gate.open();
+        let seen = match is_version_3 {
+            true => {
+                let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
+                nfs3::Fattr::decode(&mut reply).unwrap().size
+            }
+            false => answered(flight.poll()).size.unwrap(),
+        };
+        assert_eq!(seen, 900, "{method:?}");
+    }
+}
+
+#[test]
+fn what_the_holder_knows_better_is_verified_with_it() {
+    let Scene { mut holder, mut other, file, .. } = scene();
+    hold(&mut holder, "file", BOTH);
+    let of = |size| Attributes { size: Some(size), ..Attributes::default() }.to_file_attributes();
+    let verify = |size| Op::Verify(VerifyArgs { attributes: of(size) });
+    let nverify = |size| Op::NVerify(VerifyArgs { attributes: of(size) });
+    for (slot, op, expected) in [
+        (1, verify(777), Status::OK),
+        (2, verify(5), Status::NOT_SAME),
+        (3, nverify(777), Status::SAME),
+        (4, nverify(5), Status::OK),
+    ] {
+        let mut flight = other.start(slot, vec![putfh(file), op]);
+        assert!(flight.poll().is_none(), "the holder is asked");
+        tell(&holder, u64::MAX, 777);
+        assert_eq!(status(flight.poll()), Some(expected), "{slot}");
+    }
+    let mode = other.attributes(&["export", "file"], &[n::MODE]).to_file_attributes();
+    let verify = Op::Verify(VerifyArgs { attributes: mode });
+    assert_eq!(other.status(vec![putfh(file), verify]), Status::OK);
+    assert!(holder.calls().is_empty(), "other attributes are known here");
 }

@@ -1,5 +1,7 @@
 //! Clients that keep the times of what is delegated to them (RFC 9754 §5).
 
+use std::sync::Arc;
+
 use protocol::nfs3;
 use protocol::nfs4::attributes::values::SetTime as WireSetTime;
 use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes, number as n};
@@ -11,11 +13,15 @@ use protocol::nfs4::ops::open::{
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::verify::VerifyArgs;
 use protocol::nfs4::types::{Bitmap, Handle, Outcome, Stateid, Status, Time};
+use vfs::MemFs;
+use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 use xdr::{Decode, Reader};
 
 use super::inquiries::answered;
-use super::{BOTH, READ, Scene, delegated, give_back, hold, opened, recalled, scene, write};
-use crate::testing::{Lab, at, getattr, mode, open, open_args, open_result, putfh};
+use super::{
+    BOTH, READ, Scene, delegated, give_back, hold, opened, recalled, scene, scene_in, status, write,
+};
+use crate::testing::{Lab, at, faulty, getattr, lab_of, mode, open, open_args, open_result, putfh};
 
 const TIMES: ShareAccess = ShareAccess::WANT_DELEG_TIMESTAMPS;
 const ASKED: [u32; 5] = [n::CHANGE, n::SIZE, n::TIME_ACCESS, n::TIME_METADATA, n::TIME_MODIFY];
@@ -32,7 +38,17 @@ fn at_clock(seconds: i64) -> Option<Time> {
 
 /// As [`scene`], in version 4.2, with the file delegated, and twenty seconds later.
 fn kept() -> (Scene, Stateid) {
-    let mut scene = scene();
+    kept_in(scene())
+}
+
+/// With a backend that can be held up.
+fn kept_slowly() -> (Scene, Stateid, Arc<Faulty<MemFs>>) {
+    let (exported, backend) = faulty();
+    let (scene, stateid) = kept_in(scene_in(lab_of(vec![exported])));
+    (scene, stateid, backend)
+}
+
+fn kept_in(mut scene: Scene) -> (Scene, Stateid) {
     (scene.holder.minor, scene.other.minor) = (2, 2);
     let stateid = hold(&mut scene.holder, "file", BOTH | TIMES);
     pass(&mut scene, 20);
@@ -222,6 +238,97 @@ fn times_that_the_holder_sets_itself_are_its_times() {
     let later = hand_in(stateid, times(None, second(past + 1)));
     assert_eq!(scene.holder.status(vec![putfh(file), later]), Status::OK);
     assert_eq!(seen(&mut scene.holder, file).time_modify, second(past + 1));
+}
+
+#[test]
+fn what_the_holder_said_before_it_set_a_time_does_not_undo_that() {
+    for is_answered_first in [true, false] {
+        let (mut scene, stateid) = kept();
+        let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+        let past = ORIGINAL - 500;
+        let client_time = second(past).map(WireSetTime::ClientTime);
+        let set = SetAttributes { time_modify_set: client_time, ..SetAttributes::default() };
+        let set = vec![putfh(file), hand_in(Stateid::ANONYMOUS, set.to_file_attributes())];
+        let mut flight = scene.other.start(1, vec![putfh(file), getattr(&ASKED)]);
+        assert!(flight.poll().is_none());
+        // The holder answers, and then sets the time; the answer may be on its way for longer.
+        let before = said(change, ORIGINAL + 3, ORIGINAL + 19);
+        if is_answered_first {
+            tell(&scene.holder, before.clone());
+        }
+        scene.holder.ok(set);
+        if !is_answered_first {
+            tell(&scene.holder, before);
+        }
+        let after = answered(flight.poll());
+        assert_eq!((after.time_access, after.time_modify), (second(ORIGINAL + 3), second(past)));
+        // What it says from then on counts.
+        let later = told(&mut scene, 2, said(change, ORIGINAL + 3, past + 1));
+        assert_eq!(later.time_modify, second(past + 1));
+        let later = hand_in(stateid, times(None, second(past + 2)));
+        assert_eq!(scene.holder.status(vec![putfh(file), later]), Status::OK);
+        assert_eq!(seen(&mut scene.holder, file).time_modify, second(past + 2));
+    }
+}
+
+#[test]
+fn of_those_who_share_an_answer_each_sees_that_the_file_has_changed() {
+    let (mut scene, _, backend) = kept_slowly();
+    let own = seen(&mut scene.holder, scene.file);
+    let ask = || vec![putfh(scene.file), getattr(&ASKED)];
+    let (mut first, mut second_one) = (scene.other.start(1, ask()), scene.other.start(2, ask()));
+    assert!(first.poll().is_none() && second_one.poll().is_none());
+    let news = said(own.change, ORIGINAL + 3, ORIGINAL + 5);
+    tell(&scene.holder, news.clone());
+    // The first is about to move the file's change attribute on, when the second looks.
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Setattr, Fault::Hold(gate.clone())).times(1));
+    assert!(first.poll().is_none());
+    let seen = answered(second_one.poll());
+    assert_eq!(seen.time_modify, second(ORIGINAL + 5));
+    assert!(seen.change > own.change);
+    gate.open();
+    let seen = answered(first.poll());
+    assert!(seen.change > own.change);
+    // It is no news any more.
+    assert_eq!(told(&mut scene, 3, news), seen);
+}
+
+#[test]
+fn what_others_are_told_can_be_verified() {
+    let (mut scene, _) = kept();
+    let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+    let news = said(change, ORIGINAL + 3, ORIGINAL + 5);
+    let told = told(&mut scene, 1, news.clone());
+    let attributes = told.to_file_attributes();
+    let ops =
+        [Op::Verify(VerifyArgs { attributes: attributes.clone() }), Op::NVerify(VerifyArgs { attributes })];
+    for (slot, op, expected) in [(2, &ops[0], Status::OK), (3, &ops[1], Status::SAME)] {
+        let mut flight = scene.other.start(slot, vec![putfh(file), op.clone()]);
+        assert!(flight.poll().is_none(), "the holder is asked");
+        tell(&scene.holder, news.clone());
+        assert_eq!(status(flight.poll()), Some(expected));
+    }
+}
+
+#[test]
+fn times_are_handed_in_by_a_delegation_that_still_stands() {
+    let (mut scene, stateid, backend) = kept_slowly();
+    let (file, original) = (scene.file, seen(&mut scene.holder, scene.file));
+    let set = SetAttributes {
+        mode: Some(protocol::nfs4::types::Mode::from_bits_retain(0o600)),
+        time_deleg_modify: second(ORIGINAL + 5),
+        ..SetAttributes::default()
+    };
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Setattr, Fault::Hold(gate.clone())).times(1));
+    let ops = vec![putfh(file), hand_in(stateid, set.to_file_attributes())];
+    let mut flight = scene.holder.start(1, ops);
+    assert!(flight.poll().is_none(), "the mode comes first");
+    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    gate.open();
+    assert_eq!(status(flight.poll()), Some(Status::BAD_STATEID));
+    assert_eq!(seen(&mut scene.holder, file).time_modify, original.time_modify);
 }
 
 #[test]

@@ -11,6 +11,11 @@ use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
+    tell(compound, mask, reply).await
+}
+
+/// Writes the attributes of the current object as they are now, with what the holder of a write delegation knows better.
+pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut Writer) -> Result {
     let object = compound.current()?;
     let held = compound.ask_holder(&object, mask).await?;
     let (space, mut attributes) = match object {
@@ -22,10 +27,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         }
         _ => (None, compound.attributes().await?),
     };
-    if let Some(held) = held {
-        // Not for the next operation: it is the holder's, not the file's.
-        held.put_over(&mut attributes);
-    }
+    // Not for the next operation: it is the holder's, not the file's.
+    compound.state().put_over(held, &mut attributes);
     let acl = acl::get(compound, &object, mask, &attributes).await?;
     let mut subject = compound.subject(object, &attributes);
     subject.acl = acl.as_ref();

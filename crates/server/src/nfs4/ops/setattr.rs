@@ -28,10 +28,10 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         Some(_) => compound.check_io(&file, stateid, IoKind::Write)?.authority,
         None => Authority::Caller,
     };
-    let held = match wanted.held {
-        held if held.is_empty() => None,
-        held => Some(HandedIn::new(compound, &file, stateid, held)?),
-    };
+    let held = Some(wanted.held).filter(|held| !held.is_empty()).map(|held| HandedIn { stateid, held });
+    if let Some(held) = &held {
+        held.judge(compound, &file)?;
+    }
     // RFC 8881 §10.4.4: "SETATTR sent by another client" recalls.
     let _changing = compound.changing(&file);
     // A mode in parts and a list are the owner's to set, like a mode.
@@ -92,6 +92,12 @@ fn note_times(compound: &Compound<'_>, file: &File<'_>, set: &SetAttributes, aft
 
 /// Times that the holder of a delegation has kept, and hands in (RFC 9754 §5).
 struct HandedIn {
+    stateid: Stateid,
+    held: HeldTimes,
+}
+
+/// What comes of them.
+struct Judged {
     /// What will be known.
     known: Times,
     /// What of that was taken.
@@ -102,17 +108,20 @@ struct HandedIn {
 impl HandedIn {
     /// # Errors
     /// RFC 9754 §5: "can only be used … by a client holding an appropriate delegation"; else as for every wrong stateid.
-    fn new(compound: &Compound<'_>, file: &File<'_>, stateid: Stateid, held: HeldTimes) -> Result<Self> {
+    fn judge(&self, compound: &Compound<'_>, file: &File<'_>) -> Result<Judged> {
         let (client, key) = (compound.client()?, file.key(compound.server()));
-        let mut known = compound.state().kept_times(client, key, &compound.stateid(stateid)?)?;
-        let authority = compound.check_io(file, stateid, IoKind::Write)?.authority;
+        let mut known = compound.state().kept_times(client, key, &compound.stateid(self.stateid)?)?;
+        let authority = compound.check_io(file, self.stateid, IoKind::Write)?.authority;
         // "They should all be compared against the same time value for the current time."
-        let taken = known.take(held, compound.request.now.wall);
-        Ok(Self { known, taken, authority })
+        let taken = known.take(self.held, compound.request.now.wall);
+        Ok(Judged { known, taken, authority })
     }
 
     async fn set(self, compound: &mut Compound<'_>, file: &File<'_>) -> Result {
-        let context = match self.authority {
+        let present = compound.attributes().await?;
+        // Once more: what this SETATTR waited for may have taken the delegation along.
+        let Judged { known, taken, authority } = self.judge(compound, file)?;
+        let context = match authority {
             // Whose open it was granted for may write, and need not own the file.
             Authority::Opened => {
                 Context { credentials: Arc::new(Credentials::root()), now: compound.request.now.wall }
@@ -120,19 +129,18 @@ impl HandedIn {
             Authority::Caller => compound.context(file.export),
         };
         // What is there already is no change.
-        let present = compound.attributes().await?;
         let kept = |taken: Option<_>, present| taken.filter(|time| *time != present).map(SetTime::Kept);
         let set = SetAttributes {
-            accessed: kept(self.taken.accessed, present.accessed),
-            modified: kept(self.taken.modified, present.modified),
+            accessed: kept(taken.accessed, present.accessed),
+            modified: kept(taken.modified, present.modified),
             ..SetAttributes::default()
         };
         if !set.is_empty() {
             let backend = &file.export.backend;
-            let change = backend.setattr(&context, &file.handle, &set, None, self.authority).await?;
+            let change = backend.setattr(&context, &file.handle, &set, None, authority).await?;
             compound.set_fresh(change.after);
         }
-        compound.state().took_times(compound.client()?, file.key(compound.server()), self.known);
+        compound.state().took_times(compound.client()?, file.key(compound.server()), known);
         Ok(())
     }
 }

@@ -4,10 +4,9 @@ use protocol::nfs4::attributes::{Attributes, FileAttributes, number};
 use protocol::nfs4::types::{Bitmap, Status};
 use xdr::{Decode, Reader, Writer};
 
-use crate::nfs4::acl;
-use crate::nfs4::attributes::{needs_space, readable, supported};
+use super::getattr::tell;
+use crate::nfs4::attributes::{readable, supported};
 use crate::nfs4::compound::Compound;
-use crate::nfs4::object::Object;
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
@@ -19,23 +18,9 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> 
 pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result<bool> {
     let sent = FileAttributes::decode(arguments)?;
     let mask = comparable(&sent, compound.minor)?;
-    let object = compound.current()?;
-    let attributes = compound.attributes().await?;
-    let space = match object {
-        Object::File(file) if needs_space(mask) => {
-            let context = compound.context(file.export);
-            Some(file.export.backend.statfs(&context, &file.handle).await?.0)
-        }
-        _ => None,
-    };
-    let acl = acl::get(compound, &object, mask, &attributes).await?;
-    let mut subject = compound.subject(object, &attributes);
-    subject.acl = acl.as_ref();
-    if let Some(space) = space {
-        subject.space = space;
-    }
+    // What a client was told by GETATTR is the same: the holder of a write delegation is asked here too.
     let mut ours = Writer::new();
-    subject.write(mask, &mut ours);
+    tell(compound, mask, &mut ours).await?;
     let ours = FileAttributes::decode(&mut Reader::new(ours.into_bytes()))?;
     // An attribute that this object lacks is not the same as any value.
     Ok(ours == sent)

@@ -44,6 +44,8 @@ struct Told {
 /// What the holder of a file's delegation knows better than the file itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
+    /// By which delegation.
+    place: Place,
     /// Bytes, where it holds changes that are not here yet.
     size: Option<u64>,
     /// The file's times, where it keeps them.
@@ -53,8 +55,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Puts it over what the file itself says.
-    pub fn put_over(&self, attributes: &mut Attributes) {
+    fn put_over(&self, attributes: &mut Attributes) {
         attributes.size = self.size.unwrap_or(attributes.size);
         if let Some(Times { accessed, modified }) = self.times {
             (attributes.accessed, attributes.modified) = (accessed, modified);
@@ -77,6 +78,11 @@ pub(super) struct Questions {
 impl Questions {
     pub(super) fn new(change: u64) -> Self {
         Self { change, ..Self::default() }
+    }
+
+    /// Whether the holder's answer is awaited.
+    pub(super) fn is_open(&self) -> bool {
+        self.asked > self.answered
     }
 }
 
@@ -103,7 +109,7 @@ impl Delegation {
                 // RFC 9754 §5: who asked to keep times "MUST support" them here.
                 let accessed = Some(timestamp(said.time_deleg_access?)?);
                 let modified = Some(timestamp(said.time_deleg_modify?)?);
-                keeping.told = HeldTimes { accessed, modified };
+                keeping.hear(HeldTimes { accessed, modified });
             }
             // §10.4.3: "If the value cc is equal to sc, the file is not modified".
             let is_modified = said.change? != questions.change;
@@ -111,17 +117,16 @@ impl Delegation {
         });
     }
 
-    /// What others are told by that.
-    fn held(&mut self, now: Timestamp) -> Option<Held> {
+    /// What others are told by that. It is news to each of those who share an answer, until the file shows it.
+    fn held(&mut self, place: Place, now: Timestamp) -> Option<Held> {
         let Told { size, is_modified } = self.questions.told?;
         let (size, mut is_news) = (is_modified.then_some(size), is_modified);
         let times = self.keeping.as_mut().map(|keeping| {
-            let before = keeping.known.modified;
-            keeping.known.take(keeping.told, now);
-            is_news |= keeping.known.modified > before;
+            keeping.hold(now);
+            is_news |= keeping.is_news;
             keeping.known
         });
-        Some(Held { size, times, is_news })
+        Some(Held { place, size, times, is_news })
     }
 }
 
@@ -160,9 +165,9 @@ impl State {
         if let Some(number) = number
             && questions.answered >= number
         {
-            return delegation.held(now.wall).map_or(Inquiry::Refused, Inquiry::Told);
+            return delegation.held(place, now.wall).map_or(Inquiry::Refused, Inquiry::Told);
         }
-        let is_new = questions.asked == questions.answered;
+        let is_new = !questions.is_open();
         questions.asked += u64::from(is_new);
         let number = number.unwrap_or(questions.asked);
         let call = is_new.then(|| {
@@ -178,6 +183,27 @@ impl State {
             self.call(&client, call);
         }
         Inquiry::Asked(number, waiter)
+    }
+
+    /// Puts what a holder said over what the file itself said later. Where the delegation has ended in between, all that the holder
+    /// knew may be here, and more: its word, beside a `change` that is newer, would be believed from then on.
+    pub fn put_over(&self, held: Option<Held>, attributes: &mut Attributes) {
+        if let Some(held) = held
+            && self.shards[held.place.shard].lock().is_delegation(held.place)
+        {
+            held.put_over(attributes);
+        }
+    }
+
+    /// The file's times and its change attribute have moved on since a holder said this.
+    pub fn touched(&self, held: &Held) {
+        let (mut shard, place) = (self.shards[held.place.shard].lock(), held.place);
+        if shard.is_delegation(place)
+            && let Some(keeping) = &mut shard.delegation_at_mut(place.index).keeping
+            && let Some(shown) = held.times
+        {
+            keeping.is_news &= keeping.known.modified > shown.modified;
+        }
     }
 
     /// What the holder said.

@@ -45,6 +45,14 @@ impl HeldTimes {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Without those that `other` has.
+    fn without(self, other: Self) -> Self {
+        Self {
+            accessed: self.accessed.filter(|_| other.accessed.is_none()),
+            modified: self.modified.filter(|_| other.modified.is_none()),
+        }
+    }
 }
 
 impl Times {
@@ -78,13 +86,41 @@ impl Times {
 pub(super) struct Keeping {
     /// From the grant, and what was taken since.
     pub(super) known: Times,
-    /// The last answer to CB_GETATTR.
-    pub(super) told: HeldTimes,
+    /// The last answer to CB_GETATTR, less what was set since.
+    told: HeldTimes,
+    /// What was set while an answer was awaited, which may be from before that.
+    overtaken: HeldTimes,
+    /// Whether the content is known to have changed since the file has last shown that.
+    pub(super) is_news: bool,
 }
 
 impl Keeping {
     pub(super) fn since(known: Times) -> Box<Self> {
-        Box::new(Self { known, told: HeldTimes::default() })
+        Box::new(Self { known, told: HeldTimes::default(), overtaken: HeldTimes::default(), is_news: false })
+    }
+
+    /// The holder's answer to CB_GETATTR.
+    pub(super) fn hear(&mut self, said: HeldTimes) {
+        self.told = said.without(std::mem::take(&mut self.overtaken));
+    }
+
+    /// Takes the last answer.
+    pub(super) fn hold(&mut self, now: Timestamp) {
+        let before = self.known.modified;
+        self.known.take(self.told, now);
+        self.is_news |= self.known.modified > before;
+    }
+
+    /// The holder has set these itself, perhaps to earlier ones: what it said of them before does not count any more.
+    fn set(&mut self, set: HeldTimes, is_asked: bool) {
+        self.known.accessed = set.accessed.unwrap_or(self.known.accessed);
+        self.known.modified = set.modified.unwrap_or(self.known.modified);
+        self.told = self.told.without(set);
+        if is_asked {
+            let HeldTimes { accessed, modified } = self.overtaken;
+            self.overtaken =
+                HeldTimes { accessed: set.accessed.or(accessed), modified: set.modified.or(modified) };
+        }
     }
 }
 
@@ -102,7 +138,7 @@ impl State {
 
     /// The file has these times now, on the word of the client that keeps them.
     pub fn took_times(&self, client: &Client, file: FileKey, times: Times) {
-        self.learn_times(client, file, |known| {
+        self.learn_times(client, file, |Keeping { known, .. }, _| {
             known.accessed = known.accessed.max(times.accessed);
             known.modified = known.modified.max(times.modified);
         });
@@ -110,17 +146,15 @@ impl State {
 
     /// A client has set these times of a file to what it wanted: where it keeps them, they are the known ones, earlier or later.
     pub fn set_times(&self, client: &Client, file: FileKey, times: HeldTimes) {
-        self.learn_times(client, file, |known| {
-            known.accessed = times.accessed.unwrap_or(known.accessed);
-            known.modified = times.modified.unwrap_or(known.modified);
-        });
+        self.learn_times(client, file, |keeping, is_asked| keeping.set(times, is_asked));
     }
 
-    fn learn_times(&self, client: &Client, file: FileKey, learn: impl FnOnce(&mut Times)) {
+    fn learn_times(&self, client: &Client, file: FileKey, learn: impl FnOnce(&mut Keeping, bool)) {
         let mut shard = self.shards[self.shard_of(file)].lock();
         let Some(index) = shard.find_delegation(file, client.id()) else { return };
-        if let Some(keeping) = &mut shard.delegation_at_mut(index).keeping {
-            learn(&mut keeping.known);
+        let delegation = shard.delegation_at_mut(index);
+        if let Some(keeping) = &mut delegation.keeping {
+            learn(keeping, delegation.questions.is_open());
         }
     }
 }
