@@ -264,6 +264,10 @@ async fn run_core(
             },
         }
     }
+    if !accepting.is_empty() {
+        // This core has read for the copies of all; none of them is to wait for what does not come any more.
+        shared.server.stop_fetching();
+    }
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     controls.values().for_each(|control| control.stop());
     let all = async { while tasks.join_next().await.is_some() {} };

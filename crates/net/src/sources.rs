@@ -1,10 +1,10 @@
 //! Reads from other servers what copies want of them ([`server::Server::poll_fetch`]), as their client.
 //!
 //! Criteria. A source has one connection, made when something is to be read there and closed some seconds after the last of
-//! it. Every wait has an end: a source that cannot be reached, is silent, drips, or answers what makes no sense, is given up,
-//! and whoever asked is told; the core decides whether it asks again. The connection comes from the address that the copy's
-//! client reached this server at, where that is possible: the client named it to the source, which may look (RFC 7862
-//! §4.9.1.2).
+//! it. Every wait has an end, and so has a READ as a whole ([`FETCH_PATIENCE`]): a source that cannot be reached, is silent,
+//! drips, or answers what makes no sense, is given up, and whoever asked is told; the core decides whether it asks again. The
+//! connection comes from the address that the copy's client reached this server at, where that is possible: the client named
+//! it to the source, which may look (RFC 7862 §4.9.1.2).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,12 +12,15 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::{Identity, Read, ReadData};
 use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use server::{DEFAULT_ANONYMOUS, Fetch, FetchError, Fetched};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use xdr::Opaque;
 
 use crate::connection::Shared;
@@ -26,6 +29,10 @@ mod source;
 
 /// Sources connected at once. Copies are read from fewer; the others are about to be closed.
 const SOURCES_MAX: usize = 64;
+/// Of these to one host: a client can name any of its ports, and must not keep other hosts from being connected to.
+const SOURCES_A_HOST: usize = 4;
+/// How long the server waits for one READ, over all of a source's addresses and all attempts.
+const FETCH_PATIENCE: Duration = Duration::from_secs(60);
 /// A connection that was idle may have been lost without a word: what is asked is asked once more over another.
 const ATTEMPTS: usize = 2;
 /// `machinename` of the credentials.
@@ -55,6 +62,8 @@ enum Trouble {
     Silent,
     /// The connection or the session was lost.
     Lost,
+    /// Too many are connected.
+    Busy,
 }
 
 /// All sources.
@@ -65,20 +74,24 @@ struct Sources {
     made: Cell<u64>,
 }
 
-/// Reads all that the server wants to be read.
+/// Reads all that the server wants to be read. Where this is dropped, all that is being read is given up.
 pub(crate) async fn fetch_all(shared: Arc<Shared>) {
     let sources = Rc::new(Sources { shared, open: RefCell::default(), made: Cell::new(0) });
+    let mut reads = JoinSet::new();
     loop {
         let fetch = poll_fn(|context| sources.shared.server.poll_fetch(context)).await;
+        while reads.try_join_next().is_some() {}
         // The server bounds how many there are.
-        tokio::task::spawn_local(Rc::clone(&sources).read(fetch));
+        reads.spawn_local(Rc::clone(&sources).read(fetch));
     }
 }
 
 impl Sources {
     async fn read(self: Rc<Self>, fetch: Fetch) {
         tokio::select! {
-            answer = self.read_anywhere(&fetch) => fetch.answer(answer),
+            answer = timeout(FETCH_PATIENCE, self.read_anywhere(&fetch)) => {
+                fetch.answer(answer.unwrap_or(Err(FetchError::Unreachable)));
+            }
             () = poll_fn(|context| fetch.poll_unwanted(context)) => {}
         }
     }
@@ -87,10 +100,11 @@ impl Sources {
     async fn read_anywhere(&self, fetch: &Fetch) -> Result<Fetched, FetchError> {
         let mut last = FetchError::Unreachable;
         for address in &fetch.file.addresses {
-            match self.read_at((fetch.file.local, *address), fetch).await {
+            match self.read_at(route(fetch.file.local, *address), fetch).await {
                 Ok(ReadData { data, is_end, size }) => return Ok(Fetched { data, is_end, size }),
                 Err(Trouble::Refused(status)) => return Err(FetchError::Refused(status)),
                 Err(Trouble::Unsupported) => last = FetchError::Unsupported,
+                Err(Trouble::Busy) => last = FetchError::Busy,
                 Err(Trouble::Silent | Trouble::Lost) => {}
             }
         }
@@ -101,7 +115,8 @@ impl Sources {
         let mut result = Err(Trouble::Lost);
         for _ in 0..ATTEMPTS {
             let (answer, answered) = oneshot::channel();
-            self.ask(route, Ask { read: read_of(fetch), credential: credential_of(fetch), answer })?;
+            let (read, credential) = (read_of(fetch), credential_of(fetch));
+            self.ask(route, Ask { read, credential, answer })?;
             result = answered.await.unwrap_or(Err(Trouble::Lost));
             if !matches!(result, Err(Trouble::Lost)) {
                 break;
@@ -121,8 +136,8 @@ impl Sources {
             None => ask,
         };
         open.retain(|_, asks| !asks.is_closed());
-        if open.len() >= SOURCES_MAX {
-            return Err(Trouble::Silent);
+        if !has_room(open.keys(), route) {
+            return Err(Trouble::Busy);
         }
         let (asks, asked) = mpsc::unbounded_channel();
         // Its receiver is here.
@@ -146,6 +161,19 @@ impl Sources {
             credential: credential(DEFAULT_ANONYMOUS, DEFAULT_ANONYMOUS, &[]),
         }
     }
+}
+
+/// The way to `address` from `local`. A listener for both families tells of IPv4 addresses as mapped into IPv6: those are bound
+/// and connected to as what they are.
+fn route(local: IpAddr, address: SocketAddr) -> Route {
+    (local.to_canonical(), SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+/// Whether one more may be connected to.
+fn has_room<'r>(open: impl ExactSizeIterator<Item = &'r Route>, (_, address): Route) -> bool {
+    let all = open.len();
+    let own = open.filter(|(_, other)| other.ip() == address.ip()).count();
+    all < SOURCES_MAX && own < SOURCES_A_HOST
 }
 
 fn read_of(fetch: &Fetch) -> Read {
@@ -172,4 +200,39 @@ fn credential(uid: u32, gid: u32, groups: &[u32]) -> OpaqueAuth {
         gid,
         gids: GroupList::new(groups).unwrap_or_default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    fn to(address: impl Into<IpAddr>, port: u16) -> Route {
+        route(Ipv4Addr::LOCALHOST.into(), SocketAddr::new(address.into(), port))
+    }
+
+    #[test]
+    fn mapped_addresses_are_connected_to_as_what_they_are() {
+        let (here, there) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+        let mapped = SocketAddr::new(there.to_ipv6_mapped().into(), 2049);
+        let expected = (IpAddr::from(here), SocketAddr::from((there, 2049)));
+        assert_eq!(route(here.to_ipv6_mapped().into(), mapped), expected);
+        let other = (IpAddr::from(Ipv6Addr::LOCALHOST), SocketAddr::from((Ipv6Addr::LOCALHOST, 2049)));
+        assert_eq!(route(other.0, other.1), other);
+    }
+
+    #[test]
+    fn one_host_does_not_take_the_room_of_all() {
+        let host = Ipv4Addr::new(192, 0, 2, 1);
+        let mut open: Vec<_> = (1..=4).map(|port| to(host, port)).collect();
+        assert!(has_room(open[..3].iter(), to(host, 9)));
+        assert!(!has_room(open.iter(), to(host, 9)));
+        assert!(!has_room(open.iter(), to(host.to_ipv6_mapped(), 9)), "the same host");
+        assert!(has_room(open.iter(), to(Ipv4Addr::new(192, 0, 2, 2), 1)));
+        let others = (4..64).map(|number| to(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number), 1));
+        open.extend(others);
+        assert!(has_room(open[..63].iter(), to(Ipv4Addr::new(192, 0, 2, 2), 1)));
+        assert!(!has_room(open.iter(), to(Ipv4Addr::new(192, 0, 2, 2), 1)), "64 in all");
+    }
 }

@@ -115,6 +115,8 @@ struct Inner {
     counts: HashMap<Option<IpAddr>, usize>,
     /// Of the transport.
     waker: Option<Waker>,
+    /// The transport takes nothing any more.
+    is_closed: bool,
 }
 
 impl Server {
@@ -126,6 +128,17 @@ impl Server {
         }
         inner.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// Has nothing more be read on other servers, for good: what was not taken yet, and whatever is asked from now on, is
+    /// [`FetchError::Unreachable`] at once.
+    pub fn stop_fetching(&self) {
+        let mut inner = self.fetches.0.0.lock();
+        inner.is_closed = true;
+        let untaken = core::mem::take(&mut inner.wanted);
+        // Each counts itself out, under the same lock.
+        drop(inner);
+        drop(untaken);
     }
 }
 
@@ -258,6 +271,9 @@ impl Fetches {
     ) -> Result<Asking<'_>, FetchError> {
         let exchange = Arc::new(Exchange::default());
         let mut inner = self.0.0.lock();
+        if inner.is_closed {
+            return Err(FetchError::Unreachable);
+        }
         if !inner.enter(file.host()) {
             return Err(FetchError::Busy);
         }
@@ -326,6 +342,24 @@ mod tests {
         assert!(asking.as_mut().now_or_never().is_none());
         drop(next(&server));
         assert_eq!(asking.now_or_never(), Some(Err(FetchError::Unreachable)));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_transport_that_has_stopped() {
+        let server = lab_42().server;
+        let file = file();
+        let ask = || Box::pin(server.fetches.fetch(&file, (0, 1), false));
+        let [mut taken, mut queued] = [ask(), ask()];
+        assert!(taken.as_mut().now_or_never().is_none() && queued.as_mut().now_or_never().is_none());
+        let fetch = next(&server).unwrap();
+        server.stop_fetching();
+        assert_eq!(queued.now_or_never(), Some(Err(FetchError::Unreachable)));
+        assert_eq!(ask().now_or_never(), Some(Err(FetchError::Unreachable)));
+        assert!(next(&server).is_none());
+        // What was taken is the transport's to answer.
+        assert!(taken.as_mut().now_or_never().is_none());
+        fetch.answer(Err(FetchError::Unsupported));
+        assert_eq!(taken.now_or_never(), Some(Err(FetchError::Unsupported)));
     }
 
     #[test]

@@ -201,6 +201,31 @@ fn a_connection_that_is_cut_in_the_middle_is_made_again() {
 }
 
 #[test]
+fn a_server_that_ends_answers_copies_whose_source_only_drips() {
+    use std::io::{Read, Write};
+    let Scene { places: _places, mut destination, mut writer, from, to, .. } = scene("127.0.0.2");
+    let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
+    let servers = vec![location(listener.local_addr().expect("an address"))];
+    let copier = std::thread::spawn(move || copy(&mut writer, from, to, servers));
+    let (mut stream, _) = listener.accept().expect("a connection");
+    let mut call = [0; 64];
+    stream.read_exact(&mut call).expect("EXCHANGE_ID");
+    // A long record, a byte at a time: never silent, and no answer.
+    stream.write_all(&[0x80, 0, 0x10, 0]).expect("sent");
+    let dripping = std::thread::spawn(move || {
+        while stream.write_all(&[0]).is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    });
+    destination.signal(rustix::process::Signal::TERM);
+    assert!(destination.wait().success(), "{}", destination.log());
+    assert_eq!(copier.join().expect("it is answered"), Err(Status::OFFLOAD_DENIED));
+    dripping.join().expect("the connection is closed");
+    let log = destination.log();
+    assert!(!log.contains("had not taken every reply"), "{log}");
+}
+
+#[test]
 fn a_source_that_says_nothing_is_given_up() {
     let mut scene = scene("127.0.0.2");
     let silent = TcpListener::bind("127.0.0.2:0").expect("a port");

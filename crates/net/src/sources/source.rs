@@ -25,6 +25,8 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 const SILENCE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to complete an answer, however steadily its bytes drip.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a READ that was sent may remain unanswered, whatever else is answered: its slot is taken until then.
+const CALL_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a connection stays when nothing is asked; less than any lease that it would have to renew.
 const IDLE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -66,6 +68,13 @@ async fn connect((local, address): Route) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// A READ that the source has not answered yet.
+struct Sent {
+    read: Read,
+    ask: Ask,
+    since: Instant,
+}
+
 struct Source {
     stream: TcpStream,
     session: Session,
@@ -74,7 +83,7 @@ struct Source {
     /// What has no slot yet.
     waiting: VecDeque<Ask>,
     /// What the source has not answered yet.
-    sent: HashMap<CallId, (Read, Ask)>,
+    sent: HashMap<CallId, Sent>,
     /// When bytes came last, or what is waited for was sent.
     heard: Instant,
     /// The same of whole answers.
@@ -111,7 +120,7 @@ impl Source {
                 },
                 () = sleep_until(deadline) => {
                     if self.session.is_waiting() {
-                        return Err(Trouble::Silent);
+                        return Err(self.give_up());
                     }
                     self.session.end();
                 }
@@ -121,11 +130,24 @@ impl Source {
 
     /// When to do something although nothing happens.
     fn deadline(&self) -> Instant {
-        if self.session.is_waiting() {
-            (self.heard + SILENCE_PATIENCE).min(self.answered + ANSWER_PATIENCE)
-        } else {
-            self.answered + IDLE_PATIENCE
+        if !self.session.is_waiting() {
+            return self.answered + IDLE_PATIENCE;
         }
+        let answer = (self.heard + SILENCE_PATIENCE).min(self.answered + ANSWER_PATIENCE);
+        self.sent.values().map(|sent| sent.since + CALL_PATIENCE).fold(answer, Instant::min)
+    }
+
+    /// What to tell those who wait when the deadline has passed. Where the source has answered others in time, only those whose
+    /// READs it has not answered for too long are told that it is silent; the others ask again over another connection.
+    fn give_up(&mut self) -> Trouble {
+        let now = Instant::now();
+        if now >= (self.heard + SILENCE_PATIENCE).min(self.answered + ANSWER_PATIENCE) {
+            return Trouble::Silent;
+        }
+        for (_, sent) in self.sent.extract_if(|_, sent| now >= sent.since + CALL_PATIENCE) {
+            let _ = sent.ask.answer.send(Err(Trouble::Silent));
+        }
+        Trouble::Lost
     }
 
     /// Sends what can be sent.
@@ -138,7 +160,7 @@ impl Source {
             }
             let read = Read { count: ask.read.count.min(self.session.max_read()), ..ask.read };
             let Some(call) = self.session.call(&ask.credential, read.operations()) else { break };
-            self.sent.insert(call, (read, ask));
+            self.sent.insert(call, Sent { read, ask, since: Instant::now() });
         }
         let mut output = Writer::new();
         while let Some(record) = self.session.poll_record() {
@@ -169,7 +191,7 @@ impl Source {
         }
         self.buffer.reserve(self.decoder.bytes_wanted());
         while let Some(Answer { call, outcome }) = self.session.poll_answer() {
-            if let Some((read, ask)) = self.sent.remove(&call) {
+            if let Some(Sent { read, ask, .. }) = self.sent.remove(&call) {
                 // Whoever asked may not want it any more.
                 let _ = ask.answer.send(outcome_of(&read, outcome));
             }
@@ -179,7 +201,7 @@ impl Source {
 
     /// Tells all who wait.
     fn fail(&mut self, trouble: Trouble) {
-        let sent = self.sent.drain().map(|(_, (_, ask))| ask);
+        let sent = self.sent.drain().map(|(_, sent)| sent.ask);
         for ask in sent.chain(self.waiting.drain(..)) {
             let _ = ask.answer.send(Err(trouble));
         }
@@ -204,5 +226,79 @@ fn trouble_of(error: &SessionError) -> Trouble {
         _ if error.is_unsupported() => Trouble::Unsupported,
         SessionError::Refused(_) => Trouble::Lost,
         SessionError::NotTaken(_) | SessionError::Garbled(_) | SessionError::Unexpected => Trouble::Silent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+    use protocol::nfs4::types::{Handle, Stateid};
+    use server::{Connection, ConnectionId, ExportTable, HandleKey, Now, Server, Settings, Transport};
+    use tokio::net::TcpListener;
+    use tokio::sync::oneshot;
+    use xdr::Opaque;
+
+    use super::super::credential;
+    use super::*;
+
+    /// A session that a server has granted.
+    fn ready() -> Session {
+        let settings = Settings::new(HandleKey([5; 16]), 1, [3; 16], b"source".to_vec());
+        let server = Server::new(settings, ExportTable::new(Vec::new()).unwrap());
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let connection = Connection::new(ConnectionId(1), address(700), address(2049), Transport::Tcp, false);
+        let connection = Arc::new(connection);
+        let identity = Identity {
+            owner: Opaque::from_static(b"destination"),
+            verifier: [1; 8],
+            credential: credential(1000, 1000, &[]),
+        };
+        let mut session = Session::new(identity, 1);
+        let wall = vfs::Timestamp { seconds: 1_000_000, nanoseconds: 0 };
+        let now = Now { monotonic: Duration::from_secs(1), wall };
+        while let Some(record) = session.poll_record() {
+            let mut reply = Writer::new();
+            server.handle(&connection, now, record, &mut reply).now_or_never().expect("it answers at once");
+            session.handle_record(reply.into_bytes()).unwrap();
+        }
+        assert!(session.can_call());
+        session
+    }
+
+    type Outcome = oneshot::Receiver<Result<client::ReadData, Trouble>>;
+
+    fn ask() -> (Ask, Outcome) {
+        let handle = Handle::new(b"file").unwrap();
+        let read = Read { handle, stateid: Stateid::ANONYMOUS, offset: 0, count: 1, wants_size: false };
+        let (answer, outcome) = oneshot::channel();
+        (Ask { read, credential: credential(1000, 1000, &[]), answer }, outcome)
+    }
+
+    #[tokio::test]
+    async fn one_read_that_is_not_answered_ends_the_session_though_others_are() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let _source_end = listener.accept().await.unwrap();
+        let mut source = Source::new(stream, ready());
+        let ((first, mut forgotten), (second, mut new)) = (ask(), ask());
+        source.waiting.push_back(first);
+        source.send().await.unwrap();
+        for sent in source.sent.values_mut() {
+            sent.since -= CALL_PATIENCE;
+        }
+        source.waiting.push_back(second);
+        source.send().await.unwrap();
+        assert_eq!(source.sent.len(), 2);
+        // Just now something else was answered.
+        (source.heard, source.answered) = (Instant::now(), Instant::now());
+        let (_asks, mut asked) = mpsc::unbounded_channel();
+        let ended = source.run(&mut asked).await;
+        assert_eq!(ended, Err(Trouble::Lost));
+        source.fail(Trouble::Lost);
+        assert_eq!(forgotten.try_recv().unwrap().unwrap_err(), Trouble::Silent);
+        assert_eq!(new.try_recv().unwrap().unwrap_err(), Trouble::Lost, "it is asked again elsewhere");
     }
 }

@@ -3,7 +3,7 @@
 //! Whoever may read a file can so have it read from elsewhere: only where the server is configured for it, by the address that
 //! the client names, and where the export is for that address too.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use protocol::nfs4::ops::copy::{CopyNotifyArgs, CopyNotifyOk};
 use protocol::nfs4::types::{NetAddress, NetLocation, Stateid, Status, Time, Utf8};
@@ -68,6 +68,8 @@ fn address(location: &NetLocation) -> Option<IpAddr> {
 /// Where the client has reached this server.
 fn here(compound: &Compound<'_>) -> NetLocation {
     let local = compound.request.connection.local;
+    // A listener for both families tells of IPv4 as mapped into IPv6, which nobody else can connect to.
+    let local = SocketAddr::new(local.ip().to_canonical(), local.port());
     let text = |text: String| Utf8::new(text).unwrap_or_default();
     NetLocation::Address(NetAddress {
         netid: text(NetId::tcp(&local).as_str().to_owned()),
@@ -77,6 +79,8 @@ fn here(compound: &Compound<'_>) -> NetLocation {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::close::CloseArgs;
     use protocol::nfs4::ops::copy::OffloadArgs;
@@ -90,6 +94,7 @@ mod tests {
     use super::*;
     use crate::nfs4::delegation_tests::hold;
     use crate::testing::{Lab, export, lab_42, lab_with, mode, putfh};
+    use crate::{Connection, Transport};
 
     /// Where all clients of the tests come from, and somewhere else.
     const READER: &[u8] = b"127.0.0.1.8.1";
@@ -144,6 +149,21 @@ mod tests {
         let elsewhere = promised(&mut lab, file, open, ELSEWHERE);
         assert_ne!(elsewhere.stateid, ok.stateid);
         assert_eq!(reader.status(read(file, elsewhere.stateid)), Status::BAD_STATEID, "only who was named");
+    }
+
+    #[test]
+    fn the_source_is_named_by_its_ipv4_address_also_where_a_listener_has_both_families() {
+        let (mut lab, _, file, open) = scene();
+        let mapped = |address: SocketAddr| match address.ip() {
+            IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+            IpAddr::V6(_) => panic!("{address}"),
+        };
+        let Connection { id, peer, local, .. } = *lab.connection;
+        let connection = Connection::new(id, mapped(peer), mapped(local), Transport::Tcp, false);
+        lab.connection = Arc::new(connection);
+        let ok = promised(&mut lab, file, open, READER);
+        let NetLocation::Address(source) = &ok.source_servers[0] else { panic!("{ok:?}") };
+        assert_eq!((&source.netid[..], &source.address[..]), (&b"tcp"[..], &b"127.0.0.1.8.1"[..]));
     }
 
     #[test]
