@@ -56,15 +56,15 @@ impl<'c> Changer<'c> {
         if !is_there {
             announced.settle(EntryChange::Add, Right::Entries(place.directory)).await?;
         }
-        let announced = announced.begin();
+        let mut announced = announced.begin();
         let created = self.once.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
+        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
+        announced.end(created.as_ref().err(), done);
         if is_there && made.is_some() {
             // It went just then.
             announced.settle_behind(EntryChange::Add).await;
         }
-        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
-        announced.end(created.as_ref().err(), done);
         created
     }
 
@@ -77,14 +77,14 @@ impl<'c> Changer<'c> {
         if file.may_be_there() {
             announced.settle(EntryChange::Remove, file.right(place.directory)).await?;
         }
-        let announced = announced.begin();
+        let mut announced = announced.begin();
         let removed = self.once.remove(place, name, removal).await;
+        let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
+        announced.end(removed.as_ref().err(), done);
         if removed.is_ok() && !file.may_be_there() {
             // It came just then.
             announced.settle_behind(EntryChange::Remove).await;
         }
-        let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
-        announced.end(removed.as_ref().err(), done);
         removed
     }
 
@@ -130,18 +130,11 @@ impl<'c> Changer<'c> {
             target.settle(kinds.1, new_file.right(to)).await?;
         }
         let occupant = target.occupant(new).await;
-        let (source, target) = (source.map(Announced::begin), target.begin());
+        let (mut source, mut target) = (source.map(Announced::begin), target.begin());
         let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
         let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
-        if made.is_some() && !old_file.may_be_there() {
-            // It came just then.
-            if let Some(source) = &source {
-                source.settle_behind(kinds.0).await;
-            }
-            target.settle_behind(kinds.1).await;
-        }
         let is_within = source.is_none();
-        if let Some(source) = source {
+        if let Some(source) = &mut source {
             source.end(failed, made.map(|made| (&made.from, Entries::Removed { name: old })));
         }
         let Some(made) = made else {
@@ -149,12 +142,19 @@ impl<'c> Changer<'c> {
             return renamed;
         };
         match occupant.map_or(Some(false), |occupant| occupant.at(made)) {
-            // What is told of the name would be a guess.
-            None => drop(target),
+            // What is told of the name would be a guess: it is dropped without an end.
+            None => {}
             Some(replaced) if is_within => {
                 target.end(None, Some((&made.to, Entries::Renamed { from: old, to: new, replaced })));
             }
             Some(replaced) => target.end(None, Some((&made.to, Entries::Added { name: new, replaced }))),
+        }
+        if !old_file.may_be_there() {
+            // It came just then.
+            if let Some(source) = &source {
+                source.settle_behind(kinds.0).await;
+            }
+            target.settle_behind(kinds.1).await;
         }
         renamed
     }
@@ -168,7 +168,7 @@ impl<'c> Changer<'c> {
         settle(self.request, self.who, object, Against::All, (place.context, right)).await?;
         let announced = self.announce(place);
         announced.settle(EntryChange::Add, right).await?;
-        let announced = announced.begin();
+        let mut announced = announced.begin();
         let linked = self.once.link(place, file, name).await;
         let made = linked.as_ref().ok();
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
@@ -223,8 +223,8 @@ impl Announced<'_> {
         settle(request, who, (export, directory), Against::Entries(change), (context, right)).await
     }
 
-    /// As [`settle`](Self::settle), where the change is made already. Best effort on a connection that is full of operations that
-    /// wait.
+    /// As [`settle`](Self::settle), where the change is made already; behind [`end`](Self::end), so that those who are told hear
+    /// of it in its turn, however long the others take. Best effort on a connection that is full of operations that wait.
     async fn settle_behind(&self, change: EntryChange) {
         if self.is_watched {
             let (Changer { request, who, .. }, Place { export, directory, .. }) = (self.changer, self.place);
@@ -254,7 +254,7 @@ impl Announced<'_> {
     }
 
     /// Tells what was done; nothing, where nothing was. What failed on its way to the disk may have been done.
-    fn end(mut self, failed: Option<&Error>, done: Option<(&Change, Entries<'_>)>) {
+    fn end(&mut self, failed: Option<&Error>, done: Option<(&Change, Entries<'_>)>) {
         self.is_under_way =
             matches!(failed, Some(Error::Io | Error::ServerFault | Error::NoSpace | Error::Quota));
         if !self.is_watched {

@@ -87,7 +87,8 @@ pub(crate) async fn settle(
 }
 
 /// As [`settle`], behind a change that was made already and cannot be told to come again: whoever stands against it loses
-/// what it does not give back.
+/// what it does not give back. That may take longer than the lease of a client of version 4.0, which no operation that waits renews:
+/// its RENEWs come meanwhile, and what it holds stays its own until somebody else wants it.
 ///
 /// # Errors
 /// [`Error::Later`] where too many of the connection's operations wait.

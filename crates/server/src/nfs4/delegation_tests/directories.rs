@@ -407,6 +407,31 @@ fn what_comes_behind_the_look_at_a_name_does_not_go_without_its_holders() {
 }
 
 #[test]
+fn who_is_told_hears_of_a_change_while_another_holder_is_waited_for() {
+    let (exported, backend) = faulty();
+    let (Scene { lab, mut holder, mut other, .. }, directory) =
+        with_directory(scene_in(lab_of(vec![exported])));
+    let mut third = lab.reachable(b"third", 13);
+    let stateid = granted(&mut holder, &["export", "d"], NONE).stateid;
+    granted(&mut third, &["export", "d"], ENTRIES);
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Remove, Fault::Hold(gate.clone())).times(1));
+    let mut flight = other.start(1, vec![putfh(directory), remove("late")]);
+    assert_eq!(status(flight.poll()), None);
+    holder.ok(vec![putfh(directory), make("late")]);
+    assert_eq!(told(&third, Status::OK).1, [added("late")]);
+    gate.open();
+    assert_eq!(status(flight.poll()), None, "the other holder has it still");
+    assert_eq!(told(&third, Status::OK).1, [removed("late")]);
+    // What comes next goes on from there.
+    holder.ok(vec![putfh(directory), make("next")]);
+    assert_eq!(told(&third, Status::OK).1, [added("next")]);
+    assert_eq!(recalled(&holder).len(), 1);
+    assert_eq!(give_back(&mut holder, directory, stateid), Status::OK);
+    assert_eq!(status(flight.poll()), Some(Status::OK));
+}
+
+#[test]
 fn a_holder_that_refuses_or_does_not_keep_up_gives_the_directory_back() {
     let (Scene { mut holder, mut other, .. }, directory) = with_directory(scene());
     granted(&mut holder, &["export", "d"], ENTRIES);
