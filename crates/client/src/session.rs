@@ -23,7 +23,9 @@ use protocol::nfs4::types::{
 };
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::auth::OpaqueAuth;
-use rpc::message::{AcceptStatus, CallHeader, MessageType, RpcError, encode_call, parse_reply, peek};
+use rpc::message::{
+    AcceptStatus, CallHeader, MessageType, Rejection, RpcError, encode_call, parse_reply, peek,
+};
 use xdr::{DecodeError, List, Opaque, Writer};
 
 use crate::slots::Slots;
@@ -62,7 +64,7 @@ pub struct CallId(u32);
 pub struct Answer {
     /// Which one.
     pub call: CallId,
-    /// What the server did, or why it did nothing. Never [`RpcError::Garbled`].
+    /// What the server did, or how it refused the call's credential; any other error is the session's end.
     pub outcome: Result<Executed, RpcError>,
 }
 
@@ -204,7 +206,11 @@ impl Session {
         let sent = expected.ok_or(SessionError::Unexpected)?;
         match (sent, parse_reply::<CompoundResult>(record)) {
             (_, Err(RpcError::Garbled(error))) => Err(SessionError::Garbled(error)),
-            (Sent::InSlot(sequence), Err(error)) if self.phase == Phase::Ready => {
+            // RFC 5531 §9: a call is denied before anything of it is executed. Behind any other error nobody knows whether
+            // SEQUENCE was: its number could be taken for a retransmission, and be answered with what was asked before.
+            (Sent::InSlot(sequence), Err(error @ RpcError::Denied(Rejection::AuthError(_))))
+                if self.phase == Phase::Ready =>
+            {
                 self.slots.release(&sequence);
                 self.answers.push_back(Answer { call: CallId(xid), outcome: Err(error) });
                 Ok(())

@@ -9,7 +9,7 @@ use client::{Answer, Executed, Identity, Read, Session, SessionError};
 use futures_util::FutureExt;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
-use rpc::message::encode_success;
+use rpc::message::{AcceptStatus, Rejection, RpcError, encode_success};
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
     Server, Settings, Transport, Versions,
@@ -210,6 +210,44 @@ fn what_answers_nothing_ends_the_session() {
     let mut called = session();
     let record = called.poll_record().unwrap();
     assert_eq!(called.handle_record(record), Err(SessionError::Unexpected), "a call is no answer");
+}
+
+/// A reply without results: RFC 5531 §9.
+fn without_results(call: &Bytes, words: &[u32]) -> Bytes {
+    let reply = words.iter().flat_map(|word| word.to_be_bytes());
+    call[..4].iter().copied().chain(reply).collect()
+}
+
+/// Nobody knows then whether SEQUENCE was executed (RFC 8881 §2.10.6.2), and with which number the slot goes on.
+#[test]
+fn a_call_that_failed_below_its_operations_ends_the_session() {
+    let world = world(|_| {});
+    for status in [AcceptStatus::GarbageArguments, AcceptStatus::SystemError] {
+        let mut session = world.ready();
+        session.call(&user(), world.read(0, 4).operations()).unwrap();
+        let call = session.poll_record().unwrap();
+        let number = if status == AcceptStatus::SystemError { 5 } else { 4 };
+        // REPLY, MSG_ACCEPTED, no verifier.
+        let reply = without_results(&call, &[1, 0, 0, 0, number]);
+        let error = session.handle_record(reply).unwrap_err();
+        assert_eq!(error, SessionError::NotTaken(RpcError::NotExecuted(status)));
+        assert!(session.poll_answer().is_none());
+    }
+}
+
+#[test]
+fn a_credential_that_is_denied_leaves_the_slot_as_it_was() {
+    let world = world(|_| {});
+    let mut session = world.ready();
+    session.call(&user(), world.read(0, 4).operations()).unwrap();
+    let call = session.poll_record().unwrap();
+    // REPLY, MSG_DENIED, AUTH_ERROR, AUTH_BADCRED.
+    session.handle_record(without_results(&call, &[1, 1, 1, 1])).unwrap();
+    let denied = session.poll_answer().unwrap().outcome.unwrap_err();
+    assert!(matches!(denied, RpcError::Denied(Rejection::AuthError(_))), "{denied}");
+    session.call(&user(), world.read(0, 4).operations()).unwrap();
+    world.carry(&mut session).unwrap();
+    assert_eq!(executed(session.poll_answer().unwrap()).status, Status::OK);
 }
 
 #[test]
