@@ -129,7 +129,7 @@ impl Blocks {
         bytes.freeze()
     }
 
-    /// Whether the piece behind one of whole blocks has the same bytes.
+    /// Whether pieces of one length have the same bytes where they begin at the same place in a block.
     fn repeats(&self) -> bool {
         self.number.is_none() && self.size <= PIECE_BYTES
     }
@@ -159,11 +159,13 @@ async fn fill(
 ) -> Result<(u64, Stability)> {
     let context = compound.context(file.export);
     let backend = &file.export.backend;
-    let (mut done, mut stability, mut bytes) = (0, Stability::FileSync, Bytes::new());
+    let (mut done, mut stability) = (0, Stability::FileSync);
+    // What was written last, and where in a block that begins: a backend may stop within one.
+    let (mut bytes, mut place) = (Bytes::new(), 0);
     while done < blocks.length {
         let length = blocks.piece(done);
-        if bytes.len() as u64 != length || !blocks.repeats() || !done.is_multiple_of(blocks.size) {
-            bytes = blocks.bytes(done, length);
+        if bytes.len() as u64 != length || !blocks.repeats() || place != done % blocks.size {
+            (bytes, place) = (blocks.bytes(done, length), done % blocks.size);
         }
         let at = blocks.offset + done;
         match backend.write(&context, &file.handle, at, &bytes, Stability::Unstable, authority).await {
@@ -346,6 +348,27 @@ mod tests {
         let result = with(failing.after(1));
         let Some(OpResult::WriteSame(done)) = result.results.last() else { panic!("{result:?}") };
         assert_eq!(done.as_result().unwrap().count, PIECE_BYTES / 48 * 48);
+    }
+
+    /// A backend may stop anywhere, and what was made for the middle of a block is not what begins one.
+    #[test]
+    fn blocks_are_whole_wherever_the_backend_stops() {
+        let (export, backend) = faulty();
+        let mut lab = lab_of(vec![export]);
+        lab.minor = 2;
+        let file = lab.file(&["export", "file"], b"");
+        // To the middle of a block, and from there to its end.
+        for bytes in [24, 8] {
+            backend.add(Rule::on(Method::Write, Fault::Short(bytes)).times(1));
+        }
+        let count = 2 * PIECE_BYTES / 16 + 2;
+        let many = AppDataBlock { number_offset: NOWHERE, ..block(count) };
+        let (result, _) = finish(&mut lab, vec![putfh(file), same(Stateid::ANONYMOUS, many)]);
+        let Some(OpResult::WriteSame(done)) = result.results.last() else { panic!("{result:?}") };
+        assert_eq!(done.as_result().unwrap().count, count * 16);
+        let all = content(&mut lab, file);
+        let expected = b"\0\0\0\0\0\0\0\0\xfe\xed\xfa\xce\0\0\0\0";
+        assert!(!all.is_empty() && all.chunks(16).all(|block| block == expected));
     }
 
     #[test]
