@@ -101,7 +101,9 @@ impl Sources {
         let mut last = FetchError::Unreachable;
         for address in &fetch.file.addresses {
             match self.read_at(route(fetch.file.local, *address), fetch).await {
-                Ok(ReadData { data, is_end, size }) => return Ok(Fetched { data, is_end, size }),
+                Ok(ReadData { data, is_end, size }) => {
+                    return Ok(Fetched { data, is_end, size, at: self.shared.clock.now() });
+                }
                 Err(Trouble::Refused(status)) => return Err(FetchError::Refused(status)),
                 Err(Trouble::Unsupported) => last = FetchError::Unsupported,
                 Err(Trouble::Busy) => last = FetchError::Busy,

@@ -16,12 +16,14 @@ use parking_lot::Mutex;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 use vfs::Credentials;
 
-use crate::Server;
+use crate::{Now, Server};
 
 /// Asks at most that wait for the transport or for a source.
 const FETCHES_MAX: usize = 64;
 /// Of these for one source: one that does not answer must not keep others from being read.
 const FETCHES_A_SOURCE: usize = 16;
+/// Of these for one client: one that names sources that do not answer must not keep others from copying.
+const FETCHES_A_CLIENT: usize = 16;
 /// Bytes of one ask at most.
 pub(crate) const FETCH_BYTES: u32 = 1 << 20;
 
@@ -32,6 +34,8 @@ pub struct SourceFile {
     pub addresses: Vec<SocketAddr>,
     /// Where the client reaches this server: that is what it has named to the other one.
     pub local: IpAddr,
+    /// Where the client is that asks. (It can have any number of client IDs.)
+    pub client: IpAddr,
     /// The file, as that server knows it.
     pub handle: Handle,
     /// What COPY_NOTIFY returned there: the right to read it.
@@ -41,8 +45,35 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    fn host(&self) -> Option<IpAddr> {
-        self.addresses.first().map(|address| address.ip().to_canonical())
+    /// All that an ask counts for, each once. The client chooses the order of the addresses, and may name any of a host's
+    /// ports.
+    fn parties(&self) -> Vec<Party> {
+        let mut parties = vec![Party::Client(self.client.to_canonical())];
+        for address in &self.addresses {
+            let source = Party::Source(address.ip().to_canonical());
+            if !parties.contains(&source) {
+                parties.push(source);
+            }
+        }
+        parties
+    }
+}
+
+/// Whose asks are bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Party {
+    /// Who wants to copy.
+    Client(IpAddr),
+    /// A host that may be read from.
+    Source(IpAddr),
+}
+
+impl Party {
+    fn most(self) -> usize {
+        match self {
+            Self::Client(_) => FETCHES_A_CLIENT,
+            Self::Source(_) => FETCHES_A_SOURCE,
+        }
     }
 }
 
@@ -70,6 +101,8 @@ pub struct Fetched {
     pub is_end: bool,
     /// The file's size, where that was wanted.
     pub size: Option<u64>,
+    /// When they came: whoever asked may have waited long.
+    pub at: Now,
 }
 
 /// Why there is nothing from a source.
@@ -111,8 +144,10 @@ struct Shared(Mutex<Inner>);
 struct Inner {
     /// What the transport has not taken yet.
     wanted: VecDeque<Fetch>,
-    /// [`Fetch`]es that there are, by the host that is tried first: a client can name any of its ports.
-    counts: HashMap<Option<IpAddr>, usize>,
+    /// [`Fetch`]es that there are.
+    all: usize,
+    /// Of these, how many are whose.
+    counts: HashMap<Party, usize>,
     /// Of the transport.
     waker: Option<Waker>,
     /// The transport takes nothing any more.
@@ -163,7 +198,7 @@ impl Fetch {
 impl Drop for Fetch {
     fn drop(&mut self) {
         self.exchange.answer(Err(FetchError::Unreachable));
-        self.fetches.0.lock().leave(self.file.host());
+        self.fetches.0.lock().leave(&self.file.parties());
     }
 }
 
@@ -208,21 +243,26 @@ impl Drop for Asking<'_> {
 
 impl Inner {
     /// Counts one more, unless there are too many.
-    fn enter(&mut self, host: Option<IpAddr>) -> bool {
-        let all: usize = self.counts.values().sum();
-        let own = self.counts.get(&host).copied().unwrap_or(0);
-        let has_room = all < FETCHES_MAX && own < FETCHES_A_SOURCE;
+    fn enter(&mut self, parties: &[Party]) -> bool {
+        let is_free = |party: &Party| self.counts.get(party).is_none_or(|count| *count < party.most());
+        let has_room = self.all < FETCHES_MAX && parties.iter().all(is_free);
         if has_room {
-            self.counts.insert(host, own + 1);
+            self.all += 1;
+            for party in parties {
+                *self.counts.entry(*party).or_default() += 1;
+            }
         }
         has_room
     }
 
-    fn leave(&mut self, host: Option<IpAddr>) {
-        if let Some(count) = self.counts.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&host);
+    fn leave(&mut self, parties: &[Party]) {
+        self.all -= 1;
+        for party in parties {
+            if let Some(count) = self.counts.get_mut(party) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(party);
+                }
             }
         }
     }
@@ -274,7 +314,7 @@ impl Fetches {
         if inner.is_closed {
             return Err(FetchError::Unreachable);
         }
-        if !inner.enter(file.host()) {
+        if !inner.enter(&file.parties()) {
             return Err(FetchError::Busy);
         }
         let fetches = Arc::clone(&self.0);
@@ -302,11 +342,16 @@ mod tests {
         file_at(1)
     }
 
-    /// A file of one source among several.
+    /// A file of one source among several, each with a client of its own.
     fn file_at(host: u8) -> Arc<SourceFile> {
+        file_of(host, &[host])
+    }
+
+    fn file_of(client: u8, hosts: &[u8]) -> Arc<SourceFile> {
         Arc::new(SourceFile {
-            addresses: vec![SocketAddr::from(([192, 0, 2, host], 2049))],
+            addresses: hosts.iter().map(|host| SocketAddr::from(([192, 0, 2, *host], 2049))).collect(),
             local: IpAddr::from([127, 0, 0, 1]),
+            client: IpAddr::from([198, 51, 100, client]),
             handle: Handle::new(b"file").unwrap(),
             stateid: Stateid::ANONYMOUS,
             credentials: Arc::new(Credentials::root()),
@@ -322,14 +367,15 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_taken_once_and_answered_once() {
-        let server = lab_42().server;
+        let lab = lab_42();
+        let (at, server) = (lab.now(), lab.server);
         let file = file();
         let mut asking = pin!(server.fetches.fetch(&file, (7, u32::MAX), true));
         assert!(asking.as_mut().now_or_never().is_none());
         let fetch = next(&server).expect("it is to be read");
         assert!(next(&server).is_none());
         assert_eq!((fetch.offset, fetch.count, fetch.wants_size), (7, FETCH_BYTES, true));
-        let fetched = Fetched { data: Bytes::from_static(b"x"), is_end: true, size: Some(8) };
+        let fetched = Fetched { data: Bytes::from_static(b"x"), is_end: true, size: Some(8), at };
         fetch.answer(Ok(fetched.clone()));
         assert_eq!(asking.now_or_never(), Some(Ok(fetched)));
     }
@@ -399,5 +445,26 @@ mod tests {
         assert!(ask(fifth).now_or_never().is_none(), "others have room");
         drop(reading);
         assert!(ask(&files[0]).now_or_never().is_none());
+    }
+
+    #[test]
+    fn asks_count_for_their_client_and_for_each_host_wherever_it_is_named() {
+        let server = lab_42().server;
+        let (same, other, others) = (file_of(1, &[2, 1]), file_of(1, &[2]), file_of(2, &[2]));
+        let sources: Vec<_> = (0..16).map(|n| file_of(100 + n, &[10 + n, 1, 10 + n])).collect();
+        let of_one: Vec<_> = (0..16).map(|n| file_of(1, &[10 + n])).collect();
+        let ask = |file| Box::pin(server.fetches.fetch(file, (0, 1), false));
+        // Another host first each time, and that one twice.
+        let mut asks: Vec<_> = sources.iter().map(ask).collect();
+        assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
+        assert_eq!(ask(&same).now_or_never(), Some(Err(FetchError::Busy)));
+        assert!(ask(&other).now_or_never().is_none());
+        drop(asks);
+        assert!(ask(&same).now_or_never().is_none());
+        // One client, another host each time.
+        let mut asks: Vec<_> = of_one.iter().map(ask).collect();
+        assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
+        assert_eq!(ask(&other).now_or_never(), Some(Err(FetchError::Busy)));
+        assert!(ask(&others).now_or_never().is_none());
     }
 }

@@ -8,7 +8,7 @@ use vfs::{Authority, Context, Copied, Stability};
 
 use super::state::Span;
 use crate::fetch::{FETCH_BYTES, Fetches};
-use crate::{Export, FetchError, SourceFile};
+use crate::{Export, FetchError, Now, SourceFile};
 
 /// The greatest length of a file, in bytes.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -21,6 +21,8 @@ pub(crate) struct Piece {
     offset: u64,
     /// Whether they are the last ones.
     is_last: bool,
+    /// When they came.
+    pub(crate) at: Now,
 }
 
 impl Piece {
@@ -43,6 +45,7 @@ impl Piece {
             // What is missing of a source that became shorter is no failure: a copy that begins now would end there too.
             is_last: fetched.is_end || fetched.data.len() as u64 == left,
             data: fetched.data,
+            at: fetched.at,
             destination: span.destination,
             offset: span.destination_offset.saturating_add(done),
         })
@@ -96,7 +99,9 @@ pub(crate) fn of_source(error: FetchError, is_given_up: bool, done: u64) -> Stat
     match error {
         FetchError::Unsupported => Status::PARTNER_NOTSUPP,
         FetchError::Refused(status) => match status {
-            Status::PARTNER_NO_AUTH | Status::INVAL | Status::IO => status,
+            Status::PARTNER_NO_AUTH | Status::IO => status,
+            // Of what the client has asked for; behind the first byte it is the source's own.
+            Status::INVAL if done == 0 => status,
             Status::ISDIR | Status::SYMLINK | Status::WRONG_TYPE => Status::WRONG_TYPE,
             Status::STALE | Status::BADHANDLE | Status::FHEXPIRED => Status::STALE,
             // A source that was started again has forgotten COPY_NOTIFY, and the client can say it again.

@@ -9,13 +9,16 @@ use bytes::Bytes;
 use protocol::nfs4::callback::offload::OffloadInfo;
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::copy::{CopyArgs, CopyOk, CopyResult, OffloadArgs};
 use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
 use protocol::nfs4::types::{Handle, NetAddress, NetLocation, Outcome, Stateid, Status, Utf8};
+use vfs::MemFs;
+use vfs::fault::{Fault, Faulty, Method, Rule};
 use xdr::List;
 
-use crate::testing::{Flight, Lab, at, content, export, lab_with, open, open_result, putfh};
-use crate::{Advanced, ExportTable, Fetch, FetchError, Fetched, Offload};
+use crate::testing::{Flight, Lab, at, content, export, faulty, lab_with, open, open_result, putfh};
+use crate::{Advanced, ExportTable, Fetch, FetchError, Fetched, Now, Offload};
 
 const MIB: u64 = 1 << 20;
 /// What COPY_NOTIFY returned at the source, and the file there.
@@ -24,6 +27,7 @@ const SOURCE: &[u8] = b"a handle of another server";
 
 /// A client that can be called, with its destination open.
 struct Scene {
+    backend: Arc<Faulty<MemFs>>,
     lab: Lab,
     client: Lab,
     to: (Handle, Stateid),
@@ -31,7 +35,8 @@ struct Scene {
 }
 
 fn scene() -> Scene {
-    let mut lab = lab_with(vec![export(1, "/export")], |settings| {
+    let (exported, backend) = faulty();
+    let mut lab = lab_with(vec![exported], |settings| {
         settings.copy_from = vec!["192.0.2.0/24".parse().unwrap()];
     });
     lab.minor = 2;
@@ -42,7 +47,7 @@ fn scene() -> Scene {
     let opened = client.ok(at(&["export"], vec![open("destination", b"owner", access), Op::GetFh]));
     let [.., open, OpResult::GetFh(handle)] = &opened[..] else { panic!("{opened:?}") };
     let to = (*handle.as_result().unwrap(), open_result(open).stateid);
-    Scene { lab, client, to, slot: 0 }
+    Scene { backend, lab, client, to, slot: 0 }
 }
 
 fn at_address(netid: &'static [u8], address: &'static [u8]) -> NetLocation {
@@ -69,10 +74,10 @@ fn bytes(offset: u64, length: u64) -> Bytes {
 }
 
 /// What a source of `size` bytes answers.
-fn of_size(fetch: &Fetch, size: u64) -> Fetched {
+fn of_size(fetch: &Fetch, size: u64, at: Now) -> Fetched {
     let length = size.saturating_sub(fetch.offset).min(fetch.count.into());
     let is_end = fetch.offset + length >= size;
-    Fetched { data: bytes(fetch.offset, length), is_end, size: fetch.wants_size.then_some(size) }
+    Fetched { data: bytes(fetch.offset, length), is_end, size: fetch.wants_size.then_some(size), at }
 }
 
 impl Scene {
@@ -100,7 +105,7 @@ impl Scene {
     /// Answers the next READ as a source of `size` bytes does.
     fn serve(&self, size: u64) {
         let fetch = self.fetch().expect("something is to be read");
-        let fetched = of_size(&fetch, size);
+        let fetched = of_size(&fetch, size, self.client.now());
         fetch.answer(Ok(fetched));
     }
 
@@ -122,7 +127,7 @@ impl Scene {
         let mut context = Context::from_waker(Waker::noop());
         assert!(step.as_mut().poll(&mut context).is_pending(), "it waits for the source");
         let fetch = self.fetch().expect("something is to be read");
-        let answer = answer.map(|size| of_size(&fetch, size));
+        let answer = answer.map(|size| of_size(&fetch, size, self.client.now()));
         fetch.answer(answer);
         match step.poll(&mut context) {
             Poll::Ready(advanced) => advanced,
@@ -137,6 +142,13 @@ impl Scene {
         let CbOp::Offload(args) = call.operation() else { panic!("{:?}", call.operation()) };
         self.client.answer(call.results(CbOpResult::Offload(Outcome::Ok(()))));
         args.info.clone()
+    }
+
+    /// Nothing may be written any more.
+    fn make_read_only(&self) {
+        let mut read_only = export(1, "/export");
+        read_only.options.read_only = true;
+        self.lab.server.replace_exports(ExportTable::new(vec![read_only]).unwrap());
     }
 
     fn size(&mut self) -> u64 {
@@ -162,7 +174,7 @@ fn a_file_of_another_server_is_copied_before_the_answer() {
     assert_eq!(fetch.file.local, IpAddr::from([127, 0, 0, 1]));
     assert_eq!((&fetch.file.handle[..], fetch.file.stateid), (SOURCE, NOTIFIED));
     assert_eq!((fetch.offset, fetch.count, fetch.file.credentials.uid), (100, 1000, 0));
-    let fetched = of_size(&fetch, 5000);
+    let fetched = of_size(&fetch, 5000, scene.client.now());
     fetch.answer(Ok(fetched));
     let done = ok(&mut flight);
     assert_eq!((done.response.count, done.response.callback_id.len()), (1000, 0));
@@ -180,7 +192,7 @@ fn what_comes_in_pieces_is_put_together() {
     let size = 3 * MIB + 5;
     let first = scene.fetch().unwrap();
     // RFC 8881 §18.22.3 lets a server return less than was asked for.
-    let short = Fetched { data: bytes(0, 10), is_end: false, size: Some(size) };
+    let short = Fetched { data: bytes(0, 10), is_end: false, size: Some(size), at: scene.client.now() };
     first.answer(Ok(short));
     while flight.poll().is_none() {
         scene.serve(size);
@@ -246,6 +258,97 @@ fn a_source_that_is_lost_for_a_while_is_waited_for() {
     assert_eq!(scene.lab.server.counts().copies, 0);
 }
 
+/// It works, and others use it.
+#[test]
+fn a_source_that_has_no_room_is_not_lost() {
+    let mut scene = scene();
+    let (_, offload) = scene.begin(3 * MIB);
+    for _ in 0..5 {
+        assert_eq!(scene.step(&offload, Err(FetchError::Busy)), Advanced::Later);
+        scene.client.seconds += 30;
+    }
+    assert_eq!(scene.step(&offload, Ok(8 * MIB)), Advanced::More);
+}
+
+#[test]
+fn a_source_that_gives_is_not_lost_though_nothing_can_be_written() {
+    let mut scene = scene();
+    let (_, offload) = scene.begin(3 * MIB);
+    assert_eq!(scene.step(&offload, Err(FetchError::Unreachable)), Advanced::Later);
+    scene.client.seconds += 50;
+    scene.backend.add(Rule::on(Method::Write, Fault::Fail(vfs::Error::Later)).times(1));
+    assert_eq!(scene.step(&offload, Ok(8 * MIB)), Advanced::Later);
+    scene.client.seconds += 50;
+    assert_eq!(scene.step(&offload, Err(FetchError::Unreachable)), Advanced::Later);
+}
+
+/// RFC 7862 §15.2.3 has INVAL of sources that are too short, which their READs tell by their ends.
+#[test]
+fn a_source_that_calls_a_read_invalid_in_the_middle_ends_no_copy_well() {
+    let mut scene = scene();
+    let (_, offload) = scene.begin(3 * MIB);
+    assert_eq!(scene.step(&offload, Err(FetchError::Refused(Status::INVAL))), Advanced::Done);
+    assert_eq!(scene.ending(), OffloadInfo::Error(Status::OFFLOAD_DENIED, MIB));
+}
+
+#[test]
+fn what_was_allowed_is_looked_at_again_when_the_source_has_answered() {
+    let mut closed = scene();
+    let args_closed = args(&closed, 0);
+    let mut flight = closed.ask(args_closed);
+    let (file, open_stateid) = closed.to;
+    closed.client.ok(vec![putfh(file), Op::Close(CloseArgs { seqid: 0, open_stateid })]);
+    closed.serve(10);
+    assert_eq!(flight.poll().unwrap().status, Status::BAD_STATEID);
+    assert_eq!(closed.size(), 0);
+    let mut read_only = scene();
+    let args_read_only = args(&read_only, 0);
+    let mut flight = read_only.ask(args_read_only);
+    let writes = read_only.backend.calls(Method::Write);
+    read_only.make_read_only();
+    read_only.serve(10);
+    assert_eq!(flight.poll().unwrap().status, Status::ROFS);
+    assert_eq!(read_only.backend.calls(Method::Write), writes);
+}
+
+#[test]
+fn nothing_more_is_read_for_a_destination_that_cannot_be_written() {
+    let mut scene = scene();
+    let (_, offload) = scene.begin(3 * MIB);
+    scene.make_read_only();
+    let mut step = pin!(scene.lab.server.advance(&offload, scene.client.now()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(step.as_mut().poll(&mut context), Poll::Ready(Advanced::Done));
+    assert!(scene.fetch().is_none());
+    assert_eq!(scene.ending(), OffloadInfo::Error(Status::ROFS, MIB));
+}
+
+#[test]
+fn what_is_written_changes_the_file_when_it_comes() {
+    use protocol::nfs4::attributes::number;
+    let mut scene = scene();
+    let mtime = |scene: &mut Scene| {
+        let told = scene.lab.attributes(&["export", "destination"], &[number::TIME_MODIFY]);
+        told.time_modify.unwrap().seconds
+    };
+    let args = args(&scene, 0);
+    let mut flight = scene.ask(args);
+    scene.client.seconds += 9;
+    scene.serve(3 * MIB);
+    assert!(flight.poll().is_some());
+    assert_eq!(mtime(&mut scene), scene.client.now().wall.seconds);
+    let Poll::Ready(offload) = scene.lab.server.poll_offload(&Context::from_waker(Waker::noop())) else {
+        panic!("it is to be driven")
+    };
+    let server = Arc::clone(&scene.lab.server);
+    let mut step = pin!(server.advance(&offload, scene.client.now()));
+    assert!(step.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    scene.client.seconds += 9;
+    scene.serve(3 * MIB);
+    assert!(step.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    assert_eq!(mtime(&mut scene), scene.client.now().wall.seconds);
+}
+
 #[test]
 fn a_source_that_has_forgotten_the_client_is_told_so() {
     let mut scene = scene();
@@ -270,7 +373,7 @@ fn a_copy_is_cancelled_though_its_source_is_silent() {
     assert_eq!(step.poll(&mut context), Poll::Ready(Advanced::Done));
     assert_eq!(cancelled.poll().unwrap().status, Status::OK);
     assert!(fetch.poll_unwanted(&context).is_ready());
-    let late = of_size(&fetch, 3 * MIB);
+    let late = of_size(&fetch, 3 * MIB, scene.client.now());
     fetch.answer(Ok(late));
     assert_eq!(scene.size(), MIB, "what comes late is not written");
     assert!(scene.client.calls().is_empty());
@@ -368,9 +471,7 @@ fn nothing_is_asked_where_the_destination_cannot_be_written() {
     assert_eq!(client.status(local), Status::STALE, "a foreign handle is none of this server's files");
     assert_eq!(client.status(same), Status::INVAL);
     assert_eq!(client.status(onto_itself), Status::STALE);
-    let mut read_only = export(1, "/export");
-    read_only.options.read_only = true;
-    scene.lab.server.replace_exports(ExportTable::new(vec![read_only]).unwrap());
+    scene.make_read_only();
     let ops = scene.ops(args(&scene, 0));
     assert_eq!(scene.client.status(ops), Status::ROFS);
     assert!(scene.fetch().is_none());

@@ -15,9 +15,9 @@ use vfs::{Authority, Context};
 
 use super::inter_server::{Piece, of_source};
 use super::settle::settle_in_background;
-use super::state::{Against, Copied, FileKey, IoKind, Offload, Origin};
+use super::state::{Against, Client, Copied, FileKey, IoKind, Offload, Origin};
 use super::status::of_backend;
-use crate::{FetchError, Now, Server, SourceFile};
+use crate::{Export, ExportId, FetchError, Now, Server, SourceFile};
 
 /// How long a copy from another server goes on while that gives nothing: long enough for it to be started again.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(60);
@@ -69,7 +69,8 @@ impl Server {
             Err(Status::DELAY) => next(step.rest(before), Advanced::Later),
             Err(status) => {
                 // What is missing of a source that became shorter is no failure: a copy that begins now would end there too.
-                let is_short = status == Status::INVAL && before.count > 0;
+                // (Another server's end is told by its READs.)
+                let is_short = status == Status::INVAL && before.count > 0 && !offload.is_from_elsewhere();
                 step.end(before, if is_short { Status::OK } else { status });
                 Advanced::Done
             }
@@ -80,31 +81,28 @@ impl Server {
     async fn copy_on(&self, offload: &Offload, before: Copied, now: Now) -> Result<(Copied, bool), Status> {
         let task = offload.task();
         let piece = match &task.source {
-            Origin::There(source) => Some(self.fetch_on(offload, source, before.count, now).await?),
+            Origin::There(source) => {
+                // Nothing is read for what cannot be written.
+                self.may_write(offload, now)?;
+                Some(self.fetch_on(offload, source, before.count, now).await?)
+            }
             Origin::Here { .. } => None,
         };
-        let (exports, client) = (self.exports(), offload.client());
-        let is_admitted = |export: &&Arc<crate::Export>| {
-            client.address().is_none_or(|address| export.options.admits(address.ip()))
-        };
-        let export = exports.by_id(task.export).filter(is_admitted).ok_or(Status::STALE)?;
-        if export.options.read_only {
-            return Err(Status::ROFS);
-        }
+        let now = piece.as_ref().map_or(now, |piece| piece.at);
+        let client = offload.client();
         let _changing = self.nfs4.changing(&task.span.destination);
-        let authority = |file, stateid, kind| self.authority(offload, now, file, stateid, kind);
-        let written = authority(task.destination, task.destination_stateid, IoKind::Write)?;
+        let (export, written) = self.may_write(offload, now)?;
         let at = (self, now.monotonic);
         settle_in_background(at, client, task.destination, Against::All).await?;
         let context = Context { credentials: Arc::clone(&task.credentials), now: now.wall };
         let copied = match (&task.source, piece) {
             (Origin::Here { file, handle, stateid }, _) => {
-                let read = authority(*file, *stateid, IoKind::Read)?;
+                let read = self.authority(offload, now, *file, *stateid, IoKind::Read)?;
                 settle_in_background(at, client, *file, Against::Writers).await?;
                 let step = task.span.within(*handle, [read, written]).behind(before.count);
                 export.backend.copy_range(&context, &step).await
             }
-            (Origin::There(_), Some(piece)) => piece.write(export, &context, written).await,
+            (Origin::There(_), Some(piece)) => piece.write(&export, &context, written).await,
             (Origin::There(_), None) => return Err(Status::SERVERFAULT),
         };
         let copied = copied.map_err(of_backend)?;
@@ -127,10 +125,36 @@ impl Server {
             let stopping = offload.poll_stopping(context).map(|()| Err(FetchError::Busy));
             if stopping.is_ready() { stopping } else { fetching.as_mut().poll(context) }
         });
-        fetched.await.map_err(|error| {
-            let is_given_up = offload.stuck_for(now.monotonic) >= SOURCE_PATIENCE;
+        let piece = fetched.await.map_err(|error| {
+            // Where it has not been asked, it has not refused either.
+            let is_asked = error != FetchError::Busy;
+            let is_given_up = is_asked && offload.stuck_for(now.monotonic) >= SOURCE_PATIENCE;
             of_source(error, is_given_up, done)
-        })
+        })?;
+        offload.unstuck();
+        Ok(piece)
+    }
+
+    /// The export that a copy's destination is in, and on whose word that is written, where it may be.
+    fn may_write(&self, offload: &Offload, now: Now) -> Result<(Arc<Export>, Authority), Status> {
+        let task = offload.task();
+        let export = self.check_export(task.export, offload.client())?;
+        let written =
+            self.authority(offload, now, task.destination, task.destination_stateid, IoKind::Write)?;
+        Ok((export, written))
+    }
+
+    /// The export as it is now, where `client` may still change what is in it.
+    ///
+    /// # Errors
+    /// STALE where there is none for this client any more, ROFS where it is read-only.
+    pub(crate) fn check_export(&self, id: ExportId, client: &Client) -> Result<Arc<Export>, Status> {
+        let exports = self.exports();
+        let is_admitted = |export: &&Arc<Export>| {
+            client.address().is_none_or(|address| export.options.admits(address.ip()))
+        };
+        let export = exports.by_id(id).filter(is_admitted).ok_or(Status::STALE)?;
+        if export.options.read_only { Err(Status::ROFS) } else { Ok(Arc::clone(export)) }
     }
 
     fn authority(

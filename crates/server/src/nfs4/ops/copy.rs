@@ -41,7 +41,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     copy(compound, &plan, most, &mut done).await?;
     let mut offload = None;
     if !done.is_over && !arguments.synchronous {
-        offload = go_on(compound, &plan, arguments.destination_stateid, verifier, done.copied)?;
+        offload = go_on(compound, &plan, verifier, done.copied)?;
         if offload.is_none() {
             copy(compound, &plan, MAX_BYTES, &mut done).await?;
         }
@@ -64,7 +64,8 @@ struct Plan<'r> {
     source: Origin,
     span: Span,
     destination: File<'r>,
-    /// On whose word the source is read, where it is here, and the destination written.
+    destination_stateid: Stateid,
+    /// On whose word the source is read, and the destination written; both only where the source is here.
     authorities: [Authority; 2],
     /// Bytes that are copied before the answer.
     inline_bytes: u64,
@@ -85,6 +86,7 @@ async fn within<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Pla
         },
         span: span(arguments, &destination),
         destination,
+        destination_stateid: latest(compound, arguments.destination_stateid)?,
         authorities: [range.source_authority, range.destination_authority],
         inline_bytes: INLINE_BYTES,
         _changing: changing,
@@ -110,7 +112,6 @@ fn latest(compound: &Compound<'_>, given: Stateid) -> Result<Stateid> {
 fn go_on(
     compound: &Compound<'_>,
     plan: &Plan<'_>,
-    destination_stateid: Stateid,
     verifier: Verifier,
     copied: Copied,
 ) -> Result<Option<Stateid>> {
@@ -124,7 +125,7 @@ fn go_on(
         export: destination.export.id,
         source: plan.source.clone(),
         destination: destination.key(server),
-        destination_stateid: latest(compound, destination_stateid)?,
+        destination_stateid: plan.destination_stateid,
         handle,
         span: plan.span,
         verifier,
@@ -171,7 +172,7 @@ async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mu
                 copied.map_err(regular_only)
             }
             Origin::There(source) => {
-                from_elsewhere::step(compound.server(), &context, (plan, source), done.copied.count).await
+                from_elsewhere::step(compound, &context, (plan, source), done.copied.count).await
             }
         };
         match step {

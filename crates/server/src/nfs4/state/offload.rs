@@ -228,6 +228,11 @@ impl Offload {
         now.saturating_sub(since)
     }
 
+    /// Its source has given something.
+    pub(crate) fn unstuck(&self) {
+        self.progress.lock().stuck_since = None;
+    }
+
     /// Goes on in the table: the phase that follows; none where it has no such row.
     fn turn(&self, event: Event, change: impl FnOnce(&mut Progress)) -> Option<Phase> {
         let mut progress = self.progress.lock();
@@ -260,13 +265,7 @@ impl Step<'_> {
     pub(crate) fn rest(mut self, copied: Copied) -> bool {
         self.is_told = true;
         self.state.count_bytes(self.copied, copied);
-        let is_further = copied.count > self.copied.count;
-        let rested = self.offload.turn(Event::Rest, |progress| {
-            progress.copied = copied;
-            if is_further {
-                progress.stuck_since = None;
-            }
-        });
+        let rested = self.offload.turn(Event::Rest, |progress| progress.copied = copied);
         rested == Some(Phase::Resting)
     }
 

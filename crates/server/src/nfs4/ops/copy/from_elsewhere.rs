@@ -13,14 +13,14 @@ use protocol::nfs4::types::{Handle, NetLocation, Status};
 use rpc::address::{NetId, UniversalAddress};
 use vfs::{Authority, Context};
 
-use super::{Plan, span};
+use super::{Plan, latest, span};
 use crate::nfs4::compound::{Compound, FileHandle};
 use crate::nfs4::inter_server::{Piece, of_source};
 use crate::nfs4::object::{File, Object};
 use crate::nfs4::ops::allocate::regular_only;
 use crate::nfs4::state::{IoKind, Origin};
 use crate::nfs4::status::Result;
-use crate::{Network, Server, SourceFile};
+use crate::{Network, SourceFile};
 
 /// Addresses of one source that are tried at most.
 const ADDRESSES_MAX: usize = 4;
@@ -43,32 +43,49 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
     let handle = source_handle(compound, &destination)?;
     let stateid = arguments.destination_stateid;
     let changing = compound.changing(&destination);
-    let written = compound.check_io(&destination, stateid, IoKind::Write)?;
+    let permit = compound.check_io(&destination, stateid, IoKind::Write)?;
     compound.settle_io(&destination, stateid, IoKind::Write).await?;
     let credentials = compound.context(destination.export).credentials;
-    let local = compound.request.connection.local.ip();
-    let source = SourceFile { addresses, local, handle, stateid: arguments.source_stateid, credentials };
+    let connection = &compound.request.connection;
+    let source = SourceFile {
+        addresses,
+        local: connection.local.ip(),
+        client: connection.peer.ip(),
+        handle,
+        stateid: arguments.source_stateid,
+        credentials,
+    };
     Ok(Plan {
         source: Origin::There(Arc::new(source)),
         span: span(arguments, &destination),
         destination,
-        authorities: [Authority::Opened, written.authority],
+        destination_stateid: latest(compound, stateid)?,
+        authorities: [Authority::Opened, permit.authority],
         inline_bytes: INLINE_BYTES,
         _changing: changing,
     })
 }
 
 /// Copies the next bytes behind the first `done` ones.
+///
+/// The source may have taken many seconds: what allowed the copy is looked at again, as for a WRITE that came only now.
+/// Nothing was delegated meanwhile, the change having been announced.
 pub(super) async fn step(
-    server: &Server,
+    compound: &Compound<'_>,
     context: &Context,
     (plan, source): (&Plan<'_>, &Arc<SourceFile>),
     done: u64,
 ) -> Result<vfs::Copied> {
-    let piece = Piece::fetch(&server.fetches, source, &plan.span, done).await;
+    let piece = Piece::fetch(&compound.server().fetches, source, &plan.span, done).await;
     let piece = piece.map_err(|error| of_source(error, false, done))?;
-    let [_, written] = plan.authorities;
-    piece.write(plan.destination.export, context, written).await.map_err(regular_only)
+    let (destination, stateid) = (&plan.destination, plan.destination_stateid);
+    let (server, client) = (compound.server(), compound.client()?);
+    server.check_export(destination.export.id, client)?;
+    let (now, key) = (piece.at.monotonic, destination.key(server));
+    let permit = compound.state().check_io(now, client, key, &stateid, IoKind::Write)?;
+    let authority = permit.for_caller(compound.caller()).authority;
+    let context = Context { now: piece.at.wall, ..context.clone() };
+    piece.write(destination.export, &context, authority).await.map_err(regular_only)
 }
 
 /// The source as its server knows it.
