@@ -234,7 +234,7 @@ impl Backend for LocalFs {
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {
-        self.volume.open(context, file, access, authority)
+        self.volume.open(context, (file, None), access, authority)
     }
 
     fn open_seen<'a>(
@@ -245,7 +245,7 @@ impl Backend for LocalFs {
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {
-        self.volume.open_seen(context, file, seen, access, authority)
+        self.volume.open(context, (file, Some(seen)), access, authority)
     }
 
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)> {

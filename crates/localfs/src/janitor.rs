@@ -267,7 +267,7 @@ mod tests {
         for is_local in [false, true] {
             std::fs::write(top.join("f"), b"data").expect("write");
             let handle = volume.find(&volume.root, &name).expect("object").handle;
-            let open = || runtime.block_on(volume.open(&context, &handle, access, Authority::Caller));
+            let open = || runtime.block_on(volume.open(&context, (&handle, None), access, Authority::Caller));
             let (first, second) = (open().expect("open"), open().expect("open"));
             if is_local {
                 std::fs::remove_file(top.join("f")).expect("removed");

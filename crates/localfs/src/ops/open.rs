@@ -37,10 +37,11 @@ impl Drop for Held {
 }
 
 impl Volume {
+    /// Opens a file; with the attributes that the same operation has just `seen`, if it has, where nothing was waited for since.
     pub(crate) fn open<'a>(
         self: &'a Arc<Self>,
         context: &Context,
-        file: &Handle,
+        (file, seen): (&Handle, Option<&Attributes>),
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {
@@ -48,23 +49,7 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.open_now(&context, &file, access, authority)
         };
-        self.look(|| self.open_now(context, file, access, authority), later)
-    }
-
-    /// The same for what this operation has just seen: nothing has been waited for since.
-    pub(crate) fn open_seen<'a>(
-        self: &'a Arc<Self>,
-        context: &Context,
-        file: &Handle,
-        seen: &Attributes,
-        access: OpenAccess,
-        authority: Authority,
-    ) -> Op<'a, Opened> {
-        let later = || {
-            let (context, file) = (context.clone(), *file);
-            move |volume: &Arc<Self>| volume.open_now(&context, &file, access, authority)
-        };
-        let now = || match self.hold_seen(file, seen) {
+        let now = || match seen.and_then(|seen| self.hold_seen(file, seen)) {
             Some((pin, snapshot)) => self.open_held(context, pin, &snapshot, access, authority),
             None => self.open_now(context, file, access, authority),
         };
