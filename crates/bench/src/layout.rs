@@ -26,6 +26,9 @@ pub const CHURN_DIRECTORY: &str = "churn";
 pub const SMALL_DIRECTORY: &str = "small";
 /// How many of them there are; each is [`SMALL_BYTES`] long.
 pub const SMALL_FILES: u32 = 1000;
+/// Bytes that the results of READDIRPLUS carry for all of them, from a server whose file handles take 24:
+/// 88 for the directory, the verifier and the end, and for each file as much as its entry, attributes and handle take.
+pub const LISTING_BYTES: u32 = 4 + 88 + 8 + 8 + SMALL_FILES * (4 + 8 + 16 + 8 + 88 + 4 + 28);
 /// Size of each large file, in bytes: larger than the caches of a core, far smaller than memory.
 pub const FILE_BYTES: u64 = 64 << 20;
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use bench::error::LoadError;
-use bench::floor::{self, LargeRead};
+use bench::floor::{self, Durability, LargeRead, Manner};
 use bench::layout;
 use bench::load::{self, LoadPlan, Xids};
 use bench::operation::Operation;
@@ -16,11 +16,15 @@ use bench::results::Shape;
 
 /// Starts a floor on a port of its own; its thread ends with the test process.
 fn start_floor(export: &Path, large_read: LargeRead) -> SocketAddr {
+    start_floor_with(export, Manner { large_read, durability: Durability::None })
+}
+
+fn start_floor_with(export: &Path, manner: Manner) -> SocketAddr {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
     let export = export.to_owned();
-    thread::spawn(move || floor::serve(&export, address, large_read).unwrap());
+    thread::spawn(move || floor::serve(&export, address, manner).unwrap());
     while std::net::TcpStream::connect(address).is_err() {
         thread::yield_now();
     }
@@ -61,6 +65,20 @@ fn every_reply_of_the_floor_passes_the_checks() {
     }
     let churn = export.path().join(layout::DIRECTORY).join(layout::CHURN_DIRECTORY);
     assert_eq!(churn.read_dir().unwrap().count(), 0, "every CREATE was followed by its REMOVE");
+}
+
+#[test]
+fn the_floor_that_waits_for_the_disk_creates_and_removes_as_well() {
+    let export = tempfile::tempdir().unwrap();
+    layout::prepare(export.path()).unwrap();
+    let manner = Manner { large_read: LargeRead::Pread, durability: Durability::Batch };
+    let server = start_floor_with(export.path(), manner);
+    for operation in Operation::ALL.iter().filter(|operation| Peer::FloorSync.serves(**operation)) {
+        let measured = load::run(&plan(server, *operation, 1, 4)).unwrap();
+        assert!(measured.operations > 0);
+    }
+    let churn = export.path().join(layout::DIRECTORY).join(layout::CHURN_DIRECTORY);
+    assert_eq!(churn.read_dir().unwrap().count(), 0);
 }
 
 #[test]

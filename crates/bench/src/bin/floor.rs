@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::floor::{self, LargeRead};
+use bench::floor::{self, Durability, LargeRead, Manner};
 use clap::Parser;
 
 /// The least that a server can do for the measured operations; a yardstick, not a server
@@ -18,12 +18,16 @@ struct Options {
     /// Answer large READs by sendfile
     #[arg(long)]
     sendfile: bool,
+    /// Have CREATE and REMOVE on disk before they are answered
+    #[arg(long)]
+    sync: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     let large_read = if options.sendfile { LargeRead::Sendfile } else { LargeRead::Pread };
-    match floor::serve(&options.export, options.listen, large_read) {
+    let durability = if options.sync { Durability::Batch } else { Durability::None };
+    match floor::serve(&options.export, options.listen, Manner { large_read, durability }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: floor over {} on {}: {error}", options.export.display(), options.listen);

@@ -127,7 +127,7 @@ fn run(cli: &Cli) -> Result<(), String> {
 
 fn chosen_peers(only: &[String]) -> Result<Vec<Peer>, String> {
     let named = |peer: &Peer| match peer {
-        Peer::FloorSendfile => Peer::Floor.name(),
+        Peer::FloorSendfile | Peer::FloorSync => Peer::Floor.name(),
         Peer::EnfysAsync => Peer::Enfys.name(),
         peer => peer.name(),
     };
@@ -174,7 +174,9 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), Str
 fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String> {
     raise_descriptor_limit().map_err(|error| format!("raise the limit of open files: {error}"))?;
     // The floor gives every connection a buffer for ever: its memory says nothing.
-    let telling = |peer: &&Peer| !matches!(peer, Peer::Floor | Peer::FloorSendfile | Peer::EnfysAsync);
+    let telling = |peer: &&Peer| {
+        !matches!(peer, Peer::Floor | Peer::FloorSendfile | Peer::FloorSync | Peer::EnfysAsync)
+    };
     for peer in peers.iter().filter(telling) {
         match peers::idle(*peer, place, connections) {
             Ok(idle) => println!("{}: {idle}", peer.name()),

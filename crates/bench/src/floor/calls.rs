@@ -10,8 +10,9 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io as file_io;
 
-use super::OPEN_READ_CLOSE;
 use super::replies::Replies;
+use super::unsynced::Unsynced;
+use super::{Durability, Manner, OPEN_READ_CLOSE, SEND, listing};
 use crate::layout;
 use crate::operation::{LARGE_BYTES, SMALL_BYTES};
 
@@ -28,7 +29,7 @@ pub enum LargeRead {
 #[derive(Debug)]
 pub(super) struct Files {
     files: Vec<File>,
-    large_read: LargeRead,
+    manner: Manner,
 }
 
 /// Where each file stands: its parent's handle, and its name.
@@ -66,7 +67,7 @@ impl From<rustix::io::Errno> for Unknown {
 }
 
 impl Files {
-    pub(super) fn open(export: &Path, large_read: LargeRead) -> io::Result<Self> {
+    pub(super) fn open(export: &Path, manner: Manner) -> io::Result<Self> {
         let directory = export.join(layout::DIRECTORY);
         let writable = |name| File::options().read(true).write(true).open(directory.join(name));
         let files = vec![
@@ -78,11 +79,17 @@ impl Files {
             writable(layout::LARGE_WRITE_FILE)?,
             File::open(directory.join(layout::SMALL_DIRECTORY))?,
         ];
-        Ok(Self { files, large_read })
+        Ok(Self { files, manner })
     }
 
-    /// Serves the call in `record` (record mark removed) and appends the reply, record mark included, to `out`.
-    pub(super) fn serve<'f>(&'f self, record: &[u8], out: &mut Replies) -> Result<Answer<'f>, Unknown> {
+    /// Serves the call in `record` (record mark removed) and appends the reply, record mark included, to `out`. What must be on
+    /// disk before that is sent is added to `unsynced`.
+    pub(super) fn serve<'f>(
+        &'f self,
+        record: &[u8],
+        out: &mut Replies,
+        unsynced: &mut Unsynced<'f>,
+    ) -> Result<Answer<'f>, Unknown> {
         let mut call = Arguments { bytes: record };
         let head = call.take(24)?;
         for _credential_then_verifier in 0..2 {
@@ -96,7 +103,7 @@ impl Files {
         out.append(&[0; 4]);
         out.append(&head[..4]);
         out.append(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let answer = self.results(program, procedure, call, out)?;
+        let answer = self.results((program, procedure), call, out, unsynced)?;
         let more = if let Answer::Sendfile { count, .. } = answer { count } else { 0 };
         let length = (out.len() - start - 4 + more) as u32 | 1 << 31;
         out.patch(start, &length.to_be_bytes());
@@ -105,12 +112,12 @@ impl Files {
 
     fn results<'f>(
         &'f self,
-        program: u32,
-        procedure: u32,
+        procedure: (u32, u32),
         mut call: Arguments<'_>,
         out: &mut Replies,
+        unsynced: &mut Unsynced<'f>,
     ) -> Result<Answer<'f>, Unknown> {
-        match (program, procedure) {
+        match procedure {
             (100_003 | 100_005, 0) => {}
             (100_005, 1) => mount(out),
             (100_003, 1) => self.getattr(&mut call, out)?,
@@ -118,11 +125,13 @@ impl Files {
             (100_003, 4) => self.access(&mut call, out)?,
             (100_003, 6) => return self.read(&mut call, out),
             (100_003, 7) => self.write(&mut call, out)?,
-            (100_003, 8) => self.create(&mut call, out)?,
-            (100_003, 12) => self.remove(&mut call, out)?,
+            (100_003, 8) => self.create(&mut call, out, unsynced)?,
+            (100_003, 12) => self.remove(&mut call, out, unsynced)?,
+            (100_003, 17) => listing::readdirplus(self.file(&mut call)?, &mut call, out)?,
             (100_003, own) if own == OPEN_READ_CLOSE.0 => {
                 self.open_read_close(&mut call, out)?;
             }
+            (100_003, own) if own == SEND.0 => listing::send(&mut call, out)?,
             _ => return Err(Unknown),
         }
         Ok(Answer::Complete)
@@ -181,7 +190,7 @@ impl Files {
         word(out, count);
         word(out, u32::from(end == stat.st_size as u64));
         word(out, count);
-        if count == LARGE_BYTES && self.large_read == LargeRead::Sendfile {
+        if count == LARGE_BYTES && self.manner.large_read == LargeRead::Sendfile {
             return Ok(Answer::Sendfile { file: file.as_fd(), offset, count: count as usize });
         }
         if file_io::pread(file, out.room(count as usize), offset)? != count as usize {
@@ -230,7 +239,13 @@ impl Files {
     }
 
     /// CREATE: `openat(O_CREAT|O_EXCL)`, `fstat`, `close`. The reply has no file handle and no directory attributes.
-    fn create(&self, call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
+    /// Where told so, `fsync` of the file before it is closed, and of the directory once for the batch.
+    fn create<'f>(
+        &'f self,
+        call: &mut Arguments<'_>,
+        out: &mut Replies,
+        unsynced: &mut Unsynced<'f>,
+    ) -> Result<(), Unknown> {
         let directory = self.file(call)?;
         let name = OsStr::from_bytes(call.opaque()?);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
@@ -239,16 +254,27 @@ impl Files {
         word(out, 0); // no post_op_fh3
         post_op_attributes(out, &fs::fstat(&file)?);
         out.append(&[0; 8]); // empty wcc_data
+        if self.manner.durability == Durability::Batch {
+            unsynced.created(directory, file);
+        }
         Ok(())
     }
 
-    /// REMOVE: `unlinkat`, and an `fstat` of the directory.
-    fn remove(&self, call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
+    /// REMOVE: `unlinkat`, and an `fstat` of the directory; where told so, its `fsync`, once for the batch.
+    fn remove<'f>(
+        &'f self,
+        call: &mut Arguments<'_>,
+        out: &mut Replies,
+        unsynced: &mut Unsynced<'f>,
+    ) -> Result<(), Unknown> {
         let directory = self.file(call)?;
         fs::unlinkat(directory, OsStr::from_bytes(call.opaque()?), AtFlags::empty())?;
         word(out, 0);
         word(out, 0); // no pre_op_attr
         post_op_attributes(out, &fs::fstat(directory)?);
+        if self.manner.durability == Durability::Batch {
+            unsynced.removed(directory);
+        }
         Ok(())
     }
 
@@ -264,11 +290,11 @@ fn mount(out: &mut Replies) {
     }
 }
 
-fn word(out: &mut Replies, value: u32) {
+pub(super) fn word(out: &mut Replies, value: u32) {
     out.append(&value.to_be_bytes());
 }
 
-fn post_op_attributes(out: &mut Replies, stat: &Stat) {
+pub(super) fn post_op_attributes(out: &mut Replies, stat: &Stat) {
     word(out, 1);
     attributes(out, stat);
 }
@@ -302,7 +328,7 @@ fn attributes(out: &mut Replies, stat: &Stat) {
 }
 
 /// The unread rest of a call.
-struct Arguments<'a> {
+pub(super) struct Arguments<'a> {
     bytes: &'a [u8],
 }
 
@@ -313,15 +339,15 @@ impl<'a> Arguments<'a> {
         Ok(head)
     }
 
-    fn word(&mut self) -> Result<u32, Unknown> {
+    pub(super) fn word(&mut self) -> Result<u32, Unknown> {
         Ok(u32::from_be_bytes(self.take(4)?.try_into().expect("four bytes")))
     }
 
-    fn long(&mut self) -> Result<u64, Unknown> {
+    pub(super) fn long(&mut self) -> Result<u64, Unknown> {
         Ok(u64::from_be_bytes(self.take(8)?.try_into().expect("eight bytes")))
     }
 
-    fn opaque(&mut self) -> Result<&'a [u8], Unknown> {
+    pub(super) fn opaque(&mut self) -> Result<&'a [u8], Unknown> {
         let length = self.word()? as usize;
         let bytes = self.take(length)?;
         self.take(length.next_multiple_of(4) - length)?;

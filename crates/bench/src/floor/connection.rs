@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 
 use super::calls::{Answer, Files};
 use super::replies::Replies;
+use super::unsynced::Unsynced;
 use crate::operation::LARGE_BYTES;
 
 /// First read of a batch: small enough that a large record's rest can follow to its end in one piece.
@@ -30,6 +31,7 @@ async fn serve(mut stream: TcpStream, files: &'static Files) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut replies = Replies::new();
+    let mut unsynced = Unsynced::default();
     let mut filled = 0;
     loop {
         let limit = read_limit(&buffer[..filled])?;
@@ -42,9 +44,12 @@ async fn serve(mut stream: TcpStream, files: &'static Files) -> io::Result<()> {
             used += 4 + record.len();
             let unknown =
                 |_| io::Error::new(io::ErrorKind::InvalidData, "a call that the floor does not know");
-            match files.serve(record, &mut replies).map_err(unknown)? {
+            match files.serve(record, &mut replies, &mut unsynced).map_err(unknown)? {
                 Answer::Complete if replies.have_room() => {}
-                Answer::Complete => flush(&mut stream, &mut replies).await?,
+                Answer::Complete => {
+                    unsynced.sync()?;
+                    flush(&mut stream, &mut replies).await?;
+                }
                 Answer::Sendfile { file, offset, count } => {
                     flush_more(&stream, &mut replies).await?;
                     send_file(&stream, file, offset, count).await?;
@@ -53,6 +58,7 @@ async fn serve(mut stream: TcpStream, files: &'static Files) -> io::Result<()> {
         }
         buffer.copy_within(used..filled, 0);
         filled -= used;
+        unsynced.sync()?;
         if !replies.is_empty() {
             flush(&mut stream, &mut replies).await?;
         }

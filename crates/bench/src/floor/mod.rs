@@ -7,7 +7,9 @@
 
 mod calls;
 mod connection;
+mod listing;
 mod replies;
+mod unsynced;
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,15 +24,36 @@ pub use calls::LargeRead;
 /// A call of the floor's own, beside those of NFSv3: `openat`, `fstat`, `pread` and `close` of a file by its directory
 /// and name. Its arguments are a `diropargs3` and a count; it is answered like a READ from the start of the file.
 pub(crate) const OPEN_READ_CLOSE: Proc = Proc(100);
+/// Another one: nothing but sending. Its argument is a count, and its results are as many bytes as an opaque, which lie in memory
+/// already; what they are means nothing.
+pub(crate) const SEND: Proc = Proc(101);
+
+/// How the floor does what can be done in several ways.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// How it answers a large READ.
+    pub large_read: LargeRead,
+    /// Whether CREATE and REMOVE are on disk before they are answered, as RFC 1813 §4.8 asks of every server.
+    pub durability: Durability,
+}
+
+/// When CREATE and REMOVE are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When their system calls have returned.
+    None,
+    /// When what all calls of the batch changed is on disk: each new file, and their directory once.
+    Batch,
+}
 
 /// Serves the prepared files (see [`crate::layout::prepare`]) below `export` until the process is ended.
 ///
 /// # Errors
 /// When a file or the address cannot be opened.
-pub fn serve(export: &Path, listen: SocketAddr, large_read: LargeRead) -> io::Result<()> {
+pub fn serve(export: &Path, listen: SocketAddr, manner: Manner) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Leaked on purpose: it lives as long as the process, and connections reach it without counting references.
-    let files: &'static Files = Box::leak(Box::new(Files::open(export, large_read)?));
+    let files: &'static Files = Box::leak(Box::new(Files::open(export, manner)?));
     runtime.block_on(async {
         let listener = TcpListener::bind(listen).await?;
         println!("floor on {}", listener.local_addr()?);

@@ -43,6 +43,11 @@ impl Replies {
         self.length < FLUSH_BYTES
     }
 
+    /// Whether as much still fits behind what is there.
+    pub(super) fn have_room_for(&self, bytes: usize) -> bool {
+        self.bytes.len() - self.length >= bytes
+    }
+
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
     }

@@ -229,6 +229,7 @@ pub(crate) fn workload(
         Operation::CreateRemove => Box::new(CreateRemove::new(handles.churn, connection, depth)),
         Operation::OpenReadFloor => Box::new(open_read::Bare::new(handles.small, connection, depth)),
         Operation::OpenRead => Box::new(open_read::OpenRead::new(handles.small, object, connection, depth)),
+        Operation::ListingSendFloor => Box::new(readdirplus::Send::new()),
         Operation::Readdirplus => Box::new(readdirplus::Readdirplus::new(handles.small, depth)),
         other => unreachable!("{other} is not an operation of version 3"),
     }

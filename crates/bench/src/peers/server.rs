@@ -31,6 +31,8 @@ pub enum Peer {
     Floor,
     /// The floor, large READs by `sendfile`.
     FloorSendfile,
+    /// The floor whose CREATE and REMOVE are on disk before they are answered.
+    FloorSync,
     /// This project's server.
     Enfys,
     /// The same with `--async`: like the floor and the rivals, it answers CREATE and REMOVE before they are on disk.
@@ -48,6 +50,7 @@ impl Peer {
     pub const ALL: &[Self] = &[
         Self::Floor,
         Self::FloorSendfile,
+        Self::FloorSync,
         Self::Enfys,
         Self::EnfysAsync,
         Self::EnfysMemory,
@@ -55,12 +58,13 @@ impl Peer {
         Self::Ganesha,
     ];
 
-    /// The name in the report and, apart from the second floor and the async export, of `--only`.
+    /// The name in the report and, apart from the other floors and the async export, of `--only`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
             Self::FloorSendfile => "floor (sendfile)",
+            Self::FloorSync => "floor (sync)",
             Self::Enfys => "enfys",
             Self::EnfysAsync => "enfys_async",
             Self::EnfysMemory => "enfys_memory",
@@ -73,12 +77,10 @@ impl Peer {
     #[must_use]
     pub fn serves(self, operation: Operation) -> bool {
         match self {
-            // Its files are open already, but for its own call; and it lists no directory.
-            Self::Floor => {
-                operation.version() == Version::V3
-                    && !matches!(operation, Operation::OpenRead | Operation::Readdirplus)
-            }
+            // Its files are open already, but for its own call.
+            Self::Floor => operation.version() == Version::V3 && operation != Operation::OpenRead,
             Self::FloorSendfile => operation == Operation::Read1m,
+            Self::FloorSync => operation == Operation::CreateRemove,
             // UNSTABLE writes and reads do not depend on it.
             Self::EnfysAsync => matches!(
                 operation,
@@ -86,9 +88,10 @@ impl Peer {
             ),
             Self::Nfs3Server => {
                 operation.version() == Version::V3
-                    && !matches!(operation, Operation::OpenReadFloor | Operation::Readdirplus)
+                    && !operation.is_of_floor()
+                    && operation != Operation::Readdirplus
             }
-            Self::Enfys | Self::EnfysMemory | Self::Ganesha => operation != Operation::OpenReadFloor,
+            Self::Enfys | Self::EnfysMemory | Self::Ganesha => !operation.is_of_floor(),
         }
     }
 }
@@ -200,12 +203,14 @@ fn prepare(
     let listen = server.to_string();
     let mut helpers = Vec::new();
     let command = match peer {
-        Peer::Floor | Peer::FloorSendfile => {
+        Peer::Floor | Peer::FloorSendfile | Peer::FloorSync => {
             let mut command =
                 own_program(&place.programs.join("enfys-floor"), "cargo xtask peers builds it")?;
             command.arg(&place.export).args(["--listen", &listen]);
-            if peer == Peer::FloorSendfile {
-                command.arg("--sendfile");
+            match peer {
+                Peer::FloorSendfile => _ = command.arg("--sendfile"),
+                Peer::FloorSync => _ = command.arg("--sync"),
+                _ => {}
             }
             command
         }

@@ -50,7 +50,7 @@ pub fn targets(comparison: &Comparison) -> String {
 /// The row of `own`, a server of this project, beside the others.
 fn target_row(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape) -> Vec<String> {
     let cpu = |peer, operation| cpu(comparison, peer, operation, shape);
-    let (peer, floor) = floor_of(operation);
+    let (peer, floor) = floor_of(own, operation);
     let floor = cpu(peer, floor);
     let enfys = cpu(own, operation);
     let ganesha = cpu(Peer::Ganesha, operation);
@@ -68,14 +68,16 @@ fn cpu(comparison: &Comparison, peer: Peer, operation: Operation, shape: Shape) 
     comparison.summary(peer, operation, shape).and_then(|summary| summary.server_cpu_us)
 }
 
-/// The server and the operation that stand for the least that `operation` can take.
-fn floor_of(operation: Operation) -> (Peer, Operation) {
+/// The server and the operation that stand for the least that `operation` can take `own`.
+fn floor_of(own: Peer, operation: Operation) -> (Peer, Operation) {
     let compared = operation.targets().iter().find_map(|target| match target {
         Target::OfSendfileFloor(_) => Some((Peer::FloorSendfile, operation)),
-        Target::OfBareCalls(_) => Some((Peer::Floor, Operation::OpenReadFloor)),
+        Target::OfBareCalls(bare, _) => Some((Peer::Floor, *bare)),
         Target::OfFloor(_) | Target::OfOwn(..) | Target::OfGanesha(_) => None,
     });
-    compared.unwrap_or((Peer::Floor, operation))
+    // Who answers a change before it is on disk is not compared with who waits.
+    let waits = own == Peer::Enfys && Peer::FloorSync.serves(operation);
+    compared.unwrap_or((if waits { Peer::FloorSync } else { Peer::Floor }, operation))
 }
 
 /// What is promised for `operation` in this shape, and whether `own` keeps it: all promises that can be judged.
@@ -102,9 +104,11 @@ struct Judged {
 
 fn judge(comparison: &Comparison, own: Peer, operation: Operation, shape: Shape, target: Target) -> Judged {
     let (limit, base, of) = match target {
-        Target::OfFloor(limit) => (limit, (Peer::Floor, operation), "floor".to_owned()),
-        Target::OfSendfileFloor(limit) => (limit, floor_of(operation), "sendfile floor".to_owned()),
-        Target::OfBareCalls(limit) => (limit, floor_of(operation), "bare calls".to_owned()),
+        Target::OfFloor(limit) => {
+            (limit, floor_of(own, operation), floor_of(own, operation).0.name().to_owned())
+        }
+        Target::OfSendfileFloor(limit) => (limit, floor_of(own, operation), "sendfile floor".to_owned()),
+        Target::OfBareCalls(_, limit) => (limit, floor_of(own, operation), "bare calls".to_owned()),
         Target::OfOwn(other, limit) => (limit, (own, other), format!("own {other}")),
         Target::OfGanesha(limit) => (limit, (Peer::Ganesha, operation), "ganesha".to_owned()),
     };
@@ -243,6 +247,40 @@ mod tests {
             run(Peer::Enfys, Operation::SequenceGetattr41, 64, 1.0, 2.8),
         ];
         assert_eq!(verdict_of(session, Operation::SequenceGetattr41, 64), "met");
+    }
+
+    #[test]
+    fn creation_is_judged_against_the_floor_that_waits_for_the_disk_if_it_does() {
+        let runs = |own, cpu| {
+            vec![
+                run(Peer::Floor, Operation::CreateRemove, 64, 1.0, 10.0),
+                run(Peer::FloorSync, Operation::CreateRemove, 64, 1.0, 50.0),
+                run(own, Operation::CreateRemove, 64, 1.0, cpu),
+            ]
+        };
+        let shape = Shape { connections: 1, depth: 64 };
+        let verdict_of = |own, cpu| {
+            let comparison = Comparison { runs: runs(own, cpu), ..Comparison::default() };
+            verdict(&comparison, own, Operation::CreateRemove, shape)
+        };
+        assert_eq!(verdict_of(Peer::Enfys, 90.0), ("≤ 1.8× floor (sync) (1.80×)".into(), "met".into()));
+        assert_eq!(verdict_of(Peer::Enfys, 90.1).1, "not met");
+        assert_eq!(verdict_of(Peer::EnfysAsync, 18.0), ("≤ 1.8× floor (1.80×)".into(), "met".into()));
+        assert_eq!(verdict_of(Peer::EnfysAsync, 18.1).1, "not met");
+    }
+
+    #[test]
+    fn a_listing_of_any_version_is_judged_against_the_floors() {
+        let runs = |operation, cpu| {
+            vec![
+                run(Peer::Floor, Operation::Readdirplus, 64, 1.0, 100.0),
+                run(Peer::Enfys, operation, 64, 1.0, cpu),
+            ]
+        };
+        for operation in [Operation::Readdirplus, Operation::Readdir41, Operation::Readdir42] {
+            assert_eq!(verdict_of(runs(operation, 180.0), operation, 64), "met");
+            assert_eq!(verdict_of(runs(operation, 181.0), operation, 64), "not met");
+        }
     }
 
     #[test]

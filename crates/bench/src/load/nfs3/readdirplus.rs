@@ -1,8 +1,11 @@
-//! READDIRPLUS of the directory of small files: as many calls as it takes, counted as one operation.
+//! READDIRPLUS of the directory of small files: as many calls as it takes, counted as one operation; and a reply as long that lists
+//! nothing.
 
 use protocol::nfs3::{CookieVerf, FileHandle, Proc, ReaddirplusArgs, ReaddirplusResult};
 
 use super::{request, success};
+use crate::floor::SEND;
+use crate::layout::LISTING_BYTES;
 use crate::load::replies::{REPLY_BYTES_MAX, Reply};
 use crate::load::small_files::Listing;
 use crate::load::template::{Template, patch};
@@ -84,5 +87,32 @@ impl Workload for Readdirplus {
         }
         position.verifier = page.cookieverf;
         Ok(Outcome::Continues)
+    }
+}
+
+/// The floor's own call: a reply of as many bytes as a listing takes, which mean nothing.
+pub(super) struct Send {
+    template: Template,
+}
+
+impl Send {
+    /// Of as many as READDIRPLUS carries.
+    pub(super) fn new() -> Self {
+        Self { template: request(SEND, &LISTING_BYTES) }
+    }
+}
+
+impl Workload for Send {
+    fn request(&mut self, _slot: usize, xid: u32, out: &mut Vec<u8>) {
+        self.template.append(xid, out);
+    }
+
+    fn reply(&mut self, _slot: usize, reply: &Reply<'_>) -> Result<Outcome, String> {
+        let mut reader = reply.reader()?;
+        let bytes = reader.u32().map_err(|error| error.to_string())?;
+        match reader.position() + bytes as usize {
+            end if bytes == LISTING_BYTES && end == reply.length => Ok(Outcome::Finished),
+            end => Err(format!("{bytes} bytes in a reply of {}, not {end}", reply.length)),
+        }
     }
 }
