@@ -92,6 +92,13 @@ host() { request sh "$(printf %s "H='$H'; $1" | od -An -v -tx1 | tr -d ' \n')"; 
 # server kill|start|restart
 server() { request server "$1"; }
 
+# of_client ADDRESS sum|group_concat NAME [STATE_DIRECTORY]: what `enfys status` says, by that name, of the clients that are there.
+of_client() {
+    host "'$ENFYS' status --json --state-dir '${4:-${HOST_EXPORT%/*}/state}'" >"$L/status.json"
+    sqlite3 :memory: "SELECT coalesce($2(value ->> '\$.$3'), 0) FROM json_each(readfile('$L/status.json'), '\$.status.clients')
+        WHERE value ->> '\$.address' LIKE '$1:%'"
+}
+
 # Whether the server's files are a directory that `host` can look into.
 on_host() { [ "$BACKEND" = local ]; }
 

@@ -78,6 +78,11 @@ impl Options {
         self.jobs.map_or_else(cores, usize::from)
     }
 
+    /// Whether the server under test is this project's, with the state directory that the tests know of.
+    fn serves_enfys(&self) -> bool {
+        self.server.is_none() && self.server_kind == Kind::Enfys
+    }
+
     /// The directory of the scripts to run.
     fn scripts_kind(&self) -> &'static str {
         match (self.selfcheck, &self.suite) {
@@ -190,6 +195,11 @@ fn missing(options: &Options, scripts: &[Script]) -> Option<String> {
         ("setfacl", "acl"),
         ("dumpcap", "tshark"),
         ("tshark", "tshark"),
+        ("rpc.gssd", "nfs-common"),
+        ("krb5kdc", "krb5-kdc"),
+        ("kadmin.local", "krb5-admin-server"),
+        ("kinit", "krb5-user"),
+        ("krb5-config", "libkrb5-dev"),
     ];
     if let Some((program, package)) = programs.iter().find(|(program, _)| !has_program(program)) {
         return Some(format!("needs {program} of the package {package}; run cargo xtask setup"));
@@ -203,12 +213,15 @@ fn missing(options: &Options, scripts: &[Script]) -> Option<String> {
 /// Builds the server in its release profile, and the program that the scripts use.
 fn build(options: &Options) -> Result<(), String> {
     let mut packages = vec!["kernel-probe"];
-    if options.server.is_none() && options.server_kind == Kind::Enfys {
+    if options.serves_enfys() {
         packages.push("enfys");
     }
     for package in packages {
+        // Users of the guest prove who they are to this server.
+        let features: &[&str] = if package == "enfys" { &["--features", "krb5"] } else { &[] };
         let status = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--release", "--package", package])
+            .args(features)
             .current_dir(workspace_root())
             .status()
             .map_err(|error| format!("cargo build: {error}"))?;

@@ -1,7 +1,8 @@
 //! The project's own chores, run as `cargo xtask <chore>`.
 //!
-//! `cargo xtask test` is the one door: it installs what is missing, checks, and runs every rung of the test
-//! ladder that this machine can run.
+//! `cargo xtask check` is the one door: format, lints, layer rules, and the tests that need neither network nor root.
+//! `cargo xtask test` installs what is missing and goes through it, and then runs every rung of the test ladder above
+//! that this machine can run.
 
 mod check;
 mod door;

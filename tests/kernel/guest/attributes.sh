@@ -1,4 +1,5 @@
 # test: truncation, modes, owners, links, special files; statfs and df
+# versions: 3 4.0 4.1 4.2
 cd "$D"
 printf 0123456789 >file
 truncate -s 4 file; same 0123 "$(cat file)"

@@ -1,5 +1,6 @@
 # test: the server is killed with -9 again and again and started anew: a copy, and programs that change names, never notice
 # versions: 3 4.0 4.1
+# Not 4.2, whose names and restarts are those of 4.1: it takes minutes. `restart` kills the server under load there.
 # backends: local
 # limit: 300
 "$PROBE" tree "$L/original" 1500

@@ -16,11 +16,17 @@ same 0 "$(operations LOCK)" 'LOCKs that reached the server'
 same 0 "$(operations LOCKU)" 'LOCKUs that reached the server'
 [ $(($(operations OPEN) - opens)) -le $files ] || fail "$(($(operations OPEN) - opens)) OPENs of $files files"
 [ $(($(operations READ) - reads)) -le $files ] || fail "$(($(operations READ) - reads)) READs of $files files"
+# The server says the same.
+if [ -n "$ENFYS" ]; then same $files "$(of_client 10.99.0.2 sum delegations)" 'delegations that the server knows of'; fi
 
 # Another client changes them: each is given back first, and then shows what is new.
 returns=$(operations DELEGRETURN)
 mount_other
 for file in $(seq $files); do echo "second $file" >"/run/other/$TEST/f$file"; done
+if [ -n "$ENFYS" ]; then
+    left=$(of_client 10.99.0.2 sum delegations)
+    same $((files - ($(operations DELEGRETURN) - returns))) "$left" 'delegations that the server knows of, with those given back'
+fi
 for file in $(seq $files); do same "second $file" "$(cat "$D/f$file")"; done
 [ $(($(operations DELEGRETURN) - returns)) -ge $files ] || fail 'files changed that were not given back'
 

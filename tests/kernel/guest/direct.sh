@@ -1,4 +1,5 @@
 # test: dd with O_DIRECT, O_SYNC and O_DSYNC writes and reads what it should
+# versions: 3 4.0 4.1 4.2
 head -c 9000007 /dev/urandom >"$L/source"
 check() {
     remount

@@ -1,5 +1,5 @@
 # test: of all who create a name with O_EXCL at once, exactly one does; a directory and a link too
-# versions: 3 4.0 4.1
+# versions: 3 4.0 4.1 4.2
 mkdir "$D/one" "$D/two"
 "$PROBE" exclusive "$D/one" "$D/one" 60
 mount_other

@@ -1,4 +1,5 @@
 # test: exports are file systems of their own; what is not exported is not there
+# versions: 3 4.0 4.1 4.2
 mount_export /run/space /space
 echo here >/run/space/file
 echo text >"$D/file"

@@ -1,5 +1,5 @@
 # test: files renamed, replaced and removed while they are open go on as they were
-# versions: 3 4.0 4.1
+# versions: 3 4.0 4.1 4.2
 "$PROBE" open-files "$D"
 remount
 mkdir "$D/again"

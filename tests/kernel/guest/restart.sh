@@ -1,4 +1,4 @@
-# test: mount, working directory, open files and locks outlive a killed server, and files moved or removed while it was down
+# test: mount, working directory, open files, and locks of programs that write all the while, outlive a killed server; so do files moved or removed while it was down
 # versions: 3 4.0 4.1 4.2
 # backends: local
 # limit: 240
@@ -16,8 +16,46 @@ others_are_kept_out() {
     refused '' flock -n "/run/other/$TEST/locked" true
     refused '' flock -n "$D/others" true
 }
+# Programs that write all the time, each under a lock of its file; and one that asks for these locks from the other machine.
+begin_to_write() {
+    local name number
+    writers=()
+    for number in 1 2 3; do
+        "$PROBE" locked-writes "$D/writer$number" "$L/enough" & writers+=($!)
+        "$PROBE" locked-writes "/run/other/$TEST/distant$number" "$L/enough" & writers+=($!)
+    done
+    for name in writer{1,2,3} distant{1,2,3}; do
+        for _ in $(seq 50); do [ ! -s "$D/$name" ] || break; sleep 0.2; done
+        [ -s "$D/$name" ] || fail "$name does not begin"
+    done
+    ask_for_locks & asker=$!
+}
+ask_for_locks() {
+    local asked=0 number
+    until [ -e "$L/asked" ]; do
+        for number in 1 2 3; do
+            same busy "$(echo 'lock write 0 END' | "$PROBE" hold "/run/other/$TEST/writer$number")" "lock $number"
+            same busy "$(echo 'lock write 0 END' | "$PROBE" hold "$D/distant$number")" "distant lock $number"
+            asked=$((asked + 1))
+        done
+        sleep 0.2
+    done
+    [ $asked -ge 6 ] || fail "asked for $asked locks"
+}
+# Who writes holds its lock until nobody asks for it any more.
+end_writing() {
+    local name writer
+    touch "$L/asked"
+    wait "$asker" || fail 'somebody else was given a lock that is held'
+    touch "$L/enough"
+    for writer in "${writers[@]}"; do wait "$writer" || fail 'a writer noticed'; done
+    for name in writer{1,2,3} distant{1,2,3}; do
+        same "$(sha256sum <"$D/$name")" "$(host "sha256sum <\"\$H/$name\"")" "$name on the server's disk"
+    done
+}
+# Locks of version 3 are the client's own: `crash` has programs that write there.
+[ "$VERSION" = 3 ] || begin_to_write
 cd "$D/directory"
-sync
 server kill
 host 'mv "$H/renamed" "$H/directory/elsewhere"; rm "$H/removed"'
 server start
@@ -42,6 +80,7 @@ if [ "$VERSION" != 3 ]; then
     echo mine >&5
     echo theirs >&6
     others_are_kept_out
+    end_writing
     flock -u 5; flock -u 6
     flock -n "/run/other/$TEST/locked" true
     flock -n "$D/others" true

@@ -1,4 +1,5 @@
 # test: tar packs a tree on the mount and unpacks it again
+# versions: 3 4.0 4.1 4.2
 "$PROBE" tree "$L/original" 1200
 tar --create --format=posix --file="$D/from-local.tar" --directory="$L" original
 remount

@@ -1,5 +1,5 @@
 # test: times are kept to the nanosecond, and change by themselves when they must
-# versions: 3 4.1 4.2
+# versions: 3 4.0 4.1 4.2
 "$PROBE" times "$D"
 touch -d '2033-05-18 03:33:20.123456789 UTC' "$D/file"
 remount

@@ -1,5 +1,5 @@
 # test: extended attributes of users are kept in v4.2, ACLs in v3; elsewhere they fail cleanly, and mode bits stay what they were
-# versions: 3 4.1 4.2
+# versions: 3 4.0 4.1 4.2
 cd "$D"
 echo text >file; chmod 640 file
 if [ "$VERSION" = 4.2 ]; then

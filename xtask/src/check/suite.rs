@@ -13,7 +13,9 @@ use crate::report::Tally;
 /// Runs all tests of the workspace; compile errors count as one failure.
 pub(super) fn run(root: &Path) -> Result<Tally, String> {
     let mut child = Command::new(env!("CARGO"))
-        .args(["test", "--workspace", "--quiet", "--no-fail-fast", "--", "--show-output"])
+        .args(["test", "--workspace", "--quiet", "--no-fail-fast"])
+        .args(super::kerberos())
+        .args(["--", "--show-output"])
         .current_dir(root)
         .stdout(Stdio::piped())
         .spawn()

@@ -87,6 +87,8 @@ pub(super) struct Setting<'a> {
     /// Where the suite of the foreign scripts is.
     pub(super) suite: Option<&'a Path>,
     pub(super) server_kind: Kind,
+    /// The program of the server under test, where it is this project's: it tells its status.
+    pub(super) enfys: Option<PathBuf>,
     pub(super) mount_port: u16,
 }
 
@@ -102,6 +104,7 @@ impl Setting<'_> {
             ("BACKEND", self.combination.backend.name().to_owned()),
             ("DRIVER", server::ADDRESS.to_owned()),
             ("SERVER", address.to_owned()),
+            ("ENFYS", self.enfys.as_deref().map(quoted).unwrap_or_default()),
             ("KNFSD_ROOT", knfsd_root.to_owned()),
             ("PORT", server::PORT.to_string()),
             ("MOUNT_PORT", self.mount_port.to_string()),

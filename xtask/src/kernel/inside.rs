@@ -15,7 +15,7 @@ use super::channel::{self, Event};
 use super::guest::{Guest, Setting, TAPS, Tap};
 use super::matrix::{Backend, Combination};
 use super::script::Script;
-use super::server::{ADDRESS, Kind, Places, SPACE_MIB, Server, release_dir};
+use super::server::{ADDRESS, Kind, Places, QUOTA_MIB, SPACE_MIB, Server, enfys_binary, release_dir};
 use super::{Options, scripts_dir};
 use crate::report::{Outcome, Tally, workspace_root};
 
@@ -31,9 +31,8 @@ const TAIL_LINES: usize = 40;
 const SERVER_LINES: usize = 8;
 /// And of neither more than this much.
 const TAIL_BYTES: usize = 2000;
-/// Size of the one with a quota, and the quota.
+/// Size of the one with a quota.
 const QUOTA_FS_MIB: u64 = 256;
-const QUOTA_MIB: u32 = 32;
 
 /// Runs the scripts; one line a test.
 pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Script]) -> Outcome {
@@ -59,6 +58,7 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         scripts_kind: options.scripts_kind(),
         suite: options.suite.as_deref(),
         server_kind: options.server_kind,
+        enfys: options.serves_enfys().then(enfys_binary),
         mount_port: options.mount_port.unwrap_or(options.server_kind.mount_port()),
     };
     let listener =

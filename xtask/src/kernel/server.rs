@@ -25,6 +25,8 @@ pub(super) const PORT: u16 = 2049;
 const ENFYS_EXPORTS: &str = "{dir}:/export {space}:/space {quota}:/quota";
 /// Size of the file system that is soon full.
 pub(super) const SPACE_MIB: u32 = 48;
+/// What the quota of `/quota` lets a user have.
+pub(super) const QUOTA_MIB: u32 = 32;
 /// How long a server may take until it listens.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Port of the MOUNT program of servers that have one for it.
@@ -123,8 +125,9 @@ impl Places {
 }
 
 fn enfys_command(combination: &Combination, places: &Places) -> Result<String, String> {
+    let enfys = enfys_binary();
     let enfys =
-        format!("exec {} serve --listen {ADDRESS}:{PORT} --state-dir {{state}}", enfys_binary().display());
+        format!("exec {} serve --listen {ADDRESS}:{PORT} --portmap --state-dir {{state}}", enfys.display());
     Ok(match (combination.backend, combination.export) {
         (Backend::Local, Export::Sync) => format!("{enfys} --squash none {ENFYS_EXPORTS}"),
         (Backend::Local, Export::Async) => format!("{enfys} --squash none --async {ENFYS_EXPORTS}"),
@@ -142,10 +145,12 @@ fn enfys_memory_config() -> String {
         format!("[[export]]\nmemory = true\npseudo = \"{pseudo}\"\nsquash = \"none\"\n{more}\n")
     };
     let small = format!("memory-bytes = {}", u64::from(SPACE_MIB) << 20);
-    [export("/export", ""), export("/space", &small), export("/quota", "")].concat()
+    let quota = format!("quota-bytes = {}", u64::from(QUOTA_MIB) << 20);
+    [export("/export", ""), export("/space", &small), export("/quota", &quota)].concat()
 }
 
-fn enfys_binary() -> PathBuf {
+/// This project's server.
+pub(super) fn enfys_binary() -> PathBuf {
     release_dir().join("enfys")
 }
 
@@ -295,5 +300,6 @@ mod tests {
         let exports = config["export"].as_array().expect("exports");
         assert_eq!(exports.len(), 3);
         assert_eq!(exports[1]["memory-bytes"].as_integer(), Some(i64::from(SPACE_MIB) << 20));
+        assert_eq!(exports[2]["quota-bytes"].as_integer(), Some(i64::from(QUOTA_MIB) << 20));
     }
 }

@@ -6,6 +6,7 @@ mod append;
 mod exclusive;
 mod listing;
 mod locked_reads;
+mod locked_writes;
 mod locks;
 mod manifest;
 mod mapping;
@@ -62,6 +63,9 @@ const COMMANDS: &[Command] = &[
     }),
     ("locked-reads", "DIR FILES ROUNDS: open, lock, read, unlock and close each file", 3, |a| {
         locked_reads::check(Path::new(&a[0]), number(&a[1])?, number(&a[2])?)
+    }),
+    ("locked-writes", "FILE STOP: write under a lock until the file STOP is there", 2, |a| {
+        locked_writes::check(Path::new(&a[0]), Path::new(&a[1]))
     }),
     ("holes", "FILE: punch holes, find them, reserve space", 1, |a| ranges::check_holes(Path::new(&a[0]))),
     ("copy-range", "FILE NEW_FILE: have the kernel copy", 2, |a| {

@@ -1,0 +1,135 @@
+# test: users prove who they are by Kerberos, plain, with checksums and encrypted; nobody else comes in; contexts outlive a killed server
+# versions: 3 4.0 4.1 4.2
+# backends: local
+# limit: 400
+# A server of the test's own, beside the one that all tests share, and the authority of a realm.
+K=${HOST_EXPORT%/*}/krb5
+beside() { host ". '$SCRIPTS/kerberos.sh' '$K'; $1"; }
+beside 'realm; serve'
+
+# The client is a machine of that realm.
+mkdir -p /run/krb5cc /run/rpc_pipefs /run/kerberos
+chmod 1777 /run/krb5cc
+{ cat /etc/hosts; echo '10.99.0.5 server.enfys.test'; echo '10.99.0.2 client.enfys.test'; } >/run/hosts
+mount --bind /run/hosts /etc/hosts
+export KRB5_CONFIG=$K/krb5.conf
+# Ciphers are modules, which the kernel asks for when it needs them.
+printf '#!/bin/sh\nexec /sbin/modprobe -d /run/modules "$@"\n' >/run/modprobe
+chmod 755 /run/modprobe
+echo /run/modprobe >/proc/sys/kernel/modprobe
+modprobe -d /run/modules rpcsec_gss_krb5
+mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
+unshare --uts bash -c 'hostname client.enfys.test; exec rpc.gssd -f -vv -T 60 -k "$1" -p /run/rpc_pipefs -d /run/krb5cc' - \
+    "$K/client.keytab" >"$L/gssd.log" 2>&1 &
+gssd=$!
+# Where the test fails, what the client's daemon has to say.
+trap 'kill "$gssd"; tail -n 30 "$L/gssd.log"' EXIT
+for _ in $(seq 100); do [ -e /run/rpc_pipefs/gssd/clntXX/krb5 ] && break; sleep 0.1; done
+
+# mount_kerberos OPTIONS [EXPORT [DIRECTORY]]
+mount_kerberos() {
+    mkdir -p "${3:-/run/kerberos}"
+    mount -t nfs -o "$(mount_options)${1:+,$1}" "server.enfys.test:${2:-/krb5}" "${3:-/run/kerberos}"
+}
+# mounted_by FLAVOR: what the kernel says of the mount.
+mounted_by() { grep ' /run/kerberos ' /proc/mounts | grep -q "sec=$1," || fail "not mounted by $1: $(grep /run/kerberos /proc/mounts)"; }
+alice() { as_user 1234 1234 '' "$@"; }
+bob() { as_user 1235 1235 '' "$@"; }
+# ticket UID PRINCIPAL
+ticket() { echo secret | as_user "$1" "$1" '' kinit -c "FILE:/run/krb5cc/krb5cc_$1" "$2" >/dev/null; }
+# asked OPERATION: how often the client has asked for it over this mount.
+asked() {
+    awk -v wanted="$1:" '$1 == "device" { ours = $5 == "/run/kerberos" } ours && $1 == wanted { print $2 }' /proc/self/mountstats
+}
+no_tickets() { rm -f /run/krb5cc/krb5cc_123?; }
+D5=/run/kerberos H5=$K/export
+head -c 20000001 /dev/urandom >"$L/content"
+chmod 644 "$L/content"
+chmod 755 "$L"
+
+for flavor in krb5 krb5i krb5p; do
+    mount_kerberos "sec=$flavor"
+    mounted_by "$flavor"
+    refused 'Permission denied' alice touch "$D5/without"
+    ticket 1234 alice
+    ticket 1235 bob
+    alice bash -c "umask 077; echo private >'$D5/$flavor'"
+    same private "$(alice cat "$D5/$flavor")"
+    refused 'Permission denied' bob cat "$D5/$flavor"
+    same '1234 1234 600' "$(host "stat -c '%u %g %a' '$H5/$flavor'")" 'owner on the server'
+    # The server's groups count, whatever the client knows.
+    host "echo crew >'$H5/crew'; chown 0:4321 '$H5/crew'; chmod 640 '$H5/crew'"
+    same crew "$(alice cat "$D5/crew")"
+    refused 'Permission denied' bob cat "$D5/crew"
+    alice cp "$L/content" "$D5/large.$flavor"
+    # Closing does not wait for it where the file is delegated.
+    sync
+    host "sha256sum <'$H5/large.$flavor'" >"$L/sum"
+    same "$(sha256sum <"$L/content")" "$(cat "$L/sum")" 'a large file on the server'
+    echo 3 >/proc/sys/vm/drop_caches
+    alice cmp "$L/content" "$D5/large.$flavor"
+    alice mkdir "$D5/directory.$flavor"
+    alice bash -c "cd '$D5/directory.$flavor'; for i in \$(seq 100); do echo \$i >file.\$i; done; ls | wc -l" >"$L/count"
+    same 100 "$(cat "$L/count")"
+    umount "$D5"
+    no_tickets
+    # Who has a ticket and is nobody that the server knows is the anonymous user.
+    mount_kerberos "sec=$flavor"
+    ticket 1234 stranger
+    alice touch "$D5/stranger.$flavor"
+    same 65534 "$(host "stat -c %u '$H5/stranger.$flavor'")" 'owner of what a stranger makes'
+    umount "$D5"
+    no_tickets
+done
+
+# What the export does not take, it refuses; without `sec=` the client finds out what it prefers.
+refused 'mount.nfs' mount_kerberos sec=sys
+mount_kerberos ''
+mounted_by krb5p
+umount "$D5"
+mount_kerberos sec=sys /plain
+echo plain >"$D5/file"
+same plain "$(host "cat '$K/plain/file'")"
+umount "$D5"
+refused 'mount.nfs' mount_kerberos sec=krb5 /plain
+
+# A new server knows no context: the client makes new ones, and its open files and locks are what they were.
+ticket 1234 alice
+[[ $VERSION != 4.[12] ]] || beside listen
+mount_kerberos sec=krb5i
+alice bash -c "exec 3>>'$D5/appended'; for i in \$(seq 60); do echo \$i >&3; sleep 0.1; done; exec 3>&-" &
+writer=$!
+sleep 2
+beside 'crash; serve'
+wait "$writer" || fail 'a program was told of the restart'
+same "$(seq 60)" "$(alice cat "$D5/appended")"
+same "$(seq 60)" "$(host "cat '$H5/appended'")"
+if [ "$VERSION" != 3 ]; then
+    # A file that is delegated is asked back, over a connection whose calls prove nothing.
+    alice bash -c "echo text >'$D5/delegated'"
+    alice bash -c "exec 3<'$D5/delegated'; cat <&3; sleep 5" >/dev/null &
+    reader=$!
+    sleep 1
+    returned=$(asked DELEGRETURN)
+    host "\$(dirname \"\$PROBE\")/enfys recall --state-dir '$K/state' /krb5/delegated"
+    sleep 1
+    [ "$(asked DELEGRETURN)" -gt "$returned" ] || fail 'a delegation was not given back'
+    wait "$reader"
+    # Who it is that holds state, its machine has proven.
+    status=$(host "\$(dirname \"\$PROBE\")/enfys status --json --state-dir '$K/state'")
+    [[ $status == *gss:* ]] || fail "no client proved who it is: $status"
+    [[ $VERSION != 4.[12] ]] || [ "$(beside protected)" -gt 0 ] || fail 'no SP4_MACH_CRED'
+    # From / on, each export is entered by what it takes, unless the client is told to use one flavor alone.
+    mount_kerberos '' / /run/root
+    same plain "$(cat /run/root/plain/file)"
+    same private "$(alice cat /run/root/krb5/krb5p)"
+    umount -R /run/root
+fi
+umount "$D5"
+no_tickets
+
+trap - EXIT
+kill "$gssd"
+wait "$gssd" || true
+umount /run/rpc_pipefs /etc/hosts
+beside leave
