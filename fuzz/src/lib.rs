@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use protocol::{mount, nfs2, nfs3, nfs4, nfsacl, nlm, nsm, portmap, rpcbind, rquota};
 use rpc::address::UniversalAddress;
 use rpc::auth::{Identity, OpaqueAuth, authenticate};
+use rpc::gss::GssCredential;
 use rpc::message::{CallError, CallHeader, ReplyHeader, peek};
 use rpc::record::{HEADER_LENGTH, RecordDecoder, RecordError};
 use xdr::{Decode, Encode, Reader, from_bytes, to_bytes};
@@ -62,6 +63,9 @@ pub fn headers(data: &[u8]) {
             assert_eq!(CallHeader::parse(&mut Reader::new(again)).as_ref(), Ok(&header));
             if let Ok(Identity::Sys(sys)) = authenticate(&header.credential) {
                 assert_eq!(authenticate(&OpaqueAuth::sys(&sys)), Ok(Identity::Sys(sys)));
+            }
+            if let Ok(gss) = GssCredential::parse(&header.credential.body) {
+                assert_eq!(GssCredential::parse(&gss.to_body()), Ok(gss));
             }
         }
         Err(CallError::Refused(reply)) => {

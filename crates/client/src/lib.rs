@@ -5,12 +5,16 @@
 //! Everything here can therefore be run against a server in one thread.
 //!
 //! So far it is what a server needs that reads a file from another one (COPY, RFC 7862 §4.6.2): one session, no back channel,
-//! READ ([`Read`]). Caches, delegations and the planner of compounds have their place beside it.
+//! READs ([`Reader`]) of it. Caches, delegations and the planner of compounds have their place beside it.
 #![forbid(unsafe_code)]
 
+mod errand;
 mod read;
+mod reader;
 mod session;
 mod slots;
 
-pub use read::{Read, ReadData};
+pub use errand::{ERRAND_PATIENCE, Errand};
+pub use read::{Extent, Read, ReadData, Way};
+pub use reader::{ANSWER_PATIENCE, CALL_PATIENCE, IDLE_PATIENCE, ReadError, Reader, SILENCE_PATIENCE};
 pub use session::{Answer, CallId, Executed, Identity, MAX_REPLY, Session, SessionError};

@@ -34,6 +34,10 @@ use crate::slots::Slots;
 pub const MAX_REPLY: u32 = (1 << 20) + REPLY_OVERHEAD;
 /// Room for what is around a READ's data: the RPC header, SEQUENCE and PUTFH, GETATTR of a few attributes.
 const REPLY_OVERHEAD: u32 = 1024;
+/// READs are a multiple of so many bytes, as servers' greatest ones are.
+const READ_UNIT: u32 = 64 << 10;
+/// The same of servers that do not return as many.
+const PAGE: u32 = 4 << 10;
 /// Bytes of a request at most: a handle, credentials and some numbers.
 const MAX_REQUEST: u32 = 4096;
 /// Operations of a compound at most.
@@ -325,7 +329,7 @@ impl Session {
         let ChannelAttributes { max_response_size, max_requests, .. } = ok.fore_channel;
         self.id = ok.session_id;
         self.slots = Slots::new(ok.session_id, max_requests.min(SLOTS));
-        self.max_read = max_response_size.min(MAX_REPLY).saturating_sub(REPLY_OVERHEAD);
+        self.max_read = readable(max_response_size);
         if self.max_read == 0 {
             return Err(SessionError::Refused(Status::TOOSMALL));
         }
@@ -370,6 +374,14 @@ impl Session {
     }
 }
 
+/// Bytes of data that a reply has room for. Servers grant their greatest READ and something for what is around it (Linux's a
+/// page): what is asked beyond that READ comes short, and the rest of it has to be asked for again. So it is rounded down.
+fn readable(max_response_size: u32) -> u32 {
+    let room = max_response_size.min(MAX_REPLY).saturating_sub(REPLY_OVERHEAD);
+    let unit = if room >= READ_UNIT { READ_UNIT } else { PAGE };
+    if room >= unit { room - room % unit } else { room }
+}
+
 fn create_session(client_id: ClientId, sequence: u32) -> CreateSessionArgs {
     let channel = |max_response_size, max_requests| ChannelAttributes {
         header_pad_size: 0,
@@ -389,5 +401,20 @@ fn create_session(client_id: ClientId, sequence: u32) -> CreateSessionArgs {
         back_channel: channel(MAX_REQUEST, 1),
         callback_program: CALLBACK_PROGRAM,
         sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_as_long_as_those_of_the_server() {
+        // Linux's server grants its greatest READ and a page; with 2 GiB of memory that is 256 KiB.
+        assert_eq!(readable((256 << 10) + 4096), 256 << 10);
+        assert_eq!(readable((1 << 20) + 4096), 1 << 20);
+        assert_eq!(readable(u32::MAX), 1 << 20);
+        assert_eq!(readable((16 << 10) + 2048), 16 << 10);
+        assert_eq!((readable(3000), readable(1000)), (1976, 0));
     }
 }

@@ -1,106 +1,14 @@
 //! Sessions against the server of this workspace, both in one thread.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+mod world;
 
 use bytes::Bytes;
-use client::{Answer, Executed, Identity, Read, Session, SessionError};
-use futures_util::FutureExt;
-use protocol::nfs4::types::{Handle, Stateid, Status};
-use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use client::{Answer, Executed, Identity, Read, Session, SessionError, Way};
+use protocol::nfs4::types::{Handle, Status};
 use rpc::message::{AcceptStatus, Rejection, RpcError, encode_success};
-use server::{
-    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
-    Server, Settings, Transport, Versions,
-};
-use vfs::{
-    Authority, Backend, Context, Create, CreateMode, Credentials, MemFs, MemOptions, SetAttributes,
-    Stability, Timestamp,
-};
+use server::Versions;
+use world::{CONTENT, session, user, world};
 use xdr::{Opaque, Writer};
-
-const KEY: HandleKey = HandleKey([5; 16]);
-const NOW: Now =
-    Now { monotonic: Duration::from_secs(1), wall: Timestamp { seconds: 1_000_000, nanoseconds: 0 } };
-const CONTENT: &[u8] = b"what another server holds";
-
-/// A server with one file that everybody may read, and a connection to it.
-struct World {
-    server: Server,
-    connection: Arc<Connection>,
-    file: Handle,
-}
-
-fn world(change: impl FnOnce(&mut Settings)) -> World {
-    let mut settings = Settings::new(KEY, 1, [3; 16], b"source".to_vec());
-    change(&mut settings);
-    let backend = Arc::new(MemFs::new(&MemOptions::default()));
-    let file = make_file(&backend);
-    let id = ExportId(1);
-    let options = ExportOptions::default();
-    let export = Export { id, path: "/export".into(), backend, options, fsid: (1, 0) };
-    let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
-    let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-    let connection = Connection::new(ConnectionId(1), address(700), address(2049), Transport::Tcp, false);
-    let file = Handle::new(&KEY.seal(id, &file)).unwrap();
-    World { server, connection: Arc::new(connection), file }
-}
-
-fn make_file(backend: &MemFs) -> vfs::Handle {
-    let context = Context { credentials: Arc::new(Credentials::root()), now: NOW.wall };
-    let set = SetAttributes { mode: Some(0o644), ..SetAttributes::default() };
-    let what = Create::File(CreateMode::Guarded);
-    let made = backend.create(&context, &backend.root(), b"file", &what, &set).now().unwrap();
-    let content = Bytes::from_static(CONTENT);
-    let write = backend.write(&context, &made.handle, 0, &content, Stability::FileSync, Authority::Opened);
-    assert_eq!(write.now().unwrap().count as usize, CONTENT.len());
-    made.handle
-}
-
-fn user() -> OpaqueAuth {
-    OpaqueAuth::sys(&AuthSys {
-        stamp: 0,
-        machine_name: Opaque::from_static(b"destination"),
-        uid: 1000,
-        gid: 1000,
-        gids: GroupList::default(),
-    })
-}
-
-fn session() -> Session {
-    let owner = Opaque::from_static(b"destination");
-    Session::new(Identity { owner, verifier: [1; 8], credential: user() }, 77)
-}
-
-impl World {
-    /// The server's answer to one record.
-    fn answer(&self, record: Bytes) -> Bytes {
-        let mut reply = Writer::new();
-        let done = self.server.handle(&self.connection, NOW, record, &mut reply).now_or_never();
-        assert_eq!(done.expect("memory answers at once").disposition, Disposition::Reply);
-        reply.into_bytes()
-    }
-
-    /// Carries records until there are none.
-    fn carry(&self, session: &mut Session) -> Result<(), SessionError> {
-        while let Some(record) = session.poll_record() {
-            session.handle_record(self.answer(record))?;
-        }
-        Ok(())
-    }
-
-    fn ready(&self) -> Session {
-        let mut session = session();
-        self.carry(&mut session).unwrap();
-        assert!(session.can_call());
-        session
-    }
-
-    fn read(&self, offset: u64, count: u32) -> Read {
-        Read { handle: self.file, stateid: Stateid::ANONYMOUS, offset, count, wants_size: true }
-    }
-}
 
 fn executed(answer: Answer) -> Executed {
     answer.outcome.expect("it is executed")
@@ -114,13 +22,14 @@ fn a_file_is_read_and_nothing_is_left_behind() {
     let mut content = Vec::new();
     loop {
         let read = world.read(content.len() as u64, 10);
-        let call = session.call(&user(), read.operations()).unwrap();
+        let call = session.call(&user(), read.operations(Way::Read)).unwrap();
         world.carry(&mut session).unwrap();
         let answer = session.poll_answer().unwrap();
         assert_eq!(answer.call, call);
         let data = read.data(&executed(answer).results).unwrap();
         assert_eq!(data.size, Some(CONTENT.len() as u64));
-        content.extend_from_slice(&data.data);
+        let [client::Extent::Data(piece)] = &data.content[..] else { panic!("{data:?}") };
+        content.extend_from_slice(piece);
         if data.is_end {
             break;
         }
@@ -138,7 +47,8 @@ fn requests_take_slots_and_are_answered_in_any_order() {
     let world = world(|_| {});
     let mut session = world.ready();
     let read = world.read(0, 4);
-    let mut calls: Vec<_> = std::iter::from_fn(|| session.call(&user(), read.operations())).collect();
+    let mut calls: Vec<_> =
+        std::iter::from_fn(|| session.call(&user(), read.operations(Way::Read))).collect();
     assert_eq!(calls.len(), 16);
     assert!(!session.can_call() && !session.end(), "answers are waited for");
     let mut records: Vec<_> = std::iter::from_fn(|| session.poll_record()).collect();
@@ -158,12 +68,12 @@ fn what_fails_is_told_and_hurts_nothing_else() {
     let mut session = world.ready();
     let handle = Handle::new(b"no such file").unwrap();
     let missing = Read { handle, ..world.read(0, 4) };
-    session.call(&user(), missing.operations()).unwrap();
+    session.call(&user(), missing.operations(Way::Read)).unwrap();
     world.carry(&mut session).unwrap();
     let failed = executed(session.poll_answer().unwrap());
     assert_eq!((failed.status, missing.data(&failed.results)), (Status::BADHANDLE, None));
     let read = world.read(0, 4);
-    session.call(&user(), read.operations()).unwrap();
+    session.call(&user(), read.operations(Way::Read)).unwrap();
     world.carry(&mut session).unwrap();
     assert_eq!(executed(session.poll_answer().unwrap()).status, Status::OK);
 }
@@ -176,7 +86,7 @@ fn who_comes_again_takes_the_place_of_the_session_that_was_lost() {
     let mut again = Session::new(Identity { owner, verifier: [2; 8], credential: user() }, 1);
     world.carry(&mut again).unwrap();
     assert_eq!((world.server.counts().clients, world.server.counts().sessions), (1, 1));
-    lost.call(&user(), world.read(0, 4).operations()).unwrap();
+    lost.call(&user(), world.read(0, 4).operations(Way::Read)).unwrap();
     assert_eq!(world.carry(&mut lost), Err(SessionError::Refused(Status::BADSESSION)));
 }
 
@@ -224,7 +134,7 @@ fn a_call_that_failed_below_its_operations_ends_the_session() {
     let world = world(|_| {});
     for status in [AcceptStatus::GarbageArguments, AcceptStatus::SystemError] {
         let mut session = world.ready();
-        session.call(&user(), world.read(0, 4).operations()).unwrap();
+        session.call(&user(), world.read(0, 4).operations(Way::Read)).unwrap();
         let call = session.poll_record().unwrap();
         let number = if status == AcceptStatus::SystemError { 5 } else { 4 };
         // REPLY, MSG_ACCEPTED, no verifier.
@@ -239,13 +149,13 @@ fn a_call_that_failed_below_its_operations_ends_the_session() {
 fn a_credential_that_is_denied_leaves_the_slot_as_it_was() {
     let world = world(|_| {});
     let mut session = world.ready();
-    session.call(&user(), world.read(0, 4).operations()).unwrap();
+    session.call(&user(), world.read(0, 4).operations(Way::Read)).unwrap();
     let call = session.poll_record().unwrap();
     // REPLY, MSG_DENIED, AUTH_ERROR, AUTH_BADCRED.
     session.handle_record(without_results(&call, &[1, 1, 1, 1])).unwrap();
     let denied = session.poll_answer().unwrap().outcome.unwrap_err();
     assert!(matches!(denied, RpcError::Denied(Rejection::AuthError(_))), "{denied}");
-    session.call(&user(), world.read(0, 4).operations()).unwrap();
+    session.call(&user(), world.read(0, 4).operations(Way::Read)).unwrap();
     world.carry(&mut session).unwrap();
     assert_eq!(executed(session.poll_answer().unwrap()).status, Status::OK);
 }
@@ -254,7 +164,7 @@ fn a_credential_that_is_denied_leaves_the_slot_as_it_was() {
 fn an_answer_comes_once() {
     let world = world(|_| {});
     let mut session = world.ready();
-    session.call(&user(), world.read(0, 4).operations()).unwrap();
+    session.call(&user(), world.read(0, 4).operations(Way::Read)).unwrap();
     let reply = world.answer(session.poll_record().unwrap());
     assert_eq!(session.handle_record(reply.clone()), Ok(()));
     assert_eq!(session.handle_record(reply), Err(SessionError::Unexpected));

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use tracing::{info, warn};
 
 use crate::export_plan::ExportPlan;
+use crate::security::mount_option;
 
 /// Says on standard output how to mount what is served, and warns of what is open to everyone.
 pub fn announce(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<SocketAddr>) {
@@ -25,17 +26,21 @@ fn text(exports: &[ExportPlan], addresses: &[SocketAddr], metrics: Option<Socket
     let mut text = String::new();
     for export in exports {
         let path = &export.pseudo;
+        let sec = mount_option(export.options.flavors);
         writeln!(text, "serving {export}").expect("a String takes everything");
         for address in addresses {
             let (host, port) = (host(*address), address.port());
-            let v3 = format!("vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock");
+            let v3 = format!("vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock{sec}");
             write!(
                 text,
-                "  mount -t nfs -o vers=4.1,port={port} {host}:{path} /mnt\n\
-                 \x20 mount -t nfs -o {v3} {host}:{path} /mnt\n\
-                 \x20 nfs://{host}{path}?version=3&nfsport={port}&mountport={port}\n"
+                "  mount -t nfs -o vers=4.1,port={port}{sec} {host}:{path} /mnt\n\
+                 \x20 mount -t nfs -o {v3} {host}:{path} /mnt\n"
             )
             .expect("a String takes everything");
+            if sec.is_empty() {
+                writeln!(text, "  nfs://{host}{path}?version=3&nfsport={port}&mountport={port}")
+                    .expect("a String takes everything");
+            }
         }
     }
     if let Some(address) = metrics {

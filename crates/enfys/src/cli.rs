@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// NFS in user space: a server, a client and a bench.
+/// An NFS server in user space.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 100)]
 pub struct Cli {
@@ -13,7 +13,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve directories over NFSv3, NFSv4.1 and NFSv4.2
+    /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2
     Serve(Box<ServeArguments>),
     /// Check a configuration file and say what would be served
     CheckConfig(CheckArguments),
@@ -45,6 +45,9 @@ Mount with the kernel's client (as root); the server prints these lines with its
   mount -t nfs -o vers=4.1,port=2049 127.0.0.1:/export /mnt
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp,nolock 127.0.0.1:/export /mnt
 
+With --sec krb5 (or krb5i, krb5p) users need tickets of Kerberos, and the server the key of nfs/HOSTNAME in
+/etc/krb5.keytab; mount with sec=krb5. --sec krb5p,sys lets clients choose, and names the better one first.
+
 Who acts: started as root, the server acts as each caller, and the kernel judges. Started by anybody else, all
 new files belong to that user, and callers get what permission bits give them.
 
@@ -64,6 +67,11 @@ pub struct ServeArguments {
     /// Whose requests are taken as nobody's [default: root]
     #[arg(long, value_enum)]
     pub squash: Option<SquashArgument>,
+    /// How callers show who they are, the most preferred way first: sys (their machine says so), krb5 (Kerberos
+    /// proves it), krb5i (and nothing is changed on the way), krb5p (nor read), none (everybody is nobody). Others
+    /// are refused [default: sys]
+    #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',')]
+    pub sec: Vec<String>,
     /// Answer before data are on stable storage, as exportfs' `async` does. Fast, but a crash of this machine loses
     /// what clients were told is safe
     #[arg(long)]

@@ -28,6 +28,9 @@ pub struct Config {
     pub copy_source: bool,
     /// Networks of the servers that NFSv4.2 clients may have files copied from (COPY); none unless given.
     pub copy_from: Vec<String>,
+    /// The keys of `nfs/HOST`, for exports that take Kerberos; the library's own choice unless given, mostly
+    /// `/etc/krb5.keytab`.
+    pub keytab: Option<PathBuf>,
     /// Where `enfys status` finds the server.
     pub control: Control,
     /// Bounds.
@@ -61,7 +64,7 @@ pub struct Limits {
     pub io_bytes: Option<u32>,
     /// Bytes of cached NFSv3 replies.
     pub reply_cache_bytes: Option<usize>,
-    /// Bytes of cached NFSv4.1 replies.
+    /// Bytes of NFSv4.1 slots and the replies cached in them; 64 MiB and 10 KiB a client unless given.
     pub slot_cache_bytes: Option<usize>,
     /// NFSv4 clients.
     pub clients: Option<usize>,
@@ -71,6 +74,8 @@ pub struct Limits {
     pub delegations: Option<usize>,
     /// NFSv4 lease in seconds.
     pub lease_seconds: Option<u32>,
+    /// Seconds until the connection of a peer that has vanished is closed; at least 9.
+    pub silence_seconds: Option<u32>,
     /// Threads that serve.
     pub cores: Option<usize>,
 }
@@ -113,6 +118,8 @@ pub struct ExportConfig {
     pub anonymous_gid: Option<u32>,
     /// Networks that may come; everyone unless given.
     pub clients: Vec<String>,
+    /// Security flavors that may be used, the most preferred first; `sys` unless given.
+    pub sec: Option<Vec<String>>,
     /// Whether to answer before data are stable.
     pub r#async: bool,
 }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use server::{DEFAULT_ANONYMOUS, ExportOptions, Squash};
+use server::{DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
 use vfs::Credentials;
 
 use crate::cli::{ServeArguments, SquashArgument};
 use crate::config::{Config, ExportConfig, SquashConfig};
 use crate::plan::networks;
+use crate::security;
 
 /// The path an export is mounted by unless told otherwise.
 const DEFAULT_PSEUDO: &str = "/export";
@@ -52,7 +53,7 @@ impl ExportPlan {
     /// One line that names the argument.
     pub fn of_arguments(arguments: &ServeArguments) -> Result<Vec<Self>, String> {
         let mut plans = if arguments.memory { memory(arguments)? } else { directories(arguments)? };
-        plans.iter_mut().for_each(|plan| plan.override_by(arguments));
+        plans.iter_mut().try_for_each(|plan| plan.override_by(arguments))?;
         Ok(plans)
     }
 
@@ -64,7 +65,7 @@ impl ExportPlan {
         let plans = config.exports().map(|(place, export)| {
             let mut plan = Self::of_table(export).map_err(|why| format!("{place}: {why}"))?;
             plan.place = Some(place);
-            arguments.inspect(|arguments| plan.override_by(arguments));
+            arguments.map_or(Ok(()), |arguments| plan.override_by(arguments))?;
             Ok(plan)
         });
         plans.collect()
@@ -91,6 +92,7 @@ impl ExportPlan {
             return Err(wrong("`id` must not be 0"));
         }
         let clients = networks(&config.clients);
+        let flavors = config.sec.as_deref().map_or(Ok(Flavors::SYS), security::flavors);
         let anonymous = Credentials {
             uid: config.anonymous_uid.unwrap_or(DEFAULT_ANONYMOUS),
             gid: config.anonymous_gid.unwrap_or(DEFAULT_ANONYMOUS),
@@ -101,17 +103,23 @@ impl ExportPlan {
             squash: config.squash.map_or(Squash::Root, Squash::from),
             anonymous: Arc::new(anonymous),
             clients: clients.map_err(|why| wrong(&format!("`clients`: {why}")))?,
+            flavors: flavors.map_err(|why| wrong(&format!("`sec`: {why}")))?,
         };
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
         Ok(Self { source, is_async: config.r#async, memory, pseudo, id: config.id, options, place: None })
     }
 
-    fn override_by(&mut self, arguments: &ServeArguments) {
+    fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
         self.options.read_only |= arguments.read_only;
         self.is_async |= arguments.r#async && matches!(self.source, Source::Directory(_));
         if let Some(squash) = arguments.squash {
             self.options.squash = squash.into();
         }
+        if !arguments.sec.is_empty() {
+            self.options.flavors =
+                security::flavors(&arguments.sec).map_err(|why| format!("--sec: {why}"))?;
+        }
+        Ok(())
     }
 
     fn new(source: Source, pseudo: String) -> Self {
@@ -145,11 +153,17 @@ impl fmt::Display for ExportPlan {
         };
         write!(f, " as {}: {access}, {squash}, for ", self.pseudo)?;
         match self.options.clients.as_slice() {
-            [] => f.write_str("any client that reaches it"),
+            [] => f.write_str("any client that reaches it")?,
             networks => {
                 let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
-                f.write_str(&networks.join(", "))
+                f.write_str(&networks.join(", "))?;
             }
+        }
+        // What everybody has who said nothing need not be said.
+        if self.options.flavors == Flavors::SYS {
+            Ok(())
+        } else {
+            write!(f, ", by sec={}", self.options.flavors)
         }
     }
 }
@@ -242,6 +256,10 @@ mod tests {
             "[[export]]\npath = '/a'\n[[export]]\npseudo = '/b'\npath = '/b'\nclients = ['10.0.0.0/40']",
             "FILE:3: export /b: `clients`: `40` is not a prefix length of at most 32",
         );
+        wrong(
+            "[[export]]\npath = '/a'\nsec = ['sys', 'sys']",
+            "FILE:1: export /export: `sec`: `sys` stands there twice",
+        );
         wrong("[[export]]\npath = '/a'\nid = 0", "FILE:1: export /export: `id` must not be 0");
         wrong(
             "[[export]]\npath = '/a'\nmemory-bytes = 5",
@@ -274,6 +292,17 @@ mod tests {
             exports[0].to_string(),
             "/srv (async) as /export: read-only, all squashed, for any client that reaches it"
         );
+    }
+
+    #[test]
+    fn flavors_keep_their_order_and_are_told() {
+        let told = |words| ExportPlan::of_arguments(&arguments(words)).map(|plans| plans[0].to_string());
+        let plain = "/srv (sync) as /export: read-write, root squashed, for any client that reaches it";
+        assert_eq!(told("/srv --sec sys"), Ok(plain.into()));
+        assert_eq!(told("/srv --sec none,sys"), Ok(format!("{plain}, by sec=none:sys")));
+        assert!(told("/srv --sec krb4").unwrap_err().starts_with("--sec: `krb4`"));
+        let file = of_config("[[export]]\npath = '/srv'\nsec = ['sys', 'none']").unwrap();
+        assert_eq!(file[0].to_string(), format!("{plain}, by sec=sys:none"));
     }
 
     #[test]

@@ -6,18 +6,26 @@ use std::time::{Duration, Instant};
 use net::{Call, Observe};
 use protocol::nfs4::types::OpNum;
 use protocol::procedure::ProgramVersion;
-use server::{Observer, Operation};
+use server::{Effort, Observer, Operation};
 
 /// Upper bound of the first bucket in nanoseconds; each further one's is twice that of the one before.
 const FIRST_BOUND_NS: u64 = 250;
 /// Buckets: up to 16.8 s, and one for all above.
 const BUCKETS: usize = 28;
 
-/// Procedures that are told apart: NFSv3's, NFSv4's two, MOUNT's, and one for all else.
+/// Procedures that are told apart: NFSv3's, NFSv4's two, MOUNT's, NFS_ACL's, the port mapper's, and one for all else.
 const NFS3: usize = 22;
 const NFS4: usize = 2;
 const MOUNT: usize = 6;
-const CLASSES: usize = NFS3 + NFS4 + MOUNT + 1;
+const NFSACL: usize = 3;
+const PORTMAP: usize = 13;
+/// Where those of a program begin.
+const NFS4_AT: usize = NFS3;
+const MOUNT_AT: usize = NFS4_AT + NFS4;
+const NFSACL_AT: usize = MOUNT_AT + MOUNT;
+const PORTMAP_AT: usize = NFSACL_AT + NFSACL;
+const OTHER: usize = PORTMAP_AT + PORTMAP;
+const CLASSES: usize = OTHER + 1;
 
 /// NFSv4 operations by number; the last stands for unknown ones.
 const NFS4_OPERATIONS: usize = 80;
@@ -27,14 +35,16 @@ const NFS4_OPERATIONS: usize = 80;
 pub struct Latencies {
     start: Instant,
     calls: [Calls; CLASSES],
-    nfs4_operations: [Histogram; NFS4_OPERATIONS],
+    nfs4_operations: [Calls; NFS4_OPERATIONS],
 }
 
-/// What was measured of one procedure.
+/// What was measured of one procedure, or of one operation of NFSv4.
 #[derive(Debug, Default)]
 pub struct Calls {
     pub took: Histogram,
-    /// Bytes of records and of replies.
+    /// Those answered with an error; of NFSv4's operations the server counts them.
+    pub errors: AtomicU64,
+    /// Bytes of records or arguments, and of replies or results.
     pub received: AtomicU64,
     pub sent: AtomicU64,
 }
@@ -60,7 +70,7 @@ impl Default for Latencies {
         Self {
             start: Instant::now(),
             calls: std::array::from_fn(|_| Calls::default()),
-            nfs4_operations: std::array::from_fn(|_| Histogram::default()),
+            nfs4_operations: std::array::from_fn(|_| Calls::default()),
         }
     }
 }
@@ -68,9 +78,10 @@ impl Default for Latencies {
 impl Observe for Latencies {
     fn observe(&self, call: Call) {
         let calls = &self.calls[class(call.operation)];
-        calls.took.count(call.took);
-        calls.received.fetch_add(call.received as u64, Relaxed);
-        calls.sent.fetch_add(call.sent as u64, Relaxed);
+        calls.count(call.took, call.received, call.sent);
+        if call.is_error {
+            calls.errors.fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -79,8 +90,9 @@ impl Observer for Latencies {
         self.start.elapsed()
     }
 
-    fn nfs4_operation(&self, operation: OpNum, took: Duration) {
-        self.nfs4_operations[(operation.0 as usize).min(NFS4_OPERATIONS - 1)].count(took);
+    fn nfs4_operation(&self, operation: OpNum, effort: Effort) {
+        let Effort { took, received, sent } = effort;
+        self.nfs4_operations[(operation.0 as usize).min(NFS4_OPERATIONS - 1)].count(took, received, sent);
     }
 }
 
@@ -94,12 +106,20 @@ impl Latencies {
         named.filter(|(_, _, calls)| !calls.took.is_empty())
     }
 
-    /// NFSv4 operations, and how long they took; only those that were called.
-    pub fn nfs4_operations(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
+    /// NFSv4 operations, and what was measured of each; only those that were called.
+    pub fn nfs4_operations(&self) -> impl Iterator<Item = (&'static str, &Calls)> {
         let named = self.nfs4_operations.iter().zip(0..);
         named
-            .map(|(histogram, number)| (OpNum(number).name().unwrap_or("OTHER"), histogram))
-            .filter(|(_, histogram)| !histogram.is_empty())
+            .map(|(calls, number)| (OpNum(number).name().unwrap_or("OTHER"), calls))
+            .filter(|(_, calls)| !calls.took.is_empty())
+    }
+}
+
+impl Calls {
+    fn count(&self, took: Duration, received: usize, sent: usize) {
+        self.took.count(took);
+        self.received.fetch_add(received as u64, Relaxed);
+        self.sent.fetch_add(sent as u64, Relaxed);
     }
 }
 
@@ -141,9 +161,11 @@ fn bucket(ns: u64) -> usize {
 fn class(operation: Operation) -> usize {
     match operation {
         Operation::Nfs3(number) if (number as usize) < NFS3 => number as usize,
-        Operation::Nfs4(number) if (number as usize) < NFS4 => NFS3 + number as usize,
-        Operation::Mount(number) if (number as usize) < MOUNT => NFS3 + NFS4 + number as usize,
-        _ => CLASSES - 1,
+        Operation::Nfs4(number) if (number as usize) < NFS4 => NFS4_AT + number as usize,
+        Operation::Mount(number) if (number as usize) < MOUNT => MOUNT_AT + number as usize,
+        Operation::NfsAcl(number) if (number as usize) < NFSACL => NFSACL_AT + number as usize,
+        Operation::Portmap(number) if (number as usize) < PORTMAP => PORTMAP_AT + number as usize,
+        _ => OTHER,
     }
 }
 
@@ -153,10 +175,12 @@ fn name(class: usize) -> (&'static str, &'static str) {
         table.procedure(number as u32).map_or("OTHER", |row| row.name)
     };
     match class {
-        _ if class < NFS3 => ("nfs3", procedure(&protocol::nfs3::TABLE, class)),
-        NFS3 => ("nfs4", "NULL"),
-        _ if class < NFS3 + NFS4 => ("nfs4", "COMPOUND"),
-        _ if class < CLASSES - 1 => ("mount3", procedure(&protocol::mount::TABLE_3, class - NFS3 - NFS4)),
+        _ if class < NFS4_AT => ("nfs3", procedure(&protocol::nfs3::TABLE, class)),
+        NFS4_AT => ("nfs4", "NULL"),
+        _ if class < MOUNT_AT => ("nfs4", "COMPOUND"),
+        _ if class < NFSACL_AT => ("mount3", procedure(&protocol::mount::TABLE_3, class - MOUNT_AT)),
+        _ if class < PORTMAP_AT => ("nfsacl3", procedure(&protocol::nfsacl::TABLE, class - NFSACL_AT)),
+        _ if class < OTHER => ("portmap", procedure(&protocol::rpcbind::TABLE_4, class - PORTMAP_AT)),
         _ => ("other", "OTHER"),
     }
 }
@@ -192,19 +216,35 @@ mod tests {
             Operation::Nfs4(1),
             Operation::Mount(1),
             Operation::Mount(77),
+            Operation::NfsAcl(2),
+            Operation::Portmap(12),
             Operation::None,
         ] {
-            latencies.observe(Call { operation, took, received: 100, sent: 40 });
+            let is_error = operation == Operation::Nfs4(1);
+            latencies.observe(Call { operation, took, is_error, received: 100, sent: 40 });
         }
-        latencies.nfs4_operation(OpNum::GETATTR, took);
-        latencies.nfs4_operation(OpNum::ILLEGAL, took);
+        let effort = Effort { took, received: 7, sent: 9 };
+        latencies.nfs4_operation(OpNum::GETATTR, effort);
+        latencies.nfs4_operation(OpNum::ILLEGAL, effort);
         let named: Vec<_> = latencies.calls().map(|(program, procedure, _)| (program, procedure)).collect();
-        assert_eq!(named, [("nfs3", "READ"), ("nfs4", "COMPOUND"), ("mount3", "MNT"), ("other", "OTHER")]);
+        let expected = [
+            ("nfs3", "READ"),
+            ("nfs4", "COMPOUND"),
+            ("mount3", "MNT"),
+            ("nfsacl3", "SETACL"),
+            ("portmap", "GETSTAT"),
+            ("other", "OTHER"),
+        ];
+        assert_eq!(named, expected);
+        let failed: Vec<_> = latencies.calls().map(|(_, _, calls)| calls.errors.load(Relaxed)).collect();
+        assert_eq!(failed, [0, 1, 0, 0, 0, 0]);
         let (_, _, other) = latencies.calls().last().unwrap();
         assert_eq!((other.received.load(Relaxed), other.sent.load(Relaxed)), (200, 80));
         let snapshot = other.took.snapshot();
         assert_eq!((snapshot.count, snapshot.buckets[4]), (2, (4e-6, 2)));
-        let operations: Vec<_> = latencies.nfs4_operations().map(|(name, _)| name).collect();
-        assert_eq!(operations, ["GETATTR", "OTHER"]);
+        let bytes = |calls: &Calls| (calls.received.load(Relaxed), calls.sent.load(Relaxed));
+        let operations: Vec<_> =
+            latencies.nfs4_operations().map(|(name, calls)| (name, bytes(calls))).collect();
+        assert_eq!(operations, [("GETATTR", (7, 9)), ("OTHER", (7, 9))]);
     }
 }

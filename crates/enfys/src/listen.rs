@@ -112,6 +112,11 @@ fn listen_on(address: SocketAddr, all: &[SocketAddr]) -> Result<TcpListener, Str
 
 fn refused(transport: &str, address: SocketAddr, error: &io::Error) -> String {
     let why = match error.kind() {
+        // Clients ask a port mapper at this port and at no other.
+        io::ErrorKind::AddrInUse if address.port() == portmap::PORT => {
+            "the port is in use, by a port mapper that does not answer; end that, or serve without --portmap"
+                .into()
+        }
         io::ErrorKind::AddrInUse => "the port is in use; give another with --listen".into(),
         io::ErrorKind::PermissionDenied if address.port() < FIRST_UNPRIVILEGED_PORT => {
             format!("ports below {FIRST_UNPRIVILEGED_PORT} need root or CAP_NET_BIND_SERVICE")
@@ -147,6 +152,11 @@ mod tests {
         assert_eq!(
             said(rustix::io::Errno::ACCESS, "127.0.0.1:111"),
             "cannot listen on 127.0.0.1:111: ports below 1024 need root or CAP_NET_BIND_SERVICE"
+        );
+        assert_eq!(
+            said(rustix::io::Errno::ADDRINUSE, "127.0.0.1:111"),
+            "cannot listen on 127.0.0.1:111: the port is in use, by a port mapper that does not answer; end that, or \
+             serve without --portmap"
         );
         assert_eq!(
             said(rustix::io::Errno::ADDRNOTAVAIL, "192.0.2.1:2049"),

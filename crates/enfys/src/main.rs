@@ -11,12 +11,16 @@ mod control;
 mod directories;
 mod export_plan;
 mod id_names;
+mod kerberos;
 mod latency;
 mod listen;
 mod mapping;
 mod metrics;
 mod plan;
+#[cfg(feature = "krb5")]
+mod principals;
 mod reply_log;
+mod security;
 mod serve;
 mod service;
 mod signals;

@@ -108,8 +108,18 @@ impl Collector for Everything {
         self.encode_operations(&mut encoder, "operation_errors", "Those answered with an error", |o| {
             &o.errors
         })?;
-        self.encode_bytes(&mut encoder, "received_bytes", "Bytes of calls", |calls| &calls.received)?;
-        self.encode_bytes(&mut encoder, "sent_bytes", "Bytes of replies", |calls| &calls.sent)?;
+        self.encode_bytes(
+            &mut encoder,
+            "received_bytes",
+            "Bytes of calls; of NFSv4 operations, within the COMPOUND",
+            |calls| &calls.received,
+        )?;
+        self.encode_bytes(
+            &mut encoder,
+            "sent_bytes",
+            "Bytes of replies; of NFSv4 operations, within the COMPOUND",
+            |calls| &calls.sent,
+        )?;
         self.encode_counters(&mut encoder)?;
         self.encode_slot_counters(&mut encoder)?;
         self.encode_gauges(&mut encoder)?;
@@ -140,6 +150,18 @@ impl Everything {
         for (row, counts) in protocol::mount::TABLE_3.procedures.iter().zip(&metrics.mount) {
             one("mount3", row.name, counts)?;
         }
+        for (row, counts) in protocol::nfsacl::TABLE.procedures.iter().zip(&metrics.nfsacl) {
+            one("nfsacl3", row.name, counts)?;
+        }
+        for (row, counts) in protocol::rpcbind::TABLE_4.procedures.iter().zip(&metrics.portmap) {
+            one("portmap", row.name, counts)?;
+        }
+        // Which COMPOUNDs there were is known already, so that none pays for a second count.
+        for (program, operation, calls) in self.latencies.calls().filter(|(program, ..)| *program == "nfs4") {
+            let errors = AtomicU64::new(calls.errors.load(Relaxed));
+            let counts = OperationMetrics { calls: AtomicU64::new(calls.took.snapshot().count), errors };
+            one(program, operation, &counts)?;
+        }
         for (counts, number) in metrics.nfs4.iter().zip(0..) {
             one("nfs4", protocol::nfs4::types::OpNum(number).name().unwrap_or("OTHER"), counts)?;
         }
@@ -154,7 +176,8 @@ impl Everything {
         value: impl Fn(&Calls) -> &AtomicU64,
     ) -> Result<(), Error> {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (program, operation, calls) in self.latencies.calls() {
+        let operations = self.latencies.nfs4_operations().map(|(name, calls)| ("nfs4", name, calls));
+        for (program, operation, calls) in self.latencies.calls().chain(operations) {
             let labels = Labels { program, operation };
             ConstCounter::new(value(calls).load(Relaxed)).encode(family.encode_family(&labels)?)?;
         }
@@ -169,6 +192,7 @@ impl Everything {
             ("write_bytes", "Payload of WRITEs", &metrics.write_bytes),
             ("malformed_records", "Records that were no valid call", &metrics.malformed),
             ("refused_calls", "Calls refused for credentials, RPC version or address", &metrics.refused),
+            ("unserved_calls", "Calls of unknown programs, versions and procedures", &metrics.unserved),
             ("bad_handles", "File handles that this server never made", &metrics.bad_handles),
             (
                 "stalled_connections",
@@ -229,6 +253,7 @@ impl Everything {
             ("delegations", "Delegations", counts.delegations),
             ("copies", "Copies in the background, or over and not acknowledged", counts.copies),
             ("revoked", "Opens and locks revoked and not acknowledged", counts.revoked),
+            ("gss_contexts", "Security contexts of RPCSEC_GSS", self.server.gss_contexts() as u64),
             ("slot_cache_bytes", "Memory charged for replies kept in slots", counts.slot_cache_bytes),
         ];
         for (name, help, value) in gauges {
@@ -241,7 +266,8 @@ impl Everything {
     fn encode_latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let calls =
             self.latencies.calls().map(|(program, operation, calls)| (program, operation, &calls.took));
-        let operations = self.latencies.nfs4_operations().map(|(operation, took)| ("nfs4", operation, took));
+        let operations =
+            self.latencies.nfs4_operations().map(|(operation, calls)| ("nfs4", operation, &calls.took));
         let help = "From a call's last byte to its reply; of NFSv4 operations, within the COMPOUND";
         let mut family = encoder.encode_descriptor("operation_seconds", help, None, MetricType::Histogram)?;
         for (program, operation, took) in calls.chain(operations) {

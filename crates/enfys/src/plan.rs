@@ -3,13 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use server::{ExportTable, Network, Settings, Versions};
+use server::{ExportTable, Flavor, Network, Settings, Versions};
 
 use crate::cli::ServeArguments;
 use crate::config::{Config, Limits};
 use crate::directories;
 use crate::export_plan::{ExportPlan, Source};
 use crate::id_names::check_domain;
+use crate::kerberos;
 use crate::state_dir;
 
 /// Port of NFS (RFC 1813 §2.2, RFC 8881 §2.9.3).
@@ -34,6 +35,8 @@ pub struct Plan {
     pub copy_source: bool,
     /// Servers that clients may have files copied from.
     pub copy_from: Vec<Network>,
+    /// The server's keys for Kerberos; where the library looks for them unless given.
+    pub keytab: Option<PathBuf>,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
     /// What works and is likely not meant.
@@ -88,10 +91,19 @@ impl Plan {
             persistent_sessions: config.persistent_sessions,
             copy_source: config.copy_source,
             copy_from: networks(&config.copy_from).map_err(|why| format!("copy-from: {why}"))?,
+            keytab: config.keytab,
             limits,
             exports,
             warnings,
         })
+    }
+
+    /// Whether callers may come by Kerberos.
+    pub fn wants_kerberos(&self) -> bool {
+        let takes = |export: &ExportPlan| {
+            export.options.flavors.iter().any(|flavor| matches!(flavor, Flavor::Kerberos(_)))
+        };
+        self.exports.iter().any(takes)
     }
 
     /// Names what differs from `other` and takes effect at a start only.
@@ -107,6 +119,7 @@ impl Plan {
             ("persistent-sessions", self.persistent_sessions != other.persistent_sessions),
             ("copy-source", self.copy_source != other.copy_source),
             ("copy-from", self.copy_from != other.copy_from),
+            ("keytab", self.keytab != other.keytab),
             ("limits", self.limits != other.limits),
         ];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -123,8 +136,9 @@ impl Plan {
             settings.max_record = bytes + Settings::RECORD_OVERHEAD;
         }
         settings.reply_cache_bytes = limits.reply_cache_bytes.unwrap_or(settings.reply_cache_bytes);
-        settings.slot_cache_bytes = limits.slot_cache_bytes.unwrap_or(settings.slot_cache_bytes);
         settings.max_clients = limits.clients.unwrap_or(settings.max_clients);
+        settings.slot_cache_bytes =
+            limits.slot_cache_bytes.unwrap_or_else(|| Settings::slot_cache_for(settings.max_clients));
         settings.max_state = limits.state.unwrap_or(settings.max_state);
         settings.max_delegations = limits.delegations.unwrap_or(settings.max_delegations);
         if let Some(seconds) = limits.lease_seconds {
@@ -142,6 +156,7 @@ pub fn check(path: &Path) -> Result<(), String> {
     if let Some(directory) = &plan.state_dir {
         state_dir::check(directory)?;
     }
+    kerberos::mechanism(&plan)?;
     for export in &plan.exports {
         println!("{export}");
     }
@@ -214,6 +229,9 @@ fn check_limits(limits: &Limits) -> Result<(), String> {
     if limits.lease_seconds.is_some_and(|seconds| !(1..=3600).contains(&seconds)) {
         return Err("limits: `lease-seconds` must be 1 to 3600".into());
     }
+    if limits.silence_seconds.is_some_and(|seconds| !(9..=3600).contains(&seconds)) {
+        return Err("limits: `silence-seconds` must be 9 to 3600".into());
+    }
     let zero = [
         ("connections", limits.connections),
         ("connections-per-address", limits.connections_per_address),
@@ -240,6 +258,7 @@ mod tests {
         wrong(Limits { io_bytes: Some(100), ..Limits::default() }, "io-bytes");
         wrong(Limits { io_bytes: Some(5 << 20), ..Limits::default() }, "io-bytes");
         wrong(Limits { lease_seconds: Some(0), ..Limits::default() }, "lease-seconds");
+        wrong(Limits { silence_seconds: Some(8), ..Limits::default() }, "silence-seconds");
         wrong(Limits { connections: Some(0), ..Limits::default() }, "connections");
         assert_eq!(check_limits(&Limits { io_bytes: Some(4 << 20), ..Limits::default() }), Ok(()));
     }
@@ -280,6 +299,7 @@ mod tests {
                 persistent_sessions: false,
                 copy_source: false,
                 copy_from: Vec::new(),
+                keytab: None,
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),

@@ -8,8 +8,11 @@
 //!
 //! ```text
 //! file    header (64 bytes: magic with version (8), the machine's start (16), key of checksums (16), 1 where it is synced, zeros), then cells of 64 bytes
-//! record  number (8), length (4), content, checksum of all that (8), zeros to the end of its last cell
+//! record  number (8), length (4), content, checksum of all that (4), zeros to the end of its last cell
 //! ```
+//!
+//! The checksum is CRC-32C (RFC 3720 appendix B.4), which the processor does, from a start that is made of the key. A keyed hash
+//! of 64 bits was one instruction in eleven of all that the server executed for a CREATE or REMOVE, each waiting for the one before.
 //!
 //! A record never goes over the end of the file, and before it overwrites another one, what will be left of that one is
 //! cleared: each cell of a sound file is zero or part of a whole record, and anything else is damage.
@@ -25,7 +28,6 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, IFlags};
 use rustix::io::Errno;
 use server::RECORD_BYTES_MAX;
-use siphasher::sip::SipHasher13;
 
 use crate::mapping;
 
@@ -38,11 +40,11 @@ const CELLS: usize = FILE_BYTES / CELL - 1;
 /// Number and length before a record's content.
 const PREFIX: usize = 8 + 4;
 /// Checksum behind it, so that what it is of lies in one piece.
-const SUFFIX: usize = 8;
+const SUFFIX: usize = 4;
 /// Cells of the longest record.
 const CELLS_MAX: usize = (PREFIX + RECORD_BYTES_MAX + SUFFIX).div_ceil(CELL);
 /// What the file begins with; the last byte is the format's version.
-const MAGIC: &[u8; 8] = b"EnfysRp\x03";
+const MAGIC: &[u8; 8] = b"EnfysRp\x04";
 /// Where the header has the [boot ID](boot_id) and the [key](Key).
 const BOOT_AT: usize = MAGIC.len();
 const KEY_AT: usize = BOOT_AT + 16;
@@ -52,7 +54,8 @@ const SYNCED_AT: usize = KEY_AT + 16;
 const HEADER: usize = SYNCED_AT + 1;
 const _: () = assert!(HEADER <= CELL);
 /// Of a log's checksums, chosen at random when it is made: a reply may have bytes in it that a client chose, and if its
-/// record is torn, they shall not pass for records of their own.
+/// record is torn, they shall not pass for records of their own. Nobody is told a checksum, so that one in four thousand million
+/// guesses is right, and only a kill in the midst of a copy tears a record.
 type Key = [u8; 16];
 /// Bytes of the file that are read at a time when it is opened; more than a record's.
 const WINDOW: usize = 256 << 10;
@@ -98,7 +101,8 @@ enum Scanned {
 
 struct Ring {
     map: MmapMut,
-    key: Key,
+    /// [Where](checksum_start) its checksums start.
+    start: u32,
     /// The cell where the next record goes.
     head: usize,
     /// Number of the next record; they start with 1.
@@ -184,7 +188,7 @@ impl Ring {
         live.sort_unstable();
         let behind = live.partition_point(|(cell, _)| (*cell as usize) < head);
         live.rotate_left(behind);
-        Self { map, key, head, next, live: live.into() }
+        Self { map, start: checksum_start(&key), head, next, live: live.into() }
     }
 
     fn append(&mut self, parts: &[&[u8]]) {
@@ -212,7 +216,7 @@ impl Ring {
         }
         let (whole, rest) = place.split_at_mut(at);
         let (sum, rest) = rest.split_at_mut(SUFFIX);
-        sum.copy_from_slice(&checksum(&self.key, whole));
+        sum.copy_from_slice(&checksum(self.start, whole));
         rest.fill(0);
         self.live.push_back((self.head as u32, cells as u32));
         (self.head, self.next) = (self.head + cells, number + 1);
@@ -301,6 +305,7 @@ fn scan(file: &File) -> io::Result<Scanned> {
         return Ok(Scanned::Outlived);
     }
     let key = Key::try_from(key).unwrap_or_default();
+    let checksums = checksum_start(&key);
     let (mut found, mut damaged) = (Vec::new(), 0);
     let (mut window, mut cell, mut was_damaged) = (vec![0; WINDOW], 0, false);
     while cell < CELLS {
@@ -311,7 +316,7 @@ fn scan(file: &File) -> io::Result<Scanned> {
         let mut at = 0;
         while at < last {
             let here = &window[at..want];
-            if let Some((number, bytes)) = parse(&key, here) {
+            if let Some((number, bytes)) = parse(checksums, here) {
                 found.push(Found { number, cell: cell + at / CELL, bytes });
                 at += cells(bytes) * CELL;
                 was_damaged = false;
@@ -329,14 +334,14 @@ fn scan(file: &File) -> io::Result<Scanned> {
 }
 
 /// Number and length of a whole record at the beginning of `bytes`.
-fn parse(key: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
+fn parse(checksums: u32, bytes: &[u8]) -> Option<(u64, usize)> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     let length = u32::from_le_bytes(*bytes[8..].first_chunk()?) as usize;
     if number == 0 || length > RECORD_BYTES_MAX {
         return None;
     }
     let (whole, rest) = bytes.split_at_checked(PREFIX + length)?;
-    (rest.get(..SUFFIX)? == checksum(key, whole)).then_some((number, length))
+    (rest.get(..SUFFIX)? == checksum(checksums, whole)).then_some((number, length))
 }
 
 fn read(file: &File, found: &Found) -> io::Result<Vec<u8>> {
@@ -349,9 +354,14 @@ fn cells(bytes: usize) -> usize {
     (PREFIX + bytes + SUFFIX).div_ceil(CELL)
 }
 
-/// Of everything before it.
-fn checksum(key: &Key, whole: &[u8]) -> [u8; SUFFIX] {
-    SipHasher13::new_with_key(key).hash(whole).to_le_bytes()
+/// What every checksum of a log begins with: that of its key.
+fn checksum_start(key: &Key) -> u32 {
+    crc32c::crc32c(key)
+}
+
+/// Of the key and everything before it.
+fn checksum(start: u32, whole: &[u8]) -> [u8; SUFFIX] {
+    crc32c::crc32c_append(start, whole).to_le_bytes()
 }
 
 /// Random at each start of the machine; zeros where the kernel does not tell.
@@ -447,7 +457,7 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_costs_the_record_that_it_is_in() {
-        for (offset, lost) in [(0, 3), (9, 3), (17, 3), (50, 3), (119, 3), (64 + 60, 3)] {
+        for (offset, lost) in [(0, 3), (9, 3), (17, 3), (50, 3), (115, 3), (64 + 60, 3)] {
             let (_directory, path) = place();
             log_of(&path, 6);
             let at = (CELL + 2 * lost * CELL) as u64 + offset;
@@ -456,7 +466,7 @@ mod tests {
             change(&path, at, &[byte[0] ^ 0x10]);
             let (found, damage) = records(&path);
             let mut expected: Vec<_> = (0..6).map(|number| record(number, 100)).collect();
-            if offset < 64 + 56 {
+            if offset < 64 + 52 {
                 expected.remove(lost);
                 assert!(damage.unwrap().ends_with("replies.log: damaged in 1 places, which are left out"));
             }
@@ -522,6 +532,13 @@ mod tests {
         log.append(&[b"since"]);
         let (_, again) = ReplyFile::open(&path).unwrap();
         assert_eq!((again.records, again.outlived), (vec![b"since".to_vec()], None));
+    }
+
+    #[test]
+    fn the_checksum_is_crc32c_of_key_and_record() {
+        // RFC 3720 appendix B.4: "32 bytes of zeroes: … CRC: aa 36 91 8a", and "32 bytes of ones: … 43 ab a8 62".
+        assert_eq!(checksum(checksum_start(&[0; 16]), &[0; 16]), [0xaa, 0x36, 0x91, 0x8a]);
+        assert_eq!(checksum(checksum_start(&[0xff; 16]), &[0xff; 16]), [0x43, 0xab, 0xa8, 0x62]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! `enfys serve`.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use net::{Clock, Limits, Registered, Running};
 use server::{HandleKey, Server, Settings, Versions};
@@ -15,6 +17,7 @@ use crate::cli::ServeArguments;
 use crate::control::{self, ControlServer};
 use crate::export_plan::ExportPlan;
 use crate::id_names;
+use crate::kerberos;
 use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::MetricsServer;
@@ -55,11 +58,11 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     };
     let control = control_socket(&plan)?;
     let addresses = bound.addresses.clone();
-    let (port, port_mapper) = (bound.port(), bound.port_mapper);
+    let port_mapper = bound.port_mapper;
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
     let running = net::serve(Arc::clone(&server), bound.listeners, limits(&plan), observer)
         .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;
-    let registered = register(port_mapper, plan.versions, port)?;
+    let registered = register(port_mapper, plan.versions, &addresses)?;
     let mut metrics_address = None;
     if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
         metrics_address = Some(metrics.address());
@@ -148,6 +151,7 @@ fn new_server(
         info!("{users} users and {groups} groups are told by name, in {domain}");
         settings.id_names = Some(Arc::new(names));
     }
+    settings.gss = kerberos::mechanism(plan)?;
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
     let server = with_logs(Server::new(settings, exports), plan, state.directory.as_ref());
     let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));
@@ -169,7 +173,7 @@ fn with_logs(server: Server, plan: &Plan, directory: Option<&StateDir>) -> Serve
 
 /// The log of what clients reclaim. Without it, they reclaim nothing after a restart.
 fn with_state_log(server: Server, directory: &StateDir) -> Server {
-    match StateFile::open(&state_log::path_in(directory.path())) {
+    match StateFile::open(&state_log::path_in(directory.path()), directory.was_used()) {
         Ok((log, kept)) => {
             if let Some(damage) = kept.damage {
                 warn!("{damage}");
@@ -235,6 +239,10 @@ fn limits(plan: &Plan) -> Limits {
             .connections_per_address
             .unwrap_or(defaults.max_connections_per_address),
         request_memory_bytes: plan.limits.memory_bytes.unwrap_or(defaults.request_memory_bytes),
+        silence: plan
+            .limits
+            .silence_seconds
+            .map_or(defaults.silence, |seconds| Duration::from_secs(u64::from(seconds))),
         ..defaults
     }
 }
@@ -250,12 +258,16 @@ fn control_socket(plan: &Plan) -> Result<Option<ControlServer>, String> {
 }
 
 /// Tells a port mapper that runs already where this server is, if it shall be told.
-fn register(port_mapper: PortMapper, versions: Versions, port: u16) -> Result<Option<Registered>, String> {
+fn register(
+    port_mapper: PortMapper,
+    versions: Versions,
+    addresses: &[SocketAddr],
+) -> Result<Option<Registered>, String> {
     if port_mapper != PortMapper::Other {
         return Ok(None);
     }
     info!("a port mapper runs on this machine: registering with it");
-    let registered = Registered::new(versions, port);
+    let registered = Registered::new(versions, addresses);
     registered
         .map(Some)
         .map_err(|error| format!("cannot register with the port mapper that runs: {}", crate::said(&error)))
@@ -287,6 +299,9 @@ async fn reload(
     backends: &mut Backends,
 ) -> Result<Plan, String> {
     let new = Plan::new(arguments)?;
+    if new.wants_kerberos() && server.settings().gss.is_none() {
+        return Err("Kerberos: the server's keys are read at a start: start it anew".into());
+    }
     let prepared = backends.prepare(&new.exports)?;
     new.warnings.iter().for_each(|warning| warn!("{warning}"));
     let fixed = old.fixed_differences(&new);

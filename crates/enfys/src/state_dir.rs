@@ -45,6 +45,7 @@ impl Identity {
 pub struct StateDir {
     path: PathBuf,
     _lock: File,
+    was_used: bool,
 }
 
 impl StateDir {
@@ -59,7 +60,10 @@ impl StateDir {
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(path.join(LOCK)).map_err(|error| fail(&error))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { path: path.to_path_buf(), _lock: lock }),
+            Ok(()) => {
+                let was_used = path.join(HANDLE_KEY).exists();
+                Ok(Self { path: path.to_path_buf(), _lock: lock, was_used })
+            }
             Err(Errno::WOULDBLOCK) => Err(format!(
                 "state directory {}: another server uses it; give each its own with --state-dir",
                 path.display()
@@ -112,6 +116,11 @@ impl StateDir {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether a server has left its identity here before this one.
+    pub fn was_used(&self) -> bool {
+        self.was_used
     }
 
     /// Writes a new file so that it is there whole or not at all, whatever happens in between.

@@ -14,7 +14,7 @@
 //! nothing is lost: the file ends within a record, or has nothing but zeros from a sector's beginning on. Anything else
 //! that is no record is damage. It may have been a record that took back what one before it says; so all that comes before is
 //! not believed, and all that comes behind it is: each record has the whole value of its key. A log that is not
-//! understood at all tells nothing.
+//! understood at all tells nothing, and neither does one that is empty or gone. Whatever of this there is, one line says it.
 //!
 //! **When it cannot be written** (a full disk, an error), the file would go on to say what is not true any more. It is cut
 //! to nothing, or taken away: the next server lets nobody reclaim. From time to time the map is written anew.
@@ -53,7 +53,7 @@ pub struct StateFile {
 pub struct Kept {
     /// Keys and their values.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// One line that says what could not be read, if anything.
+    /// One line that says what could not be read and what that costs, if anything.
     pub damage: Option<String>,
 }
 
@@ -87,19 +87,24 @@ struct Queue {
 
 impl StateFile {
     /// Reads the log, and writes it anew. Whatever is in the file, the log can be used afterwards; where it cannot be written,
-    /// it says so and tries again later, and the file tells nothing meanwhile.
+    /// it says so and tries again later, and the file tells nothing meanwhile. That there is none is damage where a server
+    /// was here before (`is_expected`).
     ///
     /// # Errors
     /// One line that names the file, where there is no thread to be had.
-    pub fn open(path: &Path) -> Result<(Self, Kept), String> {
+    pub fn open(path: &Path, is_expected: bool) -> Result<(Self, Kept), String> {
         let said = |what: &str| format!("{}: {what}", path.display());
         let (map, damage) = match read(path) {
             Ok(bytes) => format::scan(&bytes).into_map(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (HashMap::new(), None),
-            Err(error) => (HashMap::new(), Some(format!("cannot be read: {}", crate::said(&error)))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                (HashMap::new(), is_expected.then(|| format!("missing; {}", format::NOBODY)))
+            }
+            Err(error) => {
+                let why = crate::said(&error);
+                (HashMap::new(), Some(format!("cannot be read: {why}; {}", format::NOBODY)))
+            }
         };
-        let damage =
-            damage.map(|what| said(&format!("{what}; who may have been concerned reclaims nothing")));
+        let damage = damage.map(|what| said(&what));
         let entries = map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let shared = Arc::new(Shared::new(path, map));
         let writer = writer::Writer::new(Arc::clone(&shared));

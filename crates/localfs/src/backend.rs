@@ -160,10 +160,10 @@ impl Backend for LocalFs {
 
     fn write<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         offset: u64,
-        data: &'a Bytes,
+        data: &Bytes,
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
@@ -303,6 +303,17 @@ impl Backend for LocalFs {
         authority: Authority,
     ) -> Op<'a, Change> {
         self.volume.deallocate(context, file, (offset, length), authority)
+    }
+
+    fn write_hole<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        length: u32,
+        authority: Authority,
+    ) -> Op<'a, Written> {
+        self.volume.write_hole(context, file, (offset, length), authority)
     }
 
     fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {

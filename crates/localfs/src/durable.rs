@@ -10,7 +10,10 @@
 //! sync that began in between may have missed it, and must not cover it. A change that failed gets no number, and
 //! leaves the earlier ones as they are. Changes count as durable only when a sync returned success: after a failure the
 //! object stays dirty, the write verifier changes (the kernel may have dropped the pages, so that clients must send them
-//! again), and everybody who waited is told.
+//! again), and everybody whose change had begun before is told. That is more than those who waited for this sync: the
+//! kernel takes the error from the descriptor with it, so that the next sync succeeds though the pages are gone, and
+//! nobody sends again what was answered as stable. So a change carries the count of failures as of its beginning
+//! ([`Made`]), and may be durable only where none came since.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -48,16 +51,31 @@ pub(crate) struct Dirt {
 type Waiter = oneshot::Sender<Result<()>>;
 type Outcome = oneshot::Receiver<Result<()>>;
 
-/// The number of no change: it is durable.
-const NO_CHANGE: u64 = 0;
+/// A change that was made, for those who wait until it is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// From 1 for each object; a later change has a greater one.
+    pub(crate) number: u64,
+    /// Failed syncs of the object when the change began.
+    failures: u32,
+}
 
-/// An object, and the number of a change of it.
-pub(crate) type Changed = (Arc<Object>, u64);
+impl Made {
+    /// No change: it is durable.
+    pub(crate) const NONE: Self = Self { number: 0, failures: 0 };
+}
+
+/// An object, and a change of it.
+pub(crate) type Changed = (Arc<Object>, Made);
 
 #[derive(Debug, Default)]
 struct State {
     /// Changes that are being made, or may be.
     in_flight: u32,
+    /// Syncs that failed; wraps, since it is only compared with what it was a request ago.
+    failures: u32,
+    /// What the last of them reported.
+    failure: Option<Error>,
     /// Number of the last change made.
     made: u64,
     /// Changes up to here are durable as to their data, and with all attributes.
@@ -90,13 +108,22 @@ impl Dirt {
 
     /// Makes the object dirty, for a change that is about to be made.
     pub(crate) fn begin(&self) -> Begun<'_> {
-        self.update(|state| state.in_flight += 1);
-        Begun { dirt: self }
+        let failures = self.update(|state| {
+            state.in_flight += 1;
+            state.failures
+        });
+        Begun { dirt: self, failures }
     }
 
     /// A number that is another one after each change through this server; under the object's lock it stands.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// The [version](Self::version), unless a change is being made.
+    pub(crate) fn quiet_version(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.in_flight == 0).then(|| self.version.load(Ordering::Relaxed))
     }
 
     /// The object was changed by what is done to its names, which leaves it as durable as it was.
@@ -116,21 +143,40 @@ impl Dirt {
         self.state.lock().is_dirty()
     }
 
-    /// Number of the last change made, where its data are not durable yet.
-    pub(crate) fn outstanding(&self) -> Option<u64> {
+    /// The last change made, where its data are not durable yet. Earlier failures do not count: COMMIT's clients are told
+    /// of those by the write verifier.
+    pub(crate) fn outstanding(&self) -> Option<Made> {
         let state = self.state.lock();
-        (state.data < state.made).then_some(state.made)
+        (state.data < state.made).then_some(Made { number: state.made, failures: state.failures })
     }
 
     /// Waits for a change to be durable, where it is not. True for the first, who has to have it synced.
-    fn want(&self, change: u64, extent: Extent) -> Option<(Outcome, bool)> {
+    ///
+    /// # Errors
+    /// What a sync reported that failed since the change began: a success after it would say nothing of this change.
+    fn want(&self, change: Made, extent: Extent) -> Result<Option<(Outcome, bool)>> {
+        if change == Made::NONE {
+            return Ok(None);
+        }
         let mut state = self.state.lock();
-        if state.durable(extent) >= change {
-            return None;
+        if state.failures != change.failures {
+            return Err(state.failure.unwrap_or(Error::Io));
+        }
+        if state.durable(extent) >= change.number {
+            return Ok(None);
         }
         let (sender, receiver) = oneshot::channel();
         state.waiting.push((extent, sender));
-        Some((receiver, !std::mem::replace(&mut state.is_running, true)))
+        Ok(Some((receiver, !std::mem::replace(&mut state.is_running, true))))
+    }
+
+    /// A sync failed: from now on no change that began before counts as durable. Answers those who began to wait for the
+    /// next sync meanwhile; it would hide from them what was lost.
+    fn failed(&self, error: Error) -> Vec<Waiter> {
+        let mut state = self.state.lock();
+        state.failures = state.failures.wrapping_add(1);
+        state.failure = Some(error);
+        std::mem::take(&mut state.waiting).into_iter().map(|(_, waiter)| waiter).collect()
     }
 
     /// The sync that was about to run will not: all who wait are let go.
@@ -158,7 +204,7 @@ impl Dirt {
 
     /// Changes up to this one are durable.
     pub(crate) fn succeeded(&self, up_to: u64, extent: Extent) {
-        if up_to == NO_CHANGE {
+        if up_to == Made::NONE.number {
             return;
         }
         self.update(|state| {
@@ -196,20 +242,23 @@ impl Drop for Dirt {
 #[must_use = "a change that was made has to be numbered"]
 pub(crate) struct Begun<'a> {
     dirt: &'a Dirt,
+    /// Failed syncs so far.
+    failures: u32,
 }
 
 impl Begun<'_> {
     /// The change is made: its number. Only a sync that begins from now on covers it.
-    pub(crate) fn made(self) -> u64 {
-        let dirt = self.dirt;
+    pub(crate) fn made(self) -> Made {
+        let (dirt, failures) = (self.dirt, self.failures);
         // Dropping does its own half of this; the object must not look clean in between.
         std::mem::forget(self);
-        dirt.update(|state| {
+        let number = dirt.update(|state| {
             state.in_flight -= 1;
             state.made += 1;
             dirt.move_on();
             state.made
-        })
+        });
+        Made { number, failures }
     }
 
     /// The change is made, and as durable as it has to be.
@@ -259,45 +308,50 @@ impl Drop for Syncing {
 }
 
 impl Volume {
-    /// A change is made: its number, or that of none where answers do not wait for stable storage, so that nothing is left
+    /// A change is made: what to wait for, which is none where answers do not wait for stable storage, so that nothing is left
     /// to be done for it.
-    pub(crate) fn made(&self, begun: Begun<'_>) -> u64 {
+    pub(crate) fn made(&self, begun: Begun<'_>) -> Made {
         if self.must_sync() {
             return begun.made();
         }
         begun.made_for_good();
-        NO_CHANGE
+        Made::NONE
     }
 
     /// As [`Self::made`], of an object that was made itself.
-    pub(crate) fn made_new(&self, object: &Object) -> u64 {
-        if self.must_sync() { object.dirt.begin().made() } else { NO_CHANGE }
+    pub(crate) fn made_new(&self, object: &Object) -> Made {
+        if self.must_sync() { object.dirt.begin().made() } else { Made::NONE }
     }
 
-    /// Waits until change number `change` of `object` is durable.
+    /// Waits until `change` of `object` is durable.
     ///
     /// # Errors
-    /// What the sync reported, to everybody who waited for it.
+    /// What a sync reported that ended after the change began.
     pub(crate) async fn make_durable(
         self: &Arc<Self>,
         object: &Arc<Object>,
-        change: u64,
+        change: Made,
         extent: Extent,
     ) -> Result<()> {
-        match self.want_durable(object, change, extent) {
+        match self.want_durable(object, change, extent)? {
             Some(outcome) => outcome.await.unwrap_or(Err(Error::ServerFault)),
             None => Ok(()),
         }
     }
 
     /// Starts what [`make_durable`](Self::make_durable) waits for; `None` where the change is durable already.
-    fn want_durable(self: &Arc<Self>, object: &Arc<Object>, change: u64, extent: Extent) -> Option<Outcome> {
-        let (receiver, is_first) = object.dirt.want(change, extent)?;
+    fn want_durable(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        change: Made,
+        extent: Extent,
+    ) -> Result<Option<Outcome>> {
+        let Some((receiver, is_first)) = object.dirt.want(change, extent)? else { return Ok(None) };
         if is_first {
             let syncing = Syncing { volume: Arc::clone(self), object: Arc::clone(object), is_done: false };
             tokio::task::spawn_blocking(move || syncing.run());
         }
-        Some(receiver)
+        Ok(Some(receiver))
     }
 
     /// Answers `value` when the present content and entries of `objects` are durable; at once where the volume does not
@@ -309,7 +363,7 @@ impl Volume {
     ) -> Op<'a, T> {
         if !self.must_sync() {
             for (object, change) in changes {
-                object.dirt.succeeded(change, Extent::All);
+                object.dirt.succeeded(change.number, Extent::All);
             }
             return Op::ok(value);
         }
@@ -318,10 +372,10 @@ impl Volume {
             // All of them at once: what a child and its directory need is mostly one commit of the file system's journal.
             let wanted: Vec<_> = changes
                 .iter()
-                .filter_map(|(object, change)| self.want_durable(object, *change, Extent::All))
+                .filter_map(|(object, change)| self.want_durable(object, *change, Extent::All).transpose())
                 .collect();
             for outcome in wanted {
-                outcome.await.unwrap_or(Err(Error::ServerFault))?;
+                outcome?.await.unwrap_or(Err(Error::ServerFault))?;
             }
             Ok(value)
         })
@@ -394,11 +448,11 @@ impl Volume {
     }
 
     fn sync_while_wanted(&self, object: &Object) {
-        while let Some((up_to, extent, waiting)) = object.dirt.next_sync() {
+        while let Some((up_to, extent, mut waiting)) = object.dirt.next_sync() {
             let outcome = self.sync_object(object, extent);
             match outcome {
                 Ok(()) => object.dirt.succeeded(up_to, extent),
-                Err(error) => self.sync_failed(object, error),
+                Err(error) => waiting.extend(self.sync_failed(object, error)),
             }
             for sender in waiting {
                 // A request that was given up waits no more.
@@ -411,7 +465,7 @@ impl Volume {
     /// of two syncs of a descriptor alone, and the other would take what was lost for durable. For threads that may wait.
     pub(crate) fn sync_now(&self, object: &Object) -> Result<()> {
         let Some(change) = object.dirt.outstanding() else { return Ok(()) };
-        while let Some((outcome, is_first)) = object.dirt.want(change, Extent::Data) {
+        while let Some((outcome, is_first)) = object.dirt.want(change, Extent::Data)? {
             if is_first {
                 self.sync_while_wanted(object);
             }
@@ -423,9 +477,11 @@ impl Volume {
         Ok(())
     }
 
-    fn sync_failed(&self, object: &Object, error: Error) {
+    /// Answers who else has to be told.
+    fn sync_failed(&self, object: &Object, error: Error) -> Vec<Waiter> {
         self.change_verifier();
         tracing::error!(handle = ?object.handle, %error, "sync failed; clients will send unstable data again");
+        object.dirt.failed(error)
     }
 
     fn sync_object(&self, object: &Object, extent: Extent) -> Result<()> {

@@ -41,7 +41,8 @@ impl Volume {
         }
         let fd = self.require_cached(directory, name)?;
         if fd.is_none()
-            && let Some((handle, attributes)) = self.recognise(directory, name, present_ns())?
+            && let Some((handle, attributes)) =
+                directory.with_fd(|fd| self.recognise(fd, name.as_c_str(), present_ns()))?
             && let Some(object) = self.objects.get(&handle)
         {
             return Ok((object, Some(attributes)));
@@ -76,7 +77,7 @@ impl Volume {
         if self.is_in_memory {
             return Ok(None);
         }
-        let mark = self.names.mark(directory, name.as_bytes());
+        let mark = self.names.marker(directory).mark(name.as_bytes());
         if self.names.knows(mark) {
             return Ok(None);
         }
@@ -113,14 +114,14 @@ impl Volume {
     /// What a lookup says; [`Error::Access`] for what is mounted there.
     pub(crate) fn recognise(
         &self,
-        directory: &Object,
-        name: &Name,
+        directory: BorrowedFd<'_>,
+        name: &CStr,
         present_ns: u64,
     ) -> Result<Option<(Handle, Attributes)>> {
         let Handles::Kernel { mount, usual, generations: Some(generations) } = &self.handles else {
             return Ok(None);
         };
-        let look = || directory.with_fd(|fd| status_of_name(fd, name.as_c_str())).map_err(translate);
+        let look = || status_of_name(directory, name).map_err(translate);
         let moment = self.changes.moment();
         let status = look()?;
         if status.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
@@ -150,7 +151,7 @@ impl Volume {
         if !was_there(&status) {
             return Ok(None);
         }
-        let Some(kernel) = directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))? else {
+        let Some(kernel) = handle_on(*mount, directory, name)? else {
             return Ok(None);
         };
         // Once more, behind the handle: that both say one inode number is not enough, since the number of a file that went may
@@ -211,7 +212,8 @@ mod tests {
             std::fs::write(&file, b"").expect("new file");
             let expected = by_kernel(&volume).0;
             for _ in 0..2 {
-                let seen = volume.recognise(&volume.root, &name, present_ns()).expect("found");
+                let seen =
+                    volume.recognise(volume.root_fd.as_fd(), name.as_c_str(), present_ns()).expect("found");
                 assert!(seen.is_none_or(|(handle, _)| handle == expected));
             }
             handles.insert(expected);
@@ -235,16 +237,20 @@ mod tests {
             std::thread::yield_now();
         }
         for _ in 0..2 {
-            let (handle, attributes) =
-                volume.recognise(&volume.root, &name, present_ns()).expect("found").expect("told");
+            let (handle, attributes) = volume
+                .recognise(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
+                .expect("found")
+                .expect("told");
             assert_eq!((handle, attributes.size), (expected, 7));
             assert!(generations.get(inode, changed_ns).is_some());
         }
         std::fs::write(&file, b"another content").expect("changed");
         let (_, changed_ns) = by_kernel(&volume);
         assert_eq!(generations.get(inode, changed_ns), None);
-        let (handle, attributes) =
-            volume.recognise(&volume.root, &name, present_ns()).expect("found").expect("told");
+        let (handle, attributes) = volume
+            .recognise(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
+            .expect("found")
+            .expect("told");
         assert_eq!((handle, attributes.size), (expected, 15));
     }
 
@@ -256,7 +262,8 @@ mod tests {
         let name = Name::new(b"f").expect("a name");
         let opened = volume.open_path(&volume.root, &name).expect("open");
         let (by_opening, attributes) = volume.examine(opened.as_fd(), &volume.root, &name).expect("look");
-        let seen_at = |at_ns| volume.recognise(&volume.root, &name, at_ns).expect("found");
+        let seen_at =
+            |at_ns| volume.recognise(volume.root_fd.as_fd(), name.as_c_str(), at_ns).expect("found");
         let is_told_apart = matches!(&volume.handles, Handles::Kernel { generations: Some(_), .. })
             && attributes.created.is_some();
         let born_ns = attributes.created.map_or(0, nanoseconds);

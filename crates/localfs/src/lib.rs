@@ -61,6 +61,7 @@ mod object;
 mod ops;
 mod patience;
 mod permission;
+mod presumed;
 mod probe;
 mod seen;
 mod streams;

@@ -23,6 +23,7 @@ use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
 use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
+use crate::presumed::NewNames;
 use crate::streams::Streams;
 use crate::sys;
 use crate::turn::{Names, Wariness};
@@ -127,6 +128,7 @@ pub(crate) fn open_with(
         has_nowait: AtomicBool::new(true),
         has_cached_lookup: AtomicBool::new(true),
         names: Names::default(),
+        new_names: NewNames::default(),
         wariness: Wariness::default(),
         moves: AtomicU64::new(0),
         streams: Streams::default(),

@@ -7,6 +7,7 @@
 //! stable; with others (ramfs, tmpfs before Linux 6.6, overlays, some of FUSE) a position means something only to the
 //! open stream, which goes on as it is, and a listing is exact for as long as its stream is kept.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use parking_lot::Mutex;
@@ -50,7 +51,8 @@ pub(crate) struct RawEntry<'a> {
     pub(crate) inode: u64,
     /// Where to continue behind it.
     pub(crate) position: u64,
-    pub(crate) name: &'a [u8],
+    /// One path component: the kernel lists no name with a slash in it, wherever it may come from.
+    pub(crate) name: &'a CStr,
     /// Bytes of the record.
     pub(crate) length: usize,
 }
@@ -70,8 +72,7 @@ fn first_entry(buffer: &[u8]) -> Option<RawEntry<'_>> {
     const NAME_AT: usize = 19;
     let word = |at: usize| Some(u64::from_ne_bytes(buffer.get(at..at + 8)?.try_into().ok()?));
     let length = usize::from(u16::from_ne_bytes(buffer.get(16..18)?.try_into().ok()?));
-    let name = buffer.get(NAME_AT..length)?;
-    let name = &name[..name.iter().position(|byte| *byte == 0)?];
+    let name = CStr::from_bytes_until_nul(buffer.get(NAME_AT..length)?).ok()?;
     Some(RawEntry { inode: word(0)?, position: word(8)?, name, length })
 }
 
@@ -241,7 +242,7 @@ mod tests {
             let mut stream = Stream::new(open(&directory), cookie, 1).expect("stream");
             let Some(entry) = stream.next().expect("entry") else { break };
             cookie = cookie_of(entry.position);
-            all.push(entry.name.to_vec());
+            all.push(entry.name.to_bytes().to_vec());
         }
         all.sort();
         assert_eq!(all, [&b"."[..], b"..", b"a", b"b", b"c"]);

@@ -26,6 +26,7 @@ use crate::index::{FileKey, Index, MAX_DEPTH, Place};
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
+use crate::presumed::NewNames;
 use crate::streams::Streams;
 use crate::sys;
 use crate::turn::{Names, Wariness};
@@ -90,6 +91,7 @@ pub(crate) struct Volume {
     /// Whether names can be looked up without waiting.
     pub(crate) has_cached_lookup: AtomicBool,
     pub(crate) names: Names,
+    pub(crate) new_names: NewNames,
     pub(crate) wariness: Wariness,
     /// RENAMEs so far.
     pub(crate) moves: AtomicU64,
@@ -276,7 +278,13 @@ impl Volume {
     /// Lets go of an object if it has lost its last name and no open holds it, so that its space is freed. Freeing much
     /// takes time, which nobody here waits for.
     pub(crate) fn let_go_if_gone(&self, object: Arc<Object>) {
-        let Ok(status) = object.lend(|fd| rustix::fs::fstat(fd)) else { return };
+        if let Ok(status) = object.lend(|fd| rustix::fs::fstat(fd)) {
+            self.let_go_if_nameless(object, &status);
+        }
+    }
+
+    /// The same, where this was seen of it.
+    pub(crate) fn let_go_if_nameless(&self, object: Arc<Object>, status: &Stat) {
         if status.st_nlink > 0 || !self.counts_links || !object.let_go() {
             return;
         }
@@ -502,11 +510,12 @@ impl Volume {
                 return Ok(None);
             }
             for entry in crate::streams::entries(&buffer[..filled]) {
-                if entry.inode != key.inode || matches!(entry.name, b"." | b"..") {
+                let name = entry.name.to_bytes();
+                if entry.inode != key.inode || matches!(name, b"." | b"..") {
                     continue;
                 }
-                if let Some(fd) = self.open_known(directory, entry.name, key)? {
-                    return Ok(Some((fd, Name::new(entry.name)?)));
+                if let Some(fd) = self.open_known(directory, name, key)? {
+                    return Ok(Some((fd, Name::new(name)?)));
                 }
             }
         }

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt};
 use rpc::record::{self, RecordDecoder, RecordError};
-use server::{Connection, Disposition, Outbox, Server, Throttle};
+use server::{Connection, Disposition, Outbox, Outcome, Server, Throttle};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tracing::{debug, warn};
@@ -25,6 +25,10 @@ use crate::{Call, Clock, Limits, Observe, pool};
 
 /// Bytes read at once where no longer record is awaited.
 const READ_AT_ONCE: usize = pool::RECEIVE_BUFFER;
+
+/// Bytes of a record that holds no memory worth counting while it arrives: whatever asks for metadata is shorter, and goes on
+/// where memory is short.
+const SHORT_RECORD: usize = 4 << 10;
 
 /// How often a connection reads on before replies leave, while its reads fill the buffer: a burst of WRITEs is longer than
 /// that, and a write of its own for each buffer's replies would cost a tenth of a small WRITE.
@@ -174,8 +178,9 @@ async fn call(shared: &Shared, connection: &Arc<Connection>, now: server::Now, r
         Disposition::Drop | Disposition::Close => reply.clear(),
     }
     if let (Some(observer), Some((began, received))) = (&shared.observer, began) {
-        let (operation, took, sent) = (outcome.operation, began.elapsed(), reply.length());
-        observer.observe(Call { operation, took, received, sent });
+        let (took, sent) = (began.elapsed(), reply.length());
+        let Outcome { operation, is_error, .. } = outcome;
+        observer.observe(Call { operation, took, is_error, received, sent });
     }
     Answered { reply, must_close: outcome.disposition == Disposition::Close }
 }
@@ -209,7 +214,8 @@ async fn exchange<F: Future<Output = Answered>>(
     start: impl Fn(server::Now, Bytes) -> F,
 ) -> End {
     let limits = &shared.limits;
-    let mut decoder = RecordDecoder::new(shared.server.settings().max_record as usize);
+    let max_record = shared.server.settings().max_record as usize;
+    let mut decoder = RecordDecoder::new(max_record);
     let mut buffer = BytesMut::new();
     let mut output = Output::default();
     let mut spare_slot = None;
@@ -273,8 +279,8 @@ async fn exchange<F: Future<Output = Answered>>(
             spare_slot = None;
         }
         let missing = decoder.bytes_wanted();
-        let is_long = is_in_record && missing > READ_AT_ONCE;
-        let has_memory = !is_long || arrival.is_charged() || arrival.charge(&shared.budget, missing);
+        let has_memory =
+            !is_in_record || arrival.charge(&shared.budget, expected_length(&decoder, &buffer, max_record));
         let wanted = (may_read && has_memory).then_some(missing);
         let has_calls = !waiting.is_empty();
         let event = next_event(&mut stream, &mut buffer, waiting, wanted, (control, outbox), is_closing);
@@ -334,6 +340,13 @@ impl Burst {
     }
 }
 
+/// Bytes that the record which is arriving may take. Of one in fragments nobody knows before the last; the longest there can
+/// be is taken for it, so that it need not ask again for each.
+fn expected_length(decoder: &RecordDecoder, buffer: &BytesMut, max_record: usize) -> usize {
+    let known = decoder.bytes_assembled() + buffer.len() + decoder.bytes_wanted();
+    if decoder.is_in_fragments() && known > SHORT_RECORD { max_record.max(known) } else { known }
+}
+
 /// A record on its way.
 #[derive(Debug, Default)]
 struct Arrival {
@@ -344,16 +357,12 @@ struct Arrival {
 }
 
 impl Arrival {
-    fn is_charged(&self) -> bool {
-        self.charge.is_some()
-    }
-
-    /// Takes `bytes` for it, if there are any to be had.
+    /// Takes `bytes` for it, once, if that is worth counting and there are any to be had.
     fn charge(&mut self, budget: &Arc<Budget>, bytes: usize) -> bool {
-        if !budget.is_used_up() {
+        if bytes > SHORT_RECORD && self.charge.is_none() && !budget.is_used_up() {
             self.charge = Some(budget.charge(bytes));
         }
-        self.is_charged()
+        bytes <= SHORT_RECORD || self.charge.is_some()
     }
 
     /// What is next while it arrives: none where it is time to look again.

@@ -17,8 +17,8 @@ use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
 use crate::{Clock, Limits, Observe, sources, udp};
 
-/// Idle time after which the kernel probes whether a silent peer is still there.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// Probes without an answer after which the kernel gives a silent peer up. They take the last third of the time that it has.
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// How often the server looks after its clients; their leases are tens of seconds.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
@@ -427,7 +427,7 @@ impl Door {
         };
         let id = ConnectionId(self.next_id.fetch_add(1, Relaxed));
         let lost = |error: io::Error| debug!(%peer, "connection lost: {error}");
-        let local = prepare(&stream).map_err(lost).ok()?;
+        let local = prepare(&stream, shared.limits.silence).map_err(lost).ok()?;
         let connection = Arc::new(Connection::new(id, peer, local, Transport::Tcp, true));
         // A core whose thread died takes nothing any more.
         let alive = self.cores.iter().filter(|core| !core.inbox.is_closed());
@@ -468,13 +468,18 @@ async fn accept_all(door: &Door, listener: TcpListener) {
     }
 }
 
-/// Sets a new connection's options; returns our address on it.
-fn prepare(stream: &tokio::net::TcpStream) -> io::Result<std::net::SocketAddr> {
+/// Sets a new connection's options; returns our address on it. `silence` as in [`Limits`].
+fn prepare(stream: &tokio::net::TcpStream, silence: Duration) -> io::Result<std::net::SocketAddr> {
     // Replies leave whole: waiting for more to send (Nagle) would only delay them.
     stream.set_nodelay(true)?;
-    // A peer that vanished without a word is noticed some time.
+    // A peer that vanished without a word: Linux would wait for nine probes of 75 seconds, or fifteen retransmissions.
+    let third = (silence / 3).max(Duration::from_secs(u64::from(KEEPALIVE_PROBES)));
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepidle(stream, 2 * third)?;
+    sockopt::set_tcp_keepintvl(stream, third / KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    // There are no probes while data are unacknowledged. tcp(7): this decides then, and of the probes too.
+    sockopt::set_tcp_user_timeout(stream, u32::try_from((3 * third).as_millis()).unwrap_or(u32::MAX))?;
     stream.local_addr()
 }
 

@@ -3,12 +3,14 @@
 //! A connection stays on the core it was given to. All complete records of a read are parsed, each call is polled once in
 //! place, and the replies of those that were answered leave in one write; only calls that are still pending join the
 //! connection's bounded set of waiting ones. No task is spawned for a call: that alone cost ten times what a GETATTR does.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod budget;
 mod clock;
 mod connection;
 mod cores;
+#[cfg(feature = "krb5")]
+pub mod kerberos;
 mod output;
 mod pool;
 mod rpcbind;
@@ -32,14 +34,17 @@ pub struct Limits {
     pub max_connections: usize,
     /// Connections of one address at once, so that one client cannot take them all.
     pub max_connections_per_address: usize,
-    /// Bytes that long requests may hold, over all connections, while they arrive or wait for their answers; beyond, no
-    /// more of them are read until some are answered.
+    /// Bytes that requests of more than 4 KiB may hold, over all connections, while they arrive or wait for their answers;
+    /// beyond, no more of them is read until some are answered. What one read has brought is held all the same.
     pub request_memory_bytes: usize,
     /// Calls of one connection that may wait at once; beyond, nothing more is read from it.
     pub max_waiting_calls: usize,
     /// How long a peer may take none of a reply, or send none of a record it began, before the connection is closed. A
     /// whole record may take five times as long.
     pub stall_timeout: Duration,
+    /// How long a peer may answer none of the kernel's probes, or acknowledge nothing that was sent, before the connection
+    /// is closed; at least 9 seconds.
+    pub silence: Duration,
 }
 
 impl Default for Limits {
@@ -51,6 +56,7 @@ impl Default for Limits {
             request_memory_bytes: 256 << 20,
             max_waiting_calls: 128,
             stall_timeout: Duration::from_secs(60),
+            silence: Duration::from_secs(90),
         }
     }
 }
@@ -68,6 +74,8 @@ pub struct Call {
     pub operation: Operation,
     /// From the moment its record was complete to the moment its reply was.
     pub took: Duration,
+    /// Whether its answer says failure.
+    pub is_error: bool,
     /// Bytes of its record.
     pub received: usize,
     /// Bytes of its reply, with a stream's record mark; none where it was dropped.

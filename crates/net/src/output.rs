@@ -31,7 +31,15 @@ pub(crate) struct Output {
 #[derive(Debug)]
 enum Chunk {
     Inline(BytesMut),
-    External { source: Box<dyn External>, sent: usize },
+    /// A long reply in a buffer of its own, which goes back to the pool.
+    Whole {
+        reply: BytesMut,
+        sent: usize,
+    },
+    External {
+        source: Box<dyn External>,
+        sent: usize,
+    },
 }
 
 impl Output {
@@ -54,6 +62,11 @@ impl Output {
             return;
         }
         let (mut inline, externals) = std::mem::take(writer).into_parts();
+        if externals.is_empty() {
+            self.close_tail();
+            self.queue.push_back(Chunk::Whole { reply: inline, sent: 0 });
+            return;
+        }
         let mut taken = 0;
         for (offset, source) in externals {
             self.push_inline(inline.split_to(offset - taken));
@@ -117,6 +130,16 @@ impl Output {
                     self.queue.pop_front();
                 }
                 sent
+            }
+            Some(Chunk::Whole { reply, sent }) => {
+                let count =
+                    stream.try_io(Interest::WRITABLE, || send(stream, &reply[*sent..], more_follows))?;
+                *sent += count;
+                if *sent == reply.len() {
+                    pool::give_sent_reply(std::mem::take(reply));
+                    self.queue.pop_front();
+                }
+                count
             }
             Some(Chunk::External { source, sent }) => {
                 let count = send_external(stream, source.as_ref(), *sent, more_follows)?;

@@ -18,6 +18,9 @@ const OUTPUT_BUFFER: usize = 16 << 10;
 /// A buffer that grew beyond this is not kept: 2 MiB of memory in turn is about what a core's cache holds.
 const KEEP_AT_MOST: usize = 2 << 20;
 
+/// As much, of a reply that was not gathered with others but sent by itself: a listing has room in it.
+const KEEP_SENT_AT_MOST: usize = 512 << 10;
+
 /// Buffers of a kind that a core keeps.
 const BUFFERS_KEPT: usize = 8;
 
@@ -63,10 +66,36 @@ pub(crate) fn give_reply_buffer(reply: Writer) {
     give(|pool| &mut pool.replies, reply.into_parts().0);
 }
 
+/// Gives back the memory of a long reply that was sent from where it was written: the next one need not grow into memory that
+/// the kernel has yet to provide.
+pub(crate) fn give_sent_reply(buffer: BytesMut) {
+    if buffer.capacity() <= KEEP_SENT_AT_MOST {
+        give(|pool| &mut pool.replies, buffer);
+    }
+}
+
 pub(crate) fn take_output_buffer() -> BytesMut {
     take(|pool| &mut pool.output, OUTPUT_BUFFER)
 }
 
 pub(crate) fn give_output_buffer(buffer: BytesMut) {
     give(|pool| &mut pool.output, buffer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_long_reply_is_used_again_unless_it_is_very_long() {
+        for (length, expected) in
+            [(KEEP_SENT_AT_MOST, KEEP_SENT_AT_MOST), (KEEP_SENT_AT_MOST + 1, REPLY_BUFFER)]
+        {
+            let mut reply = BytesMut::with_capacity(length);
+            reply.extend_from_slice(b"sent");
+            give_sent_reply(reply);
+            let (buffer, _) = take_reply_buffer().into_parts();
+            assert_eq!((buffer.len(), buffer.capacity()), (0, expected));
+        }
+    }
 }

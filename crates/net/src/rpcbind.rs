@@ -1,13 +1,15 @@
-//! Registration with a port mapper that runs already (RFC 1833 §3): what another program's port 111 is asked to tell.
+//! Registration with a port mapper that runs already (RFC 1833): what another program's port 111 is asked to tell.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use protocol::portmap::{Mapping, PORT, PROGRAM, Proc, Protocol, VERSION};
-use rpc::message::{CallHeader, encode_call, parse_reply};
+use protocol::portmap::{self, Mapping, Protocol};
+use protocol::rpcbind::{self, Rpcb, Text};
+use rpc::address::UniversalAddress;
+use rpc::message::{AcceptStatus, CallHeader, RpcError, encode_call, parse_reply};
 use server::{Registration, Versions, registrations};
-use xdr::Writer;
+use xdr::{Decode, Encode, Writer};
 
 /// How long the port mapper of this machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -18,59 +20,146 @@ const PRIVILEGED_PORTS: std::ops::Range<u16> = 600..1024;
 /// Our programs in somebody's port mapper; taken back when dropped.
 #[derive(Debug)]
 pub struct Registered {
-    socket: UdpSocket,
+    mapper: Mapper,
     programs: Vec<Registration>,
 }
 
 impl Registered {
-    /// Registers all programs of a server of `versions` on TCP `port`, in place of whatever was there.
+    /// Registers all programs of a server of `versions` that listens on TCP at `addresses`, in place of whatever was
+    /// there.
     ///
     /// # Errors
     /// Where the port mapper does not answer or refuses.
-    pub fn new(versions: Versions, port: u16) -> io::Result<Self> {
-        let socket = bind()?;
-        socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        let registered = Self { socket, programs: registrations(versions).collect() };
+    pub fn new(versions: Versions, addresses: &[SocketAddr]) -> io::Result<Self> {
+        let registered = Self { mapper: Mapper::new()?, programs: registrations(versions).collect() };
+        let told = told(addresses);
         for registration in &registered.programs {
-            let mapping = Mapping {
-                program: registration.program,
-                version: registration.version,
-                protocol: Protocol::TCP,
-                port: u32::from(port),
-            };
-            registered.call(Proc::UNSET, &mapping)?;
-            if !registered.call(Proc::SET, &mapping)? {
-                let why = format!("the port mapper refuses program {}", registration.program);
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+            registered.mapper.unset(*registration)?;
+            for address in &told {
+                if !registered.mapper.set(*registration, *address)? {
+                    let why = format!("the port mapper refuses program {}", registration.program);
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                }
             }
         }
         Ok(registered)
-    }
-
-    fn call(&self, procedure: Proc, mapping: &Mapping) -> io::Result<bool> {
-        // One call at a time on a socket of our own: the procedure tells the answers apart.
-        let xid = mapping.program ^ (mapping.version << 8) ^ procedure.0;
-        let mut call = Writer::new();
-        encode_call(&mut call, &CallHeader::new(xid, PROGRAM, VERSION, procedure.0), mapping);
-        self.socket.send(call.inline())?;
-        let mut reply = vec![0; 1024];
-        let length = self.socket.recv(&mut reply)?;
-        reply.truncate(length);
-        parse_reply(reply.into()).map_err(|error| io::Error::other(format!("port mapper: {error}")))
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         for registration in &self.programs {
-            let (program, version) = (registration.program, registration.version);
-            let mapping = Mapping { program, version, protocol: Protocol::TCP, port: 0 };
-            if let Err(error) = self.call(Proc::UNSET, &mapping) {
+            if let Err(error) = self.mapper.unset(*registration) {
+                let program = registration.program;
                 tracing::warn!("program {program} stays registered with the port mapper: {error}");
             }
         }
     }
+}
+
+/// What is told of `addresses`: one of each family, since a port mapper takes one for each network. Of several with one port it is
+/// the wildcard, in whose place a port mapper tells the address that it was itself asked at. Where their ports differ that
+/// would be wrong at all addresses but one: the first is told.
+fn told(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let of_family = |is_ipv4: bool, wildcard: IpAddr| {
+        let mut all = addresses.iter().filter(|address| address.is_ipv4() == is_ipv4);
+        let first = *all.next()?;
+        let others: Vec<_> = all.collect();
+        let is_one_port = others.iter().all(|other| other.port() == first.port());
+        if !is_one_port {
+            tracing::warn!("the port mapper is told of {first} alone: the other addresses have other ports");
+        }
+        let is_first_told = others.is_empty() || !is_one_port;
+        Some(if is_first_told { first } else { SocketAddr::new(wildcard, first.port()) })
+    };
+    let ipv6 = of_family(false, Ipv6Addr::UNSPECIFIED.into());
+    let ipv4 = of_family(true, Ipv4Addr::UNSPECIFIED.into()).or_else(|| {
+        // Alone, `[::]` takes IPv4 too.
+        let both = ipv6.filter(|address| address.ip().is_unspecified())?;
+        Some(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), both.port()))
+    });
+    ipv4.into_iter().chain(ipv6).collect()
+}
+
+/// A port mapper of this machine, by a privileged port of ours.
+#[derive(Debug)]
+struct Mapper {
+    socket: UdpSocket,
+    /// It speaks rpcbind's version 4. Version 2, the port mapper's own, knows no IPv6.
+    knows_networks: bool,
+}
+
+impl Mapper {
+    fn new() -> io::Result<Self> {
+        let socket = bind()?;
+        socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, portmap::PORT)))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut mapper = Self { socket, knows_networks: true };
+        mapper.knows_networks = match mapper.call::<()>(rpcbind::VERSION_4, rpcbind::Proc::NULL.0, &())? {
+            Ok(()) => true,
+            Err(RpcError::NotExecuted(AcceptStatus::ProgramMismatch(_))) => false,
+            Err(error) => return Err(said(&error)),
+        };
+        Ok(mapper)
+    }
+
+    /// Registers a program at `address`; false where that is refused, true where there is nothing to be told.
+    fn set(&self, registration: Registration, address: SocketAddr) -> io::Result<bool> {
+        if self.knows_networks {
+            let netid: &[u8] = if address.is_ipv4() { b"tcp" } else { b"tcp6" };
+            let universal = UniversalAddress(address).to_string();
+            return self.change(rpcbind::Proc::SET, &service(registration, netid, universal.as_bytes()));
+        }
+        let port = u32::from(address.port());
+        Ok(address.is_ipv6() || self.change_old(portmap::Proc::SET, registration, port)?)
+    }
+
+    /// Takes a program back from all networks; false where it was on none.
+    fn unset(&self, registration: Registration) -> io::Result<bool> {
+        if self.knows_networks {
+            // RFC 1833 §2.2.1: 'If "r_netid" is NULL, all mappings specified by the ordered set ("r_prog", "r_vers", *)
+            // … are deleted.'
+            return self.change(rpcbind::Proc::UNSET, &service(registration, b"", b""));
+        }
+        self.change_old(portmap::Proc::UNSET, registration, 0)
+    }
+
+    fn change(&self, procedure: rpcbind::Proc, service: &Rpcb) -> io::Result<bool> {
+        self.call(rpcbind::VERSION_4, procedure.0, service)?.map_err(|error| said(&error))
+    }
+
+    fn change_old(&self, procedure: portmap::Proc, wanted: Registration, port: u32) -> io::Result<bool> {
+        let (program, version) = (wanted.program, wanted.version);
+        let mapping = Mapping { program, version, protocol: Protocol::TCP, port };
+        self.call(portmap::VERSION, procedure.0, &mapping)?.map_err(|error| said(&error))
+    }
+
+    fn call<T: Decode>(
+        &self,
+        version: u32,
+        procedure: u32,
+        arguments: &impl Encode,
+    ) -> io::Result<Result<T, RpcError>> {
+        // One call at a time on a socket of our own, which is given up when an answer does not come.
+        let xid = (version << 8) | procedure;
+        let mut call = Writer::new();
+        encode_call(&mut call, &CallHeader::new(xid, portmap::PROGRAM, version, procedure), arguments);
+        self.socket.send(call.inline())?;
+        let mut reply = vec![0; 1024];
+        let length = self.socket.recv(&mut reply)?;
+        reply.truncate(length);
+        Ok(parse_reply(reply.into()))
+    }
+}
+
+fn said(error: &RpcError) -> io::Error {
+    io::Error::other(format!("port mapper: {error}"))
+}
+
+fn service(registration: Registration, netid: &[u8], address: &[u8]) -> Rpcb {
+    let text = |bytes: &[u8]| Text::new(bytes.to_vec()).expect("netids and addresses are short");
+    let Registration { program, version } = registration;
+    Rpcb { program, version, netid: text(netid), addr: text(address), owner: text(b"enfys") }
 }
 
 fn bind() -> io::Result<UdpSocket> {
@@ -83,4 +172,25 @@ fn bind() -> io::Result<UdpSocket> {
         }
     }
     Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_of_each_family_is_told() {
+        let told_of = |listened: &[&str]| -> Vec<String> {
+            let addresses: Vec<SocketAddr> =
+                listened.iter().map(|address| address.parse().unwrap()).collect();
+            told(&addresses).iter().map(SocketAddr::to_string).collect()
+        };
+        assert_eq!(told_of(&["127.0.0.1:2049"]), ["127.0.0.1:2049"]);
+        assert_eq!(told_of(&["[::1]:2049"]), ["[::1]:2049"], "nobody listens on IPv4");
+        assert_eq!(told_of(&["[::]:2049"]), ["0.0.0.0:2049", "[::]:2049"]);
+        assert_eq!(told_of(&["192.0.2.1:20", "[::]:30"]), ["192.0.2.1:20", "[::]:30"]);
+        assert_eq!(told_of(&["192.0.2.1:20", "192.0.2.2:20", "[::1]:20"]), ["0.0.0.0:20", "[::1]:20"]);
+        let ports_differ = ["192.0.2.1:20", "192.0.2.2:30", "[::1]:20", "[::1]:30"];
+        assert_eq!(told_of(&ports_differ), ["192.0.2.1:20", "[::1]:20"], "nobody listens at 192.0.2.2:20");
+    }
 }

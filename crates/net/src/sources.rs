@@ -1,7 +1,7 @@
 //! Reads from other servers what copies want of them ([`server::Server::poll_fetch`]), as their client.
 //!
 //! Criteria. A source has one connection, made when something is to be read there and closed some seconds after the last of
-//! it. Every wait has an end, and so has a READ as a whole ([`FETCH_PATIENCE`]): a source that cannot be reached, is silent,
+//! it. Every wait has an end, and so has a READ as a whole ([`Errand`]): a source that cannot be reached, is silent,
 //! drips, or answers what makes no sense, is given up, and whoever asked is told; the core decides whether it asks again. The
 //! connection comes from the address that the copy's client reached this server at, where that is possible: the client named
 //! it to the source, which may look (RFC 7862 §4.9.1.2).
@@ -14,13 +14,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Identity, Read, ReadData};
-use protocol::nfs4::types::Status;
+use client::{Errand, Identity, Read, ReadData, ReadError};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
-use server::{DEFAULT_ANONYMOUS, Fetch, FetchError, Fetched};
+use server::{DEFAULT_ANONYMOUS, Extent, Fetch, FetchError, Fetched};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use xdr::Opaque;
 
 use crate::connection::Shared;
@@ -31,10 +30,6 @@ mod source;
 const SOURCES_MAX: usize = 64;
 /// Of these to one host: a client can name any of its ports, and must not keep other hosts from being connected to.
 const SOURCES_A_HOST: usize = 4;
-/// How long the server waits for one READ, over all of a source's addresses and all attempts.
-const FETCH_PATIENCE: Duration = Duration::from_secs(60);
-/// A connection that was idle may have been lost without a word: what is asked is asked once more over another.
-const ATTEMPTS: usize = 2;
 /// `machinename` of the credentials.
 const MACHINE: &[u8] = b"enfys";
 /// Groups that AUTH_SYS can tell.
@@ -48,20 +43,20 @@ type Route = (IpAddr, SocketAddr);
 struct Ask {
     read: Read,
     credential: OpaqueAuth,
-    answer: oneshot::Sender<Result<ReadData, Trouble>>,
+    answer: Answer,
 }
+
+/// Where a READ's outcome goes.
+type Answer = oneshot::Sender<Result<Given, Trouble>>;
+
+/// What a READ has returned, and the bytes that one there returns at most.
+type Given = (ReadData, u32);
 
 /// Why a source has given nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
-    /// It said so.
-    Refused(Status),
-    /// It does not serve NFSv4.2.
-    Unsupported,
-    /// It cannot be reached, or does not answer in time.
-    Silent,
-    /// The connection or the session was lost.
-    Lost,
+    /// It was asked; or cannot be reached, which is as if it were silent.
+    Of(ReadError),
     /// Too many are connected.
     Busy,
 }
@@ -89,42 +84,44 @@ pub(crate) async fn fetch_all(shared: Arc<Shared>) {
 impl Sources {
     async fn read(self: Rc<Self>, fetch: Fetch) {
         tokio::select! {
-            answer = timeout(FETCH_PATIENCE, self.read_anywhere(&fetch)) => {
-                fetch.answer(answer.unwrap_or(Err(FetchError::Unreachable)));
-            }
+            answer = self.read_anywhere(&fetch) => fetch.answer(answer),
             () = poll_fn(|context| fetch.poll_unwanted(context)) => {}
         }
     }
 
-    /// Reads at the first of the source's addresses that answers.
+    /// Reads at the first of the source's addresses that answers, in time.
     async fn read_anywhere(&self, fetch: &Fetch) -> Result<Fetched, FetchError> {
-        let mut last = FetchError::Unreachable;
-        for address in &fetch.file.addresses {
-            match self.read_at(route(fetch.file.local, *address), fetch).await {
-                Ok(ReadData { data, is_end, size }) => {
-                    return Ok(Fetched { data, is_end, size, at: self.shared.clock.now() });
+        let addresses = &fetch.file.addresses;
+        let begun = Instant::now();
+        let mut errand = Errand::new(addresses.len(), Duration::ZERO);
+        let mut is_busy = false;
+        loop {
+            let address = match errand.attempt(begun.elapsed()) {
+                Ok(address) => address,
+                Err(_) if is_busy => return Err(FetchError::Busy),
+                Err(error) => return Err(error_of(error)),
+            };
+            let reading = self.read_at(route(fetch.file.local, addresses[address]), fetch);
+            let answer = timeout_at(begun + errand.deadline(), reading).await;
+            match answer.unwrap_or(Err(Trouble::Of(ReadError::Silent))) {
+                Ok((ReadData { content, is_end, size }, granted)) => {
+                    let content = content.into_iter().map(extent).collect();
+                    return Ok(Fetched { content, is_end, granted, size, at: self.shared.clock.now() });
                 }
-                Err(Trouble::Refused(status)) => return Err(FetchError::Refused(status)),
-                Err(Trouble::Unsupported) => last = FetchError::Unsupported,
-                Err(Trouble::Busy) => last = FetchError::Busy,
-                Err(Trouble::Silent | Trouble::Lost) => {}
+                Err(Trouble::Busy) => {
+                    is_busy = true;
+                    errand.failed(ReadError::Silent).map_err(error_of)?;
+                }
+                Err(Trouble::Of(error)) => errand.failed(error).map_err(error_of)?,
             }
         }
-        Err(last)
     }
 
-    async fn read_at(&self, route: Route, fetch: &Fetch) -> Result<ReadData, Trouble> {
-        let mut result = Err(Trouble::Lost);
-        for _ in 0..ATTEMPTS {
-            let (answer, answered) = oneshot::channel();
-            let (read, credential) = (read_of(fetch), credential_of(fetch));
-            self.ask(route, Ask { read, credential, answer })?;
-            result = answered.await.unwrap_or(Err(Trouble::Lost));
-            if !matches!(result, Err(Trouble::Lost)) {
-                break;
-            }
-        }
-        result
+    async fn read_at(&self, route: Route, fetch: &Fetch) -> Result<Given, Trouble> {
+        let (answer, answered) = oneshot::channel();
+        let (read, credential) = (read_of(fetch), credential_of(fetch));
+        self.ask(route, Ask { read, credential, answer })?;
+        answered.await.unwrap_or(Err(Trouble::Of(ReadError::Lost)))
     }
 
     /// Hands it to the source's connection, which is made where there is none.
@@ -176,6 +173,21 @@ fn has_room<'r>(open: impl ExactSizeIterator<Item = &'r Route>, (_, address): Ro
     let all = open.len();
     let own = open.filter(|(_, other)| other.ip() == address.ip()).count();
     all < SOURCES_MAX && own < SOURCES_A_HOST
+}
+
+fn error_of(error: ReadError) -> FetchError {
+    match error {
+        ReadError::Refused(status) => FetchError::Refused(status),
+        ReadError::Unsupported => FetchError::Unsupported,
+        ReadError::Silent | ReadError::Lost => FetchError::Unreachable,
+    }
+}
+
+fn extent(read: client::Extent) -> Extent {
+    match read {
+        client::Extent::Data(data) => Extent::Data(data),
+        client::Extent::Hole(length) => Extent::Hole(length),
+    }
 }
 
 fn read_of(fetch: &Fetch) -> Read {

@@ -1,12 +1,14 @@
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
-use server::{Connection, ConnectionId, Disposition, Transport};
+use server::{Connection, ConnectionId, Disposition, Outcome, Transport};
 use tokio::task::JoinSet;
 use tracing::{debug, error};
 use xdr::Writer;
 
+use crate::Call;
 use crate::connection::Shared;
 use crate::output::gather;
 
@@ -41,7 +43,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: UdpSocket, id: Connection
         let (shared, socket) = (Arc::clone(&shared), Arc::clone(&socket));
         calls.spawn_local(async move {
             let mut reply = Writer::new();
+            let (began, received) = (Instant::now(), record.len());
             let outcome = shared.server.handle(&connection, shared.clock.now(), record, &mut reply).await;
+            if let Some(observer) = &shared.observer {
+                let (took, sent) = (began.elapsed(), reply.length());
+                let Outcome { operation, is_error, .. } = outcome;
+                observer.observe(Call { operation, took, is_error, received, sent });
+            }
             if outcome.disposition == Disposition::Reply && reply.length() <= MAX_DATAGRAM {
                 let mut bytes = Vec::new();
                 gather(&reply, &mut bytes);

@@ -64,6 +64,13 @@ impl TestServer {
         self.client_from([127, 0, 0, 1])
     }
 
+    /// A client that has sent this.
+    fn sent(&self, bytes: &[u8]) -> Client {
+        let mut client = self.client();
+        client.send(bytes);
+        client
+    }
+
     fn client_from(&self, address: [u8; 4]) -> Client {
         use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -312,6 +319,39 @@ fn long_requests_take_turns_where_memory_is_short() {
 }
 
 #[test]
+fn records_that_never_end_take_memory_from_others_of_their_length_alone() {
+    // Room for two: what is asked for may go over the bound, and then nothing more is.
+    let server = start(Limits { cores: 1, request_memory_bytes: 100_000, ..limits() });
+    let mut client = server.client();
+    let file = file_of(&server, &mut client, 0);
+    let data = Opaque::new(vec![8; 60_000]).unwrap();
+    let args = WriteArgs { file, offset: 0, count: 60_000, stable: StableHow::Unstable, data };
+    let whole = record(9, Proc::WRITE, &args);
+    let (first, rest) = whole.split_at(30_000);
+    // Of which nobody knows how long it gets, though each of its fragments is short.
+    let fragment = |piece: &[u8]| [&(piece.len() as u32).to_be_bytes()[..], piece].concat();
+    let in_fragments: Vec<u8> = first[4..].chunks(3_000).flat_map(fragment).collect();
+    // Nor of one whose first header alone has come.
+    let header = 4_200_u32.to_be_bytes();
+    for unfinished in [vec![first, first], vec![&in_fragments], vec![&header]] {
+        let holders: Vec<Client> = unfinished.iter().map(|bytes| server.sent(bytes)).collect();
+        // One thread serves all: an answer says that what others sent before it has been looked at.
+        assert!((0..20).all(|_| client.is_alive()));
+        let mut late = server.sent(first);
+        assert!((0..20).all(|_| client.is_alive()));
+        late.send(rest);
+        assert!((0..20).all(|_| client.is_alive()), "who asks for little goes on");
+        late.stream.set_nonblocking(true).unwrap();
+        let early = late.stream.read(&mut [0; 4]);
+        assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock, "there is no memory for it");
+        drop(holders);
+        late.stream.set_nonblocking(false).unwrap();
+        let reply = late.receive().expect("memory was given back");
+        assert_eq!(parse_reply::<WriteResult>(reply).unwrap().status(), NfsStat::OK);
+    }
+}
+
+#[test]
 fn closes_on_a_reader_that_takes_nothing_and_serves_others_meanwhile() {
     let server = start(Limits { cores: 1, stall_timeout: Duration::from_millis(300), ..Limits::default() });
     let mut client = server.client();
@@ -373,4 +413,50 @@ fn shutting_down_answers_what_was_taken_and_closes() {
     server.running.take().unwrap().shut_down();
     assert!(client.receive().is_none());
     assert!(TcpStream::connect(server.address).is_err());
+}
+
+impl Client {
+    /// As many bytes as come first; the connection is closed then, whatever else was on its way.
+    fn half(mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// The next record with its mark, where that is one fragment.
+    fn whole(&mut self) -> Vec<u8> {
+        let mut bytes = vec![0; 4];
+        self.stream.read_exact(&mut bytes).unwrap();
+        let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) & 0x7fff_ffff;
+        bytes.resize(4 + length as usize, 0);
+        self.stream.read_exact(&mut bytes[4..]).unwrap();
+        bytes
+    }
+}
+
+#[test]
+fn a_reply_of_which_half_came_is_there_again_over_the_next_connection() {
+    let server = start(limits());
+    let mut witness = server.client();
+    let file = file_of(&server, &mut witness, 1 << 20);
+
+    let read = record(100, Proc::READ, &ReadArgs { file, offset: 0, count: 1 << 20 });
+    let half = server.sent(&read).half(1 << 19);
+    assert!(half[1 << 18..].iter().all(|byte| *byte == 7), "that is within the data");
+    let mut next = server.sent(&read);
+    let again = parse_reply::<ReadResult>(next.receive().unwrap()).unwrap().into_result().unwrap();
+    assert_eq!((again.data.len(), again.eof), (1 << 20, true));
+    assert!(again.data.iter().all(|byte| *byte == 7));
+
+    let at = |name: &'static [u8]| DirOpArgs { dir: server.root, name: Filename::from_static(name) };
+    let args = RenameArgs { from: at(b"file"), to: at(b"renamed") };
+    let rename = record(101, Proc::RENAME, &args);
+    let half = server.sent(&rename).half(60);
+    // Executed anew it would find no such name: RFC 1813 §3.3.14, NFS3ERR_NOENT.
+    let again = server.sent(&rename).whole();
+    assert!(again.len() > half.len());
+    assert_eq!(again[..half.len()], half[..]);
+    let result = parse_reply::<RenameResult>(Bytes::from(again).slice(4..)).unwrap();
+    assert_eq!(result.status(), NfsStat::OK);
+    assert_eq!(witness.call::<RenameResult>(102, Proc::RENAME, &args).status(), NfsStat::NOENT);
 }

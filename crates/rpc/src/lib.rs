@@ -3,6 +3,7 @@
 //! - [`record`]: bytes of a stream ↔ records.
 //! - [`message`]: the headers of calls and replies, and what a server answers to a header that it cannot serve.
 //! - [`auth`]: credentials and verifiers.
+//! - [`gss`]: RPCSEC_GSS (RFC 2203).
 //! - [`address`]: universal addresses (RFC 5665), as rpcbind and NFSv4 call-backs write them.
 //!
 //! A server's way: [`record::RecordDecoder::decode`] → [`message::CallHeader::parse`] → [`auth::authenticate`] (or a
@@ -12,5 +13,6 @@
 
 pub mod address;
 pub mod auth;
+pub mod gss;
 pub mod message;
 pub mod record;

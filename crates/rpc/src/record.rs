@@ -116,6 +116,20 @@ impl RecordDecoder {
         self.wanted
     }
 
+    /// Bytes that it holds of the record that is arriving, beside those in the buffer: its fragments before this one, and this
+    /// one's as far as it came.
+    #[must_use]
+    pub fn bytes_assembled(&self) -> usize {
+        self.assembled.len()
+    }
+
+    /// Whether the record that is arriving comes in more than one fragment, so that nobody knows yet how long it gets. It is so
+    /// from the first header on that is not a last one's, before anything behind it has come.
+    #[must_use]
+    pub fn is_in_fragments(&self) -> bool {
+        matches!(self.state, State::Header | State::Fragment { .. })
+    }
+
     /// Whether the stream may end here: between records, as far as `buffer` has been looked at.
     #[must_use]
     pub fn is_between_records(&self, buffer: &BytesMut) -> bool {

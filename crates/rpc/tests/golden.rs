@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use rpc::auth::{AuthFlavor, Identity, OpaqueAuth, authenticate};
+use rpc::gss::GssCredential;
 use rpc::message::{
     AcceptStatus, AcceptedReply, CallHeader, Rejection, ReplyBody, ReplyHeader, VersionRange, peek,
 };
@@ -35,6 +36,25 @@ fn show_auth(auth: &OpaqueAuth, put: &mut impl FnMut(&str, String)) {
     }
 }
 
+/// A credential or, where it is none, a verifier of RPCSEC_GSS.
+fn show_gss(auth: &OpaqueAuth, is_credential: bool, put: &mut impl FnMut(&str, String)) {
+    if auth.flavor != AuthFlavor::RPCSEC_GSS {
+        return;
+    }
+    if !is_credential {
+        return put("rpc.authgss.token_length", auth.body.len().to_string());
+    }
+    let gss = GssCredential::parse(&auth.body).unwrap();
+    put("rpc.authgss.version", "1".to_owned());
+    put("rpc.authgss.procedure", gss.procedure.0.to_string());
+    put("rpc.authgss.seqnum", gss.sequence.to_string());
+    put("rpc.authgss.service", gss.service.to_string());
+    put("rpc.authgss.context.length", gss.handle.len().to_string());
+    let octets: Vec<_> = gss.handle.iter().map(|octet| format!("{octet:02x}")).collect();
+    put("rpc.authgss.context", octets.join(":"));
+    assert_eq!(gss.to_body(), auth.body);
+}
+
 fn show(message: &Bytes) -> Fields {
     let mut fields = Fields::new();
     let mut put = |name: &str, value: String| fields.push((name.to_owned(), value));
@@ -50,7 +70,9 @@ fn show(message: &Bytes) -> Fields {
         put("rpc.programversion", header.version.to_string());
         put("rpc.procedure", header.procedure.to_string());
         show_auth(&header.credential, &mut put);
+        show_gss(&header.credential, true, &mut put);
         show_auth(&header.verifier, &mut put);
+        show_gss(&header.verifier, false, &mut put);
         xdr::Encode::encode(&header, &mut writer);
     } else {
         let header = ReplyHeader::parse(&mut reader).unwrap();
@@ -91,6 +113,7 @@ fn headers_are_what_tshark_says() {
     for name in [
         "call_none",
         "call_sys",
+        "call_gss",
         "success",
         "prog_mismatch",
         "proc_unavail",

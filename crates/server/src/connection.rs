@@ -38,6 +38,7 @@ pub struct Connection {
     pub outbox: Arc<Outbox>,
     pub(crate) callers: Mutex<CallerCache>,
     pub(crate) waiting_room: WaitingRoom,
+    pub(crate) copying_room: WaitingRoom,
     pub(crate) tenant: Tenant,
 }
 
@@ -52,7 +53,8 @@ impl Connection {
         can_splice: bool,
     ) -> Self {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
-        let (waiting_room, tenant) = (WaitingRoom::default(), Tenant::default());
-        Self { id, peer, local, transport, can_splice, outbox, callers, waiting_room, tenant }
+        let (waiting_room, copying_room) = (WaitingRoom::default(), WaitingRoom::default());
+        let tenant = Tenant::default();
+        Self { id, peer, local, transport, can_splice, outbox, callers, waiting_room, copying_room, tenant }
     }
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use protocol::nfs3::NfsStat;
 use protocol::nfs4::{PROC_COMPOUND, PROC_NULL};
+use rpc::auth::{AuthFlavor, AuthStatus};
 use rpc::message::{
     AcceptStatus, CallError, CallHeader, MessageType, ReplyHeader, VersionRange, encode_success, peek,
 };
-use tracing::debug;
+use tracing::{debug, info};
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::fetch::Fetches;
+use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
 use crate::once::{self, Journal, Recognised, ReplyLog, Stable, StableLog};
@@ -50,6 +53,8 @@ pub struct Server {
     observer: Option<Arc<dyn Observer>>,
     /// For log lines that clients cause.
     pub(crate) throttle: Throttle,
+    /// Callers that prove who they are; none where there is nothing to prove it by.
+    pub(crate) gss: Option<Gss>,
 }
 
 /// What the transport does after [`Server::handle`].
@@ -120,13 +125,15 @@ impl Server {
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
         let bytes = settings.reply_cache_bytes;
         let (write_share, write3_share) = (bytes / WRITE_REPLY_SHARE, bytes / WRITE3_REPLY_SHARE);
+        let call_secret = once::secret(&settings.handle_key);
+        let gss = settings.gss.clone().map(|mechanism| Gss::new(mechanism, settings.secret, call_secret));
         Self {
             reply_cache: ReplyCache::new(bytes - write_share - write3_share),
             write_reply_cache: ReplyCache::new(write_share),
             write3_reply_cache: ReplyCache::new(write3_share),
             nfs4: State::new(&settings, Records::default(), Duration::ZERO),
             fetches: Fetches::default(),
-            call_secret: once::secret(&settings.handle_key),
+            call_secret,
             journal: None,
             settings,
             exports: ArcSwap::from_pointee(exports),
@@ -135,6 +142,7 @@ impl Server {
             retired: Mutex::default(),
             observer: None,
             throttle: Throttle::new(LOG_LINES_A_SECOND),
+            gss,
         }
     }
 
@@ -209,6 +217,17 @@ impl Server {
         self.nfs4.counts()
     }
 
+    #[cfg(test)]
+    pub(crate) fn gss(&self) -> Option<&Gss> {
+        self.gss.as_ref()
+    }
+
+    /// How many security contexts of RPCSEC_GSS there are.
+    #[must_use]
+    pub fn gss_contexts(&self) -> usize {
+        self.gss.as_ref().map_or(0, |gss| gss.contexts.len())
+    }
+
     /// What has happened to NFSv4 delegations.
     #[must_use]
     pub fn delegation_counts(&self) -> &DelegationCounts {
@@ -259,6 +278,9 @@ impl Server {
         if let Some(journal) = &self.journal {
             journal.maintain(now);
         }
+        if let Some(gss) = &self.gss {
+            gss.contexts.maintain(now.monotonic);
+        }
         self.nfs4.expire(now.monotonic).more
     }
 
@@ -294,27 +316,42 @@ impl Server {
             return self.replied(connection, record);
         }
         let mut reader = Reader::new(record);
-        let header = match CallHeader::parse(&mut reader) {
+        let mut header = match CallHeader::parse(&mut reader) {
             Ok(header) => header,
-            Err(CallError::Unanswerable(why)) => {
-                debug!(peer = %connection.peer, "record dropped: {why}");
-                self.metrics.malformed.fetch_add(1, Relaxed);
-                return Outcome {
-                    disposition: Disposition::Close,
-                    operation: Operation::None,
-                    is_error: true,
-                };
-            }
-            Err(CallError::Refused(header)) => return self.refuse(&header, reply),
+            Err(error) => return self.unreadable(connection, error, reply),
         };
         let (xid, procedure) = (header.xid, header.procedure);
-        let identity = match connection.callers.lock().identify(&header.credential) {
-            Ok(identity) => identity,
-            Err(status) => return self.refuse(&ReplyHeader::auth_error(xid, status), reply),
+        // What a call of RPCSEC_GSS has beside the others.
+        let mut sealing = None;
+        let identity = if header.credential.flavor == AuthFlavor::RPCSEC_GSS
+            && let Some(gss) = &self.gss
+        {
+            match gss.enter(now, &mut header, &mut reader) {
+                Entry::Call(identity, protection) => {
+                    sealing = Some(protection);
+                    identity
+                }
+                Entry::Creation(creation) => {
+                    return Box::pin(
+                        self.create_context(gss, connection, now, &header, creation, reader, reply),
+                    )
+                    .await;
+                }
+                entry => return self.turn_away(entry, xid, reply),
+            }
+        } else {
+            match connection.callers.lock().identify(&header.credential) {
+                Ok(identity) => identity,
+                Err(status) => return self.refuse(&ReplyHeader::auth_error(xid, status), reply),
+            }
         };
         let operation = match self.select(&header, connection) {
             Ok(operation) => operation,
-            Err(status) => return reject(xid, status, start, reply, Operation::None),
+            Err(status) => {
+                self.metrics.unserved.fetch_add(1, Relaxed);
+                let (operation, sealing) = (Operation::None, sealing.as_deref());
+                return Call { xid, operation, sealing, start }.reject(status, reply);
+            }
         };
         let is_compound = operation == Operation::Nfs4(PROC_COMPOUND);
         let mut request = Request {
@@ -327,10 +364,16 @@ impl Server {
             call: None,
             is_logged: AtomicBool::new(false),
             is_stable: AtomicBool::new(false),
+            is_too_weak: AtomicBool::new(false),
+            may_splice: connection.can_splice && sealing.as_ref().is_none_or(|it| it.leaves_plain()),
+            reply_overhead: sealing.as_ref().map_or(0, |it| it.overhead()),
         };
-        encode_success(reply, xid);
+        match &mut sealing {
+            None => encode_success(reply, xid),
+            Some(sealing) => sealing.begin(xid, reply),
+        }
         let served = match operation {
-            Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply, start).await,
+            Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
             // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
             Operation::Nfs4(PROC_COMPOUND) => {
@@ -352,14 +395,37 @@ impl Server {
         if let Some(change) = self.nfs4.unsettled(None) {
             let _ = self.nfs4.settled(change).await;
         }
+        let sealing = sealing.as_deref();
+        self.conclude(Call { xid, operation, sealing, start }, served, reply)
+    }
+
+    /// Ends a reply, as what became of the call has it.
+    fn conclude(&self, call: Call<'_>, served: Served, reply: &mut Writer) -> Outcome {
+        let Call { xid, operation, sealing, start } = call;
         match served {
+            Served::Done { .. } | Served::Later if sealing.is_some_and(|it| !it.finish(reply)) => {
+                // RFC 2203 §5.3.3.4.2, §5.3.3.4.4: no answer; the client finds a connection that does not work.
+                reply.rewind(start);
+                Outcome { disposition: Disposition::Close, operation, is_error: true }
+            }
             Served::Done { is_error } => Outcome { disposition: Disposition::Reply, operation, is_error },
             Served::Later => Outcome { disposition: Disposition::Reply, operation, is_error: true },
             Served::GarbageArguments => {
                 self.metrics.malformed.fetch_add(1, Relaxed);
-                reject(xid, AcceptStatus::GarbageArguments, start, reply, operation)
+                if let Some(counts) = self.metrics.call(operation) {
+                    counts.count(true);
+                }
+                call.reject(AcceptStatus::GarbageArguments, reply)
             }
-            Served::NoProcedure => reject(xid, AcceptStatus::ProcedureUnavailable, start, reply, operation),
+            Served::TooWeak => {
+                reply.rewind(start);
+                // RFC 5531 §9: AUTH_TOOWEAK, "rejected for security reasons".
+                self.refuse(&ReplyHeader::auth_error(xid, AuthStatus::TOOWEAK), reply)
+            }
+            Served::NoProcedure => {
+                self.metrics.unserved.fetch_add(1, Relaxed);
+                call.reject(AcceptStatus::ProcedureUnavailable, reply)
+            }
             Served::Drop => {
                 reply.rewind(start);
                 Outcome { disposition: Disposition::Drop, operation, is_error: false }
@@ -368,6 +434,20 @@ impl Server {
                 reply.rewind(start);
                 Outcome { disposition: Disposition::Close, operation, is_error: false }
             }
+        }
+    }
+
+    /// A record that is no call, or none of a version of RPC that is spoken here.
+    #[cold]
+    fn unreadable(&self, connection: &Connection, error: CallError, reply: &mut Writer) -> Outcome {
+        match error {
+            CallError::Unanswerable(why) => {
+                debug!(peer = %connection.peer, "record dropped: {why}");
+                self.metrics.malformed.fetch_add(1, Relaxed);
+                let (disposition, operation) = (Disposition::Close, Operation::None);
+                Outcome { disposition, operation, is_error: true }
+            }
+            CallError::Refused(header) => self.refuse(&header, reply),
         }
     }
 
@@ -388,11 +468,12 @@ impl Server {
         header: &CallHeader,
         arguments: Reader,
         reply: &mut Writer,
-        start: Mark,
     ) -> Served {
         if !crate::nfs3::is_non_idempotent(header.procedure) {
             return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         }
+        // Kept are results without header, whose verifier is another one in each reply by RPCSEC_GSS.
+        let start = reply.mark();
         let client = request.connection.peer.ip();
         let key = CallKey::new(&self.call_secret, client, header, arguments.peek());
         if header.procedure == WRITE3 {
@@ -417,10 +498,10 @@ impl Server {
         }
         let served = crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
         if let Served::Done { .. } = served {
-            let whole = reply.inline_since(start);
-            execution.finish(whole);
+            let results = reply.inline_since(start);
+            execution.finish(results);
             if let Some(journal) = journal.filter(|_| request.is_logged.load(Relaxed)) {
-                journal.finish(key.id(), request.now.wall, whole);
+                journal.finish(key.id(), request.now.wall, results);
                 request.settle().await;
             }
         }
@@ -441,8 +522,8 @@ impl Server {
             Begin::InProgress => return Served::Drop,
             Begin::Replay(kept) => {
                 self.metrics.replayed.fetch_add(1, Relaxed);
-                Box::pin(crate::nfs3::write::repeat(request, arguments, &kept, reply)).await;
-                return Served::Done { is_error: false };
+                let status = Box::pin(crate::nfs3::write::repeat(request, arguments, &kept, reply)).await;
+                return Served::Done { is_error: status != NfsStat::OK };
             }
         };
         let results = reply.mark();
@@ -453,7 +534,7 @@ impl Server {
         served
     }
 
-    /// Answers with the whole message that was the answer before.
+    /// Answers with the results that were the answer before.
     fn replay(&self, kept: &[u8], start: Mark, reply: &mut Writer) -> Served {
         self.metrics.replayed.fetch_add(1, Relaxed);
         reply.rewind(start);
@@ -492,6 +573,54 @@ impl Server {
         }
     }
 
+    /// A call of RPCSEC_GSS that is not served.
+    #[cold]
+    fn turn_away(&self, entry: Entry, xid: u32, reply: &mut Writer) -> Outcome {
+        let (operation, start) = (Operation::None, reply.mark());
+        match entry {
+            Entry::Denied(status) => self.refuse(&ReplyHeader::auth_error(xid, status), reply),
+            Entry::Garbage(sealing) => {
+                self.metrics.malformed.fetch_add(1, Relaxed);
+                let call = Call { xid, operation, sealing: Some(&sealing), start };
+                call.reject(AcceptStatus::GarbageArguments, reply)
+            }
+            _ => Outcome { disposition: Disposition::Drop, operation, is_error: true },
+        }
+    }
+
+    /// A call that makes a security context (RFC 2203 §5.2): to a program that is served here.
+    #[expect(clippy::too_many_arguments, reason = "all that a call is")]
+    async fn create_context(
+        &self,
+        gss: &Gss,
+        connection: &Connection,
+        now: Now,
+        header: &CallHeader,
+        creation: Creation,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Outcome {
+        let (xid, start) = (header.xid, reply.mark());
+        let call = |operation| Call { xid, operation, sealing: None, start };
+        let operation = match self.select(header, connection) {
+            Ok(operation) => operation,
+            Err(status) => {
+                self.metrics.unserved.fetch_add(1, Relaxed);
+                return call(Operation::None).reject(status, reply);
+            }
+        };
+        let Some(said) = gss.create(now, xid, creation, arguments, reply).await else {
+            self.metrics.malformed.fetch_add(1, Relaxed);
+            return call(operation).reject(AcceptStatus::GarbageArguments, reply);
+        };
+        let is_error = said.is_failure();
+        if is_error && let Some(unsaid) = self.throttle.admit(now) {
+            let (peer, major, minor) = (connection.peer, said.major, said.minor);
+            info!(%peer, major = format_args!("{major:#x}"), minor, unsaid, "RPCSEC_GSS: no security context");
+        }
+        Outcome { disposition: Disposition::Reply, operation, is_error }
+    }
+
     /// Answers a call whose header is refused.
     fn refuse(&self, header: &ReplyHeader, reply: &mut Writer) -> Outcome {
         self.metrics.refused.fetch_add(1, Relaxed);
@@ -500,9 +629,24 @@ impl Server {
     }
 }
 
-/// Replaces what was written since `start` by an answer without results.
-fn reject(xid: u32, status: AcceptStatus, start: Mark, reply: &mut Writer, operation: Operation) -> Outcome {
-    reply.rewind(start);
-    ReplyHeader::accepted(xid, status).encode(reply);
-    Outcome { disposition: Disposition::Reply, operation, is_error: true }
+/// A call whose reply is being written.
+#[derive(Clone, Copy)]
+struct Call<'c> {
+    xid: u32,
+    operation: Operation,
+    sealing: Option<&'c Sealing>,
+    /// Where the reply begins.
+    start: Mark,
+}
+
+impl Call<'_> {
+    /// Replaces what was written by an answer without results.
+    fn reject(self, status: AcceptStatus, reply: &mut Writer) -> Outcome {
+        reply.rewind(self.start);
+        match self.sealing {
+            None => ReplyHeader::accepted(self.xid, status).encode(reply),
+            Some(sealing) => sealing.reject(self.xid, status, reply),
+        }
+        Outcome { disposition: Disposition::Reply, operation: self.operation, is_error: true }
+    }
 }

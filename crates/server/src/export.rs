@@ -5,6 +5,7 @@ use std::sync::Arc;
 use core::net::IpAddr;
 use vfs::{Backend, Credentials};
 
+use crate::Flavors;
 use crate::nfs4::pseudo::PseudoFs;
 
 /// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
@@ -53,6 +54,11 @@ impl Network {
             _ => false,
         }
     }
+
+    /// An address of it, and how many bits all of its addresses share.
+    pub(crate) fn parts(&self) -> (IpAddr, u8) {
+        (self.address, self.prefix_bits)
+    }
 }
 
 impl fmt::Display for Network {
@@ -92,12 +98,20 @@ pub struct ExportOptions {
     pub anonymous: Arc<Credentials>,
     /// Who may come; empty for everybody who can reach a listening address.
     pub clients: Vec<Network>,
+    /// How they may show who they are, the most preferred way first.
+    pub flavors: Flavors,
 }
 
 impl Default for ExportOptions {
     fn default() -> Self {
         let nobody = Credentials { uid: DEFAULT_ANONYMOUS, gid: DEFAULT_ANONYMOUS, groups: Arc::from([]) };
-        Self { read_only: false, squash: Squash::Root, anonymous: Arc::new(nobody), clients: Vec::new() }
+        Self {
+            read_only: false,
+            squash: Squash::Root,
+            anonymous: Arc::new(nobody),
+            clients: Vec::new(),
+            flavors: Flavors::SYS,
+        }
     }
 }
 

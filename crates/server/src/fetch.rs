@@ -3,7 +3,8 @@
 //! Criteria. The core has no sockets: it asks ([`Fetches::fetch`]), and the transport takes each ask once
 //! ([`Server::poll_fetch`]), reads, and answers. Whoever asks waits with a future, and may drop it at any time; the transport
 //! is told then. An ask that the transport drops is answered too. Asks are bounded, so that sources that do not answer
-//! hold little memory and few connections; what has no room comes again.
+//! hold little memory and few connections; what has no room comes again. An ask takes its room until its answer was taken as
+//! well, so that what was read and not yet written is bounded with it.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{HashMap, VecDeque};
@@ -24,8 +25,20 @@ const FETCHES_MAX: usize = 64;
 const FETCHES_A_SOURCE: usize = 16;
 /// Of these for one client: one that names sources that do not answer must not keep others from copying.
 const FETCHES_A_CLIENT: usize = 16;
+/// What is asked before it is needed leaves as much of each room as it takes: a copy that reads ahead must not keep others from
+/// their next READ.
+const AHEAD_SHARE: usize = 2;
 /// Bytes of one ask at most.
 pub(crate) const FETCH_BYTES: u32 = 1 << 20;
+
+/// How soon an ask's answer is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It is waited for.
+    Now,
+    /// It will be.
+    Later,
+}
 
 /// A file on another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,16 +102,37 @@ pub struct Fetch {
     /// Whether the file's size is wanted too.
     pub wants_size: bool,
     exchange: Arc<Exchange>,
-    fetches: Arc<Shared>,
+}
+
+/// Some bytes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Extent {
+    /// These.
+    Data(Bytes),
+    /// So many zeros that take no space.
+    Hole(u64),
+}
+
+impl Extent {
+    /// Bytes of the file.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Data(data) => data.len() as u64,
+            Self::Hole(length) => *length,
+        }
+    }
 }
 
 /// What a source had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// At least one byte unless the file ends before, and no more than were asked for.
-    pub data: Bytes,
+    /// At least one byte unless the file ends before, and no more than were asked for; one behind the other.
+    pub content: Vec<Extent>,
     /// Whether they reach the file's end.
     pub is_end: bool,
+    /// Bytes that one READ there returns at most, as the source has granted; at least one.
+    pub granted: u32,
     /// The file's size, where that was wanted.
     pub size: Option<u64>,
     /// When they came: whoever asked may have waited long.
@@ -118,9 +152,13 @@ pub enum FetchError {
     Busy,
 }
 
-/// Where an ask and its answer meet.
-#[derive(Debug, Default)]
-struct Exchange(Mutex<Meeting>);
+/// Where an ask and its answer meet. It counts as long as either side knows it.
+#[derive(Debug)]
+struct Exchange {
+    meeting: Mutex<Meeting>,
+    parties: Vec<Party>,
+    fetches: Arc<Shared>,
+}
 
 #[derive(Debug, Default)]
 struct Meeting {
@@ -165,13 +203,19 @@ impl Server {
         Poll::Pending
     }
 
+    /// READs on other servers that are under way, or have been answered and not taken.
+    #[must_use]
+    pub fn fetch_count(&self) -> usize {
+        self.fetches.count()
+    }
+
     /// Has nothing more be read on other servers, for good: what was not taken yet, and whatever is asked from now on, is
     /// [`FetchError::Unreachable`] at once.
     pub fn stop_fetching(&self) {
         let mut inner = self.fetches.0.0.lock();
         inner.is_closed = true;
         let untaken = core::mem::take(&mut inner.wanted);
-        // Each counts itself out, under the same lock.
+        // They hear so, and whoever asked asks no more: not under the lock.
         drop(inner);
         drop(untaken);
     }
@@ -186,7 +230,7 @@ impl Fetch {
 
     /// Ready when nobody wants an answer any more; wakes the last caller's task then.
     pub fn poll_unwanted(&self, context: &Context<'_>) -> Poll<()> {
-        let mut meeting = self.exchange.0.lock();
+        let mut meeting = self.exchange.meeting.lock();
         if meeting.is_unwanted {
             return Poll::Ready(());
         }
@@ -198,14 +242,19 @@ impl Fetch {
 impl Drop for Fetch {
     fn drop(&mut self) {
         self.exchange.answer(Err(FetchError::Unreachable));
-        self.fetches.0.lock().leave(&self.file.parties());
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.fetches.0.lock().leave(&self.parties);
     }
 }
 
 impl Exchange {
     /// The first answer counts.
     fn answer(&self, answer: Result<Fetched, FetchError>) {
-        let mut meeting = self.0.lock();
+        let mut meeting = self.meeting.lock();
         if meeting.is_answered {
             return;
         }
@@ -219,21 +268,34 @@ impl Exchange {
     }
 }
 
-/// An ask that waits; what becomes of it is not wanted any more where this is dropped.
-struct Asking<'f> {
-    fetches: &'f Shared,
-    exchange: Arc<Exchange>,
+/// An ask; what becomes of it is not wanted any more where this is dropped.
+#[derive(Debug)]
+pub(crate) struct Asking(Arc<Exchange>);
+
+impl Asking {
+    /// What became of it.
+    pub(crate) async fn answer(self) -> Result<Fetched, FetchError> {
+        poll_fn(|context| {
+            let mut meeting = self.0.meeting.lock();
+            if let Some(answer) = meeting.answer.take() {
+                return Poll::Ready(answer);
+            }
+            meeting.asker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for Asking {
     fn drop(&mut self) {
-        let mut meeting = self.exchange.0.lock();
+        let mut meeting = self.0.meeting.lock();
         meeting.is_unwanted = true;
         let reader = meeting.reader.take();
         let is_over = meeting.is_answered;
         drop(meeting);
         if !is_over {
-            self.fetches.forget(&self.exchange);
+            self.0.fetches.forget(&self.0);
         }
         if let Some(waker) = reader {
             waker.wake();
@@ -243,9 +305,11 @@ impl Drop for Asking<'_> {
 
 impl Inner {
     /// Counts one more, unless there are too many.
-    fn enter(&mut self, parties: &[Party]) -> bool {
-        let is_free = |party: &Party| self.counts.get(party).is_none_or(|count| *count < party.most());
-        let has_room = self.all < FETCHES_MAX && parties.iter().all(is_free);
+    fn enter(&mut self, parties: &[Party], need: Need) -> bool {
+        let share = if need == Need::Now { 1 } else { AHEAD_SHARE };
+        let is_free =
+            |party: &Party| self.counts.get(party).is_none_or(|count| *count < party.most() / share);
+        let has_room = self.all < FETCHES_MAX / share && parties.iter().all(is_free);
         if has_room {
             self.all += 1;
             for party in parties {
@@ -274,7 +338,7 @@ impl Shared {
         let mut inner = self.0.lock();
         let place = inner.wanted.iter().position(|fetch| Arc::ptr_eq(&fetch.exchange, exchange));
         let forgotten = place.and_then(|place| inner.wanted.remove(place));
-        // It counts itself out, under the same lock.
+        // Not under the lock: it is the end of what it was asked in, perhaps.
         drop(inner);
         drop(forgotten);
     }
@@ -284,48 +348,37 @@ impl Fetches {
     /// Has up to [`FETCH_BYTES`] read from `offset` on, and the file's size where that is wanted.
     ///
     /// # Errors
-    /// [`FetchError`]
-    pub(crate) async fn fetch(
+    /// [`FetchError::Busy`]; [`FetchError::Unreachable`] where nothing is read any more.
+    pub(crate) fn ask(
         &self,
         file: &Arc<SourceFile>,
         (offset, count): (u64, u32),
         wants_size: bool,
-    ) -> Result<Fetched, FetchError> {
-        let asking = self.ask(Arc::clone(file), (offset, count.min(FETCH_BYTES)), wants_size)?;
-        poll_fn(|context| {
-            let mut meeting = asking.exchange.0.lock();
-            if let Some(answer) = meeting.answer.take() {
-                return Poll::Ready(answer);
-            }
-            meeting.asker = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
-
-    fn ask(
-        &self,
-        file: Arc<SourceFile>,
-        (offset, count): (u64, u32),
-        wants_size: bool,
-    ) -> Result<Asking<'_>, FetchError> {
-        let exchange = Arc::new(Exchange::default());
+        need: Need,
+    ) -> Result<Asking, FetchError> {
+        let parties = file.parties();
         let mut inner = self.0.0.lock();
         if inner.is_closed {
             return Err(FetchError::Unreachable);
         }
-        if !inner.enter(&file.parties()) {
+        if !inner.enter(&parties, need) {
             return Err(FetchError::Busy);
         }
-        let fetches = Arc::clone(&self.0);
-        let asked = Arc::clone(&exchange);
-        inner.wanted.push_back(Fetch { file, offset, count, wants_size, exchange: asked, fetches });
+        let meeting = Mutex::default();
+        let exchange = Arc::new(Exchange { meeting, parties, fetches: Arc::clone(&self.0) });
+        let (file, count, asked) = (Arc::clone(file), count.min(FETCH_BYTES), Arc::clone(&exchange));
+        inner.wanted.push_back(Fetch { file, offset, count, wants_size, exchange: asked });
         let waker = inner.waker.take();
         drop(inner);
         if let Some(waker) = waker {
             waker.wake();
         }
-        Ok(Asking { fetches: &self.0, exchange })
+        Ok(Asking(exchange))
+    }
+
+    /// Asks that count.
+    pub(crate) fn count(&self) -> usize {
+        self.0.0.lock().all
     }
 }
 
@@ -358,6 +411,15 @@ mod tests {
         })
     }
 
+    /// Asks and waits.
+    async fn fetch(
+        server: &Server,
+        file: &Arc<SourceFile>,
+        range: (u64, u32),
+    ) -> Result<Fetched, FetchError> {
+        server.fetches.ask(file, range, true, Need::Now)?.answer().await
+    }
+
     fn next(server: &Server) -> Option<Fetch> {
         match server.poll_fetch(&Context::from_waker(Waker::noop())) {
             Poll::Ready(fetch) => Some(fetch),
@@ -370,13 +432,14 @@ mod tests {
         let lab = lab_42();
         let (at, server) = (lab.now(), lab.server);
         let file = file();
-        let mut asking = pin!(server.fetches.fetch(&file, (7, u32::MAX), true));
+        let mut asking = pin!(fetch(&server, &file, (7, u32::MAX)));
         assert!(asking.as_mut().now_or_never().is_none());
-        let fetch = next(&server).expect("it is to be read");
+        let taken = next(&server).expect("it is to be read");
         assert!(next(&server).is_none());
-        assert_eq!((fetch.offset, fetch.count, fetch.wants_size), (7, FETCH_BYTES, true));
-        let fetched = Fetched { data: Bytes::from_static(b"x"), is_end: true, size: Some(8), at };
-        fetch.answer(Ok(fetched.clone()));
+        assert_eq!((taken.offset, taken.count, taken.wants_size), (7, FETCH_BYTES, true));
+        let content = vec![Extent::Data(Bytes::from_static(b"x"))];
+        let fetched = Fetched { content, is_end: true, granted: 1, size: Some(8), at };
+        taken.answer(Ok(fetched.clone()));
         assert_eq!(asking.now_or_never(), Some(Ok(fetched)));
     }
 
@@ -384,7 +447,7 @@ mod tests {
     fn what_the_transport_drops_is_answered() {
         let server = lab_42().server;
         let file = file();
-        let mut asking = pin!(server.fetches.fetch(&file, (0, 1), false));
+        let mut asking = pin!(fetch(&server, &file, (0, 1)));
         assert!(asking.as_mut().now_or_never().is_none());
         drop(next(&server));
         assert_eq!(asking.now_or_never(), Some(Err(FetchError::Unreachable)));
@@ -394,17 +457,17 @@ mod tests {
     fn nobody_waits_for_a_transport_that_has_stopped() {
         let server = lab_42().server;
         let file = file();
-        let ask = || Box::pin(server.fetches.fetch(&file, (0, 1), false));
+        let ask = || Box::pin(fetch(&server, &file, (0, 1)));
         let [mut taken, mut queued] = [ask(), ask()];
         assert!(taken.as_mut().now_or_never().is_none() && queued.as_mut().now_or_never().is_none());
-        let fetch = next(&server).unwrap();
+        let reading = next(&server).unwrap();
         server.stop_fetching();
         assert_eq!(queued.now_or_never(), Some(Err(FetchError::Unreachable)));
         assert_eq!(ask().now_or_never(), Some(Err(FetchError::Unreachable)));
         assert!(next(&server).is_none());
         // What was taken is the transport's to answer.
         assert!(taken.as_mut().now_or_never().is_none());
-        fetch.answer(Err(FetchError::Unsupported));
+        reading.answer(Err(FetchError::Unsupported));
         assert_eq!(taken.now_or_never(), Some(Err(FetchError::Unsupported)));
     }
 
@@ -413,13 +476,13 @@ mod tests {
         let server = lab_42().server;
         let file = file();
         let is_unwanted = |fetch: &Fetch| fetch.poll_unwanted(&Context::from_waker(Waker::noop())).is_ready();
-        let mut asking = Box::pin(server.fetches.fetch(&file, (0, 1), false));
+        let mut asking = Box::pin(fetch(&server, &file, (0, 1)));
         assert!(asking.as_mut().now_or_never().is_none());
-        let fetch = next(&server).unwrap();
-        assert!(!is_unwanted(&fetch));
+        let reading = next(&server).unwrap();
+        assert!(!is_unwanted(&reading));
         drop(asking);
-        assert!(is_unwanted(&fetch));
-        let mut untaken = Box::pin(server.fetches.fetch(&file, (0, 1), false));
+        assert!(is_unwanted(&reading));
+        let mut untaken = Box::pin(fetch(&server, &file, (0, 1)));
         assert!(untaken.as_mut().now_or_never().is_none());
         drop(untaken);
         assert!(next(&server).is_none(), "what was not taken is taken back");
@@ -430,7 +493,7 @@ mod tests {
         let server = lab_42().server;
         let files: Vec<_> = (1..=5).map(file_at).collect();
         let (fifth, four) = files.split_last().unwrap();
-        let ask = |file| Box::pin(server.fetches.fetch(file, (0, 1), false));
+        let ask = |file| Box::pin(fetch(&server, file, (0, 1)));
         let mut asks: Vec<_> =
             four.iter().flat_map(|file| (0..FETCHES_A_SOURCE).map(move |_| ask(file))).collect();
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
@@ -453,7 +516,7 @@ mod tests {
         let (same, other, others) = (file_of(1, &[2, 1]), file_of(1, &[2]), file_of(2, &[2]));
         let sources: Vec<_> = (0..16).map(|n| file_of(100 + n, &[10 + n, 1, 10 + n])).collect();
         let of_one: Vec<_> = (0..16).map(|n| file_of(1, &[10 + n])).collect();
-        let ask = |file| Box::pin(server.fetches.fetch(file, (0, 1), false));
+        let ask = |file| Box::pin(fetch(&server, file, (0, 1)));
         // Another host first each time, and that one twice.
         let mut asks: Vec<_> = sources.iter().map(ask).collect();
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
@@ -466,5 +529,29 @@ mod tests {
         assert!(asks.iter_mut().all(|ask| ask.as_mut().now_or_never().is_none()));
         assert_eq!(ask(&other).now_or_never(), Some(Err(FetchError::Busy)));
         assert!(ask(&others).now_or_never().is_none());
+    }
+
+    #[test]
+    fn what_is_read_ahead_leaves_room_for_what_is_needed() {
+        let lab = lab_42();
+        let (at, server) = (lab.now(), lab.server);
+        let file = file();
+        let ask = |need| server.fetches.ask(&file, (0, 1), false, need);
+        let ahead: Vec<_> = (0..FETCHES_A_SOURCE / 2).map(|_| ask(Need::Later).unwrap()).collect();
+        assert!(matches!(ask(Need::Later), Err(FetchError::Busy)));
+        let content = vec![Extent::Data(Bytes::from_static(b"x"))];
+        let fetched = Fetched { content, is_end: true, granted: 1, size: None, at };
+        for _ in &ahead {
+            next(&server).unwrap().answer(Ok(fetched.clone()));
+        }
+        assert!(matches!(ask(Need::Later), Err(FetchError::Busy)), "what nobody has taken takes room");
+        let needed: Vec<_> = (0..FETCHES_A_SOURCE / 2).map(|_| ask(Need::Now).unwrap()).collect();
+        assert!(matches!(ask(Need::Now), Err(FetchError::Busy)));
+        drop(needed);
+        let mut ahead = ahead.into_iter();
+        assert_eq!(ahead.next().unwrap().answer().now_or_never(), Some(Ok(fetched)));
+        let again = ask(Need::Later).unwrap();
+        drop((ahead, again));
+        assert_eq!(server.fetches.count(), 0);
     }
 }

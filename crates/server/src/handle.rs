@@ -1,5 +1,4 @@
 use std::fmt;
-use std::hash::Hasher;
 use std::ops::Deref;
 
 use siphasher::sip::SipHasher24;
@@ -17,6 +16,10 @@ const INNER_AT: usize = 13;
 /// (RFC 1813 §2.4), NFSv4 128.
 pub const WIRE_HANDLE_MAX: usize = INNER_AT + MAX_HANDLE;
 const _: () = assert!(WIRE_HANDLE_MAX <= 64);
+
+/// Bytes that a tag is of: version, export id, the backend's handle.
+const TAGGED_HEAD: usize = 1 + 4;
+const TAGGED_MAX: usize = TAGGED_HEAD + MAX_HANDLE;
 
 /// Secret that authenticates handles, so that a client cannot make one up for a file outside its export. Kept in the
 /// state directory: with another key every handle that clients hold goes bad.
@@ -38,17 +41,24 @@ pub struct WireHandle {
 
 impl HandleKey {
     /// SipHash-2-4 over what follows the tag and what precedes it.
-    fn tag(&self, export: ExportId, inner: &[u8]) -> [u8; 8] {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write_u8(VERSION);
-        hasher.write_u32(export.0);
-        hasher.write(inner);
-        hasher.finish().to_be_bytes()
+    fn tag(&self, export: ExportId, inner: &Handle) -> [u8; 8] {
+        // In one piece, which is hashed in half the time of three.
+        let mut whole = [0; TAGGED_MAX];
+        whole[0] = VERSION;
+        whole[1..TAGGED_HEAD].copy_from_slice(&export.0.to_le_bytes());
+        let whole = &mut whole[..TAGGED_HEAD + inner.len()];
+        whole[TAGGED_HEAD..].copy_from_slice(inner);
+        SipHasher24::new_with_key(&self.0).hash(whole).to_be_bytes()
     }
 
     /// A number that is as good as the handle itself, to those who cannot choose it.
     pub(crate) fn fingerprint(&self, export: ExportId, inner: &Handle) -> u64 {
         u64::from_be_bytes(self.tag(export, inner))
+    }
+
+    /// As [`Self::fingerprint`], of a handle that [`Self::open`] has taken: it is what authenticates it.
+    pub(crate) fn fingerprint_in(wire: &[u8]) -> Option<u64> {
+        wire.get(TAG_AT..INNER_AT)?.first_chunk().map(|tag| u64::from_be_bytes(*tag))
     }
 
     /// Makes the wire form of a backend's handle.
@@ -91,7 +101,19 @@ impl fmt::Debug for WireHandle {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::Hasher;
+
     use super::*;
+
+    #[test]
+    fn the_tag_is_siphash_of_version_export_and_handle_one_after_the_other() {
+        let (key, inner) = (HandleKey([7; 16]), Handle::new(b"inode 12, generation 4").unwrap());
+        let mut hasher = SipHasher24::new_with_key(&key.0);
+        hasher.write(&[1, 4, 3, 2, 1]);
+        hasher.write(&inner);
+        let wire = key.seal(ExportId(0x0102_0304), &inner);
+        assert_eq!(wire[TAG_AT..INNER_AT], hasher.finish().to_be_bytes());
+    }
 
     #[test]
     fn a_sealed_handle_opens_and_a_changed_one_does_not() {
@@ -99,6 +121,7 @@ mod tests {
         let inner = Handle::new(b"inode 12, generation 4").unwrap();
         let wire = key.seal(ExportId(3), &inner);
         assert_eq!(key.open(&wire), Some((ExportId(3), inner)));
+        assert_eq!(HandleKey::fingerprint_in(&wire), Some(key.fingerprint(ExportId(3), &inner)));
         for bit in 0..wire.len() * 8 {
             let mut forged = wire.to_vec();
             forged[bit / 8] ^= 1 << (bit % 8);

@@ -14,8 +14,12 @@ mod connection;
 mod dispatch;
 mod export;
 mod fetch;
+mod flavor;
+pub mod gss;
 mod handle;
 mod id_names;
+#[cfg(test)]
+mod malformed_tests;
 mod metrics;
 mod mount;
 mod nfs3;
@@ -43,10 +47,11 @@ pub use dispatch::{Disposition, Operation, Outcome, Server};
 pub use export::{
     DEFAULT_ANONYMOUS, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash,
 };
-pub use fetch::{Fetch, FetchError, Fetched, SourceFile};
+pub use fetch::{Extent, Fetch, FetchError, Fetched, SourceFile};
+pub use flavor::{Flavor, Flavors, FlavorsError};
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use id_names::{IdNames, MAX_ID_NAMES};
-pub use metrics::{Metrics, Observer, OperationMetrics};
+pub use metrics::{Effort, Metrics, Observer, OperationMetrics};
 pub use nfs4::Advanced;
 pub use nfs4::state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,

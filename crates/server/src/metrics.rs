@@ -4,13 +4,26 @@ use std::time::Duration;
 
 use protocol::nfs4::types::OpNum;
 
+use crate::Operation;
+
 /// Told how long operations inside of a call take; whoever carries the calls knows how long those take.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Time since some fixed moment; never goes back.
     fn now(&self) -> Duration;
 
-    /// An NFSv4 operation, [`OpNum::ILLEGAL`] for an unknown one, was done `took` after it began.
-    fn nfs4_operation(&self, operation: OpNum, took: Duration);
+    /// An NFSv4 operation, [`OpNum::ILLEGAL`] for an unknown one, was done.
+    fn nfs4_operation(&self, operation: OpNum, effort: Effort);
+}
+
+/// What an operation inside of a call took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// From its beginning to its end.
+    pub took: Duration,
+    /// Bytes of its arguments, as far as they were read, and of its number.
+    pub received: usize,
+    /// Bytes of its results, with number and status.
+    pub sent: usize,
 }
 
 /// Counts of one operation.
@@ -44,14 +57,21 @@ pub struct Metrics {
     pub nfs4: [OperationMetrics; NFS4_OPERATIONS],
     /// MOUNT procedures by number.
     pub mount: [OperationMetrics; 6],
+    /// NFS_ACL procedures by number.
+    pub nfsacl: [OperationMetrics; 3],
+    /// Port mapper procedures by number, of versions 2 to 4: those of one number ask for the same.
+    pub portmap: [OperationMetrics; 13],
     /// Payload bytes that READs returned.
     pub read_bytes: AtomicU64,
     /// Payload bytes that WRITEs accepted.
     pub write_bytes: AtomicU64,
     /// Records that were no call, or no valid one, and streams that were not records.
     pub malformed: AtomicU64,
-    /// Calls refused for their credentials or RPC version, or because the client's address may not use the export.
+    /// Calls and operations refused for their credentials or RPC version, or because the client's address may not use the
+    /// export.
     pub refused: AtomicU64,
+    /// Calls of a program, version or procedure that is not served.
+    pub unserved: AtomicU64,
     /// File handles that this server never made.
     pub bad_handles: AtomicU64,
     /// Connections closed because the peer stopped in the middle of a record or took no reply.
@@ -70,10 +90,13 @@ impl Default for Metrics {
             nfs3: std::array::from_fn(|_| OperationMetrics::default()),
             nfs4: std::array::from_fn(|_| OperationMetrics::default()),
             mount: std::array::from_fn(|_| OperationMetrics::default()),
+            nfsacl: std::array::from_fn(|_| OperationMetrics::default()),
+            portmap: std::array::from_fn(|_| OperationMetrics::default()),
             read_bytes: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            unserved: AtomicU64::new(0),
             bad_handles: AtomicU64::new(0),
             stalled_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
@@ -88,5 +111,18 @@ impl Metrics {
     #[must_use]
     pub fn nfs4_operation(&self, number: u32) -> &OperationMetrics {
         &self.nfs4[(number as usize).min(NFS4_OPERATIONS - 1)]
+    }
+
+    /// Counters of a call that is one operation. NFSv4's two are for whoever carries the calls to count; of
+    /// COMPOUND the operations are counted here.
+    #[must_use]
+    pub fn call(&self, operation: Operation) -> Option<&OperationMetrics> {
+        match operation {
+            Operation::Nfs3(number) => self.nfs3.get(number as usize),
+            Operation::Mount(number) => self.mount.get(number as usize),
+            Operation::NfsAcl(number) => self.nfsacl.get(number as usize),
+            Operation::Portmap(number) => self.portmap.get(number as usize),
+            Operation::Nfs4(_) | Operation::None => None,
+        }
     }
 }

@@ -29,6 +29,12 @@ pub(crate) struct Request<'s> {
     pub(crate) is_logged: AtomicBool,
     /// Whether it changes what is on stable storage when it is answered: then what is written down of it has to be there too.
     pub(crate) is_stable: AtomicBool,
+    /// Whether it asked version 3 for an object by a flavor that does not lead there: then it is refused as a call.
+    pub(crate) is_too_weak: AtomicBool,
+    /// Whether data of READs may stay in a file until they are sent.
+    pub(crate) may_splice: bool,
+    /// Bytes that the reply's protection adds at most.
+    pub(crate) reply_overhead: usize,
 }
 
 /// A file handle from the wire, resolved for one caller.
@@ -48,6 +54,8 @@ pub(crate) enum TargetError {
     Stale,
     /// The client's address may not use the export.
     NotAdmitted,
+    /// The call's flavor does not lead there; see [`Request::is_too_weak`].
+    TooWeak,
 }
 
 /// What became of a call, when its results were written or instead of them.
@@ -61,6 +69,8 @@ pub(crate) enum Served {
     GarbageArguments,
     /// The version has no such procedure.
     NoProcedure,
+    /// The export takes other flavors: no results, and nothing to keep for a repetition.
+    TooWeak,
     /// No answer: the client will ask again, and then there will be one.
     Drop,
     /// No answer, to a client that does not ask again over a connection that stays: it closes.
@@ -70,6 +80,29 @@ pub(crate) enum Served {
 impl Request<'_> {
     /// Finds the file that a handle from the wire means, and who the caller is there.
     pub(crate) fn target(&self, wire: &[u8]) -> Result<Target<'_>, TargetError> {
+        self.allowed(self.target_by_any_flavor(wire)?)
+    }
+
+    /// A target, where the call's flavor leads there.
+    fn allowed<'r>(&self, target: Target<'r>) -> Result<Target<'r>, TargetError> {
+        if !target.export.options.flavors.allow(self.identity.flavor()) {
+            self.is_too_weak.store(true, Relaxed);
+            return Err(TargetError::TooWeak);
+        }
+        Ok(target)
+    }
+
+    /// As [`Self::target`], for what clients ask of an export's top before their users have proven who they are.
+    ///
+    /// RFC 2623 §2.3.2: at the time of a mount, "the NFS client will use AUTH_NONE or AUTH_SYS for the initial NFS operations …
+    /// While an attacker could exploit this implementation artifact, the exposure is limited to gaining the attributes of a
+    /// file". Linux's server lets FSINFO and GETATTR through, of the top alone, and its client relies on it.
+    pub(crate) fn target_at_mount(&self, wire: &[u8]) -> Result<Target<'_>, TargetError> {
+        let target = self.target_by_any_flavor(wire)?;
+        if target.handle == target.export.backend.root() { Ok(target) } else { self.allowed(target) }
+    }
+
+    fn target_by_any_flavor(&self, wire: &[u8]) -> Result<Target<'_>, TargetError> {
         let metrics = &self.server.metrics;
         let Some((id, handle)) = self.server.settings.handle_key.open(wire) else {
             metrics.bad_handles.fetch_add(1, Relaxed);
@@ -107,11 +140,17 @@ impl Request<'_> {
 
     /// Whose call it is.
     pub(crate) fn who(&self) -> Who {
-        let user = match &self.identity {
-            Identity::Anonymous => None,
-            Identity::System(credentials) => Some(credentials.uid),
-        };
-        Who { client: self.connection.peer.ip(), user }
+        Who { client: self.connection.peer.ip(), caller: self.caller_number() }
+    }
+
+    /// A number for the caller, so that another user's request on the same slot is no retransmission: an AUTH_SYS user's is its
+    /// uid, a principal's is none of those, whoever it is here, and the same in every process over one state directory.
+    pub(crate) fn caller_number(&self) -> u64 {
+        match &self.identity {
+            Identity::Anonymous => u64::MAX,
+            Identity::System(credentials) => u64::from(credentials.uid),
+            Identity::Gss(authenticated, _) => authenticated.number,
+        }
     }
 
     /// Bytes of a READ or WRITE at most: a datagram's answer must fit a datagram.

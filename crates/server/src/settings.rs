@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use vfs::Timestamp;
 
+use crate::gss::Mechanism;
 use crate::{HandleKey, IdNames, Network, Versions};
 
 /// What time it is, told with every request.
@@ -12,6 +13,13 @@ pub struct Now {
     pub monotonic: Duration,
     /// Time of day, for what is stored in files.
     pub wall: Timestamp,
+}
+
+impl Now {
+    /// Whichever is later.
+    pub(crate) fn or_later(self, other: Self) -> Self {
+        if other.monotonic > self.monotonic { other } else { self }
+    }
 }
 
 /// What a server is told once, at its start. Random values come from outside, so that a run can be repeated.
@@ -29,6 +37,8 @@ pub struct Settings {
     pub versions: Versions,
     /// Names of owners and groups in NFSv4; numbers where there are none.
     pub id_names: Option<Arc<IdNames>>,
+    /// Proves who calls with RPCSEC_GSS; that flavor is refused where there is none.
+    pub gss: Option<Arc<dyn Mechanism>>,
     /// Bytes of a READ or WRITE at most.
     pub max_io: u32,
     /// Bytes of an RPC record at most; [`Self::max_io`] and room for the rest of a request.
@@ -42,7 +52,8 @@ pub struct Settings {
     /// Slots of all persistent sessions together, and one more for each: what their replies take is in memory, and up to four
     /// times in the log.
     pub max_persistent_slots: usize,
-    /// Memory that the replies cached in all NFSv4.1 slots may pin, bytes.
+    /// Memory that the slots of all NFSv4.1 sessions and the replies cached in them may pin, bytes; see
+    /// [`Self::slot_cache_for`].
     pub slot_cache_bytes: usize,
     /// The TCP port that the own port mapper tells; none where it is not asked for.
     pub portmap: Option<u16>,
@@ -59,11 +70,23 @@ pub struct Settings {
     pub copy_from: Vec<Network>,
 }
 
+/// Client records kept, unless configured otherwise.
+const DEFAULT_CLIENTS: usize = 16_384;
+/// What a session of Linux's is promised at most: two slots with replies of 4 KiB, and what is around them.
+const SESSION_BYTES: usize = 10 << 10;
+
 impl Settings {
     /// Bytes of a READ or WRITE, unless configured otherwise.
     pub const DEFAULT_MAX_IO: u32 = 1 << 20;
     /// Room beside the data in a record: headers, credentials, a compound's other operations.
     pub const RECORD_OVERHEAD: u32 = 64 << 10;
+
+    /// Bytes of [`Self::slot_cache_bytes`] with which so many clients have a session each, and 64 MiB are left for those that
+    /// are busy. What a session was promised takes no memory before it is used.
+    #[must_use]
+    pub fn slot_cache_for(clients: usize) -> usize {
+        (64 << 20) + clients.saturating_mul(SESSION_BYTES)
+    }
 
     /// Defaults around the values that have none.
     #[must_use]
@@ -75,6 +98,7 @@ impl Settings {
             server_name,
             versions: Versions::IMPLEMENTED,
             id_names: None,
+            gss: None,
             max_io: Self::DEFAULT_MAX_IO,
             max_record: Self::DEFAULT_MAX_IO + Self::RECORD_OVERHEAD,
             lease: Duration::from_secs(90),
@@ -82,9 +106,9 @@ impl Settings {
             max_slots: 1024,
             // 252 clients of 64 slots, as Linux's are.
             max_persistent_slots: 16_384,
-            slot_cache_bytes: 64 << 20,
+            slot_cache_bytes: Self::slot_cache_for(DEFAULT_CLIENTS),
             portmap: None,
-            max_clients: 16_384,
+            max_clients: DEFAULT_CLIENTS,
             max_state: 1 << 20,
             max_delegations: 1 << 17,
             copy_source: false,

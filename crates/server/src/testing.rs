@@ -29,7 +29,7 @@ use protocol::nfs4::types::{
 };
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
-use rpc::message::{CallHeader, encode_call, parse_reply};
+use rpc::message::{CallHeader, RpcError, encode_call, parse_reply};
 use vfs::fault::Faulty;
 use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::{Encode, List, Opaque, Writer};
@@ -130,6 +130,19 @@ pub(crate) fn channel() -> ChannelAttributes {
     }
 }
 
+/// CREATE_SESSION without wishes.
+pub(crate) fn session_args(client_id: u64, sequence: u32) -> CreateSessionArgs {
+    CreateSessionArgs {
+        client_id,
+        sequence,
+        flags: CreateSessionFlags::empty(),
+        fore_channel: channel(),
+        back_channel: channel(),
+        callback_program: 0x4000_0000,
+        sec_parms: List::default(),
+    }
+}
+
 impl Lab {
     /// A client on a connection of its own that has not said a word.
     pub(crate) fn without_session(server: Arc<Server>, connection: u64) -> Self {
@@ -174,15 +187,8 @@ impl Lab {
     }
 
     pub(crate) fn create_session(&mut self, id: &ExchangeIdOk, fore: ChannelAttributes) -> CreateSessionOk {
-        let args = CreateSessionArgs {
-            client_id: id.client_id,
-            sequence: id.sequence_id,
-            flags: self.flags,
-            fore_channel: fore,
-            back_channel: channel(),
-            callback_program: 0x4000_0000,
-            sec_parms: List::default(),
-        };
+        let plain = session_args(id.client_id, id.sequence_id);
+        let args = CreateSessionArgs { flags: self.flags, fore_channel: fore, ..plain };
         match self.alone(Op::CreateSession(args)) {
             OpResult::CreateSession(result) => result.into_result().unwrap(),
             other => panic!("{other:?}"),
@@ -204,6 +210,11 @@ impl Lab {
 
     /// The RPC record of a COMPOUND call with these bytes as its arguments.
     pub(crate) fn record(&mut self, arguments: &[u8]) -> Bytes {
+        self.record_of((PROGRAM, VERSION, PROC_COMPOUND), arguments)
+    }
+
+    /// The RPC record of a call with these bytes as its arguments; what is called is a program, its version and a procedure.
+    fn record_of(&mut self, (program, version, procedure): (u32, u32, u32), arguments: &[u8]) -> Bytes {
         struct Raw<'a>(&'a [u8]);
         impl Encode for Raw<'_> {
             fn encode(&self, writer: &mut Writer) {
@@ -212,7 +223,7 @@ impl Lab {
         }
         self.xid += 1;
         let credential = self.credential();
-        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
+        let header = CallHeader { credential, ..CallHeader::new(self.xid, program, version, procedure) };
         let mut call = Writer::new();
         encode_call(&mut call, &header, &Raw(arguments));
         call.into_bytes()
@@ -236,31 +247,28 @@ impl Lab {
 
     /// The RPC record of an NFSv3 call.
     fn record_nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> Bytes {
-        self.xid += 1;
-        let credential = self.credential();
-        let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, 3, procedure) };
-        let mut call = Writer::new();
-        encode_call(&mut call, &header, arguments);
-        call.into_bytes()
+        self.record_of((PROGRAM, 3, procedure), &xdr::to_bytes(arguments))
     }
 
     /// The status of an NFSv3 call.
     pub(crate) fn nfs3(&mut self, procedure: u32, arguments: &impl Encode) -> protocol::nfs3::NfsStat {
-        let record = self.record_nfs3(procedure, arguments);
-        let mut reply = Writer::new();
-        let done = self.server.handle(&self.connection, self.now(), record, &mut reply);
-        assert_eq!(done.now_or_never().expect("memory answers at once").disposition, Disposition::Reply);
-        let results = results(reply).expect("results");
+        let results = self.ask((PROGRAM, 3, procedure), &xdr::to_bytes(arguments)).expect("results");
         protocol::nfs3::NfsStat(u32::from_be_bytes(results[..4].try_into().unwrap()))
     }
 
-    /// Sends bytes as the arguments of a compound; returns the results' bytes, or why there are none.
-    pub(crate) fn raw(&mut self, arguments: &[u8]) -> Result<Bytes, rpc::message::RpcError> {
-        let record = self.record(arguments);
+    /// Calls a procedure (program, version, number) with bytes as its arguments; returns the results' bytes, or why there are
+    /// none.
+    pub(crate) fn ask(&mut self, what: (u32, u32, u32), arguments: &[u8]) -> Result<Bytes, RpcError> {
+        let record = self.record_of(what, arguments);
         let mut reply = Writer::new();
         let outcome = self.server.handle(&self.connection, self.now(), record, &mut reply).now_or_never();
         assert_eq!(outcome.expect("memory answers at once").disposition, Disposition::Reply);
         results(reply)
+    }
+
+    /// Sends bytes as the arguments of a compound; returns the results' bytes, or why there are none.
+    pub(crate) fn raw(&mut self, arguments: &[u8]) -> Result<Bytes, RpcError> {
+        self.ask((PROGRAM, VERSION, PROC_COMPOUND), arguments)
     }
 
     /// Sends a compound as it is.
@@ -369,7 +377,7 @@ impl Lab {
 }
 
 /// The bytes of a reply's results, or why there are none.
-pub(crate) fn results(reply: Writer) -> Result<Bytes, rpc::message::RpcError> {
+pub(crate) fn results(reply: Writer) -> Result<Bytes, RpcError> {
     struct Rest(Bytes);
     impl xdr::Decode for Rest {
         fn decode(reader: &mut xdr::Reader) -> Result<Self, xdr::DecodeError> {

@@ -156,6 +156,7 @@ fn change_of(call: &Call<'_>) -> Option<String> {
         Method::Link => "link",
         Method::Allocate => "allocate",
         Method::Deallocate => "deallocate",
+        Method::WriteHole => "write hole",
         Method::CloneRange => "clone",
         Method::CopyRange => "copy",
         Method::SetAcl => "set ACL",

@@ -1,4 +1,4 @@
-//! Sequences of NFSv4.1 compounds made of arbitrary bytes, for fuzzing: two clients, a handful of names, stateids that were
+//! Sequences of NFSv4.1 and 4.2 compounds made of arbitrary bytes, for fuzzing: two clients, a handful of names, stateids that were
 //! given and ones that never were, time that passes, requests that are cut short or sent again.
 
 use std::time::Duration;
@@ -9,6 +9,7 @@ use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::access::{AccessArgs, AccessMask};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::commit::CommitArgs;
+use protocol::nfs4::ops::copy::CopyArgs;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::ops::link::LinkArgs;
@@ -19,14 +20,19 @@ use protocol::nfs4::ops::lookup::LookupArgs;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
 use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::read_plus::ReadPlusArgs;
 use protocol::nfs4::ops::readdir::ReadDirArgs;
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::space::{AllocateArgs, DataContent, DeallocateArgs, SeekArgs};
 use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
 use protocol::nfs4::ops::verify::VerifyArgs;
 use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::ops::xattr::{
+    GetXattrArgs, ListXattrsArgs, RemoveXattrArgs, SetXattrArgs, SetXattrOption,
+};
 use protocol::nfs4::types::{Bitmap, Component, HasStatus, StableHow, StateOwner, Stateid, Status};
 use rpc::message::{RpcError, parse_reply};
 use xdr::{List, Opaque};
@@ -74,7 +80,7 @@ impl Choices<'_> {
 pub fn play(data: &[u8]) {
     let mut choices = Choices { data };
     let mut world = World::new(u64::from(choices.byte()), Faults::NONE);
-    let mut clients = [Words::new("one", 1_000), Words::new("two", 2_000_000)];
+    let mut clients = [Words::new("one", 1_000), Words::new("two", 2_000_000).newer()];
     for client in &mut clients {
         for introduce in [Words::exchange_id, Words::create_session] {
             let result = ask(&mut world, introduce(client)).expect("a client is let in");
@@ -236,7 +242,7 @@ fn operation(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) ->
     }
     let owner =
         StateOwner { client_id: 0, owner: Opaque::from_static(if choices.flag() { b"x" } else { b"y" }) };
-    match choices.below(27) {
+    match choices.below(29) {
         0 => Op::Lookup(LookupArgs { name: name(choices) }),
         1 => Op::LookupParent,
         2 => Op::GetFh,
@@ -304,11 +310,44 @@ fn operation(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) ->
             offset: offset(choices),
             length: offset(choices),
         }),
-        _ => match choices.below(3) {
+        26 => match choices.below(3) {
             0 => Op::FreeStateid(FreeStateidArgs { stateid }),
             1 => Op::TestStateid(TestStateidArgs { stateids: List::new(stateids.to_vec()).expect("a few") }),
             _ => Op::Verify(VerifyArgs { attributes: attributes(choices) }),
         },
+        _ => operation_42(choices, stateid),
+    }
+}
+
+/// An operation that version 4.2 brought; in 4.1 there is none of this number.
+fn operation_42(choices: &mut Choices<'_>, stateid: Stateid) -> Op {
+    match choices.below(9) {
+        0 => {
+            let what = DataContent(choices.below(3) as u32);
+            Op::Seek(SeekArgs { stateid, offset: offset(choices), what })
+        }
+        1 => Op::Allocate(AllocateArgs { stateid, offset: offset(choices), length: offset(choices) }),
+        2 => Op::Deallocate(DeallocateArgs { stateid, offset: offset(choices), length: offset(choices) }),
+        3 => Op::ReadPlus(ReadPlusArgs { stateid, offset: offset(choices), count: choices.byte().into() }),
+        // Without a background: its end would come as a call that nobody here takes.
+        4 => Op::Copy(CopyArgs {
+            source_stateid: stateid,
+            destination_stateid: stateid,
+            source_offset: offset(choices),
+            destination_offset: offset(choices),
+            count: offset(choices),
+            consecutive: true,
+            synchronous: true,
+            source_servers: List::default(),
+        }),
+        5 => Op::SetXattr(SetXattrArgs {
+            option: SetXattrOption(choices.below(4) as u32),
+            key: name(choices),
+            value: Opaque::from_static(b"some value"),
+        }),
+        6 => Op::GetXattr(GetXattrArgs { name: name(choices) }),
+        7 => Op::ListXattrs(ListXattrsArgs { cookie: choices.below(4), maxcount: choices.byte().into() }),
+        _ => Op::RemoveXattr(RemoveXattrArgs { name: name(choices) }),
     }
 }
 

@@ -20,4 +20,5 @@ mod reclaims;
 pub mod rng;
 pub mod scenario;
 mod stage;
+mod transfers;
 pub mod world;

@@ -17,7 +17,8 @@ use crate::network::Faults;
 use crate::notices;
 use crate::reclaims;
 use crate::rng::Rng;
-use crate::world::{Lasting, World};
+use crate::transfers;
+use crate::world::{Cuts, Lasting, World};
 
 /// A scenario by name.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +70,11 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |seed| once(seed, &[Version::V3, Version::V41, Version::V40, Version::V42]),
     },
     Scenario {
+        name: "cut-replies",
+        about: "the same, where connections are cut while calls run and in the middle of replies",
+        run: cut_replies,
+    },
+    Scenario {
         name: "restart-once",
         about: "the same, and the server is killed again and again in the middle of them",
         run: restart_once,
@@ -118,6 +124,11 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "the end of a copy in the background is told once, when all is there, whatever is lost, cancelled, killed or gone",
         run: copies::run,
     },
+    Scenario {
+        name: "transfers",
+        about: "what is told of a copy from another server is there, whatever is lost, cancelled, killed, mute or expired",
+        run: transfers::run,
+    },
 ];
 
 impl Scenario {
@@ -148,8 +159,19 @@ const ROUNDS: u32 = 3;
 
 /// Clients go through every kind of change over a bad network; each change must have been executed once.
 fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
+    once_over(seed, versions, Faults::MANY).map(|(report, _)| report)
+}
+
+/// The same over a network that cuts connections under calls and replies.
+fn cut_replies(seed: u64) -> Result<Report, String> {
+    let versions = [Version::V3, Version::V40, Version::V41, Version::V42];
+    let (report, cuts) = once_over(seed, &versions, Faults::CUTS)?;
+    Ok(Report { deeds: cuts.running.min(cuts.replies), ..report })
+}
+
+fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report, Cuts), String> {
     let mut rng = Rng::new(seed);
-    let mut world = World::new(rng.next_u64(), Faults::MANY);
+    let mut world = World::new(rng.next_u64(), faults);
     let mut notes = Vec::new();
     let mut unnamed = 0;
     for (index, version) in versions.iter().enumerate() {
@@ -194,7 +216,8 @@ fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
     if executed.len() != unnamed {
         return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));
     }
-    Ok(Report { time: world.now(), messages: world.messages, deeds: notes.len() + unnamed })
+    let report = Report { time: world.now(), messages: world.messages, deeds: notes.len() + unnamed };
+    Ok((report, world.cuts))
 }
 
 /// Servers killed in a run, and within which time.

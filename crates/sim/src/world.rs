@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,7 +30,14 @@ const END_OF_TIME: Duration = Duration::from_secs(24 * 3600);
 /// How long a client waits before it sends a call again.
 pub const RETRANSMIT: Duration = Duration::from_secs(1);
 
-type Flight = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
+/// How long the server believes in a connection that its client has given up: it serves what comes over it until then.
+const UNHEARD: Duration = Duration::from_secs(6);
+
+/// Time within which a connection is cut while a call runs.
+const CUT_WITHIN: Duration = Duration::from_secs(3);
+
+/// What is sent for a call, and whether its connection is closed then.
+type Flight = Pin<Box<dyn Future<Output = (Option<Bytes>, bool)>>>;
 
 #[derive(Debug)]
 enum Event {
@@ -40,6 +47,10 @@ enum Event {
     Reply { client: usize, connection: ConnectionId, bytes: Bytes },
     /// A client looks at its clock.
     Timer { client: usize, call: u64 },
+    /// A connection breaks, and both sides hear of it.
+    Cut { client: usize, connection: ConnectionId },
+    /// The server hears of a connection that its client has given up.
+    Closed { connection: Arc<Connection> },
     /// Somebody in the server waits for this moment.
     Alarm,
     /// The server is killed, and another one takes its place.
@@ -79,6 +90,15 @@ pub enum Lasting {
     PowerFailures,
 }
 
+/// Connections that were cut so far, where the client waited for an answer over them.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Cuts {
+    /// While the server was at a call that had come over them.
+    pub running: usize,
+    /// In the middle of a reply.
+    pub replies: usize,
+}
+
 /// A client and how it reaches the server.
 struct Seat {
     client: Box<dyn Client>,
@@ -110,7 +130,12 @@ pub struct World {
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
     next_connection: u64,
-    flights: Vec<Flight>,
+    /// What the server has begun, and over which connection it came.
+    flights: Vec<(ConnectionId, Flight)>,
+    /// Connections that the present server was told are gone.
+    closed: HashSet<ConnectionId>,
+    /// What was cut.
+    pub cuts: Cuts,
     /// Messages sent, for the report.
     pub messages: u64,
 }
@@ -147,6 +172,8 @@ impl World {
             scheduled: 0,
             next_connection: 1,
             flights: Vec::new(),
+            closed: HashSet::new(),
+            cuts: Cuts::default(),
             messages: 0,
         }
     }
@@ -178,6 +205,7 @@ impl World {
     /// Ends the server in the middle of whatever it does; files and the log of calls are as they are.
     fn kill(&mut self) {
         self.flights.clear();
+        self.closed.clear();
         self.starts += 1;
         self.first_alive = ConnectionId(self.next_connection);
         self.server = start(&self.backend, &self.logs, self.lasting, self.starts, moment(&self.clock));
@@ -195,9 +223,9 @@ impl World {
         self.owners.remove(&connection.id);
         self.serve(connection, bytes);
         let mut context = TaskContext::from_waker(Waker::noop());
-        let mut flight = self.flights.pop()?;
+        let (_, mut flight) = self.flights.pop()?;
         loop {
-            if let Poll::Ready((_, reply)) = flight.as_mut().poll(&mut context) {
+            if let Poll::Ready((reply, _)) = flight.as_mut().poll(&mut context) {
                 return reply;
             }
             let next = self.clock.take_alarms().into_iter().min()?;
@@ -232,10 +260,20 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             // What was on its way to a server that is gone never arrives.
-            Event::Call { connection, bytes } if connection.id >= self.first_alive => {
+            Event::Call { connection, bytes } if self.is_heard(connection.id) => {
+                self.plan_cut(connection.id);
                 self.serve(connection, bytes);
             }
             Event::Call { .. } | Event::Alarm => {}
+            Event::Cut { client, connection } => {
+                let seat = &self.seats[client];
+                if seat.connection.id == connection && seat.outstanding.is_some() {
+                    let is_running = self.flights.iter().any(|(id, _)| *id == connection);
+                    self.cuts.running += usize::from(is_running);
+                    self.cut(client);
+                }
+            }
+            Event::Closed { connection } => self.hear_of_loss(&connection),
             Event::Kill => self.kill(),
             Event::PowerFailure => {
                 self.logs.lose();
@@ -278,37 +316,97 @@ impl World {
     fn serve(&mut self, connection: Arc<Connection>, bytes: Bytes) {
         let server = Arc::clone(&self.server);
         let now = moment(&self.clock);
-        self.flights.push(Box::pin(async move {
+        let id = connection.id;
+        let flight = async move {
             let mut reply = Writer::new();
             let outcome = server.handle(&connection, now, bytes, &mut reply).await;
             let answered = outcome.disposition == Disposition::Reply;
-            (connection.id, answered.then(|| reply.into_bytes()))
-        }));
+            (answered.then(|| reply.into_bytes()), outcome.disposition == Disposition::Close)
+        };
+        self.flights.push((id, Box::pin(flight)));
     }
 
     /// Lets everything under way in the server go on as far as it can.
     fn poll_flights(&mut self) {
         let mut context = TaskContext::from_waker(Waker::noop());
         let mut answers = Vec::new();
-        self.flights.retain_mut(|flight| match flight.as_mut().poll(&mut context) {
+        self.flights.retain_mut(|(connection, flight)| match flight.as_mut().poll(&mut context) {
             Poll::Pending => true,
-            Poll::Ready(answer) => {
-                answers.push(answer);
+            Poll::Ready((reply, must_close)) => {
+                answers.push((*connection, reply, must_close));
                 false
             }
         });
         for moment in self.clock.take_alarms() {
             self.schedule(moment, Event::Alarm);
         }
-        for (connection, reply) in answers {
-            if let (Some(bytes), Some(client)) = (reply, self.owners.get(&connection).copied()) {
-                self.messages += 1;
-                for delay in self.faults.arrivals(&mut self.rng) {
-                    let event = Event::Reply { client, connection, bytes: bytes.clone() };
-                    self.schedule(self.now() + delay, event);
-                }
+        for (connection, reply, must_close) in answers {
+            // What is said over a connection that its client has given up is lost.
+            let Some(client) = self.owners.get(&connection).copied() else { continue };
+            if must_close {
+                self.cut(client);
+            } else if let Some(bytes) = reply {
+                self.reply(client, connection, &bytes);
             }
         }
+    }
+
+    /// Sends a reply, which may be cut off in the middle.
+    fn reply(&mut self, client: usize, connection: ConnectionId, bytes: &Bytes) {
+        self.messages += 1;
+        if self.is_cut() {
+            // The first half of a record is nothing to a client.
+            self.cuts.replies += usize::from(self.seats[client].outstanding.is_some());
+            return self.cut(client);
+        }
+        for delay in self.faults.arrivals(&mut self.rng) {
+            let event = Event::Reply { client, connection, bytes: bytes.clone() };
+            self.schedule(self.now() + delay, event);
+        }
+    }
+
+    /// Whether what is under way is cut. Networks without cuts draw no number for it.
+    fn is_cut(&mut self) -> bool {
+        self.faults.cut > 0 && self.rng.chance(self.faults.cut)
+    }
+
+    /// Has the connection break soon, or not.
+    fn plan_cut(&mut self, connection: ConnectionId) {
+        if let (Some(client), true) = (self.owners.get(&connection).copied(), self.is_cut()) {
+            let delay = Duration::from_micros(self.rng.below(CUT_WITHIN.as_micros() as u64));
+            self.schedule(self.now() + delay, Event::Cut { client, connection });
+        }
+    }
+
+    /// Breaks a client's connection, of which both sides hear at once. What the server has begun it brings to its end, as
+    /// it does behind sockets.
+    fn cut(&mut self, client: usize) {
+        let old = self.reconnect(client);
+        self.hear_of_loss(&old);
+    }
+
+    /// Gives a client another connection; returns the one before.
+    fn reconnect(&mut self, client: usize) -> Arc<Connection> {
+        let new = self.connect(client);
+        let seat = &mut self.seats[client];
+        let old = std::mem::replace(&mut seat.connection, new);
+        seat.client.reconnected();
+        self.owners.remove(&old.id);
+        old
+    }
+
+    /// The server hears that a connection is gone, unless that was known to another server.
+    fn hear_of_loss(&mut self, connection: &Connection) {
+        if self.is_heard(connection.id) {
+            self.closed.insert(connection.id);
+            connection.outbox.close();
+            self.server.connection_closed(connection.id);
+        }
+    }
+
+    /// Whether what comes over a connection reaches the present server.
+    fn is_heard(&self, connection: ConnectionId) -> bool {
+        connection >= self.first_alive && !self.closed.contains(&connection)
     }
 
     /// Lets a client say the next thing it has to say.
@@ -326,10 +424,9 @@ impl World {
     fn send(&mut self, client: usize) {
         let is_dead = self.seats[client].connection.id < self.first_alive;
         if self.rng.chance(self.faults.breaking) || is_dead {
-            let connection = self.connect(client);
-            self.owners.remove(&self.seats[client].connection.id);
-            self.seats[client].connection = connection;
-            self.seats[client].client.reconnected();
+            let connection = self.reconnect(client);
+            let delay = Duration::from_micros(self.rng.below(UNHEARD.as_micros() as u64));
+            self.schedule(self.now() + delay, Event::Closed { connection });
         }
         let seat = &self.seats[client];
         let (call, connection) = (seat.call, Arc::clone(&seat.connection));

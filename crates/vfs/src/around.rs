@@ -40,6 +40,7 @@ pub enum Method {
     Seek,
     Allocate,
     Deallocate,
+    WriteHole,
     CloneRange,
     CopyRange,
     Advise,
@@ -175,22 +176,18 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
 
     fn write<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         offset: u64,
-        data: &'a Bytes,
+        data: &Bytes,
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
         let call = Call { method: Method::Write, subject: Subject::Bytes(file, offset) };
-        self.around.around(call, move |most| match most {
-            Some(most) if (most as usize) < data.len() => {
-                let part = data.slice(..most as usize);
-                Op::pending(async move {
-                    self.inner.write(context, file, offset, &part, stability, authority).await
-                })
-            }
-            _ => self.inner.write(context, file, offset, data, stability, authority),
+        let (context, handle, mut data) = (context.clone(), *file, data.clone());
+        self.around.around(call, move |most| {
+            data.truncate(most.map_or(data.len(), |most| most as usize));
+            self.inner.write(&context, &handle, offset, &data, stability, authority)
         })
     }
 
@@ -241,6 +238,9 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         deallocate: Deallocate(
             file: &'a Handle, offset: u64, length: u64, authority: Authority
         ) about Subject::Bytes(file, offset) => Change;
+        write_hole: WriteHole(
+            file: &'a Handle, offset: u64, length: u32, authority: Authority
+        ) about Subject::Bytes(file, offset) => Written;
         clone_range: CloneRange(range: &'a CopyRange) about Subject::of(range) => Change;
         copy_range: CopyRange(range: &'a CopyRange) about Subject::of(range) => Copied;
         advise: Advise(

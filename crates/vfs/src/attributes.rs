@@ -143,6 +143,14 @@ impl SetAttributes {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// What of it an object of this kind takes. Linux's file systems keep no mode for symbolic links. A client that walks a tree
+    /// sets one all the same, and no version has an error to tell it (RFC 1813 §3.3.2 and RFC 8881 §15.2 leave NOTSUPP out):
+    /// it is passed over, as other servers do.
+    #[must_use]
+    pub fn for_kind(&self, kind: FileKind) -> Self {
+        Self { mode: self.mode.filter(|_| kind != FileKind::Symlink), ..*self }
+    }
 }
 
 bitflags! {

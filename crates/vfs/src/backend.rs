@@ -334,7 +334,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// All attributes.
     fn getattr<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, Attributes>;
 
-    /// Sets attributes, all or, on failure, as few as the system allows.
+    /// Sets attributes, all that an object of this kind takes ([`SetAttributes::for_kind`]), or, on failure, as few as the system
+    /// allows. The mode of any kind is its owner's alone to set.
     ///
     /// # Errors
     /// [`Error::NotSync`] where `guard` is not the file's change time (RFC 1813 §3.3.2).
@@ -387,13 +388,14 @@ pub trait Backend: Send + Sync + fmt::Debug {
         self.read(context, file, request, into)
     }
 
-    /// Writes all of `data`, or less where that is what could be done.
+    /// Writes all of `data`, or less where that is what could be done. What is returned borrows the backend alone: a WRITE is begun
+    /// before it is known whether it needs a future.
     fn write<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         offset: u64,
-        data: &'a Bytes,
+        data: &Bytes,
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written>;
@@ -547,6 +549,23 @@ pub trait Backend: Send + Sync + fmt::Debug {
         _length: u64,
         _authority: Authority,
     ) -> Op<'a, Change> {
+        Op::err(Error::NotSupported)
+    }
+
+    /// Makes a hole of a range where an unstable [write](Self::write) of as many zeros would put them: what is there reads as
+    /// zeros afterwards, and the file reaches at least to the range's end.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for no bytes, [`Error::TooLarge`]; [`Error::NotSupported`], nothing having changed, where there is
+    /// something to be freed and the back end cannot: zeros are to be written then.
+    fn write_hole<'a>(
+        &'a self,
+        _: &'a Context,
+        _file: &'a Handle,
+        _offset: u64,
+        _length: u32,
+        _authority: Authority,
+    ) -> Op<'a, Written> {
         Op::err(Error::NotSupported)
     }
 

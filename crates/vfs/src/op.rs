@@ -32,6 +32,15 @@ impl<'a, T> Op<'a, T> {
         Self::Pending(Box::pin(future))
     }
 
+    /// Takes the answer, where there is one without waiting. Elsewhere the operation can still be awaited, or dropped: then it is
+    /// as if it had never been asked for.
+    pub fn take_ready(&mut self) -> Option<Result<T>> {
+        match self {
+            Self::Ready(result) => result.take(),
+            Self::Pending(_) => None,
+        }
+    }
+
     /// The answer, where there is one without waiting.
     ///
     /// # Panics

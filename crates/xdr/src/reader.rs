@@ -22,6 +22,15 @@ impl Reader {
         self.position
     }
 
+    /// Goes back to a former [`Self::position`].
+    ///
+    /// # Panics
+    /// Where `position` lies behind the present one.
+    pub fn rewind(&mut self, position: usize) {
+        assert!(position <= self.position, "a reader goes back only");
+        self.position = position;
+    }
+
     /// Bytes not yet read.
     #[must_use]
     pub fn remaining(&self) -> usize {

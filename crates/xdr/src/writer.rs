@@ -124,6 +124,15 @@ impl Writer {
         self.buffer[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Makes room for `bytes` more of a message that grows by pieces of that size: where there is none, for three times as much
+    /// as was written too, so that little of a long message is ever moved.
+    #[inline]
+    pub fn make_room(&mut self, bytes: usize) {
+        if self.buffer.capacity() - self.buffer.len() < bytes {
+            self.buffer.reserve(bytes + 3 * self.buffer.len());
+        }
+    }
+
     /// The buffer itself, for producers that append bytes in place (a READ); the caller sees to lengths and padding.
     pub fn buffer_mut(&mut self) -> &mut BytesMut {
         &mut self.buffer
@@ -162,7 +171,13 @@ impl Writer {
     /// Zero bytes up to the next multiple of four behind opaque data of `length` bytes.
     #[inline]
     pub fn pad(&mut self, length: usize) {
-        self.buffer.extend_from_slice(&[0; 3][..padding(length)]);
+        // Copies of known length are instructions, not calls.
+        match padding(length) {
+            0 => {}
+            1 => self.buffer.extend_from_slice(&[0]),
+            2 => self.buffer.extend_from_slice(&[0; 2]),
+            _ => self.buffer.extend_from_slice(&[0; 3]),
+        }
     }
 
     /// Fixed-length opaque data (RFC 4506 §4.9).

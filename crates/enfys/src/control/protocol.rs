@@ -223,6 +223,8 @@ pub struct Session {
     pub slots: u32,
     /// Slots that the client is asked to keep to.
     pub slots_target: u32,
+    /// Bytes of a reply that each slot may pin, at most.
+    pub slot_reply_max_bytes: u32,
     /// Slots with a request in progress.
     pub slots_in_use: u32,
     /// Requests that took the last slot that the client may use.
@@ -362,6 +364,7 @@ impl From<&server::SessionSnapshot> for Session {
             persistent: session.is_persistent,
             slots: slots.granted,
             slots_target: slots.target,
+            slot_reply_max_bytes: slots.reply_max,
             slots_in_use: slots.in_use,
             slots_full: slots.full,
             slots_deferred: slots.deferred,

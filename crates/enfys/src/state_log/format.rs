@@ -25,6 +25,9 @@ const BODY_MAX: usize = BODY_MIN + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 /// Of a file's checksums, chosen at random when it is made: what a client has put into a value shall not pass for a record.
 pub(super) type Key = [u8; 16];
 
+/// What a file costs that tells nothing.
+pub(super) const NOBODY: &str = "clients of the server before reclaim nothing";
+
 type Map = HashMap<Vec<u8>, Vec<u8>>;
 
 /// What is in a file.
@@ -34,18 +37,25 @@ pub(super) enum Scan {
     Empty,
     /// No log of this version: what it is.
     Other(&'static str),
-    /// What it says; in how many places there is no record where one should be.
-    Log { map: Map, damaged: usize },
+    /// What it says; in how many places there is no record where one should be; bytes of a torn tail.
+    Log { map: Map, damaged: usize, torn: usize },
 }
 
 impl Scan {
-    /// What is to be believed, and what is wrong.
+    /// What is to be believed, and what is wrong and what that costs.
     pub(super) fn into_map(self) -> (Map, Option<String>) {
         match self {
-            Self::Empty => (Map::new(), None),
-            Self::Other(what) => (Map::new(), Some(what.to_owned())),
-            Self::Log { map, damaged: 0 } => (map, None),
-            Self::Log { map, damaged } => (map, Some(format!("damaged in {damaged} places"))),
+            // The server cuts the file to nothing when it can neither write it nor take it away.
+            Self::Empty => (Map::new(), Some(format!("empty; {NOBODY}"))),
+            Self::Other(what) => (Map::new(), Some(format!("{what}; {NOBODY}"))),
+            Self::Log { map, damaged: 0, torn: 0 } => (map, None),
+            Self::Log { map, damaged: 0, torn } => {
+                (map, Some(format!("torn: its last {torn} bytes are left out; nobody was told of them")))
+            }
+            Self::Log { map, damaged, .. } => {
+                let cost = "who may have been concerned reclaims nothing";
+                (map, Some(format!("damaged in {damaged} places; {cost}")))
+            }
         }
     }
 }
@@ -92,7 +102,7 @@ pub(super) fn scan(file: &[u8]) -> Scan {
     if header(&key) != file[..HEADER] {
         return Scan::Other("damaged at its beginning");
     }
-    let (mut map, mut damaged, mut at, mut last) = (Map::new(), 0, HEADER, None);
+    let (mut map, mut damaged, mut torn, mut at, mut last) = (Map::new(), 0, 0, HEADER, None);
     while at < file.len() {
         match parse(&key, &file[at..], last) {
             Some(record) => {
@@ -100,7 +110,10 @@ pub(super) fn scan(file: &[u8]) -> Scan {
                 at += record.bytes;
                 last = Some(record.number);
             }
-            None if is_torn(&key, file, at) => break,
+            None if is_torn(&key, file, at) => {
+                torn = file.len() - at;
+                break;
+            }
             None => {
                 damaged += 1;
                 // What was lost may have taken back anything that was said so far.
@@ -111,7 +124,7 @@ pub(super) fn scan(file: &[u8]) -> Scan {
             }
         }
     }
-    Scan::Log { map, damaged }
+    Scan::Log { map, damaged, torn }
 }
 
 struct Record<'f> {

@@ -40,7 +40,7 @@ fn set(log: &StateFile, key: &[u8], value: Option<&[u8]>) {
 
 /// What a server that starts now finds, and what it says.
 fn found(path: &Path) -> (Map, Option<String>) {
-    let (_log, kept) = StateFile::open(path).unwrap();
+    let (_log, kept) = StateFile::open(path, false).unwrap();
     (kept.entries.into_iter().collect(), kept.damage)
 }
 
@@ -55,7 +55,7 @@ fn map(entries: &[(&str, &str)]) -> Map {
 
 /// A file of some changes, each in a record of its own and synced; where each record ends.
 fn file_of(path: &Path) -> Vec<usize> {
-    let (log, _) = StateFile::open(path).unwrap();
+    let (log, _) = StateFile::open(path, false).unwrap();
     wait(&log, log.set(b"c-first", Some(b"1")));
     let mut ends = vec![fs::read(path).unwrap().len()];
     for (key, value) in [
@@ -71,6 +71,11 @@ fn file_of(path: &Path) -> Vec<usize> {
     ends
 }
 
+/// What is said of a torn tail.
+fn torn(bytes: usize) -> String {
+    format!("torn: its last {bytes} bytes are left out; nobody was told of them")
+}
+
 /// What stands in that file.
 fn all() -> Map {
     map(&[("c-first", "1"), ("c-a", "lost something"), ("c-d", "may reclaim")])
@@ -80,7 +85,7 @@ fn all() -> Map {
 fn what_was_waited_for_is_in_the_file_while_it_is_in_use() {
     let (_directory, path) = place();
     file_of(&path);
-    let (log, kept) = StateFile::open(&path).unwrap();
+    let (log, kept) = StateFile::open(&path, false).unwrap();
     assert_eq!((kept.entries.into_iter().collect::<Map>(), kept.damage), (all(), None));
     set(&log, b"c-e", Some(b"late"));
     let mut expected = all();
@@ -94,7 +99,7 @@ fn what_was_waited_for_is_in_the_file_while_it_is_in_use() {
 #[test]
 fn changes_of_many_threads_share_syncs_and_none_is_lost() {
     let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path).unwrap();
+    let (log, _) = StateFile::open(&path, false).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8u8 {
             let log = &log;
@@ -114,15 +119,19 @@ fn a_torn_tail_costs_what_nobody_was_told_of() {
     let (_directory, path) = place();
     let ends = file_of(&path);
     let whole = fs::read(&path).unwrap();
-    // Cut anywhere: what stands is what whole records say, and nothing is said of it.
+    // Cut anywhere: what stands is what whole records say, and how much more there was is said.
     for cut in ends[0]..whole.len() {
-        let expected = format::scan(&whole[..*ends.iter().rfind(|end| **end <= cut).unwrap()]).into_map();
-        assert_eq!(format::scan(&whole[..cut]).into_map(), expected, "cut at {cut}");
-        assert_eq!(expected.1, None);
+        let end = *ends.iter().rfind(|end| **end <= cut).unwrap();
+        let (expected, nothing) = format::scan(&whole[..end]).into_map();
+        assert_eq!(nothing, None);
+        let said = (cut > end).then(|| torn(cut - end));
+        assert_eq!(format::scan(&whole[..cut]).into_map(), (expected, said), "cut at {cut}");
     }
-    // The server goes on behind it.
+    // The server says so, and goes on behind it.
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();
-    let (log, _) = StateFile::open(&path).unwrap();
+    let (log, kept) = StateFile::open(&path, true).unwrap();
+    let left_out = whole.len() - 3 - ends[ends.len() - 2];
+    assert_eq!(kept.damage, Some(format!("{}: {}", path.display(), torn(left_out))));
     set(&log, b"c-f", Some(b"since"));
     drop(log);
     let expected = map(&[("c-first", "1"), ("c-a", "lost something"), ("c-f", "since")]);
@@ -132,7 +141,7 @@ fn a_torn_tail_costs_what_nobody_was_told_of() {
 #[test]
 fn zeros_from_a_sector_on_are_a_torn_tail_and_others_are_damage() {
     let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path).unwrap();
+    let (log, _) = StateFile::open(&path, false).unwrap();
     let mut ends = vec![format::HEADER];
     // Their heads and bodies lie across the sectors' borders.
     for number in 0..20u8 {
@@ -141,21 +150,22 @@ fn zeros_from_a_sector_on_are_a_torn_tail_and_others_are_damage() {
     }
     drop(log);
     let whole = fs::read(&path).unwrap();
-    let (mut torn, mut damaged) = (0, 0);
+    let (mut torn_ones, mut damaged) = (0, 0);
     for cut in (ends[1]..whole.len()).filter(|cut| matches!(cut % 512, 0 | 100)) {
         // The file was made longer before its bytes came.
         let zeros = [&whole[..cut], &vec![0; 8192]].concat();
         let (seen, damage) = format::scan(&zeros).into_map();
         let stands = ends.iter().rposition(|end| *end <= cut).unwrap();
         if cut % 512 == 0 {
-            assert_eq!((seen.len(), damage), (stands, None), "zeros from {cut}");
-            torn += 1;
-        } else if damage.is_some() {
+            let left_out = cut + 8192 - ends[stands];
+            assert_eq!((seen.len(), damage), (stands, Some(torn(left_out))), "zeros from {cut}");
+            torn_ones += 1;
+        } else if damage.is_some_and(|damage| damage.starts_with("damaged ")) {
             assert!(seen.is_empty(), "what is before damage is not believed");
             damaged += 1;
         }
     }
-    assert!(torn > 10 && damaged > 5, "{torn} torn, {damaged} damaged");
+    assert!(torn_ones > 10 && damaged > 5, "{torn_ones} torn, {damaged} damaged");
 }
 
 #[test]
@@ -168,7 +178,7 @@ fn any_flipped_bit_is_noticed_and_who_may_be_concerned_is_not_believed() {
             let mut bytes = whole.clone();
             bytes[at] ^= bit;
             let (seen, damage) = format::scan(&bytes).into_map();
-            assert!(damage.is_some(), "byte {at}");
+            assert!(damage.is_some_and(|damage| !damage.starts_with("torn")), "byte {at}");
             // Only what was said in records behind the damage.
             let behind = ends.iter().filter(|end| **end > at).count().saturating_sub(1);
             let expected = match behind {
@@ -209,14 +219,30 @@ fn what_is_no_log_of_this_version_tells_nothing_and_is_begun_anew() {
         assert!(damage.unwrap().contains(&format!("{}: {what};", path.display())));
         assert_eq!(found(&path), (Map::new(), None));
     }
+}
+
+#[test]
+fn a_log_that_is_empty_or_gone_is_said() {
+    let (_directory, path) = place();
+    file_of(&path);
+    let said =
+        |what: &str| format!("{}: {what}; clients of the server before reclaim nothing", path.display());
+    // As where the server could neither write it nor take it away.
     fs::write(&path, b"").unwrap();
-    assert_eq!(found(&path), (Map::new(), None));
+    assert_eq!(found(&path), (Map::new(), Some(said("empty"))));
+    assert_eq!(found(&path), (Map::new(), None), "written anew, so that it is told once");
+    // As where it could not write it.
+    for (is_expected, damage) in [(true, Some(said("missing"))), (false, None)] {
+        fs::remove_file(&path).unwrap();
+        let (_log, kept) = StateFile::open(&path, is_expected).unwrap();
+        assert_eq!((kept.entries, kept.damage), (Vec::new(), damage), "expected: {is_expected}");
+    }
 }
 
 #[test]
 fn the_file_stays_in_proportion_to_what_it_says() {
     let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path).unwrap();
+    let (log, _) = StateFile::open(&path, false).unwrap();
     let value = vec![7; VALUE_BYTES_MAX];
     for round in 0..200u8 {
         set(&log, &[b'c', round % 4], Some(&value));
@@ -234,7 +260,7 @@ fn where_it_cannot_be_written_nothing_is_left_to_be_believed_and_nobody_waits() 
     // The file that would take its place cannot be made: as where the disk is full.
     let new = path.with_extension("log.new");
     fs::create_dir(&new).unwrap();
-    let (log, kept) = StateFile::open(&path).unwrap();
+    let (log, kept) = StateFile::open(&path, false).unwrap();
     assert_eq!(kept.entries.len(), 3, "what was read is good");
     set(&log, b"c-g", Some(b"not written"));
     assert!(!path.exists(), "the next server finds nothing");
@@ -253,7 +279,7 @@ fn where_it_cannot_be_written_nothing_is_left_to_be_believed_and_nobody_waits() 
 #[test]
 fn a_file_that_cannot_be_written_anew_is_appended_to_as_before() {
     let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path).unwrap();
+    let (log, _) = StateFile::open(&path, false).unwrap();
     set(&log, b"c-a", Some(b"begun"));
     let new = path.with_extension("log.new");
     fs::create_dir(&new).unwrap();
@@ -271,6 +297,6 @@ fn a_file_that_cannot_be_written_anew_is_appended_to_as_before() {
 fn what_is_no_file_is_named() {
     let (_directory, path) = place();
     fs::create_dir(&path).unwrap();
-    let (_log, kept) = StateFile::open(&path).unwrap();
+    let (_log, kept) = StateFile::open(&path, false).unwrap();
     assert!(kept.damage.unwrap().starts_with(&format!("{}: cannot be read: ", path.display())));
 }

@@ -22,7 +22,7 @@ use protocol::nfs4::ops::session::{
 };
 use protocol::nfs4::types::{ClientOwner, Component, Handle, SessionId, StateOwner, Stateid, Status, Utf8};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
-use rpc::message::{CallHeader, MessageType, encode_call, encode_success, parse_reply, peek};
+use rpc::message::{CallHeader, MessageType, RpcError, encode_call, encode_success, parse_reply, peek};
 use rpc::record::{RecordDecoder, finish_record, start_record};
 use xdr::{Decode, Encode, List, Opaque, Writer};
 
@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MAX_RECORD: usize = 2 << 20;
 
 /// Programs and their versions.
-const NFS3: (u32, u32) = (protocol::nfs3::PROGRAM, 3);
-const NFS4: (u32, u32) = (protocol::nfs4::PROGRAM, 4);
+pub const NFS3: (u32, u32) = (protocol::nfs3::PROGRAM, 3);
+pub const NFS4: (u32, u32) = (protocol::nfs4::PROGRAM, 4);
 const MOUNT3: (u32, u32) = (protocol::mount::PROGRAM, 3);
 
 /// A connection, and who calls over it.
@@ -63,14 +63,30 @@ impl Client {
 
     /// Calls a procedure and decodes its results.
     pub fn call<R: Decode>(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) -> R {
+        self.ask(program, procedure, arguments).expect("results")
+    }
+
+    /// The same, where there may be none.
+    pub fn ask<R: Decode>(
+        &mut self,
+        program: (u32, u32),
+        procedure: u32,
+        arguments: &impl Encode,
+    ) -> Result<R, RpcError> {
         self.send(program, procedure, arguments);
         loop {
             let record = self.receive();
             match peek(&record).expect("a message") {
                 (_, MessageType::CALL) => self.calls.push_back(record),
-                _ => return parse_reply(record).expect("results"),
+                _ => return parse_reply(record),
             }
         }
+    }
+
+    /// Calls what is not served, or not with such arguments: why not.
+    pub fn refused(&mut self, program: (u32, u32), procedure: u32, arguments: &impl Encode) -> RpcError {
+        self.send(program, procedure, arguments);
+        parse_reply::<()>(self.receive()).expect_err("a call that is not executed")
     }
 
     /// The next call of the server's.
@@ -119,7 +135,10 @@ impl Client {
                 return record;
             }
             let mut chunk = [0; 4096];
-            let read = self.stream.read(&mut chunk).expect("an answer");
+            let read = match self.stream.read(&mut chunk) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                read => read.expect("an answer"),
+            };
             assert_ne!(read, 0, "the server closed the connection");
             self.buffer.extend_from_slice(&chunk[..read]);
         }

@@ -13,6 +13,8 @@ use xdr::List;
 use crate::client::Client4;
 use crate::server::{Place, Server};
 
+mod long_link;
+
 /// A server of `directory` at an address of its own, with some more lines of configuration.
 fn serve(place: &Place, directory: &Path, address: [u8; 4], lines: &str) -> Server {
     let (listen, state) = (Ipv4Addr::from(address), place.path("state"));
@@ -123,6 +125,29 @@ fn a_file_is_copied_from_another_server() {
     // The client's own stateid is nobody else's.
     let stolen = copy(&mut scene.writer, scene.from, scene.to, servers);
     assert_eq!(stolen, Err(Status::OFFLOAD_DENIED));
+}
+
+#[test]
+fn holes_of_another_server_stay_holes() {
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    const SIZE: u64 = 20_000_001;
+    let mut scene = scene("127.0.0.2");
+    let source =
+        std::fs::File::options().write(true).open(scene.places[0].path("files/source")).expect("a file");
+    source.set_len(0).expect("a length");
+    source.set_len(SIZE).expect("a length");
+    source.write_all_at(b"in the middle", 11_000_000).expect("written");
+    // What the destination has there goes.
+    std::fs::write(scene.places[1].path("files/destination"), vec![7; 3 << 20]).expect("a file");
+    let promised = notify(&mut scene.reader, scene.from, scene.destination.address);
+    let from = (scene.from.0, promised.stateid);
+    let copied = copy(&mut scene.writer, from, scene.to, promised.source_servers.into_vec());
+    assert_eq!(copied, Ok(SIZE));
+    let content = std::fs::read(scene.places[0].path("files/source")).expect("a file");
+    assert!(scene.copied() == content, "the same bytes");
+    let blocks = |place: &Place, name| std::fs::metadata(place.path(name)).expect("a file").blocks();
+    let used = blocks(&scene.places[1], "files/destination");
+    assert!(used * 512 < 1 << 20, "{used} blocks");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 // Nothing is reachable from outside a test; `pub` says here what other modules use.
 #![allow(unreachable_pub)]
 
+mod abuse;
 mod client;
 mod copies;
 mod disk;
@@ -19,4 +20,5 @@ mod restart;
 mod server;
 mod service;
 mod status;
+mod vanished;
 mod waiting;

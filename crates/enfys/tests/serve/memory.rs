@@ -4,14 +4,39 @@ use crate::client::Client;
 use crate::server::{Place, Server, with};
 
 /// Resident set at rest in bytes at most.
-const AT_REST: u64 = 20_000_000;
+pub const AT_REST: u64 = 20_000_000;
 
 /// Bytes of a field of /proc/PID/status.
-fn status(pid: u32, field: &str) -> u64 {
+pub fn status(pid: u32, field: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
     let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("the field is there");
     let kilobytes = line.trim_start_matches(':').trim().trim_end_matches(" kB");
     kilobytes.parse::<u64>().expect("a number") * 1024
+}
+
+/// Connections that say nothing any more, and what each may cost in bytes: 5,000 of them, as much as `cargo xtask peers idle`
+/// has, shall fit into 100 MB with the server at rest.
+const IDLE: u64 = 500;
+const IDLE_BYTES: u64 = (100_000_000 - AT_REST) / 5_000;
+
+#[test]
+fn idle_connections_take_little_memory() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let server = Server::start(&place, &with(&place, &[export.as_path()]));
+    let connect = || {
+        let mut client = Client::connect(server.address);
+        client.mount("/export").unwrap();
+        client
+    };
+    let first = connect();
+    let before = status(server.pid(), "VmRSS");
+    let others: Vec<_> = (1..IDLE).map(|_| connect()).collect();
+    let grown = status(server.pid(), "VmRSS").saturating_sub(before);
+    println!("{} bytes a connection", grown / IDLE);
+    assert!(grown < IDLE * IDLE_BYTES, "{grown} bytes for {IDLE} connections");
+    drop((first, others));
+    server.stop();
 }
 
 #[test]

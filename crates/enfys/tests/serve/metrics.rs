@@ -20,7 +20,7 @@ fn get(address: SocketAddr, request: &str) -> (String, String) {
 }
 
 /// Values by name and labels.
-fn scrape(address: SocketAddr) -> HashMap<String, f64> {
+pub fn scrape(address: SocketAddr) -> HashMap<String, f64> {
     let (head, body) = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
     assert!(body.ends_with("# EOF\n"), "OpenMetrics ends so");
@@ -86,6 +86,71 @@ fn calls_bytes_latencies_and_state_are_counted() {
     };
     assert!(bytes("received", "WRITE") >= bytes("received", "READ") + 12.0);
     assert!(bytes("sent", "READ") > 12.0);
+    server.stop();
+}
+
+#[test]
+fn every_kind_of_call_is_counted_with_its_errors() {
+    use protocol::nfs3::PROGRAM as NFS;
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::lookup::LookupArgs;
+    use protocol::nfs4::types::{Component, Status};
+    let place = Place::new();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut server = Server::start(&place, &arguments);
+    let metrics = server.metrics_address();
+
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    for program in [(NFS, 3), (NFS, 4), (protocol::mount::PROGRAM, 3), (protocol::nfsacl::PROGRAM, 3)] {
+        client.call::<()>(program, 0, &());
+    }
+    let mask = protocol::nfsacl::Mask::all();
+    let get_acl = protocol::nfsacl::GetAclArgs { fh: root, mask };
+    let got: protocol::nfsacl::GetAclResult =
+        client.call((protocol::nfsacl::PROGRAM, 3), protocol::nfsacl::Proc::GETACL.0, &get_acl);
+    got.into_result().unwrap();
+    // Arguments that are cut off, and what is not there at all.
+    client.refused((protocol::nfsacl::PROGRAM, 3), protocol::nfsacl::Proc::GETACL.0, &());
+    client.refused((NFS, 3), protocol::nfs3::Proc::ACCESS.0, &());
+    client.refused((NFS, 3), 22, &());
+    client.refused((NFS, 2), 1, &());
+    client.refused((100_021, 4), 1, &());
+    let mut client4 = Client4::connect(server.address);
+    let missing = LookupArgs { name: Component::from_static(b"missing") };
+    assert_eq!(client4.run(vec![Op::PutRootFh, Op::Lookup(missing)]).unwrap_err(), Status::NOENT);
+
+    let after = scrape(metrics);
+    for (program, operation, calls, errors) in [
+        ("mount3", "MNT", 1.0, 0.0),
+        ("mount3", "NULL", 1.0, 0.0),
+        ("nfs3", "NULL", 1.0, 0.0),
+        ("nfs3", "ACCESS", 1.0, 1.0),
+        ("nfs4", "NULL", 1.0, 0.0),
+        ("nfs4", "LOOKUP", 1.0, 1.0),
+        ("nfsacl3", "NULL", 1.0, 0.0),
+        ("nfsacl3", "GETACL", 2.0, 1.0),
+    ] {
+        let labels = format!("{{program=\"{program}\",operation=\"{operation}\"}}");
+        let told = |name: &str| after.get(&format!("enfys_{name}_total{labels}")).copied();
+        assert_eq!(told("operations"), Some(calls), "{labels} in {after:#?}");
+        assert_eq!(told("operation_errors"), Some(errors), "{labels} in {after:#?}");
+    }
+    let compound =
+        |name: &str| after[&format!("enfys_{name}_total{{program=\"nfs4\",operation=\"COMPOUND\"}}")];
+    // EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE, and the one that failed.
+    assert_eq!((compound("operations"), compound("operation_errors")), (4.0, 1.0), "{after:#?}");
+    // Of the operation's number and the name (its length, and 7 bytes filled up to 8); of the number again and the status.
+    for (direction, root, lookup) in [("received", 4.0, 4.0 + 4.0 + 8.0), ("sent", 8.0, 8.0)] {
+        let moved = |operation: &str| {
+            after[&format!("enfys_{direction}_bytes_total{{program=\"nfs4\",operation=\"{operation}\"}}")]
+        };
+        assert_eq!((moved("PUTROOTFH"), moved("LOOKUP")), (root, lookup), "{direction}");
+    }
+    let acl_bytes = "enfys_received_bytes_total{program=\"nfsacl3\",operation=\"GETACL\"}";
+    assert!(after[acl_bytes] > 0.0);
+    assert_eq!(after["enfys_unserved_calls_total"], 3.0);
+    assert_eq!(after["enfys_malformed_records_total"], 2.0);
     server.stop();
 }
 

@@ -14,7 +14,7 @@ const SERVE: &str = r#"
     trap 'kill $server $rpcbind 2>/dev/null || true' EXIT
     ip link set lo up
     serve() {
-        "$1" serve --memory --listen 127.0.0.1:2049 --portmap >"$2/out" 2>"$2/log" & server=$!
+        "$1" serve --memory --listen 127.0.0.1:2049 --listen '[::1]:2049' --portmap >"$2/out" 2>"$2/log" & server=$!
         until grep -q nfs:// "$2/out"; do
             kill -0 $server || { cat "$2/log" >&2; exit 1; }
             sleep 0.02
@@ -70,15 +70,30 @@ fn an_own_port_mapper_tells_the_ports_and_mount_the_exports() {
         showmount -e 127.0.0.1
         rpcinfo -u 127.0.0.1 100000 2
         rpcinfo -t 127.0.0.1 100003 3
+        rpcinfo -T tcp 127.0.0.1 100003 4
+        rpcinfo -T tcp6 ::1 100005 3
+        rpcinfo -T udp 127.0.0.1 100000 4
+        rpcinfo -s 127.0.0.1
+        echo over UDP
+        rpcinfo -T udp 127.0.0.1 100003 3 2>&1 || true
+        rpcinfo -T udp6 ::1 100005 3 2>&1 || true
         stop
     "#;
     let Some(said) = isolated(&place, &["--user", "--map-root-user", "--net"], script) else { return };
-    let told = registrations(&said);
-    assert_eq!(told[..3].iter().map(|row| row[0]).collect::<Vec<_>>(), ["100000"; 3], "{said}");
-    assert_eq!(told[3..], NFS, "{said}");
+    let told = registrations(said.split("Export list").next().unwrap_or_default());
+    let own = ["tcp", "udp"].into_iter().flat_map(|netid| ["2", "3", "4"].map(|version| (version, netid)));
+    let own: Vec<_> = own.map(|(version, netid)| ["100000", version, netid, "111"]).collect();
+    assert_eq!(told[..6], own, "{said}");
+    assert_eq!(told[6..], NFS, "{said}");
     assert!(said.contains("/export (everyone)"), "{said}");
     assert!(said.contains("program 100000 version 2 ready and waiting"), "over UDP: {said}");
-    assert!(said.contains("program 100003 version 3 ready and waiting"), "{said}");
+    let (said, over_udp) = said.split_once("over UDP\n").expect("both");
+    for ready in ["100003 version 3", "100003 version 4", "100005 version 3", "100000 version 4"] {
+        assert!(said.contains(&format!("program {ready} ready and waiting")), "{ready}: {said}");
+    }
+    let of_both = |line: &str| line.contains("100000") && line.contains("udp") && line.contains("tcp");
+    assert!(said.lines().any(of_both), "in one line of the summary: {said}");
+    assert_eq!(over_udp.matches("Program not registered").count(), 2, "{over_udp}");
 }
 
 #[test]
@@ -95,9 +110,13 @@ fn a_port_mapper_that_runs_is_told_and_told_again_at_the_end() {
         until rpcinfo -p 127.0.0.1 >"$2/empty" 2>&1; do kill -0 $rpcbind; sleep 0.02; done
         serve "$1" "$2"
         rpcinfo -p 127.0.0.1
+        rpcinfo -T tcp6 ::1 100003 3
+        rpcinfo -T tcp6 ::1 100003 4
+        rpcinfo ::1
         stop
         echo stopped
         rpcinfo -p 127.0.0.1
+        rpcinfo ::1
     "#;
     let Some(said) = isolated(&place, &["--net", "--mount"], script) else { return };
     let (during, after) = said.split_once("stopped\n").expect("both lists");
@@ -105,5 +124,10 @@ fn a_port_mapper_that_runs_is_told_and_told_again_at_the_end() {
     for row in NFS {
         assert!(told.contains(&row), "{row:?} is missing: {during}");
     }
+    for version in [3, 4] {
+        let ready = format!("program 100003 version {version} ready and waiting");
+        assert!(during.contains(&ready), "over IPv6: {during}");
+    }
+    assert!(!after.contains("::1.8.1") && !after.contains("127.0.0.1.8.1"), "{after}");
     assert!(registrations(after).iter().all(|row| row[0] == "100000"), "{after}");
 }

@@ -65,6 +65,7 @@ fn clients_are_shown_and_evicted() {
     assert!(left > 0.0 && left <= shown["lease_seconds"].as_f64().unwrap());
     assert!(only["address"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!(only["sessions"][0]["slots"], 8, "as many as it asked for");
+    assert_eq!(only["sessions"][0]["slot_reply_max_bytes"], 4096);
     let table = said(&ask(&place, &["status"]));
     let row = table.lines().find(|line| line.ends_with("test client")).expect("a row");
     assert!(row.starts_with(only["id"].as_str().unwrap()) && row.contains(" 4.1 "), "{table}");

@@ -58,7 +58,11 @@ impl Case {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(test);
+    block_on(test);
+}
+
+fn block_on<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(test)
 }
 
 #[test]
@@ -167,11 +171,11 @@ fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
     dirt.state.lock().waiting.push((Extent::All, waiter));
     let (up_to, extent, _) = dirt.next_sync().expect("somebody waits");
     // The system call comes only now, beside the running fsync, which then succeeds.
-    let number = begun.made();
+    let change = begun.made();
     dirt.succeeded(up_to, extent);
-    assert_eq!((dirt.is_dirty(), dirt.outstanding()), (true, Some(number)));
-    assert!(dirt.state.lock().durable(Extent::All) < number);
-    dirt.succeeded(number, Extent::All);
+    assert_eq!((dirt.is_dirty(), dirt.outstanding()), (true, Some(change)));
+    assert!(dirt.state.lock().durable(Extent::All) < change.number);
+    dirt.succeeded(change.number, Extent::All);
     assert!(!dirt.is_dirty());
 }
 
@@ -181,13 +185,13 @@ fn what_is_being_changed_is_dirty_and_counted_once() {
     let dirt = Dirt::new(&count);
     let (one, other) = (dirt.begin(), dirt.begin());
     assert!(dirt.is_dirty() && dirt.outstanding().is_none(), "nothing to wait for yet");
-    let number = one.made();
+    let number = one.made().number;
     dirt.succeeded(number, Extent::Data);
     assert!(dirt.is_dirty(), "the other is still under way");
     assert_eq!(count.load(Ordering::Relaxed), 1);
     drop(other);
     assert_eq!((dirt.is_dirty(), count.load(Ordering::Relaxed)), (false, 0));
-    let _number = dirt.begin().made();
+    let _change = dirt.begin().made();
     assert_eq!(count.load(Ordering::Relaxed), 1);
     drop(dirt);
     assert_eq!(count.load(Ordering::Relaxed), 0);
@@ -255,7 +259,8 @@ fn a_sync_at_once_waits_for_the_one_that_runs() {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
         let change = object.dirt.begin().made();
-        let (first, is_first) = object.dirt.want(change, Extent::Data).expect("not durable");
+        let (first, is_first) =
+            object.dirt.want(change, Extent::Data).expect("no failure").expect("not durable");
         assert!(is_first, "this one syncs");
         case.plan_failure(FileKind::Regular);
         let (volume, same) = (Arc::clone(&case.volume), Arc::clone(&object));
@@ -275,7 +280,7 @@ fn a_sync_that_is_given_up_leaves_it_to_the_next() {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
         let change = object.dirt.begin().made();
-        let (first, _) = object.dirt.want(change, Extent::Data).expect("not durable");
+        let (first, _) = object.dirt.want(change, Extent::Data).expect("no failure").expect("not durable");
         drop(Syncing { volume: Arc::clone(&case.volume), object: Arc::clone(&object), is_done: false });
         assert!(first.await.is_err(), "never answered");
         let volume = Arc::clone(&case.volume);
@@ -297,5 +302,50 @@ fn a_failure_is_told_to_all_who_waited_for_that_sync() {
         case.volume.sync_while_wanted(&object);
         assert_eq!((first.await, second.await), (Ok(Err(Error::Io)), Ok(Err(Error::Io))));
         assert!(object.dirt.is_dirty());
+    });
+}
+
+#[test]
+fn a_stable_write_that_is_made_while_a_sync_fails_fails_too() {
+    let case = &block_on(case());
+    let object = case.volume.object(&case.file).expect("object");
+    let syncs = case.syncs();
+    std::thread::scope(|scope| {
+        // The sync that has begun waits for its plan.
+        let mut plan = case.volume.planned_sync_failure.lock();
+        let first = scope.spawn(|| block_on(case.write(Stability::FileSync)));
+        while case.syncs() == syncs {
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| block_on(case.write(Stability::FileSync)));
+        while object.dirt.state.lock().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        *plan = Some((FileKind::Regular, Error::Io));
+        drop(plan);
+        assert_eq!(first.join().expect("thread"), Err(Error::Io));
+        // The kernel reports a failed write-back once to a descriptor, so the next sync would succeed without these pages.
+        assert_eq!(second.join().expect("thread"), Err(Error::Io));
+    });
+    assert_eq!(block_on(case.write(Stability::FileSync)), Ok(()), "what begins later is not concerned");
+}
+
+#[test]
+fn a_change_that_a_sync_failed_beside_is_never_durable() {
+    run(async {
+        let case = case().await;
+        let object = case.volume.object(&case.file).expect("object");
+        // One is in the page cache and does not wait yet, the other is on its way there.
+        let (made, begun) = (object.dirt.begin().made(), object.dirt.begin());
+        case.plan_failure(FileKind::Regular);
+        assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
+        let late = begun.made();
+        for extent in [Extent::Data, Extent::All] {
+            assert_eq!(case.volume.make_durable(&object, made, extent).await, Err(Error::Io));
+            // A later success says nothing of them.
+            assert_eq!(case.write(Stability::FileSync).await, Ok(()));
+            assert_eq!(case.volume.make_durable(&object, late, extent).await, Err(Error::Io));
+        }
+        assert_eq!(case.volume.make_durable(&object, Made::NONE, Extent::All).await, Ok(()));
     });
 }

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use vfs::{Acl, AclKind, Change, Context, Error, FileKind, Handle, Op, Result};
 
 use crate::acl::{ACCESS_ACL, DEFAULT_ACL, MAX_ACL_BYTES, decode, encode};
+use crate::durable::Made;
 use crate::errno::translate;
 use crate::object::Object;
 use crate::permission::owns;
@@ -67,7 +68,7 @@ impl Volume {
         file: &Handle,
         kind: AclKind,
         acl: Option<&Acl>,
-    ) -> Result<(Arc<Object>, u64, Change)> {
+    ) -> Result<(Arc<Object>, Made, Change)> {
         let object = self.object(file)?;
         if !self.has_acls {
             return Err(Error::NotSupported);

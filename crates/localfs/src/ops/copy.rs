@@ -12,6 +12,8 @@ use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use vfs::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
 
+use super::space::extend;
+use crate::durable::Made;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::sys;
@@ -111,7 +113,8 @@ impl Volume {
     ) -> Op<'a, Copied> {
         self.copy_on_pool(context, range, Self::copy_step, |volume, (object, number, copied)| {
             let stability = copied.stability;
-            let written = Written { count: u32::from(number != 0), stability, change: copied.change };
+            let written =
+                Written { count: u32::from(number != Made::NONE), stability, change: copied.change };
             let answered = volume.answer_write(object, written, number);
             Op::pending(async move { Ok(Copied { stability: answered.await?.stability, ..copied }) })
         })
@@ -131,12 +134,12 @@ impl Volume {
         Op::pending(async move { end(self, worked.await?).await })
     }
 
-    fn clone_now(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, u64, Change)> {
+    fn clone_now(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, Made, Change)> {
         let judged = self.judge_copy(context, range)?;
         let Judged { source, destination, count, .. } = &judged;
         if *count == 0 {
             let change = Self::no_change(&self.stat(destination)?);
-            return Ok((judged.destination, 0, change));
+            return Ok((judged.destination, Made::NONE, change));
         }
         self.write_out(source, range.source_offset, *count)?;
         let _lock = self.lock(destination)?;
@@ -150,7 +153,7 @@ impl Volume {
         Ok((Arc::clone(destination), number, change))
     }
 
-    fn copy_step(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, u64, Copied)> {
+    fn copy_step(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, Made, Copied)> {
         if range.source == range.destination {
             return Err(Error::Invalid);
         }
@@ -162,7 +165,11 @@ impl Volume {
         let stability = Stability::Unstable;
         if step == 0 {
             let change = Self::no_change(&self.stat(&judged.destination)?);
-            return Ok((judged.destination, 0, Copied { count: 0, stability, is_all: true, change }));
+            return Ok((
+                judged.destination,
+                Made::NONE,
+                Copied { count: 0, stability, is_all: true, change },
+            ));
         }
         if shares {
             self.write_out(&judged.source, range.source_offset, step)?;
@@ -249,7 +256,7 @@ fn leave_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Result
     if !is_empty || end <= size {
         return Ok(false);
     }
-    rustix::fs::ftruncate(file.as_fd(), end).map_err(translate)?;
+    extend(file, (offset, end))?;
     Ok(true)
 }
 

@@ -95,6 +95,7 @@ impl Volume {
                 };
             }
         };
+        self.name_is_new(&directory, &name, &object);
         let (number, own_number) = (self.made(begun), self.made_new(&object));
         let created = Created {
             handle: object.handle,

@@ -8,6 +8,7 @@
 //! their attributes, the pool fetches for many of them at once.
 
 use std::collections::VecDeque;
+use std::ffi::CStr;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use vfs::{Attributes, Context, Entry, Error, Handle, Op, ReadDir, ReadDirEnd, Re
 
 use crate::change::present_ns;
 use crate::name::Name;
-use crate::object::Object;
+use crate::object::{Object, OpenFile};
 use crate::patience::{self, InPlace};
 use crate::permission::{EXECUTE, READ};
 use crate::streams::{Stream, cookie_of, position_of};
-use crate::turn::Turn;
+use crate::turn::{Marker, Turn};
 use crate::volume::Volume;
 
 /// Comes with every cookie: they do not depend on anything that could change.
@@ -118,8 +119,9 @@ impl Volume {
             listing.stream.fill()?;
         }
         if self.brings_objects(context, &listing) {
+            let view = self.view(&listing.directory);
             let names = listing.stream.rest().map(|entry| entry.name).filter(|name| !is_dot(name));
-            let fetch = |name| self.object_of_entry(&listing.directory, name);
+            let fetch = |name| self.object_of_entry(&view, name);
             listing.fetched = names.take(FETCHED_ENTRIES).map(fetch).collect::<Result<_>>()?;
         }
         Ok(listing)
@@ -144,7 +146,7 @@ impl Volume {
 
     /// True at the end of the directory, false where the visitor has enough. Where it gives up, it can go on later.
     fn visit_some(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
-        let brings_objects = self.brings_objects(context, listing);
+        let view = self.brings_objects(context, listing).then(|| self.view(&listing.directory));
         let Listing { directory, stream, fetched, .. } = listing;
         loop {
             if stream.is_used_up() && !self.is_in_memory && !directory.residence.is_proven() {
@@ -154,13 +156,13 @@ impl Volume {
             let Some(entry) = stream.next()? else { return Ok(true) };
             let (length, cookie) = (entry.length, cookie_of(entry.position));
             if !is_dot(entry.name) {
-                let object = match fetched.pop_front() {
-                    Some(fetched) => fetched,
-                    None if brings_objects => self.object_of_entry(directory, entry.name)?,
-                    None => None,
+                let object = match (fetched.pop_front(), &view) {
+                    (Some(fetched), _) => fetched,
+                    (None, Some(view)) => self.object_of_entry(view, entry.name)?,
+                    (None, None) => None,
                 };
                 let fileid = object.as_ref().map_or(entry.inode, |(_, attributes)| attributes.fileid);
-                if visit(Entry { name: entry.name, fileid, cookie, object }).is_break() {
+                if visit(Entry { name: entry.name.to_bytes(), fileid, cookie, object }).is_break() {
                     return Ok(false);
                 }
             }
@@ -168,15 +170,35 @@ impl Volume {
         }
     }
 
+    /// How the entries of `directory` are looked at from now on.
+    fn view(&self, directory: &Arc<Object>) -> View {
+        View {
+            directory: Arc::clone(directory),
+            file: directory.file(),
+            marker: self.names.marker(directory),
+            present_ns: present_ns(),
+        }
+    }
+
     /// Handle and attributes; none for what has gone meanwhile, must not be looked at, or is another file system.
     ///
     /// # Errors
     /// See [`patience::wait`].
-    fn object_of_entry(&self, directory: &Object, name: &[u8]) -> Result<Option<(Handle, Attributes)>> {
-        let Ok(name) = Name::new(name) else { return Ok(None) };
+    fn object_of_entry(&self, view: &View, name: &CStr) -> Result<Option<(Handle, Attributes)>> {
+        let is_at_hand = self.is_in_memory || self.names.knows(view.marker.mark(name.to_bytes()));
+        if is_at_hand && let Ok(Some(seen)) = self.recognise(view.file.as_fd(), name, view.present_ns) {
+            return Ok(Some(seen));
+        }
+        self.object_of_name(view, name)
+    }
+
+    /// The same of what may have to be fetched, or was made since the listing began.
+    fn object_of_name(&self, view: &View, name: &CStr) -> Result<Option<(Handle, Attributes)>> {
+        let View { directory, file, .. } = view;
+        let Ok(name) = Name::new(name.to_bytes()) else { return Ok(None) };
         let mut opened = self.require_cached(directory, &name);
         if let Ok(None) = opened {
-            if let Ok(Some(seen)) = self.recognise(directory, &name, present_ns()) {
+            if let Ok(Some(seen)) = self.recognise(file.as_fd(), name.as_c_str(), present_ns()) {
                 return Ok(Some(seen));
             }
             opened = self.open_path(directory, &name).map(Some);
@@ -190,6 +212,16 @@ impl Volume {
     }
 }
 
-fn is_dot(name: &[u8]) -> bool {
-    matches!(name, b"." | b"..")
+/// What the looks at many entries of a directory have in common.
+struct View {
+    directory: Arc<Object>,
+    /// Lent for all of them.
+    file: Arc<OpenFile>,
+    marker: Marker,
+    /// The clock that files get their times from, before the first look.
+    present_ns: u64,
+}
+
+fn is_dot(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
 }

@@ -4,10 +4,12 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use vfs::{Change, Context, Error, Handle, Op, Removal, Result};
 
+use crate::durable::Made;
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::Object;
 use crate::permission::EXECUTE;
+use crate::presumed::Presumed;
 use crate::turn::Turn;
 use crate::volume::Volume;
 
@@ -35,7 +37,7 @@ impl Volume {
         directory: &Handle,
         name: &[u8],
         removal: Removal,
-    ) -> Result<(Arc<Object>, u64, Change)> {
+    ) -> Result<(Arc<Object>, Made, Change)> {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
@@ -57,23 +59,37 @@ impl Volume {
         removed.map_err(translate)?;
         let number = self.made(begun);
         let change = self.change_by_entry(context, &directory, &before)?;
-        if let Some(victim) = victim {
-            self.lost_a_name(victim);
+        match victim {
+            Victim::Found(object) => self.lost_a_name(object),
+            Victim::Presumed(presumed) => self.lost_presumed(presumed),
+            Victim::Elsewhere => {}
         }
         Ok((directory, number, change))
     }
 
-    /// What is about to lose its name: held until it is gone, so that freeing its space is not part of the removal. Nothing
-    /// for another file system mounted there. For a caller whom the kernel does not judge, the removal is judged here.
-    fn victim(&self, context: &Context, directory: &Object, name: &Name) -> Result<Option<Arc<Object>>> {
-        let victim = match self.find(directory, name) {
-            Err(Error::Access) if !self.is_foreign(context) => return Ok(None),
-            other => other?,
-        };
+    /// What is about to lose its name. For a caller whom the kernel does not judge, the removal is judged here.
+    fn victim(&self, context: &Context, directory: &Object, name: &Name) -> Result<Victim> {
         if self.is_foreign(context) {
+            let victim = self.find(directory, name)?;
             let attributes = self.stat(&victim)?.attributes;
             self.require_removal(context, directory, &attributes)?;
+            return Ok(Victim::Found(victim));
         }
-        Ok(Some(victim))
+        if let Some(presumed) = self.presume(directory, name) {
+            return Ok(Victim::Presumed(presumed));
+        }
+        match self.find(directory, name) {
+            Ok(victim) => Ok(Victim::Found(victim)),
+            Err(Error::Access) => Ok(Victim::Elsewhere),
+            Err(error) => Err(error),
+        }
     }
+}
+
+/// What is about to lose its name: held until it is gone, so that freeing its space is not part of the removal.
+enum Victim {
+    Found(Arc<Object>),
+    Presumed(Presumed),
+    /// Another file system is mounted there.
+    Elsewhere,
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use vfs::{
-    Attributes, Authority, Change, Context, Error, FileKind, Handle, Op, Result, SetAttributes, SetTime,
-    Timestamp,
+    Attributes, Authority, Change, Context, Error, Handle, Op, Result, SetAttributes, SetTime, Timestamp,
 };
 
 use super::write::require_page;
 use crate::attributes::Snapshot;
+use crate::durable::Made;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::patience;
@@ -51,7 +51,7 @@ impl Volume {
         set: &SetAttributes,
         guard: Option<Timestamp>,
         authority: Authority,
-    ) -> Result<(Arc<Object>, Change, Option<u64>)> {
+    ) -> Result<(Arc<Object>, Change, Option<Made>)> {
         let object = self.object(file)?;
         let (change, number) = self.setattr_cached(context, &object, set, guard, authority)?;
         Ok((object, change, number))
@@ -65,7 +65,7 @@ impl Volume {
         set: &SetAttributes,
         guard: Option<Timestamp>,
         authority: Authority,
-    ) -> Result<(Change, Option<u64>)> {
+    ) -> Result<(Change, Option<Made>)> {
         let _lock = self.lock(object)?;
         let before = self.stat(object)?;
         // RFC 1813 §3.3.2: "If the server's ctime … does not match, the server … returns NFS3ERR_NOT_SYNC".
@@ -76,6 +76,10 @@ impl Volume {
             return Ok((Self::no_change(&before), None));
         }
         self.judge_setattr(context, object, &before, set, authority)?;
+        let set = &set.for_kind(object.kind);
+        if set.is_empty() {
+            return Ok((Self::no_change(&before), None));
+        }
         // Opened by the server, before this thread becomes the caller. What was judged is the caller's right to do so.
         let (writable, begun) = match set.size {
             Some(size) => {
@@ -100,14 +104,8 @@ impl Volume {
     ) -> Result<()> {
         self.require_writable()?;
         let (who, file) = (&*context.credentials, &before.attributes);
-        if set.mode.is_some() {
-            if !owns(who, file) {
-                return Err(Error::NotPermitted);
-            }
-            // No file system of Linux keeps a mode for symbolic links.
-            if object.kind == FileKind::Symlink {
-                return Err(Error::NotSupported);
-            }
+        if set.mode.is_some() && !owns(who, file) {
+            return Err(Error::NotPermitted);
         }
         // POSIX.1-2024 chown() with _POSIX_CHOWN_RESTRICTED: only a privileged process changes the owner; the owner may give
         // the file to a group that it is in.

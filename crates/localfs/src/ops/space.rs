@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
-use vfs::{Authority, Change, Context, Error, Handle, Op, Result, Seek};
+use vfs::{Authority, Change, Context, Error, Handle, Op, Result, Seek, Stability, Written};
 
+use super::write::write_all;
+use crate::durable::Made;
 use crate::errno::translate;
 use crate::object::Object;
 use crate::patience;
@@ -15,6 +17,8 @@ use crate::volume::Volume;
 
 /// Bytes from which on space is reserved or freed by the pool: file systems without extents touch every block.
 const MAX_BYTES_IN_PLACE: u64 = 16 << 20;
+/// Frees space, and leaves the file as long as it is.
+const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 impl Volume {
     pub(crate) fn seek<'a>(
@@ -81,8 +85,7 @@ impl Volume {
         range: (u64, u64),
         authority: Authority,
     ) -> Op<'a, Change> {
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        self.change_space(context, file, range, authority, how)
+        self.change_space(context, file, range, authority, PUNCH)
     }
 
     fn change_space<'a>(
@@ -99,7 +102,7 @@ impl Volume {
         };
         let now = || self.change_space_now(context, file, range, authority, how);
         self.take_turn(Turn::Change, now, later, |done| match done {
-            (_, 0, change) => Op::ok(change),
+            (_, Made::NONE, change) => Op::ok(change),
             (object, number, change) => self.when_durable([(object, number)], change),
         })
     }
@@ -111,7 +114,7 @@ impl Volume {
         (offset, length): (u64, u64),
         authority: Authority,
         how: FallocateFlags,
-    ) -> Result<(Arc<Object>, u64, Change)> {
+    ) -> Result<(Arc<Object>, Made, Change)> {
         let object = self.object(file)?;
         object.require_regular()?;
         // Free space has to be found, or extents; where there is no disk, every page is touched.
@@ -124,7 +127,7 @@ impl Volume {
         let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Error::Invalid)?;
         let punches = how.contains(FallocateFlags::PUNCH_HOLE);
         if punches && offset >= before.attributes.size {
-            return Ok((object, 0, Self::no_change(&before)));
+            return Ok((object, Made::NONE, Self::no_change(&before)));
         }
         if !punches && end > self.properties.max_file_size {
             return Err(Error::TooLarge);
@@ -136,5 +139,128 @@ impl Volume {
         let number = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
         Ok((object, number, change))
+    }
+
+    pub(crate) fn write_hole<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        range: (u64, u32),
+        authority: Authority,
+    ) -> Op<'a, Written> {
+        let later = || {
+            let (context, file) = (context.clone(), *file);
+            move |volume: &Arc<Self>| volume.write_hole_now(&context, &file, range, authority)
+        };
+        let now = || self.write_hole_now(context, file, range, authority);
+        self.take_turn(Turn::Change, now, later, move |(object, number, change)| {
+            let written = Written { count: range.1, stability: Stability::Unstable, change };
+            self.answer_write(object, written, number)
+        })
+    }
+
+    fn write_hole_now(
+        &self,
+        context: &Context,
+        file: &Handle,
+        (offset, length): (u64, u32),
+        authority: Authority,
+    ) -> Result<(Arc<Object>, Made, Change)> {
+        let object = self.object(file)?;
+        object.require_regular()?;
+        if !self.is_in_memory {
+            // The extents that are freed may have to be read.
+            patience::wait()?;
+        }
+        let _lock = self.lock(&object)?;
+        let before = self.stat(&object)?;
+        self.require_write(context, &object, &before, authority)?;
+        let length = u64::from(length);
+        let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Error::Invalid)?;
+        if end > self.properties.max_file_size {
+            return Err(Error::TooLarge);
+        }
+        let (file, begun) = self.begin_write(&object)?;
+        self.act_as_writer(context)?;
+        let extended = make_hole(&file, (offset, end), before.attributes.size)?;
+        // Whatever came of its end: what was there is gone.
+        let number = begun.made();
+        extended?;
+        let change = self.change_since(&object, &before.attributes)?;
+        Ok((object, number, change))
+    }
+}
+
+/// Makes a hole from `offset` to `end` of a file that had `size` bytes when it was looked at, and extends it to `end`: how
+/// that went is the answer.
+///
+/// # Errors
+/// Where what is there cannot be freed. Nothing has changed then.
+fn make_hole(file: impl AsFd, (offset, end): (u64, u64), size: u64) -> Result<Result<()>> {
+    if offset < size {
+        rustix::fs::fallocate(&file, PUNCH, offset, end - offset).map_err(translate)?;
+    }
+    Ok(if end > size { extend(&file, (offset, end)) } else { Ok(()) })
+}
+
+/// Extends a file by a hole from `offset` to `end`, where it has nothing of worth.
+///
+/// The lock keeps other clients off, and no local process: one may have made the file longer since it was looked at, and
+/// ftruncate(2) would cut that off. Reserving a file's last byte makes it longer and never shorter.
+pub(super) fn extend(file: impl AsFd, (offset, end): (u64, u64)) -> Result<()> {
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), end - 1, 1) {
+        // So does writing it.
+        Err(Errno::OPNOTSUPP) => write_all(&file, &[0], end - 1).map(drop),
+        reserved => reserved.map_err(translate),
+    }?;
+    // What was reserved is given back; where that cannot be it is a block of zeros.
+    let _ = rustix::fs::fallocate(&file, PUNCH, offset, end - offset);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use rustix::fs::{MemfdFlags, SealFlags};
+
+    use super::*;
+
+    fn content(file: &File) -> Vec<u8> {
+        let mut content = vec![0; file.metadata().expect("status").len() as usize];
+        file.read_exact_at(&mut content, 0).expect("read");
+        content
+    }
+
+    #[test]
+    fn what_a_local_process_appends_behind_a_hole_is_not_cut_off() {
+        let file = tempfile::tempfile().expect("temporary file");
+        // By a copy's step, and over the end and behind it by a written hole, of what was 1000 bytes long when it was looked at.
+        let ways: [(u64, &dyn Fn() -> Result<()>); 3] = [
+            (1000, &|| extend(&file, (1000, 20_000))),
+            (500, &|| make_hole(&file, (500, 20_000), 1000)?),
+            (3000, &|| make_hole(&file, (3000, 20_000), 1000)?),
+        ];
+        for (offset, way) in ways {
+            file.set_len(0).expect("truncated");
+            file.write_all_at(&[7; 30_000], 0).expect("written");
+            let mut wanted = vec![7; 30_000];
+            wanted[offset as usize..20_000].fill(0);
+            assert_eq!(way(), Ok(()));
+            assert_eq!(content(&file), wanted, "{offset}");
+        }
+    }
+
+    #[test]
+    fn a_hole_that_cannot_become_longer_has_freed_what_was_there() {
+        let fd = rustix::fs::memfd_create("hole", MemfdFlags::ALLOW_SEALING).expect("memory");
+        let file = File::from(fd);
+        file.write_all_at(&[7; 10_000], 0).expect("written");
+        rustix::fs::fcntl_add_seals(&file, SealFlags::GROW).expect("sealed");
+        assert_eq!(make_hole(&file, (1000, 20_000), 10_000), Ok(Err(Error::NotPermitted)));
+        let mut wanted = vec![7; 10_000];
+        wanted[1000..].fill(0);
+        assert_eq!(content(&file), wanted);
     }
 }

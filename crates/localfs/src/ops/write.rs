@@ -4,6 +4,7 @@
 //! written within the last minute, or has none yet), and where pages that are written in part are cached. For
 //! those a byte is read with `RWF_NOWAIT`; not for the page in which the last write ended, since logs grow so.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,7 +14,7 @@ use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, 
 
 use super::read::{PAGE_BYTES, is_byte_cached};
 use crate::dirty;
-use crate::durable::{Begun, Extent};
+use crate::durable::{Begun, Extent, Made};
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::patience;
@@ -45,7 +46,7 @@ impl Volume {
         file: &Handle,
         data: &[u8],
         (offset, stability, authority): (u64, Stability, Authority),
-    ) -> Result<(Arc<Object>, Written, u64)> {
+    ) -> Result<(Arc<Object>, Written, Made)> {
         let object = self.object(file)?;
         object.require_regular()?;
         let _lock = self.lock(&object)?;
@@ -55,7 +56,7 @@ impl Volume {
         // permissions checking."
         if data.is_empty() {
             let written = Written { count: 0, stability, change: Self::no_change(&before) };
-            return Ok((object, written, 0));
+            return Ok((object, written, Made::NONE));
         }
         let room = self.properties.max_file_size.saturating_sub(offset).min(data.len() as u64) as usize;
         if room == 0 {
@@ -133,13 +134,13 @@ impl Volume {
         self: &'a Arc<Self>,
         object: Arc<Object>,
         mut written: Written,
-        change: u64,
+        change: Made,
     ) -> Op<'a, Written> {
         if written.count == 0 {
             return Op::ok(written);
         }
         if !self.must_sync() {
-            object.dirt.succeeded(change, Extent::All);
+            object.dirt.succeeded(change.number, Extent::All);
             return Op::ok(written);
         }
         if written.stability == Stability::Unstable {
@@ -171,10 +172,10 @@ pub(crate) fn require_page(object: &Object, file: &OpenFile, size: u64, at: u64)
 }
 
 /// Writes all, or as much as there is room for.
-pub(super) fn write_all(file: &OpenFile, data: &[u8], offset: u64) -> Result<usize> {
+pub(super) fn write_all(file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
     let mut done = 0;
     while done < data.len() {
-        match rustix::io::pwrite(file, &data[done..], offset + done as u64) {
+        match rustix::io::pwrite(&file, &data[done..], offset + done as u64) {
             Ok(0) => break,
             Ok(count) => done += count,
             Err(Errno::INTR) => {}

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 
 use crate::attributes::Snapshot;
+use crate::durable::Made;
 use crate::errno::translate;
 use crate::object::{Object, Reach};
 use crate::permission::{READ, STICKY, WRITE, owns};
@@ -148,7 +149,7 @@ impl Volume {
         file: &Handle,
         name: &[u8],
         edit: &Edit,
-    ) -> Result<(Arc<Object>, u64, Change)> {
+    ) -> Result<(Arc<Object>, Made, Change)> {
         let name = full_name(name)?;
         let object = self.object(file)?;
         let _lock = self.lock(&object)?;

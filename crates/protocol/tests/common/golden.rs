@@ -13,9 +13,9 @@ pub(crate) struct Golden {
     pub(crate) message: Bytes,
 }
 
-/// All recorded messages in `directory` below `tests/golden` of this crate.
+/// All recorded messages in `directory` below `tests/golden` of the crate `protocol`, for tests of any crate beside it.
 pub(crate) fn all(directory: &str) -> Vec<Golden> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(directory);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/golden").join(directory);
     let mut paths: Vec<PathBuf> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.iter().map(|path| read(path)).collect()

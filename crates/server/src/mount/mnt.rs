@@ -1,13 +1,13 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::mount::{DirPath, MountOk, MountResult, MountStat};
-use rpc::auth::AuthFlavor;
 use tracing::info;
 use vfs::{Credentials, Error, FileKind, Handle};
 use xdr::{Encode, List, Writer};
 
-use crate::Export;
 use crate::request::Request;
+use crate::{Export, Flavor};
 
 /// MNT (RFC 1813 §5.2.1): the handle of an export, or of a directory below one.
 pub(super) async fn serve(request: &Request<'_>, path: &DirPath, reply: &mut Writer) -> MountStat {
@@ -35,12 +35,16 @@ async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat>
     let client = request.connection.peer.ip();
     let (export, rest) = find(request, path).ok_or(MountStat::NOENT)?;
     if !export.options.admits(client) {
+        request.server.metrics.refused.fetch_add(1, Relaxed);
         return Err(MountStat::ACCES);
     }
     let handle = walk(request, export, rest).await.map_err(status)?;
     let wire = request.server.settings.handle_key.seal(export.id, &handle);
     let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
-    let auth_flavors = List::new(vec![AuthFlavor::SYS.0]).map_err(|_| MountStat::SERVERFAULT)?;
+    // RFC 2623 §2.7: the list tells pseudo flavors, which say the mechanism and the service too. Not AUTH_NONE where AUTH_SYS is
+    // let in: Linux's client takes that for a server that disregards credentials.
+    let auth_flavors = export.options.flavors.iter().map(Flavor::number).collect();
+    let auth_flavors = List::new(auth_flavors).map_err(|_| MountStat::SERVERFAULT)?;
     Ok(MountOk { fhandle, auth_flavors })
 }
 

@@ -3,6 +3,8 @@
 mod export;
 mod list;
 mod mnt;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use list::MountTable;
 use protocol::mount::{DirPath, MountStat, Proc};

@@ -4,7 +4,7 @@ use protocol::nfs3::{
 };
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve, status};
+use super::reply::{answer, fattr, resolve, resolve_at_mount, status};
 use crate::request::Request;
 
 /// READ and WRITE sizes that are a multiple of this meet whole pages.
@@ -39,7 +39,7 @@ pub(super) async fn serve_fsstat(request: &Request<'_>, args: FsstatArgs, reply:
 
 /// FSINFO (RFC 1813 §3.3.19).
 pub(super) async fn serve_fsinfo(request: &Request<'_>, args: FsinfoArgs, reply: &mut Writer) -> NfsStat {
-    let target = match resolve(request, &args.fsroot) {
+    let target = match resolve_at_mount(request, &args.fsroot) {
         Ok(target) => target,
         Err(status) => return answer(reply, &Outcome::<FsinfoOk, PostOpAttr>::Fail(status, None)),
     };

@@ -1,13 +1,13 @@
 use protocol::nfs3::{GetattrArgs, NfsStat, Outcome};
 use xdr::Writer;
 
-use super::reply::{answer, fattr, resolve, status};
+use super::reply::{answer, fattr, resolve_at_mount, status};
 use crate::nfs4::settle::ask_holder;
 use crate::request::Request;
 
 /// GETATTR (RFC 1813 §3.3.1).
 pub(super) async fn serve(request: &Request<'_>, args: GetattrArgs, reply: &mut Writer) -> NfsStat {
-    let target = match resolve(request, &args.object) {
+    let target = match resolve_at_mount(request, &args.object) {
         Ok(target) => target,
         Err(status) => return answer::<(), ()>(reply, &Outcome::Fail(status, ())),
     };

@@ -25,6 +25,8 @@ mod symlink;
 mod tests;
 pub(crate) mod write;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use protocol::nfs3::{NfsStat, Proc, TABLE};
 use protocol::procedure::Effect;
 use xdr::{Decode, Reader, Writer};
@@ -75,7 +77,11 @@ pub(crate) async fn procedure(
         Proc::ACCESS => serve!(access::serve),
         Proc::READLINK => serve_boxed!(readlink::serve),
         Proc::READ => serve_boxed!(read::serve),
-        Proc::WRITE => serve_boxed!(write::serve),
+        Proc::WRITE => match whole(arguments).map(|arguments| write::begin(request, arguments, reply)) {
+            Some(Ok(status)) => status,
+            Some(Err(waiting)) => Box::pin(waiting.serve(request, reply)).await,
+            None => return Served::GarbageArguments,
+        },
         Proc::CREATE => serve_boxed!(create::serve),
         Proc::MKDIR => serve_boxed!(mkdir::serve),
         Proc::SYMLINK => serve_boxed!(symlink::serve),
@@ -93,12 +99,13 @@ pub(crate) async fn procedure(
         _ => return Served::NoProcedure,
     };
     request.server.metrics.nfs3[procedure as usize].count(status != NfsStat::OK);
-    done(status)
+    done(request, status)
 }
 
 /// What became of a call whose results have this status.
-fn done(status: NfsStat) -> Served {
+fn done(request: &Request<'_>, status: NfsStat) -> Served {
     match status {
+        _ if request.is_too_weak.load(Relaxed) => Served::TooWeak,
         NfsStat::JUKEBOX => Served::Later,
         status => Served::Done { is_error: status != NfsStat::OK },
     }

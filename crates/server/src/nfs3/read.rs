@@ -32,7 +32,7 @@ pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Wri
     let wanted = ReadRequest {
         offset: args.offset,
         count: args.count.min(request.max_io()),
-        may_splice: request.connection.can_splice,
+        may_splice: request.may_splice,
         authority: Authority::Caller,
     };
     let backend = &target.export.backend;

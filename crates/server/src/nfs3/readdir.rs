@@ -7,7 +7,7 @@ use protocol::nfs3::{
 use vfs::{Attributes, Entry, FileKind, Handle, ReadDir};
 use xdr::{Encode, Writer, padding};
 
-use super::reply::{answer, fattr, resolve, seal, status};
+use super::reply::{answer, fattr, resolve, status};
 use crate::request::{Request, Target};
 
 /// Cookies of the two entries that backends do not list.
@@ -41,6 +41,9 @@ pub(super) async fn serve_plus(request: &Request<'_>, args: ReaddirplusArgs, rep
     };
     list(request, &target, args.cookie, args.cookieverf, limits, reply).await
 }
+
+/// Bytes that an entry takes at most: with a name of 255 bytes, attributes and handle.
+const ENTRY_ROOM: usize = 4 + 8 + 4 + 256 + 8 + 4 + FATTR_LENGTH + 4 + 4 + FHSIZE;
 
 /// How much of a directory fits a reply.
 #[derive(Debug, Clone, Copy)]
@@ -159,17 +162,32 @@ impl Page<'_> {
         }
         self.names += names;
         self.entries += 1;
-        self.reply.bool(true);
-        self.reply.u64(entry.fileid);
-        self.reply.opaque(entry.name);
+        self.reply.make_room(ENTRY_ROOM);
+        let mut head = [0; 16];
+        head[3] = 1;
+        head[4..12].copy_from_slice(&entry.fileid.to_be_bytes());
+        head[12..].copy_from_slice(&(entry.name.len() as u32).to_be_bytes());
+        self.reply.raw(&head);
+        self.reply.opaque_fixed(entry.name);
         self.reply.u64(entry.cookie);
         if self.limits.plus {
-            let object = entry.object.as_ref();
-            let export = self.target.export;
-            object.map(|(_, attributes)| fattr(export, attributes)).encode(self.reply);
-            object.map(|(handle, _)| seal(self.request, export, handle)).encode(self.reply);
+            self.put_object(entry.object.as_ref());
         }
         true
+    }
+
+    /// Writes attributes and handle (`post_op_attr`, `post_op_fh3`).
+    fn put_object(&mut self, object: Option<&(Handle, Attributes)>) {
+        let Some((handle, attributes)) = object else {
+            return self.reply.raw(&[0; 8]);
+        };
+        let export = self.target.export;
+        let mut bytes = [0; 4 + FATTR_LENGTH + 4];
+        bytes[3] = 1;
+        bytes[4..4 + FATTR_LENGTH].copy_from_slice(&fattr(export, attributes).to_wire());
+        bytes[4 + FATTR_LENGTH + 3] = 1;
+        self.reply.raw(&bytes);
+        self.reply.opaque(&self.request.server.settings.handle_key.seal(export.id, handle));
     }
 }
 

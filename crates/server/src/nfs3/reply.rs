@@ -53,11 +53,24 @@ pub(super) fn status(error: Error) -> NfsStat {
 
 /// Finds the file that a handle means.
 pub(super) fn resolve<'r>(request: &'r Request<'_>, handle: &FileHandle) -> Result<Target<'r>, NfsStat> {
-    request.target(handle).map_err(|error| match error {
+    request.target(handle).map_err(target_status)
+}
+
+/// As [`resolve`], for what clients ask when they mount.
+pub(super) fn resolve_at_mount<'r>(
+    request: &'r Request<'_>,
+    handle: &FileHandle,
+) -> Result<Target<'r>, NfsStat> {
+    request.target_at_mount(handle).map_err(target_status)
+}
+
+fn target_status(error: TargetError) -> NfsStat {
+    match error {
         TargetError::BadHandle => NfsStat::BADHANDLE,
         TargetError::Stale => NfsStat::STALE,
-        TargetError::NotAdmitted => NfsStat::ACCES,
-    })
+        // Not seen where it is too weak: the call is refused whole.
+        TargetError::NotAdmitted | TargetError::TooWeak => NfsStat::ACCES,
+    }
 }
 
 /// Whether I/O may go ahead beside the opens of NFSv4 clients: these can specify "the type of access to deny others"
@@ -76,7 +89,7 @@ fn check_denials_of(
     if !state.has_denials() {
         return Ok(());
     }
-    let key = File { export, handle }.key(request.server);
+    let key = File::new(export, handle).key(request.server);
     state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
 }
 

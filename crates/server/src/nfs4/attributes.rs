@@ -127,6 +127,25 @@ const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
     n::XATTR_SUPPORT,
 ]);
 
+/// Numbers that are each object's own; they take as much room in every object.
+pub(super) const OF_OBJECT: Bitmap = Bitmap::of(&[
+    n::TYPE,
+    n::CHANGE,
+    n::SIZE,
+    n::FSID,
+    n::FILEID,
+    n::MODE,
+    n::NUMLINKS,
+    n::RAWDEV,
+    n::SPACE_USED,
+    n::SPACE_FREED,
+    n::TIME_ACCESS,
+    n::TIME_CREATE,
+    n::TIME_METADATA,
+    n::TIME_MODIFY,
+    n::MOUNTED_ON_FILEID,
+]);
+
 /// What needs a look at the file system's space.
 const OF_SPACE: Bitmap = Bitmap::of(&[
     n::FILES_AVAIL,
@@ -272,12 +291,23 @@ const PSEUDO_MAX_NAME: u32 = 255;
 
 impl Subject<'_> {
     /// Writes a `fattr4` of those attributes of `mask` that the object has.
-    pub(crate) fn write(&self, mut mask: Bitmap, reply: &mut Writer) {
+    pub(crate) fn write(&self, mask: Bitmap, reply: &mut Writer) {
+        self.write_noting(mask, reply, |_, _| ());
+    }
+
+    /// The same; `note` is told each attribute's number before it is written.
+    pub(super) fn write_noting(
+        &self,
+        mut mask: Bitmap,
+        reply: &mut Writer,
+        mut note: impl FnMut(u32, &Writer),
+    ) {
         mask = mask.difference(self.lacking());
         if self.acl.is_none() {
             mask.remove(n::ACL);
         }
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
+            note(number, reply);
             self.put(number, reply);
             Ok(())
         });
@@ -285,6 +315,11 @@ impl Subject<'_> {
             Ok(()) => {}
             Err(never) => match never {},
         }
+    }
+
+    fn of_object(&self) -> OfObject<'_> {
+        let fsid = self.export().map(|export| export.fsid);
+        OfObject { attributes: self.attributes, fsid, mounted_on: self.mounted_on }
     }
 
     fn export(&self) -> Option<&Export> {
@@ -296,36 +331,15 @@ impl Subject<'_> {
 
     /// Writes one value. Numbers outside of [`SUPPORTED`] never come here.
     fn put(&self, number: u32, reply: &mut Writer) {
-        let a = self.attributes;
         match number {
-            n::TYPE => file_type(a.kind).encode(reply),
-            n::CHANGE => reply.u64(a.change),
-            n::SIZE => reply.u64(a.size),
-            n::FSID => put_fsid(self.export(), a, reply),
             n::FILEHANDLE => reply.opaque(&self.object.seal(&self.settings.handle_key)),
-            n::FILEID => reply.u64(a.fileid),
-            n::MODE => reply.u32(a.mode),
             n::ACL => {
                 if let Some(acl) = self.acl {
                     acl.encode(reply);
                 }
             }
-            n::NUMLINKS => reply.u32(a.links),
-            n::OWNER => self.put_owner(IdKind::User, a.uid, reply),
-            n::OWNER_GROUP => self.put_owner(IdKind::Group, a.gid, reply),
-            n::RAWDEV => {
-                reply.u32(a.device.major);
-                reply.u32(a.device.minor);
-            }
-            n::SPACE_USED => reply.u64(a.used),
-            // RFC 7862 §12.2.2: "the number of bytes freed if the file is deleted": nothing while it has another name.
-            n::SPACE_FREED if a.kind != FileKind::Directory && a.links > 1 => reply.u64(0),
-            n::SPACE_FREED => reply.u64(a.used),
-            n::TIME_ACCESS => put_time(a.accessed, reply),
-            n::TIME_CREATE => put_time(a.created.unwrap_or_default(), reply),
-            n::TIME_METADATA => put_time(a.changed, reply),
-            n::TIME_MODIFY => put_time(a.modified, reply),
-            n::MOUNTED_ON_FILEID => reply.u64(self.mounted_on),
+            n::OWNER => self.put_owner(IdKind::User, self.attributes.uid, reply),
+            n::OWNER_GROUP => self.put_owner(IdKind::Group, self.attributes.gid, reply),
             n::RDATTR_ERROR => self.error.encode(reply),
             n::FILES_AVAIL => reply.u64(self.space.available_files),
             n::FILES_FREE => reply.u64(self.space.free_files),
@@ -333,6 +347,7 @@ impl Subject<'_> {
             n::SPACE_AVAIL => reply.u64(self.space.available_bytes),
             n::SPACE_FREE => reply.u64(self.space.free_bytes),
             n::SPACE_TOTAL => reply.u64(self.space.total_bytes),
+            _ if OF_OBJECT.has(number) => self.of_object().put(number, reply),
             _ => self.put_of_file_system(number, reply),
         }
     }
@@ -418,6 +433,68 @@ impl Subject<'_> {
     }
 }
 
+/// What numbers of an object are written from.
+pub(super) struct OfObject<'a> {
+    pub(super) attributes: &'a Attributes,
+    /// The export's; none in the pseudo file system.
+    pub(super) fsid: Option<(u64, u64)>,
+    pub(super) mounted_on: u64,
+}
+
+impl OfObject<'_> {
+    /// Writes one of [`OF_OBJECT`].
+    #[inline]
+    pub(super) fn put(&self, number: u32, into: &mut impl Sink) {
+        let a = self.attributes;
+        match number {
+            n::TYPE => into.word(file_type(a.kind).0),
+            n::CHANGE => into.long(a.change),
+            n::SIZE => into.long(a.size),
+            n::FSID => {
+                // The export's, told apart by the file systems inside it; zeros for the pseudo file system.
+                let (major, minor) = self.fsid.map_or((0, 0), |fsid| (fsid.0, fsid.1 ^ a.fsid));
+                into.long(major);
+                into.long(minor);
+            }
+            n::FILEID => into.long(a.fileid),
+            n::MODE => into.word(a.mode),
+            n::NUMLINKS => into.word(a.links),
+            n::RAWDEV => {
+                into.word(a.device.major);
+                into.word(a.device.minor);
+            }
+            n::SPACE_USED => into.long(a.used),
+            // RFC 7862 §12.2.2: "the number of bytes freed if the file is deleted": nothing while it has another name.
+            n::SPACE_FREED if a.kind != FileKind::Directory && a.links > 1 => into.long(0),
+            n::SPACE_FREED => into.long(a.used),
+            n::TIME_ACCESS => put_time(a.accessed, into),
+            n::TIME_CREATE => put_time(a.created.unwrap_or_default(), into),
+            n::TIME_METADATA => put_time(a.changed, into),
+            n::TIME_MODIFY => put_time(a.modified, into),
+            n::MOUNTED_ON_FILEID => into.long(self.mounted_on),
+            _ => unreachable!("attribute {number} is not in OF_OBJECT"),
+        }
+    }
+}
+
+/// Where numbers go: behind what was written, or over what stands there.
+pub(super) trait Sink {
+    fn word(&mut self, value: u32);
+    fn long(&mut self, value: u64);
+}
+
+impl Sink for Writer {
+    #[inline]
+    fn word(&mut self, value: u32) {
+        self.u32(value);
+    }
+
+    #[inline]
+    fn long(&mut self, value: u64) {
+        self.u64(value);
+    }
+}
+
 /// `nfs_ftype4` of a kind.
 pub(crate) const fn file_type(kind: FileKind) -> FileType {
     match kind {
@@ -431,16 +508,10 @@ pub(crate) const fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// `fsid4`: the export's, told apart by the file systems inside it; zeros for the pseudo file system.
-fn put_fsid(export: Option<&Export>, attributes: &Attributes, reply: &mut Writer) {
-    let (major, minor) = export.map_or((0, 0), |e| (e.fsid.0, e.fsid.1 ^ attributes.fsid));
-    reply.u64(major);
-    reply.u64(minor);
-}
-
-fn put_time(time: Timestamp, reply: &mut Writer) {
-    reply.i64(time.seconds);
-    reply.u32(time.nanoseconds);
+#[inline]
+fn put_time(time: Timestamp, into: &mut impl Sink) {
+    into.long(time.seconds as u64);
+    into.word(time.nanoseconds);
 }
 
 /// An owner or group as a decimal number.

@@ -2,10 +2,12 @@
 //! and how much its reply may hold. What was just learned of the current object stays too, so that GETATTR after LOOKUP asks
 //! nobody. Operations take it as their argument; [`super::serve`] runs them.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::{Stateid, Status};
+use rpc::gss::Service;
 use vfs::{Attributes, Context};
 use xdr::{Mark, Writer};
 
@@ -20,6 +22,7 @@ use crate::{Export, Server};
 mod handles;
 mod header;
 mod logged;
+mod security;
 
 pub(in crate::nfs4) use handles::FileHandle;
 pub(super) use header::Header;
@@ -75,7 +78,7 @@ impl<'r> Compound<'r> {
         let settings = request.server.settings();
         let bytes = &request.arguments;
         let state = &request.server.nfs4;
-        let digest = state.digest(caller(&request.identity), &bytes[header.tag..], bytes.len());
+        let digest = state.digest(request.caller_number(), &bytes[header.tag..], bytes.len());
         // RFC 7530 §13.1.3.4 leaves to the server how long a compound may be.
         let is_long = header.minor == 0 && header.count > MAX_OPERATIONS;
         Self {
@@ -159,14 +162,20 @@ impl<'r> Compound<'r> {
         self.request.context(export)
     }
 
-    /// Whether the client's address may use `export`.
+    /// Whether the client's address may use `export`; counted where not.
     pub(crate) fn admits(&self, export: &Export) -> bool {
-        export.options.admits(self.request.connection.peer.ip())
+        let is_admitted = export.options.admits(self.request.connection.peer.ip());
+        if !is_admitted {
+            self.server().metrics().refused.fetch_add(1, Relaxed);
+        }
+        is_admitted
     }
 
-    /// The principal of the request, and what vouches for it. No flavor that is served protects a call.
+    /// The principal of the request, and what vouches for it.
     pub(crate) fn credential(&self) -> state::Credential {
-        state::Credential { principal: self.principal(), is_protected: false }
+        let is_protected =
+            matches!(self.request.identity, Identity::Gss(_, Service::Integrity | Service::Privacy));
+        state::Credential { principal: self.principal(), is_protected }
     }
 
     /// The principal of the request, for client records.
@@ -174,12 +183,13 @@ impl<'r> Compound<'r> {
         match &self.request.identity {
             Identity::Anonymous => state::Principal::Anonymous,
             Identity::System(credentials) => state::Principal::System(credentials.uid),
+            Identity::Gss(authenticated, _) => state::Principal::Gss(authenticated.exported.clone()),
         }
     }
 
     /// The caller as a number.
     pub(crate) fn caller(&self) -> u64 {
-        caller(&self.request.identity)
+        self.request.caller_number()
     }
 
     /// The slot that this compound has.
@@ -247,7 +257,8 @@ impl<'r> Compound<'r> {
     /// Goes on in a slot, within the limits of its channel.
     pub(crate) fn enter(&mut self, running: Running) {
         let channel = running.channel();
-        let payload = |limit: u32| (limit as usize).saturating_sub(RPC_REPLY_HEADER);
+        let header = RPC_REPLY_HEADER + self.request.reply_overhead;
+        let payload = |limit: u32| (limit as usize).saturating_sub(header);
         self.limits.reply = self.limits.reply.min(payload(channel.max_response_size));
         self.limits.cached = running.cache_this().then(|| payload(channel.max_response_size_cached));
         // RFC 8881 §2.10.6.4 lets these come from SEQUENCE, whose slot must then stay as it was, or from what follows it.
@@ -262,14 +273,6 @@ impl<'r> Compound<'r> {
     /// Answers all operations behind SEQUENCE with `status`.
     pub(crate) fn refuse_rest(&mut self, status: Status) {
         self.refusal = Some(status);
-    }
-}
-
-/// A number for the caller, so that another user's request on the same slot is no retransmission.
-fn caller(identity: &Identity) -> u64 {
-    match identity {
-        Identity::Anonymous => u64::MAX,
-        Identity::System(credentials) => u64::from(credentials.uid),
     }
 }
 

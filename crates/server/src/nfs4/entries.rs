@@ -49,14 +49,14 @@ impl<'c> Changer<'c> {
         what: &Create,
         set: &SetAttributes,
     ) -> Changed<Created> {
-        let announced = self.announce(place);
+        let mut announced = self.announce(place);
         // What is there already is opened or refused, and its directory stays as it is.
         let is_there = announced.is_watched
             && Box::pin(exists(place.export, place.context, place.directory, name)).await;
         if !is_there {
             announced.settle(EntryChange::Add, Right::Entries(place.directory)).await?;
         }
-        let mut announced = announced.begin();
+        announced.begin();
         let created = self.once.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
@@ -73,11 +73,11 @@ impl<'c> Changer<'c> {
         // RFC 8881 §10.4.4: "REMOVE request for the file".
         let file = announce_name(self.request, place, name).await?;
         file.settle(self.request, self.who, place).await?;
-        let announced = self.announce(place);
+        let mut announced = self.announce(place);
         if file.may_be_there() {
             announced.settle(EntryChange::Remove, file.right(place.directory)).await?;
         }
-        let mut announced = announced.begin();
+        announced.begin();
         let removed = self.once.remove(place, name, removal).await;
         let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
         announced.end(removed.as_ref().err(), done);
@@ -98,8 +98,8 @@ impl<'c> Changer<'c> {
     ) -> Changed<Renamed> {
         // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
         let place = |directory| Place { export, context, directory };
-        let target = self.announce(place(to));
-        let source = (from != to).then(|| self.announce(place(from)));
+        let mut target = self.announce(place(to));
+        let mut source = (from != to).then(|| self.announce(place(from)));
         // §20.4.3: "This notification is only sent if both entries are in the same directory."
         let kinds = if source.is_some() {
             (EntryChange::Remove, EntryChange::Add)
@@ -130,7 +130,10 @@ impl<'c> Changer<'c> {
             target.settle(kinds.1, new_file.right(to)).await?;
         }
         let occupant = target.occupant(new).await;
-        let (mut source, mut target) = (source.map(Announced::begin), target.begin());
+        if let Some(source) = &mut source {
+            source.begin();
+        }
+        target.begin();
         let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
         let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
         let is_within = source.is_none();
@@ -166,9 +169,9 @@ impl<'c> Changer<'c> {
         let right = Right::Entries(place.directory);
         let object = (place.export, file);
         settle(self.request, self.who, object, Against::All, (place.context, right)).await?;
-        let announced = self.announce(place);
+        let mut announced = self.announce(place);
         announced.settle(EntryChange::Add, right).await?;
-        let mut announced = announced.begin();
+        announced.begin();
         let linked = self.once.link(place, file, name).await;
         let made = linked.as_ref().ok();
         let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
@@ -181,7 +184,7 @@ impl<'c> Changer<'c> {
         let _changing = changing(self.request, place.directory);
         // Behind the announcement: either this sees the delegation, or its grant sees the change.
         let server = self.request.server;
-        let key = || File { export: place.export, handle: *place.directory }.key(server);
+        let key = || File::new(place.export, *place.directory).key(server);
         let is_watched = server.nfs4.has_delegations(Against::Entries(EntryChange::Add))
             && server.nfs4.is_directory_delegated(key());
         Announced { changer: self, place, is_watched, is_under_way: false, _changing }
@@ -248,9 +251,8 @@ impl Announced<'_> {
     }
 
     /// The change begins.
-    fn begin(mut self) -> Self {
+    fn begin(&mut self) {
         self.is_under_way = true;
-        self
     }
 
     /// Tells what was done; nothing, where nothing was. What failed on its way to the disk may have been done.
@@ -268,7 +270,7 @@ impl Announced<'_> {
     }
 
     fn file(&self) -> File<'_> {
-        File { export: self.place.export, handle: *self.place.directory }
+        File::new(self.place.export, *self.place.directory)
     }
 }
 

@@ -1,14 +1,16 @@
 //! What a step of a copy from another server does (RFC 7862 §4.5): it has some bytes read there, and writes them here.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use protocol::nfs4::types::Status;
-use vfs::{Authority, Context, Copied, Stability};
+use vfs::{Authority, COPIED_HOLE_BYTES, Change, Context, Copied, Stability, Written};
 
 use super::state::Span;
 use crate::fetch::{FETCH_BYTES, Fetches};
-use crate::{Export, FetchError, Now, SourceFile};
+use crate::{Export, Extent, FetchError, Now};
+
+mod ahead;
+
+pub(crate) use ahead::Reading;
 
 /// The greatest length of a file, in bytes.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -16,35 +18,32 @@ const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Some bytes of a source, and where they belong.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    data: Bytes,
+    content: Vec<Extent>,
     destination: vfs::Handle,
     offset: u64,
     /// Whether they are the last ones.
     is_last: bool,
-    /// When they came.
+    /// When they came, or later.
     pub(crate) at: Now,
 }
 
 impl Piece {
-    /// Has the next bytes read, behind the first `done` ones.
+    /// Has the next bytes read, behind the first `done` ones, and those behind them ahead, up to `most` of the copy.
     pub(crate) async fn fetch(
         fetches: &Fetches,
-        source: &Arc<SourceFile>,
+        reading: &Reading,
         span: &Span,
-        done: u64,
+        (done, most): (u64, u64),
     ) -> Result<Self, FetchError> {
-        let left = if span.count == 0 { u64::MAX } else { span.count - done };
-        let count = left.min(u64::from(FETCH_BYTES)) as u32;
-        let offset = span.source_offset.checked_add(done).ok_or(FetchError::Refused(Status::INVAL))?;
         // Before the first byte is written: nothing is, where the source is too short.
-        let fetched = fetches.fetch(source, (offset, count), done == 0).await?;
-        if fetched.size.is_some_and(|size| is_beyond(span, size)) {
-            return Err(FetchError::Refused(Status::INVAL));
-        }
+        let judge =
+            |size| if is_beyond(span, size) { Err(FetchError::Refused(Status::INVAL)) } else { Ok(()) };
+        let fetched = reading.next(fetches, span, (done, most), judge).await?;
+        let length = fetched.content.iter().map(Extent::length).sum::<u64>();
         Ok(Self {
             // What is missing of a source that became shorter is no failure: a copy that begins now would end there too.
-            is_last: fetched.is_end || fetched.data.len() as u64 == left,
-            data: fetched.data,
+            is_last: fetched.is_end || done + length == span.end(),
+            content: fetched.content,
             at: fetched.at,
             destination: span.destination,
             offset: span.destination_offset.saturating_add(done),
@@ -58,20 +57,58 @@ impl Piece {
         context: &Context,
         authority: Authority,
     ) -> vfs::Result<Copied> {
-        if self.offset.checked_add(self.data.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
+        let length = self.content.iter().map(Extent::length).sum::<u64>();
+        if self.offset.checked_add(length).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(vfs::Error::TooLarge);
         }
-        let backend = &export.backend;
-        let (file, data) = (&self.destination, &self.data);
-        let write = backend.write(context, file, self.offset, data, Stability::Unstable, authority);
-        let written = write.await?;
-        let is_all = self.is_last && written.count as usize == data.len();
-        Ok(Copied {
-            count: written.count.into(),
-            stability: written.stability,
-            is_all,
-            change: written.change,
-        })
+        let nothing = Extent::Data(Bytes::new());
+        let (first, others) = self.content.split_first().unwrap_or((&nothing, &[]));
+        let mut all = self.write_extent(export, (context, authority), 0, first).await?;
+        let mut wanted = first.length();
+        for extent in others {
+            if u64::from(all.count) < wanted {
+                break;
+            }
+            // What was written before an error is told; the next step meets the error itself.
+            let written = self.write_extent(export, (context, authority), wanted, extent).await;
+            let Ok(written) = written else { break };
+            wanted += extent.length();
+            all = Written {
+                count: all.count + written.count,
+                stability: all.stability.min(written.stability),
+                change: Change { before: all.change.before, after: written.change.after, atomic: false },
+            };
+        }
+        let count = all.count.into();
+        let is_all = self.is_last && count == length;
+        Ok(Copied { count, stability: all.stability, is_all, change: all.change })
+    }
+
+    /// Writes one extent, `from` bytes behind the first.
+    async fn write_extent(
+        &self,
+        export: &Export,
+        (context, authority): (&Context, Authority),
+        from: u64,
+        extent: &Extent,
+    ) -> vfs::Result<Written> {
+        let (backend, file, offset) = (&export.backend, &self.destination, self.offset + from);
+        let zeros;
+        let data = match extent {
+            Extent::Data(data) => data,
+            Extent::Hole(length) => {
+                let most = (*length).min(FETCH_BYTES.into()) as u32;
+                if *length >= COPIED_HOLE_BYTES {
+                    match backend.write_hole(context, file, offset, most, authority).await {
+                        Err(vfs::Error::NotSupported) => {}
+                        written => return written,
+                    }
+                }
+                zeros = Bytes::from(vec![0; most as usize]);
+                &zeros
+            }
+        };
+        backend.write(context, file, offset, data, Stability::Unstable, authority).await
     }
 }
 

@@ -18,9 +18,13 @@ use vfs::fault::{Fault, Faulty, Method, Rule};
 use xdr::List;
 
 use crate::testing::{Flight, Lab, at, content, export, faulty, lab_with, open, open_result, putfh};
-use crate::{Advanced, ExportTable, Fetch, FetchError, Fetched, Now, Offload};
+use crate::{Advanced, ExportTable, Extent, Fetch, FetchError, Fetched, Now, Offload};
+
+mod ahead;
 
 const MIB: u64 = 1 << 20;
+/// What a READ returns at most.
+const GRANTED: u32 = 1 << 20;
 /// What COPY_NOTIFY returned at the source, and the file there.
 const NOTIFIED: Stateid = Stateid { seqid: 7, other: [8; 12] };
 const SOURCE: &[u8] = b"a handle of another server";
@@ -77,7 +81,8 @@ fn bytes(offset: u64, length: u64) -> Bytes {
 fn of_size(fetch: &Fetch, size: u64, at: Now) -> Fetched {
     let length = size.saturating_sub(fetch.offset).min(fetch.count.into());
     let is_end = fetch.offset + length >= size;
-    Fetched { data: bytes(fetch.offset, length), is_end, size: fetch.wants_size.then_some(size), at }
+    let content = vec![Extent::Data(bytes(fetch.offset, length))];
+    Fetched { content, is_end, granted: GRANTED, size: fetch.wants_size.then_some(size), at }
 }
 
 impl Scene {
@@ -192,7 +197,8 @@ fn what_comes_in_pieces_is_put_together() {
     let size = 3 * MIB + 5;
     let first = scene.fetch().unwrap();
     // RFC 8881 §18.22.3 lets a server return less than was asked for.
-    let short = Fetched { data: bytes(0, 10), is_end: false, size: Some(size), at: scene.client.now() };
+    let (content, at) = (vec![Extent::Data(bytes(0, 10))], scene.client.now());
+    let short = Fetched { content, is_end: false, granted: GRANTED, size: Some(size), at };
     first.answer(Ok(short));
     while flight.poll().is_none() {
         scene.serve(size);
@@ -435,6 +441,15 @@ fn nothing_is_asked_of_servers_that_are_not_permitted() {
         at_address(b"tcp", b"192.0.2.7.0.0"),
         at_address(b"tcp", b"192.0.2.7"),
         at_address(b"tcp6", b"::1.8.1"),
+        at_address(b"tcp6", b"::ffff:192.0.3.7.8.1"),
+        // IPv4 within IPv6 in other ways than mapped: another address.
+        at_address(b"tcp6", b"::192.0.2.7.8.1"),
+        at_address(b"tcp6", b"64:ff9b::c000:207.8.1"),
+        at_address(b"tcp6", b"fe80::1%1.8.1"),
+        at_address(b"tcp", b"192.0.2.07.8.1"),
+        at_address(b"tcp", b"3221226001.8.1"),
+        at_address(b"tcp", b"192.0.2.7.8.256"),
+        at_address(b"tcp", b"192.0.2.7.8.1.1"),
     ] {
         let source_servers = List::new(vec![wrong.clone()]).unwrap();
         let ops = scene.ops(CopyArgs { source_servers, ..args(&scene, 0) });
@@ -447,6 +462,30 @@ fn nothing_is_asked_of_servers_that_are_not_permitted() {
     let _flight = scene.ask(args);
     let addresses = scene.fetch().unwrap().file.addresses.clone();
     assert_eq!(addresses, ["[::ffff:192.0.2.9]:2049".parse::<SocketAddr>().unwrap()]);
+}
+
+#[test]
+fn who_permits_all_networks_does_not_permit_this_machine() {
+    let (exported, _) = faulty();
+    let lab = lab_with(vec![exported], |settings| {
+        settings.copy_from = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
+    });
+    let is_permitted = |netid, address| {
+        let networks = &lab.server.settings().copy_from;
+        !super::ops::copy::from_elsewhere::permitted(networks, &[at_address(netid, address)]).is_empty()
+    };
+    assert!(is_permitted(b"tcp", b"192.0.2.7.8.1") && is_permitted(b"tcp6", b"2001:db8::1.8.1"));
+    for near in
+        [&b"127.0.0.1.8.1"[..], b"127.9.9.9.8.1", b"0.0.0.0.8.1", b"0.1.2.3.8.1", b"169.254.169.254.0.80"]
+    {
+        assert!(!is_permitted(b"tcp", near), "{}", near.escape_ascii());
+    }
+    for near in [&b"::1.8.1"[..], b"::.8.1", b"fe80::1.8.1", b"::ffff:127.0.0.1.8.1", b"::ffff:0.0.0.0.8.1"] {
+        assert!(!is_permitted(b"tcp6", near), "{}", near.escape_ascii());
+    }
+    let own = ["127.0.0.0/8".parse().unwrap()];
+    let mapped = at_address(b"tcp6", b"::ffff:127.0.0.1.8.1");
+    assert_eq!(super::ops::copy::from_elsewhere::permitted(&own, &[mapped]).len(), 1);
 }
 
 #[test]

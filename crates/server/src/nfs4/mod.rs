@@ -10,6 +10,7 @@ mod delegation;
 #[cfg(test)]
 mod delegation_tests;
 pub(crate) mod entries;
+mod entry_attributes;
 mod inter_server;
 #[cfg(test)]
 mod inter_server_tests;

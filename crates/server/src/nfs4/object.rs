@@ -22,12 +22,23 @@ pub(crate) enum Object<'r> {
 pub(crate) struct File<'r> {
     pub(crate) export: &'r Export,
     pub(crate) handle: Handle,
+    /// Of the handle, once somebody had to know it.
+    fingerprint: Option<u64>,
 }
 
 impl<'r> File<'r> {
+    pub(crate) fn new(export: &'r Export, handle: Handle) -> Self {
+        Self { export, handle, fingerprint: None }
+    }
+
+    /// As [`Self::new`], of a handle from the wire that [`HandleKey::open`] has taken.
+    pub(crate) fn opened(export: &'r Export, handle: Handle, wire: &[u8]) -> Self {
+        Self { export, handle, fingerprint: HandleKey::fingerprint_in(wire) }
+    }
+
     /// The top of an export.
     pub(crate) fn root(export: &'r Export) -> Self {
-        Self { export, handle: export.backend.root() }
+        Self::new(export, export.backend.root())
     }
 
     /// Whether this is the top of its export, where the file system above begins.
@@ -40,8 +51,13 @@ impl<'r> File<'r> {
     /// Handles are unique (`unique_handles`) and never used again, so a keyed hash of the handle serves as the number:
     /// asking for the inode number would cost each READ a system call.
     pub(crate) fn key(&self, server: &Server) -> FileKey {
-        let fileid = server.settings().handle_key.fingerprint(self.export.id, &self.handle);
-        FileKey { fsid: self.export.fsid, fileid }
+        let make = || server.settings().handle_key.fingerprint(self.export.id, &self.handle);
+        FileKey { fsid: self.export.fsid, fileid: self.fingerprint.unwrap_or_else(make) }
+    }
+
+    /// It, for those who will ask for its key more than once.
+    pub(crate) fn with_key(self, server: &Server) -> Self {
+        Self { fingerprint: Some(self.key(server).fileid), ..self }
     }
 
     /// It as a directory whose names change.
@@ -51,7 +67,7 @@ impl<'r> File<'r> {
 
     /// Another object of the same export.
     pub(crate) fn with(self, handle: Handle) -> Self {
-        Self { handle, ..self }
+        Self::new(self.export, handle)
     }
 }
 

@@ -13,11 +13,11 @@ use std::time::Duration;
 use protocol::nfs4::types::{Stateid, Status};
 use vfs::{Authority, Context};
 
-use super::inter_server::{Piece, of_source};
+use super::inter_server::{Piece, Reading, of_source};
 use super::settle::settle_in_background;
 use super::state::{Against, Client, Copied, FileKey, IoKind, Offload, Origin};
 use super::status::of_backend;
-use crate::{Export, ExportId, FetchError, Now, Server, SourceFile};
+use crate::{Export, ExportId, FetchError, Now, Server};
 
 /// How long a copy from another server goes on while that gives nothing: long enough for it to be started again.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(60);
@@ -66,7 +66,10 @@ impl Server {
                 step.end(copied, Status::OK);
                 Advanced::Done
             }
-            Err(Status::DELAY) => next(step.rest(before), Advanced::Later),
+            Err(Status::DELAY) => {
+                offload.pause();
+                next(step.rest(before), Advanced::Later)
+            }
             Err(status) => {
                 // What is missing of a source that became shorter is no failure: a copy that begins now would end there too.
                 // (Another server's end is told by its READs.)
@@ -88,7 +91,8 @@ impl Server {
             }
             Origin::Here { .. } => None,
         };
-        let now = piece.as_ref().map_or(now, |piece| piece.at);
+        // What was read ahead came before.
+        let now = piece.as_ref().map_or(now, |piece| piece.at.or_later(now));
         let client = offload.client();
         let _changing = self.nfs4.changing(&task.span.destination);
         let (export, written) = self.may_write(offload, now)?;
@@ -115,11 +119,12 @@ impl Server {
     async fn fetch_on(
         &self,
         offload: &Offload,
-        source: &Arc<SourceFile>,
+        source: &Reading,
         done: u64,
         now: Now,
     ) -> Result<Piece, Status> {
-        let mut fetching = pin!(Piece::fetch(&self.fetches, source, &offload.task().span, done));
+        let span = &offload.task().span;
+        let mut fetching = pin!(Piece::fetch(&self.fetches, source, span, (done, u64::MAX)));
         let fetched = poll_fn(|context| {
             // OFFLOAD_CANCEL does not wait for a source that is silent; this step is none then.
             let stopping = offload.poll_stopping(context).map(|()| Err(FetchError::Busy));

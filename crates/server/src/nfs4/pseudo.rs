@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use siphasher::sip::SipHasher24;
 use vfs::{Attributes, Device, FileKind, Handle, Timestamp};
 
-use crate::{Export, ExportId, ExportTable};
+use crate::{Export, ExportId, ExportTable, Flavor, Flavors};
 
 /// A directory of the pseudo file system, or the place where an export is mounted.
 #[derive(Debug)]
@@ -174,6 +174,18 @@ impl Node {
     fn visible<'a>(&'a self, exports: &'a ExportTable, peer: IpAddr) -> impl Iterator<Item = &'a Export> {
         let here = self.leads_to.iter().filter_map(|id| exports.by_id(*id)).map(Arc::as_ref);
         here.filter(move |export: &&Export| export.options.admits(peer))
+    }
+
+    /// The flavors of the exports here and below that a client at `peer` may use: by any of them it comes to one of these.
+    pub(crate) fn flavors(&self, exports: &ExportTable, peer: IpAddr) -> Flavors {
+        let all = self.visible(exports, peer).map(|export| export.options.flavors);
+        all.reduce(Flavors::union).unwrap_or_default()
+    }
+
+    /// Whether a call by `flavor` of a client at `peer` may come here. Where nothing is below, there is nothing to protect.
+    pub(crate) fn allows(&self, flavor: Flavor, exports: &ExportTable, peer: IpAddr) -> bool {
+        let mut below = self.visible(exports, peer).peekable();
+        below.peek().is_none() || below.any(|export| export.options.flavors.allow(flavor))
     }
 
     /// A change attribute that differs whenever what a client at `peer` sees here and below differs.

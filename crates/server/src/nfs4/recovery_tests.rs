@@ -6,15 +6,13 @@ use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::lock::{LockArgs, LockOutcome, LockType, Locker, OpenToLockOwner};
 use protocol::nfs4::ops::open::{DelegationType, OpenArgs, OpenClaim, OpenHow, ShareAccess};
 use protocol::nfs4::ops::read::ReadArgs;
-use protocol::nfs4::ops::session::{
-    CreateSessionArgs, CreateSessionFlags, ReclaimCompleteArgs, SequenceStatus,
-};
+use protocol::nfs4::ops::session::{ReclaimCompleteArgs, SequenceStatus};
 use protocol::nfs4::ops::setclientid::RenewArgs;
 use protocol::nfs4::types::{Handle, HasStatus, StateOwner, Stateid, Status};
 use xdr::Opaque;
 
 use super::state::Disk;
-use crate::testing::{KEY, Lab, at, channel, export, open, open_args, open_result, putfh};
+use crate::testing::{KEY, Lab, at, channel, export, open, open_args, open_result, putfh, session_args};
 use crate::testing0::Lab0;
 use crate::{Export, ExportTable, Server, Settings};
 
@@ -127,15 +125,7 @@ fn after_a_restart_every_status_is_that_of_the_rfc() {
         client.server = Arc::clone(&site.server);
         let sequence = client.next(true);
         assert_eq!(client.send(&crate::testing::compound(vec![sequence])).status, Status::BADSESSION);
-        let create = Op::CreateSession(CreateSessionArgs {
-            client_id: client.client_id,
-            sequence: 2,
-            flags: CreateSessionFlags::empty(),
-            fore_channel: channel(),
-            back_channel: channel(),
-            callback_program: 1,
-            sec_parms: Default::default(),
-        });
+        let create = Op::CreateSession(session_args(client.client_id, 2));
         assert_eq!(client.alone(create).status(), Status::STALE_CLIENTID);
 
         let mut client = site.again(b"client", minor);

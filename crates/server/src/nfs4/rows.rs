@@ -13,6 +13,22 @@ pub(crate) enum Needs {
     CurrentAndSaved,
 }
 
+/// Who says WRONGSEC of the current file handle that an operation finds (RFC 8881 §2.6.3.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WrongSec {
+    /// The operation that put it: "the put filehandle operation MUST return NFS4ERR_WRONGSEC when there is a security tuple
+    /// mismatch" (§2.6.3.1.1.7).
+    Put,
+    /// This operation, of what it leads to; nobody for SECINFO and SECINFO_NO_NAME. The operation that put the handle must not.
+    Itself,
+    /// OPEN: itself by name, the operation that put the handle by handle.
+    ByName,
+    /// Nobody: it puts another one.
+    Replaced,
+    /// Whoever says it for the operation behind this one (§2.6.3.1.1.1).
+    AsNext,
+}
+
 /// Properties of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
@@ -29,6 +45,7 @@ pub(crate) struct Row {
     /// For operations that must not run twice: the most bytes that they, and the GETFH that has to follow some of them,
     /// can write. Others are taken back where they turn out too long.
     pub(crate) reserves: Option<usize>,
+    pub(crate) wrong_sec: WrongSec,
 }
 
 /// Newest minor version.
@@ -62,7 +79,16 @@ const WRITE_RESPONSE: usize = 4 + 8 + 4 + 8;
 const COPY: usize = 4 + STATEID + 8 + 4 + 8 + 2 * 4;
 
 const fn row(number: OpNum, needs: Needs) -> Row {
-    Row { number, needs, since: 0, until: NEWEST, may_stand_alone: false, keeps_fresh: false, reserves: None }
+    Row {
+        number,
+        needs,
+        since: 0,
+        until: NEWEST,
+        may_stand_alone: false,
+        keeps_fresh: false,
+        reserves: None,
+        wrong_sec: WrongSec::Put,
+    }
 }
 
 impl Row {
@@ -82,12 +108,17 @@ impl Row {
         Self { keeps_fresh: true, ..self }
     }
 
+    const fn wrong_sec(self, wrong_sec: WrongSec) -> Self {
+        Self { wrong_sec, ..self }
+    }
+
     const fn reserves(self, length: usize) -> Self {
         Self { reserves: Some(length), ..self }
     }
 }
 
 use Needs::{Current, CurrentAndSaved, Nothing};
+use WrongSec::{AsNext, ByName, Itself, Replaced};
 
 /// All operations of RFC 7863 and RFC 8276, by number from 3 on.
 const TABLE: &[Row] = &[
@@ -103,16 +134,16 @@ const TABLE: &[Row] = &[
     row(OpNum::LOCK, Current).reserves(LOCK_DENIED),
     row(OpNum::LOCKT, Current),
     row(OpNum::LOCKU, Current).reserves(STATEID),
-    row(OpNum::LOOKUP, Current),
-    row(OpNum::LOOKUPP, Current),
+    row(OpNum::LOOKUP, Current).wrong_sec(Itself),
+    row(OpNum::LOOKUPP, Current).wrong_sec(Itself),
     row(OpNum::NVERIFY, Current).keeps(),
-    row(OpNum::OPEN, Current).reserves(OPEN + GETFH),
+    row(OpNum::OPEN, Current).reserves(OPEN + GETFH).wrong_sec(ByName),
     row(OpNum::OPENATTR, Current),
     row(OpNum::OPEN_CONFIRM, Current).only_in_0().reserves(STATEID),
     row(OpNum::OPEN_DOWNGRADE, Current).reserves(STATEID),
-    row(OpNum::PUTFH, Nothing),
-    row(OpNum::PUTPUBFH, Nothing),
-    row(OpNum::PUTROOTFH, Nothing),
+    row(OpNum::PUTFH, Nothing).wrong_sec(Replaced),
+    row(OpNum::PUTPUBFH, Nothing).wrong_sec(Replaced),
+    row(OpNum::PUTROOTFH, Nothing).wrong_sec(Replaced),
     // What was seen before it read is as true as what was seen before that.
     row(OpNum::READ, Current).keeps(),
     row(OpNum::READDIR, Current),
@@ -120,9 +151,9 @@ const TABLE: &[Row] = &[
     row(OpNum::REMOVE, Current).reserves(CHANGE_INFO),
     row(OpNum::RENAME, CurrentAndSaved).reserves(2 * CHANGE_INFO),
     row(OpNum::RENEW, Nothing).only_in_0(),
-    row(OpNum::RESTOREFH, Nothing),
-    row(OpNum::SAVEFH, Current).keeps(),
-    row(OpNum::SECINFO, Current),
+    row(OpNum::RESTOREFH, Nothing).wrong_sec(Replaced),
+    row(OpNum::SAVEFH, Current).keeps().wrong_sec(AsNext),
+    row(OpNum::SECINFO, Current).wrong_sec(Itself),
     row(OpNum::SETATTR, Current).reserves(BITMAP),
     row(OpNum::SETCLIENTID, Nothing).only_in_0().reserves(CLIENT_ADDRESS),
     row(OpNum::SETCLIENTID_CONFIRM, Nothing).only_in_0().reserves(0),
@@ -141,7 +172,7 @@ const TABLE: &[Row] = &[
     row(OpNum::LAYOUTCOMMIT, Current).since(1),
     row(OpNum::LAYOUTGET, Current).since(1),
     row(OpNum::LAYOUTRETURN, Nothing).since(1),
-    row(OpNum::SECINFO_NO_NAME, Current).since(1),
+    row(OpNum::SECINFO_NO_NAME, Current).since(1).wrong_sec(Itself),
     // RFC 8881 §2.10.6.1.2: where SEQUENCE fails, "the sequence ID of the slot MUST NOT change": it cannot fail once it has
     // its slot. §2.10.6.4 lets what follows it be too long for the reply.
     row(OpNum::SEQUENCE, Nothing).since(1).reserves(0),

@@ -145,8 +145,11 @@ impl Compound<'_> {
         if self.minor > 0 {
             return Ok(None);
         }
-        // §9.1.9: "When the type of the operation does not match that originally used, NFS4ERR_BAD_SEQID is returned."
-        match take(self.state().digest(u64::from(asked.0.0), &asked.1, asked.1.len()))? {
+        // §9.1.9: "When the type of the operation does not match that originally used, NFS4ERR_BAD_SEQID is returned." Another
+        // principal's is no repetition either: what the first one was told and opened is not handed to it. A user's number has
+        // 32 bits, an operation's less, so that neither passes for the other.
+        let kind = self.caller().rotate_left(32) ^ u64::from(asked.0.0);
+        match take(self.state().digest(kind, &asked.1, asked.1.len()))? {
             Sequenced0::New(turn) => {
                 self.set_sender(Arc::clone(turn.client()));
                 Ok(Some(turn))
@@ -207,13 +210,14 @@ mod tests {
     use protocol::nfs4::ops::getattr::GetAttrArgs;
     use protocol::nfs4::ops::remove::RemoveArgs;
     use protocol::nfs4::types::Bitmap;
+    use rpc::gss::Service;
     use vfs::MemFs;
     use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 
     use super::*;
-    use crate::Disposition;
     use crate::testing::{at, export, faulty, name, results};
     use crate::testing0::{Lab0, compound0, lab0, lab0_of};
+    use crate::{Disposition, Flavor, Flavors};
 
     fn record(lab: &mut Lab0, ops: Vec<Op>) -> Bytes {
         lab.lab.record(&xdr::to_bytes(&compound0(ops)))
@@ -263,6 +267,31 @@ mod tests {
         exported.options.clients.push("203.0.113.0/24".parse().unwrap());
         lab.lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
         assert_eq!(lab.status(again()), Status::STALE);
+    }
+
+    #[test]
+    fn a_repeated_open_leads_nobody_past_the_flavors_of_an_export() {
+        let mut exported = export(1, "/export");
+        let mut lab = lab0_of(vec![exported.clone()]);
+        let open = lab.open_op("file", b"owner");
+        lab.opened(open.clone());
+        exported.options.flavors = Flavors::new(&[Flavor::Kerberos(Service::None)]).unwrap();
+        lab.lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
+        let result = lab.send(vec![Op::PutRootFh, open, Op::GetFh]);
+        assert_eq!((result.results.len(), result.status), (2, Status::WRONGSEC));
+    }
+
+    #[test]
+    fn an_open_repeated_by_another_user_is_no_repetition() {
+        let mut lab = lab0();
+        // An owner that is not confirmed begins anew instead (RFC 7530 §16.18.5).
+        lab.open("file", b"owner");
+        let open = lab.open_op("file", b"owner");
+        lab.opened(open.clone());
+        let again = || vec![Op::PutRootFh, open.clone(), Op::GetFh];
+        assert_eq!(lab.status(again()), Status::OK);
+        lab.lab.uid = 1000;
+        assert_eq!(lab.status(again()), Status::BAD_SEQID);
     }
 
     #[test]

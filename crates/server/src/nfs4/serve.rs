@@ -19,7 +19,7 @@ use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
 use super::state::Running;
 use super::status::{Failure, Result, in_minor};
-use crate::Observer;
+use crate::Effort;
 use crate::request::{Request, Served};
 
 /// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
@@ -71,7 +71,7 @@ pub(crate) async fn serve(
             }
             (done, _) => done.unwrap_or(Ok(())),
         };
-        status = match compound.end(&operation, done, reply) {
+        status = match compound.end(&operation, done, &arguments, reply) {
             Ok(status) => status,
             Err(cached) => return replay(request, &cached, start, reply).await,
         };
@@ -134,14 +134,14 @@ struct Operation {
     shown: OpNum,
     status_at: Mark,
     body: Mark,
-    /// By the observer's clock, where there is one.
-    began: Option<Duration>,
+    /// By the observer's clock, where there is one, and in the arguments.
+    began: Option<(Duration, usize)>,
 }
 
 impl Compound<'_> {
     /// Begins an operation: writes its number and room for its status, and runs it where it waits for nothing.
     fn start(&mut self, arguments: &mut Reader, reply: &mut Writer) -> (Operation, Option<Result>) {
-        let began = self.request.server.observer().map(Observer::now);
+        let began = self.request.server.observer().map(|observer| (observer.now(), arguments.position()));
         // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
         let number = arguments.u32();
         let row = number.ok().and_then(|number| rows::find(number, self.minor));
@@ -170,6 +170,7 @@ impl Compound<'_> {
         &mut self,
         operation: &Operation,
         done: Result,
+        arguments: &Reader,
         reply: &mut Writer,
     ) -> std::result::Result<Status, Bytes> {
         let done = match done {
@@ -202,8 +203,14 @@ impl Compound<'_> {
         reply.patch_u32(operation.status_at, status.0);
         let server = self.request.server;
         server.metrics().nfs4_operation(operation.shown.0).count(status != Status::OK);
-        if let (Some(observer), Some(began)) = (server.observer(), operation.began) {
-            observer.nfs4_operation(operation.shown, observer.now().saturating_sub(began));
+        if let (Some(observer), Some((began, at))) = (server.observer(), operation.began) {
+            let effort = Effort {
+                took: observer.now().saturating_sub(began),
+                received: arguments.position() - at,
+                // Number and status are the eight bytes before the body.
+                sent: 8 + reply.length_since(operation.body),
+            };
+            observer.nfs4_operation(operation.shown, effort);
         }
         Ok(status)
     }
@@ -268,16 +275,17 @@ impl Compound<'_> {
 
 /// Every operation, by how it is executed.
 impl Compound<'_> {
-    /// Executes an operation that asks no backend; none for those that may have to wait for one.
+    /// Executes an operation that asks no backend, or finds its answer there at once; none for those that may have to wait for one.
     fn execute_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Option<Result> {
         Some(match row.number {
             OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
-            OpNum::PUTFH => ops::putfh::run(self, arguments),
-            OpNum::PUTROOTFH => ops::putrootfh::run(self),
-            OpNum::PUTPUBFH => ops::putpubfh::run(self),
+            OpNum::GETATTR => return ops::getattr::at_once(self, arguments, reply),
+            OpNum::PUTFH => ops::putfh::run(self, arguments).and_then(|()| self.check_put(arguments)),
+            OpNum::PUTROOTFH => ops::putrootfh::run(self).and_then(|()| self.check_put(arguments)),
+            OpNum::PUTPUBFH => ops::putpubfh::run(self).and_then(|()| self.check_put(arguments)),
             OpNum::GETFH => ops::getfh::run(self, reply),
             OpNum::SAVEFH => ops::savefh::run(self),
-            OpNum::RESTOREFH => ops::restorefh::run(self),
+            OpNum::RESTOREFH => ops::restorefh::run(self).and_then(|()| self.check_put(arguments)),
             OpNum::CLOSE => ops::close::run(self, arguments, reply),
             OpNum::OPEN_DOWNGRADE => ops::open_downgrade::run(self, arguments, reply),
             OpNum::LOCK => ops::lock::run(self, arguments, reply),
@@ -313,6 +321,8 @@ impl Compound<'_> {
             OpNum::READ => ops::read::run(self, arguments, reply).await,
             OpNum::WRITE => ops::write::run(self, arguments, reply).await,
             OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
+            // Apart, since it comes often and is much smaller than the largest of the others.
+            OpNum::OPEN => Box::pin(ops::open::run(self, arguments, reply)).await,
             _ => Box::pin(self.execute_seldom(row, arguments, reply)).await,
         }
     }
@@ -325,7 +335,6 @@ impl Compound<'_> {
             OpNum::LOCKT => ops::lockt::run(self, arguments, reply).await,
             OpNum::LOOKUPP => ops::lookupp::run(self).await,
             OpNum::NVERIFY => ops::nverify::run(self, arguments).await,
-            OpNum::OPEN => ops::open::run(self, arguments, reply).await,
             OpNum::OPENATTR => ops::openattr::run(self, arguments).await,
             OpNum::READDIR => ops::readdir::run(self, arguments, reply).await,
             OpNum::READLINK => ops::readlink::run(self, reply).await,

@@ -28,17 +28,19 @@ use crate::{Export, Server, Transport};
 /// delegations back (DELEGRETURN, or the answer to a recall, perhaps over this very connection) is always read.
 const WAITING_MAX: u32 = 48;
 
-/// Operations of a connection that wait for delegations.
+/// Operations of a connection that wait: for delegations, or for other servers.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingRoom(AtomicU32);
 
 /// A place in a waiting room.
-struct Seat<'r>(&'r WaitingRoom);
+#[derive(Debug)]
+pub(crate) struct Seat<'r>(&'r WaitingRoom);
 
 impl WaitingRoom {
-    fn enter(&self) -> Option<Seat<'_>> {
+    /// A place, where fewer than `most` are taken.
+    pub(crate) fn enter(&self, most: u32) -> Option<Seat<'_>> {
         let seat = Seat(self);
-        (self.0.fetch_add(1, Relaxed) < WAITING_MAX).then_some(seat)
+        (self.0.fetch_add(1, Relaxed) < most).then_some(seat)
     }
 }
 
@@ -98,7 +100,7 @@ pub(crate) async fn settle_behind(
     (export, handle): (&Export, &Handle),
     against: Against,
 ) -> Result<(), Error> {
-    let file = File { export, handle: *handle }.key(request.server);
+    let file = File::new(export, *handle).key(request.server);
     let deadline = request.server.nfs4.revoked_by(request.now.monotonic);
     Box::pin(wait_until(deadline, request, who, file, against)).await
 }
@@ -123,7 +125,7 @@ impl Named<'_> {
     pub(crate) fn is_held(&self, request: &Request<'_>, who: Option<&Client>, export: &Export) -> bool {
         let Self::Found { found, .. } = self else { return false };
         let state = &request.server.nfs4;
-        let key = || File { export, handle: found.handle }.key(request.server);
+        let key = || File::new(export, found.handle).key(request.server);
         state.has_delegations(Against::All) && state.is_held_against(who, key(), Against::All)
     }
 
@@ -201,7 +203,7 @@ async fn wait(
     (context, right): (&Context, Right<'_>),
 ) -> Result<(), Error> {
     let (state, now) = (&request.server.nfs4, request.now.monotonic);
-    let file = File { export, handle: *handle }.key(request.server);
+    let file = File::new(export, *handle).key(request.server);
     if !state.is_held_against(who, file, against) {
         return Ok(());
     }
@@ -255,7 +257,7 @@ async fn sit(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool 
     let waiting = Waiting { state: &request.server.nfs4, file, waiter };
     // A datagram's sender asks again by itself, and would then wait twice.
     let is_stream = request.connection.transport == Transport::Tcp;
-    let seat = is_stream.then(|| request.connection.waiting_room.enter()).flatten();
+    let seat = is_stream.then(|| request.connection.waiting_room.enter(WAITING_MAX)).flatten();
     seat.is_some() && (&*waiting.waiter).await
 }
 
@@ -282,7 +284,7 @@ async fn ask(
     (export, handle): (&Export, &Handle),
 ) -> Result<Option<Held>, Error> {
     let (state, now) = (&request.server.nfs4, request.now);
-    let file = File { export, handle: *handle }.key(request.server);
+    let file = File::new(export, *handle).key(request.server);
     let deadline = state.answer_until(now.monotonic);
     let mut number = None;
     loop {
@@ -344,7 +346,7 @@ impl<'r> Compound<'r> {
     /// it is here.
     pub(crate) async fn ask_holder(&mut self, object: &Object<'_>, mask: Bitmap) -> OpResult<Option<Held>> {
         let Object::File(file) = object else { return Ok(None) };
-        if !self.state().has_delegations(Against::Writers) || !attributes::may_be_held(mask) {
+        if !self.may_have_holder(mask) {
             return Ok(None);
         }
         let client = self.who();
@@ -352,6 +354,11 @@ impl<'r> Compound<'r> {
         // It may have waited, and what an operation before saw is then from before the holder's last writes.
         self.forget_fresh();
         Ok(held)
+    }
+
+    /// Whether somebody may know better what these attributes are.
+    pub(crate) fn may_have_holder(&self, mask: Bitmap) -> bool {
+        self.state().has_delegations(Against::Writers) && attributes::may_be_held(mask)
     }
 
     /// Announces a change of `file`: nothing is delegated until the guard is dropped.

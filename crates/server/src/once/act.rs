@@ -1,6 +1,6 @@
 //! Changes of names, written down around their execution, and claimed where an earlier process made them.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -12,9 +12,9 @@ use vfs::{
 
 use super::before::Before;
 use super::record::{CHANGES, Kind};
-use super::{CallId, Journal, Who};
+use super::{CallId, Journal};
+use crate::Export;
 use crate::request::Request;
-use crate::{Export, Now};
 
 /// Longest step of the clock that files' times are taken from: Linux with HZ=100. A file may seem that much older than the
 /// call that made it.
@@ -29,10 +29,7 @@ const WHILE_UNVERIFIED: u32 = 0o600;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Once<'s> {
     log: Option<(&'s Journal, CallId)>,
-    who: Who,
-    now: Now,
-    /// Told that the call changes what is on stable storage when it is answered.
-    is_stable: &'s AtomicBool,
+    request: &'s Request<'s>,
 }
 
 /// An operation under way.
@@ -57,9 +54,8 @@ pub(crate) struct Place<'a> {
 // What is done for a call that an earlier process knew is boxed: the futures of all others stay small.
 impl<'s> Once<'s> {
     /// The way of `request`, which the log knows as `call`.
-    pub(crate) fn new(request: &'s Request<'_>, call: Option<CallId>) -> Self {
-        let (log, who, now) = (request.server.journal.as_ref().zip(call), request.who(), request.now);
-        Self { log, who, now, is_stable: &request.is_stable }
+    pub(crate) fn new(request: &'s Request<'s>, call: Option<CallId>) -> Self {
+        Self { log: request.server.journal.as_ref().zip(call), request }
     }
 
     /// [`Backend::create`](vfs::Backend::create).
@@ -218,8 +214,8 @@ impl<'s> Once<'s> {
         targets: [u64; CHANGES],
     ) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
-        let claim = journal.knows_before().then(|| journal.claim_key(self.who, kind, &targets));
-        let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.now.wall };
+        let claim = journal.knows_before().then(|| journal.claim_key(self.request.who(), kind, &targets));
+        let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.request.now.wall };
         if let Some(began) = attempt.began_before() {
             // That is when it may have been done, for the process after this one too.
             attempt.at = began;
@@ -228,7 +224,7 @@ impl<'s> Once<'s> {
         if export.backend.is_stable() {
             // A machine that ends behind the change and before its record would leave nobody who knows whose it is.
             journal.sync().await;
-            self.is_stable.store(true, Relaxed);
+            self.request.is_stable.store(true, Relaxed);
         }
         Some(attempt)
     }
@@ -451,6 +447,7 @@ fn is_as_set(found: &Attributes, set: &SetAttributes) -> bool {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time == found,
         Some(SetTime::Now) | None => true,
     };
+    let set = set.for_kind(found.kind);
     set.mode.is_none_or(|mode| mode == found.mode)
         && set.uid.is_none_or(|uid| uid == found.uid)
         && set.gid.is_none_or(|gid| gid == found.gid)

@@ -71,6 +71,9 @@ pub const RECORD_BYTES_MAX: usize = record::CALL_BYTES + REPLY_BYTES_MAX;
 /// NFSv3's changes and all that NFSv4.1's slots keep are shorter.
 const REPLY_BYTES_MAX: usize = 4096;
 
+/// Bytes of what a name's number is made of before the name: export, length and bytes of the directory's handle.
+const TARGET_HEAD: usize = 4 + 8 + vfs::MAX_HANDLE;
+
 /// How long records help: as long as the reply cache gives a reply again, and for the same reason.
 pub(crate) const REMEMBER_FOR: Duration = Duration::from_secs(600);
 
@@ -221,10 +224,12 @@ impl Journal {
 
     /// A name in a directory, or a file where there is no name, as a number that nobody can choose.
     fn target(&self, export: ExportId, file: &Handle, name: Option<&[u8]>) -> u64 {
+        let mut head = [0; TARGET_HEAD];
+        head[..4].copy_from_slice(&export.0.to_le_bytes());
+        head[4..12].copy_from_slice(&(file.len() as u64).to_le_bytes());
+        head[12..12 + file.len()].copy_from_slice(file);
         let mut hasher = SipHasher24::new_with_key(&self.secret);
-        hasher.write_u32(export.0);
-        hasher.write_usize(file.len());
-        hasher.write(file);
+        hasher.write(&head[..12 + file.len()]);
         if let Some(name) = name {
             hasher.write(name);
         }
@@ -244,8 +249,8 @@ impl Journal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Who {
     pub(crate) client: IpAddr,
-    /// The effective user; none for AUTH_NONE.
-    pub(crate) user: Option<u32>,
+    /// The caller's number: a principal that is a user here is not that user by AUTH_SYS, which anybody can claim to be.
+    pub(crate) caller: u64,
 }
 
 impl Who {
@@ -254,7 +259,7 @@ impl Who {
             IpAddr::V4(address) => hasher.write(&address.octets()),
             IpAddr::V6(address) => hasher.write(&address.octets()),
         }
-        hasher.write_u64(self.user.map_or(u64::MAX, u64::from));
+        hasher.write_u64(self.caller);
     }
 }
 

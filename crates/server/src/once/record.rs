@@ -23,7 +23,7 @@ pub(super) const HEAD_BYTES: usize = CALL_BYTES + 1 + 1 + 8 * CHANGES;
 
 const BEGUN: u8 = 0x21;
 const ENDED: u8 = 0x22;
-const FINISHED: u8 = 0x23;
+const FINISHED: u8 = 0x26;
 const CLAIMED: u8 = 0x24;
 const ANSWERED: u8 = 0x25;
 

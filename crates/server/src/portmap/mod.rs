@@ -8,8 +8,8 @@ mod rpcbind;
 
 use xdr::{Decode, Encode, Reader, Writer};
 
-use crate::Versions;
 use crate::request::{Request, Served};
+use crate::{Transport, Versions};
 
 /// A program and a version that this server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +35,27 @@ pub fn registrations(versions: Versions) -> impl Iterator<Item = Registration> {
     .map(|(_, program, version)| Registration { program, version })
 }
 
-/// All that the own port mapper tells of, itself among it, with the ports; `port` is the server's.
-fn all(versions: Versions, port: u16) -> impl Iterator<Item = (Registration, u16)> {
+/// Where something listens that the own port mapper tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Listed {
+    registration: Registration,
+    transport: Transport,
+    port: u16,
+}
+
+/// All that the own port mapper tells of, itself among it; `port` is the server's. Only the port mapper listens on UDP.
+fn all(versions: Versions, port: u16) -> impl Iterator<Item = Listed> {
     use protocol::portmap::{PORT, PROGRAM, VERSION};
     use protocol::rpcbind::{VERSION_3, VERSION_4};
-    let own =
-        [VERSION, VERSION_3, VERSION_4].map(|version| (Registration { program: PROGRAM, version }, PORT));
-    own.into_iter().chain(registrations(versions).map(move |registration| (registration, port)))
+    let own = [Transport::Tcp, Transport::Udp].into_iter().flat_map(|transport| {
+        [VERSION, VERSION_3, VERSION_4].map(|version| Listed {
+            registration: Registration { program: PROGRAM, version },
+            transport,
+            port: PORT,
+        })
+    });
+    let others = registrations(versions);
+    own.chain(others.map(move |registration| Listed { registration, transport: Transport::Tcp, port }))
 }
 
 /// Serves one call of version 2, 3 or 4.
@@ -53,12 +67,16 @@ pub(crate) fn procedure(
     reply: &mut Writer,
 ) -> Served {
     let Some(port) = request.server.settings.portmap else { return Served::NoProcedure };
-    match version {
+    let served = match version {
         protocol::portmap::VERSION => {
             portmap2::serve(request.server.settings.versions, port, procedure, arguments, reply)
         }
         _ => rpcbind::serve(request, port, version, procedure, arguments, reply),
+    };
+    if let Served::Done { is_error } = served {
+        request.server.metrics.portmap[procedure as usize].count(is_error);
     }
+    served
 }
 
 /// Decodes arguments, or says that they cannot be.

@@ -1,9 +1,9 @@
 use protocol::portmap::{Mapping, MappingList, Proc, Protocol};
 use xdr::{Reader, Writer};
 
-use super::{Registration, all, answer, decode};
-use crate::Versions;
+use super::{Listed, all, answer, decode};
 use crate::request::Served;
+use crate::{Transport, Versions};
 
 /// Version 2 (RFC 1833 §3).
 pub(super) fn serve(
@@ -29,16 +29,24 @@ pub(super) fn serve(
 /// "A port value of zeros means the program has not been registered" (RFC 1833 §3.2). A version that is not there is
 /// answered with the port of one that is, as the RFC has it: the call itself will tell which versions there are.
 fn port_of(wanted: &Mapping, versions: Versions, port: u16) -> u32 {
-    let found = all(versions, port)
-        .find(|(known, _)| wanted.protocol == Protocol::TCP && known.program == wanted.program);
-    found.map_or(0, |(_, port)| u32::from(port))
+    let found = all(versions, port).find(|known| {
+        wanted.protocol == protocol_of(known.transport) && known.registration.program == wanted.program
+    });
+    found.map_or(0, |known| u32::from(known.port))
+}
+
+fn protocol_of(transport: Transport) -> Protocol {
+    match transport {
+        Transport::Tcp => Protocol::TCP,
+        Transport::Udp => Protocol::UDP,
+    }
 }
 
 fn dump(versions: Versions, port: u16) -> MappingList {
-    let mappings = all(versions, port).map(|(Registration { program, version }, port)| Mapping {
-        program,
-        version,
-        protocol: Protocol::TCP,
+    let mappings = all(versions, port).map(|Listed { registration, transport, port }| Mapping {
+        program: registration.program,
+        version: registration.version,
+        protocol: protocol_of(transport),
         port: u32::from(port),
     });
     MappingList::new(mappings.collect()).expect("a handful of mappings")
@@ -53,12 +61,16 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_port_of_its_programs_over_tcp_alone() {
+    fn knows_the_port_of_its_programs_over_tcp_and_its_own_over_udp_too() {
         let all = Versions::all();
         assert_eq!(port_of(&mapping(100_003, Protocol::TCP), all, 2049), 2049);
         assert_eq!(port_of(&mapping(100_005, Protocol::TCP), all, 2049), 2049);
         assert_eq!(port_of(&mapping(100_003, Protocol::UDP), all, 2049), 0);
         assert_eq!(port_of(&mapping(100_021, Protocol::TCP), all, 2049), 0);
+        assert_eq!(port_of(&mapping(100_000, Protocol::UDP), all, 2049), 111);
+        let own =
+            dump(all, 2049).iter().filter(|row| row.port == 111 && row.protocol == Protocol::UDP).count();
+        assert_eq!(own, 3, "versions 2, 3 and 4");
     }
 
     #[test]

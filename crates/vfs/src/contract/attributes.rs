@@ -66,6 +66,18 @@ pub(super) fn mode_is_set_and_kept(t: &Subject) {
     }
 }
 
+pub(super) fn a_symbolic_link_takes_no_mode(t: &Subject) {
+    let (me, link) = (t.me(), t.me().symlink(&t.top(), "l", "f"));
+    let before = me.getattr(&link).unwrap();
+    assert_eq!(me.chmod(&link, 0o600).unwrap().before, before.before());
+    assert_eq!(me.getattr(&link).unwrap(), before, "passed over");
+    let modified = Timestamp { seconds: 1_000_000, nanoseconds: 0 };
+    let both =
+        SetAttributes { mode: Some(0o600), modified: Some(SetTime::To(modified)), ..Default::default() };
+    let after = me.setattr(&link, both).unwrap().after;
+    assert_eq!((after.mode, after.modified), (before.mode, modified), "the rest is set");
+}
+
 pub(super) fn a_size_cuts_and_extends_with_zeros(t: &Subject) {
     let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
     me.write(&file, 0, [7; 10_000]).unwrap();

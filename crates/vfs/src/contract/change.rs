@@ -54,6 +54,7 @@ pub(super) fn every_change_of_a_file_moves_its_change_attribute(t: &Subject) {
             &[
                 ("allocate", &|| done(me.allocate(&file, 0, 100_000).unwrap())),
                 ("deallocate", &|| done(me.deallocate(&file, 0, 50_000).unwrap())),
+                ("write hole", &|| done(me.write_hole(&file, 0, 50_000).unwrap().change)),
             ],
         );
     }

@@ -42,6 +42,7 @@ fn assert_dead(t: &Subject, handle: &Handle, errors: &[Error]) {
         assert_fails(me.seek(handle, 0, Seek::Data), errors);
         assert_fails(me.allocate(handle, 0, 1), errors);
         assert_fails(me.deallocate(handle, 0, 1), errors);
+        assert_fails(me.write_hole(handle, 0, 1), errors);
     }
     if t.backend().properties().xattrs {
         assert_fails(me.get_xattr(handle, "a"), errors);

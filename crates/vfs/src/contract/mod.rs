@@ -187,6 +187,7 @@ cases! { $
         properties_and_identity_are_plausible
         setting_nothing_changes_nothing
         mode_is_set_and_kept
+        a_symbolic_link_takes_no_mode
         a_size_cuts_and_extends_with_zeros
         only_regular_files_have_a_size_to_set
         a_size_beyond_the_limit_is_refused
@@ -378,6 +379,7 @@ cases! { $
         seek_finds_data_and_holes
         allocate_extends_with_zeros
         deallocate_punches_and_keeps_the_size
+        a_hole_is_written_where_zeros_would_be
         bad_ranges_are_refused
         sync_succeeds
     }

@@ -57,9 +57,9 @@ pub(super) fn an_open_of_a_named_file_changes_nothing(t: &Subject) {
     let file = me.file(&top, "f");
     let before = me.getattr(&file).unwrap();
     for (read, write) in [(true, false), (false, true), (true, true)] {
-        assert_eq!(me.open(&file, read, write).unwrap().attributes, before);
+        t.assert_same(&before, &me.open(&file, read, write).unwrap().attributes);
     }
-    assert_eq!(me.getattr(&file).unwrap(), before);
+    t.assert_same(&before, &me.getattr(&file).unwrap());
 }
 
 pub(super) fn what_was_just_seen_is_opened_and_read(t: &Subject) {
@@ -68,7 +68,7 @@ pub(super) fn what_was_just_seen_is_opened_and_read(t: &Subject) {
     me.write(&file, 0, "content").unwrap();
     let found = me.lookup(&top, "f").unwrap();
     let opened = me.open_seen(&file, &found.attributes, access).unwrap();
-    assert_eq!(opened.attributes, me.getattr(&file).unwrap());
+    t.assert_same(&opened.attributes, &me.getattr(&file).unwrap());
     let (data, read) = me.read_seen(&file, &found.attributes, 10).unwrap();
     assert_eq!((&data[..], read.eof), (&b"content"[..], true));
     let (data, read) = me.read_seen(&file, &found.attributes, 6).unwrap();

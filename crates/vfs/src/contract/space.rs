@@ -72,6 +72,30 @@ pub(super) fn deallocate_punches_and_keeps_the_size(t: &Subject) {
     assert!(me.getattr(&file).unwrap().used < used);
 }
 
+pub(super) fn a_hole_is_written_where_zeros_would_be(t: &Subject) {
+    if skipped(t) {
+        return;
+    }
+    let (me, file) = (t.me(), t.me().file(&t.top(), "f"));
+    me.write(&file, 0, vec![7; 1 << 18]).unwrap();
+    let used = me.getattr(&file).unwrap().used;
+    let mut wanted = vec![7; 1 << 18];
+    // Inside, over the end, and behind it.
+    for (offset, length) in [(1000, 150_000), ((1 << 18) - 10, 70_000), (400_000, 1 << 20)] {
+        let written = me.write_hole(&file, offset, length).unwrap();
+        let end = offset as usize + length as usize;
+        assert_eq!((written.count, written.change.after.size as usize), (length, end.max(1 << 18)));
+        wanted.resize(wanted.len().max(end), 0);
+        wanted[offset as usize..end].fill(0);
+        assert_eq!(me.read(&file, 0, 1 << 21).unwrap(), wanted, "{offset}+{length}");
+    }
+    assert!(me.getattr(&file).unwrap().used < used, "space is freed, and none is taken");
+    assert_fails(me.write_hole(&file, 0, 0), &[Error::Invalid]);
+    let most = t.backend().properties().max_file_size;
+    assert_fails(me.write_hole(&file, most, 1), &[Error::TooLarge]);
+    assert_fails(me.write_hole(&t.top(), 0, 1), &[Error::IsDirectory]);
+}
+
 pub(super) fn bad_ranges_are_refused(t: &Subject) {
     if skipped(t) {
         return;

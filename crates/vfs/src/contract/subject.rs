@@ -106,6 +106,15 @@ impl Subject {
         earlier == later || (!self.capabilities().steady_change && earlier < later)
     }
 
+    /// Asserts that `later` is what `earlier` was: nothing changed between the two looks.
+    ///
+    /// # Panics
+    /// Where it is not.
+    pub fn assert_same(&self, earlier: &Attributes, later: &Attributes) {
+        assert!(self.is_same_change(earlier.change, later.change), "{earlier:?}\n{later:?}");
+        assert_eq!(Attributes { change: earlier.change, ..*later }, *earlier);
+    }
+
     /// Whether the case does not apply, because the backend by its nature lacks what it is about; says so.
     #[must_use]
     pub fn lacks(&self, present: bool, what: &str) -> bool {
@@ -453,6 +462,11 @@ impl<'t> Caller<'t> {
     pub fn deallocate(&self, file: &Handle, offset: u64, length: u64) -> Result<Change> {
         let context = self.context();
         self.subject.wait(self.backend().deallocate(&context, file, offset, length, Authority::Caller))
+    }
+
+    pub fn write_hole(&self, file: &Handle, offset: u64, length: u32) -> Result<Written> {
+        let context = self.context();
+        self.subject.wait(self.backend().write_hole(&context, file, offset, length, Authority::Caller))
     }
 
     pub fn get_xattr(&self, file: &Handle, name: impl AsRef<[u8]>) -> Result<Bytes> {

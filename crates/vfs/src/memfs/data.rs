@@ -174,6 +174,34 @@ impl State {
         Ok(change(&before, self.attributes(file)))
     }
 
+    pub(super) fn write_hole(
+        &mut self,
+        context: &Context,
+        file: u64,
+        (offset, length): (u64, u32),
+        authority: Authority,
+    ) -> Result<Written> {
+        let before = self.attributes(file);
+        let end = offset.saturating_add(length.into());
+        self.judge_range(context, file, (offset, length.into()), authority)?;
+        if end > self.max_file_size {
+            return Err(Error::TooLarge);
+        }
+        self.keep_for_undo(file, offset, length.into());
+        let inode = self.table.get_mut(file).expect("the file was resolved");
+        let pages = inode.pages_mut()?;
+        let inside = end.min(before.size).saturating_sub(offset);
+        let freed = if inside == 0 { 0 } else { pages.deallocate(offset, inside) * PAGE };
+        if end > before.size {
+            pages.truncate(end);
+        }
+        self.space.refund(inode.uid, freed);
+        drop_privileges(&context.credentials, inode);
+        inode.content_changed(context.now);
+        let change = change(&before, self.attributes(file));
+        Ok(Written { count: length, stability: Stability::Unstable, change })
+    }
+
     fn judge_range(
         &self,
         context: &Context,

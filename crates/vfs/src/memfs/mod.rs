@@ -327,10 +327,10 @@ impl Backend for MemFs {
 
     fn write<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         offset: u64,
-        data: &'a Bytes,
+        data: &Bytes,
         stability: Stability,
         authority: Authority,
     ) -> Op<'a, Written> {
@@ -451,6 +451,17 @@ impl Backend for MemFs {
         authority: Authority,
     ) -> Op<'a, Change> {
         self.act(file, |state, file| state.deallocate(context, file, (offset, length), authority))
+    }
+
+    fn write_hole<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        length: u32,
+        authority: Authority,
+    ) -> Op<'a, Written> {
+        self.act(file, |state, file| state.write_hole(context, file, (offset, length), authority))
     }
 
     fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {

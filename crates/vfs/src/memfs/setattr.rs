@@ -1,4 +1,4 @@
-use super::inode::{Body, Inode, SETGID, change};
+use super::inode::{Inode, SETGID, change};
 use super::permission::{WRITE, owns, permits, require_owner, require_write};
 use super::state::{State, clear_set_id, drop_privileges};
 use crate::{Authority, Change, Context, Credentials, Error, Result, SetAttributes, SetTime, Timestamp};
@@ -22,10 +22,11 @@ impl State {
         if guard.is_some_and(|guard| guard != before.changed) {
             return Err(Error::NotSync);
         }
+        self.judge(&context.credentials, self.inode(file), set, authority)?;
+        let set = &set.for_kind(before.kind);
         if set.is_empty() {
             return Ok(change(&before, before));
         }
-        self.judge(&context.credentials, self.inode(file), set, authority)?;
         let inode = self.table.get(file).expect("the file was resolved");
         if let Some(uid) = set.uid {
             self.space.give(inode.uid, uid, inode.charged())?;
@@ -62,10 +63,6 @@ impl State {
     ) -> Result<()> {
         if set.mode.is_some() {
             require_owner(who, inode)?;
-            // As on Linux, where no file system keeps a mode for symbolic links.
-            if matches!(inode.body, Body::Symlink(_)) {
-                return Err(Error::NotSupported);
-            }
         }
         judge_owner(who, inode, set)?;
         if let Some(size) = set.size {

@@ -31,7 +31,8 @@ pub(crate) async fn procedure(
         },
         _ => return Served::NoProcedure,
     };
-    done(status)
+    request.server.metrics.nfsacl[procedure as usize].count(status != NfsStat::OK);
+    done(request, status)
 }
 
 /// A list for the wire. `marker` is added to each tag: [`WireTag::DEFAULT`] in a default list.

@@ -80,14 +80,19 @@ impl<'r> Compound<'r> {
     /// Makes current again what an OPEN did that is repeated.
     ///
     /// # Errors
-    /// STALE where the export is gone or this client may not use it (any more), as PUTFH has it.
+    /// STALE where the export is gone or this client may not use it (any more), as PUTFH has it. WRONGSEC where this call came by
+    /// none of its flavors: a repetition ends before OPEN itself would say so.
     pub(in crate::nfs4) fn make_current_again(
         &mut self,
         saved: &SavedReply,
     ) -> std::result::Result<(), Status> {
         let Some((id, handle)) = saved.current else { return Ok(()) };
         let export = self.request.exports.by_id(id).filter(|export| self.admits(export));
-        self.set_current(Object::File(File { export: export.ok_or(Status::STALE)?, handle }), None);
+        let object = Object::File(File::new(export.ok_or(Status::STALE)?, handle));
+        if !self.allows(&object) {
+            return Err(Status::WRONGSEC);
+        }
+        self.set_current(object, None);
         Ok(())
     }
 

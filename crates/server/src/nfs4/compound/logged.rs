@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs4::ops::session::SequenceArgs;
 use protocol::nfs4::types::Status;
-use siphasher::sip::SipHasher24;
+use siphasher::sip::SipHasher13;
 
-use super::{Compound, caller};
+use super::Compound;
 use crate::nfs4::entries::Changer;
 use crate::nfs4::state::{self, Replay, Running, Sequenced};
 use crate::nfs4::status::{Failure, Result};
@@ -39,11 +39,12 @@ impl<'r> Compound<'r> {
     }
 
     /// The request for the log of calls, the same in every process; the session is among the bytes.
+    // One round for each block, as for version 3's calls: see the reply cache.
     fn call_id(&self, slot: u32, sequence_id: u32) -> CallId {
-        let mut hasher = SipHasher24::new_with_key(&self.request.server.call_secret);
+        let mut hasher = SipHasher13::new_with_key(&self.request.server.call_secret);
         state::hash_request(
             &mut hasher,
-            caller(&self.request.identity),
+            self.request.caller_number(),
             &self.request.arguments[self.body..],
             self.request.arguments.len(),
         );

@@ -14,10 +14,11 @@ use super::allocate::regular_only;
 use super::clone::judge;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::{File, Object};
+use crate::nfs4::settle::Seat;
 use crate::nfs4::state::{Changing, Copied, CopyTask, IoKind, Origin, Span, stable_how};
 use crate::nfs4::status::Result;
 
-mod from_elsewhere;
+pub(crate) mod from_elsewhere;
 
 /// Bytes that one COPY copies at most before its answer, unless a step shares more: half a second's work for a disk.
 const MAX_BYTES: u64 = 64 << 20;
@@ -69,6 +70,8 @@ struct Plan<'r> {
     authorities: [Authority; 2],
     /// Bytes that are copied before the answer.
     inline_bytes: u64,
+    /// The place of what waits for another server before the answer.
+    _seat: Option<Seat<'r>>,
     _changing: Changing<'r>,
 }
 
@@ -89,6 +92,7 @@ async fn within<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Pla
         destination_stateid: latest(compound, arguments.destination_stateid)?,
         authorities: [range.source_authority, range.destination_authority],
         inline_bytes: INLINE_BYTES,
+        _seat: None,
         _changing: changing,
     })
 }
@@ -161,10 +165,11 @@ impl Default for Done {
     }
 }
 
-/// Copies until all is done, or `most` bytes are.
+/// Copies until all is done, or `most` bytes are; of another server's, what comes [in time](from_elsewhere::INLINE_PATIENCE).
 async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mut Done) -> Result {
     let context = compound.context(plan.destination.export);
-    while !done.is_over && done.copied.count < most {
+    let mut is_late = false;
+    while !is_late && !done.is_over && done.copied.count < most {
         let step = match &plan.source {
             Origin::Here { handle, .. } => {
                 let step = plan.span.within(*handle, plan.authorities).behind(done.copied.count);
@@ -172,7 +177,12 @@ async fn copy(compound: &mut Compound<'_>, plan: &Plan<'_>, most: u64, done: &mu
                 copied.map_err(regular_only)
             }
             Origin::There(source) => {
-                from_elsewhere::step(compound, &context, (plan, source), done.copied.count).await
+                let step =
+                    from_elsewhere::step(compound, &context, (plan, source), (done.copied.count, most));
+                step.await.map(|(copied, at)| {
+                    is_late = at >= compound.now() + from_elsewhere::INLINE_PATIENCE;
+                    copied
+                })
             }
         };
         match step {

@@ -59,7 +59,7 @@ mod tests {
     use protocol::nfs4::types::HasStatus;
 
     use super::*;
-    use crate::testing::{Lab, channel, lab};
+    use crate::testing::{Lab, channel, lab, session_args};
 
     #[test]
     fn grants_hundreds_of_slots() {
@@ -80,15 +80,8 @@ mod tests {
         let mut lab = lab();
         let id = lab.exchange(b"new");
         let args = |client_id, flags| {
-            Op::CreateSession(CreateSessionArgs {
-                client_id,
-                sequence: id.sequence_id,
-                flags: CreateSessionFlags::from_bits_retain(flags),
-                fore_channel: channel(),
-                back_channel: channel(),
-                callback_program: 1,
-                sec_parms: Default::default(),
-            })
+            let flags = CreateSessionFlags::from_bits_retain(flags);
+            Op::CreateSession(CreateSessionArgs { flags, ..session_args(client_id, id.sequence_id) })
         };
         assert_eq!(lab.alone(args(id.client_id ^ 1 << 40, 0)).status(), Status::STALE_CLIENTID);
         assert_eq!(lab.alone(args(id.client_id, 8)).status(), Status::INVAL);

@@ -74,13 +74,13 @@ mod tests {
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
     use protocol::nfs4::ops::exchange_id::{DestroyClientIdArgs, SsvParms, StateProtectOps};
-    use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags, DestroySessionArgs};
+    use protocol::nfs4::ops::session::{CreateSessionFlags, DestroySessionArgs};
     use protocol::nfs4::types::{Bitmap, ClientOwner, HasStatus};
 
     use super::*;
     use crate::ConnectionId;
     use crate::nfs4::state::{CreateSession, Credential, Principal};
-    use crate::testing::{Lab, channel, lab};
+    use crate::testing::{Lab, channel, lab, session_args};
 
     fn args(flags: ExchangeIdFlags, state_protect: StateProtectArgs) -> Op {
         Op::ExchangeId(ExchangeIdArgs {
@@ -139,15 +139,7 @@ mod tests {
         let lab = lab();
         let (client_id, session_id) = protected(&lab);
         let mut stranger = Lab::without_session(lab.server.clone(), 9);
-        let create = Op::CreateSession(CreateSessionArgs {
-            client_id,
-            sequence: 2,
-            flags: CreateSessionFlags::empty(),
-            fore_channel: channel(),
-            back_channel: channel(),
-            callback_program: 1,
-            sec_parms: Default::default(),
-        });
+        let create = Op::CreateSession(session_args(client_id, 2));
         let bind = BindConnToSessionArgs { session_id, direction: DirFromClient::FORE, use_rdma: false };
         for op in [
             create,

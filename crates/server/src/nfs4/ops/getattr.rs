@@ -1,5 +1,6 @@
 //! GETATTR (RFC 8881 §18.7).
 
+use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::types::Bitmap;
 use xdr::{Decode, Reader, Writer};
 
@@ -12,6 +13,43 @@ use crate::nfs4::status::Result;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
     tell(compound, mask, reply).await
+}
+
+/// As [`run`], without a future, where nobody has to be waited for. None where somebody has to be, with nothing read or written.
+pub(crate) fn at_once(
+    compound: &mut Compound<'_>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Option<Result> {
+    let start = arguments.position();
+    match tell_at_once(compound, arguments, reply) {
+        Ok(true) => Some(Ok(())),
+        Ok(false) => {
+            arguments.rewind(start);
+            None
+        }
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+/// Whether the attributes were to be had at once, and were written.
+fn tell_at_once(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result<bool> {
+    let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
+    let object = compound.current()?;
+    let Object::File(file) = &object else { return Ok(false) };
+    if compound.may_have_holder(mask) || needs_space(mask) || mask.has(n::ACL) {
+        return Ok(false);
+    }
+    if compound.fresh().is_none() {
+        let context = compound.context(file.export);
+        match file.export.backend.getattr(&context, &file.handle).take_ready() {
+            Some(attributes) => compound.set_fresh(attributes?),
+            None => return Ok(false),
+        }
+    }
+    let Some(attributes) = compound.fresh() else { return Ok(false) };
+    compound.subject(object, attributes).write(mask, reply);
+    Ok(true)
 }
 
 /// Writes the attributes of the current object as they are now, with what the holder of a write delegation knows better.

@@ -16,7 +16,9 @@ const PSEUDO_NAME_MAX: usize = 255;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let longest = arguments.remaining();
     let name = arguments.opaque_ref(longest)?;
+    compound.check_flavor_within()?;
     let (object, fresh) = find(compound, name).await?;
+    compound.check_flavor(&object)?;
     compound.set_current(object, fresh);
     Ok(())
 }

@@ -9,9 +9,19 @@ use crate::nfs4::object::Object;
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>) -> Result {
+    check_within(compound)?;
     let (object, fresh) = parent(compound).await?;
+    compound.check_flavor(&object)?;
     compound.set_current(object, fresh);
     Ok(())
+}
+
+/// The directory above is of the same export, except above its top.
+fn check_within(compound: &Compound<'_>) -> Result {
+    match compound.current()? {
+        Object::File(file) if file.is_root() => Ok(()),
+        _ => compound.check_flavor_within(),
+    }
 }
 
 /// The directory above the current one; SECINFO_NO_NAME goes the same way.

@@ -8,7 +8,7 @@ pub(super) mod bind_conn_to_session;
 pub(super) mod clone;
 pub(super) mod close;
 pub(super) mod commit;
-pub(super) mod copy;
+pub(in crate::nfs4) mod copy;
 pub(super) mod copy_notify;
 pub(super) mod create;
 pub(super) mod create_session;

@@ -53,13 +53,14 @@ async fn open_in_turn(
     let opener = Opener::new(compound, turn, arguments)?;
     let reclaim = arguments.claim.is_reclaim();
     compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
-    let target =
+    let mut target =
         claim::find(compound, arguments, access).await.map_err(|why| not_a_file(why, compound.minor))?;
+    target.file = target.file.with_key(compound.server());
     let (grant, attributes) = match share::open(compound, &opener, arguments, access, &target).await {
         Ok(opened) => opened,
         Err(failure) => {
-            if let Some(created) = target.created.filter(|_| failure == Status::DELAY.into()) {
-                creation::take_back(compound, arguments, &target, created).await;
+            if let Some(created) = target.seen.filter(|_| target.is_new && failure == Status::DELAY.into()) {
+                Box::pin(creation::take_back(compound, arguments, &target, created)).await;
             }
             return Err(failure);
         }

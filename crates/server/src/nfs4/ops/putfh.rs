@@ -49,15 +49,17 @@ fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
     // RFC 8881 §15.1.2.7: STALE also where "access to it has been revoked": an export that is gone, or that this client
     // may not use. PUTFH has no ACCESS among its errors.
     let export = compound.exports().by_id(id).filter(|export| compound.admits(export));
-    Ok(Object::File(File { export: export.ok_or(Status::STALE)?, handle }))
+    Ok(Object::File(File::opened(export.ok_or(Status::STALE)?, handle, wire)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use protocol::nfs4::compound::Op;
     use protocol::nfs4::types::{Handle, Status};
 
-    use crate::testing::{export, export_for, getattr, lab, lab_of, lookup, putfh};
+    use crate::testing::{Lab, export, export_for, getattr, lab, lab_of, lookup, putfh};
     use crate::{ExportId, ExportTable, HandleKey};
 
     #[test]
@@ -116,7 +118,10 @@ mod tests {
         let elsewhere = export_for(2, "/other", "192.0.2.0/24");
         lab.server.replace_exports(ExportTable::new(vec![elsewhere]).unwrap());
         assert_eq!(lab.status(vec![putfh(one)]), Status::STALE);
+        let refused = |lab: &Lab| lab.server.metrics().refused.load(Relaxed);
+        assert_eq!(refused(&lab), 0, "what is gone refuses nobody");
         assert_eq!(lab.status(vec![putfh(two)]), Status::STALE);
+        assert_eq!(refused(&lab), 1);
     }
 
     #[test]

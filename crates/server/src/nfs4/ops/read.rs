@@ -37,7 +37,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let eof_at = reply.reserve_u32();
     let length_at = reply.reserve_u32();
     let context = compound.context(file.export);
-    let may_splice = compound.request.connection.can_splice;
+    let may_splice = compound.request.may_splice;
     let request = ReadRequest { offset, count, may_splice, authority: permit.authority };
     let (backend, into) = (&file.export.backend, reply.buffer_mut());
     // Who has the file open has waited for nobody since the operation before saw it.

@@ -138,7 +138,7 @@ impl Reading<'_> {
         DataContent::DATA.encode(reply);
         reply.u64(offset);
         let length_at = reply.reserve_u32();
-        let may_splice = compound.request.connection.can_splice;
+        let may_splice = compound.request.may_splice;
         let request = ReadRequest { offset, count, may_splice, authority: self.authority };
         let backend = &self.file.export.backend;
         let read = backend.read(&self.context, &self.file.handle, request, reply.buffer_mut()).await?;

@@ -10,16 +10,17 @@ use xdr::{Decode, Mark, Reader, Writer, padding};
 
 use super::lookup::{enter, not_directory};
 use crate::Settings;
-use crate::nfs4::attributes::{
-    NO_ATTRIBUTES, NO_SPACE, Subject, needs_object, needs_space, of_entry, readable,
-};
+use crate::nfs4::attributes::{NO_SPACE, Subject, needs_object, needs_space, of_entry, readable};
 use crate::nfs4::compound::Compound;
+use crate::nfs4::entry_attributes::EntryAttributes;
 use crate::nfs4::object::{File, Object};
 use crate::nfs4::pseudo::Node;
 use crate::nfs4::status::{Failure, Result};
 
 /// `READDIR4resok` around the entries: verifier, end of the list, `eof`.
 const AROUND_ENTRIES: usize = 8 + 4 + 4;
+/// Bytes that an entry with a long name and the attributes that clients ask for takes.
+const ENTRY_ROOM: usize = 1024;
 /// Cookies below are reserved (§18.23.3: "the cookie values of zero, 1, and 2 are to be considered reserved").
 const FIRST_COOKIE: u64 = 3;
 
@@ -90,10 +91,14 @@ impl Listing<'_> {
         if self.listed > 0 && hinted > self.dircount {
             return ControlFlow::Break(());
         }
+        reply.make_room(ENTRY_ROOM);
         let start = reply.mark();
-        reply.bool(true);
-        reply.u64(cookie);
-        reply.opaque(name);
+        let mut head = [0; 16];
+        head[3] = 1;
+        head[4..12].copy_from_slice(&cookie.to_be_bytes());
+        head[12..].copy_from_slice(&(name.len() as u32).to_be_bytes());
+        reply.raw(&head);
+        reply.opaque_fixed(name);
         attributes(reply);
         let length = reply.length_since(start);
         if length > self.left {
@@ -131,7 +136,7 @@ async fn directory(
 ) -> Result {
     let context = compound.context(directory.export);
     let backend = &directory.export.backend;
-    // A directory and its entries are of one file system, so its space is asked for once.
+    // Asked for once: a directory and its entries are of one file system.
     let space = match needs_space(listing.mask) {
         true => backend.statfs(&context, &directory.handle).await?.0,
         false => NO_SPACE,
@@ -142,18 +147,17 @@ async fn directory(
         plus: needs_object(listing.mask),
     };
     let verifier_at = listing.begin(reply);
+    let mut attributes =
+        EntryAttributes::new(listing.settings, listing.minor, directory, space, listing.mask);
     let listed = {
-        let (listing, reply) = (&mut listing, &mut *reply);
+        let (listing, reply, attributes) = (&mut listing, &mut *reply, &mut attributes);
         let mut visit = |entry: Entry<'_>| {
             let mask = listing.mask;
-            let (settings, minor) = (listing.settings, listing.minor);
             // An entry whose object went meanwhile is told by rdattr_error, or else as if the listing had come later.
             if entry.object.is_none() && needs_object(mask) && !mask.has(number::RDATTR_ERROR) {
                 return ControlFlow::Continue(());
             }
-            listing.put(entry.name, entry.cookie, reply, |reply| {
-                put_entry(settings, minor, directory, space, mask, &entry, reply);
-            })
+            listing.put(entry.name, entry.cookie, reply, |reply| attributes.write(&entry, reply))
         };
         backend.readdir(&context, &directory.handle, request, &mut visit).await
     };
@@ -194,38 +198,6 @@ pub(super) async fn verifier(
     Ok(listed?.verifier)
 }
 
-/// Writes the attributes of an entry.
-fn put_entry(
-    settings: &Settings,
-    minor: u32,
-    directory: File<'_>,
-    space: FsStat,
-    mask: Bitmap,
-    entry: &Entry<'_>,
-    reply: &mut Writer,
-) {
-    let only_number;
-    let (file, attributes) = match &entry.object {
-        Some((handle, attributes)) => (directory.with(*handle), attributes),
-        None => {
-            only_number = Attributes { fileid: entry.fileid, ..NO_ATTRIBUTES };
-            (directory, &only_number)
-        }
-    };
-    let is_lost = entry.object.is_none() && needs_object(mask);
-    Subject {
-        settings,
-        minor,
-        object: Object::File(file),
-        attributes,
-        space,
-        mounted_on: entry.fileid,
-        acl: None,
-        error: if is_lost { Status::STALE } else { Status::OK },
-    }
-    .write(if is_lost { of_entry(mask) } else { mask }, reply);
-}
-
 /// A directory of the pseudo file system. Cookies are a node's number among those that the
 /// client sees, from 3 on; the verifier is the
 /// change attribute, which differs when they do.
@@ -249,7 +221,7 @@ async fn pseudo(
         if cookie <= arguments.cookie {
             continue;
         }
-        let object = enter(compound, child)?;
+        let object = seen_in_listing(compound, child, listing.mask)?;
         let (space, attributes) = match look(compound, &object, listing.mask).await {
             Ok(seen) => seen,
             // RFC 8881 §18.23.3: with rdattr_error asked for, one entry's failure is not all entries'.
@@ -276,8 +248,21 @@ async fn pseudo(
     listing.end(verifier_at, verifier, eof, reply)
 }
 
+/// The object whose attributes a listing tells at a node. Where an export is mounted that this call may not come into, the client
+/// is told so by `rdattr_error`; where it does not ask for that, or for nothing else that is the export's, it is shown the
+/// directory that the export is mounted on.
+fn seen_in_listing<'r>(compound: &Compound<'r>, node: &'r Node, mask: Bitmap) -> Result<Object<'r>> {
+    let object = enter(compound, node)?;
+    let can_be_told = mask.has(number::RDATTR_ERROR) && needs_object(mask);
+    let is_hidden = !can_be_told && !compound.allows(&object);
+    Ok(if is_hidden { Object::Pseudo(node) } else { object })
+}
+
 /// What attributes of an entry of the pseudo file system are written from.
 async fn look(compound: &Compound<'_>, object: &Object<'_>, mask: Bitmap) -> Result<(FsStat, Attributes)> {
+    if let Object::File(_) = object {
+        compound.check_flavor(object)?;
+    }
     match object {
         Object::File(file) if needs_space(mask) => {
             let context = compound.context(file.export);

@@ -8,18 +8,27 @@ use xdr::{Decode, Reader, Writer};
 use super::lookupp::parent;
 use super::secinfo::put_flavors;
 use crate::nfs4::compound::Compound;
+use crate::nfs4::object::Object;
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
-    match SecInfoStyle::decode(arguments)? {
-        SecInfoStyle::CURRENT_FH => {}
+    let current = compound.current()?;
+    let flavors = match SecInfoStyle::decode(arguments)? {
+        SecInfoStyle::CURRENT_FH => compound.flavors(&current),
+        // As with SECINFO: what is above is of the same export, whose flavors are known without asking.
+        SecInfoStyle::PARENT if is_shut(compound, &current) => compound.flavors(&current),
         // "SECINFO should apply the same access methodology used for LOOKUPP" (§18.45.3).
-        SecInfoStyle::PARENT => drop(parent(compound).await?),
+        SecInfoStyle::PARENT => compound.flavors(&parent(compound).await?.0),
         _ => return Err(Status::BADXDR.into()),
-    }
-    put_flavors(reply);
+    };
+    put_flavors(flavors, reply);
     compound.consume_current();
     Ok(())
+}
+
+/// Whether this is below the top of an export that this call may not come into.
+fn is_shut(compound: &Compound<'_>, current: &Object<'_>) -> bool {
+    matches!(current, Object::File(file) if !file.is_root()) && !compound.allows(current)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use protocol::nfs4::attributes::FileAttributes;
-use protocol::nfs4::types::{Stateid, Status};
+use protocol::nfs4::attributes::{FileAttributes, number as n};
+use protocol::nfs4::types::{Bitmap, Stateid, Status};
 use vfs::{Attributes, Authority, Context, Credentials, SetAttributes, SetTime};
 use xdr::{Decode, Encode, Reader, Writer};
 
@@ -16,6 +16,9 @@ use crate::nfs4::right::Right;
 use crate::nfs4::set_attributes::Wanted;
 use crate::nfs4::state::{Against, HeldTimes, IoKind, Times};
 use crate::nfs4::status::Result;
+
+/// The attributes that set the mode.
+const MODES: Bitmap = Bitmap::of(&[n::MODE, n::MODE_SET_MASKED]);
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let stateid = Stateid::decode(arguments)?;
@@ -54,11 +57,16 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             Some((lists, present.kind))
         }
     };
+    let mut told = wanted.mask;
     if !set.is_empty() {
         let context = compound.context(file.export);
         let backend = &file.export.backend;
         match backend.setattr(&context, &file.handle, &set, None, authority).await {
             Ok(change) => {
+                // "what (if any) attributes were successfully set" (§18.30.3): no mode of what takes none.
+                if set.for_kind(change.after.kind).mode.is_none() {
+                    told = told.difference(MODES);
+                }
                 note_times(compound, &file, &set, &change.after);
                 compound.set_fresh(change.after);
             }
@@ -73,7 +81,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     if let Some(held) = held {
         held.set(compound, &file).await?;
     }
-    wanted.mask.encode(reply);
+    told.encode(reply);
     Ok(())
 }
 
@@ -150,10 +158,13 @@ mod tests {
     use protocol::nfs4::attributes::values::{ModeMasked, SetTime};
     use protocol::nfs4::attributes::{FileAttributes, SetAttributes, number as n};
     use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::create::{CreateArgs, CreateType};
     use protocol::nfs4::ops::setattr::{SetAttrArgs, SetAttrResult};
     use protocol::nfs4::types::{Bitmap, Mode, Stateid, Status, Time, Utf8};
 
-    use crate::testing::{Lab, lab, mode, putfh, size};
+    use xdr::Opaque;
+
+    use crate::testing::{Lab, at, lab, mode, name, putfh, size};
 
     fn set(attributes: FileAttributes) -> Op {
         Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes })
@@ -203,6 +214,28 @@ mod tests {
         assert_eq!(done.status, Status::OK);
         // 0644 with the bits of 0133 replaced.
         assert_eq!(lab.attributes(&["export", "file"], &[n::MODE]).mode, Some(bits(0o755)));
+    }
+
+    #[test]
+    fn a_mode_of_a_symbolic_link_is_passed_over() {
+        let mut lab = lab();
+        let (object_type, attributes) = (CreateType::Link(Opaque::from_static(b"file")), mode(0o777));
+        let create = Op::Create(CreateArgs { object_type, name: name("link"), attributes });
+        lab.ok(at(&["export"], vec![create]));
+        let path = ["export", "link"];
+        let before = lab.attributes(&path, &[n::MODE, n::CHANGE]);
+        // RFC 8881 §15.2 has no NOTSUPP for SETATTR, and the request is a sound one.
+        let done = result(&mut lab, &path, mode(0o600));
+        assert_eq!(done, SetAttrResult { status: Status::OK, attributes_set: Bitmap::EMPTY });
+        assert_eq!(lab.attributes(&path, &[n::MODE, n::CHANGE]), before);
+        let (mode, time_modify_set) = (Some(Mode::from_bits_retain(0o600)), Some(SetTime::ServerTime));
+        let both = SetAttributes { mode, time_modify_set, ..SetAttributes::default() };
+        let attributes_set = Bitmap::of(&[n::TIME_MODIFY_SET]);
+        let done = result(&mut lab, &path, both.to_file_attributes());
+        assert_eq!(done, SetAttrResult { status: Status::OK, attributes_set });
+        lab.uid = 1000;
+        let refused = result(&mut lab, &path, crate::testing::mode(0o600));
+        assert_eq!(refused, SetAttrResult { status: Status::PERM, attributes_set: Bitmap::EMPTY });
     }
 
     #[test]

@@ -98,6 +98,28 @@ fn a_failed_commit_changes_the_verifier() {
 }
 
 #[test]
+fn versions_3_and_4_tell_one_verifier_over_a_failed_commit_too() {
+    use protocol::nfs3::{CommitArgs, CommitResult, FileHandle, PROGRAM, Proc};
+    let (mut lab, backend) = faulty_lab();
+    let file = lab.handle(&["export", "file"]);
+    let both = |lab: &mut Lab| {
+        let args = CommitArgs { file: FileHandle::new(&file).unwrap(), offset: 0, count: 0 };
+        let reply = lab.ask((PROGRAM, 3, Proc::COMMIT.0), &xdr::to_bytes(&args)).unwrap();
+        let by_3 = xdr::from_bytes::<CommitResult>(reply).unwrap().into_result().unwrap().verf;
+        let OpResult::Commit(by_4) = lab.last(vec![putfh(file), COMMIT]) else { panic!() };
+        [by_3, by_4.into_result().unwrap().verifier]
+    };
+    let [before, by_4] = both(&mut lab);
+    assert_eq!(by_4, before);
+    // Told to version 4, and known to version 3.
+    backend.add(Rule::on(Method::Commit, Fault::Fail(Error::Io)).times(1));
+    assert_eq!(lab.status(vec![putfh(file), COMMIT]), Status::IO);
+    let [after, by_4] = both(&mut lab);
+    assert_eq!(by_4, after);
+    assert_ne!(after, before);
+}
+
+#[test]
 fn short_reads_and_writes_say_how_short() {
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);

@@ -3,14 +3,12 @@
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::remove::RemoveArgs;
-use protocol::nfs4::ops::session::{
-    CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs,
-};
+use protocol::nfs4::ops::session::{DestroySessionArgs, ReclaimCompleteArgs};
 use protocol::nfs4::types::{HasStatus, OpNum, Status, Utf8};
 use rpc::message::{AcceptStatus, RpcError};
 use xdr::{Encode, List, Writer};
 
-use crate::testing::{Lab, at, channel, compound, create, getattr, lab, lab_42, name, putfh};
+use crate::testing::{Lab, at, channel, compound, create, getattr, lab, lab_42, name, putfh, session_args};
 
 /// A compound's arguments, header and encoded operations apart.
 fn raw(minor: u32, count: u32, operations: &[u8]) -> Vec<u8> {
@@ -198,15 +196,7 @@ fn a_session_is_not_made_where_the_reply_cannot_tell_of_it() {
     lab.connect_with(b"small", fore);
     let id = lab.exchange(b"another");
     let sessions = lab.server.counts().sessions;
-    let create = Op::CreateSession(CreateSessionArgs {
-        client_id: id.client_id,
-        sequence: id.sequence_id,
-        flags: CreateSessionFlags::empty(),
-        fore_channel: channel(),
-        back_channel: channel(),
-        callback_program: 1,
-        sec_parms: List::default(),
-    });
+    let create = Op::CreateSession(session_args(id.client_id, id.sequence_id));
     assert_eq!(lab.status(vec![create]), Status::REP_TOO_BIG);
     assert_eq!(lab.server.counts().sessions, sessions);
 }
@@ -390,7 +380,7 @@ fn an_operation_that_is_cut_off_is_bad_xdr_wherever_it_is_cut() {
 
 #[test]
 fn operations_that_stand_alone_are_bad_xdr_wherever_they_are_cut() {
-    use protocol::nfs4::ops::{backchannel, exchange_id, session};
+    use protocol::nfs4::ops::{backchannel, exchange_id};
     let mut lab = lab();
     let operations = [
         Op::ExchangeId(exchange_id::ExchangeIdArgs {
@@ -399,15 +389,7 @@ fn operations_that_stand_alone_are_bad_xdr_wherever_they_are_cut() {
             state_protect: exchange_id::StateProtectArgs::None,
             implementation: List::default(),
         }),
-        Op::CreateSession(session::CreateSessionArgs {
-            client_id: 1,
-            sequence: 1,
-            flags: session::CreateSessionFlags::empty(),
-            fore_channel: channel(),
-            back_channel: channel(),
-            callback_program: 1,
-            sec_parms: List::default(),
-        }),
+        Op::CreateSession(session_args(1, 1)),
         Op::DestroySession(DestroySessionArgs { session_id: [7; 16] }),
         Op::BindConnToSession(backchannel::BindConnToSessionArgs {
             session_id: [7; 16],

@@ -82,6 +82,8 @@ pub struct BackChannel {
     minor: u32,
     program: u32,
     credential: OpaqueAuth,
+    /// Whether the client takes that.
+    is_spoken: bool,
     attributes: ChannelAttributes,
     slots: Vec<CallbackSlot>,
 }
@@ -95,8 +97,8 @@ impl BackChannel {
         (program, security): (u32, &SecParmsList),
         attributes: ChannelAttributes,
     ) -> Self {
-        let credential = credential(security);
-        Self { session, minor, program, credential, attributes, slots: Vec::new() }
+        let (credential, is_spoken) = credential(security);
+        Self { session, minor, program, credential, is_spoken, attributes, slots: Vec::new() }
     }
 
     /// `csa_cb_program`.
@@ -108,24 +110,26 @@ impl BackChannel {
     /// BACKCHANNEL_CTL (RFC 8881 §18.33): callbacks go to this program, and with this security, from now on.
     pub fn control(&mut self, program: u32, security: &SecParmsList) {
         self.program = program;
-        self.credential = credential(security);
+        (self.credential, self.is_spoken) = credential(security);
     }
 
-    /// Whether every callback that there is fits through it.
+    /// Whether every callback that there is can be sent through it: it is wide enough, and its client takes calls by a flavor that
+    /// can be spoken here.
     #[must_use]
-    pub fn is_wide_enough(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         let ChannelAttributes { max_request_size, max_response_size, max_operations, max_requests, .. } =
             self.attributes;
         max_request_size >= CALLBACK_BYTES
             && max_response_size >= CALLBACK_REPLY_BYTES
             && max_operations >= 2
             && max_requests >= 1
+            && self.is_spoken
     }
 
     /// Whether notices of changed directories fit through it too.
     #[must_use]
     pub fn carries_notices(&self) -> bool {
-        self.is_wide_enough()
+        self.is_usable()
             && self.attributes.max_request_size as usize >= CALLBACK_BYTES as usize + NOTICE_BYTES_MAX
     }
 
@@ -256,9 +260,11 @@ impl BackChannel {
     }
 }
 
-/// Who we are to the client: the first that it offered of what is known here (RFC 8881 §18.36.3: the server "MUST" use one
-/// of `csa_sec_parms`). RPCSEC_GSS is not known; a client that offered nothing else hears from nobody.
-fn credential(security: &SecParmsList) -> OpaqueAuth {
+/// Who we are to the client, and whether it takes that: the first that it offered of what can be spoken here (RFC 8881 §18.36.3: the
+/// server "MUST" use one of `csa_sec_parms`). RPCSEC_GSS cannot: its contexts for callbacks are the client's, and nothing here makes
+/// calls with one. Linux's client offers AUTH_SYS on Kerberos mounts too. Who offers RPCSEC_GSS alone has no back channel; who offers
+/// nothing is called by AUTH_NONE.
+fn credential(security: &SecParmsList) -> (OpaqueAuth, bool) {
     let sys = |parms: &protocol::nfs4::ops::backchannel::AuthSysParms| {
         OpaqueAuth::sys(&AuthSys {
             stamp: parms.stamp,
@@ -273,7 +279,8 @@ fn credential(security: &SecParmsList) -> OpaqueAuth {
         CallbackSecParms::Sys(parms) => Some(sys(parms)),
         CallbackSecParms::Gss(_) => None,
     });
-    known.unwrap_or(OpaqueAuth::NONE)
+    let is_spoken = known.is_some() || security.is_empty();
+    (known.unwrap_or(OpaqueAuth::NONE), is_spoken)
 }
 
 #[cfg(test)]

@@ -99,6 +99,12 @@ impl Callback {
         Self::new(operation, Purpose::Advice, None)
     }
 
+    /// Whether it is about the session that carries it. §20.8: "the value of the target highest slot ID the server wants for the
+    /// session", which is the one that CB_SEQUENCE names.
+    fn is_of_its_session(&self) -> bool {
+        matches!(*self.operation, CbOp::RecallSlot(_))
+    }
+
     /// Whether it tells of changes: it may be longer than others.
     fn is_notice(&self) -> bool {
         matches!(self.purpose, Purpose::Notify(_))
@@ -155,7 +161,7 @@ impl Calls {
     fn has_way(&self) -> bool {
         let carries = |session: Arc<Session>| {
             let is_sound = !session.has_fault.load(Relaxed);
-            is_sound && session.bound.read().back().is_some() && session.back.lock().is_wide_enough()
+            is_sound && session.bound.read().back().is_some() && session.back.lock().is_usable()
         };
         self.sessions.iter().filter_map(Weak::upgrade).any(carries)
     }
@@ -169,9 +175,10 @@ impl Calls {
         self.waiting.pop_front()
     }
 
-    /// What did not get through waits again, before all others.
+    /// What did not get through waits again, before all others; but what is about the session that it did not get through.
     pub(super) fn put_back(&mut self, left: Vec<Callback>) {
-        left.into_iter().rev().for_each(|callback| self.waiting.push_front(callback));
+        let others = left.into_iter().rev().filter(|callback| !callback.is_of_its_session());
+        others.for_each(|callback| self.waiting.push_front(callback));
     }
 }
 
@@ -246,9 +253,8 @@ impl State {
         let bound = session.bound.read();
         let Some((connection, outbox)) = bound.back() else { return Some(callback) };
         let mut back = session.back.lock();
-        let is_wide_enough =
-            if callback.is_notice() { back.carries_notices() } else { back.is_wide_enough() };
-        if !is_wide_enough || session.has_fault.load(Relaxed) {
+        let is_usable = if callback.is_notice() { back.carries_notices() } else { back.is_usable() };
+        if !is_usable || session.has_fault.load(Relaxed) {
             return Some(callback);
         }
         let referring = callback.referring.as_ref().and_then(Referring::list);
@@ -277,7 +283,7 @@ impl State {
         if let Some((_, outbox)) = bound.back() {
             let back = session.back.lock();
             // One trial at a time: a client that binds its connection over and over has no use for more.
-            if back.is_wide_enough() && !outbox.awaits(|sent| sent.is_trial_of(session)) {
+            if back.is_usable() && !outbox.awaits(|sent| sent.is_trial_of(session)) {
                 let sent = Sent::through(session, None);
                 outbox.call(sent, |xid| back.probe(xid));
             }
@@ -420,16 +426,23 @@ impl State {
     /// Where memory for slots is scarce, asks the clients of some sessions to use fewer (§20.8): those that are idle hear it
     /// from no SEQUENCE.
     pub(super) fn recall_slots(&self, now: Duration) {
-        if !self.slot_memory.is_scarce() {
-            return;
-        }
         for session in self.sessions.some(now.as_secs()) {
-            let target = session.slots.target_highest();
-            let is_news = session.recalled_slots.swap(target + 1, Relaxed) != target + 1;
-            if is_news && session.client.is_reachable() {
-                self.call(&session.client, Callback::recall_slot(target));
+            let slots = session.slots.target_highest() + 1;
+            let told = session.recalled_slots.load(Relaxed);
+            if !session.client.slot_memory.is_scarce() {
+                session.recalled_slots.store(0, Relaxed);
+            } else if told != 0 && slots >= told {
+                // More of them are no recall: the next SEQUENCE tells it.
+                session.recalled_slots.store(slots, Relaxed);
+            } else if self.recall_slots_of(&session, slots - 1) {
+                session.recalled_slots.store(slots, Relaxed);
             }
         }
+    }
+
+    /// Sends CB_RECALL_SLOT through the session that it is about; whether it could.
+    fn recall_slots_of(&self, session: &Arc<Session>, target: u32) -> bool {
+        session.client.is_reachable() && self.send(session, Callback::recall_slot(target)).is_none()
     }
 
     /// Looks after callbacks that were not answered.

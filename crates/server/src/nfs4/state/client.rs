@@ -17,7 +17,7 @@ use super::notices::Unconfirmed;
 use super::owner::Sessionless;
 use super::protect::StateProtect;
 use super::setclientid::Callback;
-use super::slot::SlotMemory;
+use super::slot_memory::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
 
 /// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
@@ -48,6 +48,8 @@ pub(super) struct Holdings {
     pub(super) admin_revoked: AtomicU32,
     /// Delegations that did not come back in time, not yet freed.
     pub(super) unreturned: AtomicU32,
+    /// Delegations among what was revoked in any of these ways, not yet freed.
+    pub(super) lost_delegations: AtomicU32,
     /// Delegations.
     pub(super) delegations: AtomicU32,
     /// What it has not confirmed to know of its directories.
@@ -368,7 +370,9 @@ impl Client {
         let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
         flags.set(SequenceStatus::EXPIRED_SOME_STATE_REVOKED, some(&self.holdings.revoked));
         flags.set(SequenceStatus::ADMIN_STATE_REVOKED, some(&self.holdings.admin_revoked));
-        flags.set(SequenceStatus::RECALLABLE_STATE_REVOKED, some(&self.holdings.unreturned));
+        // Also for a delegation that went with the lease or was taken by the administrator, as Linux's server has it: by the other
+        // two flags its client looks at its opens and locks alone, and would go on believing what was delegated.
+        flags.set(SequenceStatus::RECALLABLE_STATE_REVOKED, some(&self.holdings.lost_delegations));
         // "Until the client sends a global RECLAIM_COMPLETE …, every SEQUENCE operation will return
         // SEQ4_STATUS_RESTART_RECLAIM_NEEDED."
         flags.set(SequenceStatus::RESTART_RECLAIM_NEEDED, self.is_reclaiming());

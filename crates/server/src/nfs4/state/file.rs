@@ -4,6 +4,7 @@ use core::hash::BuildHasher;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
 use siphasher::sip::SipHasher13;
 
 use super::range::Ranges;
@@ -13,6 +14,14 @@ use super::wire::ClientId;
 /// A map of a shard. Clients choose the owners in the keys, so that the hash has to be one for which nobody finds keys that
 /// collide without knowing the seed; of foldhash, which is faster, that is not so.
 pub(super) type Map<K, V> = HashMap<K, V, Keyed>;
+
+/// A map of a shard whose keys no client chooses: file systems and this server number what is in them.
+pub(super) type Numbered<K, V> = HashMap<K, V, FixedState>;
+
+/// An empty one; `seed` is nobody's but this server's.
+pub(super) fn numbered<K, V>(seed: u64) -> Numbered<K, V> {
+    HashMap::with_hasher(FixedState::with_seed(seed))
+}
 
 /// Makes hashers that nobody foresees.
 #[derive(Debug, Clone, Copy)]

@@ -72,6 +72,7 @@ mod setclientid;
 mod shard;
 mod share;
 mod slot;
+mod slot_memory;
 mod snapshot;
 mod stateid;
 mod table;
@@ -79,6 +80,7 @@ mod times;
 mod transitions;
 mod tree;
 mod waiter;
+mod window;
 mod wire;
 
 #[cfg(test)]
@@ -140,7 +142,7 @@ use promise::Promises;
 use recovery::Recovery;
 use sequence::SessionTable;
 use shard::{Kind, Shard};
-use slot::SlotMemory;
+use slot_memory::SlotMemory;
 use stateid::Place;
 use table::ClientTable;
 use wire::{ClientId, SessionId, Stateid, Status, Verifier};

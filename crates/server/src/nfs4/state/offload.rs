@@ -25,7 +25,8 @@ use super::client::Client;
 use super::transitions::{Row, step};
 use super::wire::{ClientId, Stateid, Status, Verifier, stable_how};
 use super::{FileKey, Running, State};
-use crate::{ExportId, SourceFile};
+use crate::ExportId;
+use crate::nfs4::inter_server::Reading;
 
 /// Copies of all clients at most, those among them that are over and not acknowledged.
 const COPIES_MAX: usize = 64;
@@ -77,7 +78,16 @@ pub(crate) enum Origin {
     /// A file of this server, in the destination's export.
     Here { file: FileKey, handle: vfs::Handle, stateid: Stateid },
     /// A file of another server.
-    There(Arc<SourceFile>),
+    There(Arc<Reading>),
+}
+
+impl Origin {
+    /// Nothing more is needed of it soon.
+    fn rest(&self) {
+        if let Self::There(reading) = self {
+            reading.forget();
+        }
+    }
 }
 
 /// What is copied where.
@@ -94,6 +104,11 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// How many bytes there are to be copied; the greatest number where that is not known.
+    pub(crate) fn end(&self) -> u64 {
+        if self.count == 0 { u64::MAX } else { self.count }
+    }
+
     /// What a backend copies of it, from a file beside the destination.
     pub(crate) fn within(&self, source: vfs::Handle, [read, written]: [Authority; 2]) -> CopyRange {
         CopyRange {
@@ -242,7 +257,15 @@ impl Offload {
         let wakers = std::mem::take(&mut progress.wakers);
         drop(progress);
         wakers.into_iter().for_each(Waker::wake);
+        if matches!(next, Phase::Over | Phase::Gone) {
+            self.task.source.rest();
+        }
         Some(next)
+    }
+
+    /// What was read ahead is given up: the copy cannot go on at once, and others can.
+    pub(crate) fn pause(&self) {
+        self.task.source.rest();
     }
 }
 

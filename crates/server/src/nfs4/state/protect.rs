@@ -1,9 +1,8 @@
 //! State protection by a machine credential, SP4_MACH_CRED (RFC 8881 §2.10.8.3, §18.35.3).
 //!
 //! A client that asks for it has its client ID and sessions made, bound to connections and ended by the principal alone that
-//! made the client ID, with RPCSEC_GSS and a service that protects the call. No call of AUTH_SYS is protected, so that over the
-//! flavors that are served today nobody gets this: EXCHANGE_ID answers INVAL. Where a credential says that it is
-//! ([`Credential::is_protected`]), all that follows is here.
+//! made the client ID, with RPCSEC_GSS and a service that protects the call ([`Credential::is_protected`]). Nothing of AUTH_SYS does:
+//! EXCHANGE_ID answers INVAL there.
 
 use protocol::nfs4::ops::exchange_id::StateProtectOps;
 use protocol::nfs4::types::{Bitmap, OpNum};
@@ -83,6 +82,19 @@ impl StateProtect {
     /// Whether such a caller may maintain the client ID and its sessions.
     fn admits(self, owner: &Principal, by: &Credential) -> bool {
         self == Self::None || self.is_of(owner, by)
+    }
+}
+
+impl Client {
+    /// Whether `by` is its machine, and this is among what that may do with what its users hold (`spo_must_allow`).
+    #[must_use]
+    pub fn is_allowed(&self, operation: OpNum, by: &Credential) -> bool {
+        match self.protect() {
+            StateProtect::None => false,
+            StateProtect::Machine(agreed) => {
+                agreed.must_allow.has(operation.0) && self.protect().is_of(self.principal(), by)
+            }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::callback::Referring;
 use super::client::Client;
 use super::persist::{KeptSlots, Persistence};
 use super::session::{MIN_RESPONSE, Session};
-use super::slot::{Arrival, Verdict};
+use super::slot::{Arrival, Verdict, whole_seconds};
 use super::wire::{ChannelAttributes, OpNum, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status};
 use crate::ConnectionId;
 
@@ -211,6 +211,7 @@ impl State {
     ) -> Result<Sequenced, Status> {
         let session = self.sessions.get(&request.session_id).ok_or(Status::BADSESSION)?;
         let slots = &session.slots;
+        // §2.10.6.1 has BAD_HIGH_SLOT for who ignores a lowered limit. What is granted never falls here: it was never granted.
         if request.slot_id < slots.granted() && request.highest_slot_id >= slots.granted() {
             return Err(Status::BAD_HIGH_SLOT);
         }
@@ -230,15 +231,17 @@ impl State {
             highest: request.highest_slot_id,
             digest,
             keep: request.cache_this,
-            now_s: u32::try_from(now.as_secs()).unwrap_or(u32::MAX),
+            now_s: whole_seconds(now),
         })?;
         session.touch(connection, &self.connections);
+        let highest_slot_id = slots.granted() - 1;
         let sequence = SequenceOk {
             session_id: request.session_id,
             sequence_id: request.sequence_id,
             slot_id: request.slot_id,
-            highest_slot_id: slots.granted() - 1,
-            target_highest_slot_id: slots.target_highest(),
+            highest_slot_id,
+            // Another core may have widened the window in between.
+            target_highest_slot_id: slots.target_highest().min(highest_slot_id),
             status_flags: session.status_flags(),
         };
         Ok(match verdict {

@@ -10,7 +10,8 @@ use super::backchannel::BackChannel;
 use super::binding::Bound;
 use super::client::{Client, Principal};
 use super::persist::KeptSlots;
-use super::slot::{CACHED_REPLY_MAX, SlotTable};
+use super::slot::{CACHED_REPLY_MAX, SlotTable, whole_seconds};
+use super::window::Window;
 use super::wire::{ChannelAttributes, ClientId, CreateSessionFlags, SecParmsList, SessionId, Status};
 use crate::{ConnectionId, Outbox, Settings};
 
@@ -70,22 +71,26 @@ pub(super) struct Session {
     pub(super) back: Mutex<BackChannel>,
     /// Nobody knows any more what the slots of the back channel have seen.
     pub(super) has_fault: AtomicBool,
-    /// The slots that CB_RECALL_SLOT has asked for last, plus one; 0 where none was sent.
+    /// The slots that the client may use since CB_RECALL_SLOT was sent; 0 where none was, or memory is scarce no more.
     pub(super) recalled_slots: AtomicU32,
     /// A callback may be lost, and there is no connection to send it again.
     pub(super) is_cut: AtomicBool,
 }
 
 impl Session {
-    /// Makes a session with negotiated `fore` and `back`; `None` where there is no memory for it.
+    /// Makes a session with negotiated `fore` and `back` that grows to `max_slots` at most; `None` where there is no memory for it.
     pub(super) fn new(
         id: SessionId,
         client: Arc<Client>,
         fore: ChannelAttributes,
         back: BackChannel,
         is_persistent: bool,
+        max_slots: u32,
     ) -> Option<Self> {
-        let slots = SlotTable::new(fore.max_requests, fore.max_response_size_cached, &client.slot_memory)?;
+        // What the log has of a persistent session is its number of slots as it was made.
+        let most = if is_persistent { fore.max_requests } else { max_slots };
+        let window = Window::new(fore.max_requests, most);
+        let slots = SlotTable::new(window, fore.max_response_size_cached, &client.slot_memory)?;
         let last_connection = AtomicU64::new(0);
         let bound = RwLock::new(Bound::default());
         let back = Mutex::new(back);
@@ -108,11 +113,10 @@ impl Session {
 }
 
 impl super::State {
-    /// Gives back replies that clients have seen, of a part of the sessions at a time.
-    pub(super) fn release_idle_replies(&self, now: Duration) {
-        for session in self.sessions.some(now.as_secs()) {
-            session.slots.release_idle();
-        }
+    /// Gives back what slots have and nobody needs, of a part of the sessions at a time.
+    pub(super) fn tend_slots(&self, now: Duration) {
+        let now_s = whole_seconds(now);
+        self.sessions.some(now.as_secs()).iter().for_each(|session| session.slots.tend(now_s));
     }
 }
 

@@ -12,7 +12,7 @@ use rpc::address::{NetId, UniversalAddress};
 
 use super::State;
 use super::client::{Client, Principal};
-use super::slot::SlotMemory;
+use super::slot_memory::SlotMemory;
 use super::table::{ClientTable, Family, Phase, Record};
 use super::wire::{ClientId, NetAddress, SetClientIdOk, Status, Verifier};
 

@@ -10,7 +10,7 @@ use vfs::Pin;
 
 use super::client::Client;
 use super::delegation::{DELEGATION_WEIGHT, Delegation, DelegationKind};
-use super::file::{File, Map, map};
+use super::file::{File, Map, Numbered, map, numbered};
 use super::gauges::{Gauges, adjust, weight};
 use super::phase;
 use super::recovery::Recovery;
@@ -153,14 +153,14 @@ pub(super) struct Shard {
     recovery: Arc<Recovery>,
     cells: Vec<Cell>,
     free: Vec<u32>,
-    pub(super) files: Map<FileKey, File>,
+    pub(super) files: Numbered<FileKey, File>,
     opens: Map<(FileKey, ClientId, Arc<[u8]>), u32>,
     /// Lock stateids by their open and their owner's number.
-    locks: Map<(u32, u32), u32>,
-    clients: Map<ClientId, Vec<u32>>,
-    delegations: Map<(FileKey, ClientId), u32>,
+    locks: Numbered<(u32, u32), u32>,
+    clients: Numbered<ClientId, Vec<u32>>,
+    delegations: Numbered<(FileKey, ClientId), u32>,
     /// Operations that wait until a delegation of the file is back.
-    pub(super) waiting: Map<FileKey, Vec<Arc<Waiter>>>,
+    pub(super) waiting: Numbered<FileKey, Vec<Arc<Waiter>>>,
 }
 
 /// Pins to be dropped after the shard's lock: closing a file takes a system call.
@@ -175,12 +175,12 @@ impl Shard {
             recovery,
             cells: Vec::new(),
             free: Vec::new(),
-            files: map(seed),
+            files: numbered(seed),
             opens: map(seed),
-            locks: map(seed),
-            clients: map(seed),
-            delegations: map(seed),
-            waiting: map(seed),
+            locks: numbered(seed),
+            clients: numbered(seed),
+            delegations: numbered(seed),
+            waiting: numbered(seed),
         }
     }
 
@@ -413,7 +413,7 @@ impl Shard {
                 self.release(index, gauges, dropped);
             }
             Phase::Revoked(why) => {
-                adjust_holding(&entry.client, Some(why), -1);
+                adjust_lost(entry, why, -1);
                 adjust(&gauges.revoked, -1);
             }
             Phase::Freed => {}
@@ -421,7 +421,7 @@ impl Shard {
         match after {
             Phase::Revoked(why) => {
                 let entry = self.entry(index);
-                adjust_holding(&entry.client, Some(why), 1);
+                adjust_lost(entry, why, 1);
                 adjust(&gauges.revoked, 1);
                 self.recovery.takes_away(&entry.client, entry.file);
             }
@@ -621,6 +621,15 @@ impl Shard {
 fn put_at(cells: &mut [Cell], index: u32, place: u32) {
     if let Some(Entry { kind: Kind::Open(open), .. }) = &mut cells[index as usize].entry {
         open.at_file = place;
+    }
+}
+
+/// Counts what a client has lost in the given way and not acknowledged.
+fn adjust_lost(entry: &Entry, why: Revocation, by: i32) {
+    adjust_holding(&entry.client, Some(why), by);
+    if matches!(entry.kind, Kind::Delegation(_)) {
+        let counter = &entry.client.holdings.lost_delegations;
+        counter.fetch_add(by.cast_unsigned(), std::sync::atomic::Ordering::Relaxed);
     }
 }
 

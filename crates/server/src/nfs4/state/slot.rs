@@ -3,17 +3,21 @@
 //! Criteria. A request is executed at most once, however often it is sent and over whichever connection. A slot therefore
 //! has a phase "in progress", and it moves only when a request begins or ends, never by an error of SEQUENCE. A slot's
 //! reply is kept as encoded bytes. Slots are granted by the hundred and mostly idle, so they are made in chunks when first
-//! used. The memory is bounded by [`SlotMemory`], strictly but for the replies of requests in progress.
+//! used. How many a client may use follows its load ([`Window`]), as far as there is memory. That is bounded by
+//! [`SlotMemory`], strictly but for the replies of requests in progress.
 
 use std::cmp::Ordering;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::slot_memory::{STEPS, SlotMemory};
 use super::transitions::{Row, step};
+use super::window::Window;
 use super::wire::Status;
 
 /// Bytes of a reply that is kept in a slot at most (`ca_maxresponsesize_cached`). Twice what Linux's server keeps: room for
@@ -28,97 +32,6 @@ const CHUNK: u32 = 16;
 /// Seconds by which a request must be older than the one that shows its reply to have arrived. One would do, for cores that
 /// tell the time once for several requests; more leaves a client that names too low a slot the time to ask again.
 const SEEN_BEFORE_S: u32 = 10;
-
-/// One client has this part of the memory at most, so that none shuts out the others.
-const SHARE_PART: usize = 4;
-/// Bytes that one client may have however small that part is: a session of a thousand slots, and some replies.
-const SHARE_MIN: usize = 64 << 10;
-
-/// Memory of sessions' slots and the replies that they keep: of all clients, or one client's share of it.
-#[derive(Debug)]
-pub(super) struct SlotMemory {
-    used: AtomicUsize,
-    budget: usize,
-    /// Requests that took the last slot that their client may use.
-    full: AtomicU64,
-    /// Requests put off for want of memory.
-    deferred: AtomicU64,
-    /// All clients', where this is a share.
-    whole: Option<Arc<SlotMemory>>,
-}
-
-impl SlotMemory {
-    pub(super) fn new(budget: usize) -> Self {
-        Self {
-            used: AtomicUsize::new(0),
-            budget,
-            full: AtomicU64::new(0),
-            deferred: AtomicU64::new(0),
-            whole: None,
-        }
-    }
-
-    /// What one client may have of `whole`.
-    pub(super) fn share_of(whole: &Arc<Self>) -> Self {
-        let budget = (whole.budget / SHARE_PART).max(SHARE_MIN);
-        Self { whole: Some(Arc::clone(whole)), ..Self::new(budget) }
-    }
-
-    /// This, and what it is a share of.
-    fn both(&self) -> impl Iterator<Item = &Self> {
-        std::iter::once(self).chain(self.whole.as_deref())
-    }
-
-    /// Bytes charged.
-    pub(super) fn used(&self) -> usize {
-        self.used.load(Relaxed)
-    }
-
-    /// Requests that took the last slot that their client may use.
-    pub(super) fn full(&self) -> u64 {
-        self.full.load(Relaxed)
-    }
-
-    /// Requests put off for want of memory.
-    pub(super) fn deferred(&self) -> u64 {
-        self.deferred.load(Relaxed)
-    }
-
-    /// Whether what is not guaranteed must wait.
-    fn is_exhausted(&self) -> bool {
-        self.both().any(|memory| memory.used() >= memory.budget)
-    }
-
-    /// Whether clients should be asked to use fewer slots: three quarters are gone.
-    pub(super) fn is_scarce(&self) -> bool {
-        self.both().any(|memory| memory.used() >= memory.budget / 4 * 3)
-    }
-
-    fn charge(&self, bytes: usize) {
-        for memory in self.both() {
-            memory.used.fetch_add(bytes, Relaxed);
-        }
-    }
-
-    fn release(&self, bytes: usize) {
-        for memory in self.both() {
-            memory.used.fetch_sub(bytes, Relaxed);
-        }
-    }
-
-    /// Takes `bytes`, or nothing where they would not fit.
-    fn reserve(&self, bytes: usize) -> bool {
-        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.budget);
-        if self.used.fetch_update(Relaxed, Relaxed, fits).is_err() {
-            return false;
-        }
-        let whole_fits = self.whole.as_ref().is_none_or(|whole| whole.reserve(bytes));
-        if !whole_fits {
-            self.used.fetch_sub(bytes, Relaxed);
-        }
-        whole_fits
-    }
-}
 
 /// What a slot is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,10 +137,12 @@ pub(super) struct Arrival {
 /// What the use of a table has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotUse {
-    /// Slots granted.
+    /// Slots granted: the most that the client was ever asked to keep to.
     pub granted: u32,
-    /// Slots that the client is asked to keep to; fewer than granted where memory is scarce.
+    /// Slots that the client is asked to keep to: by its load, or fewer where memory is scarce.
     pub target: u32,
+    /// Bytes of a reply that one slot may pin, at most.
+    pub reply_max: u32,
     /// Requests in progress.
     pub in_use: u32,
     /// Bytes of replies that are kept.
@@ -255,11 +170,16 @@ type Chunk = OnceLock<Box<[Mutex<Slot>]>>;
 /// The slots of a session.
 #[derive(Debug)]
 pub(super) struct SlotTable {
+    /// The slots granted at first.
     chunks: Box<[Chunk]>,
-    granted: u32,
-    reply_max: usize,
+    /// The others that there may ever be, made when the first of them is used.
+    more: OnceLock<Box<[Chunk]>>,
+    window: Window,
+    reply_max: u32,
     memory: Arc<SlotMemory>,
-    /// What this table holds of `memory`.
+    /// What this table was promised of `memory`.
+    promised: usize,
+    /// What it holds of it besides.
     charged: AtomicUsize,
     /// What the last request told: above which slot nothing was outstanding, and the second when the one before it on its slot
     /// began; see [`Self::release_idle`]. The slot in the upper half.
@@ -273,20 +193,22 @@ impl SlotTable {
     /// Bytes of a chunk, not counting replies.
     const CHUNK_BYTES: usize = size_of::<Mutex<Slot>>() * CHUNK as usize;
 
-    /// A table of `granted` slots that keep replies of at most `reply_max` bytes; `None` where memory does not even
+    /// A table of the slots of `window` that keep replies of at most `reply_max` bytes; `None` where memory does not even
     /// suffice for the guaranteed ones.
-    pub(super) fn new(granted: u32, reply_max: u32, memory: &Arc<SlotMemory>) -> Option<Self> {
-        let chunks: Box<[_]> = (0..granted.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
-        let base = size_of::<Self>()
+    pub(super) fn new(window: Window, reply_max: u32, memory: &Arc<SlotMemory>) -> Option<Self> {
+        let chunks: Box<[_]> = (0..window.first().div_ceil(CHUNK)).map(|_| OnceLock::new()).collect();
+        let promised = size_of::<Self>()
             + size_of_val(&*chunks)
             + Self::CHUNK_BYTES
-            + (GUARANTEED_SLOTS.min(granted) * reply_max) as usize;
-        memory.reserve(base).then(|| Self {
+            + (GUARANTEED_SLOTS.min(window.first()) * reply_max) as usize;
+        memory.promise(promised).then(|| Self {
             chunks,
-            granted,
-            reply_max: reply_max as usize,
+            more: OnceLock::new(),
+            window,
+            reply_max,
             memory: Arc::clone(memory),
-            charged: AtomicUsize::new(base),
+            promised,
+            charged: AtomicUsize::new(0),
             acknowledged: AtomicU64::new(0),
             full: AtomicU64::new(0),
             deferred: AtomicU64::new(0),
@@ -294,20 +216,27 @@ impl SlotTable {
         })
     }
 
-    /// Slots granted.
+    /// Slots granted: `sr_highest_slotid` is the last of them.
     pub(super) fn granted(&self) -> u32 {
-        self.granted
+        self.window.granted()
     }
 
     /// Whether a slot's last request has this sequence ID.
     pub(super) fn is_last(&self, slot: u32, sequence_id: u32) -> bool {
-        let chunk = (slot < self.granted).then(|| self.chunk(slot).get()).flatten();
+        let chunk = (slot < self.granted()).then(|| self.chunk(slot).get()).flatten();
         chunk.is_some_and(|slots| slots[(slot % CHUNK) as usize].lock().sequence_id == sequence_id)
     }
 
-    /// `sr_target_highest_slotid`: all slots, or the guaranteed ones where memory is scarce.
+    /// `sr_target_highest_slotid`: the last slot of the window; where memory is scarce half as many, a quarter, and so on down
+    /// to the guaranteed ones.
     pub(super) fn target_highest(&self) -> u32 {
-        if self.memory.is_scarce() { GUARANTEED_SLOTS.min(self.granted) - 1 } else { self.granted - 1 }
+        let target = self.window.target();
+        let wanted = match self.memory.pressure() {
+            0 => target,
+            STEPS => 0,
+            step => target >> step,
+        };
+        wanted.max(GUARANTEED_SLOTS).min(target) - 1
     }
 
     /// Judges a request, and begins it where it is new.
@@ -317,9 +246,12 @@ impl SlotTable {
     pub(super) fn arrive(&self, arrival: Arrival) -> Result<Verdict, Status> {
         let judged = self.judge(arrival);
         match judged {
-            Ok(Verdict::New) if arrival.slot >= self.target_highest() => {
-                count(&self.full);
-                self.memory.both().for_each(|memory| count(&memory.full));
+            Ok(Verdict::New) => {
+                if arrival.slot >= self.target_highest() {
+                    count(&self.full);
+                    self.memory.count_full();
+                }
+                self.window.use_slot(arrival.slot, || !self.memory.is_scarce());
             }
             Ok(Verdict::Replay(Some(_))) => count(&self.replayed),
             _ => {}
@@ -329,7 +261,7 @@ impl SlotTable {
 
     fn judge(&self, arrival: Arrival) -> Result<Verdict, Status> {
         let Arrival { slot, sequence_id, digest, keep, .. } = arrival;
-        if slot >= self.granted {
+        if slot >= self.granted() {
             return Err(Status::BADSLOT);
         }
         // Only what would take more memory waits, and only beyond the guaranteed slots. DELAY leaves the slot as it is, so
@@ -363,7 +295,7 @@ impl SlotTable {
         let had = guard.reply.capacity();
         guard.reply.clear();
         let is_guaranteed = slot < GUARANTEED_SLOTS;
-        match reply.filter(|reply| reply.len() <= self.reply_max) {
+        match reply.filter(|reply| reply.len() <= self.reply_max as usize) {
             Some(reply) => {
                 guard.reply.reserve_exact(reply.len());
                 guard.reply.extend_from_slice(reply);
@@ -386,19 +318,25 @@ impl SlotTable {
         }
     }
 
-    /// Gives back the replies that the client has seen; to be called from time to time.
+    /// Gives back what is idle: replies that the client has seen, and the width of the window; to be called from time to time.
+    pub(super) fn tend(&self, now_s: u32) {
+        self.window.look(now_s, self.memory.is_scarce());
+        self.release_idle();
+    }
+
+    /// Gives back the replies that the client has seen.
     ///
     /// §2.10.6.1: "The requester MUST always indicate the slot ID representing the outstanding request with the
     /// highest-numbered slot value": what came before on the slots above it was answered, and the client has the answer. "Came
     /// before" is what must be sure, since requests overtake each other: the request that told it was sent after the reply to
     /// the one before it on its slot had arrived, so that whatever began earlier than that one was sent earlier too.
     /// [`SEEN_BEFORE_S`] lie between them.
-    pub(super) fn release_idle(&self) {
+    fn release_idle(&self) {
         let (highest, before_s) = unpack(self.acknowledged.load(Relaxed));
         if before_s == 0 {
             return;
         }
-        for (at, slots) in self.chunks.iter().enumerate() {
+        for (at, slots) in self.all_chunks().enumerate() {
             let first = at as u32 * CHUNK;
             let Some(slots) = slots.get().filter(|_| first + CHUNK > highest) else { continue };
             for (slot, number) in slots.iter().zip(first..).skip_while(|(_, number)| *number <= highest) {
@@ -416,21 +354,22 @@ impl SlotTable {
 
     /// Slots whose requests are in progress.
     pub(super) fn in_use(&self) -> u32 {
-        let slots = self.chunks.iter().filter_map(OnceLock::get).flatten();
+        let slots = self.all_chunks().filter_map(OnceLock::get).flatten();
         slots.filter(|slot| slot.lock().phase == Phase::InProgress).count() as u32
     }
 
     /// How the slots are used now, and were until now.
     pub(super) fn usage(&self) -> SlotUse {
         let mut usage = SlotUse {
-            granted: self.granted,
+            granted: self.granted(),
             target: self.target_highest() + 1,
+            reply_max: self.reply_max,
             full: self.full.load(Relaxed),
             deferred: self.deferred.load(Relaxed),
             replayed: self.replayed.load(Relaxed),
             ..SlotUse::default()
         };
-        for slot in self.chunks.iter().filter_map(OnceLock::get).flatten() {
+        for slot in self.all_chunks().filter_map(OnceLock::get).flatten() {
             let slot = slot.lock();
             usage.in_use += u32::from(slot.phase == Phase::InProgress);
             usage.reply_bytes += slot.reply.capacity() as u64;
@@ -448,12 +387,26 @@ impl SlotTable {
     /// DELAY, for want of memory.
     fn defer(&self) -> Status {
         count(&self.deferred);
-        self.memory.both().for_each(|memory| count(&memory.deferred));
+        self.memory.count_deferred();
         Status::DELAY
     }
 
     fn chunk(&self, slot: u32) -> &Chunk {
-        &self.chunks[(slot / CHUNK) as usize]
+        let at = (slot / CHUNK) as usize;
+        self.chunks.get(at).unwrap_or_else(|| &self.more()[at - self.chunks.len()])
+    }
+
+    fn more(&self) -> &[Chunk] {
+        self.more.get_or_init(|| {
+            let all = self.window.most().div_ceil(CHUNK) as usize;
+            let more: Box<[_]> = (self.chunks.len()..all).map(|_| OnceLock::new()).collect();
+            self.charge(size_of_val(&*more));
+            more
+        })
+    }
+
+    fn all_chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.chunks.iter().chain(self.more.get().into_iter().flatten())
     }
 
     fn make_chunk(&self, slot: u32) -> &[Mutex<Slot>] {
@@ -476,6 +429,11 @@ impl SlotTable {
     }
 }
 
+/// The server's time as slots have it.
+pub(super) fn whole_seconds(now: Duration) -> u32 {
+    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
+}
+
 /// A slot number, and a time in seconds.
 fn unpack(acknowledged: u64) -> (u32, u32) {
     ((acknowledged >> 32) as u32, acknowledged as u32)
@@ -488,182 +446,9 @@ fn count(counter: &AtomicU64) {
 impl Drop for SlotTable {
     fn drop(&mut self) {
         self.memory.release(*self.charged.get_mut());
+        self.memory.withdraw(self.promised);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::transitions::check_table;
-    use super::*;
-
-    fn table(granted: u32, budget: usize) -> SlotTable {
-        SlotTable::new(granted, CACHED_REPLY_MAX, &Arc::new(SlotMemory::new(budget))).unwrap()
-    }
-
-    fn arrive(
-        slots: &SlotTable,
-        slot: u32,
-        sequence_id: u32,
-        digest: u64,
-        keep: bool,
-    ) -> Result<Verdict, Status> {
-        slots.arrive(Arrival { slot, sequence_id, highest: slot, digest, keep, now_s: 1 })
-    }
-
-    /// A request of this second from begin to end, and what its SEQUENCE says of the slots in use.
-    fn pass(slots: &SlotTable, slot: u32, sequence_id: u32, highest: u32, now_s: u32) {
-        let arrival = Arrival { slot, sequence_id, highest, digest: 0, keep: true, now_s };
-        assert_eq!(slots.arrive(arrival), Ok(Verdict::New));
-        slots.finish(slot, Some(&[0; 1000]));
-    }
-
-    #[test]
-    fn the_table_of_phases_is_sound() {
-        let phases = [Phase::Fresh, Phase::InProgress, Phase::Cached, Phase::Uncached];
-        check_table(TRANSITIONS, Phase::Fresh, &phases);
-        assert_eq!(step(TRANSITIONS, Phase::InProgress, Event::Begin), None, "a slot runs one request");
-        for phase in [Phase::Fresh, Phase::Cached, Phase::Uncached] {
-            assert_eq!(step(TRANSITIONS, phase, Event::Keep), None, "only what runs can end");
-            assert_eq!(step(TRANSITIONS, phase, Event::Forget), None);
-        }
-    }
-
-    #[test]
-    fn sequence_ids_are_judged_and_wrap() {
-        let slots = table(1, 1 << 20);
-        for wrong in [0, 2, u32::MAX] {
-            assert_eq!(arrive(&slots, 0, wrong, 7, true), Err(Status::SEQ_MISORDERED));
-        }
-        assert_eq!(arrive(&slots, 0, 1, 7, true), Ok(Verdict::New));
-        slots.finish(0, Some(b"one"));
-        slots.chunk(0).get().unwrap()[0].lock().sequence_id = u32::MAX;
-        assert_eq!(
-            arrive(&slots, 0, u32::MAX, 7, true),
-            Ok(Verdict::Replay(Some(Bytes::from_static(b"one"))))
-        );
-        assert_eq!(arrive(&slots, 0, 1, 7, true), Err(Status::SEQ_MISORDERED));
-        // RFC 8881 §2.10.6.1: "If the previous sequence ID was 0xFFFFFFFF, then the next request for the slot MUST have the
-        // sequence ID set to zero".
-        assert_eq!(arrive(&slots, 0, 0, 7, true), Ok(Verdict::New));
-    }
-
-    #[test]
-    fn memory_is_charged_and_given_back() {
-        let memory = Arc::new(SlotMemory::new(1 << 20));
-        let slots = SlotTable::new(64, CACHED_REPLY_MAX, &memory).unwrap();
-        let base = memory.used();
-        assert!(base >= 2 * CACHED_REPLY_MAX as usize);
-        for slot in 0..40 {
-            assert_eq!(arrive(&slots, slot, 1, 0, true), Ok(Verdict::New));
-            slots.finish(slot, Some(&[0; 100]));
-        }
-        assert!(memory.used() >= base + 38 * 100 + 2 * SlotTable::CHUNK_BYTES);
-        let used = memory.used();
-        assert_eq!(arrive(&slots, 20, 2, 0, true), Ok(Verdict::New));
-        slots.finish(20, Some(&[0; 60]));
-        assert_eq!(memory.used(), used, "a shorter reply takes the old one's room");
-        drop(slots);
-        assert_eq!(memory.used(), 0);
-    }
-
-    #[test]
-    fn under_pressure_guaranteed_slots_go_on_and_others_wait() {
-        let memory = Arc::new(SlotMemory::new(12_000));
-        let slots = SlotTable::new(64, CACHED_REPLY_MAX, &memory).unwrap();
-        assert_eq!(slots.target_highest(), 1, "already scarce");
-        let mut waiting = None;
-        for slot in 2..16 {
-            match arrive(&slots, slot, 1, 0, true) {
-                Ok(_) => slots.finish(slot, Some(&[0; 2000])),
-                Err(status) => {
-                    assert_eq!(status, Status::DELAY);
-                    waiting = Some(slot);
-                    break;
-                }
-            }
-        }
-        let waiting = waiting.expect("the budget runs out");
-        assert!(SlotTable::new(1, CACHED_REPLY_MAX, &memory).is_none(), "no other session fits");
-        assert_eq!(arrive(&slots, 16, 1, 0, false), Err(Status::DELAY), "a new chunk is memory too");
-        assert_eq!(arrive(&slots, waiting, 1, 0, false), Ok(Verdict::New), "what keeps nothing goes on");
-        for sequence_id in 1..9 {
-            assert_eq!(arrive(&slots, 0, sequence_id, 0, true), Ok(Verdict::New));
-            slots.finish(0, Some(&[0; 4096]));
-        }
-    }
-
-    #[test]
-    fn under_pressure_a_slot_gives_back_what_it_no_longer_keeps() {
-        let memory = Arc::new(SlotMemory::new(16_000));
-        let slots = SlotTable::new(16, CACHED_REPLY_MAX, &memory).unwrap();
-        let base = memory.used();
-        assert_eq!(arrive(&slots, 5, 1, 0, true), Ok(Verdict::New));
-        slots.finish(5, Some(&[0; 4000]));
-        assert!(memory.is_scarce() && memory.used() >= base + 4000);
-        assert_eq!(arrive(&slots, 5, 2, 0, false), Ok(Verdict::New));
-        slots.finish(5, None);
-        assert_eq!(memory.used(), base);
-        drop(slots);
-        assert_eq!(memory.used(), 0);
-    }
-
-    #[test]
-    fn a_reply_too_long_to_keep_is_not_kept() {
-        let slots = table(1, 1 << 20);
-        assert_eq!(arrive(&slots, 0, 1, 0, true), Ok(Verdict::New));
-        slots.finish(0, Some(&vec![0; CACHED_REPLY_MAX as usize + 1]));
-        assert_eq!(arrive(&slots, 0, 1, 0, true), Ok(Verdict::Replay(None)));
-    }
-
-    #[test]
-    fn replies_that_the_client_has_seen_are_given_back() {
-        let memory = Arc::new(SlotMemory::new(1 << 20));
-        let slots = SlotTable::new(64, CACHED_REPLY_MAX, &memory).unwrap();
-        for slot in 0..40 {
-            pass(&slots, slot, 1, 39, 10);
-        }
-        let full = memory.used();
-        slots.release_idle();
-        assert_eq!(memory.used(), full, "no request has told anything yet");
-        // It may have been sent before those on the other slots were: the one before it is no older than they are.
-        pass(&slots, 0, 2, 0, 30);
-        slots.release_idle();
-        assert_eq!(memory.used(), full);
-        assert_eq!(arrive(&slots, 39, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from(vec![0; 1000])))));
-        // 5 says that it is in use still.
-        pass(&slots, 0, 3, 5, 50);
-        slots.release_idle();
-        assert_eq!(memory.used(), full - 34 * 1000);
-        assert_eq!(slots.usage().reply_bytes, 6 * 1000);
-        assert_eq!(arrive(&slots, 5, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from(vec![0; 1000])))));
-        // Executed it is all the same: never again.
-        assert_eq!(arrive(&slots, 6, 1, 0, true), Ok(Verdict::Replay(None)));
-        pass(&slots, 6, 2, 6, 51);
-    }
-
-    #[test]
-    fn slots_that_are_in_progress_keep_what_they_will_answer() {
-        let slots = table(64, 1 << 20);
-        assert_eq!(arrive(&slots, 7, 1, 0, true), Ok(Verdict::New));
-        for (sequence_id, now_s) in [(1, 20), (2, 40), (3, 60)] {
-            pass(&slots, 0, sequence_id, 0, now_s);
-        }
-        slots.release_idle();
-        assert_eq!(
-            slots.usage(),
-            SlotUse { granted: 64, target: 64, in_use: 1, reply_bytes: 1000, ..SlotUse::default() }
-        );
-        slots.finish(7, Some(b"done"));
-        assert_eq!(arrive(&slots, 7, 1, 0, true), Ok(Verdict::Replay(Some(Bytes::from_static(b"done")))));
-    }
-
-    #[test]
-    fn what_waits_for_slots_and_what_is_replayed_is_counted() {
-        let slots = table(2, 1 << 20);
-        pass(&slots, 0, 1, 0, 1);
-        pass(&slots, 1, 1, 1, 1);
-        assert!(matches!(arrive(&slots, 0, 1, 0, true), Ok(Verdict::Replay(Some(_)))));
-        let usage = slots.usage();
-        assert_eq!((usage.full, usage.replayed, usage.deferred), (1, 1, 0));
-    }
-}
+mod tests;

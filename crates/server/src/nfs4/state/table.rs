@@ -20,7 +20,7 @@ use super::persist::KeptSlots;
 use super::protect::{Credential, StateProtect};
 use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
 use super::setclientid::Confirmation;
-use super::slot::SlotMemory;
+use super::slot_memory::SlotMemory;
 use super::transitions::{Row, step};
 use super::wire::{ClientId, CreateSessionFlags, CreateSessionOk, SessionId, Status, Verifier};
 use crate::ConnectionId;
@@ -460,7 +460,8 @@ impl State {
         let persistence = self.persistence.as_ref().filter(|_| wants_persistence);
         let persistence =
             persistence.filter(|keeps| keeps.admit(&id, record.client.owner(), fore.max_requests));
-        let session = Session::new(id, client, fore.clone(), channel, persistence.is_some());
+        let session =
+            Session::new(id, client, fore.clone(), channel, persistence.is_some(), self.settings.max_slots);
         let Some(session) = session else {
             persistence.inspect(|keeps| {
                 keeps.leave(&id, record.client.owner(), fore.max_requests, &KeptSlots::default())
@@ -557,7 +558,7 @@ impl State {
         self.tend_callbacks(now);
         self.recall_slots(now);
         self.tend_delegations(now);
-        self.release_idle_replies(now);
+        self.tend_slots(now);
         self.persistence.iter().for_each(|persistence| persistence.maintain(now));
         let (removed, kept, resting, more) = {
             let mut table = self.clients.lock();

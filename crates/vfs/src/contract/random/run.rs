@@ -272,6 +272,8 @@ impl<'t> Run<'t> {
             return Ok(Vec::new());
         }
         match what {
+            // Takes no mode, and so does not change.
+            Wanted::Chmod { .. } if self.model.node(file).kind == FileKind::Symlink => return Ok(Vec::new()),
             Wanted::Chmod { mode, .. } => self.model.chmod(who, file, mode),
             Wanted::Chown { uid: None, gid: None, .. } => return Ok(Vec::new()),
             Wanted::Chown { uid, gid, .. } => self.model.chown(who, file, uid, gid),

@@ -5,8 +5,9 @@
 //! this server's address and not to the client's. One step is made before the answer, so that a client whose source cannot be
 //! read from here hears so at once, and copies by itself.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::nfs4::ops::copy::CopyArgs;
 use protocol::nfs4::types::{Handle, NetLocation, Status};
@@ -15,7 +16,7 @@ use vfs::{Authority, Context};
 
 use super::{Plan, latest, span};
 use crate::nfs4::compound::{Compound, FileHandle};
-use crate::nfs4::inter_server::{Piece, of_source};
+use crate::nfs4::inter_server::{Piece, Reading, of_source};
 use crate::nfs4::object::{File, Object};
 use crate::nfs4::ops::allocate::regular_only;
 use crate::nfs4::state::{IoKind, Origin};
@@ -24,6 +25,13 @@ use crate::{Network, SourceFile};
 
 /// Addresses of one source that are tried at most.
 const ADDRESSES_MAX: usize = 4;
+/// COPYs of one connection that wait for other servers before their answers at most, so that those do not take the places of what
+/// waits for disks and delegations.
+const COPYING_MAX: u32 = 8;
+/// How long a copy goes on before its answer; what is left then goes on behind it, or is the client's to ask for.
+pub(super) const INLINE_PATIENCE: Duration = Duration::from_secs(10);
+/// Bits that the addresses of a network share at least that permits what is [near](is_near): as many as those of 127.0.0.0/8.
+const NEAR_BITS: u8 = 8;
 /// A step: all that is copied before the answer, unless that is to be the whole.
 const INLINE_BYTES: u64 = 1;
 
@@ -39,6 +47,8 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
     if arguments.source_stateid.is_special() {
         return Err(Status::BAD_STATEID.into());
     }
+    let connection = compound.request.connection;
+    let seat = connection.copying_room.enter(COPYING_MAX).ok_or(Status::DELAY)?;
     let destination = compound.writable(Status::WRONG_TYPE)?;
     let handle = source_handle(compound, &destination)?;
     let stateid = arguments.destination_stateid;
@@ -46,7 +56,6 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
     let permit = compound.check_io(&destination, stateid, IoKind::Write)?;
     compound.settle_io(&destination, stateid, IoKind::Write).await?;
     let credentials = compound.context(destination.export).credentials;
-    let connection = &compound.request.connection;
     let source = SourceFile {
         addresses,
         local: connection.local.ip(),
@@ -56,27 +65,28 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
         credentials,
     };
     Ok(Plan {
-        source: Origin::There(Arc::new(source)),
+        source: Origin::There(Arc::new(Reading::new(source))),
         span: span(arguments, &destination),
         destination,
         destination_stateid: latest(compound, stateid)?,
         authorities: [Authority::Opened, permit.authority],
         inline_bytes: INLINE_BYTES,
+        _seat: Some(seat),
         _changing: changing,
     })
 }
 
-/// Copies the next bytes behind the first `done` ones.
+/// Copies the next bytes behind the first `done` ones; `most` will be copied before the answer. Tells when they came, too.
 ///
 /// The source may have taken many seconds: what allowed the copy is looked at again, as for a WRITE that came only now.
 /// Nothing was delegated meanwhile, the change having been announced.
 pub(super) async fn step(
     compound: &Compound<'_>,
     context: &Context,
-    (plan, source): (&Plan<'_>, &Arc<SourceFile>),
-    done: u64,
-) -> Result<vfs::Copied> {
-    let piece = Piece::fetch(&compound.server().fetches, source, &plan.span, done).await;
+    (plan, source): (&Plan<'_>, &Reading),
+    (done, most): (u64, u64),
+) -> Result<(vfs::Copied, Duration)> {
+    let piece = Piece::fetch(&compound.server().fetches, source, &plan.span, (done, most)).await;
     let piece = piece.map_err(|error| of_source(error, false, done))?;
     let (destination, stateid) = (&plan.destination, plan.destination_stateid);
     let (server, client) = (compound.server(), compound.client()?);
@@ -85,7 +95,8 @@ pub(super) async fn step(
     let permit = compound.state().check_io(now, client, key, &stateid, IoKind::Write)?;
     let authority = permit.for_caller(compound.caller()).authority;
     let context = Context { now: piece.at.wall, ..context.clone() };
-    piece.write(destination.export, &context, authority).await.map_err(regular_only)
+    let copied = piece.write(destination.export, &context, authority).await.map_err(regular_only)?;
+    Ok((copied, now))
 }
 
 /// The source as its server knows it.
@@ -108,11 +119,24 @@ fn source_handle(compound: &Compound<'_>, destination: &File<'_>) -> Result<Hand
 
 /// Where this server may connect to, of what the client names. Names and URLs would have to be looked up, by whom the client
 /// chooses.
-fn permitted(networks: &[Network], servers: &[NetLocation]) -> Vec<SocketAddr> {
+pub(crate) fn permitted(networks: &[Network], servers: &[NetLocation]) -> Vec<SocketAddr> {
     let is_permitted = |address: &SocketAddr| {
-        address.port() != 0 && networks.iter().any(|network| network.contains(address.ip()))
+        let ip = address.ip().to_canonical();
+        let is_own = |(own, bits)| is_near(own) && bits >= NEAR_BITS;
+        let permits = |network: &Network| network.contains(ip) && (!is_near(ip) || is_own(network.parts()));
+        address.port() != 0 && networks.iter().any(permits)
     };
     servers.iter().filter_map(address).filter(is_permitted).take(ADDRESSES_MAX).collect()
+}
+
+/// Whether an address leads to this machine or what is beside it, whose services may trust whoever reaches them so. Whoever
+/// permits all networks need not have thought of those: they are permitted by a network of their own.
+fn is_near(ip: IpAddr) -> bool {
+    match ip {
+        // Connecting to no address is connecting to this machine.
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
+    }
 }
 
 /// The address of a TCP port.

@@ -17,8 +17,8 @@ pub(super) struct Target<'r> {
     pub(super) file: File<'r>,
     /// On whose word: a file that this OPEN created is open for its creator, whatever its mode says.
     pub(super) authority: Authority,
-    /// As it was when this OPEN had created it; `None` where it was there before.
-    pub(super) created: Option<Attributes>,
+    /// Whether this OPEN created it.
+    pub(super) is_new: bool,
     /// As it was when this OPEN had found it by its name, or created it.
     pub(super) seen: Option<Attributes>,
     /// The directory around a creation; the same twice where none was.
@@ -31,7 +31,7 @@ pub(super) struct Target<'r> {
 impl<'r> Target<'r> {
     fn found(file: File<'r>, seen: Option<Attributes>, change: ChangeInfo) -> Self {
         let (authority, attributes_set) = (Authority::Caller, Bitmap::EMPTY);
-        Self { file, authority, created: None, seen, change, attributes_set, size: None }
+        Self { file, authority, is_new: false, seen, change, attributes_set, size: None }
     }
 }
 
@@ -49,10 +49,13 @@ pub(super) async fn find<'r>(
         OpenClaim::DelegateCur(claim) => Some(&claim.file),
         OpenClaim::DelegateCurFh(_) => None,
     };
+    if named.is_some() {
+        compound.check_flavor_within()?;
+    }
     let target = match (named, &arguments.how) {
         (Some(name), OpenHow::NoCreate) => by_name(compound, name, access).await?,
         // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
-        (Some(name), OpenHow::Create(how)) => create(compound, name, how, access).await?,
+        (Some(name), OpenHow::Create(how)) => Box::pin(create(compound, name, how, access)).await?,
         (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
         // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
         (None, OpenHow::Create(_)) => return Err(Status::INVAL.into()),

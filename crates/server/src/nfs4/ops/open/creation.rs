@@ -98,7 +98,7 @@ pub(super) async fn create<'r>(
     Ok(Target {
         file: directory.with(created.handle),
         authority: if is_ours { Authority::Opened } else { Authority::Caller },
-        created: created.is_new.then_some(created.attributes),
+        is_new: created.is_new,
         seen: created.is_new.then_some(created.attributes),
         change: ChangeInfo {
             atomic: created.directory.atomic,

@@ -1,7 +1,7 @@
 //! What is written down, and what becomes of it over restarts.
 
 use super::super::setclientid::Callback;
-use super::super::slot::SlotMemory;
+use super::super::slot_memory::SlotMemory;
 use super::super::{Principal, State};
 use super::*;
 

@@ -36,8 +36,15 @@ fn a_client_is_shown_with_all_that_it_holds() {
     assert_eq!((shown.opens, shown.locks, shown.delegations, shown.revoked), (2, 2, 0, 0));
     assert_eq!(shown.callbacks, CallbackPath::Untried);
     assert_eq!(shown.sessions.len(), 1);
-    let slots =
-        SlotUse { granted: 64, target: 64, in_use: 1, reply_bytes: 4, full: 0, deferred: 0, replayed: 1 };
+    let slots = SlotUse {
+        granted: 64,
+        target: 64,
+        reply_max: 4096,
+        in_use: 1,
+        reply_bytes: 4,
+        replayed: 1,
+        ..SlotUse::default()
+    };
     assert_eq!((shown.sessions[0].connections, shown.sessions[0].slots), (1, slots));
     running.finish(world.now, None);
     world.pass(SECOND);

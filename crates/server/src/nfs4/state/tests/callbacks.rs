@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use protocol::nfs4::callback::sequence::{CbSequenceArgs, CbSequenceOk};
 use protocol::nfs4::callback::{self, CbCompoundResult, CbOp, CbOpResult};
-use protocol::nfs4::ops::backchannel::{AuthSysParms, CallbackSecParms};
+use protocol::nfs4::ops::backchannel::{AuthSysParms, CallbackSecParms, GssCallbackHandles};
+use protocol::nfs4::ops::secinfo::GssService;
 use protocol::nfs4::types::Outcome;
 use rpc::auth::AuthFlavor;
 use rpc::message::{AcceptStatus, CallHeader, ReplyHeader, encode_success};
@@ -17,16 +18,22 @@ use crate::testing::{Call, drain};
 const DOWN: SequenceStatus = SequenceStatus::CB_PATH_DOWN.union(SequenceStatus::CB_PATH_DOWN_SESSION);
 
 impl Call {
-    /// Slot, sequence ID, and the slot number that CB_RECALL_SLOT carries, by which tests tell callbacks apart.
+    /// Slot, sequence ID, and the number that CB_RECALL_ANY carries, by which tests tell callbacks apart.
     fn place(&self) -> (u32, u32, u32) {
-        let CbOp::RecallSlot(args) = self.operation() else { panic!() };
+        let CbOp::RecallAny(args) = self.operation() else { panic!() };
         let CbSequenceArgs { slot_id, sequence_id, .. } = self.sequence();
-        (slot_id, sequence_id, args.target_highest_slot_id)
+        (slot_id, sequence_id, args.objects_to_keep)
     }
 
     /// What a client says that did what it was asked to.
     fn done(&self) -> Bytes {
-        self.results(CbOpResult::RecallSlot(Outcome::Ok(())))
+        self.results(CbOpResult::RecallAny(Outcome::Ok(())))
+    }
+
+    /// The session of CB_SEQUENCE, and down to which slot its client should go.
+    fn recalled_slots(&self) -> (SessionId, u32) {
+        let CbOp::RecallSlot(args) = self.operation() else { panic!() };
+        (self.sequence().session_id, args.target_highest_slot_id)
     }
 }
 
@@ -41,7 +48,7 @@ fn reachable(world: &mut World, owner: &str) -> Peer {
 
 fn send(world: &World, peer: &Peer, numbers: impl IntoIterator<Item = u32>) {
     for number in numbers {
-        world.state.call(&peer.client, Callback::recall_slot(number));
+        world.state.call(&peer.client, Callback::recall_any(number));
     }
 }
 
@@ -74,18 +81,61 @@ fn a_client_is_reachable_once_it_has_answered_a_trial() {
     world.outbox.close();
 }
 
+/// Contexts of RPCSEC_GSS for callbacks.
+fn contexts() -> CallbackSecParms {
+    let (service, handle) = (GssService::Integrity, Opaque::from_static(b"handle"));
+    CallbackSecParms::Gss(GssCallbackHandles {
+        service,
+        handle_from_server: handle.clone(),
+        handle_from_client: handle,
+    })
+}
+
 #[test]
-fn calls_carry_what_the_client_asked_for() {
-    let world = World::new();
-    let id = world.exchange("a", 1, &ROOT).unwrap();
-    let sys = AuthSysParms {
+fn a_client_is_called_by_a_flavor_that_it_takes_or_not_at_all() {
+    let offers = [
+        (vec![contexts(), sys()], Some(AuthFlavor::SYS)),
+        (vec![contexts(), CallbackSecParms::None], Some(AuthFlavor::NONE)),
+        (vec![], Some(AuthFlavor::NONE)),
+        (vec![contexts()], None),
+    ];
+    for (offered, flavor) in offers {
+        let world = World::new();
+        let id = world.exchange("a", 1, &ROOT).unwrap();
+        let request = CreateSession {
+            client_id: id.client_id,
+            sequence: id.sequence_id,
+            flags: CreateSessionFlags::CONN_BACK_CHAN,
+            fore_channel: &channel(4),
+            back_channel: &channel(4),
+            callback_program: 0x4567_0000,
+            security: &List::new(offered).unwrap(),
+            minor: 1,
+            principal: &ROOT,
+            connection: ConnectionId(9),
+            outbox: Some(&world.outbox),
+        };
+        world.state.create_session(world.now, &request).unwrap();
+        let trial = drain(&world.outbox).pop();
+        assert_eq!(trial.map(|trial| trial.header.credential.flavor), flavor);
+    }
+}
+
+fn sys() -> CallbackSecParms {
+    CallbackSecParms::Sys(AuthSysParms {
         stamp: 7,
         machine_name: Opaque::from_static(b"client"),
         uid: 11,
         gid: 12,
         gids: List::default(),
-    };
-    let security = List::new(vec![CallbackSecParms::Sys(sys)]).unwrap();
+    })
+}
+
+#[test]
+fn calls_carry_what_the_client_asked_for() {
+    let world = World::new();
+    let id = world.exchange("a", 1, &ROOT).unwrap();
+    let security = List::new(vec![sys()]).unwrap();
     let request = CreateSession {
         client_id: id.client_id,
         sequence: id.sequence_id,
@@ -104,7 +154,7 @@ fn calls_carry_what_the_client_asked_for() {
     assert_eq!(trial.header.program, 0x4567_0000);
     assert_eq!(trial.header.credential.flavor, AuthFlavor::SYS);
     let client = Arc::clone(&world.state.sessions.get(&created.session_id).unwrap().client);
-    world.state.call(&client, Callback::recall_slot(3));
+    world.state.call(&client, Callback::recall_any(3));
     let call = drain(&world.outbox).pop().unwrap();
     assert_eq!(call.header.procedure, callback::PROC_COMPOUND);
     // The minor version of a callback is that of its session.
@@ -209,7 +259,7 @@ fn a_client_out_of_step_is_told_of_the_fault_and_other_sessions_carry_on() {
         |call| call.refusal(Status::SEQ_MISORDERED),
         |call| call.reply(&0xdead_beef_u32),
         |call| {
-            let results = List::new(vec![CbOpResult::RecallSlot(Outcome::Ok(()))]).unwrap();
+            let results = List::new(vec![CbOpResult::RecallAny(Outcome::Ok(()))]).unwrap();
             call.reply(&CbCompoundResult { status: Status::OK, tag: Opaque::default(), results })
         },
         |call| {
@@ -332,11 +382,13 @@ fn callbacks_of_a_destroyed_session_take_another() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
     send(&world, &peer, [5]);
-    drain(&world.outbox);
+    // RFC 8881 §20.8: this one is about the session itself.
+    world.state.call(&peer.client, Callback::recall_slot(7));
+    assert_eq!(drain(&world.outbox).len(), 2);
     let created = world.create(peer.client.id(), 2, peer.connection.0).unwrap();
     drain(&world.outbox);
     world.state.destroy_session(peer.connection, &peer.session).unwrap();
-    let call = drain(&world.outbox).pop().unwrap();
+    let [call] = &drain(&world.outbox)[..] else { panic!("one of the two") };
     assert_eq!((call.sequence().session_id, call.place()), (created.session_id, (0, 1, 5)));
 }
 
@@ -354,32 +406,61 @@ fn a_flood_of_replies_leaves_nothing_behind() {
     assert_eq!(drain(&world.outbox).len(), 1);
 }
 
+/// Slots that are recalled in as many seconds as it takes to look at each session once. The clients do what they are asked to.
+fn recalled(world: &mut World) -> Vec<(SessionId, u32)> {
+    for _ in 0..16 {
+        world.pass(SECOND);
+        world.state.expire(world.now);
+    }
+    let done = || CbOpResult::RecallSlot(Outcome::Ok(()));
+    let calls = drain(&world.outbox).into_iter().filter(|call| call.compound.is_some());
+    calls
+        .map(|call| {
+            assert!(world.state.replied(ConnectionId(1), &world.outbox, call.results(done())));
+            call.recalled_slots()
+        })
+        .collect()
+}
+
 #[test]
 fn scarce_slots_are_recalled_once() {
-    let mut settings = settings();
-    settings.slot_cache_bytes = 128 << 10;
-    let mut world = World::with(&settings, &[]);
+    let mut world = World::new();
     let peer = reachable(&mut world, "a");
-    let tick = |world: &mut World| {
-        for _ in 0..16 {
-            world.pass(SECOND);
-            world.state.expire(world.now);
-        }
-        drain(&world.outbox)
-            .iter()
-            .filter(|call| call.compound.is_some())
-            .map(Call::place)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(tick(&mut world), []);
-    let mut hoarders = Vec::new();
-    while !world.state.slot_memory.is_scarce() {
-        let outbox = std::mem::take(&mut world.outbox);
-        hoarders.push(world.peer(&format!("b{}", hoarders.len())));
-        world.outbox = outbox;
-    }
+    assert_eq!(recalled(&mut world), []);
+    let memory = Arc::clone(&world.state.slot_memory);
+    let left = settings().slot_cache_bytes - memory.used();
+    memory.charge(left / 16 * 12 + 1000);
+    assert_eq!(recalled(&mut world), [(peer.session, 31)]);
+    assert_eq!(recalled(&mut world), [], "it knows");
+    memory.charge(left / 16 * 4);
     // RFC 8881 §20.8: down to the slots that always find memory.
-    assert_eq!(tick(&mut world), [(0, 1, 1)]);
-    assert_eq!(tick(&mut world), [], "it knows");
-    drop(peer);
+    assert_eq!(recalled(&mut world), [(peer.session, 1)]);
+    memory.release(left / 16 * 16 + 1000);
+    assert_eq!(recalled(&mut world), []);
+    memory.charge(left);
+    assert_eq!(recalled(&mut world), [(peer.session, 1)], "it was told of more in between");
+}
+
+#[test]
+fn slots_are_recalled_through_their_own_session_as_soon_as_it_can_be_called() {
+    let mut world = World::new();
+    let a = reachable(&mut world, "a");
+    let second = world.create(a.client.id(), 2, a.connection.0).unwrap().session_id;
+    drain(&world.outbox);
+    // A client that nobody can call yet.
+    let reached = std::mem::take(&mut world.outbox);
+    let b = world.peer("b");
+    let trial = drain(&world.outbox).pop().unwrap();
+    let unreached = std::mem::replace(&mut world.outbox, reached);
+    world.state.slot_memory.charge(settings().slot_cache_bytes);
+    let mut told = recalled(&mut world);
+    told.sort_unstable();
+    let mut both = [(a.session, 1), (second, 1)];
+    both.sort_unstable();
+    assert_eq!(told, both);
+    assert!(drain(&unreached).is_empty());
+    assert!(world.state.replied(b.connection, &unreached, trial.reply(&())));
+    assert_eq!(recalled(&mut world), []);
+    let [call] = &drain(&unreached)[..] else { panic!("it can be called now") };
+    assert_eq!(call.recalled_slots(), (b.session, 1));
 }

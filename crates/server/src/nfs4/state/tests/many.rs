@@ -62,8 +62,7 @@ fn one_reader_among_a_hundred_thousand_writers_is_in_the_way_of_who_denies_readi
 
 #[test]
 fn ten_thousand_clients_come_renew_and_expire() {
-    let settings = Settings { slot_cache_bytes: 256 << 20, ..settings() };
-    let mut world = World::with(&settings, &[]);
+    let mut world = World::new();
     let mut peers: Vec<Peer> = (0..10_000).map(|n| world.peer(&format!("client {n}"))).collect();
     for (fileid, peer) in (0..).zip(&peers) {
         world.open(peer, fileid, "o", READ);
@@ -72,6 +71,9 @@ fn ten_thousand_clients_come_renew_and_expire() {
     for peer in peers.iter_mut().step_by(2) {
         peer.ping(&world);
     }
+    let session = world.state.sessions.get(&peers[0].session).unwrap();
+    assert_eq!(session.slots.target_highest(), 63, "idle clients make nothing scarce");
+    drop(session);
     world.pass(SECOND);
     // Each sweep presses as whoever finds no room does, and looks at a bounded number of clients.
     for _ in 0..100 {

@@ -121,6 +121,36 @@ fn sequence_answers_with_what_was_asked_and_granted() {
 }
 
 #[test]
+fn five_hundred_requests_at_once_find_slots_where_sixty_four_were_asked_for() {
+    let world = World::new();
+    let mut peer = world.peer("a");
+    peer.sequence.resize(1024, 0);
+    let beyond = |peer: &Peer, highest_slot_id| {
+        let arguments = SequenceArgs { highest_slot_id, sequence_id: 9, ..peer.arguments(0) };
+        world.state.sequence(world.now, peer.connection, &arguments, 0).err()
+    };
+    assert_eq!(beyond(&peer, 64), Some(Status::BAD_HIGH_SLOT));
+    // As Linux's client does: up to the lower of both that the last reply told, and never beyond.
+    let mut last = 63;
+    let running: Vec<Running> = (0..512)
+        .map(|slot| {
+            assert!(slot <= last, "slot {slot} waits");
+            let running = peer.start(&world, slot);
+            let told = running.sequence();
+            assert!(told.target_highest_slot_id <= told.highest_slot_id);
+            last = told.target_highest_slot_id;
+            running
+        })
+        .collect();
+    let counts = world.state.counts();
+    assert_eq!((counts.slots_in_use, counts.slots_full, counts.slots), (512, 0, 1024));
+    assert_eq!(beyond(&peer, 1023), Some(Status::SEQ_MISORDERED), "all of them are granted");
+    assert_eq!(beyond(&peer, 1024), Some(Status::BAD_HIGH_SLOT));
+    running.into_iter().for_each(|running| running.finish(world.now, Some(b"done")));
+    assert_eq!(replay(peer.send_again(&world, 511)), Some(Bytes::from_static(b"done")));
+}
+
+#[test]
 fn create_session_has_a_reply_cache_of_its_own() {
     let world = World::new();
     let id = world.exchange("a", 1, &ROOT).unwrap();

@@ -1,0 +1,220 @@
+//! Which users principals of Kerberos are: those of the same name, with all their groups, as the system's name services have them.
+//!
+//! They are asked by getent(1), as in [`crate::id_names`]: a directory service that does not answer then costs a process that can
+//! be ended, and not a thread. A context is made once an hour or once a day, and asks at most twice.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use net::kerberos::{Unavailable, Users};
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::warn;
+use vfs::Credentials;
+
+/// Answers remembered at most.
+const ANSWERS_MAX: usize = 4096;
+/// How long a user and its groups are remembered.
+const KNOWN_FOR: Duration = Duration::from_secs(300);
+/// How long it is remembered that there is no such user.
+const UNKNOWN_FOR: Duration = Duration::from_secs(30);
+/// How long the name services may take for one question.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a user's name at most (`LOGIN_NAME_MAX`).
+const NAME_MAX: usize = 256;
+/// Bytes of an answer that are read at most: 65,536 groups (`NGROUPS_MAX`) of up to ten digits, and more.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// What getent(1) ends with where there is no such entry.
+const NO_ENTRY: i32 = 2;
+
+/// The system's users, as answers to principals.
+#[derive(Debug, Default)]
+pub struct Principals {
+    answers: Mutex<HashMap<String, Answer>>,
+}
+
+#[derive(Debug)]
+struct Answer {
+    user: Option<Credentials>,
+    until: Instant,
+}
+
+impl Users for Principals {
+    fn find(&self, name: &str) -> Result<Option<Credentials>, Unavailable> {
+        self.find_by(name, Instant::now(), look_up)
+    }
+}
+
+impl Principals {
+    fn find_by(
+        &self,
+        name: &str,
+        now: Instant,
+        ask: impl FnOnce(&str) -> Result<Option<Credentials>, String>,
+    ) -> Result<Option<Credentials>, Unavailable> {
+        if !is_name(name) {
+            return Ok(None);
+        }
+        if let Some(answer) = self.answers.lock().get(name).filter(|answer| answer.until > now) {
+            return Ok(answer.user.clone());
+        }
+        let user = ask(name).map_err(|why| {
+            warn!("who `{name}` is cannot be found out: {why}");
+            Unavailable
+        })?;
+        let until = now + if user.is_some() { KNOWN_FOR } else { UNKNOWN_FOR };
+        let mut answers = self.answers.lock();
+        if answers.len() >= ANSWERS_MAX {
+            answers.retain(|_, answer| answer.until > now);
+        }
+        if answers.len() >= ANSWERS_MAX {
+            answers.clear();
+        }
+        answers.insert(name.to_owned(), Answer { user: user.clone(), until });
+        Ok(user)
+    }
+}
+
+/// Whether it can be a user's name; one of a service (`nfs/host`) is none.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":/,".contains(&byte) || byte >= 0x80;
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+/// Asks the name services.
+///
+/// # Errors
+/// Why there is no answer.
+fn look_up(name: &str) -> Result<Option<Credentials>, String> {
+    let Some(line) = getent("passwd", name)? else { return Ok(None) };
+    let Some((uid, gid)) = ids_of(name, &line) else { return Ok(None) };
+    let groups = getent("initgroups", name)?.map(|line| groups_of(name, &line)).unwrap_or_default();
+    Ok(Some(Credentials { uid, gid, groups: groups.into() }))
+}
+
+/// The ids in a line of passwd(5), if it is this user's: getent(1) takes digits for a uid, and then it is another's.
+fn ids_of(name: &str, line: &str) -> Option<(u32, u32)> {
+    let mut fields = line.trim_end().split(':');
+    (fields.next()? == name).then_some(())?;
+    let uid = fields.nth(1)?.parse().ok()?;
+    Some((uid, fields.next()?.parse().ok()?))
+}
+
+/// The groups in `getent initgroups`' line: the name, and numbers.
+fn groups_of(name: &str, line: &str) -> Vec<u32> {
+    let numbers = line.strip_prefix(name).unwrap_or_default().split_whitespace();
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+/// What `getent DATABASE NAME` prints; none where there is no such entry.
+fn getent(database: &str, name: &str) -> Result<Option<String>, String> {
+    let failed = |why: String| format!("getent {database}: {why}");
+    let mut child = Command::new("getent")
+        .args([database, "--", name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| failed(crate::said(&error)))?;
+    let printed = read_within(&mut child, PATIENCE);
+    if printed.is_err() {
+        // It may have ended meanwhile.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|error| failed(crate::said(&error)))?;
+    let printed = printed.map_err(failed)?;
+    match status.code() {
+        Some(0) => Ok(Some(String::from_utf8_lossy(&printed).into_owned())),
+        Some(NO_ENTRY) => Ok(None),
+        _ => Err(failed(status.to_string())),
+    }
+}
+
+/// All that a program prints until it closes its output.
+fn read_within(child: &mut Child, patience: Duration) -> Result<Vec<u8>, String> {
+    let deadline = Instant::now() + patience;
+    let mut out = child.stdout.take().ok_or("no output")?;
+    let (mut printed, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let mut wanted = [PollFd::new(&out, PollFlags::IN)];
+        match poll(&mut wanted, Some(&left)) {
+            Ok(0) => return Err(format!("no answer within {} s", patience.as_secs())),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.to_string()),
+        }
+        match out.read(&mut chunk).map_err(|error| crate::said(&error))? {
+            0 => return Ok(printed),
+            length => printed.extend_from_slice(&chunk[..length]),
+        }
+        if printed.len() > ANSWER_BYTES_MAX {
+            return Err("an endless answer".into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(uid: u32) -> Option<Credentials> {
+        Some(Credentials { uid, gid: uid, groups: [].into() })
+    }
+
+    #[test]
+    fn answers_are_remembered_for_a_while_and_failures_are_not() {
+        let (principals, start) = (Principals::default(), Instant::now());
+        let never = |_: &str| -> Result<_, String> { panic!("it was asked before") };
+        assert_eq!(principals.find_by("alice", start, |_| Err("away".into())), Err(Unavailable));
+        assert_eq!(principals.find_by("alice", start, |_| Ok(user(7))), Ok(user(7)));
+        assert_eq!(principals.find_by("bob", start, |_| Ok(None)), Ok(None));
+        let soon = start + UNKNOWN_FOR - Duration::from_secs(1);
+        assert_eq!(principals.find_by("alice", soon, never), Ok(user(7)));
+        assert_eq!(principals.find_by("bob", soon, never), Ok(None));
+        assert_eq!(principals.find_by("bob", start + UNKNOWN_FOR, |_| Ok(user(8))), Ok(user(8)));
+        assert_eq!(principals.find_by("alice", start + KNOWN_FOR, |_| Ok(user(9))), Ok(user(9)));
+    }
+
+    #[test]
+    fn a_bounded_number_is_remembered() {
+        let (principals, now) = (Principals::default(), Instant::now());
+        for number in 0..=ANSWERS_MAX {
+            assert!(principals.find_by(&format!("user{number}"), now, |_| Ok(None)).is_ok());
+        }
+        assert!(principals.answers.lock().len() <= ANSWERS_MAX);
+    }
+
+    #[test]
+    fn a_service_is_no_user_and_a_number_is_no_name() {
+        for wrong in ["", "nfs/host.example.org", "a b", "a:b", "a\n", &"x".repeat(NAME_MAX + 1)] {
+            assert!(!is_name(wrong), "{wrong:?}");
+        }
+        assert_eq!(ids_of("alice", "alice:x:1234:100:Alice:/home/alice:/bin/sh\n"), Some((1234, 100)));
+        // As `getent passwd 0` answers.
+        assert_eq!(ids_of("0", "root:x:0:0:root:/root:/bin/bash\n"), None);
+        assert_eq!(groups_of("alice", "alice                 100 4321 27\n"), [100, 4321, 27]);
+        assert!(groups_of("alice", "alice                \n").is_empty());
+    }
+
+    #[test]
+    fn the_superuser_is_a_user_and_nobody_else_is() {
+        match look_up("root") {
+            Ok(found) => assert_eq!(found.map(|user| (user.uid, user.gid)), Some((0, 0))),
+            Err(why) => println!("skipped: {why}"),
+        }
+        assert!(matches!(look_up("0"), Ok(None) | Err(_)));
+        assert!(matches!(look_up("no-such-user-of-enfys"), Ok(None) | Err(_)));
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for() {
+        let mut child = Command::new("sleep").arg("60").stdout(Stdio::piped()).spawn().unwrap();
+        assert!(read_within(&mut child, Duration::ZERO).unwrap_err().contains("no answer"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

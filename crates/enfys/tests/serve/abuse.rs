@@ -1,0 +1,212 @@
+//! Everything that no client should send, at once, beside one that works on.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use protocol::mount::MountStat;
+use protocol::nfs3::{FileHandle, NfsStat, StableHow};
+use protocol::nfs4::PROC_COMPOUND;
+use protocol::nfs4::compound::CompoundResult;
+use protocol::nfs4::types::{OpNum, Status};
+use rpc::message::{AcceptStatus, CallHeader, RpcError, VersionRange, encode_call};
+use rpc::record::{finish_record, start_record};
+use xdr::{Encode, Writer};
+
+use crate::client::{Client, NFS3, NFS4};
+use crate::memory::{AT_REST, status};
+use crate::metrics::scrape;
+use crate::server::{Place, Server};
+
+/// Connections that stop in the middle of a record, and so many that say nothing at all.
+const STOPPED: usize = 300;
+/// Bytes that each of them has sent: of a record that one read brings whole, and that is longer than `memory-bytes` lets all have.
+const SENT: usize = 60_000;
+/// `memory-bytes`.
+const MEMORY: u64 = 1 << 20;
+/// Bytes that a connection may hold beyond that: one read. See SEMANTICS.md, "Bounds".
+const ONE_READ: u64 = 64 << 10;
+/// What else may come and go: replies, the allocator's slack, threads that had nothing to do before.
+const SLACK: u64 = 32 << 20;
+
+/// Arguments that are bytes already.
+struct Raw<'a>(&'a [u8]);
+
+impl Encode for Raw<'_> {
+    fn encode(&self, writer: &mut Writer) {
+        writer.raw(self.0);
+    }
+}
+
+/// Sends bytes over a connection of its own and reads until it is closed.
+#[track_caller]
+fn is_closed_by(address: SocketAddr, bytes: &[u8], ends: bool) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // It may be closed before all is sent.
+    let _ = stream.write_all(bytes);
+    if ends {
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+    let mut said = Vec::new();
+    match stream.read_to_end(&mut said) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
+    }
+    assert!(said.is_empty(), "no answer to what is no call");
+}
+
+/// Streams that are no RPC, and whether they end; each is counted as malformed once.
+fn streams() -> Vec<(Vec<u8>, bool)> {
+    let mut state = 7u64;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    });
+    let noise: Vec<u8> = noise.take(400).collect();
+    vec![
+        // A record of 4 GiB, in as far as a header can say so.
+        (u32::MAX.to_be_bytes().to_vec(), false),
+        // Fragments without end, with bytes and without.
+        ([&1000u32.to_be_bytes()[..], &[0; 1000]].concat().repeat(2000), false),
+        (vec![0; 4 * 10_000], false),
+        // A record that is not a message, and one that is cut off.
+        ([&(0x8000_0000 | 400u32).to_be_bytes()[..], &noise].concat(), false),
+        ([&(0x8000_0000 | 4000u32).to_be_bytes()[..], &noise].concat(), true),
+    ]
+}
+
+/// Calls that are answered by errors of RPC; the arguments that are garbage are malformed, too.
+fn calls_that_are_not_served(client: &mut Client) {
+    let error = |status| Err(RpcError::NotExecuted(status));
+    let mut ask =
+        |program, procedure, arguments: &[u8]| client.ask::<()>(program, procedure, &Raw(arguments));
+    assert_eq!(ask((100_099, 1), 0, &[]), error(AcceptStatus::ProgramUnavailable));
+    let range = VersionRange { low: 3, high: 4 };
+    assert_eq!(ask((NFS3.0, 9), 0, &[]), error(AcceptStatus::ProgramMismatch(range)));
+    assert_eq!(ask(NFS3, 22, &[]), error(AcceptStatus::ProcedureUnavailable));
+    assert_eq!(ask(NFS4, 2, &[]), error(AcceptStatus::ProcedureUnavailable));
+    for procedure in 1..22 {
+        assert_eq!(ask(NFS3, procedure, &[0xff; 4]), error(AcceptStatus::GarbageArguments), "{procedure}");
+    }
+}
+
+/// Names and handles that lead nowhere.
+fn what_leads_nowhere(client: &mut Client, root: FileHandle) {
+    let long = "x".repeat(300);
+    for (name, expected) in [
+        ("a/b", NfsStat::ACCES),
+        ("a\0b", NfsStat::ACCES),
+        ("", NfsStat::ACCES),
+        (&long, NfsStat::NAMETOOLONG),
+    ] {
+        assert_eq!(client.create(root, name), Err(expected), "{name:?}");
+        assert_eq!(client.lookup(root, name), Err(expected), "{name:?}");
+    }
+    // At the top of an export there is nothing above it.
+    assert_eq!(client.lookup(root, ".."), Ok(root));
+    let mut forged = root.to_vec();
+    *forged.last_mut().unwrap() ^= 1;
+    for forged in [&forged[..], &[7; 64], &[]] {
+        let forged = FileHandle::new(forged).unwrap();
+        assert_eq!(client.getattr(forged).unwrap_err(), NfsStat::BADHANDLE);
+    }
+    assert_eq!(client.mount("/closed"), Err(MountStat::ACCES), "for another network");
+    assert_eq!(client.mount("/export/.."), Err(MountStat::NOENT));
+}
+
+/// Ten thousand operations in a compound that has no session. RFC 8881 §2.10.2.1.1: then the first is told OP_NOT_IN_SESSION, and
+/// it is the last that is looked at.
+fn a_long_compound(client: &mut Client) {
+    let mut compound = Writer::new();
+    compound.opaque(b"");
+    compound.u32(1);
+    compound.u32(10_000);
+    (0..10_000).for_each(|_| compound.u32(OpNum::PUTROOTFH.0));
+    let result: CompoundResult = client.call(NFS4, PROC_COMPOUND, &Raw(compound.inline()));
+    assert_eq!((result.status, result.results.len()), (Status::OP_NOT_IN_SESSION, 1));
+}
+
+/// Connections that sent half of a record, and ones that sent nothing.
+fn stopped(address: SocketAddr) -> Vec<TcpStream> {
+    let mut call = Writer::new();
+    let start = start_record(&mut call);
+    encode_call(&mut call, &CallHeader::new(1, NFS3.0, NFS3.1, 0), &Raw(&vec![0; 2 * SENT]));
+    finish_record(&mut call, start);
+    let connect = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        stream.write_all(bytes).expect("it fits the socket's buffers");
+        stream
+    };
+    (0..STOPPED).flat_map(|_| [connect(&call.inline()[..SENT]), connect(&[])]).collect()
+}
+
+/// Works until it is told to stop; returns nothing, but every answer is the right one.
+fn work(address: SocketAddr, is_over: &AtomicBool, rounds: &AtomicU32) {
+    let mut client = Client::connect(address);
+    let root = client.mount("/export").unwrap();
+    while !is_over.load(Relaxed) {
+        let name = format!("file {}", rounds.load(Relaxed));
+        let file = client.create(root, &name).unwrap();
+        client.write(file, b"all is well", StableHow::FileSync).unwrap();
+        assert_eq!(client.read(file).unwrap(), b"all is well");
+        assert_eq!(client.lookup(root, &name), Ok(file));
+        rounds.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn bad_input_of_every_kind_is_refused_counted_and_disturbs_nobody() {
+    let place = Place::new();
+    let config = format!(
+        "state-dir = '{}'\n[limits]\nmemory-bytes = {MEMORY}\n\
+         [[export]]\nmemory = true\npseudo = '/export'\n\
+         [[export]]\nmemory = true\npseudo = '/closed'\nclients = ['10.0.0.0/8']\n",
+        place.path("state").display(),
+    );
+    let file = place.file("enfys.toml", &config).display().to_string();
+    let arguments = ["serve", "--config", &file, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut server = Server::start(&place, &arguments);
+    let (address, metrics) = (server.address, server.metrics_address());
+    let (is_over, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
+    let before = scrape(metrics);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(address, &is_over, &rounds));
+        let mut client = Client::connect(address);
+        let root = client.mount("/export").unwrap();
+        // First, because the long one among them would have to wait for the memory that those who stop are about to take.
+        for (stream, ends) in streams() {
+            is_closed_by(address, &stream, ends);
+        }
+        let held = stopped(address);
+        calls_that_are_not_served(&mut client);
+        what_leads_nowhere(&mut client, root);
+        a_long_compound(&mut client);
+        // All that was sent has been read: what is taken is at its highest.
+        let done = rounds.load(Relaxed);
+        while rounds.load(Relaxed) < done + 20 {
+            assert!(!worker.is_finished(), "the working client met an error");
+            std::thread::yield_now();
+        }
+        let resident = status(server.pid(), "VmRSS");
+        let bound = AT_REST + MEMORY + 2 * STOPPED as u64 * ONE_READ + SLACK;
+        assert!(resident < bound, "{resident} bytes, which {bound} should be enough for");
+        drop(held);
+        is_over.store(true, Relaxed);
+        worker.join().expect("every answer was right");
+    });
+    let mut after = scrape(metrics);
+    while after["enfys_connections"] > 0.0 {
+        std::thread::yield_now();
+        after = scrape(metrics);
+    }
+    let rise = |name: &str| after[name] - before[name];
+    // Streams, arguments that are garbage, and the records that ended with their connections.
+    let malformed = streams().len() + 21 + STOPPED;
+    assert_eq!(rise("enfys_malformed_records_total"), malformed as f64);
+    assert_eq!(rise("enfys_bad_handles_total"), 3.0);
+    assert_eq!(rise("enfys_stalled_connections_total"), 0.0);
+    assert_eq!(rise("enfys_refused_connections_total"), 0.0);
+    server.stop();
+}

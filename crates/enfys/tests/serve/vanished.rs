@@ -1,0 +1,57 @@
+//! A client whose machine or network goes away without a word.
+
+use std::process::Command;
+
+use crate::server::{ENFYS, Place};
+
+/// `$1` is the binary, `$2` a directory. The link goes down under an idle connection; nothing but the server's own probes
+/// can tell it.
+const SCRIPT: &str = r#"
+    set -e
+    trap 'kill $server 2>/dev/null || true' EXIT
+    ip link set lo up
+    printf '[limits]\nsilence-seconds = 9\n' >"$2/enfys.toml"
+    "$1" serve --config "$2/enfys.toml" --memory --listen 127.0.0.1:2049 --metrics 127.0.0.1:9100 \
+        >"$2/out" 2>"$2/log" & server=$!
+    until grep -q nfs:// "$2/out"; do
+        kill -0 $server || { cat "$2/log" >&2; exit 1; }
+        sleep 0.02
+    done
+    connections() {
+        exec 4<>/dev/tcp/127.0.0.1/9100
+        printf 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n' >&4
+        sed -n 's/^enfys_connections //p' <&4
+    }
+    exec 3<>/dev/tcp/127.0.0.1/2049
+    until [ "$(connections)" = 1 ]; do sleep 0.02; done
+    ip link set lo down
+    for _ in $(seq 600); do
+        [ -n "$(ss -Htn state established 'sport = :2049')" ] || break
+        sleep 0.1
+    done
+    ip link set lo up
+    echo "left: $(connections)"
+"#;
+
+#[test]
+fn the_connection_of_a_peer_that_vanished_is_closed() {
+    let has = |program: &str| {
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        found.is_ok_and(|output| output.status.success())
+    };
+    if let Some(missing) = ["unshare", "ip", "ss", "bash"].into_iter().find(|program| !has(program)) {
+        return println!("skipped: {missing} is not installed");
+    }
+    let isolated = |words: &[&str]| {
+        let options = ["--user", "--map-root-user", "--net"];
+        Command::new("unshare").args(options).args(words).output().expect("unshare is there")
+    };
+    if !isolated(&["true"]).status.success() {
+        return println!("skipped: no network namespaces for tests");
+    }
+    let place = Place::new();
+    let directory = place.path("").display().to_string();
+    let output = isolated(&["bash", "-c", SCRIPT, "bash", ENFYS, &directory]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "left: 0\n");
+}

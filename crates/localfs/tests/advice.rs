@@ -1,0 +1,73 @@
+//! Advice, as the page cache shows what came of it.
+
+mod common;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use common::{Place, is_in_memory, me};
+use rustix::fs::{Advice as Hint, fadvise};
+use vfs::{Advice, Backend};
+
+const PAGE: usize = 4096;
+const PAGES: usize = 256;
+/// What is advised about, in the file's middle.
+const RANGE: std::ops::Range<usize> = 64..72;
+/// Looks at the cache until reading ahead has failed: what it reads arrives in its own time.
+const LOOKS: usize = 10_000;
+
+/// Which pages of the file are in the cache.
+fn cached(file: &File) -> Vec<bool> {
+    let length = PAGE * PAGES;
+    let mut pages = vec![0; PAGES];
+    // SAFETY: a new mapping, at an address of the kernel's choice, that nothing reads or writes and that goes at the end;
+    // mincore(2) writes one byte for each of its pages.
+    unsafe {
+        let (fd, shared) = (file.as_raw_fd(), libc::MAP_SHARED);
+        let mapping = libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, shared, fd, 0);
+        assert_ne!(mapping, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let done = libc::mincore(mapping, length, pages.as_mut_ptr());
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(libc::munmap(mapping, length), 0);
+    }
+    pages.into_iter().map(|page| page & 1 == 1).collect()
+}
+
+#[test]
+fn what_will_be_needed_is_read_ahead_and_what_will_not_leaves_the_cache() {
+    let place = Place::new();
+    if is_in_memory(&place.config.directory) {
+        println!("skipped: this file system is nothing but cache");
+        return;
+    }
+    // SAFETY: it asks for a number.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    assert_eq!(page_bytes, PAGE as libc::c_long, "what this test counts in");
+    let file = place.file(&me(), "a", 0o600);
+    std::fs::write(place.path("a"), vec![9; PAGE * PAGES]).expect("write");
+    let local = File::open(place.path("a")).expect("open");
+    local.sync_all().expect("sync");
+    fadvise(&local, 0, None, Hint::DontNeed).expect("fadvise");
+    assert_eq!(cached(&local), [false; PAGES], "cold");
+
+    let (offset, count) = ((RANGE.start * PAGE) as u64, (RANGE.len() * PAGE) as u64);
+    let advise = |advice| {
+        let context = me();
+        place.wait(place.fs().advise(&context, &file, offset, count, advice)).expect("advise")
+    };
+    assert!(advise(Advice::WillNeed));
+    let is_there = || cached(&local)[RANGE].iter().all(|page| *page);
+    let arrives = (0..LOOKS).any(|_| {
+        is_there() || {
+            std::thread::sleep(Duration::from_millis(1));
+            false
+        }
+    });
+    assert!(arrives, "read ahead");
+    let pages = cached(&local);
+    assert!(!pages[0] && !pages[PAGES - 1], "and nothing far from it");
+
+    assert!(advise(Advice::DontNeed));
+    assert!(!cached(&local)[RANGE].iter().any(|page| *page), "gone");
+}

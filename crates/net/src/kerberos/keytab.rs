@@ -1,0 +1,42 @@
+//! Which key table the library reads: its one function that no safe binding has.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+unsafe extern "C" {
+    /// `gssapi_krb5.h` of MIT's library: the key table of acceptors from now on, in all threads. It copies the name.
+    fn krb5_gss_register_acceptor_identity(keytab: *const c_char) -> u32;
+}
+
+/// Has keys be read from the file `path`.
+///
+/// # Errors
+/// One line, where it cannot be read or the library will not have it.
+pub(super) fn choose(path: &Path) -> Result<(), String> {
+    let refused = |why: &dyn std::fmt::Display| format!("key table `{}`: {why}", path.display());
+    // The library would say that some key is missing.
+    std::fs::File::open(path).map_err(|error| refused(&error))?;
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| refused(&error))?;
+    // SAFETY: `name` is a string that ends in a zero byte and lives until the call returns; the function keeps a copy, under a lock of
+    // its own.
+    let status = unsafe { krb5_gss_register_acceptor_identity(name.as_ptr()) };
+    if status == 0 { Ok(()) } else { Err(refused(&format!("GSS status {status:#x}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = choose(Path::new("/nonexistent/enfys.keytab")).unwrap_err();
+        assert!(error.starts_with("key table `/nonexistent/enfys.keytab`: "), "{error}");
+    }
+
+    #[test]
+    fn takes_a_file_that_is_there() {
+        assert_eq!(choose(Path::new("/dev/null")), Ok(()));
+    }
+}

@@ -1,0 +1,167 @@
+//! RPCSEC_GSS (RFC 2203): who calls is proven, and what is said is protected.
+//!
+//! The cryptography is a [`Mechanism`]'s, which a server is given by its [`Settings`](crate::Settings). Without one the flavor is
+//! refused like any that is unknown. A call's way: [`enter`](Gss::enter) finds its context, checks it and takes its arguments out of
+//! their protection; behind it, it is a call like any other whose caller is [`Identity::Gss`]; [`Sealing`] writes the reply's header
+//! and protects the results. Reply and slot caches are between the two, so that they keep what is said and never how it was protected: a
+//! retransmission has a new sequence number (§5.3.3.1), and its answer another checksum.
+
+mod contexts;
+mod creation;
+mod mechanism;
+mod sealing;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) mod toy;
+mod window;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rpc::auth::{AuthFlavor, AuthStatus, OpaqueAuth};
+use rpc::gss::{self, CredentialError, GssCredential, GssProc, IntegrityData, MAXSEQ, PrivacyData, Service};
+use rpc::message::CallHeader;
+use xdr::{Decode, Opaque, Reader};
+
+pub use mechanism::{
+    Accepting, Acceptor, BadMessage, Established, GssStatus, Mechanism, SecurityContext, Step,
+};
+
+pub(crate) use contexts::Contexts;
+pub(crate) use creation::Creation;
+pub(crate) use sealing::Sealing;
+
+use contexts::{Context, Verified};
+
+use crate::Now;
+use crate::caller::Identity;
+
+/// The most bytes that XDR can say: a record's own bound is the bound of what is in it.
+const WITHIN_RECORD: usize = u32::MAX as usize;
+
+/// A mechanism and the contexts made with it.
+#[derive(Debug)]
+pub(crate) struct Gss {
+    mechanism: Arc<dyn Mechanism>,
+    pub(crate) contexts: Contexts,
+}
+
+/// What a call is.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// One of the program.
+    Call(Identity, Box<Sealing>),
+    /// One that makes a context.
+    Creation(Creation),
+    /// The principal's, with arguments that are not what they should be: GARBAGE_ARGS.
+    Garbage(Box<Sealing>),
+    /// Not to be believed, for this reason.
+    Denied(AuthStatus),
+    /// Not to be answered.
+    Silent,
+}
+
+impl Gss {
+    /// `secret` is unpredictable at every start, `number_key` unpredictable and the same in every process over one state directory.
+    pub(crate) fn new(mechanism: Arc<dyn Mechanism>, secret: [u8; 16], number_key: [u8; 16]) -> Self {
+        Self { mechanism, contexts: Contexts::new(secret, number_key) }
+    }
+
+    /// Checks a call's credential and verifier, and takes its arguments out of their protection. `header`'s credential becomes what is
+    /// the same in a retransmission, `arguments` are plain behind this.
+    pub(crate) fn enter(&self, now: Now, header: &mut CallHeader, arguments: &mut Reader) -> Entry {
+        let credential = match GssCredential::parse(&header.credential.body) {
+            Ok(credential) => credential,
+            // §5.2.3.2: "MSG_DENIED might also be returned if the RPCSEC_GSS version number in the credential is not supported on
+            // the server. In that case, the server returns a rejection status of AUTH_ERROR, with an auth_stat of
+            // AUTH_REJECTED_CRED." RFC 7861 §2.2 has clients of version 3 count on that.
+            Err(CredentialError::Version { is_data: false }) => {
+                return Entry::Denied(AuthStatus::REJECTEDCRED);
+            }
+            // §5.3.3.3: "does not match the version of RPCSEC_GSS that was used when the context was created".
+            Err(CredentialError::Version { is_data: true }) => return Entry::Denied(AuthStatus::BADCRED),
+            // §5.3.3.3: "a bad length, illegal control procedure, or an illegal service".
+            Err(CredentialError::Garbled(_)) => return Entry::Denied(AuthStatus::BADCRED),
+        };
+        // Control messages are NULL calls (§5).
+        let is_null = header.procedure == 0;
+        match credential.procedure {
+            GssProc::DATA => self.enter_call(now, credential, header, arguments),
+            GssProc::DESTROY if is_null => self.enter_call(now, credential, header, arguments),
+            GssProc::INIT | GssProc::CONTINUE_INIT if is_null => Creation::entry(&credential, header),
+            _ => Entry::Denied(AuthStatus::BADCRED),
+        }
+    }
+
+    fn enter_call(
+        &self,
+        now: Now,
+        credential: GssCredential,
+        header: &mut CallHeader,
+        arguments: &mut Reader,
+    ) -> Entry {
+        let Some(service) = credential.service() else { return Entry::Denied(AuthStatus::BADCRED) };
+        let found = self.contexts.find(&credential.handle, now.monotonic);
+        let Some(context) = found else { return Entry::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM) };
+        if header.verifier.flavor != AuthFlavor::RPCSEC_GSS {
+            return Entry::Denied(AuthStatus::BADVERF);
+        }
+        // §5.3.1: "The checksum of the RPC header (up to and including the credential)".
+        let signed = arguments.since(0).slice(..gss::signed_length(&header.credential.body));
+        match context.verify(&signed, &header.verifier.body, credential.sequence) {
+            Verified::New => {}
+            Verified::Forged => return Entry::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM),
+            // §5.3.3.1. Version 4 forbids silence (RFC 7530 §3.1.1), but not here: RFC 8881 §2.10.6.2: "The silent drop behavior of
+            // RPCSEC_GSS [4] does not apply because this behavior happens at the RPCSEC_GSS layer, a lower layer".
+            Verified::Seen => return Entry::Silent,
+        }
+        // §5.3.3.3: where the number "exceeds the maximum the server will allow", and "if security credentials become stale while in
+        // use". Said only to the principal itself.
+        if credential.sequence > MAXSEQ || context.has_expired(now.monotonic) {
+            return Entry::Denied(AuthStatus::RPCSEC_GSS_CTXPROBLEM);
+        }
+        let authenticated = Arc::clone(&context.authenticated);
+        header.credential = lasting(&authenticated.exported);
+        header.verifier = OpaqueAuth::NONE;
+        // §5.3.3.4.1: GSS_GetMIC's failure for the verifier is CTXPROBLEM.
+        let sealed = Sealing::new(Arc::clone(&context), service, credential.sequence);
+        let Some(sealing) = sealed else { return Entry::Denied(AuthStatus::RPCSEC_GSS_CTXPROBLEM) };
+        if credential.procedure == GssProc::DESTROY {
+            // §5.4: "there are no procedure arguments". The reply's protection keeps the context until it is sent.
+            self.contexts.remove(&credential.handle);
+            let _ = arguments.rest();
+        } else if let Some(plain) = unprotect(&context, service, credential.sequence, arguments) {
+            *arguments = plain;
+        } else {
+            return Entry::Garbage(Box::new(sealing));
+        }
+        Entry::Call(Identity::Gss(authenticated, service), Box::new(sealing))
+    }
+}
+
+/// What tells a caller in place of a credential: the reply cache finds a retransmission by it, over another context too.
+fn lasting(exported: &Bytes) -> OpaqueAuth {
+    let body = Opaque::new(exported.clone()).expect("a context's name is bounded like a credential");
+    OpaqueAuth { flavor: AuthFlavor::RPCSEC_GSS, body }
+}
+
+/// Takes arguments out of their protection (§5.3.2). None where this fails, or where they are of another call (§5.3.3.1: "if the
+/// sequence number embedded in the request body is different from the sequence number in the credential").
+fn unprotect(context: &Context, service: Service, sequence: u32, arguments: &mut Reader) -> Option<Reader> {
+    let body = match service {
+        Service::None => return Some(arguments.clone()),
+        Service::Integrity => {
+            let data = IntegrityData::<WITHIN_RECORD>::decode(arguments).ok()?;
+            context.with(|security| security.verify_mic(&data.body, &data.checksum)).ok()?;
+            data.body.into_bytes()
+        }
+        Service::Privacy => {
+            let data = PrivacyData::<WITHIN_RECORD>::decode(arguments).ok()?;
+            context.with(|security| security.unwrap(&data.body)).ok()?
+        }
+    };
+    arguments.finish().ok()?;
+    let mut plain = Reader::new(body);
+    (plain.u32() == Ok(sequence)).then_some(plain)
+}

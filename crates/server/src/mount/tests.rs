@@ -1,0 +1,159 @@
+//! What MOUNT tells, and whom.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use protocol::mount::{MountList, MountOk, MountResult, PROGRAM, VERSION_3};
+use protocol::nfs3::{
+    self, DirOpArgs, FileHandle, Filename, LookupArgs, LookupResult, MkdirArgs, NfsPath, Sattr, SymlinkArgs,
+};
+use rpc::auth::AuthFlavor;
+use rpc::message::{AcceptStatus, RpcError};
+
+use super::*;
+use crate::testing::{Lab, export, export_for, lab_of};
+use crate::{Connection, ConnectionId, Transport};
+
+impl Lab {
+    /// Calls come from there from now on.
+    fn come_from(&mut self, peer: &str) {
+        let (peer, local): (SocketAddr, _) = (peer.parse().unwrap(), self.connection.local);
+        let connection = Connection::new(ConnectionId(77), peer, local, Transport::Tcp, false);
+        self.connection = Arc::new(connection);
+    }
+
+    fn mount(&mut self, procedure: Proc, arguments: &[u8]) -> Result<bytes::Bytes, RpcError> {
+        self.ask((PROGRAM, VERSION_3, procedure.0), arguments)
+    }
+
+    fn mnt(&mut self, path: &[u8]) -> Result<MountOk, MountStat> {
+        let path = DirPath::new(path.to_vec()).unwrap();
+        let results = self.mount(Proc::MNT, &xdr::to_bytes(&path)).expect("results");
+        match xdr::from_bytes(results).unwrap() {
+            MountResult::Ok(ok) => Ok(ok),
+            MountResult::Fail(status) => Err(status),
+        }
+    }
+
+    /// What DUMP tells, as `showmount -a` prints it.
+    fn dump(&mut self) -> Vec<String> {
+        let list: MountList = xdr::from_bytes(self.mount(Proc::DUMP, &[]).unwrap()).unwrap();
+        let line = |mount: &protocol::mount::MountBody| {
+            format!("{}:{}", mount.hostname.escape_ascii(), mount.directory.escape_ascii())
+        };
+        list.iter().map(line).collect()
+    }
+}
+
+/// `/export` with the directories `dir` and `private` (mode 0700), the file `file`, and the links `out` and `in` to directories;
+/// and `/closed` for others.
+fn site() -> (Lab, FileHandle) {
+    let mut lab = lab_of(vec![export(1, "/export"), export_for(2, "/closed", "10.0.0.0/8")]);
+    lab.file(&["export", "file"], b"");
+    let root = lab.mnt(b"/export").unwrap().fhandle;
+    let at = |name: &'static str| DirOpArgs { dir: root, name: Filename::from_static(name.as_bytes()) };
+    for (name, mode) in [("dir", 0o755), ("private", 0o700)] {
+        let attributes = Sattr { mode: Some(mode), ..Sattr::default() };
+        let made = lab.nfs3(nfs3::Proc::MKDIR.0, &MkdirArgs { where_: at(name), attributes });
+        assert_eq!(made, nfs3::NfsStat::OK);
+    }
+    for (name, text) in [("out", &b"/"[..]), ("in", b"dir")] {
+        let symlink_data = NfsPath::new(text).unwrap();
+        let args = SymlinkArgs { where_: at(name), symlink_attributes: Sattr::default(), symlink_data };
+        assert_eq!(lab.nfs3(nfs3::Proc::SYMLINK.0, &args), nfs3::NfsStat::OK);
+    }
+    (lab, root)
+}
+
+#[test]
+fn a_directory_below_an_export_is_mounted_by_the_handle_that_lookup_gives() {
+    let (mut lab, dir) = site();
+    let what = DirOpArgs { dir, name: Filename::from_static(b"dir") };
+    let found = lab.ask((nfs3::PROGRAM, 3, nfs3::Proc::LOOKUP.0), &xdr::to_bytes(&LookupArgs { what }));
+    let found: LookupResult = xdr::from_bytes(found.unwrap()).unwrap();
+    let found = found.into_result().unwrap().object;
+    for path in [&b"/export/dir"[..], b"/export/dir/", b"/export//./dir"] {
+        let mounted = lab.mnt(path).unwrap();
+        assert_eq!(mounted.fhandle, found);
+        // RFC 1813 §5.2.1: "auth_flavors, is a vector of RPC authentication flavors that are supported".
+        assert_eq!(*mounted.auth_flavors, [AuthFlavor::SYS.0]);
+    }
+}
+
+#[test]
+fn what_cannot_be_mounted_says_why() {
+    let (mut lab, _) = site();
+    let long = [b"/export/", &[b'x'; 292][..]].concat();
+    for (path, expected) in [
+        (&b""[..], MountStat::NOENT),
+        (b"/", MountStat::NOENT),
+        (b"export", MountStat::NOENT),
+        (b"/exported", MountStat::NOENT),
+        (b"/export/none", MountStat::NOENT),
+        (b"/export/d\0ir", MountStat::NOENT),
+        (b"/export/file", MountStat::NOTDIR),
+        (b"/export/file/below", MountStat::NOTDIR),
+        // Links are the client's to follow; one that leads out leads nowhere here.
+        (b"/export/out", MountStat::NOTDIR),
+        (b"/export/out/etc", MountStat::NOTDIR),
+        (b"/export/in", MountStat::NOTDIR),
+        (b"/export/..", MountStat::NOENT),
+        (b"/export/dir/..", MountStat::NOENT),
+        (b"/export/../closed", MountStat::NOENT),
+        (&long, MountStat::NAMETOOLONG),
+        (&[b'/'; 1024], MountStat::NOENT),
+        (b"/closed", MountStat::ACCES),
+        (b"/closed/none", MountStat::ACCES),
+    ] {
+        let text = path.escape_ascii().to_string();
+        assert_eq!(lab.mnt(path).map(|ok| ok.fhandle), Err(expected), "{text}");
+    }
+    assert_eq!(lab.dump(), ["127.0.0.1:/export"], "what was refused is not listed");
+    // RFC 1813 §5.1.3: "const MNTPATHLEN = 1024".
+    let mut too_long = 1025u32.to_be_bytes().to_vec();
+    too_long.extend([b'/'; 1028]);
+    for procedure in [Proc::MNT, Proc::UMNT] {
+        let garbage = RpcError::NotExecuted(AcceptStatus::GarbageArguments);
+        assert_eq!(lab.mount(procedure, &too_long), Err(garbage), "{procedure:?}");
+    }
+    lab.come_from("10.1.1.1:700");
+    assert!(lab.mnt(b"/closed").is_ok());
+    assert_eq!(lab.mnt(b"/closed/none").map(|ok| ok.fhandle), Err(MountStat::NOENT));
+}
+
+#[test]
+fn a_client_as_a_whole_is_not_stopped_by_permissions_and_its_users_are() {
+    let (mut lab, _) = site();
+    lab.uid = 1000;
+    assert!(lab.mnt(b"/export/private").is_ok(), "a privileged port speaks for all of the client's users");
+    assert!(lab.mnt(b"/export/private/").is_ok());
+    lab.come_from("127.0.0.1:5000");
+    assert!(lab.mnt(b"/export/private").is_ok(), "that it is there is seen without searching it");
+    assert_eq!(lab.mnt(b"/export/private/x").map(|ok| ok.fhandle), Err(MountStat::ACCES));
+    lab.come_from("127.0.0.1:1023");
+    assert_eq!(lab.mnt(b"/export/private/x").map(|ok| ok.fhandle), Err(MountStat::NOENT));
+}
+
+#[test]
+fn each_client_takes_back_its_own_mounts() {
+    let (mut lab, _) = site();
+    lab.mnt(b"/export/dir").unwrap();
+    lab.come_from("10.1.1.1:700");
+    lab.mnt(b"/export/dir").unwrap();
+    lab.mnt(b"/closed").unwrap();
+    // Once more, as a client does that was started anew: RFC 1813 §5.2.2 lists "each pair" of name and directory.
+    lab.mnt(b"/closed").unwrap();
+    let all = ["10.1.1.1:/closed", "10.1.1.1:/export/dir", "127.0.0.1:/export", "127.0.0.1:/export/dir"];
+    assert_eq!(lab.dump(), all);
+    let unmount = |lab: &mut Lab, path: &'static [u8]| {
+        let path = xdr::to_bytes(&DirPath::from_static(path));
+        assert_eq!(lab.mount(Proc::UMNT, &path).unwrap().len(), 0, "nothing is returned, whatever it was");
+    };
+    unmount(&mut lab, b"/export");
+    assert_eq!(lab.dump(), all, "that is the other's");
+    unmount(&mut lab, b"/export/dir");
+    assert_eq!(lab.dump(), [all[0], all[2], all[3]]);
+    // §5.2.4: UMNTALL "Removes all of the mount entries for this client".
+    assert_eq!(lab.mount(Proc::UMNTALL, &[]).unwrap().len(), 0);
+    assert_eq!(lab.dump(), all[2..]);
+}

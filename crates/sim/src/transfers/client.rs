@@ -1,0 +1,506 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
+use protocol::nfs4::ops::copy::{CopyArgs, CopyNotifyArgs, CopyNotifyOk, CopyResult, OffloadArgs};
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs, SequenceStatus};
+use protocol::nfs4::types::{
+    Handle, NetAddress, NetLocation, Outcome, SessionId, StateOwner, Stateid, Status, Utf8,
+};
+use rpc::address::{NetId, UniversalAddress};
+use server::{Connection, Server};
+use xdr::{Opaque, Writer};
+
+use super::{DESTINATION, LENGTH, SOURCE, World};
+use crate::backchannel::BackChannel;
+use crate::client::{component, compound, create_session, exchange_id, export};
+
+/// Copies of a client that it waits for at once.
+const RUNNING_MAX: usize = 3;
+/// The slots of COPYs; what is answered at once has the first.
+const SLOTS: usize = 1 + RUNNING_MAX;
+
+/// Which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Source,
+    Destination,
+}
+
+/// A client's session at one of the servers.
+#[derive(Debug)]
+struct Seat {
+    place: Place,
+    name: String,
+    connection: Arc<Connection>,
+    session: SessionId,
+    client_id: u64,
+    sequences: [u32; SLOTS],
+    /// The server does not reach it.
+    is_unreachable: bool,
+}
+
+impl Seat {
+    fn new(place: Place, index: usize, world: &mut World) -> Result<Self, String> {
+        let mut seat = Self {
+            place,
+            name: format!("client-{index}"),
+            connection: connect(place, index, world),
+            session: SessionId::default(),
+            client_id: 0,
+            sequences: [0; SLOTS],
+            is_unreachable: false,
+        };
+        seat.introduce(world)?;
+        Ok(seat)
+    }
+
+    fn server(&self, world: &World) -> Arc<Server> {
+        let side = if self.place == Place::Source { &world.source } else { &world.destination };
+        Arc::clone(&side.server)
+    }
+
+    fn introduce(&mut self, world: &mut World) -> Result<(), String> {
+        let OpResult::ExchangeId(Outcome::Ok(known)) = self.ask_alone(world, exchange_id(&self.name))? else {
+            return Err("EXCHANGE_ID".into());
+        };
+        let create = create_session(known.client_id, known.sequence_id, CreateSessionFlags::CONN_BACK_CHAN);
+        let OpResult::CreateSession(Outcome::Ok(made)) = self.ask_alone(world, create)? else {
+            return Err("CREATE_SESSION".into());
+        };
+        (self.client_id, self.session, self.sequences) = (known.client_id, made.session_id, [0; SLOTS]);
+        match self.ask(world, vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })])? {
+            (_, Status::OK | Status::COMPLETE_ALREADY) => Ok(()),
+            (_, status) => Err(format!("RECLAIM_COMPLETE: {status:?}")),
+        }
+    }
+
+    fn ask_alone(&self, world: &mut World, op: Op) -> Result<OpResult, String> {
+        world.messages += 1;
+        let reply =
+            super::deliver(&self.server(world), &self.connection, world.time(), compound(1, 2, vec![op]));
+        super::parse(reply)?.0.into_iter().next().ok_or_else(|| "no result".into())
+    }
+
+    /// The call of some operations, in a slot.
+    fn call(&mut self, slot: usize, ops: Vec<Op>) -> Bytes {
+        self.sequences[slot] += 1;
+        let sequence = Op::Sequence(SequenceArgs {
+            session_id: self.session,
+            sequence_id: self.sequences[slot],
+            slot_id: slot as u32,
+            highest_slot_id: SLOTS as u32 - 1,
+            cache_this: false,
+        });
+        compound(self.sequences[slot], 2, std::iter::once(sequence).chain(ops).collect())
+    }
+
+    /// Results of operations in the session, that of SEQUENCE not among them.
+    fn ask(&mut self, world: &mut World, ops: Vec<Op>) -> Result<(Vec<OpResult>, Status), String> {
+        world.messages += 1;
+        let call = self.call(0, ops);
+        let reply = super::deliver(&self.server(world), &self.connection, world.time(), call);
+        let (mut results, status) = super::parse(reply)?;
+        let sequence = results.remove(0);
+        if let OpResult::Sequence(Outcome::Ok(ok)) = sequence {
+            let down = SequenceStatus::CB_PATH_DOWN | SequenceStatus::CB_PATH_DOWN_SESSION;
+            self.is_unreachable = ok.status_flags.intersects(down);
+        }
+        Ok((results, status))
+    }
+
+    fn ok(&mut self, world: &mut World, ops: Vec<Op>) -> Result<Vec<OpResult>, String> {
+        match self.ask(world, ops)? {
+            (results, Status::OK) => Ok(results),
+            (results, status) => Err(format!("{:?}: {status:?}: {results:?}", self.place)),
+        }
+    }
+
+    /// Opens a file, which is made where it is not there; its handle and the open's stateid.
+    fn open(&mut self, world: &mut World, name: &str) -> Result<(Handle, Stateid), String> {
+        let owner = StateOwner { client_id: self.client_id, owner: Opaque::from_static(b"owner") };
+        let mut ops = export();
+        ops.push(Op::Open(OpenArgs {
+            seqid: 0,
+            share_access: ShareAccess::BOTH,
+            share_deny: ShareDeny::empty(),
+            owner,
+            how: OpenHow::Create(CreateHow::Unchecked(FileAttributes::default())),
+            claim: OpenClaim::Null(component(name)),
+        }));
+        ops.push(Op::GetFh);
+        match &self.ok(world, ops)?[..] {
+            [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))] => {
+                Ok((*handle, open.stateid))
+            }
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    /// Its connection breaks, and it makes another one.
+    fn move_on(&mut self, index: usize, world: &mut World) {
+        self.connection.outbox.close();
+        self.server(world).connection_closed(self.connection.id);
+        self.connection = connect(self.place, index, world);
+    }
+}
+
+/// A copy whose end a client waits for.
+#[derive(Debug, Clone)]
+struct Copy {
+    stateid: Stateid,
+    to: Handle,
+    name: String,
+}
+
+/// A COPY that is not answered yet.
+struct Asking {
+    slot: usize,
+    to: Handle,
+    name: String,
+    flight: Pin<Box<dyn Future<Output = Option<Bytes>>>>,
+}
+
+/// See the module above.
+pub(super) struct Client {
+    index: usize,
+    there: Seat,
+    here: Seat,
+    files: usize,
+    /// Copies that were told to be whole.
+    whole: usize,
+    asking: Vec<Asking>,
+    running: Vec<Copy>,
+    /// What was in each file whose copy was cancelled, as it was then.
+    cancelled: Vec<(Copy, Vec<u8>)>,
+    back: BackChannel,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, world: &mut World) -> Result<Self, String> {
+        let mut client = Self {
+            index,
+            there: Seat::new(Place::Source, index, world)?,
+            here: Seat::new(Place::Destination, index, world)?,
+            files: 0,
+            whole: 0,
+            asking: Vec::new(),
+            running: Vec::new(),
+            cancelled: Vec::new(),
+            back: BackChannel::default(),
+        };
+        // The path is tried before it is relied on.
+        client.hear(world, false)?;
+        Ok(client)
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.asks() || !self.running.is_empty()
+    }
+
+    /// Whether it waits for the answer to a COPY.
+    pub(super) fn asks(&self) -> bool {
+        !self.asking.is_empty()
+    }
+
+    /// What it waits for.
+    pub(super) fn describe(&self) -> String {
+        let asked: Vec<_> = self.asking.iter().map(|asking| &asking.name).collect();
+        let running: Vec<_> = self.running.iter().map(|copy| &copy.name).collect();
+        format!("asked {asked:?}, running {running:?}")
+    }
+
+    pub(super) fn whole(&self) -> usize {
+        self.whole
+    }
+
+    /// Asks for a copy.
+    pub(super) fn copy(&mut self, world: &mut World) -> Result<(), String> {
+        if self.running.len() + self.asking.len() >= RUNNING_MAX {
+            return Ok(());
+        }
+        self.files += 1;
+        let name = format!("file-{}-{}", self.index, self.files);
+        let (from, source_stateid) = self.there.open(world, "source")?;
+        let destination_server = location();
+        let notify = Op::CopyNotify(CopyNotifyArgs { source_stateid, destination_server });
+        let promised = match self.there.ask(world, vec![putfh(from), notify])? {
+            (results, Status::OK) => promise(results)?,
+            // There are as many promises as there may be.
+            (_, Status::DELAY) => return Ok(()),
+            (_, status) => return Err(format!("COPY_NOTIFY: {status:?}")),
+        };
+        let (to, destination_stateid) = self.here.open(world, &name)?;
+        let copy = Op::Copy(CopyArgs {
+            source_stateid: promised.stateid,
+            destination_stateid,
+            source_offset: 0,
+            destination_offset: 0,
+            count: 0,
+            consecutive: true,
+            synchronous: world.rng.chance(30),
+            source_servers: promised.source_servers,
+        });
+        let is_free = |slot: &usize| self.asking.iter().all(|asking| asking.slot != *slot);
+        let slot = (1..SLOTS).find(is_free).ok_or("no slot")?;
+        let call = self.here.call(slot, vec![putfh(from), Op::SaveFh, putfh(to), copy]);
+        world.messages += 1;
+        let (server, connection, now) =
+            (self.here.server(world), Arc::clone(&self.here.connection), world.time());
+        let flight = Box::pin(async move {
+            let mut reply = Writer::new();
+            let outcome = server.handle(&connection, now, call, &mut reply).await;
+            (outcome.disposition == server::Disposition::Reply).then(|| reply.into_bytes())
+        });
+        self.asking.push(Asking { slot, to, name, flight });
+        Ok(())
+    }
+
+    /// Takes what has become of its COPYs.
+    pub(super) fn poll(&mut self, world: &mut World) -> Result<(), String> {
+        let mut context = Context::from_waker(Waker::noop());
+        for mut asking in std::mem::take(&mut self.asking) {
+            match asking.flight.as_mut().poll(&mut context) {
+                Poll::Pending => self.asking.push(asking),
+                Poll::Ready(reply) => {
+                    let (results, status) = super::parse(reply)?;
+                    self.answered(world, (asking.to, asking.name), results.last(), status)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(
+        &mut self,
+        world: &World,
+        (to, name): (Handle, String),
+        result: Option<&OpResult>,
+        status: Status,
+    ) -> Result<(), String> {
+        match (result, status) {
+            (Some(OpResult::Copy(CopyResult::Ok(done))), _) => match done.response.callback_id.first() {
+                Some(stateid) => self.running.push(Copy { stateid: *stateid, to, name }),
+                None => self.is_there(world, &name, done.response.count)?,
+            },
+            // RFC 7862 §11.1.2.1: the client "should fall back to the normal copy semantics"; or come again; or begin anew.
+            (_, Status::OFFLOAD_DENIED | Status::DELAY | Status::BADSESSION) => {}
+            // Its lease was over.
+            (_, Status::BAD_STATEID | Status::EXPIRED) => {}
+            (_, status) => return Err(format!("COPY: {status:?}")),
+        }
+        Ok(())
+    }
+
+    /// So many bytes were told to be copied.
+    fn is_there(&mut self, world: &World, name: &str, count: u64) -> Result<(), String> {
+        let (found, expected) = (world.content(name), &world.expected);
+        let count = usize::try_from(count).map_err(|error| error.to_string())?;
+        if count > LENGTH || found.get(..count) != expected.get(..count) {
+            return Err(format!("{count} bytes of {name} are told, and not there ({} are)", found.len()));
+        }
+        self.whole += usize::from(count == LENGTH);
+        Ok(())
+    }
+
+    /// Renews both leases; where one was lost, it begins anew.
+    pub(super) fn renew(&mut self, world: &mut World) -> Result<(), String> {
+        match self.there.ask(world, Vec::new()) {
+            Ok((_, Status::OK)) => {}
+            _ => self.there.introduce(world)?,
+        }
+        match self.here.ask(world, Vec::new()) {
+            // A call was not answered for too long.
+            Ok((_, Status::OK)) if self.here.is_unreachable => self.reconnect(world)?,
+            Ok((_, Status::OK)) => {}
+            _ => {
+                self.here.introduce(world)?;
+                self.running.clear();
+                self.back.clear();
+                self.hear(world, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A copy that it waits for is known, whatever became of calls.
+    pub(super) fn ask_status(&mut self, world: &mut World) -> Result<(), String> {
+        let Some(copy) = self.choose(world) else { return Ok(()) };
+        let op = Op::OffloadStatus(OffloadArgs { stateid: copy.stateid });
+        match &self.here.ok(world, vec![putfh(copy.to), op])?[..] {
+            [_, OpResult::OffloadStatus(Outcome::Ok(status))] => {
+                let whole = self.whole;
+                self.is_there(world, &copy.name, status.count)?;
+                self.whole = whole;
+                Ok(())
+            }
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, world: &mut World) -> Result<(), String> {
+        let Some(copy) = self.choose(world) else { return Ok(()) };
+        let op = Op::OffloadCancel(OffloadArgs { stateid: copy.stateid });
+        let call = self.here.call(0, vec![putfh(copy.to), op]);
+        let (server, connection, now) =
+            (self.here.server(world), Arc::clone(&self.here.connection), world.time());
+        let mut reply = Writer::new();
+        let mut cancelled = Box::pin(server.handle(&connection, now, call, &mut reply));
+        let mut context = Context::from_waker(Waker::noop());
+        // It waits for the step that is under way, which does not wait for the source.
+        for _ in 0..2 {
+            if let Poll::Ready(outcome) = cancelled.as_mut().poll(&mut context) {
+                drop(cancelled);
+                let is_reply = outcome.disposition == server::Disposition::Reply;
+                let (_, status) = super::parse(is_reply.then(|| reply.into_bytes()))?;
+                if status != Status::OK {
+                    return Err(format!("OFFLOAD_CANCEL: {status:?}"));
+                }
+                self.running.retain(|other| other.stateid != copy.stateid);
+                let found = world.content(&copy.name);
+                self.cancelled.push((copy, found));
+                return Ok(());
+            }
+            world.drive();
+        }
+        Err("OFFLOAD_CANCEL is not answered though nothing is written".into())
+    }
+
+    fn choose(&self, world: &mut World) -> Option<Copy> {
+        let count = self.running.len() as u64;
+        (count > 0).then(|| self.running[world.rng.below(count) as usize].clone())
+    }
+
+    /// Takes the calls that wait for it. Now and then one is lost, or its answer, and the connection with it.
+    pub(super) fn hear(&mut self, world: &mut World, is_wild: bool) -> Result<(), String> {
+        let context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(call) = self.here.connection.outbox.poll_record(&context) {
+            world.messages += 1;
+            if is_wild && world.rng.chance(20) {
+                return self.reconnect(world);
+            }
+            let Some(answer) = self.called(world, call)? else { continue };
+            if is_wild && world.rng.chance(20) {
+                return self.reconnect(world);
+            }
+            super::deliver(&self.here.server(world), &self.here.connection, world.time(), answer);
+        }
+        Ok(())
+    }
+
+    /// Over another connection. COPYs that wait are answered over the one that is gone: nobody hears of them.
+    fn reconnect(&mut self, world: &mut World) -> Result<(), String> {
+        self.here.move_on(self.index, world);
+        let (session_id, direction) = (self.here.session, DirFromClient::FORE_OR_BOTH);
+        let bind = BindConnToSessionArgs { session_id, direction, use_rdma: false };
+        match self.here.ask_alone(world, Op::BindConnToSession(bind))? {
+            OpResult::BindConnToSession(Outcome::Ok(_) | Outcome::Error(Status::BADSESSION)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    /// The answer to a call.
+    fn called(&mut self, world: &World, bytes: Bytes) -> Result<Option<Bytes>, String> {
+        let mut back = std::mem::take(&mut self.back);
+        let answer = back.called(bytes, |op| {
+            let CbOp::Offload(offload) = op else { return Err(format!("{op:?}")) };
+            self.told(world, offload)?;
+            Ok(Some(CbOpResult::Offload(Outcome::Ok(()))))
+        });
+        self.back = back;
+        answer
+    }
+
+    /// A copy has ended: one that it waits for, and what is told of it is there.
+    fn told(&mut self, world: &World, offload: &CbOffloadArgs) -> Result<(), String> {
+        let is_it = |copy: &Copy| (copy.stateid, copy.to) == (offload.stateid, offload.handle);
+        let Some(place) = self.running.iter().position(is_it) else {
+            // Cancelled while it was on its way; or told before COPY's answer, which this network never does.
+            let was_cancelled = self.cancelled.iter().any(|(copy, _)| is_it(copy));
+            return if was_cancelled {
+                Ok(())
+            } else {
+                Err(format!("told of what it does not wait for: {offload:?}"))
+            };
+        };
+        let copy = self.running.swap_remove(place);
+        match &offload.info {
+            OffloadInfo::Ok(response) if response.count == LENGTH as u64 => {
+                self.is_there(world, &copy.name, response.count)
+            }
+            // The source was mute for too long; or it has forgotten what was promised.
+            OffloadInfo::Error(Status::OFFLOAD_DENIED | Status::PARTNER_NO_AUTH, count)
+                if *count < LENGTH as u64 =>
+            {
+                self.is_there(world, &copy.name, *count)
+            }
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    pub(super) fn meet_another_source(&mut self, world: &mut World) -> Result<(), String> {
+        self.there.connection = connect(Place::Source, self.index, world);
+        self.there.introduce(world)
+    }
+
+    /// The destination is another one: it knows nothing of copies.
+    pub(super) fn meet_another_destination(&mut self, world: &mut World) -> Result<(), String> {
+        self.asking.clear();
+        self.here.connection = connect(Place::Destination, self.index, world);
+        self.here.introduce(world)?;
+        self.back.clear();
+        self.hear(world, false)?;
+        for Copy { stateid, to, .. } in std::mem::take(&mut self.running) {
+            let op = Op::OffloadStatus(OffloadArgs { stateid });
+            match self.here.ask(world, vec![putfh(to), op])? {
+                (_, Status::BAD_STATEID) => {}
+                other => return Err(format!("{other:?} for a copy of an earlier server")),
+            }
+        }
+        Ok(())
+    }
+
+    /// What must hold at the end.
+    pub(super) fn judge(&mut self, world: &World) -> Result<(), String> {
+        for (copy, then) in &self.cancelled {
+            if world.content(&copy.name) != *then {
+                return Err(format!("{} went on behind its cancellation", copy.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn promise(results: Vec<OpResult>) -> Result<CopyNotifyOk, String> {
+    match results.into_iter().last() {
+        Some(OpResult::CopyNotify(Outcome::Ok(promised))) => Ok(promised),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn connect(place: Place, index: usize, world: &mut World) -> Arc<Connection> {
+    let address = if place == Place::Source { SOURCE } else { DESTINATION };
+    world.connect(index, address.into())
+}
+
+/// The destination, as the source is told of it.
+fn location() -> NetLocation {
+    let address = DESTINATION.into();
+    let text = |text: String| Utf8::new(text.into_bytes()).expect("a short text");
+    NetLocation::Address(NetAddress {
+        netid: text(NetId::tcp(&address).as_str().to_owned()),
+        address: text(UniversalAddress(address).to_string()),
+    })
+}
+
+fn putfh(handle: Handle) -> Op {
+    Op::PutFh(PutFhArgs { handle })
+}

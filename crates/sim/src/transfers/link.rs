@@ -1,0 +1,219 @@
+//! How the destination reaches the source: what `net` does over a socket, over a connection that loses and repeats records.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use client::{Errand, Identity, Read, ReadData, ReadError, Reader};
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use server::{Connection, ConnectionId, Extent, Fetch, FetchError, Fetched, Now, Server, Transport};
+use xdr::Opaque;
+
+use super::SOURCE;
+use crate::rng::Rng;
+
+/// Of a thousand records: how many never come, how many come twice, and how many break the connection. A copy takes some eighty.
+const LOST: u64 = 3;
+const TWICE: u64 = 3;
+const BREAKING: u64 = 3;
+
+/// A READ that the destination wants.
+struct Wanted {
+    fetch: Fetch,
+    errand: Errand,
+}
+
+/// A connection, and what is on its way there.
+struct Open {
+    reader: Reader<u32>,
+    connection: Arc<Connection>,
+    calls: VecDeque<Bytes>,
+    replies: VecDeque<Bytes>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Link {
+    open: Option<Open>,
+    errands: BTreeMap<u32, Wanted>,
+    last_errand: u32,
+    /// Connections made.
+    made: u64,
+}
+
+impl Link {
+    pub(super) fn is_idle(&self) -> bool {
+        self.errands.is_empty() && self.open.is_none()
+    }
+
+    /// Takes what the destination wants, and lets everything go on that can.
+    pub(super) fn go_on(&mut self, source: &Server, destination: &Server, now: Now) {
+        let context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(fetch) = destination.poll_fetch(&context) {
+            self.last_errand += 1;
+            let errand = Errand::new(1, now.monotonic);
+            self.errands.insert(self.last_errand, Wanted { fetch, errand });
+            self.ask(self.last_errand, now);
+        }
+        self.errands.retain(|_, wanted| wanted.fetch.poll_unwanted(&context).is_pending());
+        let late = self.errands.extract_if(.., |_, wanted| wanted.errand.deadline() <= now.monotonic);
+        late.for_each(|(_, wanted)| wanted.fetch.answer(Err(FetchError::Unreachable)));
+        let Some(open) = &mut self.open else { return };
+        open.reader.forget(|tag| !self.errands.contains_key(tag));
+        while let Some(record) = open.reader.poll_record(now.monotonic) {
+            open.calls.push_back(record);
+        }
+        match open.reader.handle_timeout(now.monotonic) {
+            Err(error) => self.close(source, error, now),
+            Ok(()) if open.reader.is_over() => self.close(source, ReadError::Lost, now),
+            Ok(()) => self.hear(now),
+        }
+    }
+
+    fn ask(&mut self, tag: u32, now: Now) {
+        let Some(Wanted { fetch, errand }) = self.errands.get_mut(&tag) else { return };
+        if let Err(error) = errand.attempt(now.monotonic) {
+            return self.answer(tag, Err(error_of(error)));
+        }
+        let file = &fetch.file;
+        let open = self.open.get_or_insert_with(|| {
+            self.made += 1;
+            // Numbers that no client's connections have.
+            let id = ConnectionId((1 << 40) + self.made);
+            let peer = SocketAddr::new(file.local, 600 + (self.made % 400) as u16);
+            Open {
+                reader: Reader::new(identity(self.made), 1, now.monotonic),
+                connection: Arc::new(Connection::new(id, peer, SOURCE.into(), Transport::Tcp, false)),
+                calls: VecDeque::new(),
+                replies: VecDeque::new(),
+            }
+        });
+        let read = Read {
+            handle: file.handle,
+            stateid: file.stateid,
+            offset: fetch.offset,
+            count: fetch.count,
+            wants_size: fetch.wants_size,
+        };
+        open.reader.ask(read, credential(), tag);
+    }
+
+    fn answer(&mut self, tag: u32, answer: Result<Fetched, FetchError>) {
+        if let Some(wanted) = self.errands.remove(&tag) {
+            wanted.fetch.answer(answer);
+        }
+    }
+
+    /// Passes on what was answered.
+    fn hear(&mut self, now: Now) {
+        let mut again = Vec::new();
+        if let Some(open) = &mut self.open {
+            let granted = open.reader.granted();
+            while let Some((tag, answer)) = open.reader.poll_answer() {
+                settle(&mut self.errands, (tag, answer), granted, now, &mut again);
+            }
+        }
+        again.into_iter().for_each(|tag| self.ask(tag, now));
+    }
+
+    /// The connection is no more.
+    pub(super) fn close(&mut self, source: &Server, error: ReadError, now: Now) {
+        let Some(mut open) = self.open.take() else { return };
+        source.connection_closed(open.connection.id);
+        open.reader.end(error);
+        let (granted, mut again) = (open.reader.granted(), Vec::new());
+        while let Some((tag, answer)) = open.reader.poll_answer() {
+            settle(&mut self.errands, (tag, answer), granted, now, &mut again);
+        }
+        again.into_iter().for_each(|tag| self.ask(tag, now));
+    }
+
+    /// The destination is killed.
+    pub(super) fn forget(&mut self, source: &Server) {
+        self.errands.clear();
+        if let Some(open) = self.open.take() {
+            source.connection_closed(open.connection.id);
+        }
+    }
+
+    /// One record arrives, or does not. A source that is mute hears nothing.
+    pub(super) fn carry(&mut self, source: &Server, is_mute: bool, now: Now, rng: &mut Rng) {
+        let is_call = rng.chance(50);
+        let Some(open) = &mut self.open else { return };
+        let way = if is_call { &mut open.calls } else { &mut open.replies };
+        let Some(record) = way.pop_front() else { return };
+        let fate = rng.below(1000);
+        if fate < BREAKING {
+            return self.close(source, ReadError::Lost, now);
+        }
+        if (BREAKING..BREAKING + LOST).contains(&fate) || is_mute {
+            return;
+        }
+        if (BREAKING + LOST..BREAKING + LOST + TWICE).contains(&fate) {
+            way.push_front(record.clone());
+        }
+        if is_call {
+            open.replies.extend(super::deliver(source, &open.connection, now, record));
+        } else if let Err(error) = open.reader.handle_record(now.monotonic, record) {
+            self.close(source, error, now);
+        } else {
+            self.hear(now);
+        }
+    }
+}
+
+/// What becomes of a READ; one that was lost may be asked again.
+fn settle(
+    errands: &mut BTreeMap<u32, Wanted>,
+    (tag, answer): (u32, Result<ReadData, ReadError>),
+    granted: u32,
+    now: Now,
+    again: &mut Vec<u32>,
+) {
+    let Some(wanted) = errands.get_mut(&tag) else { return };
+    let answer = match answer {
+        Ok(ReadData { content, is_end, size }) => {
+            let content = content.into_iter().map(extent).collect();
+            Ok(Fetched { content, is_end, granted, size, at: now })
+        }
+        Err(error) => match wanted.errand.failed(error) {
+            Ok(()) => return again.push(tag),
+            Err(error) => Err(error_of(error)),
+        },
+    };
+    if let Some(wanted) = errands.remove(&tag) {
+        wanted.fetch.answer(answer);
+    }
+}
+
+fn error_of(error: ReadError) -> FetchError {
+    match error {
+        ReadError::Refused(status) => FetchError::Refused(status),
+        ReadError::Unsupported => FetchError::Unsupported,
+        ReadError::Silent | ReadError::Lost => FetchError::Unreachable,
+    }
+}
+
+fn extent(read: client::Extent) -> Extent {
+    match read {
+        client::Extent::Data(data) => Extent::Data(data),
+        client::Extent::Hole(length) => Extent::Hole(length),
+    }
+}
+
+fn identity(made: u64) -> Identity {
+    let owner = Opaque::from_static(b"destination");
+    Identity { owner, verifier: made.to_be_bytes(), credential: credential() }
+}
+
+fn credential() -> OpaqueAuth {
+    OpaqueAuth::sys(&AuthSys {
+        stamp: 0,
+        machine_name: Opaque::from_static(b"destination"),
+        uid: 0,
+        gid: 0,
+        gids: GroupList::default(),
+    })
+}
