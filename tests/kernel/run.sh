@@ -5,6 +5,7 @@ TEST=$1
 # shellcheck source=lib.sh
 . "$SCRIPTS/lib.sh"
 dmesg --clear
+our_mounts() { awk '$3 ~ /^nfs/ && $2 ~ "^/run/" { print $2 }' /proc/mounts | sort -r; }
 mount_export /run/nfs
 mkdir -p "/run/nfs/$TEST" "/run/tmp/$TEST"
 D=/run/nfs/$TEST   # the test's directory on the server
@@ -12,11 +13,19 @@ L=/run/tmp/$TEST       # one in the guest's own memory
 H=$HOST_EXPORT/$TEST # D as the server's machine sees it, for `host`
 export D L H
 cd "$L"
+# What a failed test leaves running, or mounted, would make the next one fail.
+clear_away() {
+    jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true
+    wait
+    cd /
+    for mounted in $(our_mounts); do umount --lazy "$mounted"; done
+}
+trap clear_away EXIT
 started=$(kernel_complaints)
 # shellcheck disable=SC1090
 . "$TESTS_DIR/$TEST.sh"
 cd /
 sync
-for mounted in $(awk '$3 ~ /^nfs/ && $2 ~ "^/run/" { print $2 }' /proc/mounts | sort -r); do umount "$mounted"; done
+for mounted in $(our_mounts); do umount "$mounted"; done
 rm -rf "/run/tmp/$TEST"
 [ "$(kernel_complaints)" = "$started" ] || { dmesg; fail "the kernel complains of the server"; }

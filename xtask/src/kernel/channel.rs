@@ -24,15 +24,15 @@ use super::server::Server;
 pub(super) const PORT: u16 = 7049;
 /// A request's line may be no longer than this.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// Of a test's output, this much is kept: the end tells why it failed.
-const LOG_BYTES_MAX: usize = 4 << 20;
 
 /// What the guest has to say about its tests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Begin(String),
-    /// A test's output on one connection, whole.
+    /// More of a test's output.
     Log(String, Vec<u8>),
+    /// Nothing follows of a test's output on one connection.
+    LogEnd(String),
     End(String, i32),
     Done,
 }
@@ -72,7 +72,10 @@ fn answer(
     let words: Vec<&str> = line.split_whitespace().collect();
     let event = match words[..] {
         ["begin", name] => Event::Begin(name.to_owned()),
-        ["log", name] => Event::Log(name.to_owned(), read_log(&mut reader)?),
+        ["log", name] => {
+            pass_on_log(&mut reader, name, events)?;
+            Event::LogEnd(name.to_owned())
+        }
         ["end", name, status] => Event::End(name.to_owned(), status.parse().unwrap_or(-1)),
         ["done"] => Event::Done,
         ["server", verb] => return reply(&mut connection, steer(&mut lock(server), verb)),
@@ -88,20 +91,17 @@ fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
     server.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Reads a test's output to its end; of much, the end.
-fn read_log(reader: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut log = Vec::new();
+/// Passes a test's output on as it comes: a program that a failed test left behind may keep the connection open.
+fn pass_on_log(reader: &mut impl Read, name: &str, events: &Sender<Event>) -> io::Result<()> {
     let mut chunk = [0; 8192];
     loop {
         match reader.read(&mut chunk) {
-            Ok(0) => return Ok(log),
-            Ok(length) => log.extend_from_slice(&chunk[..length]),
+            Ok(0) => return Ok(()),
+            // The receiver is gone only when the driver is about to end.
+            Ok(length) => drop(events.send(Event::Log(name.to_owned(), chunk[..length].to_vec()))),
             // The guest's kernel is gone; what it said until then is what we have.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(log),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error),
-        }
-        if log.len() > 2 * LOG_BYTES_MAX {
-            log.drain(..log.len() - LOG_BYTES_MAX);
         }
     }
 }
@@ -169,9 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_end_of_a_long_log() {
-        let long = [vec![b'a'; 3 * LOG_BYTES_MAX], b"end".to_vec()].concat();
-        let log = read_log(&mut &long[..]).expect("a log");
-        assert!(log.len() <= 2 * LOG_BYTES_MAX && log.ends_with(b"end"));
+    fn a_log_is_passed_on_before_its_end() {
+        let (events, received) = std::sync::mpsc::channel();
+        let mut unending = (&b"failed at"[..]).chain(Broken);
+        assert!(pass_on_log(&mut unending, "locks", &events).is_err());
+        assert_eq!(received.try_recv(), Ok(Event::Log("locks".to_owned(), b"failed at".to_vec())));
+    }
+
+    /// A connection that neither says anything nor ends.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::TimedOut.into())
+        }
     }
 }

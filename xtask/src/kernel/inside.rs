@@ -31,6 +31,8 @@ const TAIL_LINES: usize = 40;
 const SERVER_LINES: usize = 8;
 /// And of neither more than this much.
 const TAIL_BYTES: usize = 2000;
+/// Of a test's output, this much is kept: the end tells why it failed.
+const LOG_BYTES_MAX: usize = 4 << 20;
 /// Size of the one with a quota.
 const QUOTA_FS_MIB: u64 = 256;
 
@@ -176,7 +178,7 @@ struct Driver<'a> {
     /// Events that came while a late log was waited for.
     early: VecDeque<Event>,
     /// Output of tests that have not ended.
-    logs: HashMap<String, Vec<u8>>,
+    logs: HashMap<String, Output>,
     tally: Tally,
 }
 
@@ -237,6 +239,7 @@ impl Driver<'_> {
                     deadline = Instant::now() + Duration::from_secs(scripts[current].limit_seconds) + GRACE;
                 }
                 Ok(Event::Log(name, log)) => self.logs.entry(name).or_default().extend(log),
+                Ok(Event::LogEnd(name)) => self.logs.entry(name).or_default().ended = true,
                 Ok(Event::End(_, status)) => {
                     let elapsed = started.take().map(|started| started.elapsed());
                     let why = self.judge(scripts[current], status);
@@ -340,14 +343,33 @@ impl Driver<'_> {
     /// The output of a test. It comes over a connection of its own, so it may be a moment late.
     fn take_log(&mut self, name: &str) -> Vec<u8> {
         let deadline = Instant::now() + Duration::from_secs(2);
-        while !self.logs.contains_key(name) && Instant::now() < deadline {
+        while self.logs.get(name).is_none_or(|output| !output.ended) && Instant::now() < deadline {
             match self.events.recv_timeout(Duration::from_millis(50)) {
                 Ok(Event::Log(of, log)) => self.logs.entry(of).or_default().extend(log),
+                Ok(Event::LogEnd(of)) => self.logs.entry(of).or_default().ended = true,
                 Ok(other) => self.early.push_back(other),
                 Err(_) => {}
             }
         }
-        self.logs.remove(name).unwrap_or_default()
+        self.logs.remove(name).unwrap_or_default().text
+    }
+}
+
+/// What a test has said.
+#[derive(Default)]
+struct Output {
+    text: Vec<u8>,
+    /// Nothing follows.
+    ended: bool,
+}
+
+impl Output {
+    /// Of much, the end is kept.
+    fn extend(&mut self, more: Vec<u8>) {
+        self.text.extend(more);
+        if self.text.len() > 2 * LOG_BYTES_MAX {
+            self.text.drain(..self.text.len() - LOG_BYTES_MAX);
+        }
     }
 }
 
@@ -361,6 +383,16 @@ fn tail(log: &[u8], count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keeps_the_end_of_much_output() {
+        let mut output = Output::default();
+        for _ in 0..3 {
+            output.extend(vec![b'a'; LOG_BYTES_MAX]);
+        }
+        output.extend(b"end".to_vec());
+        assert!(output.text.len() <= 2 * LOG_BYTES_MAX && output.text.ends_with(b"end"));
+    }
 
     #[test]
     fn a_tail_is_the_last_lines() {
