@@ -32,7 +32,7 @@ begin_to_write() {
 }
 ask_for_locks() {
     local asked=0 number
-    until [ -e "$L/asked" ]; do
+    until [ -e "$L/asked" ] && [ $asked -ge 6 ]; do
         for number in 1 2 3; do
             same busy "$(echo 'lock write 0 END' | "$PROBE" hold "/run/other/$TEST/writer$number")" "lock $number"
             same busy "$(echo 'lock write 0 END' | "$PROBE" hold "$D/distant$number")" "distant lock $number"
@@ -40,7 +40,6 @@ ask_for_locks() {
         done
         sleep 0.2
     done
-    [ $asked -ge 6 ] || fail "asked for $asked locks"
 }
 # Who writes holds its lock until nobody asks for it any more.
 end_writing() {
