@@ -1,15 +1,13 @@
 //! Names of users and groups, from the system's name services.
 //!
-//! They are asked once, at the start, by getent(1), which asks all that nsswitch.conf(5) names. The rejected alternative
-//! is getpwuid(3) for each request: a directory service that does not answer would keep a core waiting.
-
-use std::io::Read;
-use std::process::{Command, Stdio};
+//! They are asked once, at the start, by [`getent`], and not for each request.
 
 use server::{IdNames, MAX_ID_NAMES};
 
+use crate::getent;
+
 /// Bytes of a list that are read at most: its entries with long lists of members.
-const MAX_LIST_BYTES: u64 = 64 << 20;
+const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// All names that the name services list.
 ///
@@ -33,22 +31,9 @@ pub fn check_domain(domain: &str) -> Result<(), String> {
 }
 
 fn list(database: &str) -> Result<Vec<(String, u32)>, String> {
-    let failed = |why: String| format!("id-domain: cannot ask for names: getent {database}: {why}");
-    let mut child = Command::new("getent")
-        .arg(database)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(crate::said(&error)))?;
-    let mut text = Vec::new();
-    let read = child.stdout.take().map_or(Ok(0), |out| out.take(MAX_LIST_BYTES).read_to_end(&mut text));
-    // Its output closed, it ends.
-    let status = child.wait().map_err(|error| failed(crate::said(&error)))?;
-    read.map_err(|error| failed(crate::said(&error)))?;
-    if text.is_empty() && !status.success() {
-        return Err(failed(status.to_string()));
-    }
-    Ok(entries(&String::from_utf8_lossy(&text)))
+    let text = getent::print(database, None, MAX_LIST_BYTES)
+        .map_err(|why| format!("id-domain: cannot ask for names: {why}"))?;
+    Ok(entries(&text.unwrap_or_default()))
 }
 
 /// Name and id of each line, as passwd(5) and group(5) have them.

@@ -10,6 +10,7 @@ mod config;
 mod control;
 mod directories;
 mod export_plan;
+mod getent;
 mod id_names;
 mod kerberos;
 mod latency;

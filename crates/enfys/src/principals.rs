@@ -1,18 +1,16 @@
 //! Which users principals of Kerberos are: those of the same name, with all their groups, as the system's name services have them.
 //!
-//! They are asked by getent(1), as in [`crate::id_names`]: a directory service that does not answer then costs a process that can
-//! be ended, and not a thread. A context is made once an hour or once a day, and asks at most twice.
+//! They are asked by [`getent`]. A context is made once an hour or once a day, and asks at most twice.
 
 use std::collections::HashMap;
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use net::kerberos::{Unavailable, Users};
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::warn;
 use vfs::Credentials;
+
+use crate::getent;
 
 /// Answers remembered at most.
 const ANSWERS_MAX: usize = 4096;
@@ -20,14 +18,10 @@ const ANSWERS_MAX: usize = 4096;
 const KNOWN_FOR: Duration = Duration::from_secs(300);
 /// How long it is remembered that there is no such user.
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
-/// How long the name services may take for one question.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a user's name at most (`LOGIN_NAME_MAX`).
 const NAME_MAX: usize = 256;
 /// Bytes of an answer that are read at most: 65,536 groups (`NGROUPS_MAX`) of up to ten digits, and more.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// What getent(1) ends with where there is no such entry.
-const NO_ENTRY: i32 = 2;
 
 /// The system's users, as answers to principals.
 #[derive(Debug, Default)]
@@ -88,9 +82,10 @@ fn is_name(name: &str) -> bool {
 /// # Errors
 /// Why there is no answer.
 fn look_up(name: &str) -> Result<Option<Credentials>, String> {
-    let Some(line) = getent("passwd", name)? else { return Ok(None) };
+    let ask = |database| getent::print(database, Some(name), ANSWER_BYTES_MAX);
+    let Some(line) = ask("passwd")? else { return Ok(None) };
     let Some((uid, gid)) = ids_of(name, &line) else { return Ok(None) };
-    let groups = getent("initgroups", name)?.map(|line| groups_of(name, &line)).unwrap_or_default();
+    let groups = ask("initgroups")?.map(|line| groups_of(name, &line)).unwrap_or_default();
     Ok(Some(Credentials { uid, gid, groups: groups.into() }))
 }
 
@@ -106,55 +101,6 @@ fn ids_of(name: &str, line: &str) -> Option<(u32, u32)> {
 fn groups_of(name: &str, line: &str) -> Vec<u32> {
     let numbers = line.strip_prefix(name).unwrap_or_default().split_whitespace();
     numbers.filter_map(|number| number.parse().ok()).collect()
-}
-
-/// What `getent DATABASE NAME` prints; none where there is no such entry.
-fn getent(database: &str, name: &str) -> Result<Option<String>, String> {
-    let failed = |why: String| format!("getent {database}: {why}");
-    let mut child = Command::new("getent")
-        .args([database, "--", name])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| failed(crate::said(&error)))?;
-    let printed = read_within(&mut child, PATIENCE);
-    if printed.is_err() {
-        // It may have ended meanwhile.
-        let _ = child.kill();
-    }
-    let status = child.wait().map_err(|error| failed(crate::said(&error)))?;
-    let printed = printed.map_err(failed)?;
-    match status.code() {
-        Some(0) => Ok(Some(String::from_utf8_lossy(&printed).into_owned())),
-        Some(NO_ENTRY) => Ok(None),
-        _ => Err(failed(status.to_string())),
-    }
-}
-
-/// All that a program prints until it closes its output.
-fn read_within(child: &mut Child, patience: Duration) -> Result<Vec<u8>, String> {
-    let deadline = Instant::now() + patience;
-    let mut out = child.stdout.take().ok_or("no output")?;
-    let (mut printed, mut chunk) = (Vec::new(), [0; 4096]);
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        let mut wanted = [PollFd::new(&out, PollFlags::IN)];
-        match poll(&mut wanted, Some(&left)) {
-            Ok(0) => return Err(format!("no answer within {} s", patience.as_secs())),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.to_string()),
-        }
-        match out.read(&mut chunk).map_err(|error| crate::said(&error))? {
-            0 => return Ok(printed),
-            length => printed.extend_from_slice(&chunk[..length]),
-        }
-        if printed.len() > ANSWER_BYTES_MAX {
-            return Err("an endless answer".into());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -208,13 +154,5 @@ mod tests {
         }
         assert!(matches!(look_up("0"), Ok(None) | Err(_)));
         assert!(matches!(look_up("no-such-user-of-enfys"), Ok(None) | Err(_)));
-    }
-
-    #[test]
-    fn who_does_not_answer_is_not_waited_for() {
-        let mut child = Command::new("sleep").arg("60").stdout(Stdio::piped()).spawn().unwrap();
-        assert!(read_within(&mut child, Duration::ZERO).unwrap_err().contains("no answer"));
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

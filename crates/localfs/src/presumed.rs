@@ -219,7 +219,11 @@ mod tests {
         /// With change times that tell changes apart; nothing where the kernel has no such.
         fn new() -> Option<Self> {
             let case = Self::with(None);
-            case.volume.presumes().then_some(case)
+            if !case.volume.presumes() {
+                println!("skipped: no change times that tell changes apart, or no right to open by handle");
+                return None;
+            }
+            Some(case)
         }
 
         fn with(clock: Option<ChangeClock>) -> Self {

@@ -7,7 +7,7 @@ use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use siphasher::sip::SipHasher13;
 
 /// What a file begins with; the last byte is the format's version.
-pub(super) const MAGIC: &[u8; 8] = b"EnfysSt\x01";
+pub(super) const MAGIC: &[u8; 8] = b"EnfysSt\x02";
 /// Bytes before the first record.
 pub(super) const HEADER: usize = MAGIC.len() + 16 + 8;
 /// Bytes before a record's body.

@@ -207,7 +207,7 @@ fn what_is_no_log_of_this_version_tells_nothing_and_is_begun_anew() {
     let (_directory, path) = place();
     file_of(&path);
     let whole = fs::read(&path).unwrap();
-    let other = [&whole[..7], b"\x02", &whole[8..]].concat();
+    let other = [&whole[..7], &[whole[7] + 1], &whole[8..]].concat();
     for (bytes, what) in [
         (other, "of another version"),
         (vec![0; 4096], "no log of this server's, or a damaged one"),

@@ -69,13 +69,16 @@ pub(super) enum Verified {
 }
 
 impl Context {
-    /// Checks the header's checksum, then the number: §5.3.3.1.
-    pub(super) fn verify(&self, header: &[u8], checksum: &[u8], sequence: u32) -> Verified {
+    /// Checks the header's checksum, then the number: §5.3.3.1. Only what is new shows that somebody needs the context.
+    pub(super) fn verify(&self, header: &[u8], checksum: &[u8], sequence: u32, now: Duration) -> Verified {
         let mut inner = self.inner.lock();
         match inner.security.verify_mic(header, checksum) {
             Err(BadMessage) => Verified::Forged,
             // Beyond the greatest number, nothing moves the window: the caller is told so.
-            Ok(()) if sequence > rpc::gss::MAXSEQ || inner.window.admit(sequence) => Verified::New,
+            Ok(()) if sequence > rpc::gss::MAXSEQ || inner.window.admit(sequence) => {
+                self.used.store(now.as_nanos() as u64, Relaxed);
+                Verified::New
+            }
             Ok(()) => Verified::Seen,
         }
     }
@@ -146,12 +149,16 @@ impl Contexts {
     /// Keeps a context whose client must send another token; the oldest one goes where there is no room.
     pub(super) fn keep_half_made(&self, handle: Handle, acceptor: Box<dyn Acceptor>, now: Duration) {
         let number = self.count.fetch_add(1, Relaxed);
+        let mut gone = None;
         let mut half_made = self.half_made.lock();
         if half_made.len() >= HALF_MADE_MAX {
             let oldest = half_made.iter().min_by_key(|(_, it)| it.number).map(|(handle, _)| *handle);
-            oldest.and_then(|oldest| half_made.remove(&oldest));
+            gone = oldest.and_then(|oldest| half_made.remove(&oldest));
         }
         half_made.insert(handle, HalfMade { acceptor, since: now, number });
+        // Not under the lock: the mechanism frees what it has.
+        drop(half_made);
+        drop(gone);
     }
 
     /// Takes a context whose client sends another token: of two at once the second finds nothing.
@@ -182,11 +189,9 @@ impl Contexts {
     }
 
     /// The context with this handle.
-    pub(super) fn find(&self, handle: &[u8], now: Duration) -> Option<Arc<Context>> {
+    pub(super) fn find(&self, handle: &[u8]) -> Option<Arc<Context>> {
         let handle: Handle = handle.try_into().ok()?;
-        let context = Arc::clone(self.shard(&handle).lock().get(&handle)?);
-        context.used.store(now.as_nanos() as u64, Relaxed);
-        Some(context)
+        self.shard(&handle).lock().get(&handle).map(Arc::clone)
     }
 
     /// Forgets a context that its client has ended.
@@ -202,7 +207,9 @@ impl Contexts {
         let next = self.swept.fetch_add(1, Relaxed) as usize % SHARDS;
         let gone: Vec<_> = self.shards[next].lock().extract_if(|_, it| it.is_over(now)).collect();
         drop(gone);
-        self.half_made.lock().retain(|_, it| it.since + HALF_MADE_LIFE > now);
+        let is_over = |it: &HalfMade| it.since + HALF_MADE_LIFE <= now;
+        let gone: Vec<_> = self.half_made.lock().extract_if(|_, it| is_over(it)).collect();
+        drop(gone);
     }
 
     /// How many there are.

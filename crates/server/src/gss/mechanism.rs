@@ -82,7 +82,8 @@ pub struct Established {
 pub struct BadMessage;
 
 /// A context that checks and protects messages, by quality of protection 0 (RFC 2743 §2.3). None of its calls waits for anything.
-/// What the mechanism finds about the order of messages does not count: RPCSEC_GSS has numbers of its own (RFC 2203 §5.2.2).
+/// RPCSEC_GSS has numbers of its own, so clients do not ask the mechanism for the order of messages (RFC 2203 §5.2.2). Where one does,
+/// what the mechanism finds about that does not count for a checksum, and may count for what is wrapped.
 pub trait SecurityContext: fmt::Debug + Send {
     /// `GSS_VerifyMIC`.
     ///

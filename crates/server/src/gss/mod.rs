@@ -102,14 +102,14 @@ impl Gss {
         arguments: &mut Reader,
     ) -> Entry {
         let Some(service) = credential.service() else { return Entry::Denied(AuthStatus::BADCRED) };
-        let found = self.contexts.find(&credential.handle, now.monotonic);
+        let found = self.contexts.find(&credential.handle);
         let Some(context) = found else { return Entry::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM) };
         if header.verifier.flavor != AuthFlavor::RPCSEC_GSS {
             return Entry::Denied(AuthStatus::BADVERF);
         }
         // §5.3.1: "The checksum of the RPC header (up to and including the credential)".
         let signed = arguments.since(0).slice(..gss::signed_length(&header.credential.body));
-        match context.verify(&signed, &header.verifier.body, credential.sequence) {
+        match context.verify(&signed, &header.verifier.body, credential.sequence, now.monotonic) {
             Verified::New => {}
             Verified::Forged => return Entry::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM),
             // §5.3.3.1. Version 4 forbids silence (RFC 7530 §3.1.1), but not here: RFC 8881 §2.10.6.2: "The silent drop behavior of

@@ -61,11 +61,14 @@ const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 /// Follows `path` below the export's top, without symbolic links. Who comes from a privileged port mounts for the whole
 /// client, so directories closed to others do not stop it, as with Linux's mountd; anybody else gets no further than by
-/// calls of their own.
+/// calls of their own. Who says to be a user by a flavor that the export does not take is nobody: names would be told by rights
+/// that were not proved.
 async fn walk(request: &Request<'_>, export: &Export, path: &[u8]) -> Result<Handle, Error> {
     let mut context = request.context(export);
     if request.connection.peer.port() < FIRST_UNPRIVILEGED_PORT {
         context.credentials = Arc::new(Credentials::root());
+    } else if !export.options.flavors.allow(request.identity.flavor()) {
+        context.credentials = Arc::clone(&export.options.anonymous);
     }
     let mut handle = export.backend.root();
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {

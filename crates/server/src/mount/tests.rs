@@ -1,6 +1,6 @@
 //! What MOUNT tells, and whom.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use protocol::mount::{MountList, MountOk, MountResult, PROGRAM, VERSION_3};
@@ -8,11 +8,12 @@ use protocol::nfs3::{
     self, DirOpArgs, FileHandle, Filename, LookupArgs, LookupResult, MkdirArgs, NfsPath, Sattr, SymlinkArgs,
 };
 use rpc::auth::AuthFlavor;
+use rpc::gss::Service;
 use rpc::message::{AcceptStatus, RpcError};
 
 use super::*;
 use crate::testing::{Lab, export, export_for, lab_of};
-use crate::{Connection, ConnectionId, Transport};
+use crate::{Connection, ConnectionId, Export, ExportId, ExportOptions, Flavor, Flavors, Transport};
 
 impl Lab {
     /// Calls come from there from now on.
@@ -46,9 +47,13 @@ impl Lab {
 }
 
 /// `/export` with the directories `dir` and `private` (mode 0700), the file `file`, and the links `out` and `in` to directories;
-/// and `/closed` for others.
+/// `/closed` for others; and `/shut`, the same directory for Kerberos alone.
 fn site() -> (Lab, FileHandle) {
-    let mut lab = lab_of(vec![export(1, "/export"), export_for(2, "/closed", "10.0.0.0/8")]);
+    let open = export(1, "/export");
+    let flavors = Flavors::new(&[Flavor::Kerberos(Service::Privacy)]).unwrap();
+    let options = ExportOptions { flavors, ..open.options.clone() };
+    let shut = Export { id: ExportId(3), path: "/shut".into(), options, fsid: (7, 7), ..open.clone() };
+    let mut lab = lab_of(vec![open, export_for(2, "/closed", "10.0.0.0/8"), shut]);
     lab.file(&["export", "file"], b"");
     let root = lab.mnt(b"/export").unwrap().fhandle;
     let at = |name: &'static str| DirOpArgs { dir: root, name: Filename::from_static(name.as_bytes()) };
@@ -132,6 +137,19 @@ fn a_client_as_a_whole_is_not_stopped_by_permissions_and_its_users_are() {
     assert_eq!(lab.mnt(b"/export/private/x").map(|ok| ok.fhandle), Err(MountStat::ACCES));
     lab.come_from("127.0.0.1:1023");
     assert_eq!(lab.mnt(b"/export/private/x").map(|ok| ok.fhandle), Err(MountStat::NOENT));
+}
+
+#[test]
+fn whoever_only_says_who_it_is_learns_no_names_where_that_does_not_count() {
+    let (mut lab, _) = site();
+    let look = |lab: &mut Lab, path: &[u8]| lab.mnt(path).map(|_| ());
+    lab.come_from("127.0.0.1:5000");
+    assert_eq!(look(&mut lab, b"/export/private/x"), Err(MountStat::NOENT), "the owner may look there");
+    assert_eq!(look(&mut lab, b"/shut/private/x"), Err(MountStat::ACCES), "who says to be the owner may not");
+    // What anybody may look up, and what a client mounts for users that will show who they are.
+    assert_eq!(look(&mut lab, b"/shut/dir"), Ok(()));
+    lab.come_from("127.0.0.1:1023");
+    assert_eq!(look(&mut lab, b"/shut/private"), Ok(()));
 }
 
 #[test]

@@ -162,6 +162,13 @@ fn a_context_that_nobody_uses_is_forgotten() {
     used.now.monotonic += Duration::from_secs(1800);
     assert_eq!(used.null(), NO_RESULTS);
     used.now.monotonic += Duration::from_secs(1801);
+    // Whoever has seen the handle can say it, and keeps nothing by that.
+    idle.now.monotonic = used.now.monotonic - Duration::from_secs(1);
+    let sent = idle.next((NFS, 3, 0), &());
+    let mut forged = idle.record(&sent).to_vec();
+    let end = forged.len() - 4;
+    forged[end] ^= 1;
+    assert_eq!(idle.exchange(&sent, forged.into()), Got::Denied(AuthStatus::RPCSEC_GSS_CREDPROBLEM));
     (0..16).for_each(|_| assert!(!server.maintain(used.now)));
     assert_eq!(server.gss_contexts(), 1);
     assert_eq!(used.null(), NO_RESULTS);

@@ -101,21 +101,7 @@ fn a_client_is_called_by_a_flavor_that_it_takes_or_not_at_all() {
     ];
     for (offered, flavor) in offers {
         let world = World::new();
-        let id = world.exchange("a", 1, &ROOT).unwrap();
-        let request = CreateSession {
-            client_id: id.client_id,
-            sequence: id.sequence_id,
-            flags: CreateSessionFlags::CONN_BACK_CHAN,
-            fore_channel: &channel(4),
-            back_channel: &channel(4),
-            callback_program: 0x4567_0000,
-            security: &List::new(offered).unwrap(),
-            minor: 1,
-            principal: &ROOT,
-            connection: ConnectionId(9),
-            outbox: Some(&world.outbox),
-        };
-        world.state.create_session(world.now, &request).unwrap();
+        with_security(&world, offered, 1);
         let trial = drain(&world.outbox).pop();
         assert_eq!(trial.map(|trial| trial.header.credential.flavor), flavor);
     }
@@ -131,11 +117,9 @@ fn sys() -> CallbackSecParms {
     })
 }
 
-#[test]
-fn calls_carry_what_the_client_asked_for() {
-    let world = World::new();
+/// A session that offers this security for callbacks.
+fn with_security(world: &World, offered: Vec<CallbackSecParms>, minor: u32) -> CreateSessionOk {
     let id = world.exchange("a", 1, &ROOT).unwrap();
-    let security = List::new(vec![sys()]).unwrap();
     let request = CreateSession {
         client_id: id.client_id,
         sequence: id.sequence_id,
@@ -143,13 +127,19 @@ fn calls_carry_what_the_client_asked_for() {
         fore_channel: &channel(4),
         back_channel: &channel(4),
         callback_program: 0x4567_0000,
-        security: &security,
-        minor: 2,
+        security: &List::new(offered).unwrap(),
+        minor,
         principal: &ROOT,
         connection: ConnectionId(9),
         outbox: Some(&world.outbox),
     };
-    let created = world.state.create_session(world.now, &request).unwrap();
+    world.state.create_session(world.now, &request).unwrap()
+}
+
+#[test]
+fn calls_carry_what_the_client_asked_for() {
+    let world = World::new();
+    let created = with_security(&world, vec![sys()], 2);
     let trial = drain(&world.outbox).pop().unwrap();
     assert_eq!(trial.header.program, 0x4567_0000);
     assert_eq!(trial.header.credential.flavor, AuthFlavor::SYS);
