@@ -32,6 +32,8 @@ mod serve;
 mod set_attributes;
 pub(crate) mod settle;
 pub mod state;
+#[cfg(test)]
+mod stateid_tests;
 mod status;
 mod take_back;
 pub(crate) mod tenant;
