@@ -103,8 +103,9 @@ impl World {
 
     /// The results of one compound.
     pub(crate) fn ask(&mut self, operations: Vec<Op>) -> Vec<OpResult> {
-        self.serve(compound(&operations).into());
-        assert!(self.is_well(), "{operations:?}");
+        let asked = format!("{operations:?}");
+        self.serve(compound(operations));
+        assert!(self.is_well(), "{asked}");
         let reply = Bytes::copy_from_slice(self.reply.inline());
         message::parse_reply::<CompoundResult>(reply).expect("results").results.into_vec()
     }

@@ -20,6 +20,13 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, LocalSet};
 
+/// What the generator's requests are made of.
+pub mod requests {
+    pub use super::nfs3::NFS3;
+    pub use super::nfs4::{ATTRIBUTES, NFS4, arguments, component, create_session, exchange_id, open};
+    pub use super::template::{Program, Template, patch};
+}
+
 use self::caller::Caller;
 pub use self::caller::null_call;
 use self::connection::{Connection, Phase, Tally};

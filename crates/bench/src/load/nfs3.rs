@@ -24,7 +24,8 @@ use crate::error::LoadError;
 use crate::layout;
 use crate::operation::{Operation, SMALL_BYTES};
 
-pub(super) const NFS3: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
+/// Version 3.
+pub const NFS3: Program = Program { number: nfs3::PROGRAM, version: nfs3::VERSION };
 const MOUNT3: Program = Program { number: mount::PROGRAM, version: mount::VERSION_3 };
 
 /// Most bytes of a WRITE that fills a file: every server takes them.

@@ -10,20 +10,23 @@ const XID_AT: usize = record::HEADER_LENGTH;
 
 /// A program of ONC RPC and its version.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Program {
-    pub(crate) number: u32,
-    pub(crate) version: u32,
+pub struct Program {
+    /// Its number.
+    pub number: u32,
+    /// Its version.
+    pub version: u32,
 }
 
 /// One request, complete with its record mark, ready to be copied and patched.
 #[derive(Clone, Debug)]
-pub(crate) struct Template {
+pub struct Template {
     bytes: Vec<u8>,
 }
 
 impl Template {
     /// A call by user 0, whom the servers are told not to squash.
-    pub(crate) fn call(program: Program, procedure: u32, arguments: &impl Encode) -> Self {
+    #[must_use]
+    pub fn call(program: Program, procedure: u32, arguments: &impl Encode) -> Self {
         let credential = AuthSys {
             stamp: 0,
             machine_name: Opaque::from_static(b"enfys-bench"),
@@ -49,7 +52,7 @@ impl Template {
     }
 
     /// Appends the request to `out` and returns where it starts there.
-    pub(crate) fn append(&self, xid: u32, out: &mut Vec<u8>) -> usize {
+    pub fn append(&self, xid: u32, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         patch(out, start + XID_AT, &xid.to_be_bytes());
@@ -59,14 +62,21 @@ impl Template {
     /// Finds the field in which two renderings of the same request differ, as an offset for [`patch`].
     ///
     /// Comparing renderings keeps all knowledge of where a field stands in the encoders.
-    pub(crate) fn field(low: &Self, high: &Self) -> usize {
+    ///
+    /// # Panics
+    /// Where they do not differ.
+    #[must_use]
+    pub fn field(low: &Self, high: &Self) -> usize {
         debug_assert_eq!(low.bytes.len(), high.bytes.len(), "only fields of a fixed length are patched");
         low.bytes.iter().zip(&high.bytes).position(|(a, b)| a != b).expect("the renderings differ")
     }
 }
 
 /// Overwrites `out` at `at`.
-pub(crate) fn patch(out: &mut [u8], at: usize, value: &[u8]) {
+///
+/// # Panics
+/// Where `out` ends before.
+pub fn patch(out: &mut [u8], at: usize, value: &[u8]) {
     out[at..at + value.len()].copy_from_slice(value);
 }
 

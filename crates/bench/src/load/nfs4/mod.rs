@@ -16,6 +16,8 @@ use xdr::Opaque;
 
 use self::session::Setup;
 pub(super) use self::session::{Session, end_all};
+pub use self::session::{create_session, exchange_id};
+pub use self::slots::arguments;
 use super::LoadPlan;
 use super::caller::Caller;
 use super::template::Program;
@@ -23,10 +25,11 @@ use super::workload::Workload;
 use crate::error::LoadError;
 use crate::operation::Operation;
 
-const NFS4: Program = Program { number: nfs4::PROGRAM, version: nfs4::VERSION };
+/// Version 4.
+pub const NFS4: Program = Program { number: nfs4::PROGRAM, version: nfs4::VERSION };
 
 /// What a Linux client asks for to fill a stat: the facts of a fattr3, the change attribute, the mounted-on file id.
-const ATTRIBUTES: Bitmap = Bitmap::of(&[
+pub const ATTRIBUTES: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::CHANGE,
     number::SIZE,
@@ -76,7 +79,11 @@ pub(super) async fn connect(
 }
 
 /// A name of this generator's own.
-fn component(name: &str) -> Component {
+///
+/// # Panics
+/// Where it is longer than names may be.
+#[must_use]
+pub fn component(name: &str) -> Component {
     Opaque::new(name.to_owned().into_bytes()).expect("the names are short")
 }
 
@@ -90,7 +97,8 @@ fn owner(slot: usize) -> StateOwner {
 }
 
 /// OPEN of a name in the current directory by the owner of `slot`. No delegation is wanted: there is no back channel.
-fn open(slot: usize, share_access: ShareAccess, how: OpenHow, name: Component) -> OpenArgs {
+#[must_use]
+pub fn open(slot: usize, share_access: ShareAccess, how: OpenHow, name: Component) -> OpenArgs {
     OpenArgs {
         seqid: 0,
         share_access: share_access.with_want(DelegationWant::NO_DELEG),

@@ -180,14 +180,7 @@ impl Bare<'_> {
     }
 
     async fn exchange_id(&mut self, owner: String) -> Result<(ClientId, u32), LoadError> {
-        let owner_id = Opaque::new(owner.into_bytes()).expect("a short name");
-        let exchange = ExchangeIdArgs {
-            // The owner's name is new on every run, so that the verifier has nothing to tell apart.
-            client_owner: ClientOwner { verifier: [0; 8], owner_id },
-            flags: ExchangeIdFlags::USE_NON_PNFS,
-            state_protect: StateProtectArgs::None,
-            implementation: List::default(),
-        };
+        let exchange = exchange_id(owner);
         let results = self.call("EXCHANGE_ID", Op::ExchangeId(exchange)).await?;
         match &results[..] {
             [OpResult::ExchangeId(Answer::Ok(made))] => Ok((made.client_id, made.sequence_id)),
@@ -201,24 +194,7 @@ impl Bare<'_> {
         sequence: u32,
         slots: u32,
     ) -> Result<(SessionId, u32), LoadError> {
-        let channel = |bytes, max_requests| ChannelAttributes {
-            header_pad_size: 0,
-            max_request_size: bytes,
-            max_response_size: bytes,
-            max_response_size_cached: COMPOUND_SLACK_BYTES,
-            max_operations: OPERATIONS_MAX,
-            max_requests,
-            rdma_ird: List::default(),
-        };
-        let create = CreateSessionArgs {
-            client_id,
-            sequence,
-            flags: CreateSessionFlags::empty(),
-            fore_channel: channel(LARGE_BYTES + COMPOUND_SLACK_BYTES, slots),
-            back_channel: channel(COMPOUND_SLACK_BYTES, 1),
-            callback_program: CALLBACK_PROGRAM,
-            sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).expect("one is not too many"),
-        };
+        let create = create_session(client_id, sequence, slots);
         let results = self.call("CREATE_SESSION", Op::CreateSession(create)).await?;
         match &results[..] {
             [OpResult::CreateSession(Answer::Ok(made))] if made.fore_channel.max_requests > 0 => {
@@ -226,5 +202,44 @@ impl Bare<'_> {
             }
             _ => Err(unexpected("CREATE_SESSION", &results)),
         }
+    }
+}
+
+/// EXCHANGE_ID of a client without pNFS.
+///
+/// # Panics
+/// Where the owner's name is longer than such names may be.
+#[must_use]
+pub fn exchange_id(owner: String) -> ExchangeIdArgs {
+    let owner_id = Opaque::new(owner.into_bytes()).expect("a short name");
+    ExchangeIdArgs {
+        // The owner's name is new on every run, so that the verifier has nothing to tell apart.
+        client_owner: ClientOwner { verifier: [0; 8], owner_id },
+        flags: ExchangeIdFlags::USE_NON_PNFS,
+        state_protect: StateProtectArgs::None,
+        implementation: List::default(),
+    }
+}
+
+/// CREATE_SESSION with so many slots, without a back channel.
+#[must_use]
+pub fn create_session(client_id: ClientId, sequence: u32, slots: u32) -> CreateSessionArgs {
+    let channel = |bytes, max_requests| ChannelAttributes {
+        header_pad_size: 0,
+        max_request_size: bytes,
+        max_response_size: bytes,
+        max_response_size_cached: COMPOUND_SLACK_BYTES,
+        max_operations: OPERATIONS_MAX,
+        max_requests,
+        rdma_ird: List::default(),
+    };
+    CreateSessionArgs {
+        client_id,
+        sequence,
+        flags: CreateSessionFlags::empty(),
+        fore_channel: channel(LARGE_BYTES + COMPOUND_SLACK_BYTES, slots),
+        back_channel: channel(COMPOUND_SLACK_BYTES, 1),
+        callback_program: CALLBACK_PROGRAM,
+        sec_parms: SecParmsList::new(vec![CallbackSecParms::None]).unwrap_or_default(),
     }
 }

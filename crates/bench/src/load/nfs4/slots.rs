@@ -13,7 +13,11 @@ use crate::load::replies::Reply;
 use crate::load::template::{Template, patch};
 
 /// The arguments of a compound in version 4.`minor_version`.
-pub(super) fn arguments(minor_version: u32, operations: Vec<Op>) -> CompoundArgs {
+///
+/// # Panics
+/// Where there are more operations than a compound can have.
+#[must_use]
+pub fn arguments(minor_version: u32, operations: Vec<Op>) -> CompoundArgs {
     let ops = List::new(operations).expect("few operations");
     CompoundArgs { tag: Utf8::from_static(b""), minor_version, ops }
 }
