@@ -99,7 +99,12 @@ fn show(message: &Bytes) -> Fields {
                 put("rpc.state_reject", "1".to_owned());
                 put("rpc.state_auth", status.0.to_string());
             }
-            ReplyBody::Denied(Rejection::RpcMismatch(_)) => panic!("was not recorded"),
+            ReplyBody::Denied(Rejection::RpcMismatch(VersionRange { low, high })) => {
+                put("rpc.replystat", "1".to_owned());
+                put("rpc.state_reject", "0".to_owned());
+                put("rpc.version.min", low.to_string());
+                put("rpc.version.max", high.to_string());
+            }
         }
         xdr::Encode::encode(&header, &mut writer);
     }
@@ -116,9 +121,12 @@ fn headers_are_what_tshark_says() {
         "call_gss",
         "success",
         "prog_mismatch",
+        "prog_unavail",
         "proc_unavail",
         "garbage_args",
         "auth_error_badcred",
+        "auth_error_credproblem",
+        "rpc_mismatch",
     ] {
         let (fields, message) = golden(name);
         assert_eq!(show(&message), fields, "{name}");

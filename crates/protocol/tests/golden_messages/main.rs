@@ -1,7 +1,7 @@
 //! Recorded messages of others' programs are decoded to what tshark says about them, and encoded to the same bytes.
 //!
 //! The exchanges are those of a Linux 6.1 kernel client, libnfs, showmount and rpcinfo with NFS-Ganesha, knfsd and rpcbind; what no program
-//! could be made to ask (errors, rare procedures) was asked by hand, and the servers' replies kept.
+//! could be made to ask (errors, rare procedures) was asked by hand or by pynfs, and the replies kept.
 
 #[path = "../common/golden.rs"]
 mod golden;

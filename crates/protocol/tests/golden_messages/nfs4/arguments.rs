@@ -19,6 +19,7 @@ use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{StateOwner, Status};
 use xdr::from_bytes;
 
+use super::rare;
 use crate::shown;
 use crate::shown::{Shown, Shows};
 
@@ -279,7 +280,7 @@ fn state_op(op: &Op, shows: &mut Shows) {
         Op::DestroyClientId(a) => shows.hex64("nfs.clientid", a.client_id),
         Op::DestroySession(a) => shows.bytes("nfs.session_id4", &a.session_id),
         Op::ReclaimComplete(a) => shows.flag("nfs.reclaim_one_fs4", a.one_fs),
-        other => panic!("{other:?} was not recorded"),
+        other => rare::op(other, shows),
     }
 }
 
@@ -389,6 +390,6 @@ shown!(CbOp, |op, shows| {
             shows.put("nfs.nfsstat4", Status::OK.0);
             response.show(shows);
         }
-        other => panic!("{other:?} was not recorded"),
+        other => rare::callback(other, shows),
     }
 });

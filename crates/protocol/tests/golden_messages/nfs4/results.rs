@@ -19,11 +19,12 @@ use protocol::nfs4::types::Outcome;
 use xdr::{Decode, Reader, from_bytes, to_bytes};
 
 use super::arguments::lock_owner;
+use super::rare;
 use crate::shown;
 use crate::shown::{Shown, Shows};
 
 /// Shows what comes with success.
-fn ok<T>(outcome: &Outcome<T>, shows: &mut Shows, show: impl FnOnce(&T, &mut Shows)) {
+pub(super) fn ok<T>(outcome: &Outcome<T>, shows: &mut Shows, show: impl FnOnce(&T, &mut Shows)) {
     if let Outcome::Ok(value) = outcome {
         show(value, shows);
     }
@@ -198,7 +199,7 @@ fn data_result(result: &OpResult, shows: &mut Shows) {
             ok.names.iter().for_each(|name| shows.text("nfs.xattr.key", name));
             shows.flag("nfs.lisxtattr.eof", ok.eof);
         }),
-        other => panic!("{other:?} was not recorded"),
+        other => rare::result(other, shows),
     }
 }
 
@@ -259,7 +260,7 @@ shown!(OpResult, |result, shows| {
             ok.source.show(shows);
             ok.target.show(shows);
         }),
-        OpResult::SecInfoNoName(r) => ok(r, shows, |flavors, shows| {
+        OpResult::SecInfo(r) | OpResult::SecInfoNoName(r) => ok(r, shows, |flavors, shows| {
             shows.put("nfs.flavors.info", "");
             flavors.iter().for_each(|flavor| flavor.show(shows));
         }),
@@ -280,6 +281,6 @@ shown!(CbOpResult, |result, shows| {
             shows.put("nfs.target_high_slotid", ok.target_highest_slot_id);
         }),
         CbOpResult::Recall(_) | CbOpResult::Offload(_) => {}
-        other => panic!("{other:?} was not recorded"),
+        other => rare::callback_result(other),
     }
 });
