@@ -6,8 +6,8 @@ use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::{DelegationClaim, WantDelegationArgs};
 use protocol::nfs4::ops::open::{
-    DelegationType, DelegationWant, NoDelegation, OpenDelegation, OpenHow, OpenResultFlags, ShareAccess,
-    SpaceLimit, WhyNoDelegation,
+    DelegationType, DelegationWant, NoDelegation, OpenClaim, OpenDelegation, OpenHow, OpenResultFlags,
+    ShareAccess, SpaceLimit, WhyNoDelegation,
 };
 use protocol::nfs4::types::{Bitmap, Stateid, Status};
 
@@ -80,6 +80,29 @@ fn wishes_are_answered_with_what_was_wanted_or_why_not() {
     assert_eq!(again, why(WhyNoDelegation::NOT_SUPP_UPGRADE));
     let (_, none) = opened(&mut lab, open("b", b"o", READ.with_want(Want::READ_DELEG)));
     assert_eq!(none, OpenDelegation::NoneExt(NoDelegation::Resource(false)), "it cannot be called");
+}
+
+/// RFC 8881 §18.16.3: CLAIM_FH is an OPEN of what the client knows already, as Linux's client sends it.
+#[test]
+fn an_open_by_handle_is_given_a_delegation_as_one_by_name_is() {
+    let Scene { lab, mut holder, mut other, file } = scene();
+    let by_handle = |client: &mut Lab, access: ShareAccess| {
+        let mut args = open_args("", b"o", access, OpenHow::NoCreate);
+        args.claim = OpenClaim::Fh;
+        let OpResult::Open(result) = client.last(vec![putfh(file), Op::Open(args)]) else { panic!() };
+        result.into_result().unwrap().delegation
+    };
+    let read = by_handle(&mut holder, READ);
+    assert_eq!(delegated(&read).unwrap().0, DelegationType::READ);
+    let wanted = by_handle(&mut other, READ.with_want(DelegationWant::READ_DELEG));
+    let (kind, stateid) = delegated(&wanted).unwrap();
+    assert_eq!((kind, counts(&lab)), (DelegationType::READ, (2, 2, 0)));
+    by_handle(&mut holder, READ);
+    assert_eq!(counts(&lab).1, 2, "a client has one delegation of a file");
+    let unwanted = by_handle(&mut other, READ.with_want(DelegationWant::NO_DELEG));
+    let why = WhyNoDelegation::NOT_WANTED.0;
+    assert_eq!(unwanted, OpenDelegation::NoneExt(NoDelegation::Other(why)));
+    assert_eq!(give_back(&mut other, file, stateid), Status::OK);
 }
 
 #[test]

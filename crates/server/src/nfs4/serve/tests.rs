@@ -96,6 +96,43 @@ fn unknown_operations_are_illegal_and_unsupported_ones_are_not() {
     }
 }
 
+/// There is no layout here, and nobody is told otherwise. RFC 8881 §17 has these operations as parts of pNFS, which is optional.
+#[test]
+fn operations_of_pnfs_are_not_supported() {
+    use OpNum as O;
+    let mut lab = lab();
+    let mut ask = |minor, operations: &[OpNum]| {
+        let mut written = Writer::new();
+        lab.next(false).encode(&mut written);
+        operations.iter().for_each(|number| written.u32(number.0));
+        let result = send(&mut lab, &raw(minor, 1 + operations.len() as u32, written.inline()));
+        assert_eq!(result.results.len(), 1 + operations.len());
+        result.status
+    };
+    for number in [O::GETDEVICEINFO, O::LAYOUTRETURN] {
+        assert_eq!(ask(1, &[number]), Status::NOTSUPP, "{number:?}");
+    }
+    for number in [O::GETDEVICELIST, O::LAYOUTCOMMIT, O::LAYOUTGET] {
+        assert_eq!(ask(1, &[O::PUTROOTFH, number]), Status::NOTSUPP, "{number:?}");
+        assert_eq!(ask(1, &[number]), Status::NOFILEHANDLE, "{number:?}");
+    }
+    for number in [O::LAYOUTERROR, O::LAYOUTSTATS] {
+        assert_eq!(ask(1, &[O::PUTROOTFH, number]), Status::OP_ILLEGAL, "of version 4.2: {number:?}");
+    }
+    let layouts = [n::FS_LAYOUT_TYPES, n::LAYOUT_TYPES, n::LAYOUT_HINT, n::LAYOUT_BLKSIZE, n::MDSTHRESHOLD];
+    let supported = lab.attributes(&["export"], &[n::SUPPORTED_ATTRS]).supported_attrs.unwrap();
+    assert!(layouts.iter().all(|number| !supported.has(*number)));
+    let mut newer = lab_42();
+    for number in [O::LAYOUTERROR, O::LAYOUTSTATS] {
+        let mut written = Writer::new();
+        newer.next(false).encode(&mut written);
+        written.u32(O::PUTROOTFH.0);
+        written.u32(number.0);
+        let result = send(&mut newer, &raw(2, 3, written.inline()));
+        assert_eq!((result.status, result.results.len()), (Status::NOTSUPP, 3), "{number:?}");
+    }
+}
+
 #[test]
 fn ten_thousand_operations_are_too_many() {
     let mut lab = lab();
