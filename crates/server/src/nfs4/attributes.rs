@@ -231,7 +231,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) space: FsStat,
     /// The number of the place in the file system above, at the top of an export; else the object's own.
     pub(crate) mounted_on: u64,
-    /// Where somebody asks for it and READDIR does not: an ACL is a call of its own for each entry.
+    /// Where somebody asks for it.
     pub(crate) acl: Option<&'a Acl>,
     /// `rdattr_error`: why an entry's other attributes are missing.
     pub(crate) error: Status,

@@ -5,7 +5,7 @@
 //! copies of it, in which the numbers that are each object's own, and the handle, are written over. So the mask, lengths, names of
 //! owners and all that is the same in a file system are worked out once a READDIR.
 
-use protocol::nfs4::attributes::number;
+use protocol::nfs4::attributes::{acl::Acl, number};
 use protocol::nfs4::types::{Bitmap, Status};
 use vfs::{Attributes, Entry, FsStat, Handle};
 use xdr::Writer;
@@ -94,15 +94,25 @@ impl<'a> EntryAttributes<'a> {
         }
     }
 
-    /// Of an entry whose number is all that is known: because nothing else is asked for, or because its object went meanwhile.
-    fn write_number(&self, fileid: u64, reply: &mut Writer) {
+    /// Writes the `fattr4` of an entry that has an ACL, of which hardly two are alike.
+    pub(super) fn write_with_acl(&self, entry: &Entry<'_>, acl: Option<&Acl>, reply: &mut Writer) {
+        let Some((handle, attributes)) = &entry.object else { return self.write_number(entry.fileid, reply) };
+        let subject = self.subject(self.directory.with(*handle), attributes, entry.fileid);
+        Subject { acl, ..subject }.write(self.mask, reply);
+    }
+
+    /// Writes the `fattr4` of an entry of which something cannot be told: RFC 8881 §18.23.3 has `rdattr_error` for that.
+    pub(super) fn write_error(&self, fileid: u64, error: Status, reply: &mut Writer) {
         let attributes = Attributes { fileid, ..NO_ATTRIBUTES };
         let subject = self.subject(self.directory, &attributes, fileid);
-        if needs_object(self.mask) {
-            Subject { error: Status::STALE, ..subject }.write(of_entry(self.mask), reply);
-        } else {
-            subject.write(self.mask, reply);
-        }
+        Subject { error, ..subject }.write(of_entry(self.mask), reply);
+    }
+
+    /// Of an entry whose number is all that is known: because nothing else is asked for, or because its object went meanwhile.
+    fn write_number(&self, fileid: u64, reply: &mut Writer) {
+        // Where nothing else is asked for, `of_entry` leaves nothing out.
+        let error = if needs_object(self.mask) { Status::STALE } else { Status::OK };
+        self.write_error(fileid, error, reply);
     }
 
     fn subject<'s>(&'s self, file: File<'s>, attributes: &'s Attributes, mounted_on: u64) -> Subject<'s> {
