@@ -102,9 +102,10 @@ of_client() {
 # Whether the server's files are a directory that `host` can look into.
 on_host() { [ "$BACKEND" = local ]; }
 
-# operations NAME: how often the client has asked the server for it over this mount.
+# operations NAME [MOUNT]: how often the client has asked the server for it over this mount.
 operations() {
-    awk -v wanted="$1:" '$1 == "device" { ours = $5 == "/run/nfs" } ours && $1 == wanted { print $2 }' /proc/self/mountstats
+    awk -v wanted="$1:" -v mounted="${2:-/run/nfs}" '
+        $1 == "device" { ours = $5 == mounted } ours && $1 == wanted { print $2 }' /proc/self/mountstats
 }
 
 # How often the kernel found something wrong with what the server said.

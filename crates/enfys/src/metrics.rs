@@ -121,7 +121,7 @@ impl Collector for Everything {
             |calls| &calls.sent,
         )?;
         self.encode_counters(&mut encoder)?;
-        self.encode_slot_counters(&mut encoder)?;
+        self.encode_state_counters(&mut encoder)?;
         self.encode_gauges(&mut encoder)?;
         self.encode_latencies(&mut encoder)
     }
@@ -225,11 +225,16 @@ impl Everything {
         Ok(())
     }
 
-    fn encode_slot_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    fn encode_state_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let counts = self.server.counts();
         let counters = [
             ("slots_full", "Requests that took the last slot that their client may use", counts.slots_full),
             ("slots_deferred", "Requests put off for want of memory for slots", counts.slots_deferred),
+            (
+                "lock_notices",
+                "Waiters told that their lock may be had (CB_NOTIFY_LOCK)",
+                counts.locks_notified,
+            ),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);
@@ -250,6 +255,7 @@ impl Everything {
             ("slots_in_use", "Slots whose requests are in progress", counts.slots_in_use),
             ("opens", "NFSv4 opens", counts.opens),
             ("locks", "Byte ranges locked", counts.locks),
+            ("locks_waiting", "Denied LOCKs whose clients wait for the lock", counts.locks_waiting),
             ("delegations", "Delegations", counts.delegations),
             ("copies", "Copies in the background, or over and not acknowledged", counts.copies),
             ("revoked", "Opens and locks revoked and not acknowledged", counts.revoked),

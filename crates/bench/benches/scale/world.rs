@@ -203,8 +203,14 @@ impl World {
         locker: Locker<'_>,
         range: LockRange,
     ) -> Result<Stateid, LockError> {
-        let request =
-            LockRequest { file: file(fileid), lock_type: LockType::Write, range, reclaim: false, locker };
+        let request = LockRequest {
+            file: file(fileid),
+            lock_type: LockType::Write,
+            range,
+            reclaim: false,
+            locker,
+            notice: None,
+        };
         self.state.lock(self.now, &peer.client, &request)
     }
 

@@ -50,6 +50,7 @@ fn summary(status: &Status) -> String {
     format!(
         "{software}, lease {lease:.0} s, {grace}\n\
          holding   {clients}, {sessions}, {opens}, {locks}, {delegations}, {copies} copies in the background; {lost} lost and not acknowledged\n\
+         waiting   {locks_waiting} for locks of others; {locks_notified} were told that theirs may be had\n\
          slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
          persist   {persistent}\n\
          replays   {replayed} retransmissions answered from a reply cache\n\
@@ -62,6 +63,8 @@ fn summary(status: &Status) -> String {
         opens = counted(totals.opens, "open"),
         locks = counted(totals.locks, "lock"),
         delegations = counted(totals.delegations, "delegation"),
+        locks_waiting = totals.locks_waiting,
+        locks_notified = totals.locks_notified,
         copies = totals.copies,
         lost = totals.lost,
         slots_in_use = totals.slots_in_use,

@@ -142,6 +142,10 @@ pub struct Totals {
     pub opens: u64,
     /// Byte ranges locked.
     pub locks: u64,
+    /// LOCKs that were denied and whose clients wait for the lock.
+    pub locks_waiting: u64,
+    /// Waiters that were told that their lock may be had (CB_NOTIFY_LOCK).
+    pub locks_notified: u64,
     /// Delegations.
     pub delegations: u64,
     /// Copies in the background, and those of them that are over and whose clients have not heard so.
@@ -290,6 +294,8 @@ impl From<&server::Snapshot> for Status {
                 slot_memory_bytes: counts.slot_cache_bytes,
                 opens: counts.opens,
                 locks: counts.locks,
+                locks_waiting: counts.locks_waiting,
+                locks_notified: counts.locks_notified,
                 delegations: counts.delegations,
                 copies: counts.copies,
                 lost: counts.revoked,

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use protocol::nfs4::ops::lock::{LockArgs, Locker as WireLocker};
-use protocol::nfs4::types::{OpNum, Status};
+use protocol::nfs4::types::{Handle, OpNum, Status};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
+use crate::nfs4::object::{File, Object};
 use crate::nfs4::sequencing::Asked;
-use crate::nfs4::state::{Effect, LockError, LockRange, LockRequest, Locker, Turn};
+use crate::nfs4::state::{Effect, LockError, LockNotice, LockRange, LockRequest, Locker, Turn};
 use crate::nfs4::status::{Failure, Result};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
@@ -52,6 +53,7 @@ fn lock(
         range,
         reclaim: arguments.reclaim,
         locker,
+        notice: if arguments.lock_type.waits() { notice(compound, file) } else { None },
     };
     match compound.state().lock(compound.now(), compound.actor(turn)?, &request) {
         Ok(stateid) => {
@@ -61,6 +63,13 @@ fn lock(
         }
         Err(error) => Err(denied(error, reply)),
     }
+}
+
+/// How the client is told when the lock may be had.
+fn notice<'c>(compound: &'c Compound<'_>, file: File<'_>) -> Option<LockNotice<'c>> {
+    let wire = Object::File(file).seal(&compound.server().settings().handle_key);
+    let handle = Handle::new(&wire).ok()?;
+    Some(LockNotice { handle, asked_by: compound.session() })
 }
 
 /// Writes the lock that is in the way, where one is.
@@ -76,15 +85,17 @@ pub(super) fn denied(error: LockError, reply: &mut Writer) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use protocol::nfs4::callback::{CbOp, CbOpResult};
     use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::ops::lock::{
         LockDenied, LockOutcome, LockTArgs, LockType, LockUArgs, OpenToLockOwner,
     };
-    use protocol::nfs4::types::{Handle, StateOwner, Stateid};
+    use protocol::nfs4::ops::open::{OpenResultFlags, ShareAccess};
+    use protocol::nfs4::types::{Outcome, StateOwner, Stateid};
     use xdr::Opaque;
 
     use super::*;
-    use crate::testing::{Lab, lab, putfh};
+    use crate::testing::{Lab, at, lab, open, open_result, putfh};
     use crate::testing0::{Lab0, lab0, lock_more, unlock};
 
     fn owner(owner: &'static [u8]) -> StateOwner {
@@ -150,6 +161,53 @@ mod tests {
         let unknown = Stateid { seqid: 1, other: [7; 12] };
         let result = locked(&mut lab, file, lock(unknown, b"one", 0, 1));
         assert_eq!(result, LockOutcome::Error(Status::BAD_STATEID));
+    }
+
+    /// `open` for writing, and whether its result says that CB_NOTIFY_LOCK may come.
+    fn opened(lab: &mut Lab, name: &'static [u8]) -> (Stateid, bool) {
+        let results = lab.ok(at(&["export"], vec![open("file", name, ShareAccess::BOTH)]));
+        let ok = open_result(results.last().unwrap());
+        (ok.stateid, ok.flags.contains(OpenResultFlags::MAY_NOTIFY_LOCK))
+    }
+
+    #[test]
+    fn who_waits_is_called_by_the_handle_and_owner_that_it_knows() {
+        let mut lab = lab();
+        let file = lab.file(&["export", "file"], b"");
+        let (held_open, may_hear) = opened(&mut lab, b"owner");
+        assert!(!may_hear, "it has no back channel");
+        let LockOutcome::Ok(held) = locked(&mut lab, file, lock(held_open, b"one", 0, 10)) else { panic!() };
+
+        let mut other = lab.reachable(b"other", 12);
+        let (others_open, may_hear) = opened(&mut other, b"owner");
+        assert!(may_hear);
+        let Op::Lock(args) = lock(others_open, b"two", 5, 10) else { panic!() };
+        let waits = Op::Lock(LockArgs { lock_type: LockType::WriteWait, ..args });
+        let LockOutcome::Denied(_) = locked(&mut other, file, waits.clone()) else { panic!() };
+        let unlock = LockUArgs {
+            lock_type: LockType::Write,
+            seqid: 0,
+            lock_stateid: held,
+            offset: 0,
+            length: u64::MAX,
+        };
+        lab.ok(vec![putfh(file), Op::LockU(unlock)]);
+
+        let mut calls = other.calls();
+        let call = calls.pop().expect("it is called");
+        assert!(calls.is_empty());
+        let CbOp::NotifyLock(told) = call.operation() else { panic!("{:?}", call.operation()) };
+        assert_eq!(told.handle, file);
+        assert_eq!(told.lock_owner, StateOwner { client_id: other.client_id, ..owner(b"two") });
+        // RFC 8881 §2.10.6.3: its client may not have seen yet that it was denied.
+        let sequence = call.sequence();
+        let [referring] = &sequence.referring_calls[..] else { panic!("{sequence:?}") };
+        assert_eq!(referring.session_id, other.session);
+        assert_eq!(referring.calls[0].sequence_id, other.sequence);
+        other.answer(call.results(CbOpResult::NotifyLock(Outcome::Ok(()))));
+        let LockOutcome::Ok(_) = locked(&mut other, file, waits) else { panic!() };
+        let counts = lab.server.counts();
+        assert_eq!((counts.locks_waiting, counts.locks_notified), (0, 1));
     }
 
     #[test]

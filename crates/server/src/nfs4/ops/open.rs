@@ -76,6 +76,13 @@ async fn open_in_turn(
     } else {
         OpenResultFlags::empty()
     };
+    // RFC 8881 §20.11.3: "If the server supports this callback for a given file, it MUST set the OPEN4_RESULT_MAY_NOTIFY_LOCK
+    // flag". Who cannot be called back would only ask less often.
+    let may_notify = if compound.state().may_notify_locks(&opener.client) {
+        OpenResultFlags::MAY_NOTIFY_LOCK
+    } else {
+        OpenResultFlags::empty()
+    };
     // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
     // delegation it keeps for as long as it has that.
     let is_delegated = !matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_));
@@ -92,7 +99,7 @@ async fn open_in_turn(
         stateid: if instead.is_some() { Stateid::ANONYMOUS } else { grant.stateid },
         change: target.change,
         // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
-        flags: OpenResultFlags::LOCKTYPE_POSIX | confirm | no_open,
+        flags: OpenResultFlags::LOCKTYPE_POSIX | confirm | no_open | may_notify,
         attributes_set: target.attributes_set,
         delegation,
     }

@@ -42,6 +42,8 @@ pub(super) struct Holdings {
     pub(super) opens: AtomicU32,
     /// Byte ranges locked.
     pub(super) locks: AtomicU32,
+    /// Locks that it waits for.
+    pub(super) lock_waiters: AtomicU32,
     /// Of an expired lease, revoked for another's sake, not yet freed by FREE_STATEID.
     pub(super) revoked: AtomicU32,
     /// Revoked by the administrator, not yet freed.
@@ -274,6 +276,11 @@ impl Client {
 
     pub(super) fn set_wants_callbacks(&self) {
         self.wants_callbacks.store(true, Relaxed);
+    }
+
+    /// Whether it has, or had, a back channel.
+    pub(super) fn has_wanted_callbacks(&self) -> bool {
+        self.wants_callbacks.load(Relaxed)
     }
 
     /// Whether any connection carries callbacks to it.

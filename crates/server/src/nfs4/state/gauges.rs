@@ -29,6 +29,10 @@ pub struct Counts {
     pub opens: u64,
     /// Byte ranges locked.
     pub locks: u64,
+    /// Denied LOCKs whose clients wait for the lock.
+    pub locks_waiting: u64,
+    /// Waiters, since the start, that were told that their lock may be had (CB_NOTIFY_LOCK).
+    pub locks_notified: u64,
     /// Delegations.
     pub delegations: u64,
     /// Copies in the background, and those of them that are over and whose clients have not heard so.
@@ -61,6 +65,9 @@ pub(super) struct Gauges {
     share: u32,
     pub(super) opens: AtomicU64,
     pub(super) locks: AtomicU64,
+    /// Who waits for a lock, and callbacks that told somebody of one.
+    pub(super) lock_waiters: AtomicU64,
+    pub(super) lock_notices: AtomicU64,
     pub(super) revoked: AtomicU64,
     /// Delegations of any kind, those for writing, and those of directories: while there are none, nobody looks for a conflict. Read and changed in
     /// one order with [`Busy`](super::delegation::Busy), so that a grant and a change never miss each other.
@@ -81,6 +88,8 @@ impl Gauges {
             share: u32::try_from((max_state / SHARE_PART).max(SHARE_MIN)).unwrap_or(u32::MAX),
             opens: AtomicU64::new(0),
             locks: AtomicU64::new(0),
+            lock_waiters: AtomicU64::new(0),
+            lock_notices: AtomicU64::new(0),
             revoked: AtomicU64::new(0),
             delegations: AtomicU64::new(0),
             write_delegations: AtomicU64::new(0),

@@ -106,7 +106,7 @@ impl State {
         // judged for reading, so that the caller is now.
         let mut dropped = Dropped::new();
         let denied = self.is_io_denied(&mut shard, now, client, file, kind, &mut dropped);
-        drop(shard);
+        self.give_back(shard, dropped);
         if denied {
             Err(Status::LOCKED)
         } else {
@@ -142,7 +142,7 @@ impl State {
         let mut dropped = Dropped::new();
         let mut shard = self.shards[self.shard_of(file)].lock();
         let denied = self.is_io_denied(&mut shard, now, client, file, kind, &mut dropped);
-        drop(shard);
+        self.give_back(shard, dropped);
         if denied { Err(Status::LOCKED) } else { Ok(()) }
     }
 

@@ -1,7 +1,7 @@
 //! LOCK, LOCKT and LOCKU (RFC 8881 §18.10 to §18.12).
 //!
-//! READW_LT and WRITEW_LT are answered as READ_LT and WRITE_LT: clients poll. "The server is not required to maintain a
-//! list of pending blocked locks as it is used to increase fairness and not correct operation" (§9.6).
+//! READW_LT and WRITEW_LT are answered as READ_LT and WRITE_LT; those that are denied are told when they may have the lock
+//! ([`lock_queue`](super::lock_queue)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 use super::State;
 use super::client::Client;
 use super::gauges::weight;
+use super::lock_queue::LockNotice;
 use super::range::{Held, LockRange};
 use super::shard::{Dropped, Event, FileKey, Kind, Shard};
 use super::stateid::next_seqid;
@@ -44,6 +45,8 @@ pub struct LockRequest<'a> {
     pub reclaim: bool,
     /// Whose.
     pub locker: Locker<'a>,
+    /// How its client is told when a lock may be had for which it waits; `None`: it asks again by itself.
+    pub notice: Option<LockNotice<'a>>,
 }
 
 /// What LOCKT asks.
@@ -107,7 +110,15 @@ impl State {
         let mut dropped = Dropped::new();
         let (mut shard, found) = self.find_locker(client, request)?;
         let result = self.lock_in(&mut shard, now, client, request, &found, &mut dropped);
-        drop(shard);
+        match &result {
+            Ok(_) => self.waits_no_more(&mut shard, client, request, &found.owner, &mut dropped),
+            Err(LockError::Denied(_)) => {
+                let asks = (found.open, &found.owner);
+                self.denied_lock(&mut shard, now, client, request, asks, &mut dropped);
+            }
+            Err(LockError::Status(_)) => {}
+        }
+        self.give_back(shard, dropped);
         result
     }
 
@@ -142,7 +153,7 @@ impl State {
         let index = shard.lock_entry(found.open, &found.owner, client, &self.gauges);
         let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("just found as a lock") };
         let number = lock.owner_number;
-        self.change_ranges(shard, client, request.file, |ranges| {
+        self.change_ranges(shard, client, request.file, dropped, |ranges| {
             ranges.lock(number, request.range, write, index);
         });
         let entry = shard.entry_mut(index);
@@ -185,7 +196,7 @@ impl State {
         stateid: &Stateid,
         range: LockRange,
     ) -> Result<Stateid, Status> {
-        let has_room = self.make_room(now, client, 1);
+        let (has_room, mut dropped) = (self.make_room(now, client, 1), Dropped::new());
         let (mut shard, index) =
             self.find_entry(client, file, stateid, |kind| matches!(kind, Kind::Lock(_)))?;
         let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("found as a lock") };
@@ -194,10 +205,12 @@ impl State {
         if shard.file_mut(file).ranges.is_split_by(number, range) {
             has_room?;
         }
-        self.change_ranges(&mut shard, client, file, |ranges| ranges.unlock(number, range));
+        self.change_ranges(&mut shard, client, file, &mut dropped, |ranges| ranges.unlock(number, range));
         let entry = shard.entry_mut(index);
         entry.seqid = next_seqid(entry.seqid);
-        Ok(shard.stateid(index, self.boot))
+        let stateid = shard.stateid(index, self.boot);
+        self.give_back(shard, dropped);
+        Ok(stateid)
     }
 
     /// Locks the shard of the file, and finds the open and the owner of a LOCK.
@@ -251,12 +264,14 @@ impl State {
         shard: &mut Shard,
         client: &Client,
         file: FileKey,
+        dropped: &mut Dropped,
         change: impl FnOnce(&mut super::range::Ranges),
     ) {
         let ranges = &mut shard.file_mut(file).ranges;
         let before = ranges.count();
         change(ranges);
         self.gauges.locks_changed(client, before, ranges.count());
+        shard.unlocked(file, dropped);
     }
 }
 

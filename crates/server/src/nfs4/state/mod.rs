@@ -54,6 +54,7 @@ mod gauges;
 mod inquiry;
 mod io;
 mod lock;
+mod lock_queue;
 mod notices;
 mod offload;
 mod open;
@@ -106,6 +107,7 @@ pub use gauges::Counts;
 pub use inquiry::{Held, Inquiry};
 pub use io::{IoKind, IoPermit};
 pub use lock::{LockError, LockRequest, LockTest, Locker};
+pub use lock_queue::LockNotice;
 pub(crate) use offload::{Copied, CopyTask, Origin, Span};
 pub use offload::{Offload, OffloadCounts};
 pub use open::{OpenGrant, OpenRequest};
@@ -245,6 +247,8 @@ impl State {
             slots_deferred: self.slot_memory.deferred(),
             opens: gauges::read(&self.gauges.opens),
             locks: gauges::read(&self.gauges.locks),
+            locks_waiting: gauges::read(&self.gauges.lock_waiters),
+            locks_notified: gauges::read(&self.gauges.lock_notices),
             delegations: gauges::read(&self.gauges.delegations),
             copies: self.count_offloads(),
             revoked: gauges::read(&self.gauges.revoked),

@@ -135,7 +135,7 @@ impl State {
         let number = self.shard_of(request.file);
         let mut shard = self.shards[number].lock();
         let result = self.open_in(&mut shard, now, client, &request, bits, &mut dropped);
-        drop(shard);
+        self.give_back(shard, dropped);
         if result.is_ok() {
             self.recovery.holds(client);
         }
@@ -176,7 +176,7 @@ impl State {
             let entry = shard.entry_mut(index);
             entry.seqid = next_seqid(entry.seqid);
             if let Kind::Open(open) = &mut entry.kind {
-                dropped.extend(open.pin.replace(pin));
+                dropped.pins.extend(open.pin.replace(pin));
                 if open.opener != request.opener {
                     open.opener = NOBODY;
                 }
@@ -236,7 +236,7 @@ impl State {
             }
             None => shard.end(index, Event::Close, &self.gauges, &mut dropped),
         }
-        drop(shard);
+        self.give_back(shard, dropped);
     }
 
     /// Whether any client has a file open, locked or delegated.
@@ -278,7 +278,7 @@ impl State {
         let (mut shard, index) = self.find_open(client, file, stateid)?;
         let last = shard.stateid(index, self.boot);
         shard.end(index, Event::Close, &self.gauges, &mut dropped);
-        drop(shard);
+        self.give_back(shard, dropped);
         Ok(Stateid { seqid: next_seqid(last.seqid), ..last })
     }
 

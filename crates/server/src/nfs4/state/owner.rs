@@ -599,7 +599,7 @@ impl State {
             Err(_) => return,
         };
         shard.end(place.index, event, &self.gauges, &mut dropped);
-        drop(shard);
+        self.give_back(shard, dropped);
     }
 
     /// Forgets an owner.

@@ -29,6 +29,11 @@ impl LockRange {
         Ok(Self { start: offset, end })
     }
 
+    /// Whether both have a byte in common.
+    pub(super) fn overlaps(self, other: Self) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+
     /// First byte.
     #[must_use]
     pub fn offset(&self) -> u64 {

@@ -49,7 +49,7 @@ impl State {
         if event == Event::Acknowledge && !shard.has_lost(client.id(), file) {
             self.recovery.acknowledged(client, file);
         }
-        drop(shard);
+        self.give_back(shard, dropped);
         Ok(())
     }
 
@@ -64,7 +64,7 @@ impl State {
         let mut shard = self.shards[place.shard].lock();
         let index = shard.find(place, client, None).map_err(|flaw| flaw.status(false))?;
         shard.end(index, Event::Take, &self.gauges, &mut dropped);
-        drop(shard);
+        self.give_back(shard, dropped);
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl State {
             let mut dropped = Dropped::new();
             let mut shard = shard.lock();
             shard.take_files(|file| !is_served(file.fsid), &self.gauges, &mut dropped);
-            drop(shard);
+            self.give_back(shard, dropped);
         }
     }
 
@@ -85,7 +85,7 @@ impl State {
             let mut dropped = Dropped::new();
             let mut shard = shard.lock();
             shard.release_client(client, &self.gauges, &mut dropped);
-            drop(shard);
+            self.give_back(shard, dropped);
         }
     }
 }

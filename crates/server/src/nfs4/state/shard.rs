@@ -12,6 +12,7 @@ use super::client::Client;
 use super::delegation::{DELEGATION_WEIGHT, Delegation, DelegationKind};
 use super::file::{File, Map, Numbered, map, numbered};
 use super::gauges::{Gauges, adjust, weight};
+use super::lock_queue::LockQueue;
 use super::phase;
 use super::recovery::Recovery;
 use super::share::Modes;
@@ -161,10 +162,31 @@ pub(super) struct Shard {
     delegations: Numbered<(FileKey, ClientId), u32>,
     /// Operations that wait until a delegation of the file is back.
     pub(super) waiting: Numbered<FileKey, Vec<Arc<Waiter>>>,
+    /// Those who wait for locks.
+    pub(super) lock_queues: Numbered<FileKey, LockQueue>,
 }
 
-/// Pins to be dropped after the shard's lock: closing a file takes a system call.
-pub(super) type Dropped = Vec<Arc<dyn Pin>>;
+/// What has to wait until the shard's lock is given back ([`State::give_back`](super::State)).
+#[derive(Debug, Default)]
+pub(super) struct Dropped {
+    /// Closing a file takes a system call.
+    pub(super) pins: Vec<Arc<dyn Pin>>,
+    /// Files in which somebody waits for a lock that may be free now.
+    pub(super) unlocked: Vec<FileKey>,
+}
+
+impl Dropped {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Locks of a file may be free. Many end together: mostly it is the file of the last one.
+    pub(super) fn unlock(&mut self, file: FileKey) {
+        if self.unlocked.last() != Some(&file) {
+            self.unlocked.push(file);
+        }
+    }
+}
 
 impl Shard {
     /// `recovery` hears of what is taken away.
@@ -181,6 +203,7 @@ impl Shard {
             clients: numbered(seed),
             delegations: numbered(seed),
             waiting: numbered(seed),
+            lock_queues: numbered(seed),
         }
     }
 
@@ -436,8 +459,9 @@ impl Shard {
         match &mut entry.kind {
             Kind::Open(open) => {
                 let (modes, at_file, owner) = (open.modes, open.at_file, Arc::clone(&open.owner));
-                dropped.extend(open.pin.take());
+                dropped.pins.extend(open.pin.take());
                 self.opens.remove(&(file, client, owner));
+                self.leave_queue_of_open(file, index, gauges, dropped);
                 self.take_from_file(file, at_file);
                 self.forget_unused(file);
                 gauges.open_left(&self.entry(index).client);
@@ -448,12 +472,13 @@ impl Shard {
                 let at_open = lock.at_open;
                 self.locks.remove(&(open, number));
                 self.leave_open(open, at_open);
-                let file = self.file_mut(file);
+                let (key, file) = (file, self.file_mut(file));
                 let before = file.ranges.count();
                 file.ranges.unlock_holder(number, index);
                 let after = file.ranges.count();
                 file.count_owner(client, &owner, -1);
                 gauges.locks_changed(&self.entry(index).client, before, after);
+                self.leave_queue_of_lock(key, (open, &owner), gauges, dropped);
             }
             Kind::Delegation(delegation) => {
                 let (kind, at_file) = (delegation.kind, delegation.at_file);
@@ -608,6 +633,7 @@ impl Shard {
             && self.locks.is_empty()
             && self.delegations.is_empty()
             && self.waiting.is_empty()
+            && self.lock_queues.is_empty()
             && self.clients.is_empty()
             && self.free.len() == self.cells.len()
     }

@@ -558,6 +558,7 @@ impl State {
         self.tend_callbacks(now);
         self.recall_slots(now);
         self.tend_delegations(now);
+        self.tend_lock_queues(now);
         self.tend_slots(now);
         self.persistence.iter().for_each(|persistence| persistence.maintain(now));
         let (removed, kept, resting, more) = {

@@ -38,7 +38,7 @@ impl Call {
 }
 
 /// A client that can be called, over an outbox of its own.
-fn reachable(world: &mut World, owner: &str) -> Peer {
+pub(super) fn reachable(world: &mut World, owner: &str) -> Peer {
     world.outbox = Arc::default();
     let peer = world.peer(owner);
     let trial = drain(&world.outbox).pop().expect("the path is tried");

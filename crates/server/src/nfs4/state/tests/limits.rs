@@ -63,7 +63,8 @@ fn one_client_leaves_room_for_the_others() {
     let locked = (0..4096).filter(|n| {
         let locker = Locker::Existing(Stateid { seqid: 0, ..lock });
         let (file, range) = (file(0), range(4 + 2 * n, 1));
-        let request = LockRequest { file, lock_type: LockType::Write, range, reclaim: false, locker };
+        let request =
+            LockRequest { file, lock_type: LockType::Write, range, reclaim: false, locker, notice: None };
         world.state.lock(world.now, &a.client, &request).is_ok()
     });
     let locked = locked.count();

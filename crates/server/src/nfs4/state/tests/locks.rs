@@ -37,7 +37,8 @@ fn a_lock_stateid_counts_its_changes() {
     let first = world.lock(&peer, &(1, open), "l", LockType::Read, range(0, 10)).unwrap();
     let more = |stateid, lock_type, at| {
         let locker = Locker::Existing(stateid);
-        let request = LockRequest { file: file(1), lock_type, range: at, reclaim: false, locker };
+        let request =
+            LockRequest { file: file(1), lock_type, range: at, reclaim: false, locker, notice: None };
         world.state.lock(world.now, &peer.client, &request)
     };
     let second = more(first, LockType::Write, range(5, 10)).unwrap();

@@ -19,6 +19,7 @@ fn a_hundred_thousand_locks_of_a_file_are_granted_and_are_in_the_way_of_others()
             range: at(place),
             reclaim: false,
             locker,
+            notice: None,
         };
         world.state.lock(world.now, &a.client, &request).unwrap();
     }

@@ -16,11 +16,13 @@ mod reclaims;
 mod restarts;
 mod sessions;
 mod threads;
+mod waiters;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::nfs4::types::Handle;
 use vfs::Pin;
 
 use super::wire::{
@@ -28,8 +30,9 @@ use super::wire::{
     SequenceStatus, SessionId, ShareAccess, ShareDeny, Stateid, Status,
 };
 use super::{
-    Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, LockError, LockRange, LockRequest,
-    LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State, StateProtect,
+    Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, LockError, LockNotice, LockRange,
+    LockRequest, LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State,
+    StateProtect,
 };
 use crate::{ConnectionId, HandleKey, Outbox, Settings};
 
@@ -182,7 +185,9 @@ impl World {
     ) -> Result<Stateid, LockError> {
         let owner = Arc::from(owner.as_bytes());
         let locker = Locker::New { open_stateid: open.1, owner: &owner };
-        let request = LockRequest { file: file(open.0), lock_type, range, reclaim: false, locker };
+        let handle = Handle::new(&open.0.to_be_bytes()).unwrap();
+        let notice = Some(LockNotice { handle, asked_by: None });
+        let request = LockRequest { file: file(open.0), lock_type, range, reclaim: false, locker, notice };
         self.state.lock(self.now, &peer.client, &request)
     }
 

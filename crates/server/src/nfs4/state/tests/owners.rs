@@ -165,7 +165,7 @@ fn a_lock_that_has_no_room_takes_its_open_owner_s_seqid() {
         let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
         let locker = Locker::New { open_stateid: open, owner: turn.owner() };
         let (file, lock_type, range) = (file(1), LockType::Write, range(0, 1));
-        let request = LockRequest { file, lock_type, range, reclaim: false, locker };
+        let request = LockRequest { file, lock_type, range, reclaim: false, locker, notice: None };
         assert_eq!(world.state.lock(world.now, turn.client(), &request), Err(Status::DELAY.into()));
         let reply = SavedReply { status: Status::DELAY, ..saved() };
         world.state.end_turn(world.now, turn, &reply, Effect::None);

@@ -21,7 +21,8 @@ fn reclaim_lock(world: &World, peer: &Peer, open_stateid: Stateid) -> Result<Sta
     let owner = Arc::from(b"l".as_slice());
     let locker = Locker::New { open_stateid, owner: &owner };
     let lock_type = LockType::Write;
-    let request = LockRequest { file: file(1), lock_type, range: range(0, 9), reclaim: true, locker };
+    let request =
+        LockRequest { file: file(1), lock_type, range: range(0, 9), reclaim: true, locker, notice: None };
     world.state.lock(world.now, &peer.client, &request)
 }
 

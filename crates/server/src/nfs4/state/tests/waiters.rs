@@ -1,0 +1,305 @@
+//! Who waits for a lock, and who is told that it may be had (RFC 8881 §9.6, §20.11).
+
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::types::Outcome;
+
+use super::callbacks::reachable;
+use super::*;
+use crate::testing::drain;
+
+const EXCLUSIVE: LockType = LockType::WriteWait;
+const SHARED: LockType = LockType::ReadWait;
+const ALL: (u64, u64) = (0, u64::MAX);
+/// Linux asks again every 30 s where it may be told (NFS4_LOCK_MAXTIMEOUT).
+const POLL: Duration = Duration::from_secs(30);
+
+/// A client that can be called, with the file open.
+struct Process {
+    peer: Peer,
+    outbox: Arc<Outbox>,
+    open: (u64, Stateid),
+}
+
+fn process(world: &mut World, name: &str) -> Process {
+    let peer = reachable(world, name);
+    let open = (1, world.open(&peer, 1, "o", BOTH));
+    Process { peer, outbox: Arc::clone(&world.outbox), open }
+}
+
+impl Process {
+    fn asks(
+        &self,
+        world: &World,
+        lock_type: LockType,
+        (offset, length): (u64, u64),
+    ) -> Result<Stateid, LockError> {
+        world.lock(&self.peer, &self.open, "process", lock_type, range(offset, length))
+    }
+
+    #[track_caller]
+    fn waits(&self, world: &World, lock_type: LockType, at: (u64, u64)) {
+        assert!(matches!(self.asks(world, lock_type, at), Err(LockError::Denied(_))));
+    }
+
+    #[track_caller]
+    fn locks(&self, world: &World, lock_type: LockType, at: (u64, u64)) -> Stateid {
+        self.asks(world, lock_type, at).expect("nothing is in the way")
+    }
+
+    fn unlocks(&self, world: &World, lock: &Stateid) {
+        world.state.unlock(world.now, &self.peer.client, file(1), lock, range(0, u64::MAX)).unwrap();
+    }
+
+    /// How often it is called about its lock since it was last looked at; it answers.
+    fn told(&self, world: &World) -> usize {
+        let calls = drain(&self.outbox);
+        for call in &calls {
+            let CbOp::NotifyLock(args) = call.operation() else { panic!("{:?}", call.operation()) };
+            assert_eq!(&args.handle[..], &1u64.to_be_bytes());
+            assert_eq!(args.lock_owner.client_id, self.peer.client.id());
+            assert_eq!(&args.lock_owner.owner[..], b"process");
+            let reply = call.results(CbOpResult::NotifyLock(Outcome::Ok(())));
+            assert!(world.state.replied(self.peer.connection, &self.outbox, reply));
+        }
+        calls.len()
+    }
+}
+
+/// A server, and processes that can be called, each of a client of its own.
+fn processes<const N: usize>() -> (World, [Process; N]) {
+    let mut world = World::new();
+    let made = std::array::from_fn(|n| process(&mut world, &format!("client {n}")));
+    (world, made)
+}
+
+/// How often each is told.
+fn told<const N: usize>(world: &World, processes: [&Process; N]) -> [usize; N] {
+    processes.map(|process| process.told(world))
+}
+
+fn waiting(world: &World) -> u64 {
+    world.state.counts().locks_waiting
+}
+
+#[test]
+fn writers_are_told_one_after_the_other_as_they_came() {
+    let (world, [a, b, c]) = processes();
+    let held = a.locks(&world, EXCLUSIVE, ALL);
+    c.waits(&world, EXCLUSIVE, ALL);
+    b.waits(&world, EXCLUSIVE, (5, 1));
+    assert_eq!((waiting(&world), told(&world, [&a, &b, &c])), (2, [0, 0, 0]));
+    a.unlocks(&world, &held);
+    assert_eq!(told(&world, [&a, &b, &c]), [0, 0, 1]);
+    let held = c.locks(&world, EXCLUSIVE, ALL);
+    assert_eq!(told(&world, [&a, &b, &c]), [0, 0, 0]);
+    c.unlocks(&world, &held);
+    assert_eq!(told(&world, [&a, &b, &c]), [0, 1, 0]);
+    b.locks(&world, EXCLUSIVE, (5, 1));
+    let counts = world.state.counts();
+    assert_eq!((counts.locks_waiting, counts.locks_notified), (0, 2));
+}
+
+#[test]
+fn readers_are_told_together_and_others_of_other_bytes() {
+    let (world, [a, b, c, d, e]) = processes();
+    let held = a.locks(&world, EXCLUSIVE, ALL);
+    b.waits(&world, SHARED, (0, 10));
+    c.waits(&world, EXCLUSIVE, (9, 1));
+    d.waits(&world, SHARED, (0, 10));
+    e.waits(&world, EXCLUSIVE, (10, 10));
+    a.unlocks(&world, &held);
+    assert_eq!(told(&world, [&b, &c, &d, &e]), [1, 0, 1, 1]);
+}
+
+/// A client that was started again: what its last incarnation held is gone.
+fn comes_anew(world: &mut World, name: &str) {
+    world.outbox = Arc::default();
+    world.fresh_peer(name, 2);
+}
+
+fn evict(world: &World, process: &Process) {
+    world.state.evict(process.peer.client.id()).unwrap();
+}
+
+/// What frees a lock that somebody else waits for.
+type Frees = fn(&mut World, &mut Process, &Stateid);
+
+#[test]
+fn whatever_frees_a_lock_tells_who_waits() {
+    let frees: [(&str, LockType, Frees); 8] = [
+        ("LOCKU", EXCLUSIVE, |world, a, lock| a.unlocks(world, lock)),
+        ("LOCKU of a part", EXCLUSIVE, |world, a, lock| {
+            world.state.unlock(world.now, &a.peer.client, file(1), lock, range(3, 4)).unwrap();
+        }),
+        ("a downgrade", SHARED, |world, a, _| {
+            a.locks(world, LockType::Read, ALL);
+        }),
+        ("CLOSE", EXCLUSIVE, |world, a, _| world.close(&a.peer, 1, &a.open.1).unwrap()),
+        ("the administrator", EXCLUSIVE, |world, a, lock| world.state.revoke(&a.peer.client, lock).unwrap()),
+        ("eviction", EXCLUSIVE, |world, a, _| evict(world, a)),
+        ("a new incarnation", EXCLUSIVE, |world, _, _| comes_anew(world, "client 0")),
+        ("the lease's end", EXCLUSIVE, |world, _, _| world.pass(LEASE)),
+    ];
+    for (what, lock_type, free) in frees {
+        let (mut world, [mut a, mut b]) = processes();
+        let held = a.locks(&world, EXCLUSIVE, ALL);
+        world.pass(SECOND);
+        b.waits(&world, lock_type, (5, 1));
+        free(&mut world, &mut a, &held);
+        b.peer.ping(&world);
+        // At once, but for the lease: nobody notices its end before the sweep.
+        if what == "the lease's end" {
+            assert_eq!(b.told(&world), 0);
+            world.state.expire(world.now - SECOND);
+        }
+        assert_eq!(b.told(&world), 1, "{what}");
+        b.locks(&world, lock_type, (5, 1));
+        assert_eq!(waiting(&world), 0, "{what}");
+    }
+}
+
+/// What makes the first that waits no longer do so.
+type Leaves = fn(&mut World, &mut Process);
+
+#[test]
+fn who_waits_no_more_is_not_told_and_keeps_nobody() {
+    let leaves: [(&str, Leaves); 5] = [
+        // §9.6: "a nonblocking request for the same lock, which is also denied".
+        ("asks without waiting", |world, b| b.waits(world, LockType::Write, ALL)),
+        ("CLOSE", |world, b| world.close(&b.peer, 1, &b.open.1).unwrap()),
+        ("eviction", |world, b| evict(world, b)),
+        ("a new incarnation", |world, _| comes_anew(world, "client 1")),
+        ("the administrator", |world, b| world.state.revoke(&b.peer.client, &b.open.1).unwrap()),
+    ];
+    for (what, leave) in leaves {
+        let (mut world, [a, mut b, c]) = processes();
+        let held = a.locks(&world, EXCLUSIVE, ALL);
+        b.waits(&world, EXCLUSIVE, ALL);
+        c.waits(&world, EXCLUSIVE, ALL);
+        leave(&mut world, &mut b);
+        assert_eq!(waiting(&world), 1, "{what}");
+        drain(&b.outbox);
+        a.unlocks(&world, &held);
+        assert_eq!((b.told(&world), c.told(&world)), (0, 1), "{what}");
+    }
+}
+
+#[test]
+fn whose_turn_it_is_passes_it_on_by_leaving_or_by_not_coming() {
+    let (mut world, [a, b, c, d]) = processes();
+    let held = a.locks(&world, EXCLUSIVE, ALL);
+    [&b, &c, &d].iter().for_each(|process| process.waits(&world, EXCLUSIVE, ALL));
+    a.unlocks(&world, &held);
+    assert_eq!(told(&world, [&b, &c, &d]), [1, 0, 0]);
+    world.close(&b.peer, 1, &b.open.1).unwrap();
+    assert_eq!(told(&world, [&b, &c, &d]), [0, 1, 0]);
+    world.pass(SECOND * 4);
+    world.state.expire(world.now);
+    assert_eq!(told(&world, [&b, &c, &d]), [0, 0, 0], "it has its turn");
+    world.pass(SECOND);
+    world.state.expire(world.now);
+    assert_eq!(told(&world, [&b, &c, &d]), [0, 0, 1]);
+    assert_eq!(waiting(&world), 1);
+}
+
+#[test]
+fn who_was_told_and_comes_too_late_keeps_its_place() {
+    let (world, [a, b, c]) = processes();
+    let held = a.locks(&world, EXCLUSIVE, ALL);
+    b.waits(&world, EXCLUSIVE, ALL);
+    c.waits(&world, EXCLUSIVE, ALL);
+    a.unlocks(&world, &held);
+    assert_eq!(told(&world, [&b, &c]), [1, 0]);
+    // It is a hint: whoever asks first gets the lock.
+    let held = a.locks(&world, EXCLUSIVE, ALL);
+    b.waits(&world, EXCLUSIVE, ALL);
+    assert_eq!(waiting(&world), 2);
+    a.unlocks(&world, &held);
+    assert_eq!(told(&world, [&b, &c]), [1, 0]);
+}
+
+#[test]
+fn a_waiter_is_known_as_long_as_it_asks() {
+    let (mut world, [mut a, b, c]) = processes();
+    let held = a.locks(&world, EXCLUSIVE, ALL);
+    b.waits(&world, EXCLUSIVE, ALL);
+    c.waits(&world, EXCLUSIVE, ALL);
+    for _ in 0..3 {
+        world.pass(POLL);
+        a.peer.ping(&world);
+        c.waits(&world, EXCLUSIVE, ALL);
+        world.state.expire(world.now);
+    }
+    assert_eq!(waiting(&world), 1, "one has not asked for 90 s");
+    a.unlocks(&world, &held);
+    assert_eq!(told(&world, [&b, &c]), [0, 1]);
+}
+
+#[test]
+fn who_cannot_be_told_is_not_remembered() {
+    let (mut world, [a]) = processes();
+    a.locks(&world, EXCLUSIVE, ALL);
+    // Its path was never tried.
+    let untried = world.peer("untried");
+    let open = (1, world.open(&untried, 1, "o", BOTH));
+    assert!(world.lock(&untried, &open, "process", EXCLUSIVE, range(0, 1)).is_err());
+    let b = process(&mut world, "b");
+    // No back channel has to take a callback with such an owner.
+    let owner = "o".repeat(33);
+    assert!(world.lock(&b.peer, &b.open, &owner, EXCLUSIVE, range(0, 1)).is_err());
+    b.waits(&world, LockType::Write, ALL);
+    assert_eq!(waiting(&world), 0);
+    assert!(world.lock(&b.peer, &b.open, &owner[1..], EXCLUSIVE, range(0, 1)).is_err());
+    assert_eq!(waiting(&world), 1);
+}
+
+#[test]
+fn waiters_are_bounded_by_file_by_client_and_in_all() {
+    let (mut world, [a]) = processes();
+    // Of every file, by one client after the other.
+    for fileid in 1..=6 {
+        let open = (fileid, world.open(&a.peer, fileid, "o", BOTH));
+        world.lock(&a.peer, &open, "process", EXCLUSIVE, range(0, u64::MAX)).unwrap();
+    }
+    let ask = |world: &World, peer: &Peer, fileid, count: u64| {
+        let open = (fileid, world.open(peer, fileid, "o", BOTH));
+        for n in 0..count {
+            assert!(world.lock(peer, &open, "process", EXCLUSIVE, range(n, 1)).is_err());
+        }
+        waiting(world)
+    };
+    let [b, c, d, e, f] = std::array::from_fn(|n| reachable(&mut world, &format!("waiter {n}")));
+    assert_eq!(ask(&world, &b, 1, 600), 600);
+    assert_eq!(ask(&world, &c, 1, 600), 1024, "of one file");
+    assert_eq!(ask(&world, &b, 2, 600), 1448, "of one client");
+    assert_eq!(ask(&world, &d, 3, 1030), 2472);
+    assert_eq!(ask(&world, &e, 4, 1030), 3496);
+    assert_eq!(ask(&world, &f, 5, 1030), 4096, "of all");
+    assert_eq!(ask(&world, &f, 5, 1), 4096, "who is known asks again");
+    for peer in [&a.peer, &b, &c, &d, &e, &f] {
+        world.state.evict(peer.client.id()).unwrap();
+    }
+    assert_eq!(waiting(&world), 0);
+    assert!(world.state.shards.iter().all(|shard| shard.lock().is_empty()));
+}
+
+/// One thread frees what others wait for, others leave: whoever holds a shard's lock while it calls a client would wait for itself.
+#[test]
+fn threads_that_wait_and_free_do_not_wait_for_each_other() {
+    let (world, made) = processes::<4>();
+    std::thread::scope(|scope| {
+        for process in &made {
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    if let Ok(lock) = process.asks(&world, EXCLUSIVE, ALL) {
+                        process.unlocks(&world, &lock);
+                    }
+                    process.told(&world);
+                    world.state.expire(world.now);
+                }
+            });
+        }
+    });
+    made.iter().for_each(|process| world.close(&process.peer, 1, &process.open.1).unwrap());
+    assert_eq!(waiting(&world), 0);
+}
