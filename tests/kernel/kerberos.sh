@@ -119,6 +119,15 @@ protected() {
         grep -c 'state_protect: SP4_MACH_CRED' || true
 }
 
+# How many connections were bound to sessions since then (BIND_CONN_TO_SESSION), once `protected` has ended the listening.
+bound() {
+    tshark -r "$K/wire.pcapng" -n -d tcp.port==2049,rpc -Y 'nfs.opcode == 41 && nfs.nfsstat4 == 0 && rpc.msgtyp == 1' 2>/dev/null |
+        wc -l
+}
+
+# Cuts the connections of all clients.
+cut() { ss -HtK "src $ADDRESS:2049" >/dev/null; }
+
 # Ends everything.
 leave() {
     kill "$(cat "$K/server.pid")" "$(cat "$K/kdc.pid")"

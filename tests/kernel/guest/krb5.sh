@@ -97,6 +97,11 @@ refused 'mount.nfs' mount_kerberos sec=krb5 /plain
 ticket 1234 alice
 [[ $VERSION != 4.[12] ]] || beside listen
 mount_kerberos sec=krb5i
+# Over a connection that is made anew, too: where its machine protects the client's state, it has to be bound to the session first.
+alice bash -c "echo before >'$D5/cut'"
+beside cut
+alice bash -c "echo behind >>'$D5/cut'"
+same 'before behind' "$(alice cat "$D5/cut" | tr '\n' ' ' | sed 's/ $//')"
 alice bash -c "exec 3>>'$D5/appended'; for i in \$(seq 60); do echo \$i >&3; sleep 0.1; done; exec 3>&-" &
 writer=$!
 sleep 2
@@ -118,7 +123,10 @@ if [ "$VERSION" != 3 ]; then
     # Who it is that holds state, its machine has proven.
     status=$(host "\$(dirname \"\$PROBE\")/enfys status --json --state-dir '$K/state'")
     [[ $status == *gss:* ]] || fail "no client proved who it is: $status"
-    [[ $VERSION != 4.[12] ]] || [ "$(beside protected)" -gt 0 ] || fail 'no SP4_MACH_CRED'
+    if [[ $VERSION == 4.[12] ]]; then
+        [ "$(beside protected)" -gt 0 ] || fail 'no SP4_MACH_CRED'
+        [ "$(beside bound)" -gt 0 ] || fail 'no connection was bound'
+    fi
     # From / on, each export is entered by what it takes, unless the client is told to use one flavor alone.
     mount_kerberos '' / /run/root
     same plain "$(cat /run/root/plain/file)"

@@ -9,12 +9,15 @@ use protocol::nfs4::ops::exchange_id::{
     DestroyClientIdArgs, ExchangeIdArgs, ExchangeIdFlags, ExchangeIdOk, StateProtectArgs, StateProtectOps,
     StateProtectResult,
 };
+use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, SequenceArgs};
-use protocol::nfs4::types::{Bitmap, ClientOwner, HasStatus, OpNum, SessionId, Status};
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::stateid::TestStateidArgs;
+use protocol::nfs4::types::{Bitmap, ClientOwner, HasStatus, OpNum, SessionId, Stateid, Status};
 use xdr::List;
 
 use super::*;
-use crate::testing::{Lab, at, channel, compound, getattr, name, putfh};
+use crate::testing::{Lab, at, channel, compound, getattr, mode, name, putfh};
 
 const MOUNT: u32 = 100_005;
 
@@ -285,7 +288,7 @@ fn a_machine_gives_back_whatever_service_the_export_takes() {
     let commit = || Op::Commit(CommitArgs { offset: 0, count: 0 });
     let attributes = || getattr(&[3]);
     let machine_peer = || Peer::new(&server, "nfs/client", Service::Integrity);
-    let mut client = Client::new(machine_peer(), machine(&[OpNum::COMMIT.0]));
+    let mut client = Client::new(machine_peer(), machine(&[OpNum::COMMIT.0, OpNum::TEST_STATEID.0]));
     let mut run = |peer: Peer, ops: Vec<Op>| {
         client.peer = peer;
         client.run([vec![putfh(file)], ops].concat()).status
@@ -294,6 +297,29 @@ fn a_machine_gives_back_whatever_service_the_export_takes() {
     assert_eq!(run(machine_peer(), vec![attributes(), commit(), attributes()]), Status::OK);
     // Nothing else, and nobody else.
     assert_eq!(run(machine_peer(), vec![attributes()]), Status::WRONGSEC);
+    let test = || Op::TestStateid(TestStateidArgs { stateids: List::new(vec![Stateid::ANONYMOUS]).unwrap() });
+    assert_eq!(run(machine_peer(), vec![commit(), test(), attributes()]), Status::OK);
+    assert_eq!(run(machine_peer(), vec![attributes(), test()]), Status::WRONGSEC, "it needs no handle");
+    // Not behind what it may do either, nor before it: then nothing of it is done.
+    let read = || Op::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 7 });
+    let used = [
+        read(),
+        Op::GetFh,
+        Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o777) }),
+    ];
+    for op in used {
+        for ops in [
+            vec![commit(), op.clone()],
+            vec![op.clone(), commit()],
+            vec![attributes(), commit(), Op::SaveFh, op.clone()],
+            vec![commit(), Op::SaveFh, Op::RestoreFh, op.clone()],
+        ] {
+            assert_eq!(run(machine_peer(), ops.clone()), Status::WRONGSEC, "{ops:?}");
+        }
+    }
+    // What has a handle of its own is asked for itself.
+    assert_eq!(run(machine_peer(), vec![commit(), putfh(file), commit()]), Status::OK);
+    assert_eq!(run(machine_peer(), vec![commit(), putfh(file), Op::GetFh]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "u0", Service::Integrity), vec![commit()]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "nfs/client", Service::None), vec![commit()]), Status::WRONGSEC);
     assert_eq!(run(Peer::new(&server, "u0", Service::Privacy), vec![attributes()]), Status::OK);

@@ -1,13 +1,19 @@
 //! Which security flavors lead to an object, and who says WRONGSEC where a call came by another (RFC 8881 §2.6.3.1).
 
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::commit::CommitArgs;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::lock::LockUArgs;
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim};
+use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
+use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
 use protocol::nfs4::types::{Bitmap, OpNum, Status};
 use xdr::{Decode, Reader};
 
 use super::{Compound, FileHandle};
 use crate::Flavors;
 use crate::nfs4::object::Object;
-use crate::nfs4::rows::{self, WrongSec};
+use crate::nfs4::rows::{self, Needs, WrongSec};
 use crate::nfs4::status::Result;
 
 impl Compound<'_> {
@@ -62,18 +68,30 @@ impl Compound<'_> {
         }
     }
 
-    /// Whether what comes next is what a client's machine may do by its own principal (RFC 8881 §2.10.8.3, `spo_must_allow`): it has one
-    /// service for that, whatever the exports take, as Linux's server has it too. Linux's client asks for attributes before DELEGRETURN.
+    /// Whether all that uses the handle is what a client's machine may do by its own principal (RFC 8881 §2.10.8.3, `spo_must_allow`):
+    /// it has one service for that, whatever the exports take, as Linux's server has it too. Linux's client asks for attributes beside
+    /// CLOSE and DELEGRETURN. Nothing else slips in beside these: one operation that the machine may not do, and the handle is refused.
     fn is_for_machine(&self, mut arguments: Reader) -> bool {
         let Ok(client) = self.client() else { return false };
-        let by = self.credential();
-        loop {
-            match arguments.u32().map(OpNum) {
-                Ok(OpNum::GETATTR) if Bitmap::decode(&mut arguments).is_ok() => {}
-                Ok(number) => return client.is_allowed(number, &by),
-                Err(_) => return false,
+        let (by, mut is_needed) = (self.credential(), false);
+        for _ in self.index + 1..self.count {
+            let Some(row) = arguments.u32().ok().and_then(|number| rows::find(number, self.minor)) else {
+                return false;
+            };
+            match row.wrong_sec {
+                WrongSec::Replaced => break,
+                // Whoever takes the handle up again is asked then; the others that use a saved one are not allowed here.
+                WrongSec::AsNext => continue,
+                WrongSec::Put | WrongSec::Itself | WrongSec::ByName => {}
             }
+            let is_allowed = client.is_allowed(row.number, &by);
+            let may = is_allowed || row.number == OpNum::GETATTR || row.needs == Needs::Nothing;
+            if !may || skip_arguments(row.number, &mut arguments).is_none() {
+                return false;
+            }
+            is_needed |= is_allowed && row.needs != Needs::Nothing;
         }
+        is_needed
     }
 
     /// Whether what comes next uses the current file handle and leaves it to the operation that put it to say WRONGSEC.
@@ -101,6 +119,24 @@ impl Compound<'_> {
         }
         // §2.6.3.1.1.6: with nothing behind it, "MUST NOT return NFS4ERR_WRONGSEC".
         false
+    }
+}
+
+/// Reads over the arguments of GETATTR and of what a machine may be allowed; none where they are another operation's, or damaged.
+fn skip_arguments(operation: OpNum, arguments: &mut Reader) -> Option<()> {
+    fn skip<T: Decode>(arguments: &mut Reader) -> Option<()> {
+        T::decode(arguments).ok().map(drop)
+    }
+    match operation {
+        OpNum::GETATTR => skip::<Bitmap>(arguments),
+        OpNum::CLOSE => skip::<CloseArgs>(arguments),
+        OpNum::COMMIT => skip::<CommitArgs>(arguments),
+        OpNum::DELEGRETURN => skip::<DelegReturnArgs>(arguments),
+        OpNum::LOCKU => skip::<LockUArgs>(arguments),
+        OpNum::OPEN_DOWNGRADE => skip::<OpenDowngradeArgs>(arguments),
+        OpNum::TEST_STATEID => skip::<TestStateidArgs>(arguments),
+        OpNum::FREE_STATEID => skip::<FreeStateidArgs>(arguments),
+        _ => None,
     }
 }
 

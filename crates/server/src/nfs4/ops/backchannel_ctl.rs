@@ -1,7 +1,7 @@
 //! BACKCHANNEL_CTL (RFC 8881 §18.33): another program number or security for callbacks.
 
 use protocol::nfs4::ops::backchannel::{BackchannelCtlArgs, CallbackSecParms};
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{OpNum, Status};
 use xdr::{Decode, Reader};
 
 use crate::nfs4::compound::Compound;
@@ -9,6 +9,7 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let BackchannelCtlArgs { program, sec_parms } = BackchannelCtlArgs::decode(arguments)?;
+    compound.client()?.admit(OpNum::BACKCHANNEL_CTL, &compound.credential())?;
     // "If the RPCSEC_GSS handle identified by gcbp_handle_from_server does not exist on the server, the server MUST
     // return NFS4ERR_NOENT" (§18.33.3): none does.
     if sec_parms.iter().any(|parms| matches!(parms, CallbackSecParms::Gss(_))) {

@@ -1,6 +1,7 @@
 //! BIND_CONN_TO_SESSION (RFC 8881 §18.34): another connection for a session.
 
 use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, BindConnToSessionOk};
+use protocol::nfs4::types::OpNum;
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
@@ -8,7 +9,7 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let BindConnToSessionArgs { session_id, direction, .. } = BindConnToSessionArgs::decode(arguments)?;
-    compound.state().admit_to_session(&session_id, &compound.credential())?;
+    compound.state().admit_to_session(OpNum::BIND_CONN_TO_SESSION, &session_id, &compound.credential())?;
     let connection = compound.request.connection;
     let outbox = Some(&connection.outbox);
     let direction = compound.state().bind_connection(connection.id, outbox, &session_id, direction)?;

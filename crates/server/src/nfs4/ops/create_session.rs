@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags};
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{OpNum, Status};
 use tracing::info;
 use xdr::{Decode, Encode, Reader, Writer};
 
@@ -22,7 +22,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
         return Err(Status::INVAL.into());
     }
     let by = compound.credential();
-    compound.state().admit_to_client(arguments.client_id, &by)?;
+    compound.state().admit_to_client(OpNum::CREATE_SESSION, arguments.client_id, &by)?;
     let created = compound.state().create_session(
         compound.now(),
         &CreateSession {

@@ -1,6 +1,7 @@
 //! DESTROY_CLIENTID (RFC 8881 §18.50).
 
 use protocol::nfs4::ops::exchange_id::DestroyClientIdArgs;
+use protocol::nfs4::types::OpNum;
 use xdr::{Decode, Reader};
 
 use crate::nfs4::compound::Compound;
@@ -8,7 +9,7 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let DestroyClientIdArgs { client_id } = DestroyClientIdArgs::decode(arguments)?;
-    compound.state().admit_to_client(client_id, &compound.credential())?;
+    compound.state().admit_to_client(OpNum::DESTROY_CLIENTID, client_id, &compound.credential())?;
     let sequenced = compound.session().map(|running| &**running.client());
     Ok(compound.state().destroy_client(compound.now(), client_id, sequenced)?)
 }

@@ -1,7 +1,7 @@
 //! DESTROY_SESSION (RFC 8881 §18.37).
 
 use protocol::nfs4::ops::session::DestroySessionArgs;
-use protocol::nfs4::types::Status;
+use protocol::nfs4::types::{OpNum, Status};
 use xdr::{Decode, Reader};
 
 use crate::nfs4::compound::Compound;
@@ -15,7 +15,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     if is_own && compound.index + 1 != compound.count {
         return Err(Status::NOT_ONLY_OP.into());
     }
-    compound.state().admit_to_session(&session_id, &compound.credential())?;
+    compound.state().admit_to_session(OpNum::DESTROY_SESSION, &session_id, &compound.credential())?;
     Ok(compound.state().destroy_session(compound.request.connection.id, &session_id)?)
 }
 

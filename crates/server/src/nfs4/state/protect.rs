@@ -21,8 +21,9 @@ const ENFORCED: Bitmap = Bitmap::of(&[
     OpNum::DESTROY_CLIENTID.0,
 ]);
 
-/// What is enforced where the client asks for it: DELEGPURGE is nobody's to do here (NOTSUPP).
-const ENFORCED_AT_WISH: Bitmap = Bitmap::of(&[OpNum::DELEGPURGE.0]);
+/// What is enforced where the client asks for it: who else could tell where its callbacks go. DELEGPURGE is nobody's to do here
+/// (NOTSUPP).
+const ENFORCED_AT_WISH: Bitmap = Bitmap::of(&[OpNum::DELEGPURGE.0, OpNum::BACKCHANNEL_CTL.0]);
 
 /// What the machine may do with state that a user's principal made. None of them asks here who made it, since stateids are not
 /// bound to principals (EXCHGID4_FLAG_BIND_PRINC_STATEID is not answered). READ and WRITE are not among them: they are judged
@@ -79,13 +80,30 @@ impl StateProtect {
         (self == Self::None || by.is_protected) && by.principal == *owner
     }
 
-    /// Whether such a caller may maintain the client ID and its sessions.
-    fn admits(self, owner: &Principal, by: &Credential) -> bool {
-        self == Self::None || self.is_of(owner, by)
+    /// Whether an operation is among those that the machine alone may do (`spo_must_enforce`).
+    fn enforces(self, operation: OpNum) -> bool {
+        matches!(self, Self::Machine(agreed) if agreed.must_enforce.has(operation.0))
     }
 }
 
 impl Client {
+    /// Whether `by` may do an operation that concerns the client ID, or a session of it.
+    ///
+    /// # Errors
+    /// WRONG_CRED where its machine alone may.
+    pub fn admit(&self, operation: OpNum, by: &Credential) -> Result<(), Status> {
+        let protect = self.protect();
+        // §15.1.6.4: "attempted by a principal that was not allowed to modify that piece of state."
+        let may = !protect.enforces(operation) || protect.is_of(self.principal(), by);
+        if may { Ok(()) } else { Err(Status::WRONG_CRED) }
+    }
+
+    /// Whether each of its sessions' connections has to be bound. §18.35.3: "If spo_must_enforce in the results has
+    /// BIND_CONN_TO_SESSION set, then connection binding enforcement is enabled".
+    pub(super) fn binds_connections(&self) -> bool {
+        self.protect().enforces(OpNum::BIND_CONN_TO_SESSION)
+    }
+
     /// Whether `by` is its machine, and this is among what that may do with what its users hold (`spo_must_allow`).
     #[must_use]
     pub fn is_allowed(&self, operation: OpNum, by: &Credential) -> bool {
@@ -104,21 +122,16 @@ impl State {
     ///
     /// # Errors
     /// WRONG_CRED.
-    pub fn admit_to_client(&self, id: ClientId, by: &Credential) -> Result<(), Status> {
+    pub fn admit_to_client(&self, operation: OpNum, id: ClientId, by: &Credential) -> Result<(), Status> {
         let table = self.clients.lock();
-        table.record(id).map_or(Ok(()), |record| admit(&record.client, by))
+        table.record(id).map_or(Ok(()), |record| record.client.admit(operation, by))
     }
 
     /// As [`Self::admit_to_client`], with this session: §18.34, §18.37.
     ///
     /// # Errors
     /// WRONG_CRED.
-    pub fn admit_to_session(&self, id: &SessionId, by: &Credential) -> Result<(), Status> {
-        self.sessions.get(id).map_or(Ok(()), |session| admit(&session.client, by))
+    pub fn admit_to_session(&self, operation: OpNum, id: &SessionId, by: &Credential) -> Result<(), Status> {
+        self.sessions.get(id).map_or(Ok(()), |session| session.client.admit(operation, by))
     }
-}
-
-fn admit(client: &Client, by: &Credential) -> Result<(), Status> {
-    // §15.1.6.4: "attempted by a principal that was not allowed to modify that piece of state."
-    if client.protect().admits(client.principal(), by) { Ok(()) } else { Err(Status::WRONG_CRED) }
 }

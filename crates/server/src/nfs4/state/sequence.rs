@@ -199,7 +199,7 @@ impl State {
     /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
     ///
     /// # Errors
-    /// BADSESSION, DEADSESSION (a persistent session that cannot be kept any more), BADSLOT, BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
+    /// BADSESSION, CONN_NOT_BOUND_TO_SESSION, DEADSESSION (a persistent session that cannot be kept any more), BADSLOT, BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
     /// another reply). "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached reply) MUST NOT change,
     /// and the associated lease MUST NOT be renewed."
     pub fn sequence(
@@ -210,6 +210,12 @@ impl State {
         digest: u64,
     ) -> Result<Sequenced, Status> {
         let session = self.sessions.get(&request.session_id).ok_or(Status::BADSESSION)?;
+        // §18.46.3: "If SEQUENCE is received on a connection not associated with the session via CREATE_SESSION or
+        // BIND_CONN_TO_SESSION, and connection association enforcement is enabled". Whoever has seen the session's ID could else put
+        // its slots out of step.
+        if session.client.binds_connections() && !session.is_bound(connection) {
+            return Err(Status::CONN_NOT_BOUND_TO_SESSION);
+        }
         let slots = &session.slots;
         // §2.10.6.1 has BAD_HIGH_SLOT for who ignores a lowered limit. What is granted never falls here: it was never granted.
         if request.slot_id < slots.granted() && request.highest_slot_id >= slots.granted() {

@@ -4,6 +4,7 @@ use protocol::nfs4::ops::exchange_id::StateProtectOps;
 use protocol::nfs4::types::{Bitmap, OpNum};
 
 use super::super::StateProtect;
+use super::super::wire::DirFromClient;
 use super::*;
 
 /// Who calls by RPCSEC_GSS.
@@ -91,15 +92,21 @@ fn strangers_may_not_maintain_a_protected_client() {
     let world = World::new();
     let (id, session) = protected(&world);
     for by in strangers() {
-        assert_eq!(world.state.admit_to_client(id.client_id, &by), Err(Status::WRONG_CRED));
-        assert_eq!(world.state.admit_to_session(&session, &by), Err(Status::WRONG_CRED));
+        for op in [OpNum::CREATE_SESSION, OpNum::DESTROY_CLIENTID] {
+            assert_eq!(world.state.admit_to_client(op, id.client_id, &by), Err(Status::WRONG_CRED));
+        }
+        for op in [OpNum::BIND_CONN_TO_SESSION, OpNum::DESTROY_SESSION] {
+            assert_eq!(world.state.admit_to_session(op, &session, &by), Err(Status::WRONG_CRED));
+        }
+        // Nobody has said that the machine alone may do this.
+        assert_eq!(world.state.admit_to_session(OpNum::BACKCHANNEL_CTL, &session, &by), Ok(()));
         // RFC 8881 §18.35.4, 9 Update but Wrong Principal; 3 Client Collision.
         assert_eq!(exchange(&world, &by, (1, true), StateProtect::None), Err(Status::PERM));
         assert_eq!(exchange(&world, &by, (1, false), StateProtect::None), Err(Status::CLID_INUSE));
         assert_eq!(exchange(&world, &by, (2, false), StateProtect::None), Err(Status::CLID_INUSE));
     }
-    assert_eq!(world.state.admit_to_client(id.client_id, &machine()), Ok(()));
-    assert_eq!(world.state.admit_to_session(&session, &machine()), Ok(()));
+    assert_eq!(world.state.admit_to_client(OpNum::CREATE_SESSION, id.client_id, &machine()), Ok(()));
+    assert_eq!(world.state.admit_to_session(OpNum::DESTROY_SESSION, &session, &machine()), Ok(()));
     // "The server returns the same client ID for the subsequent EXCHANGE_ID", with what was agreed upon first.
     let again = exchange(&world, &machine(), (1, false), StateProtect::None).unwrap();
     assert_eq!((again.client_id, again.protect), (id.client_id, protect()));
@@ -111,7 +118,45 @@ fn a_client_that_asked_for_none_is_anybody_s() {
     let world = World::new();
     let peer = world.peer("a");
     for by in strangers() {
-        assert_eq!(world.state.admit_to_client(peer.client.id(), &by), Ok(()));
-        assert_eq!(world.state.admit_to_session(&peer.session, &by), Ok(()));
+        assert_eq!(world.state.admit_to_client(OpNum::CREATE_SESSION, peer.client.id(), &by), Ok(()));
+        assert_eq!(world.state.admit_to_session(OpNum::DESTROY_SESSION, &peer.session, &by), Ok(()));
     }
+}
+
+#[test]
+fn the_machine_alone_says_where_callbacks_go_where_the_client_asks_for_that() {
+    let world = World::new();
+    let ops = asked(&[OpNum::BACKCHANNEL_CTL], &[]);
+    let id =
+        exchange(&world, &machine(), (1, false), StateProtect::machine(&ops, &machine()).unwrap()).unwrap();
+    let created = world.create_as(&machine().principal, id.client_id, id.sequence_id, 1).unwrap();
+    let admit =
+        |by: &Credential| world.state.admit_to_session(OpNum::BACKCHANNEL_CTL, &created.session_id, by);
+    assert_eq!(admit(&machine()), Ok(()));
+    strangers().iter().for_each(|by| assert_eq!(admit(by), Err(Status::WRONG_CRED)));
+}
+
+#[test]
+fn a_protected_session_takes_requests_over_connections_that_were_bound() {
+    let world = World::new();
+    let (_, session) = protected(&world);
+    let sequence = |connection, sequence_id| {
+        let args = SequenceArgs::in_first_slot(session, sequence_id);
+        world.state.sequence(world.now, ConnectionId(connection), &args, 0).map(|_| ())
+    };
+    assert_eq!(sequence(1, 1), Ok(()), "CREATE_SESSION's own");
+    // A retransmission as well as a new request; neither moves the slot.
+    for sequence_id in [1, 2] {
+        assert_eq!(sequence(2, sequence_id), Err(Status::CONN_NOT_BOUND_TO_SESSION));
+    }
+    let bind = |connection| {
+        let direction = DirFromClient::FORE;
+        world.state.bind_connection(ConnectionId(connection), None, &session, direction).map(|_| ())
+    };
+    assert_eq!(bind(2), Ok(()));
+    assert_eq!(sequence(2, 2), Ok(()));
+    // It is gone with the connection, and one that comes in its place is another.
+    world.state.connection_closed(ConnectionId(2));
+    assert_eq!(sequence(2, 3), Err(Status::CONN_NOT_BOUND_TO_SESSION));
+    assert_eq!(sequence(1, 3), Ok(()));
 }
