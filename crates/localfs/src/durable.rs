@@ -14,6 +14,8 @@
 //! kernel takes the error from the descriptor with it, so that the next sync succeeds though the pages are gone, and
 //! nobody sends again what was answered as stable. So a change carries the count of failures as of its beginning
 //! ([`Made`]), and may be durable only where none came since.
+//!
+//! Directories and new files are synced in rounds, by few threads for all who wait: [`group`]. What has content has a thread of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +29,8 @@ use crate::config::Durability;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::volume::{Handles, Volume};
+
+pub(crate) mod group;
 
 /// How much of a change must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +62,13 @@ pub(crate) struct Made {
     pub(crate) number: u64,
     /// Failed syncs of the object when the change began.
     failures: u32,
+    /// It is what made the object.
+    is_creation: bool,
 }
 
 impl Made {
     /// No change: it is durable.
-    pub(crate) const NONE: Self = Self { number: 0, failures: 0 };
+    pub(crate) const NONE: Self = Self { number: 0, failures: 0, is_creation: false };
 }
 
 /// An object, and a change of it.
@@ -147,7 +153,8 @@ impl Dirt {
     /// of those by the write verifier.
     pub(crate) fn outstanding(&self) -> Option<Made> {
         let state = self.state.lock();
-        (state.data < state.made).then_some(Made { number: state.made, failures: state.failures })
+        let last = Made { number: state.made, failures: state.failures, is_creation: false };
+        (state.data < state.made).then_some(last)
     }
 
     /// Waits for a change to be durable, where it is not. True for the first, who has to have it synced.
@@ -187,6 +194,13 @@ impl Dirt {
             std::mem::take(&mut state.waiting)
         };
         drop(waiting);
+    }
+
+    /// Whether another sync is waited for; if not, whoever wants one next has to begin it.
+    fn goes_on(&self) -> bool {
+        let mut state = self.state.lock();
+        state.is_running = !state.waiting.is_empty();
+        state.is_running
     }
 
     /// Everything made so far, and what the running sync must do for those who wait.
@@ -258,7 +272,7 @@ impl Begun<'_> {
             dirt.move_on();
             state.made
         });
-        Made { number, failures }
+        Made { number, failures, is_creation: false }
     }
 
     /// The change is made, and as durable as it has to be.
@@ -282,6 +296,21 @@ impl Drop for Begun<'_> {
             // What failed may have been done in part.
             self.dirt.move_on();
         });
+    }
+}
+
+/// How a sync ended, for those who wait.
+struct Synced {
+    waiting: Vec<Waiter>,
+    outcome: Result<()>,
+}
+
+impl Synced {
+    fn tell(self) {
+        for sender in self.waiting {
+            // A request that was given up waits no more.
+            let _ = sender.send(self.outcome);
+        }
     }
 }
 
@@ -320,7 +349,7 @@ impl Volume {
 
     /// As [`Self::made`], of an object that was made itself.
     pub(crate) fn made_new(&self, object: &Object) -> Made {
-        if self.must_sync() { object.dirt.begin().made() } else { Made::NONE }
+        if self.must_sync() { Made { is_creation: true, ..object.dirt.begin().made() } } else { Made::NONE }
     }
 
     /// Waits until `change` of `object` is durable.
@@ -347,7 +376,9 @@ impl Volume {
         extent: Extent,
     ) -> Result<Option<Outcome>> {
         let Some((receiver, is_first)) = object.dirt.want(change, extent)? else { return Ok(None) };
-        if is_first {
+        if is_first && group::is_for(object, change) {
+            self.join_group(object);
+        } else if is_first {
             let syncing = Syncing { volume: Arc::clone(self), object: Arc::clone(object), is_done: false };
             tokio::task::spawn_blocking(move || syncing.run());
         }
@@ -448,17 +479,20 @@ impl Volume {
     }
 
     fn sync_while_wanted(&self, object: &Object) {
-        while let Some((up_to, extent, mut waiting)) = object.dirt.next_sync() {
-            let outcome = self.sync_object(object, extent);
-            match outcome {
-                Ok(()) => object.dirt.succeeded(up_to, extent),
-                Err(error) => waiting.extend(self.sync_failed(object, error)),
-            }
-            for sender in waiting {
-                // A request that was given up waits no more.
-                let _ = sender.send(outcome);
-            }
+        while let Some(synced) = self.sync_if_wanted(object) {
+            synced.tell();
         }
+    }
+
+    /// One sync, where anybody waits for one; whoever calls has begun the object's syncing, and goes on until nobody does.
+    fn sync_if_wanted(&self, object: &Object) -> Option<Synced> {
+        let (up_to, extent, mut waiting) = object.dirt.next_sync()?;
+        let outcome = self.sync_object(object, extent);
+        match outcome {
+            Ok(()) => object.dirt.succeeded(up_to, extent),
+            Err(error) => waiting.extend(self.sync_failed(object, error)),
+        }
+        Some(Synced { waiting, outcome })
     }
 
     /// One sync now, on this thread or on that which syncs the object already: the kernel tells a failed write-back to one

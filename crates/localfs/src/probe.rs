@@ -18,6 +18,7 @@ use crate::attributes::{created, device_of, status_and_mount};
 use crate::change::{self, ChangeClock};
 use crate::config::{Config, Durability, OpenError};
 use crate::durable::Dirt;
+use crate::durable::group::Group;
 use crate::handle::{from_index, from_kernel};
 use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
@@ -124,6 +125,7 @@ pub(crate) fn open_with(
         objects: Objects::new(capacity),
         dirty_objects,
         max_dirty: capacity / 2,
+        group: Group::default(),
         changes,
         has_nowait: AtomicBool::new(true),
         has_cached_lookup: AtomicBool::new(true),

@@ -18,6 +18,7 @@ use crate::attributes::{
 use crate::change::{ChangeClock, Moment, nanoseconds};
 use crate::config::Durability;
 use crate::durable::Dirt;
+use crate::durable::group::Group;
 use crate::errno::translate;
 use crate::find::handle_on;
 use crate::generations::Generations;
@@ -85,6 +86,8 @@ pub(crate) struct Volume {
     /// How many of them are dirty, and may be before writes go to the device at once.
     pub(crate) dirty_objects: Arc<AtomicUsize>,
     pub(crate) max_dirty: usize,
+    /// What is to be synced for many at once.
+    pub(crate) group: Group,
     pub(crate) changes: ChangeClock,
     /// Whether reads can be tried without waiting.
     pub(crate) has_nowait: AtomicBool,

@@ -296,11 +296,32 @@ async fn exchange<F: Future<Output = Answered>>(
             }
             Ok(Some(Event::Received(0) | Event::Shutdown)) => is_closing = true,
             Ok(Some(Event::Received(_))) => burst.received(&buffer),
-            Ok(Some(Event::Answered(answered))) => is_closing |= answered.queue(&mut output),
+            Ok(Some(Event::Answered(answered))) => {
+                is_closing |= answered.queue(&mut output) | queue_answered(waiting, &mut output).await;
+            }
             Ok(Some(Event::Calling(call))) => queue_call(&call, &mut output),
             Err(error) => return error.into(),
         }
     }
+}
+
+/// Puts the replies of all calls that are answered now behind others: what one sync was waited for by many leaves in one write.
+/// `true` where the connection must be closed.
+async fn queue_answered<F: Future<Output = Answered>>(
+    waiting: &mut FuturesUnordered<Slot<F>>,
+    output: &mut Output,
+) -> bool {
+    let mut must_close = false;
+    poll_fn(|context| {
+        while !output.is_high()
+            && let Poll::Ready(Some(answered)) = waiting.poll_next_unpin(context)
+        {
+            must_close |= answered.queue(output);
+        }
+        Poll::Ready(())
+    })
+    .await;
+    must_close
 }
 
 /// Puts a call to the client behind the replies.
@@ -440,4 +461,52 @@ where
         pin!(stream.read_buf(buffer)).poll(context).map_ok(Event::Received)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Answering = Pin<Box<dyn Future<Output = Answered>>>;
+
+    /// A call that is answered with so many bytes.
+    fn call_of(bytes: usize, must_close: bool) -> Answering {
+        let mut reply = pool::take_reply_buffer();
+        reply.raw(&vec![0; bytes]);
+        Box::pin(std::future::ready(Answered { reply, must_close }))
+    }
+
+    fn queue(calls: impl IntoIterator<Item = Answering>) -> (usize, bool, Output) {
+        let mut waiting = FuturesUnordered::new();
+        for call in calls {
+            let mut slot = Slot::new();
+            slot.fill(call);
+            waiting.push(slot);
+        }
+        let mut output = Output::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+        let must_close = runtime.block_on(queue_answered(&mut waiting, &mut output));
+        (waiting.len(), must_close, output)
+    }
+
+    #[test]
+    fn calls_that_are_answered_together_leave_in_one_write() {
+        let calls =
+            (0..64).map(|_| call_of(100, false)).chain([Box::pin(std::future::pending()) as Answering]);
+        let (waiting, must_close, output) = queue(calls);
+        assert_eq!((waiting, must_close, output.length()), (1, false, 6400));
+    }
+
+    #[test]
+    fn one_of_them_may_close_the_connection_and_the_others_are_answered() {
+        let (waiting, must_close, output) = queue([true, false].map(|must_close| call_of(4, must_close)));
+        assert_eq!((waiting, must_close, output.length()), (0, true, 8));
+    }
+
+    #[test]
+    fn no_more_of_them_are_gathered_than_the_output_takes() {
+        let calls = 40;
+        let (waiting, _, output) = queue((0..calls).map(|_| call_of(12 << 10, false)));
+        assert!(output.is_high() && waiting > 0 && output.length() < (256 + 12) << 10, "{waiting} wait");
+    }
 }

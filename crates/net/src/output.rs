@@ -53,6 +53,12 @@ impl Output {
         self.length >= HIGH_WATER
     }
 
+    /// Bytes that wait.
+    #[cfg(test)]
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
     /// Appends a whole record; `writer` comes back empty, with its memory if that was copied from.
     pub(crate) fn push(&mut self, writer: &mut Writer) {
         self.length += writer.length();

@@ -2,15 +2,15 @@ use super::*;
 use crate::config::Config;
 use vfs::{Authority, Context, Create, CreateMode, Credentials, Handle, SetAttributes, Stability, Timestamp};
 
-struct Case {
-    volume: Arc<Volume>,
-    context: Context,
-    file: Handle,
+pub(super) struct Case {
+    pub(super) volume: Arc<Volume>,
+    pub(super) context: Context,
+    pub(super) file: Handle,
     _directory: tempfile::TempDir,
 }
 
 /// A durable volume with one file, all of it synced.
-async fn case() -> Case {
+pub(super) async fn case() -> Case {
     case_of(Durability::Sync).await
 }
 
@@ -28,15 +28,19 @@ async fn case_of(durability: Durability) -> Case {
     let root = volume.root.handle;
     let created =
         volume.create(&context, &root, b"f", &what, &SetAttributes::default()).await.expect("create");
-    // Who synced for the creation is still about to look whether anybody else waits.
-    let file = volume.object(&created.handle).expect("object");
-    while file.dirt.state.lock().is_running {
-        std::thread::yield_now();
-    }
-    Case { file: created.handle, volume, context, _directory: directory }
+    let case = Case { file: created.handle, volume, context, _directory: directory };
+    case.settle();
+    case
 }
 
 impl Case {
+    /// Who synced for a creation is still about to look whether anybody else waits.
+    pub(super) fn settle(&self) {
+        while self.volume.group.has_leader() {
+            std::thread::yield_now();
+        }
+    }
+
     async fn write(&self, stability: Stability) -> Result<()> {
         let data = bytes::Bytes::from_static(b"data");
         let (context, file) = (&self.context, &self.file);
@@ -47,21 +51,21 @@ impl Case {
         self.volume.commit(&self.file, 0, 0).await.map(drop)
     }
 
-    fn syncs(&self) -> usize {
+    pub(super) fn syncs(&self) -> usize {
         self.volume.syncs.load(Ordering::Relaxed)
     }
 
     /// The next sync of an object of this kind fails.
-    fn plan_failure(&self, kind: FileKind) {
+    pub(super) fn plan_failure(&self, kind: FileKind) {
         *self.volume.planned_sync_failure.lock() = Some((kind, Error::Io));
     }
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(super) fn run(test: impl Future<Output = ()>) {
     block_on(test);
 }
 
-fn block_on<T>(test: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("runtime").block_on(test)
 }
 

@@ -1,0 +1,147 @@
+use std::sync::atomic::Ordering;
+
+use vfs::{Create, CreateMode, Created, Error, FileKind, Result, SetAttributes};
+
+use super::super::tests::{Case, block_on, case, run};
+use super::super::{Extent, Outcome};
+use super::*;
+
+/// Calls that come with one read.
+const CALLS: usize = 64;
+
+impl Case {
+    fn create(&self, name: &str) -> impl Future<Output = Result<Created>> + use<> {
+        let (volume, context, name) = (Arc::clone(&self.volume), self.context.clone(), name.to_owned());
+        async move {
+            let (root, what) = (volume.root.handle, Create::File(CreateMode::Guarded));
+            volume.create(&context, &root, name.as_bytes(), &what, &SetAttributes::default()).await
+        }
+    }
+
+    /// What as many creations in the top directory wait for that are made in place, one behind the other: all of them before
+    /// the thread has nothing else to do. Outcomes, and how many syncs it took; the next one of such an object fails.
+    async fn wait_as_creations(&self, failing: Option<FileKind>) -> (Vec<Result<()>>, usize) {
+        let mut files = Vec::new();
+        for number in 0..CALLS {
+            let created = self.create(&format!("new-{number}")).await.expect("create");
+            files.push(self.volume.object(&created.handle).expect("object"));
+        }
+        self.settle();
+        let syncs = self.syncs();
+        failing.into_iter().for_each(|kind| self.plan_failure(kind));
+        let wait = |file: Arc<Object>| {
+            let (volume, root) = (Arc::clone(&self.volume), Arc::clone(&self.volume.root));
+            let own = Made { is_creation: true, ..file.dirt.begin().made() };
+            let change = root.dirt.begin().made();
+            tokio::spawn(async move { volume.when_durable([(file, own), (root, change)], ()).await })
+        };
+        let calls: Vec<_> = files.into_iter().map(wait).collect();
+        let mut outcomes = Vec::new();
+        for call in calls {
+            outcomes.push(call.await.expect("task"));
+        }
+        (outcomes, self.syncs() - syncs)
+    }
+
+    fn want_directory(&self) -> Outcome {
+        let root = &self.volume.root;
+        let change = root.dirt.begin().made();
+        let (outcome, is_first) =
+            root.dirt.want(change, Extent::All).expect("no failure").expect("not durable");
+        assert!(is_first);
+        outcome
+    }
+}
+
+#[test]
+fn creations_that_come_together_share_one_sync_of_their_directory() {
+    run(async {
+        let case = case().await;
+        let (outcomes, syncs) = case.wait_as_creations(None).await;
+        assert_eq!(outcomes, [Ok(()); CALLS]);
+        assert_eq!(syncs, CALLS + 1, "one for each file");
+        assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn a_failed_sync_of_the_directory_fails_all_creations_that_share_it() {
+    run(async {
+        let case = case().await;
+        let (outcomes, _) = case.wait_as_creations(Some(FileKind::Directory)).await;
+        assert_eq!(outcomes, [Err(Error::Io); CALLS]);
+        case.create("later").await.expect("what begins later is not concerned");
+    });
+}
+
+#[test]
+fn a_failed_sync_of_a_new_file_fails_its_creation_alone() {
+    run(async {
+        let case = case().await;
+        let (outcomes, _) = case.wait_as_creations(Some(FileKind::Regular)).await;
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Err(Error::Io)).count(), 1);
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), CALLS - 1);
+    });
+}
+
+#[test]
+fn a_round_that_has_begun_does_not_cover_what_is_made_meanwhile() {
+    let case = &block_on(case());
+    let syncs = case.syncs();
+    std::thread::scope(|scope| {
+        // The syncs of directory and file that have begun wait for their plan.
+        let plan = case.volume.planned_sync_failure.lock();
+        let first = scope.spawn(|| block_on(case.create("first")));
+        while case.syncs() < syncs + 2 {
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| block_on(case.create("second")));
+        while case.volume.root.dirt.state.lock().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        drop(plan);
+        assert!(first.join().expect("thread").is_ok() && second.join().expect("thread").is_ok());
+    });
+    assert_eq!(case.syncs(), syncs + 4, "the directory and a file, twice");
+}
+
+#[test]
+fn what_may_take_long_is_not_synced_for_all() {
+    run(async {
+        let case = case().await;
+        let file = case.volume.object(&case.file).expect("object");
+        let written = file.dirt.begin().made();
+        let created = Made { is_creation: true, ..written };
+        assert!(is_for(&file, created) && !is_for(&file, written));
+        assert!(is_for(&case.volume.root, written));
+    });
+}
+
+#[test]
+fn a_leader_that_never_ran_leaves_it_to_the_next() {
+    run(async {
+        let case = case().await;
+        let (volume, root) = (&case.volume, &case.volume.root);
+        let outcome = case.want_directory();
+        assert!(volume.group.join(root));
+        drop(Leader { volume: Arc::clone(volume), objects: Vec::new(), is_done: false });
+        assert!(outcome.await.is_err(), "never answered");
+        case.create("later").await.expect("another leader");
+    });
+}
+
+#[test]
+fn a_thread_that_dies_ends_the_round_and_lets_go_who_waits() {
+    run(async {
+        let case = case().await;
+        let (volume, root) = (&case.volume, &case.volume.root);
+        let outcome = case.want_directory();
+        assert!(volume.group.join(root));
+        let mut objects = Vec::new();
+        assert!(volume.group.begin_round(&mut objects));
+        let round = Round::of(volume, objects);
+        drop(Part { round: &round, object: root, is_ended: false });
+        assert!(outcome.await.is_err(), "never answered");
+        case.create("later").await.expect("another leader");
+    });
+}
