@@ -1,2 +1,2 @@
-#![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| sim::compounds::play(data));
+#![cfg_attr(fuzzing, no_main)]
+bodies::target!(bodies::compounds);

@@ -1,2 +1,2 @@
-#![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::nfs3(data));
+#![cfg_attr(fuzzing, no_main)]
+bodies::target!(bodies::nfs3);

@@ -1,2 +1,2 @@
-#![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::records(data));
+#![cfg_attr(fuzzing, no_main)]
+bodies::target!(bodies::records);

@@ -18,8 +18,28 @@ use xdr::{Decode, Encode, Reader, from_bytes, to_bytes};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: &[Target] =
-    &[("records", records), ("headers", headers), ("nfs3", nfs3), ("services", services), ("nfs4", nfs4)];
+pub const TARGETS: &[Target] = &[
+    ("records", records),
+    ("headers", headers),
+    ("nfs3", nfs3),
+    ("services", services),
+    ("nfs4", nfs4),
+    ("compounds", compounds),
+];
+
+/// The program of a target: fuzzed by `cargo fuzz`, and otherwise played with the files that it is given.
+#[macro_export]
+macro_rules! target {
+    ($body:path) => {
+        #[cfg(fuzzing)]
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| $body(data));
+
+        #[cfg(not(fuzzing))]
+        fn main() -> std::io::Result<()> {
+            std::env::args_os().skip(1).try_for_each(|file| Ok($body(&std::fs::read(file)?)))
+        }
+    };
+}
 
 /// The limit on records, in bytes, that [`records`] sets.
 const MAX_RECORD: usize = 300;
@@ -51,6 +71,11 @@ fn decode_records(stream: &[u8], piece: usize) -> (Vec<Bytes>, Option<RecordErro
         assert!(0 < wanted && wanted + buffer.len() <= MAX_RECORD + HEADER_LENGTH, "wants {wanted} bytes");
     }
     (records, None)
+}
+
+/// Sessions and clients of all minor versions against a server in memory.
+pub fn compounds(data: &[u8]) {
+    sim::compounds::play(data);
 }
 
 /// The header of a call or of a reply, the credential in it, and an address.

@@ -1,9 +1,10 @@
-//! Sequences of NFSv4.1 and 4.2 compounds made of arbitrary bytes, for fuzzing: two clients, a handful of names, stateids that were
-//! given and ones that never were, time that passes, requests that are cut short or sent again.
+//! Sequences of NFSv4 compounds made of arbitrary bytes, for fuzzing: a client of each minor version, a handful of names, stateids that
+//! were given and ones that never were, delegations that are recalled, time that passes, requests that are cut short or sent again.
+
+mod speaker;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use protocol::nfs4::attributes::{Attributes, FileAttributes};
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::access::{AccessArgs, AccessMask};
@@ -11,20 +12,22 @@ use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::commit::CommitArgs;
 use protocol::nfs4::ops::copy::CopyArgs;
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
 use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::ops::link::LinkArgs;
 use protocol::nfs4::ops::lock::{
     ExistingLockOwner, LockArgs, LockOutcome, LockTArgs, LockType, LockUArgs, Locker, OpenToLockOwner,
 };
 use protocol::nfs4::ops::lookup::LookupArgs;
-use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::open::{
+    CreateHow, DelegationWant, OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareAccess, ShareDeny,
+};
 use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::read_plus::ReadPlusArgs;
 use protocol::nfs4::ops::readdir::ReadDirArgs;
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
-use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::space::{AllocateArgs, DataContent, DeallocateArgs, SeekArgs};
 use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
@@ -33,11 +36,11 @@ use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::ops::xattr::{
     GetXattrArgs, ListXattrsArgs, RemoveXattrArgs, SetXattrArgs, SetXattrOption,
 };
-use protocol::nfs4::types::{Bitmap, Component, HasStatus, StableHow, StateOwner, Stateid, Status};
-use rpc::message::{RpcError, parse_reply};
+use protocol::nfs4::types::{Bitmap, Component, HasStatus, Outcome, StableHow, Stateid, Status};
+use rpc::message::parse_reply;
 use xdr::{List, Opaque};
 
-use crate::client::Words;
+use self::speaker::{Speaker, Stage};
 use crate::network::Faults;
 use crate::world::World;
 
@@ -73,72 +76,70 @@ impl Choices<'_> {
     }
 }
 
+/// What an input has led to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Played {
+    /// Delegations granted.
+    pub delegations: usize,
+    /// Delegations called back.
+    pub recalls: usize,
+    /// Opens by the client of version 4.0.
+    pub opens_40: usize,
+}
+
+impl std::ops::AddAssign for Played {
+    fn add_assign(&mut self, other: Self) {
+        self.delegations += other.delegations;
+        self.recalls += other.recalls;
+        self.opens_40 += other.opens_40;
+    }
+}
+
 /// Plays what `data` says against a server in memory.
 ///
 /// # Panics
 /// Where the server does, or where its answers contradict each other or the request.
-pub fn play(data: &[u8]) {
+pub fn play(data: &[u8]) -> Played {
     let mut choices = Choices { data };
     let mut world = World::new(u64::from(choices.byte()), Faults::NONE);
-    let mut clients = [Words::new("one", 1_000), Words::new("two", 2_000_000).newer()];
-    for client in &mut clients {
-        for introduce in [Words::exchange_id, Words::create_session] {
-            let result = ask(&mut world, introduce(client)).expect("a client is let in");
-            client.learn(&result).expect("a client is let in");
-        }
-        let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
-        ask(&mut world, client.in_session(vec![complete])).expect("an answer");
-    }
+    let mut stage = Stage::new(&mut world);
     let mut stateids = vec![Stateid::ANONYMOUS, Stateid::READ_BYPASS, Stateid::CURRENT, Stateid::INVALID];
     let mut compounds = 0;
     while !choices.data.is_empty() && compounds < MAX_COMPOUNDS {
         compounds += 1;
-        let client = &mut clients[choices.below(2) as usize];
-        let ops = operations(&mut choices, client, &stateids);
-        let request = client.in_session(ops.clone());
+        let who = choices.below(3) as usize;
+        let ops = operations(&mut choices, &mut stage.speakers[who], &stateids);
+        let request = stage.speakers[who].request(ops.clone());
         match choices.byte() {
             // Nearly always: send it, and sometimes send it again.
             0..=223 => {
-                let reply = world.ask(request.clone()).expect("a whole request is answered");
-                remember(&reply, &ops, &mut stateids);
-                if choices.flag() {
-                    assert_eq!(world.ask(request), Some(reply), "a retransmission gets the reply again");
+                let reply = stage.ask(&mut world, who, request.clone()).expect("a whole request is answered");
+                let result = parse_reply::<CompoundResult>(reply.clone()).expect("the reply is a compound");
+                assert_whole(&result, ops.len() + stage.speakers[who].before());
+                let opens = remember(&result, &mut stateids, &mut stage.played);
+                stage.played.opens_40 += if stage.speakers[who].has_slots() { 0 } else { opens };
+                stage.speakers[who].learn(&result);
+                if choices.flag() && stage.speakers[who].has_slots() {
+                    let again = stage.ask(&mut world, who, request);
+                    assert_eq!(again, Some(reply), "a retransmission gets the reply again");
                 }
             }
             // Cut it short. The slot may or may not have been used: take the number back where it was not.
             224..=239 => {
                 let length = request.len() * usize::from(choices.byte()) / 256;
-                let used = ask_cut(&mut world, request.slice(..length));
-                if !used {
-                    client.take_back();
-                }
+                let result = stage.compound(&mut world, who, request.slice(..length));
+                result.iter().for_each(assert_consistent);
+                stage.speakers[who].cut(result.as_ref());
             }
             // Let time pass, beyond the lease sometimes.
             byte => {
-                client.take_back();
+                stage.speakers[who].cut(None);
                 world.wait(Duration::from_secs(u64::from(byte - 239) * 10));
             }
         }
-        if let Some(renewed) = revive(&mut world, client) {
-            *client = renewed;
-        }
+        stage.revive(&mut world, who);
     }
-}
-
-/// A request and its whole reply; `None` where RPC itself refused it.
-fn ask(world: &mut World, request: Bytes) -> Option<CompoundResult> {
-    match parse_reply::<CompoundResult>(world.ask(request)?) {
-        Ok(result) => Some(result),
-        Err(RpcError::NotExecuted(_) | RpcError::Denied(_)) => None,
-        Err(RpcError::Garbled(error)) => panic!("the reply is no compound: {error}"),
-    }
-}
-
-/// Sends a request that ends early; whether it used its slot.
-fn ask_cut(world: &mut World, request: Bytes) -> bool {
-    let Some(result) = ask(world, request) else { return false };
-    assert_consistent(&result);
-    matches!(result.results.first(), Some(OpResult::Sequence(first)) if first.status() == Status::OK)
+    stage.played
 }
 
 fn assert_consistent(result: &CompoundResult) {
@@ -155,48 +156,49 @@ fn assert_consistent(result: &CompoundResult) {
     }
 }
 
-/// Checks a reply and keeps the stateids in it.
-fn remember(reply: &Bytes, ops: &[Op], stateids: &mut Vec<Stateid>) {
-    let Ok(result) = parse_reply::<CompoundResult>(reply.clone()) else { panic!("the reply is no compound") };
-    assert_consistent(&result);
-    assert!(result.results.len() <= ops.len() + 1);
-    assert_eq!(
-        result.status == Status::OK,
-        result.results.len() == ops.len() + 1 && result.status == Status::OK
-    );
+/// The answer to a request of so many operations.
+fn assert_whole(result: &CompoundResult, operations: usize) {
+    assert_consistent(result);
+    assert!(result.results.len() <= operations);
+    assert!(result.status != Status::OK || result.results.len() == operations);
+}
+
+/// Keeps the stateids of an answer; returns how many opens there were.
+fn remember(result: &CompoundResult, stateids: &mut Vec<Stateid>, played: &mut Played) -> usize {
+    let mut opens = 0;
     for result in &result.results {
         let given = match result {
-            OpResult::Open(open) => open.clone().into_result().ok().map(|ok| ok.stateid),
-            OpResult::Lock(LockOutcome::Ok(stateid)) => Some(*stateid),
-            OpResult::LockU(result) => result.clone().into_result().ok(),
-            OpResult::OpenDowngrade(result) => result.clone().into_result().ok(),
-            _ => None,
+            OpResult::Open(Outcome::Ok(open)) => {
+                opens += 1;
+                let delegation = delegated(&open.delegation);
+                played.delegations += usize::from(delegation.is_some());
+                [Some(open.stateid), delegation]
+            }
+            OpResult::Lock(LockOutcome::Ok(stateid))
+            | OpResult::LockU(Outcome::Ok(stateid))
+            | OpResult::OpenConfirm(Outcome::Ok(stateid))
+            | OpResult::OpenDowngrade(Outcome::Ok(stateid)) => [Some(*stateid), None],
+            _ => [None, None],
         };
-        if let Some(stateid) = given {
+        for stateid in given.into_iter().flatten() {
             if stateids.len() == MAX_STATEIDS {
                 stateids.remove(4);
             }
             stateids.push(stateid);
         }
     }
+    opens
 }
 
-/// A client whose lease ran out into a conflict has lost its session: it comes back as a new one.
-fn revive(world: &mut World, client: &mut Words) -> Option<Words> {
-    let result = ask(world, client.in_session(Vec::new())).expect("an answer");
-    if result.status == Status::OK {
-        return None;
+fn delegated(delegation: &OpenDelegation) -> Option<Stateid> {
+    match delegation {
+        OpenDelegation::Read(read) => Some(read.stateid),
+        OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) => Some(write.stateid),
+        _ => None,
     }
-    assert_eq!(result.status, Status::BADSESSION, "nothing else goes wrong with a sequence in order");
-    let mut renewed = client.clone();
-    for introduce in [Words::exchange_id, Words::create_session] {
-        let result = ask(world, introduce(&mut renewed)).expect("an answer");
-        renewed.learn(&result).expect("a client is let in again");
-    }
-    Some(renewed)
 }
 
-fn operations(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) -> Vec<Op> {
+fn operations(choices: &mut Choices<'_>, client: &mut Speaker, stateids: &[Stateid]) -> Vec<Op> {
     let mut ops = if choices.flag() { crate::client::export() } else { vec![Op::PutRootFh] };
     for _ in 0..choices.below(MAX_OPS) {
         ops.push(operation(choices, client, stateids));
@@ -232,7 +234,7 @@ fn share(choices: &mut Choices<'_>) -> (ShareAccess, ShareDeny) {
     (access, ShareDeny::from_bits_retain(choices.below(5) as u32))
 }
 
-fn operation(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) -> Op {
+fn operation(choices: &mut Choices<'_>, client: &mut Speaker, stateids: &[Stateid]) -> Op {
     let mut stateid = stateids[choices.below(stateids.len() as u64) as usize];
     match choices.byte() {
         0 => stateid.seqid = stateid.seqid.wrapping_add(1),
@@ -240,8 +242,7 @@ fn operation(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) ->
         2 => stateid.seqid = 0,
         _ => {}
     }
-    let owner =
-        StateOwner { client_id: 0, owner: Opaque::from_static(if choices.flag() { b"x" } else { b"y" }) };
+    let owner = client.lock_owner(if choices.flag() { b"x" } else { b"y" });
     match choices.below(29) {
         0 => Op::Lookup(LookupArgs { name: name(choices) }),
         1 => Op::LookupParent,
@@ -271,10 +272,11 @@ fn operation(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) ->
             attributes: attributes(choices),
         }),
         13..=15 => open(choices, client),
-        16 => Op::Close(CloseArgs { seqid: 0, open_stateid: stateid }),
+        16 => Op::Close(CloseArgs { seqid: client.next_seqid(), open_stateid: stateid }),
         17 => {
             let (share_access, share_deny) = share(choices);
-            Op::OpenDowngrade(OpenDowngradeArgs { open_stateid: stateid, seqid: 0, share_access, share_deny })
+            let seqid = client.next_seqid();
+            Op::OpenDowngrade(OpenDowngradeArgs { open_stateid: stateid, seqid, share_access, share_deny })
         }
         18 => Op::Read(ReadArgs { stateid, offset: offset(choices), count: u32::from(choices.byte()) }),
         19 => Op::Write(WriteArgs {
@@ -287,8 +289,8 @@ fn operation(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) ->
         21 => Op::SetAttr(SetAttrArgs { stateid, attributes: attributes(choices) }),
         22 | 23 => {
             let existing = ExistingLockOwner { lock_stateid: stateid, lock_seqid: 0 };
-            let new =
-                OpenToLockOwner { open_seqid: 0, open_stateid: stateid, lock_seqid: 0, lock_owner: owner };
+            let open_seqid = client.next_seqid();
+            let new = OpenToLockOwner { open_seqid, open_stateid: stateid, lock_seqid: 0, lock_owner: owner };
             Op::Lock(LockArgs {
                 lock_type: lock_type(choices),
                 reclaim: choices.byte() == 7,
@@ -310,12 +312,14 @@ fn operation(choices: &mut Choices<'_>, client: &Words, stateids: &[Stateid]) ->
             offset: offset(choices),
             length: offset(choices),
         }),
-        26 => match choices.below(3) {
+        26 => match choices.below(5) {
+            3 | 4 => Op::DelegReturn(DelegReturnArgs { stateid }),
             0 => Op::FreeStateid(FreeStateidArgs { stateid }),
             1 => Op::TestStateid(TestStateidArgs { stateids: List::new(stateids.to_vec()).expect("a few") }),
             _ => Op::Verify(VerifyArgs { attributes: attributes(choices) }),
         },
-        _ => operation_42(choices, stateid),
+        _ if client.has_slots() => operation_42(choices, stateid),
+        _ => client.operation_40(choices.below(3), stateid, owner),
     }
 }
 
@@ -351,8 +355,13 @@ fn operation_42(choices: &mut Choices<'_>, stateid: Stateid) -> Op {
     }
 }
 
-fn open(choices: &mut Choices<'_>, client: &Words) -> Op {
-    let (share_access, share_deny) = share(choices);
+fn open(choices: &mut Choices<'_>, client: &mut Speaker) -> Op {
+    let (mut share_access, share_deny) = share(choices);
+    match choices.byte() {
+        0..=99 => {}
+        100..=179 => share_access = share_access.with_want(DelegationWant::READ_DELEG),
+        _ => share_access = share_access.with_want(DelegationWant::WRITE_DELEG),
+    }
     let how = match choices.below(5) {
         0 => OpenHow::Create(CreateHow::Unchecked(attributes(choices))),
         1 => OpenHow::Create(CreateHow::Guarded(attributes(choices))),
@@ -360,5 +369,6 @@ fn open(choices: &mut Choices<'_>, client: &Words) -> Op {
         _ => OpenHow::NoCreate,
     };
     let claim = if choices.byte() < 64 { OpenClaim::Fh } else { OpenClaim::Null(name(choices)) };
-    Op::Open(OpenArgs { seqid: 0, share_access, share_deny, owner: client.owner(), how, claim })
+    let (seqid, owner) = (client.next_seqid(), client.owner());
+    Op::Open(OpenArgs { seqid, share_access, share_deny, owner, how, claim })
 }

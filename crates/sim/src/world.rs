@@ -33,6 +33,12 @@ pub const RETRANSMIT: Duration = Duration::from_secs(1);
 /// How long the server believes in a connection that its client has given up: it serves what comes over it until then.
 const UNHEARD: Duration = Duration::from_secs(6);
 
+/// How often the server looks after itself while a call waits.
+const MAINTENANCE: Duration = Duration::from_secs(1);
+
+/// How long a call may wait for what its sender's peers do not do.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Time within which a connection is cut while a call runs.
 const CUT_WITHIN: Duration = Duration::from_secs(3);
 
@@ -219,18 +225,53 @@ impl World {
 
     /// Asks the server over a connection that nothing happens to, and waits for the answer; `None` where it gives none.
     pub fn ask(&mut self, bytes: Bytes) -> Option<Bytes> {
+        let connection = self.connection();
+        self.ask_over(connection, bytes, Vec::new)
+    }
+
+    /// A connection that nothing happens to.
+    pub fn connection(&mut self) -> Arc<Connection> {
         let connection = self.connect(usize::from(u8::MAX));
         self.owners.remove(&connection.id);
+        connection
+    }
+
+    /// Asks the server over this connection. While it is at it, `hear` says what clients say by themselves, and over what: answers to
+    /// its calls, for which it may wait.
+    pub fn ask_over(
+        &mut self,
+        connection: Arc<Connection>,
+        bytes: Bytes,
+        mut hear: impl FnMut() -> Vec<(Arc<Connection>, Bytes)>,
+    ) -> Option<Bytes> {
         self.serve(connection, bytes);
         let mut context = TaskContext::from_waker(Waker::noop());
         let (_, mut flight) = self.flights.pop()?;
+        let mut patience = PATIENCE;
         loop {
             if let Poll::Ready((reply, _)) = flight.as_mut().poll(&mut context) {
                 return reply;
             }
-            let next = self.clock.take_alarms().into_iter().min()?;
-            self.clock.set(next);
+            let said = hear();
+            if said.is_empty() {
+                match self.clock.take_alarms().into_iter().min() {
+                    Some(next) => self.clock.set(next),
+                    None => patience = self.maintain(patience)?,
+                }
+            }
+            for (connection, bytes) in said {
+                self.ask_over(connection, bytes, Vec::new);
+            }
         }
+    }
+
+    /// The server looks after itself, as it does all the time, while something waits for what may never come; what is left of the time that it
+    /// may wait.
+    fn maintain(&mut self, patience: Duration) -> Option<Duration> {
+        let left = patience.checked_sub(MAINTENANCE)?;
+        self.wait(MAINTENANCE);
+        while self.server.maintain(moment(&self.clock)) {}
+        Some(left)
     }
 
     /// Lets time pass in which nobody does anything.

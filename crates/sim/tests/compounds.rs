@@ -1,6 +1,6 @@
 //! The compounds that the fuzz target plays, over inputs that a seed makes.
 
-use sim::compounds::play;
+use sim::compounds::{Played, play};
 use sim::rng::Rng;
 
 /// Inputs played in the test run.
@@ -8,13 +8,19 @@ const INPUTS: u64 = 400;
 
 #[test]
 fn no_sequence_of_compounds_confuses_the_server() {
+    let mut played = Played::default();
     for seed in 1..=INPUTS {
         let mut rng = Rng::new(seed);
         let length = 200 + rng.below(2_000);
         let input: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
-        if let Err(panic) = std::panic::catch_unwind(|| play(&input)) {
-            eprintln!("the input of seed {seed} failed");
-            std::panic::resume_unwind(panic);
+        match std::panic::catch_unwind(|| play(&input)) {
+            Ok(one) => played += one,
+            Err(panic) => {
+                eprintln!("the input of seed {seed} failed");
+                std::panic::resume_unwind(panic);
+            }
         }
     }
+    // Otherwise nothing was shown of these.
+    assert!(played.delegations > 0 && played.recalls > 0 && played.opens_40 > 0, "{played:?}");
 }

@@ -1,6 +1,9 @@
-//! Fills `fuzz/corpus` from the messages recorded in the crates' tests: run once before fuzzing.
+//! Fills `fuzz/corpus` from the messages recorded in the crates' tests and `fuzz/seeds/compounds` by trial: run once before fuzzing.
 
 use std::path::Path;
+
+use sim::compounds::{Played, play};
+use sim::rng::Rng;
 
 fn main() -> std::io::Result<()> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -21,6 +24,29 @@ fn main() -> std::io::Result<()> {
                 std::fs::write(corpus.join(format!("{program_name}-{name}")), input)?;
             }
         }
+    }
+    compounds(&fuzz.join("seeds/compounds"))
+}
+
+/// Keeps the shortest of some random inputs that leads to what it is named after.
+fn compounds(directory: &Path) -> std::io::Result<()> {
+    type Shows = fn(&Played) -> bool;
+    let wanted: [(&str, Shows); 3] = [
+        ("delegation_granted", |played| played.delegations > 0),
+        ("delegation_recalled", |played| played.recalls > 0),
+        ("open_of_version_40", |played| played.opens_40 > 0),
+    ];
+    std::fs::create_dir_all(directory)?;
+    for (name, shows) in wanted {
+        let inputs = (1..=400).map(|seed| {
+            let mut rng = Rng::new(seed);
+            (0..2_000).map(|_| rng.below(256) as u8).collect::<Vec<u8>>()
+        });
+        let Some(mut input) = inputs.into_iter().find(|input| shows(&play(input))) else { continue };
+        while input.len() > 1 && shows(&play(&input[..input.len() - 1])) {
+            input.pop();
+        }
+        std::fs::write(directory.join(name), input)?;
     }
     Ok(())
 }

@@ -13,9 +13,11 @@ pub(crate) struct Golden {
     pub(crate) message: Bytes,
 }
 
-/// All recorded messages in `directory` below `tests/golden` of the crate `protocol`, for tests of any crate beside it.
+/// All recorded messages in `directory` below `tests/golden` of the crate `protocol`, for tests of any crate of the workspace.
 pub(crate) fn all(directory: &str) -> Vec<Golden> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/golden").join(directory);
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = above.find(|directory| directory.join("Cargo.lock").exists()).unwrap();
+    let path = root.join("crates/protocol/tests/golden").join(directory);
     let mut paths: Vec<PathBuf> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.iter().map(|path| read(path)).collect()

@@ -66,6 +66,12 @@ impl Words {
         Self { minor: 2, ..self }
     }
 
+    /// The same client, which can be called over the connection that its session is made over.
+    #[must_use]
+    pub fn reachable(self) -> Self {
+        Self { flags: CreateSessionFlags::CONN_BACK_CHAN, ..self }
+    }
+
     /// EXCHANGE_ID.
     pub fn exchange_id(&mut self) -> Bytes {
         let op = exchange_id(&self.name);

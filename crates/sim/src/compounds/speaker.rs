@@ -1,0 +1,260 @@
+//! The clients of the compounds that are played: two with sessions that can be called, and one of version 4.0.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::lock::ReleaseLockOwnerArgs;
+use protocol::nfs4::ops::open_state::OpenConfirmArgs;
+use protocol::nfs4::ops::session::ReclaimCompleteArgs;
+use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdConfirmArgs, SetClientIdResult};
+use protocol::nfs4::types::{ClientId, HasStatus, Outcome, StateOwner, Stateid, Status};
+use rpc::message::{RpcError, parse_reply};
+use server::Connection;
+use xdr::Opaque;
+
+use super::Played;
+use crate::backchannel::BackChannel;
+use crate::client::{Words, compound, set_client_id};
+use crate::world::World;
+
+/// A client of version 4.0.
+#[derive(Debug)]
+pub(super) struct Older {
+    client_id: ClientId,
+    /// The last seqid of its open-owner, of those that it knows to count.
+    seqid: u32,
+    /// The last one that it has used.
+    used: u32,
+    xid: u32,
+}
+
+/// A client, as it speaks.
+#[derive(Debug)]
+pub(super) enum Speaker {
+    /// Of version 4.1 or 4.2.
+    InSession(Words),
+    /// Of version 4.0.
+    Older(Older),
+}
+
+impl Speaker {
+    /// Whether it has a session, whose slots keep replies.
+    pub(super) fn has_slots(&self) -> bool {
+        matches!(self, Self::InSession(_))
+    }
+
+    /// Operations before those that are asked for.
+    pub(super) fn before(&self) -> usize {
+        usize::from(self.has_slots())
+    }
+
+    pub(super) fn owner(&self) -> StateOwner {
+        match self {
+            Self::InSession(words) => words.owner(),
+            Self::Older(_) => self.lock_owner(b"three"),
+        }
+    }
+
+    pub(super) fn lock_owner(&self, name: &'static [u8]) -> StateOwner {
+        let client_id = match self {
+            Self::InSession(_) => 0,
+            Self::Older(older) => older.client_id,
+        };
+        StateOwner { client_id, owner: Opaque::from_static(name) }
+    }
+
+    /// What only version 4.0 numbers.
+    pub(super) fn next_seqid(&mut self) -> u32 {
+        match self {
+            Self::InSession(_) => 0,
+            Self::Older(older) => {
+                older.used += 1;
+                older.used
+            }
+        }
+    }
+
+    /// An operation that version 4.1 has no more.
+    pub(super) fn operation_40(&mut self, choice: u64, open_stateid: Stateid, lock_owner: StateOwner) -> Op {
+        let client_id = lock_owner.client_id;
+        match choice {
+            0 => Op::OpenConfirm(OpenConfirmArgs { open_stateid, seqid: self.next_seqid() }),
+            1 => Op::Renew(RenewArgs { client_id }),
+            _ => Op::ReleaseLockOwner(ReleaseLockOwnerArgs { lock_owner }),
+        }
+    }
+
+    pub(super) fn request(&mut self, ops: Vec<Op>) -> Bytes {
+        match self {
+            Self::InSession(words) => words.in_session(ops),
+            Self::Older(older) => {
+                older.xid += 1;
+                compound(older.xid, 0, ops)
+            }
+        }
+    }
+
+    /// RFC 7530 §9.1.7: which answers leave the open-owner's seqid as it was.
+    pub(super) fn learn(&mut self, result: &CompoundResult) {
+        let Self::Older(older) = self else { return };
+        let unchanged = [
+            Status::STALE_CLIENTID,
+            Status::STALE_STATEID,
+            Status::BAD_STATEID,
+            Status::BAD_SEQID,
+            Status::BADXDR,
+            Status::RESOURCE,
+            Status::NOFILEHANDLE,
+            Status::MOVED,
+        ];
+        let numbered = result.results.iter().filter(|result| {
+            matches!(
+                result,
+                OpResult::Open(_)
+                    | OpResult::OpenConfirm(_)
+                    | OpResult::OpenDowngrade(_)
+                    | OpResult::Close(_)
+            ) && !unchanged.contains(&result.status())
+        });
+        older.seqid += numbered.count() as u32;
+        older.used = older.seqid;
+    }
+
+    /// The request came in part, or not at all; its answer, where there is one.
+    pub(super) fn cut(&mut self, result: Option<&CompoundResult>) {
+        let first = result.and_then(|result| result.results.first());
+        let is_used = matches!(first, Some(OpResult::Sequence(first)) if first.status() == Status::OK);
+        match self {
+            Self::InSession(words) if !is_used => words.take_back(),
+            Self::InSession(_) => {}
+            Self::Older(older) => older.used = older.seqid,
+        }
+        result.iter().for_each(|result| self.learn(result));
+    }
+}
+
+/// All clients, each with a connection.
+pub(super) struct Stage {
+    pub(super) speakers: [Speaker; 3],
+    lines: [(Arc<Connection>, BackChannel); 3],
+    pub(super) played: Played,
+}
+
+impl Stage {
+    pub(super) fn new(world: &mut World) -> Self {
+        let words = |name, xid| Words::new(name, xid).reachable();
+        let older = Older { client_id: 0, seqid: 0, used: 0, xid: 4_000_000 };
+        let speakers = [
+            Speaker::InSession(words("one", 1_000)),
+            Speaker::InSession(words("two", 2_000_000).newer()),
+            Speaker::Older(older),
+        ];
+        let lines = [(); 3].map(|()| (world.connection(), BackChannel::default()));
+        let mut stage = Self { speakers, lines, played: Played::default() };
+        (0..3).for_each(|who| stage.introduce(world, who));
+        stage
+    }
+
+    /// Sends a request of this client, and answers what the server calls anybody for until it is answered.
+    pub(super) fn ask(&mut self, world: &mut World, who: usize, request: Bytes) -> Option<Bytes> {
+        let Self { lines, played, .. } = self;
+        let connection = Arc::clone(&lines[who].0);
+        let reply = world.ask_over(connection, request, || answers(lines, played));
+        for (connection, answer) in answers(lines, played) {
+            world.ask_over(connection, answer, Vec::new);
+        }
+        reply
+    }
+
+    /// A request and its whole reply; `None` where RPC itself refused it.
+    pub(super) fn compound(
+        &mut self,
+        world: &mut World,
+        who: usize,
+        request: Bytes,
+    ) -> Option<CompoundResult> {
+        match parse_reply::<CompoundResult>(self.ask(world, who, request)?) {
+            Ok(result) => Some(result),
+            Err(RpcError::NotExecuted(_) | RpcError::Denied(_)) => None,
+            Err(RpcError::Garbled(error)) => panic!("the reply is no compound: {error}"),
+        }
+    }
+
+    fn introduce(&mut self, world: &mut World, who: usize) {
+        if let Speaker::InSession(words) = &self.speakers[who] {
+            let mut words = words.clone();
+            self.lines[who].1.clear();
+            for introduce in [Words::exchange_id, Words::create_session] {
+                let result = self.compound(world, who, introduce(&mut words)).expect("a client is let in");
+                words.learn(&result).expect("a client is let in");
+            }
+            let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
+            self.compound(world, who, words.in_session(vec![complete])).expect("an answer");
+            self.speakers[who] = Speaker::InSession(words);
+            return;
+        }
+        let request = self.speakers[who].request(vec![set_client_id("three")]);
+        let result = self.compound(world, who, request).expect("a client is let in");
+        let Some(OpResult::SetClientId(SetClientIdResult::Ok(ok))) = result.results.first() else {
+            panic!("{result:?}")
+        };
+        let (client_id, confirm) = (ok.client_id, ok.confirm);
+        let confirm = Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm });
+        let request = self.speakers[who].request(vec![confirm]);
+        let result = self.compound(world, who, request).expect("a client is let in");
+        assert_eq!(result.status, Status::OK);
+        let Speaker::Older(older) = &mut self.speakers[who] else { return };
+        (older.client_id, older.seqid, older.used) = (client_id, 0, 0);
+    }
+
+    /// A client whose lease ran out into a conflict has lost its session, or its client ID: it comes back as a new one.
+    pub(super) fn revive(&mut self, world: &mut World, who: usize) {
+        let (ops, lost) = match &self.speakers[who] {
+            Speaker::InSession(_) => (Vec::new(), [Status::BADSESSION, Status::BADSESSION]),
+            Speaker::Older(older) => {
+                let renew = Op::Renew(RenewArgs { client_id: older.client_id });
+                (vec![renew], [Status::STALE_CLIENTID, Status::EXPIRED])
+            }
+        };
+        let request = self.speakers[who].request(ops);
+        let result = self.compound(world, who, request).expect("an answer");
+        if result.status != Status::OK {
+            assert!(lost.contains(&result.status), "nothing else goes wrong: {:?}", result.status);
+            self.introduce(world, who);
+        }
+    }
+}
+
+/// What the clients have to say to the server's calls, and over what.
+fn answers(
+    lines: &mut [(Arc<Connection>, BackChannel)],
+    played: &mut Played,
+) -> Vec<(Arc<Connection>, Bytes)> {
+    let context = Context::from_waker(Waker::noop());
+    let mut answers = Vec::new();
+    for (connection, back) in lines {
+        while let Poll::Ready(call) = connection.outbox.poll_record(&context) {
+            let answer = back.called(call, |op| Ok(Some(answer(op, played)))).expect("a sound call");
+            answers.extend(answer.map(|answer| (Arc::clone(connection), answer)));
+        }
+    }
+    answers
+}
+
+/// A client says that it has heard, and does what the bytes say.
+fn answer(op: &CbOp, played: &mut Played) -> CbOpResult {
+    match op {
+        CbOp::Recall(_) => {
+            played.recalls += 1;
+            CbOpResult::Recall(Outcome::Ok(()))
+        }
+        CbOp::GetAttr(_) => CbOpResult::GetAttr(Outcome::Error(Status::BADHANDLE)),
+        CbOp::NotifyLock(_) => CbOpResult::NotifyLock(Outcome::Ok(())),
+        CbOp::RecallAny(_) => CbOpResult::RecallAny(Outcome::Ok(())),
+        CbOp::RecallSlot(_) => CbOpResult::RecallSlot(Outcome::Ok(())),
+        other => panic!("nothing here leads to {other:?}"),
+    }
+}
