@@ -15,6 +15,7 @@ mod delegations;
 pub mod logs;
 pub mod network;
 mod notices;
+mod once;
 mod peer;
 mod reclaims;
 pub mod rng;

@@ -2,13 +2,17 @@
 //! what is not answered, renews its lease, and answers each callback once. Several requests are under way at once, each in a
 //! slot of its own.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
-use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs, SequenceStatus};
-use protocol::nfs4::types::{Outcome, SessionId, Status};
+use protocol::nfs4::ops::exchange_id::DestroyClientIdArgs;
+use protocol::nfs4::ops::session::{
+    CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs, SequenceArgs, SequenceStatus,
+};
+use protocol::nfs4::types::{HasStatus, OpNum, Outcome, SessionId, Status};
 use rpc::message::{MessageType, parse_reply, peek};
 
 use crate::backchannel::BackChannel;
@@ -19,13 +23,15 @@ use crate::rng::Rng;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a client that has nothing to do renews its lease, and hears how its back channel does.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-const SLOTS: usize = 3;
+const SLOTS: usize = 4;
 /// The slot of what the client's program asks for.
 pub(crate) const PROGRAM: usize = 0;
 /// The slot of what goes back to the server.
 pub(crate) const RETURNS: usize = 1;
 /// The slot of the lease.
 const LEASE: usize = 2;
+/// A slot for whatever else the client does.
+pub(crate) const MORE: usize = 3;
 
 /// What a call is for; `P` is what the client's own calls are for.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +41,30 @@ enum Purpose<P> {
     Complete,
     Bind,
     Renew,
+    DestroySession,
+    DestroyClient,
     Own(P),
 }
+
+/// Whether a client stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    Here,
+    /// It destroys its session, then its client ID.
+    Leaving,
+    Gone,
+}
+
+/// How often operations were answered.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) calls: u64,
+    /// With an error status.
+    pub(crate) errors: u64,
+}
+
+/// By operation.
+pub(crate) type Tallies = BTreeMap<OpNum, Tally>;
 
 #[derive(Debug)]
 struct Pending<P> {
@@ -75,6 +103,9 @@ pub(crate) struct Peer<P> {
     pending: [Option<Pending<P>>; SLOTS + 1],
     needs_bind: bool,
     renewed: Duration,
+    stay: Stay,
+    /// What was answered in its session: once for each request, however often that was sent.
+    pub(crate) tallies: Tallies,
     pub(crate) back: BackChannel,
     /// Flags of SEQUENCE that are seen where all goes well, beside those about the back channel.
     pub(crate) expected_flags: SequenceStatus,
@@ -94,6 +125,8 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
             pending: [const { None }; SLOTS + 1],
             needs_bind: false,
             renewed: Duration::ZERO,
+            stay: Stay::Here,
+            tallies: Tallies::new(),
             back: BackChannel::default(),
             expected_flags: SequenceStatus::empty(),
         }
@@ -107,6 +140,18 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     /// Whether nothing is under way in a slot.
     pub(crate) fn is_free(&self, slot: usize) -> bool {
         self.pending[slot].is_none()
+    }
+
+    /// Has it destroy its session and its client ID, once nothing is under way any more.
+    pub(crate) fn leave(&mut self) {
+        if self.stay == Stay::Here {
+            self.stay = Stay::Leaving;
+        }
+    }
+
+    /// Whether its client ID is destroyed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.stay == Stay::Gone
     }
 
     /// What is under way in a slot, of the client's own.
@@ -135,8 +180,14 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     /// What is to be said before, and beside, what the client wants to say.
     pub(crate) fn proceed(&mut self, now: Duration) -> Vec<Bytes> {
         let mut out = Vec::new();
+        if self.is_gone() {
+            return out;
+        }
         if self.pending[SLOTS].is_none() {
             out.extend(self.next_alone(now));
+        }
+        if self.stay == Stay::Leaving {
+            return out;
         }
         if !self.is_complete {
             if self.session.is_some() && self.is_free(PROGRAM) {
@@ -152,7 +203,21 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
 
     /// What comes without a session, one after the other.
     fn next_alone(&mut self, now: Duration) -> Option<Bytes> {
-        let (op, purpose) = if self.client_id == 0 {
+        let is_idle = self.pending.iter().all(Option::is_none);
+        let (op, purpose) = if self.stay == Stay::Leaving && !self.needs_bind {
+            if !is_idle {
+                return None;
+            }
+            match self.session {
+                Some(session_id) => {
+                    (Op::DestroySession(DestroySessionArgs { session_id }), Purpose::DestroySession)
+                }
+                None => {
+                    let args = DestroyClientIdArgs { client_id: self.client_id };
+                    (Op::DestroyClientId(args), Purpose::DestroyClient)
+                }
+            }
+        } else if self.client_id == 0 {
             (exchange_id(&self.name), Purpose::Exchange)
         } else if let Some(session_id) = self.session {
             if !self.needs_bind {
@@ -172,6 +237,11 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     /// A call of the client's own, in a slot that is free.
     pub(crate) fn send(&mut self, slot: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
         self.put(slot, ops, Purpose::Own(purpose), now)
+    }
+
+    /// The same without SEQUENCE, or with one of its own: it is not of this session.
+    pub(crate) fn send_bare(&mut self, slot: usize, ops: Vec<Op>, purpose: P, now: Duration) -> Bytes {
+        self.keep(slot, ops, Purpose::Own(purpose), now)
     }
 
     fn put(&mut self, slot: usize, ops: Vec<Op>, purpose: Purpose<P>, now: Duration) -> Bytes {
@@ -215,10 +285,23 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
                 Ok(ok) => self.look_at(ok.status_flags)?,
             }
         }
+        self.count(&result);
         let pending = self.pending[at].take().expect("it was found there");
         match pending.purpose {
             Purpose::Own(purpose) => Ok(Heard::Answer(purpose, result)),
             purpose => self.learn(&purpose, &result),
+        }
+    }
+
+    /// Counts what was answered in the session.
+    fn count(&mut self, result: &CompoundResult) {
+        if !matches!(result.results.first(), Some(OpResult::Sequence(_))) {
+            return;
+        }
+        for result in result.results.iter() {
+            let tally = self.tallies.entry(result.opnum()).or_default();
+            tally.calls += 1;
+            tally.errors += u64::from(result.status() != Status::OK);
         }
     }
 
@@ -237,7 +320,18 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
             (Purpose::Session, _, Status::STALE_CLIENTID) => self.client_id = 0,
             (Purpose::Complete, _, Status::OK) => self.is_complete = true,
             (Purpose::Bind | Purpose::Renew, _, Status::OK) => {}
+            // A late copy of DESTROY_SESSION did what another was refused.
+            (Purpose::Bind, _, Status::BADSESSION) if self.stay == Stay::Leaving => {
+                (self.session, self.needs_bind) = (None, false);
+            }
             (Purpose::Bind, _, Status::BADSESSION) => return Ok(self.lose()),
+            // A reply that was lost went with the session that it was about. RFC 8881 §18.37.3: "DESTROY_SESSION MUST be invoked
+            // on a connection that is associated with the session being destroyed."
+            (Purpose::DestroySession, _, Status::OK | Status::BADSESSION) => {
+                (self.session, self.needs_bind) = (None, false);
+            }
+            (Purpose::DestroySession, _, Status::CONN_NOT_BOUND_TO_SESSION) => self.needs_bind = true,
+            (Purpose::DestroyClient, _, Status::OK | Status::STALE_CLIENTID) => self.stay = Stay::Gone,
             (purpose, _, status) => return Err(format!("{}: {purpose:?}: {status:?}", self.name)),
         }
         Ok(Heard::Nothing)

@@ -1,20 +1,26 @@
 //! Who does what, and what must hold at the end.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use protocol::nfs3;
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use protocol::nfs4::types::{Stateid, Status};
+use protocol::procedure::Effect;
 use rpc::message::parse_reply;
+use server::nfs4::executed_once;
+use server::{OperationMetrics, Server};
 
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
 use crate::copies;
 use crate::delegations::{self, Subject};
 use crate::network::Faults;
 use crate::notices;
+use crate::once;
 use crate::reclaims;
 use crate::rng::Rng;
 use crate::transfers;
@@ -47,27 +53,32 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "v3-once",
         about: "NFSv3: every change is executed once, whatever is lost, late, doubled or cut off",
-        run: |seed| once(seed, &[Version::V3; 3]),
+        run: |seed| changes_once(seed, &[Version::V3; 3]),
     },
     Scenario {
         name: "v41-once",
         about: "NFSv4.1: the same, by sessions",
-        run: |seed| once(seed, &[Version::V41; 3]),
+        run: |seed| changes_once(seed, &[Version::V41; 3]),
     },
     Scenario {
         name: "v42-once",
         about: "NFSv4.2: the same, extended attributes among them",
-        run: |seed| once(seed, &[Version::V42; 3]),
+        run: |seed| changes_once(seed, &[Version::V42; 3]),
     },
     Scenario {
         name: "v40-once",
         about: "NFSv4.0: the same, by the seqids of owners and the reply cache",
-        run: |seed| once(seed, &[Version::V40; 3]),
+        run: |seed| changes_once(seed, &[Version::V40; 3]),
     },
     Scenario {
         name: "mixed-once",
         about: "clients of all versions beside each other",
-        run: |seed| once(seed, &[Version::V3, Version::V41, Version::V40, Version::V42]),
+        run: |seed| changes_once(seed, &[Version::V3, Version::V41, Version::V40, Version::V42]),
+    },
+    Scenario {
+        name: "slots-once",
+        about: "NFSv4.1 and 4.2: all that the server's table has executed once, state too, in several slots at once",
+        run: once::run,
     },
     Scenario {
         name: "cut-replies",
@@ -158,7 +169,7 @@ enum Version {
 const ROUNDS: u32 = 3;
 
 /// Clients go through every kind of change over a bad network; each change must have been executed once.
-fn once(seed: u64, versions: &[Version]) -> Result<Report, String> {
+fn changes_once(seed: u64, versions: &[Version]) -> Result<Report, String> {
     once_over(seed, versions, Faults::MANY).map(|(report, _)| report)
 }
 
@@ -185,9 +196,7 @@ fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report,
         let first_xid = rng.next_u64() as u32;
         match version {
             Version::V3 => world.add(Box::new(ClientV3::new(script, first_xid))),
-            Version::V40 => {
-                world.add(Box::new(ClientV40::new(&format!("client-{index}"), script, first_xid)))
-            }
+            Version::V40 => world.add(Box::new(ClientV40::new(index, script, first_xid))),
             Version::V41 => {
                 world.add(Box::new(ClientV41::new(&format!("client-{index}"), script, first_xid)))
             }
@@ -210,14 +219,32 @@ fn once_over(seed: u64, versions: &[Version], faults: Faults) -> Result<(Report,
         return Err(format!("`{note}` was executed {times} times"));
     }
     let counts = world.server.counts();
-    if (counts.opens, counts.locks) != (0, 0) {
-        return Err(format!("{} opens and {} locks are left", counts.opens, counts.locks));
+    if (counts.opens, counts.locks, counts.delegations) != (0, 0, 0) {
+        return Err(format!("something is left: {counts:?}"));
     }
+    nothing_is_left_out(&world.server, versions)?;
     if executed.len() != unnamed {
         return Err(format!("{} changes by handle were executed instead of {unnamed}", executed.len()));
     }
     let report = Report { time: world.now(), messages: world.messages, deeds: notes.len() + unnamed };
     Ok((report, world.cuts))
+}
+
+/// What is not idempotent is asked for, all of it, where all clients are of version 3 or 4.0. (The scripts of later versions have what
+/// all have; `slots-once` has the rest.)
+fn nothing_is_left_out(server: &Server, versions: &[Version]) -> Result<(), String> {
+    let done = |counts: &OperationMetrics| counts.calls.load(Relaxed) > counts.errors.load(Relaxed);
+    let metrics = server.metrics();
+    let missing = if versions.iter().all(|version| matches!(version, Version::V3)) {
+        let mut once = nfs3::TABLE.procedures.iter().filter(|row| row.effect == Effect::Once);
+        once.find(|row| !done(&metrics.nfs3[row.number as usize])).map(|row| row.name.to_owned())
+    } else if versions.iter().all(|version| matches!(version, Version::V40)) {
+        let missing = executed_once(0).find(|number| !done(metrics.nfs4_operation(number.0)));
+        missing.map(|number| format!("{number:?}"))
+    } else {
+        None
+    };
+    missing.map_or(Ok(()), |name| Err(format!("{name} must be executed once, and no step asks for it")))
 }
 
 /// Servers killed in a run, and within which time.
@@ -238,16 +265,16 @@ fn seat(index: usize, script: Vec<Step>, first_xid: u32, locks: &Locks) -> Box<d
 fn restart_once(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let mut world = World::new(rng.next_u64(), Faults::MANY);
-    let mut notes = Vec::new();
+    let mut steps = Vec::new();
     for index in 0..4 {
         let script: Vec<Step> = (0..ROUNDS).flat_map(|round| Step::round(index, round)).collect();
-        notes.extend(script.iter().filter_map(Step::note));
+        steps.extend(script.iter().filter(|step| step.note().is_some()).cloned());
         world.add(seat(index, script, rng.next_u64() as u32, &Locks::default()));
     }
     world.plan_kills(KILLS, KILLED_WITHIN);
     world.run()?;
-    done_once(&world, &notes)?;
-    Ok(Report { time: world.now(), messages: world.messages, deeds: notes.len() })
+    done_once(&world, &steps)?;
+    Ok(Report { time: world.now(), messages: world.messages, deeds: steps.len() })
 }
 
 /// The same, where the power fails as often as the server is killed, and takes of the logs what was not synced. What the file
@@ -255,10 +282,10 @@ fn restart_once(seed: u64) -> Result<Report, String> {
 fn power_once(seed: u64) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
     let mut world = World::lasting(rng.next_u64(), Faults::MANY, Lasting::PowerFailures);
-    let mut notes = Vec::new();
+    let mut steps = Vec::new();
     for index in 0..4 {
         let script: Vec<Step> = (0..ROUNDS).flat_map(|round| Step::round(index, round)).collect();
-        notes.extend(script.iter().filter_map(Step::note));
+        steps.extend(script.iter().filter(|step| step.note().is_some()).cloned());
         let first_xid = rng.next_u64() as u32;
         if index == 0 {
             world.add(Box::new(ClientV3::new(script, first_xid)));
@@ -270,17 +297,22 @@ fn power_once(seed: u64) -> Result<Report, String> {
     world.plan_kills(KILLS / 2, KILLED_WITHIN);
     world.plan_power_failures(KILLS / 2, KILLED_WITHIN);
     world.run()?;
-    done_once(&world, &notes)?;
-    Ok(Report { time: world.now(), messages: world.messages, deeds: notes.len() })
+    done_once(&world, &steps)?;
+    Ok(Report { time: world.now(), messages: world.messages, deeds: steps.len() })
 }
 
-/// Whether each change was made, and no more than once.
-fn done_once(world: &World, notes: &[String]) -> Result<(), String> {
+/// Whether each change was made, and no more than once. What was made exclusively may be asked for again over a crash: it is told by
+/// its verifier that it is there (RFC 1813 §3.3.8, RFC 8881 §18.16.3), so that its client hears of success and nothing is changed.
+fn done_once(world: &World, steps: &[Step]) -> Result<(), String> {
     let done = world.backend.around().done();
-    match notes.iter().find(|note| done.get(*note) != Some(&1)) {
-        None => Ok(()),
-        Some(note) => Err(format!("`{note}` was done {} times", done.get(note).unwrap_or(&0))),
+    for (step, note) in steps.iter().filter_map(|step| Some((step, step.note()?))) {
+        let times = done.get(&note).copied().unwrap_or(0);
+        let may_repeat = matches!(step, Step::CreateExclusive(_));
+        if times == 0 || times > 1 && !may_repeat {
+            return Err(format!("`{note}` was done {times} times"));
+        }
     }
+    Ok(())
 }
 
 /// Clients of both versions want the same locks, in the same order.

@@ -1,21 +1,23 @@
 //! Everything that happens, in the order of virtual time.
 
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::nfs4::callback::PROC_NULL;
+use rpc::message::{CallHeader, encode_success};
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
     Server, Settings, Squash, Transport,
 };
 use vfs::{MemFs, MemOptions, Timestamp};
-use xdr::Writer;
+use xdr::{Reader, Writer};
 
 use crate::backend::{Clock, SlowFs, Slowness};
 use crate::client::Client;
@@ -136,6 +138,8 @@ pub struct World {
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
     next_connection: u64,
+    /// Connections that the server asked for, to call clients of version 4.0.
+    paths: Vec<Arc<Connection>>,
     /// What the server has begun, and over which connection it came.
     flights: Vec<(ConnectionId, Flight)>,
     /// Connections that the present server was told are gone.
@@ -177,6 +181,7 @@ impl World {
             queue: BinaryHeap::new(),
             scheduled: 0,
             next_connection: 1,
+            paths: Vec::new(),
             flights: Vec::new(),
             closed: HashSet::new(),
             cuts: Cuts::default(),
@@ -211,6 +216,7 @@ impl World {
     /// Ends the server in the middle of whatever it does; files and the log of calls are as they are.
     fn kill(&mut self) {
         self.flights.clear();
+        self.paths.clear();
         self.closed.clear();
         self.starts += 1;
         self.first_alive = ConnectionId(self.next_connection);
@@ -291,6 +297,7 @@ impl World {
             self.clock.set(time.max(self.clock.now()));
             self.happen(event)?;
             self.poll_flights();
+            self.carry_callbacks()?;
         }
         match self.seats.iter().position(|seat| !seat.client.is_done()) {
             None => Ok(()),
@@ -392,6 +399,39 @@ impl World {
         }
     }
 
+    /// Makes the connections that the server asks for, and answers its trials there. Nothing happens to these.
+    ///
+    /// # Errors
+    /// Where it calls for more: nobody wants what another has.
+    fn carry_callbacks(&mut self) -> Result<(), String> {
+        let mut context = TaskContext::from_waker(Waker::noop());
+        while let Poll::Ready(dial) = self.server.poll_dial(&context) {
+            let id = ConnectionId(self.next_connection);
+            self.next_connection += 1;
+            let local = SocketAddr::from(([10, 0, 1, 1], 1000));
+            let made = Arc::new(Connection::new(id, dial.address, local, Transport::Tcp, false));
+            self.server.dialed(&dial, Some(&made));
+            self.paths.push(made);
+        }
+        for path in self.paths.clone() {
+            while let Poll::Ready(call) = path.outbox.poll_record(&context) {
+                let header =
+                    CallHeader::parse(&mut Reader::new(call)).map_err(|error| format!("{error:?}"))?;
+                if header.procedure != PROC_NULL {
+                    return Err(format!("a client of version 4.0 is called: {header:?}"));
+                }
+                let (mut answer, mut nothing) = (Writer::new(), Writer::new());
+                encode_success(&mut answer, header.xid);
+                let (server, now) = (Arc::clone(&self.server), moment(&self.clock));
+                let mut heard = pin!(server.handle(&path, now, answer.into_bytes(), &mut nothing));
+                if heard.as_mut().poll(&mut context).is_pending() {
+                    return Err("the server waits before it hears an answer".into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Sends a reply, which may be cut off in the middle.
     fn reply(&mut self, client: usize, connection: ConnectionId, bytes: &Bytes) {
         self.messages += 1;
@@ -483,8 +523,8 @@ impl World {
     fn connect(&mut self, client: usize) -> Arc<Connection> {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
-        // Each client has an address, and another port each time.
-        let peer = SocketAddr::from(([10, 0, 0, client as u8], 600 + (id.0 % 400) as u16));
+        // Another port each time.
+        let peer = SocketAddr::from((address(client), 600 + (id.0 % 400) as u16));
         let local = SocketAddr::from(([10, 0, 1, 1], 2049));
         self.owners.insert(id, client);
         Arc::new(Connection::new(id, peer, local, Transport::Tcp, false))
@@ -494,6 +534,11 @@ impl World {
         self.scheduled += 1;
         self.queue.push(Reverse(Scheduled { at: (time, self.scheduled), event }));
     }
+}
+
+/// Where the `client`th client is.
+pub(crate) fn address(client: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, client as u8)
 }
 
 /// The server that is started as the `number`th.

@@ -43,4 +43,5 @@ pub(crate) use ops::getxattr::tests as xattr_tests;
 
 pub(crate) use object::File;
 pub use offload::Advanced;
+pub use rows::executed_once;
 pub(crate) use serve::serve as compound;

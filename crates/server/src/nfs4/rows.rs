@@ -212,6 +212,13 @@ pub(crate) fn find(number: u32, minor: u32) -> Option<&'static Row> {
     TABLE.get(number.checked_sub(FIRST)? as usize).filter(|row| row.since <= minor)
 }
 
+/// The operations of a minor version whose execution twice would be another thing than once, by number: their replies are kept
+/// for whoever repeats them. For those who check that each is executed once.
+pub fn executed_once(minor: u32) -> impl Iterator<Item = OpNum> {
+    let is_of = move |row: &&Row| (row.since..=row.until).contains(&minor) && row.reserves.is_some();
+    TABLE.iter().filter(is_of).map(|row| row.number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +237,7 @@ mod tests {
     #[test]
     fn what_changes_anything_reserves_room_for_its_result() {
         use OpNum as O;
-        let changes = [
+        let mut changes = [
             O::CLOSE,
             O::CREATE,
             O::DELEGRETURN,
@@ -248,10 +255,17 @@ mod tests {
             O::SETCLIENTID_CONFIRM,
             O::WRITE,
         ];
-        let in_0 = (FIRST..).map_while(|number| find(number, 0));
-        for row in in_0 {
-            assert_eq!(row.reserves.is_some(), changes.contains(&row.number), "{:?}", row.number);
-        }
+        changes.sort();
+        assert_eq!(executed_once(0).collect::<Vec<_>>(), changes);
+    }
+
+    #[test]
+    fn what_a_version_must_not_implement_it_does_not_execute_once() {
+        let of = |minor: u32| executed_once(minor).collect::<Vec<_>>();
+        assert!(of(0).contains(&OpNum::OPEN_CONFIRM) && !of(1).contains(&OpNum::OPEN_CONFIRM));
+        assert!(!of(0).contains(&OpNum::CREATE_SESSION) && of(1).contains(&OpNum::CREATE_SESSION));
+        assert!(!of(1).contains(&OpNum::CLONE) && of(2).contains(&OpNum::CLONE));
+        assert!((0..=2).all(|minor| !of(minor).contains(&OpNum::READ)));
     }
 
     #[test]

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::ops::open::{CreateHow, OpenHow};
 
 pub use v3::ClientV3;
 pub use v40::ClientV40;
 pub(crate) use v40::set_client_id;
 pub use v41::{ClientV41, Words, at_export, export};
-pub(crate) use v41::{component, compound, create_session, exchange_id};
+pub(crate) use v41::{change, component, compound, create_session, exchange_id};
 
 use crate::rng::Rng;
 use crate::world::Received;
@@ -44,6 +46,8 @@ pub trait Client {
 pub enum Step {
     /// Make a file that must not be there.
     Create(String),
+    /// The same, told from others by a verifier that the client chose: an exclusive CREATE, or OPEN.
+    CreateExclusive(String),
     /// Change the mode of the file just made, guarded by its change time where the protocol has guards.
     SetAttr(u32),
     /// Write to the file just made.
@@ -70,6 +74,9 @@ pub enum Step {
     Lock(String),
 }
 
+/// Of exclusive creations. Names tell them apart.
+const VERIFIER: [u8; 8] = *b"verifier";
+
 /// Locks that clients were told they have, in no order.
 pub type Locks = Arc<Mutex<Vec<String>>>;
 
@@ -79,6 +86,7 @@ impl Step {
     pub fn round(client: usize, round: u32) -> Vec<Self> {
         let name = |what: &str| format!("c{client}-r{round}-{what}");
         vec![
+            Self::CreateExclusive(name("e")),
             Self::Create(name("a")),
             Self::SetAttr(0o600 + round % 64),
             Self::Write(u64::from(round)),
@@ -91,6 +99,19 @@ impl Step {
             Self::Mkfifo(name("p")),
             Self::Rename(name("s"), name("t")),
         ]
+    }
+
+    fn guarded() -> OpenHow {
+        OpenHow::Create(CreateHow::Guarded(FileAttributes::default()))
+    }
+
+    /// How the step makes a file, where it makes one by OPEN.
+    fn created(&self) -> Option<(&str, OpenHow)> {
+        match self {
+            Self::Create(name) => Some((name, Self::guarded())),
+            Self::CreateExclusive(name) => Some((name, OpenHow::Create(CreateHow::Exclusive(VERIFIER)))),
+            _ => None,
+        }
     }
 
     /// As [`Self::round`], with what only version 4.2 has.
@@ -107,6 +128,7 @@ impl Step {
     pub fn note(&self) -> Option<String> {
         match self {
             Self::Create(name)
+            | Self::CreateExclusive(name)
             | Self::Mkdir(name)
             | Self::Symlink(name)
             | Self::Mkfifo(name)

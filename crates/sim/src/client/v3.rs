@@ -8,7 +8,7 @@ use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply, peek};
 use xdr::{Encode, Opaque, Writer};
 
-use super::{Client, Locks, Step};
+use super::{Client, Locks, Step, VERIFIER};
 use crate::world::Received;
 
 /// A client of MOUNT and NFS version 3.
@@ -74,6 +74,10 @@ impl ClientV3 {
                 let args = CreateArgs { where_: self.at(name), how: CreateHow::Guarded(sattr) };
                 self.nfs(Proc::CREATE, &args)
             }
+            Step::CreateExclusive(name) => {
+                let args = CreateArgs { where_: self.at(name), how: CreateHow::Exclusive(VERIFIER) };
+                self.nfs(Proc::CREATE, &args)
+            }
             Step::SetAttr(mode) => {
                 let new_attributes = Sattr { mode: Some(*mode), ..sattr };
                 let args = SetattrArgs { object: self.file, new_attributes, guard: Some(self.ctime) };
@@ -127,7 +131,7 @@ impl ClientV3 {
     fn decode_step(&mut self, step: &Step, bytes: Bytes) -> Result<NfsStat, String> {
         let wrong = |error: rpc::message::RpcError| format!("{step:?}: {error}");
         Ok(match step {
-            Step::Create(_) => {
+            Step::Create(_) | Step::CreateExclusive(_) => {
                 let result: CreateResult = parse_reply(bytes).map_err(wrong)?;
                 if let Outcome::Ok(ok) = &result {
                     self.file = ok.obj.ok_or("CREATE gives no handle")?;

@@ -2,21 +2,21 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
 use protocol::nfs4::ops::lock::{
     LockArgs, LockOutcome, LockType, LockUArgs, Locker, OpenToLockOwner, ReleaseLockOwnerArgs,
 };
 use protocol::nfs4::ops::open::{
-    CreateHow, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareAccess, ShareDeny,
+    OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenResultFlags, ShareAccess, ShareDeny,
 };
-use protocol::nfs4::ops::open_state::OpenConfirmArgs;
+use protocol::nfs4::ops::open_state::{OpenConfirmArgs, OpenDowngradeArgs};
 use protocol::nfs4::ops::setclientid::{
     CallbackClient, SetClientIdArgs, SetClientIdConfirmArgs, SetClientIdOk, SetClientIdResult,
 };
 use protocol::nfs4::types::{
-    ClientId, ClientOwner, HasStatus, NetAddress, StateOwner, Stateid, Status, Utf8,
+    ClientId, ClientOwner, HasStatus, NetAddress, Outcome, StateOwner, Stateid, Status, Utf8,
 };
 use rpc::message::{parse_reply, peek};
 use xdr::Opaque;
@@ -25,6 +25,15 @@ use super::v41::{at_export, change, component, compound, export, renumbered};
 use super::{Client, Step};
 use crate::rng::Rng;
 use crate::world::Received;
+
+/// An open, and what comes for it next.
+#[derive(Debug, Clone, Copy)]
+enum Opened {
+    /// OPEN for writing too.
+    ToUpgrade(Stateid),
+    /// LOCK.
+    ToLock(Stateid),
+}
 
 /// What the client says next.
 #[derive(Debug, Clone, Copy)]
@@ -37,10 +46,14 @@ enum Phase {
     Step,
     /// OPEN_CONFIRM.
     ConfirmOpen(Stateid),
-    /// LOCK.
-    Lock(Stateid),
+    /// DELEGRETURN, where OPEN had something delegated.
+    Return { delegation: Stateid, next: Opened },
+    /// OPEN for writing too, or LOCK.
+    Go(Opened),
     /// LOCKU.
     Unlock { open: Stateid, lock: Stateid },
+    /// OPEN_DOWNGRADE.
+    Downgrade(Stateid),
     /// CLOSE.
     Close(Stateid),
     /// RELEASE_LOCKOWNER.
@@ -49,9 +62,14 @@ enum Phase {
 
 /// SETCLIENTID of the client that is called `name`, which cannot be called back.
 pub(crate) fn set_client_id(name: &str) -> Op {
+    introduction(name, "0.0.0.0.0.0")
+}
+
+/// SETCLIENTID of a client that is called back there.
+fn introduction(name: &str, address: &str) -> Op {
     let owner_id = Opaque::new(name.to_owned().into_bytes()).expect("a short name");
-    let location =
-        NetAddress { netid: Utf8::from_static(b"tcp"), address: Utf8::from_static(b"0.0.0.0.0.0") };
+    let address = Utf8::new(address.to_owned().into_bytes()).expect("a short address");
+    let location = NetAddress { netid: Utf8::from_static(b"tcp"), address };
     Op::SetClientId(SetClientIdArgs {
         client: ClientOwner { verifier: [1; 8], owner_id },
         callback: CallbackClient { program: 0x4000_0000, location },
@@ -63,6 +81,8 @@ pub(crate) fn set_client_id(name: &str) -> Op {
 #[derive(Debug)]
 pub struct ClientV40 {
     name: String,
+    /// Where it can be called back, as a universal address.
+    address: String,
     script: VecDeque<Step>,
     phase: Phase,
     client_id: ClientId,
@@ -71,22 +91,27 @@ pub struct ClientV40 {
     seqids: (u32, u32),
     /// The file made last.
     file: String,
+    /// What the last OPEN had delegated.
+    delegation: Option<Stateid>,
     /// The present call has a seqid.
     is_sequenced: bool,
 }
 
 impl ClientV40 {
-    /// A client that will go through `script`; each file that it makes it locks, unlocks and closes.
+    /// The `index`th client of a world, called back where that has it. It will go through `script`; each file that it makes it opens
+    /// for more and for less again, locks, unlocks and closes, and gives back what is delegated of it.
     #[must_use]
-    pub fn new(name: &str, script: Vec<Step>, first_xid: u32) -> Self {
+    pub fn new(index: usize, script: Vec<Step>, first_xid: u32) -> Self {
         Self {
-            name: name.to_owned(),
+            name: format!("client-{index}"),
+            address: format!("{}.3.0", crate::world::address(index)),
             script: script.into(),
             phase: Phase::Introduce,
             client_id: 0,
             xid: first_xid,
             seqids: (0, 0),
             file: String::new(),
+            delegation: None,
             is_sequenced: false,
         }
     }
@@ -96,16 +121,23 @@ impl ClientV40 {
         StateOwner { client_id: self.client_id, owner }
     }
 
-    fn open(&mut self, name: &str) -> Op {
+    fn open(&mut self, name: &str, share_access: ShareAccess, how: OpenHow) -> Vec<Op> {
         self.seqids.0 += 1;
-        Op::Open(OpenArgs {
+        let open = Op::Open(OpenArgs {
             seqid: self.seqids.0,
-            share_access: ShareAccess::BOTH,
+            share_access,
             share_deny: ShareDeny::empty(),
             owner: self.owner(),
-            how: OpenHow::Create(CreateHow::Guarded(FileAttributes::default())),
+            how,
             claim: OpenClaim::Null(component(name)),
-        })
+        });
+        export().into_iter().chain([open]).collect()
+    }
+
+    fn downgrade(&mut self, open_stateid: Stateid) -> Op {
+        self.seqids.0 += 1;
+        let (seqid, share_access, share_deny) = (self.seqids.0, ShareAccess::READ, ShareDeny::empty());
+        Op::OpenDowngrade(OpenDowngradeArgs { open_stateid, seqid, share_access, share_deny })
     }
 
     fn lock(&mut self, open_stateid: Stateid) -> Op {
@@ -130,23 +162,36 @@ impl ClientV40 {
     fn next_ops(&mut self) -> Option<Vec<Op>> {
         let at_file = |client: &Self, op| at_export(&client.file).into_iter().chain([op]).collect();
         Some(match self.phase {
-            Phase::Introduce => vec![set_client_id(&self.name)],
+            Phase::Introduce => vec![introduction(&self.name, &self.address)],
             Phase::Confirm(SetClientIdOk { client_id, confirm }) => {
                 vec![Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm })]
             }
-            Phase::Step => match self.script.front()?.clone() {
-                Step::Create(name) => {
-                    self.file.clone_from(&name);
-                    export().into_iter().chain([self.open(&name)]).collect()
+            Phase::Step => {
+                let step = self.script.front()?.clone();
+                match step.created() {
+                    Some((name, how)) => {
+                        name.clone_into(&mut self.file);
+                        self.open(name, ShareAccess::READ, how)
+                    }
+                    None => change(&step, &self.file),
                 }
-                step => change(&step, &self.file),
-            },
+            }
+            Phase::Go(Opened::ToUpgrade(_)) => {
+                self.open(&self.file.clone(), ShareAccess::BOTH, OpenHow::NoCreate)
+            }
+            Phase::Return { delegation, .. } => {
+                at_file(self, Op::DelegReturn(DelegReturnArgs { stateid: delegation }))
+            }
+            Phase::Downgrade(open) => {
+                let op = self.downgrade(open);
+                at_file(self, op)
+            }
             Phase::ConfirmOpen(open_stateid) => {
                 self.seqids.0 += 1;
                 let args = OpenConfirmArgs { open_stateid, seqid: self.seqids.0 };
                 at_file(self, Op::OpenConfirm(args))
             }
-            Phase::Lock(open) => {
+            Phase::Go(Opened::ToLock(open)) => {
                 let op = self.lock(open);
                 at_file(self, op)
             }
@@ -165,31 +210,74 @@ impl ClientV40 {
 
     /// What comes after the present call, which succeeded with `last` as its last result.
     fn go_on(&mut self, last: &OpResult) -> Result<(), String> {
-        let wrong = || Err(format!("{last:?} is no answer to {:?}", self.phase));
-        self.phase = match (self.phase, last) {
+        let next = match (self.phase, last) {
             (Phase::Introduce, OpResult::SetClientId(SetClientIdResult::Ok(ok))) => {
                 self.client_id = ok.client_id;
                 Phase::Confirm(*ok)
             }
-            (Phase::Step, OpResult::Open(open)) => {
-                let ok = open.clone().into_result().map_err(|status| format!("OPEN: {status:?}"))?;
+            (Phase::Step, OpResult::Open(Outcome::Ok(ok))) => {
+                self.delegation = delegated(&ok.delegation);
                 let must_confirm = ok.flags.contains(OpenResultFlags::CONFIRM);
-                if must_confirm { Phase::ConfirmOpen(ok.stateid) } else { Phase::Lock(ok.stateid) }
+                if must_confirm {
+                    Phase::ConfirmOpen(ok.stateid)
+                } else {
+                    self.opened(Opened::ToUpgrade(ok.stateid))
+                }
             }
-            (Phase::ConfirmOpen(_), OpResult::OpenConfirm(result)) => {
-                Phase::Lock(result.clone().into_result().map_err(|status| format!("{status:?}"))?)
+            (Phase::ConfirmOpen(_), OpResult::OpenConfirm(Outcome::Ok(open))) => {
+                self.opened(Opened::ToUpgrade(*open))
             }
-            (Phase::Lock(open), OpResult::Lock(LockOutcome::Ok(lock))) => Phase::Unlock { open, lock: *lock },
-            (Phase::Unlock { open, .. }, OpResult::LockU(_)) => Phase::Close(open),
+            (Phase::Return { next, .. }, OpResult::DelegReturn(_)) => Phase::Go(next),
+            (Phase::Go(Opened::ToUpgrade(before)), OpResult::Open(Outcome::Ok(ok))) => {
+                self.delegation = delegated(&ok.delegation);
+                is_next(before, ok.stateid)?;
+                self.opened(Opened::ToLock(ok.stateid))
+            }
+            (Phase::Go(Opened::ToLock(open)), OpResult::Lock(LockOutcome::Ok(lock))) => {
+                Phase::Unlock { open, lock: *lock }
+            }
+            (Phase::Unlock { open, lock }, OpResult::LockU(Outcome::Ok(unlocked))) => {
+                is_next(lock, *unlocked)?;
+                Phase::Downgrade(open)
+            }
+            (Phase::Downgrade(before), OpResult::OpenDowngrade(Outcome::Ok(open))) => {
+                is_next(before, *open)?;
+                Phase::Close(*open)
+            }
             (Phase::Close(_), OpResult::Close(_)) => Phase::Release,
             (Phase::Confirm(_), _) => Phase::Step,
             (Phase::Step | Phase::Release, _) => {
                 self.script.pop_front();
                 Phase::Step
             }
-            _ => return wrong(),
+            _ => return Err(format!("{last:?} is no answer to {:?}", self.phase)),
         };
+        self.phase = next;
         Ok(())
+    }
+
+    /// What comes after OPEN: what was delegated goes back first.
+    fn opened(&mut self, next: Opened) -> Phase {
+        self.delegation.take().map_or(Phase::Go(next), |delegation| Phase::Return { delegation, next })
+    }
+}
+
+/// The stateid of what an OPEN had delegated.
+fn delegated(delegation: &OpenDelegation) -> Option<Stateid> {
+    match delegation {
+        OpenDelegation::Read(read) => Some(read.stateid),
+        OpenDelegation::Write(write) => Some(write.stateid),
+        _ => None,
+    }
+}
+
+/// RFC 7530 §9.1.4.2: "the server is required to advance the seqid field by one whenever it returns a stateid" behind what might
+/// change its locks: a second execution shows there.
+fn is_next(before: Stateid, after: Stateid) -> Result<(), String> {
+    if (before.other, before.seqid + 1) == (after.other, after.seqid) {
+        Ok(())
+    } else {
+        Err(format!("{after:?} behind {before:?}, as if something were executed twice"))
     }
 }
 

@@ -10,7 +10,7 @@ use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
 use protocol::nfs4::ops::link::LinkArgs;
 use protocol::nfs4::ops::lookup::LookupArgs;
-use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::session::{
@@ -259,9 +259,12 @@ impl ClientV41 {
     }
 
     fn encode_step(&mut self, step: &Step) -> Vec<Op> {
-        let Step::Create(name) = step else { return change(step, &self.file) };
-        self.file = name.clone();
-        let how = OpenHow::Create(CreateHow::Guarded(FileAttributes::default()));
+        let Some((name, how)) = step.created() else { return change(step, &self.file) };
+        // RFC 8881 §18.16.3: "With persistent sessions, exclusive create semantics are fully achievable via GUARDED4, and so
+        // EXCLUSIVE4 or EXCLUSIVE4_1 MUST NOT be used."
+        let is_lasting = self.words.flags.contains(CreateSessionFlags::PERSIST);
+        let how = if is_lasting { Step::guarded() } else { how };
+        name.clone_into(&mut self.file);
         let mut ops = self.words.open(name, ShareAccess::BOTH, ShareDeny::empty(), how);
         ops.push(Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT }));
         ops
@@ -269,11 +272,11 @@ impl ClientV41 {
 }
 
 /// The operations of any step but the creation of a file; `file` is the one made last.
-pub(super) fn change(step: &Step, file: &str) -> Vec<Op> {
+pub(crate) fn change(step: &Step, file: &str) -> Vec<Op> {
     let mut ops = export();
     let at_file = |file: &str| Op::Lookup(LookupArgs { name: component(file) });
     match step {
-        Step::Create(_) => unreachable!("made by OPEN"),
+        Step::Create(_) | Step::CreateExclusive(_) => unreachable!("made by OPEN"),
         Step::SetAttr(mode) => {
             let attributes = FileAttributes::from(&Attributes {
                 mode: Some(Mode::from_bits_retain(*mode)),

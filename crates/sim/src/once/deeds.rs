@@ -1,0 +1,343 @@
+//! What a slot does: deeds of one file after the other, each of which must be done once.
+
+use protocol::nfs4::attributes::{Attributes, FileAttributes, SetAttributes};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::copy::{CopyArgs, CopyResult, OffloadArgs};
+use protocol::nfs4::ops::delegation::{DelegReturnArgs, DelegationClaim, WantDelegationArgs};
+use protocol::nfs4::ops::exchange_id::DestroyClientIdArgs;
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::lock::{
+    ExistingLockOwner, LockArgs, LockOutcome, LockType, LockUArgs, Locker, OpenToLockOwner,
+};
+use protocol::nfs4::ops::open::{
+    CreateHow, DelegationWant, OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareAccess, ShareDeny,
+};
+use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
+use protocol::nfs4::ops::read_plus::{AppDataBlock, WriteSameArgs};
+use protocol::nfs4::ops::session::{CreateSessionFlags, DestroySessionArgs, SequenceArgs};
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::space::{AllocateArgs, CloneArgs};
+use protocol::nfs4::ops::stateid::FreeStateidArgs;
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{ClientId, Handle, Outcome, SessionId, StableHow, StateOwner, Stateid};
+use xdr::{List, Opaque};
+
+use crate::client::{Step, change, component, create_session, exchange_id, export};
+
+const MIB: u64 = 1 << 20;
+/// Longer than what a server copies before its answer.
+const LENGTH: u64 = 20 * MIB;
+
+/// What is done once. Where an execution shows, it shows in the stateid's seqid, or in that the second fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// OPEN for reading, which makes the file.
+    Open,
+    /// OPEN for both by the same owner.
+    Upgrade,
+    /// SETATTR of the size.
+    Grow,
+    /// WRITE at an offset.
+    Write(u64),
+    /// LOCK by an owner that has none yet, and by one that has.
+    Lock,
+    LockMore,
+    Unlock,
+    FreeStateid,
+    Downgrade,
+    Close,
+    /// WANT_DELEGATION, until it is given.
+    Want,
+    Return,
+    /// EXCHANGE_ID, CREATE_SESSION, DESTROY_SESSION and DESTROY_CLIENTID of another client, in this one's slot: RFC 8881 §18.50.3 has nobody
+    /// destroy the client ID that the session belongs to.
+    Introduce,
+    Session,
+    /// SEQUENCE of that session, alone: RFC 8881 §18.37.3 has the connection associated with it.
+    Associate,
+    DestroySession,
+    DestroyClient,
+    /// OPEN and CLOSE of the file that is copied to. This and the rest is of version 4.2.
+    OpenTarget,
+    CloseTarget,
+    Allocate,
+    Deallocate,
+    WriteSame,
+    Clone,
+    Copy,
+    /// COPY that goes on behind its answer, and its end.
+    Background,
+    Cancel,
+    /// What needs no state.
+    Change(Step),
+}
+
+/// What came of the deeds so far.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Under this name; other names begin with it.
+    name: String,
+    pub(super) client_id: ClientId,
+    file: Handle,
+    open: Stateid,
+    target: (Handle, Stateid),
+    lock: Stateid,
+    delegation: Stateid,
+    copy: Stateid,
+    /// The other client: its ID, the sequence of its CREATE_SESSION, its session, and what was said there.
+    other: (ClientId, u32, SessionId, u32),
+}
+
+/// A round of a slot in a minor version.
+pub(super) fn round(name: &str, minor: u32) -> Vec<Deed> {
+    let on_file = |what: &str| format!("{name}-{what}");
+    let mut deeds = vec![Deed::Open, Deed::Upgrade, Deed::Grow, Deed::Write(0), Deed::Lock, Deed::LockMore];
+    if minor >= 2 {
+        deeds.extend([Deed::Allocate, Deed::Deallocate, Deed::WriteSame, Deed::OpenTarget, Deed::Clone]);
+        // Behind a hole that is longer than what is copied before the answer.
+        deeds.extend([
+            Deed::Write(LENGTH - MIB),
+            Deed::Copy,
+            Deed::Background,
+            Deed::Cancel,
+            Deed::CloseTarget,
+        ]);
+        deeds.extend([Step::SetXattr(name.to_owned()), Step::RemoveXattr(name.to_owned())].map(Deed::Change));
+    }
+    deeds.extend([Deed::Unlock, Deed::FreeStateid, Deed::Downgrade, Deed::Close, Deed::Want, Deed::Return]);
+    deeds.extend([Deed::Introduce, Deed::Session, Deed::DestroySession, Deed::DestroyClient]);
+    let changes = [
+        Step::Mkdir(on_file("d")),
+        Step::Link(name.to_owned(), on_file("l")),
+        Step::Rename(on_file("l"), on_file("m")),
+        Step::Remove(on_file("m")),
+    ];
+    deeds.extend(changes.map(Deed::Change));
+    deeds
+}
+
+impl Found {
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            client_id: 0,
+            file: Handle::default(),
+            open: Stateid::default(),
+            target: (Handle::default(), Stateid::default()),
+            lock: Stateid::default(),
+            delegation: Stateid::default(),
+            copy: Stateid::default(),
+            other: Default::default(),
+        }
+    }
+
+    fn owner(&self) -> StateOwner {
+        let owner = Opaque::new(self.name.clone().into_bytes()).expect("a short name");
+        StateOwner { client_id: self.client_id, owner }
+    }
+
+    /// What the deed asks for.
+    pub(super) fn ops(&mut self, deed: &Deed) -> Vec<Op> {
+        let (stateid, lock_stateid) = (self.open, self.lock);
+        let op = match deed {
+            Deed::Change(step) => return change(step, &self.name),
+            Deed::Open => return self.open(&self.name, ShareAccess::READ, true),
+            Deed::Upgrade => return self.open(&self.name, ShareAccess::BOTH, false),
+            Deed::OpenTarget => return self.open(&format!("{}-t", self.name), ShareAccess::BOTH, true),
+            Deed::Cancel | Deed::CloseTarget => return self.at_target(deed),
+            Deed::Associate => return vec![self.associate()],
+            Deed::Introduce | Deed::Session | Deed::DestroySession | Deed::DestroyClient => {
+                return vec![self.of_other(deed)];
+            }
+            Deed::Clone | Deed::Copy | Deed::Background => return self.copy(deed),
+            Deed::Grow => {
+                let attributes = SetAttributes { size: Some(LENGTH), ..SetAttributes::default() };
+                Op::SetAttr(SetAttrArgs { stateid, attributes: attributes.to_file_attributes() })
+            }
+            Deed::Write(offset) => {
+                let (stable, data) = (StableHow::FileSync, Opaque::from_static(b"data"));
+                Op::Write(WriteArgs { stateid, offset: *offset, stable, data })
+            }
+            Deed::Lock => {
+                let lock_owner = self.owner();
+                let new = OpenToLockOwner { open_seqid: 0, open_stateid: stateid, lock_seqid: 0, lock_owner };
+                lock(0, Locker::New(new))
+            }
+            Deed::LockMore => lock(100, Locker::Existing(ExistingLockOwner { lock_stateid, lock_seqid: 0 })),
+            Deed::Unlock => {
+                let (lock_type, length) = (LockType::Write, u64::MAX);
+                Op::LockU(LockUArgs { lock_type, seqid: 0, lock_stateid, offset: 0, length })
+            }
+            Deed::FreeStateid => Op::FreeStateid(FreeStateidArgs { stateid: lock_stateid }),
+            Deed::Downgrade => {
+                let (share_access, share_deny) = (ShareAccess::READ, ShareDeny::empty());
+                let open_stateid = stateid;
+                Op::OpenDowngrade(OpenDowngradeArgs { open_stateid, seqid: 0, share_access, share_deny })
+            }
+            Deed::Close => Op::Close(CloseArgs { seqid: 0, open_stateid: stateid }),
+            Deed::Want => {
+                let want = ShareAccess::empty().with_want(DelegationWant::READ_DELEG);
+                Op::WantDelegation(WantDelegationArgs { want, claim: DelegationClaim::Fh })
+            }
+            Deed::Return => Op::DelegReturn(DelegReturnArgs { stateid: self.delegation }),
+            Deed::Allocate => Op::Allocate(AllocateArgs { stateid, offset: 0, length: 8 * 1024 }),
+            Deed::Deallocate => Op::Deallocate(AllocateArgs { stateid, offset: 4 * 1024, length: 4 * 1024 }),
+            Deed::WriteSame => Op::WriteSame(WriteSameArgs {
+                stateid,
+                stable: StableHow::FileSync,
+                block: AppDataBlock {
+                    offset: 0,
+                    block_size: 512,
+                    block_count: 4,
+                    number_offset: u64::MAX,
+                    block_number: 0,
+                    pattern_offset: 0,
+                    pattern: Opaque::from_static(b"pattern"),
+                },
+            }),
+        };
+        vec![putfh(self.file), op]
+    }
+
+    fn at_target(&self, deed: &Deed) -> Vec<Op> {
+        let (handle, open_stateid) = self.target;
+        let op = match deed {
+            Deed::Cancel => Op::OffloadCancel(OffloadArgs { stateid: self.copy }),
+            _ => Op::Close(CloseArgs { seqid: 0, open_stateid }),
+        };
+        vec![putfh(handle), op]
+    }
+
+    fn open(&self, name: &str, access: ShareAccess, is_new: bool) -> Vec<Op> {
+        let created = OpenHow::Create(CreateHow::Guarded(FileAttributes::from(&Attributes::default())));
+        let open = Op::Open(OpenArgs {
+            seqid: 0,
+            share_access: access.with_want(DelegationWant::NO_DELEG),
+            share_deny: ShareDeny::empty(),
+            owner: self.owner(),
+            how: if is_new { created } else { OpenHow::NoCreate },
+            claim: OpenClaim::Null(component(name)),
+        });
+        export().into_iter().chain([open, Op::GetFh]).collect()
+    }
+
+    /// CLONE or COPY of the file to the other: of a part, or of all of it.
+    fn copy(&self, deed: &Deed) -> Vec<Op> {
+        let (source_stateid, (target, destination_stateid)) = (self.open, self.target);
+        let (source_offset, destination_offset, count) = (0, 0, MIB);
+        let op = if *deed == Deed::Clone {
+            let args =
+                CloneArgs { source_stateid, destination_stateid, source_offset, destination_offset, count };
+            Op::Clone(args)
+        } else {
+            let goes_on = *deed == Deed::Background;
+            Op::Copy(CopyArgs {
+                source_stateid,
+                destination_stateid,
+                source_offset,
+                destination_offset,
+                count: if goes_on { LENGTH } else { count },
+                consecutive: true,
+                synchronous: !goes_on,
+                source_servers: List::default(),
+            })
+        };
+        vec![putfh(self.file), Op::SaveFh, putfh(target), op]
+    }
+
+    fn of_other(&self, deed: &Deed) -> Op {
+        let (client_id, sequence, session_id, _) = self.other;
+        match deed {
+            Deed::Introduce => exchange_id(&self.name),
+            Deed::Session => create_session(client_id, sequence, CreateSessionFlags::empty()),
+            Deed::DestroySession => Op::DestroySession(DestroySessionArgs { session_id }),
+            _ => Op::DestroyClientId(DestroyClientIdArgs { client_id }),
+        }
+    }
+
+    fn associate(&mut self) -> Op {
+        self.other.3 += 1;
+        Op::Sequence(SequenceArgs::in_first_slot(self.other.2, self.other.3))
+    }
+
+    /// Takes what came of a deed; false where it is to be done again.
+    ///
+    /// # Errors
+    /// What shows that it was done another number of times than once.
+    pub(super) fn learn(&mut self, deed: &Deed, results: &[OpResult]) -> Result<bool, String> {
+        let before = (self.open.seqid, self.lock.seqid);
+        let expected = match (deed, results) {
+            (Deed::Open, [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(file))]) => {
+                (self.open, self.file) = (open.stateid, *file);
+                // RFC 8881 §8.2.2: "When such a set of locks is first created, the server returns a stateid with seqid value of one."
+                (1, before.1)
+            }
+            (
+                Deed::OpenTarget,
+                [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(file))],
+            ) => {
+                self.target = (*file, open.stateid);
+                before
+            }
+            (Deed::Upgrade, [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(_)]) => {
+                self.open = open.stateid;
+                (before.0 + 1, before.1)
+            }
+            (Deed::Downgrade, [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))]) => {
+                self.open = *stateid;
+                (before.0 + 1, before.1)
+            }
+            (Deed::Lock, [.., OpResult::Lock(LockOutcome::Ok(stateid))]) => {
+                self.lock = *stateid;
+                (before.0, 1)
+            }
+            (Deed::LockMore, [.., OpResult::Lock(LockOutcome::Ok(stateid))])
+            | (Deed::Unlock, [.., OpResult::LockU(Outcome::Ok(stateid))]) => {
+                self.lock = *stateid;
+                (before.0, before.1 + 1)
+            }
+            (Deed::Want, [.., OpResult::WantDelegation(Outcome::Ok(delegation))]) => match delegation {
+                OpenDelegation::Read(read) => {
+                    self.delegation = read.stateid;
+                    before
+                }
+                _ => return Ok(false),
+            },
+            (Deed::Introduce, [.., OpResult::ExchangeId(Outcome::Ok(known))]) => {
+                self.other = (known.client_id, known.sequence_id, SessionId::default(), 0);
+                before
+            }
+            (Deed::Session, [.., OpResult::CreateSession(Outcome::Ok(made))]) => {
+                self.other.2 = made.session_id;
+                before
+            }
+            (Deed::Background, [.., OpResult::Copy(CopyResult::Ok(done))]) => {
+                // It is done before the answer where the client could not be called behind it.
+                let Some(stateid) = done.response.callback_id.first() else { return Ok(false) };
+                self.copy = *stateid;
+                before
+            }
+            (Deed::Open | Deed::Upgrade | Deed::Downgrade | Deed::Lock | Deed::LockMore, other)
+            | (Deed::OpenTarget | Deed::Unlock | Deed::Introduce | Deed::Session | Deed::Background, other) =>
+            {
+                return Err(format!("{deed:?}: {:?}", other.last()));
+            }
+            _ => before,
+        };
+        let after = (self.open.seqid, self.lock.seqid);
+        if after == expected {
+            Ok(true)
+        } else {
+            Err(format!("{deed:?}: open and lock have the seqids {after:?} instead of {expected:?}"))
+        }
+    }
+}
+
+fn putfh(handle: Handle) -> Op {
+    Op::PutFh(PutFhArgs { handle })
+}
+
+fn lock(offset: u64, locker: Locker) -> Op {
+    Op::Lock(LockArgs { lock_type: LockType::Write, reclaim: false, offset, length: 10, locker })
+}

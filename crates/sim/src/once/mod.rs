@@ -1,0 +1,110 @@
+//! Clients of versions 4.1 and 4.2 that do, in several slots at once, each operation that must be executed once.
+//!
+//! Which these are the server's own table says: one that is added there and that nobody asks for here fails the run. What the
+//! server has executed it counts, and clients count what they were answered: a repetition that is executed is one too many,
+//! whatever it was answered. Stateids show it too, and at the end nothing may be left.
+
+mod client;
+mod deeds;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use protocol::nfs4::types::OpNum;
+use server::Server;
+use server::nfs4::executed_once;
+use vfs::{Backend, MemFs, MemOptions};
+
+use crate::backend::{Clock, SlowFs, Slowness};
+use crate::peer::Tally;
+use crate::rng::Rng;
+use crate::scenario::Report;
+use crate::stage::Stage;
+use client::Client;
+
+/// Of each minor version, one client.
+const MINORS: [u32; 2] = [1, 2];
+/// What each slot goes through.
+const ROUNDS: u32 = 2;
+
+/// Runs it.
+///
+/// # Errors
+/// What went wrong.
+pub(crate) fn run(seed: u64) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let clock = Arc::new(Clock::default());
+    let slowness = Slowness::new(Arc::clone(&clock), rng.next_u64());
+    let backend = Arc::new(SlowFs::of(MemFs::new(&MemOptions::default()), slowness));
+    let clients = MINORS.iter().enumerate();
+    let clients = clients.map(|(index, minor)| Client::new(index, *minor, &mut rng)).collect();
+    let mut stage = Stage::new((backend as Arc<dyn Backend>, clock), clients, (), rng);
+    stage.play_until(|stage| stage.actors.iter().all(Client::is_gone))?;
+    let deeds = judge(&stage)?;
+    nothing_is_left(&mut stage)?;
+    Ok(Report { time: stage.now(), messages: stage.messages, deeds })
+}
+
+/// Each operation that must be executed once was asked for in each version that has it, and was executed as often as it was
+/// answered. Returns how often that was.
+fn judge(stage: &Stage<Client>) -> Result<usize, String> {
+    let mut total = 0;
+    for minor in MINORS {
+        for number in executed_once(minor) {
+            let asked = stage.actors.iter().filter(|client| client.minor() == minor);
+            let asked = asked.filter_map(|client| client.tallies().get(&number));
+            let done: u64 = asked.map(|tally| tally.calls - tally.errors).sum();
+            if done == 0 {
+                return Err(format!("{number:?} must be executed once, and nobody does it in 4.{minor}"));
+            }
+        }
+    }
+    let mut numbers: Vec<OpNum> = MINORS.into_iter().flat_map(executed_once).collect();
+    numbers.sort();
+    numbers.dedup();
+    for number in numbers {
+        let answered = answered(stage, number);
+        let executed = executed(&stage.server, number);
+        let is_once = match number {
+            // Each repetition has one, and is told by it.
+            OpNum::SEQUENCE => continue,
+            // Those that come alone are told from repetitions by the client ID's own slot, and executed no more than seem to be:
+            // a client ID with another session would not have gone.
+            OpNum::CREATE_SESSION => executed.calls - executed.errors >= answered.calls - answered.errors,
+            // What comes alone, and again, fails: it is gone.
+            OpNum::DESTROY_SESSION | OpNum::DESTROY_CLIENTID => {
+                let own = MINORS.len() as u64;
+                executed.calls - executed.errors == answered.calls - answered.errors + own
+            }
+            _ => executed == answered,
+        };
+        if !is_once {
+            return Err(format!("{number:?} was answered as {answered:?}, and executed as {executed:?}"));
+        }
+        total += answered.calls as usize;
+    }
+    Ok(total)
+}
+
+fn answered(stage: &Stage<Client>, number: OpNum) -> Tally {
+    let tallies = stage.actors.iter().filter_map(|client| client.tallies().get(&number));
+    tallies.fold(Tally::default(), |sum, one| Tally {
+        calls: sum.calls + one.calls,
+        errors: sum.errors + one.errors,
+    })
+}
+
+fn executed(server: &Server, number: OpNum) -> Tally {
+    let counts = server.metrics().nfs4_operation(number.0);
+    Tally { calls: counts.calls.load(Relaxed), errors: counts.errors.load(Relaxed) }
+}
+
+/// All clients have gone; what a late EXCHANGE_ID has made goes with its lease.
+fn nothing_is_left(stage: &mut Stage<Client>) -> Result<(), String> {
+    let end = stage.now() + stage.server.settings().lease + Duration::from_secs(10);
+    stage.play_until(|stage| stage.now() > end)?;
+    let counts = stage.server.counts();
+    let left = [counts.clients, counts.sessions, counts.opens, counts.locks, counts.delegations];
+    if left == [0; 5] && counts.revoked == 0 { Ok(()) } else { Err(format!("left: {counts:?}")) }
+}
