@@ -217,6 +217,15 @@ impl Server {
         self.nfs4.counts()
     }
 
+    /// Whether the tables of NFSv4's state agree with each other and with the protocol's rules: for simulations and tests, between whose
+    /// steps nothing is under way in them. It looks at everything, under every lock.
+    ///
+    /// # Errors
+    /// The first that is not so.
+    pub fn audit(&self) -> Result<(), String> {
+        self.nfs4.audit()
+    }
+
     #[cfg(test)]
     pub(crate) fn gss(&self) -> Option<&Gss> {
         self.gss.as_ref()

@@ -171,6 +171,7 @@ impl<A: Actor> Stage<A> {
             self.happen(event)?;
             A::watch(&self.actors, &mut self.shared, None)?;
             self.poll()?;
+            self.server.audit()?;
         }
         Ok(())
     }

@@ -298,6 +298,7 @@ impl World {
             self.happen(event)?;
             self.poll_flights();
             self.carry_callbacks()?;
+            self.server.audit()?;
         }
         match self.seats.iter().position(|seat| !seat.client.is_done()) {
             None => Ok(()),

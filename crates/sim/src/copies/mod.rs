@@ -59,10 +59,12 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
     clients[0].make_source(&mut world)?;
     for _ in 0..EVENTS {
         happen(&mut world, &mut clients, true)?;
+        world.server.audit()?;
     }
     let mut left = EVENTS_MAX;
     while clients.iter().any(Client::waits) || world.server.counts().copies > 0 {
         happen(&mut world, &mut clients, false)?;
+        world.server.audit()?;
         left = left.checked_sub(1).ok_or("copies are left that nobody hears the end of")?;
     }
     for client in &mut clients {

@@ -120,7 +120,8 @@ impl World {
                 self.ask(index, words);
             }
         }
-        self.poll()
+        self.poll()?;
+        self.server.audit()
     }
 
     /// The machine goes down, and comes up again.

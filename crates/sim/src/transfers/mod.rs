@@ -94,11 +94,13 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
         (0..CLIENTS).map(|index| Client::new(index, &mut world)).collect::<Result<Vec<_>, _>>()?;
     for _ in 0..EVENTS {
         happen(&mut world, &mut clients, true)?;
+        world.audit()?;
     }
     world.is_mute = world.rng.chance(30);
     let (begun, mut left) = (world.now, EVENTS_MAX);
     while clients.iter().any(Client::waits) || world.destination.server.counts().copies > 0 {
         happen(&mut world, &mut clients, false)?;
+        world.audit()?;
         left = left.checked_sub(1).ok_or_else(|| {
             let waits: Vec<_> = clients.iter().map(Client::describe).collect();
             format!(
@@ -157,6 +159,11 @@ fn happen(world: &mut World, clients: &mut [Client], is_wild: bool) -> Result<()
 }
 
 impl World {
+    /// Looks through the tables of both servers.
+    fn audit(&self) -> Result<(), String> {
+        [&self.source, &self.destination].into_iter().try_for_each(|side| side.server.audit())
+    }
+
     fn new(seed: u64) -> Self {
         let side = |start: fn(&Arc<MemFs>, u64) -> Arc<Server>| {
             let files = Arc::new(MemFs::new(&MemOptions::default()));

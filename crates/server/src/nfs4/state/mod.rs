@@ -44,6 +44,7 @@ pub mod callback;
 pub mod delegation;
 
 mod administer;
+mod audit;
 mod binding;
 mod client;
 mod contention;

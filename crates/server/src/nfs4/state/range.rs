@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::audit::same;
 use super::tree::{Interval, IntervalTree, Query};
 use super::wire::Status;
 
@@ -183,6 +184,40 @@ impl Ranges {
         self.owners.entry(owner).or_default().insert(start, (end, write, holder));
         self.tree.insert(Interval { start, end, write, owner, holder });
         self.count += 1;
+    }
+
+    /// All that is locked, with the number of its owner.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Held)> {
+        self.owners.iter().flat_map(|(owner, own)| {
+            own.iter().map(|(start, (end, write, holder))| {
+                let range = LockRange { start: *start, end: *end };
+                (*owner, Held { range, write: *write, holder: *holder })
+            })
+        })
+    }
+
+    /// Whether no range excludes another, and all are counted and found; see [`State::audit`](super::State::audit).
+    ///
+    /// # Errors
+    /// What does not fit together.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        let all: Vec<(u32, Held)> = self.iter().collect();
+        same("ranges counted", self.count, all.len())?;
+        for (at, (owner, held)) in all.iter().enumerate() {
+            for (other, others) in &all[at + 1..] {
+                let (one, two) = (held.range, others.range);
+                let meets = one.start <= two.end && two.start <= one.end;
+                if meets && (owner == other || held.write || others.write) {
+                    return Err(format!("{held:?} of owner {owner} excludes {others:?} of owner {other}"));
+                }
+            }
+            // Whoever else asks for its last byte finds it, or another range there.
+            let last = LockRange { start: held.range.end, end: held.range.end };
+            if self.conflict(last, true, None, |_| true).is_none() {
+                return Err(format!("{held:?} of owner {owner} is in nobody's way"));
+            }
+        }
+        Ok(())
     }
 
     fn drop_if_empty(&mut self, owner: u32) {

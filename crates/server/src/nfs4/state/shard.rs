@@ -4,6 +4,8 @@
 //! owners name them by index, and each entry knows its places in the lists that name it, so that it leaves them in
 //! constant time.
 
+mod audit;
+
 use std::sync::Arc;
 
 use vfs::Pin;

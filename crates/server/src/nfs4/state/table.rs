@@ -3,6 +3,8 @@
 //! These are rare, so that one lock over the whole table does. A record's sessions are named here; what a client holds is
 //! in the shards and is let go after the table's lock.
 
+mod audit;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;

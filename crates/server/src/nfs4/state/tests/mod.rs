@@ -1,6 +1,7 @@
 //! Scenarios of clients, in a small vocabulary: a [`World`] has the state and the time, a [`Peer`] is a client with a session.
 
 mod administer;
+mod audit;
 mod callbacks;
 mod clients;
 mod expiry;

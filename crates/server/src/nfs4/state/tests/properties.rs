@@ -124,6 +124,7 @@ proptest! {
             prop_assert_eq!(counts.clients as usize, confirmed.len() + unconfirmed.len());
             let sessions: usize = confirmed.values().map(|(_, _, _, sessions)| sessions.len()).sum();
             prop_assert_eq!(counts.sessions as usize, sessions);
+            prop_assert_eq!(world.state.audit(), Ok(()));
             prop_assert!(confirmed.values().flat_map(|c| &c.3).all(|id| world.state.sessions.get(id).is_some()));
         }
     }
@@ -192,6 +193,7 @@ proptest! {
             }
             prop_assert_eq!(world.state.counts().opens as usize, opens.len());
             prop_assert_eq!(world.pinned(), opens.len());
+            prop_assert_eq!(world.state.audit(), Ok(()));
         }
         for (who, owner) in ["a", "b", "c"].iter().enumerate() {
             world.state.destroy_session(peers[who].connection, &peers[who].session).unwrap();

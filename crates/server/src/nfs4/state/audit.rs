@@ -1,0 +1,108 @@
+//! Whether the tables of the state agree with each other and with the protocol's rules: for simulations and tests, which ask at moments when
+//! nothing is under way in it. It takes as long as there is state, and every lock: a server in service does not ask.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use super::State;
+use super::client::{Client, Holdings};
+use super::wire::ClientId;
+
+/// What the shards hold, of one client or of all.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sum {
+    /// Entries in effect.
+    pub(super) state: u64,
+    /// Weights of all entries, and ranges.
+    pub(super) charged: u64,
+    pub(super) opens: u64,
+    /// Opens that deny something.
+    pub(super) denying: u64,
+    pub(super) ranges: u64,
+    pub(super) delegations: u64,
+    pub(super) write_delegations: u64,
+    pub(super) directory_delegations: u64,
+    /// Entries that are revoked and not acknowledged.
+    pub(super) revoked: u64,
+    pub(super) lost_delegations: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: &Self) {
+        self.state += other.state;
+        self.charged += other.charged;
+        self.opens += other.opens;
+        self.denying += other.denying;
+        self.ranges += other.ranges;
+        self.delegations += other.delegations;
+        self.write_delegations += other.write_delegations;
+        self.directory_delegations += other.directory_delegations;
+        self.revoked += other.revoked;
+        self.lost_delegations += other.lost_delegations;
+    }
+}
+
+/// By client.
+pub(super) type Sums = HashMap<ClientId, Sum>;
+
+/// An error that names what two sides say, where they differ.
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: T) -> Result<(), String> {
+    if is == expected { Ok(()) } else { Err(format!("{what}: {is:?}, where the tables have {expected:?}")) }
+}
+
+impl State {
+    /// Looks through everything: no two opens, locks or delegations exclude each other; each entry is in all lists that have to name it, and
+    /// each list names entries; records, owners and sessions name each other; counters say what the tables have.
+    ///
+    /// # Errors
+    /// The first that is not so.
+    pub fn audit(&self) -> Result<(), String> {
+        let table = self.clients.lock();
+        let clients = table.audit(&self.sessions)?;
+        let mut sums = Sums::new();
+        for shard in &self.shards {
+            shard.lock().audit(&clients, &mut sums)?;
+        }
+        let mut total = Sum::default();
+        for (id, client) in &clients {
+            let sum = sums.get(id).copied().unwrap_or_default();
+            audit_client(client, &sum).map_err(|why| format!("client {id:#x}: {why}"))?;
+            total.add(&sum);
+        }
+        self.audit_gauges(&total)
+    }
+
+    fn audit_gauges(&self, total: &Sum) -> Result<(), String> {
+        let gauges = &self.gauges;
+        let count = |counter: &AtomicU64| counter.load(SeqCst);
+        same("opens counted", count(&gauges.opens), total.opens)?;
+        same("denying opens counted", count(&gauges.denying), total.denying)?;
+        same("locked ranges counted", count(&gauges.locks), total.ranges)?;
+        same("delegations counted", count(&gauges.delegations), total.delegations)?;
+        same("write delegations counted", count(&gauges.write_delegations), total.write_delegations)?;
+        let directories = count(&gauges.directory_delegations);
+        same("directory delegations counted", directories, total.directory_delegations)?;
+        same("revoked entries counted", count(&gauges.revoked), total.revoked)
+    }
+}
+
+fn audit_client(client: &Client, sum: &Sum) -> Result<(), String> {
+    let holdings = &client.holdings;
+    let Holdings { state, charged, opens, locks, delegations, lost_delegations, .. } = holdings;
+    let count = |counter: &AtomicU32| u64::from(counter.load(Relaxed));
+    same("entries counted", count(state), sum.state)?;
+    same("opens counted", count(opens), sum.opens)?;
+    same("locked ranges counted", count(locks), sum.ranges)?;
+    same("delegations counted", count(delegations), sum.delegations)?;
+    same("lost delegations counted", count(lost_delegations), sum.lost_delegations)?;
+    same("lost entries counted", u64::from(client.revoked()), sum.revoked)?;
+    // Owners of version 4.0 are charged for beside what they hold.
+    if client.sessionless().is_some() {
+        return if count(charged) < sum.charged {
+            Err("less is charged than is held".into())
+        } else {
+            Ok(())
+        };
+    }
+    same("charges", count(charged), sum.charged)
+}
