@@ -20,6 +20,7 @@ mod peer;
 mod reclaims;
 pub mod rng;
 pub mod scenario;
+mod shares;
 mod stage;
 mod transfers;
 pub mod world;

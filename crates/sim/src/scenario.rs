@@ -23,6 +23,7 @@ use crate::notices;
 use crate::once;
 use crate::reclaims;
 use crate::rng::Rng;
+use crate::shares;
 use crate::transfers;
 use crate::world::{Cuts, Lasting, World};
 
@@ -109,6 +110,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "reclaims",
         about: "over machines that go down with torn logs, nobody reclaims a lock that another has had, and all else is kept",
         run: reclaims::run,
+    },
+    Scenario {
+        name: "shares",
+        about: "nobody has open what another denies, whoever opens for more or less, closes, falls silent or speaks version 3",
+        run: shares::run,
     },
     Scenario {
         name: "delegations",

@@ -12,8 +12,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::ops::open::{CreateHow, OpenHow};
+use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use xdr::Opaque;
 
 pub use v3::ClientV3;
+pub(crate) use v3::call_v3;
 pub use v40::ClientV40;
 pub(crate) use v40::set_client_id;
 pub use v41::{ClientV41, Words, at_export, export};
@@ -21,6 +24,17 @@ pub(crate) use v41::{change, component, compound, create_session, exchange_id};
 
 use crate::rng::Rng;
 use crate::world::Received;
+
+/// The credentials that all have.
+fn superuser() -> OpaqueAuth {
+    OpaqueAuth::sys(&AuthSys {
+        stamp: 0,
+        machine_name: Opaque::from_static(b"sim"),
+        uid: 0,
+        gid: 0,
+        gids: GroupList::default(),
+    })
+}
 
 /// A client as the world sees it.
 pub trait Client {

@@ -4,11 +4,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::mount::{self, DirPath, MountResult};
 use protocol::nfs3::*;
-use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply, peek};
 use xdr::{Encode, Opaque, Writer};
 
-use super::{Client, Locks, Step, VERIFIER};
+use super::{Client, Locks, Step, VERIFIER, superuser};
 use crate::world::Received;
 
 /// A client of MOUNT and NFS version 3.
@@ -45,17 +44,7 @@ impl ClientV3 {
 
     fn call(&mut self, program: u32, version: u32, procedure: u32, args: &impl Encode) -> Bytes {
         self.xid += 1;
-        let credential = OpaqueAuth::sys(&AuthSys {
-            stamp: 0,
-            machine_name: Opaque::from_static(b"sim"),
-            uid: 0,
-            gid: 0,
-            gids: GroupList::default(),
-        });
-        let header = CallHeader { credential, ..CallHeader::new(self.xid, program, version, procedure) };
-        let mut writer = Writer::new();
-        encode_call(&mut writer, &header, args);
-        writer.into_bytes()
+        call_v3(self.xid, (program, version, procedure), args)
     }
 
     fn nfs(&mut self, procedure: Proc, args: &impl Encode) -> Bytes {
@@ -150,6 +139,14 @@ impl ClientV3 {
             Step::SetXattr(_) | Step::RemoveXattr(_) => unreachable!("not in version 3"),
         })
     }
+}
+
+/// The record of a call by the superuser, of a program, version and procedure.
+pub(crate) fn call_v3(xid: u32, (program, version, procedure): (u32, u32, u32), args: &impl Encode) -> Bytes {
+    let header = CallHeader { credential: superuser(), ..CallHeader::new(xid, program, version, procedure) };
+    let mut writer = Writer::new();
+    encode_call(&mut writer, &header, args);
+    writer.into_bytes()
 }
 
 impl Client for ClientV3 {

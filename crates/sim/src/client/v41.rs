@@ -21,11 +21,10 @@ use protocol::nfs4::types::{
     ClientId, ClientOwner, Component, HasStatus, Mode, SessionId, StateOwner, Stateid, Status, Utf8,
 };
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
-use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply, peek};
 use xdr::{List, Opaque, Writer};
 
-use super::{Client, Locks, Step};
+use super::{Client, Locks, Step, superuser};
 use crate::rng::Rng;
 use crate::world::Received;
 
@@ -207,14 +206,8 @@ pub(super) fn renumbered(record: &[u8], xid: u32) -> Bytes {
 
 /// The record of a COMPOUND by the superuser.
 pub(crate) fn compound(xid: u32, minor_version: u32, ops: Vec<Op>) -> Bytes {
-    let credential = OpaqueAuth::sys(&AuthSys {
-        stamp: 0,
-        machine_name: Opaque::from_static(b"sim"),
-        uid: 0,
-        gid: 0,
-        gids: GroupList::default(),
-    });
-    let header = CallHeader { credential, ..CallHeader::new(xid, PROGRAM, VERSION, PROC_COMPOUND) };
+    let header =
+        CallHeader { credential: superuser(), ..CallHeader::new(xid, PROGRAM, VERSION, PROC_COMPOUND) };
     let ops = List::new(ops).expect("few operations");
     let mut writer = Writer::new();
     encode_call(&mut writer, &header, &CompoundArgs { tag: Utf8::default(), minor_version, ops });

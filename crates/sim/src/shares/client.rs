@@ -1,0 +1,406 @@
+//! A client of version 4.0, 4.1 or 4.2 that opens files, for more, for less, and closes them. It does one thing at a time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::exchange_id::DestroyClientIdArgs;
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::open::{
+    CreateHow, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareAccess, ShareDeny,
+};
+use protocol::nfs4::ops::open_state::{OpenConfirmArgs, OpenDowngradeArgs};
+use protocol::nfs4::ops::session::{
+    CreateSessionFlags, DestroySessionArgs, ReclaimCompleteArgs, SequenceArgs,
+};
+use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdConfirmArgs, SetClientIdResult};
+use protocol::nfs4::types::{Handle, Outcome, SessionId, StateOwner, Stateid, Status};
+use rpc::message::parse_reply;
+use xdr::Opaque;
+
+use super::ledger::{Bits, Ledger};
+use super::line::Line;
+use super::{FILES, name};
+use crate::client::{component, compound, create_session, exchange_id, export, set_client_id};
+use crate::rng::Rng;
+
+/// Everything, and nothing to anybody else.
+const ALONE: Bits = (3, 3);
+
+/// What a call is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Introduce,
+    Confirm([u8; 8]),
+    Complete,
+    Renew,
+    Open(u64, Bits),
+    ConfirmOpen(u64, Bits, Stateid, Handle),
+    Downgrade(u64, Bits),
+    Close(u64),
+    DestroySession,
+    DestroyClient,
+}
+
+/// What becomes of a client when its program has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It closes what it has open, and leaves.
+    Leaves,
+    /// It is never heard of again, and loses what it has open to whoever needs it after its lease.
+    FallsSilent,
+    /// It opens each file for itself alone when all others have ended, and leaves then.
+    Sweeps,
+}
+
+/// A file that it has open.
+#[derive(Debug)]
+struct Held {
+    stateid: Stateid,
+    handle: Handle,
+    /// What it was opened for each time that is still in effect.
+    opens: Vec<Bits>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Client {
+    index: usize,
+    minor: u32,
+    end: End,
+    left: u32,
+    line: Line<Deed>,
+    client_id: u64,
+    create_sequence: u32,
+    session: Option<SessionId>,
+    sequence: u32,
+    /// Of version 4.0's open-owner.
+    seqid: u32,
+    is_confirmed: bool,
+    is_complete: bool,
+    is_gone: bool,
+    held: BTreeMap<u64, Held>,
+    /// What follows from an answer.
+    next: Option<Deed>,
+    /// Files that it has had for itself alone, at the end.
+    swept: u64,
+    /// When the last call was asked that was answered: its lease is that old at most.
+    heard: Duration,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, minor: u32, end: End, left: u32, rng: &mut Rng) -> Self {
+        Self {
+            index,
+            minor,
+            end,
+            left,
+            line: Line::new(rng.next_u64() as u32),
+            client_id: 0,
+            create_sequence: 0,
+            session: None,
+            sequence: 0,
+            seqid: 0,
+            is_confirmed: false,
+            is_complete: false,
+            is_gone: false,
+            held: BTreeMap::new(),
+            next: None,
+            swept: 0,
+            heard: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.is_gone
+    }
+
+    pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
+        if self.is_gone { None } else { self.line.again(now) }
+    }
+
+    /// The next call, where none is under way.
+    pub(super) fn speak(&mut self, now: Duration, ledger: &mut Ledger, rng: &mut Rng) -> Option<Bytes> {
+        if self.is_gone || !self.line.is_free() {
+            return None;
+        }
+        let deed = self.next.take().or_else(|| self.choose(ledger, rng))?;
+        let ops = self.words(deed, ledger);
+        let minor = self.minor;
+        Some(self.line.say(deed, now, |xid| compound(xid, minor, ops)))
+    }
+
+    /// A silent client's opens may be another's once its lease is over.
+    pub(super) fn tick(&self, now: Duration, lease: Duration, ledger: &mut Ledger) {
+        if self.is_gone && self.end == End::FallsSilent && self.heard + lease <= now {
+            ledger.forget(self.index);
+        }
+    }
+
+    fn choose(&mut self, ledger: &mut Ledger, rng: &mut Rng) -> Option<Deed> {
+        if !self.is_confirmed {
+            return Some(Deed::Introduce);
+        }
+        if !self.is_complete && self.minor > 0 {
+            return Some(Deed::Complete);
+        }
+        if self.left == 0 {
+            return self.conclude(ledger);
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            ledger.running -= 1;
+        }
+        let (file, asked) = (rng.below(FILES), (1 + rng.below(3) as u8, rng.below(4) as u8));
+        // Whoever denies all the time leaves nothing to the others.
+        let asked = if rng.chance(50) { (asked.0, 0) } else { asked };
+        Some(match self.held.get(&file) {
+            Some(held) if rng.chance(40) => Deed::Downgrade(file, some_of(&held.opens, rng)),
+            Some(_) if rng.chance(60) => Deed::Close(file),
+            _ => Deed::Open(file, asked),
+        })
+    }
+
+    /// What it does when its program has ended.
+    fn conclude(&mut self, ledger: &Ledger) -> Option<Deed> {
+        if self.end == End::FallsSilent {
+            self.is_gone = true;
+            return None;
+        }
+        if let Some(file) = self.held.keys().next() {
+            return Some(Deed::Close(*file));
+        }
+        if self.end == End::Sweeps && self.swept < FILES {
+            let may_sweep = ledger.running == 0;
+            return Some(if may_sweep { Deed::Open(self.swept, ALONE) } else { Deed::Renew });
+        }
+        if self.minor == 0 {
+            // Version 4.0 has no way to leave but its lease.
+            self.is_gone = true;
+            return None;
+        }
+        Some(if self.session.is_some() { Deed::DestroySession } else { Deed::DestroyClient })
+    }
+
+    fn words(&mut self, deed: Deed, ledger: &mut Ledger) -> Vec<Op> {
+        let client_id = self.client_id;
+        let at = |handle, op| vec![Op::PutFh(PutFhArgs { handle }), op];
+        let mut ops = match deed {
+            Deed::Introduce if self.minor == 0 => return vec![set_client_id(&self.owner_name())],
+            Deed::Introduce => return vec![exchange_id(&self.owner_name())],
+            Deed::Confirm(confirm) if self.minor == 0 => {
+                return vec![Op::SetClientIdConfirm(SetClientIdConfirmArgs { client_id, confirm })];
+            }
+            Deed::Confirm(_) => {
+                return vec![create_session(client_id, self.create_sequence, CreateSessionFlags::empty())];
+            }
+            Deed::DestroySession => {
+                let session_id = self.session.expect("it has one");
+                return vec![Op::DestroySession(DestroySessionArgs { session_id })];
+            }
+            Deed::DestroyClient => return vec![Op::DestroyClientId(DestroyClientIdArgs { client_id })],
+            Deed::Complete => vec![Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false })],
+            Deed::Renew if self.minor == 0 => vec![Op::Renew(RenewArgs { client_id })],
+            Deed::Renew => Vec::new(),
+            Deed::Open(file, bits) => self.open(file, bits),
+            Deed::ConfirmOpen(_, _, open_stateid, handle) => {
+                let args = OpenConfirmArgs { open_stateid, seqid: self.next_seqid() };
+                at(handle, Op::OpenConfirm(args))
+            }
+            Deed::Downgrade(file, bits) => {
+                ledger.give_up(file, self.index, bits);
+                let (seqid, held) = (self.next_seqid(), &self.held[&file]);
+                let (share_access, share_deny) = flags(bits);
+                let open_stateid = held.stateid;
+                let args = OpenDowngradeArgs { open_stateid, seqid, share_access, share_deny };
+                at(held.handle, Op::OpenDowngrade(args))
+            }
+            Deed::Close(file) => {
+                ledger.close(file, self.index);
+                let (seqid, held) = (self.next_seqid(), &self.held[&file]);
+                at(held.handle, Op::Close(CloseArgs { seqid, open_stateid: held.stateid }))
+            }
+        };
+        if self.minor > 0 {
+            self.sequence += 1;
+            let plain = SequenceArgs::in_first_slot(self.session.expect("a session"), self.sequence);
+            ops.insert(0, Op::Sequence(SequenceArgs { cache_this: true, ..plain }));
+        }
+        ops
+    }
+
+    fn owner_name(&self) -> String {
+        format!("client-{}", self.index)
+    }
+
+    fn next_seqid(&mut self) -> u32 {
+        self.seqid += 1;
+        self.seqid
+    }
+
+    fn open(&mut self, file: u64, bits: Bits) -> Vec<Op> {
+        let (share_access, share_deny) = flags(bits);
+        let owner = Opaque::new(self.owner_name().into_bytes()).expect("a short name");
+        let open = Op::Open(OpenArgs {
+            seqid: self.next_seqid(),
+            share_access,
+            share_deny,
+            owner: StateOwner { client_id: self.client_id, owner },
+            how: OpenHow::Create(CreateHow::Unchecked(FileAttributes::default())),
+            claim: OpenClaim::Null(component(&name(file))),
+        });
+        export().into_iter().chain([open, Op::GetFh]).collect()
+    }
+
+    /// Takes a message.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn hear(&mut self, bytes: Bytes, now: Duration, ledger: &mut Ledger) -> Result<(), String> {
+        let Some((deed, asked)) = self.line.answered(&bytes).filter(|_| !self.is_gone) else { return Ok(()) };
+        let result: CompoundResult = parse_reply(bytes).map_err(|error| error.to_string())?;
+        let is_begun = match (self.minor, result.results.first()) {
+            // RFC 8881 §2.10.6.2, RFC 7530 §9.1.7: it is still under way.
+            (1.., Some(OpResult::Sequence(Outcome::Error(status)))) => *status == Status::DELAY,
+            (0, _) => result.status == Status::RESOURCE,
+            _ => false,
+        };
+        if is_begun {
+            return Ok(());
+        }
+        self.line.over();
+        self.heard = asked;
+        let said = self.learn(deed, &result, now, ledger);
+        said.map_err(|why| format!("client {} of version 4.{}: {deed:?}: {why}", self.index, self.minor))
+    }
+
+    fn learn(
+        &mut self,
+        deed: Deed,
+        result: &CompoundResult,
+        now: Duration,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        match (deed, result.status, &result.results[..]) {
+            (Deed::Introduce, Status::OK, [OpResult::ExchangeId(Outcome::Ok(ok))]) => {
+                (self.client_id, self.create_sequence) = (ok.client_id, ok.sequence_id);
+                self.next = Some(Deed::Confirm([0; 8]));
+            }
+            (Deed::Introduce, Status::OK, [OpResult::SetClientId(SetClientIdResult::Ok(ok))]) => {
+                self.client_id = ok.client_id;
+                self.next = Some(Deed::Confirm(ok.confirm));
+            }
+            (Deed::Confirm(_), Status::OK, [OpResult::CreateSession(Outcome::Ok(ok))]) => {
+                (self.session, self.is_confirmed) = (Some(ok.session_id), true);
+            }
+            (Deed::Confirm(_), Status::OK, _) => self.is_confirmed = true,
+            // RFC 8881 §18.35.4: a late copy of EXCHANGE_ID has made another record.
+            (Deed::Confirm(_), Status::STALE_CLIENTID, _) => {}
+            (Deed::Complete, Status::OK, _) => self.is_complete = true,
+            (Deed::Renew, Status::OK, _) => {}
+            (Deed::Open(..) | Deed::ConfirmOpen(..) | Deed::Downgrade(..) | Deed::Close(_), ..) => {
+                return self.learn_open(deed, result, now, ledger);
+            }
+            (Deed::DestroySession, Status::OK | Status::BADSESSION, _) => self.session = None,
+            // Over another connection than it was used by: RFC 8881 §18.37.3.
+            (Deed::DestroySession, Status::CONN_NOT_BOUND_TO_SESSION, _) => self.next = Some(Deed::Renew),
+            (Deed::DestroyClient, Status::OK | Status::STALE_CLIENTID, _) => self.is_gone = true,
+            // A late copy of DESTROY_SESSION did what another was refused.
+            (Deed::Renew, Status::BADSESSION, _) if self.left == 0 && self.held.is_empty() => {
+                self.session = None;
+            }
+            (_, status, results) => return Err(format!("{status:?}: {:?}", results.last())),
+        }
+        Ok(())
+    }
+
+    fn learn_open(
+        &mut self,
+        deed: Deed,
+        result: &CompoundResult,
+        now: Duration,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        match (deed, result.status, &result.results[..]) {
+            (
+                Deed::Open(file, bits),
+                Status::OK,
+                [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))],
+            ) => {
+                if open.flags.contains(OpenResultFlags::CONFIRM) {
+                    self.next = Some(Deed::ConfirmOpen(file, bits, open.stateid, *handle));
+                    return Ok(());
+                }
+                self.opened((file, bits), open.stateid, *handle, now, ledger)
+            }
+            (
+                Deed::ConfirmOpen(file, bits, _, handle),
+                Status::OK,
+                [.., OpResult::OpenConfirm(Outcome::Ok(stateid))],
+            ) => self.opened((file, bits), *stateid, handle, now, ledger),
+            (Deed::Open(..), Status::SHARE_DENIED, _) => {
+                ledger.refused += 1;
+                Ok(())
+            }
+            (Deed::Open(..), Status::DELAY | Status::GRACE, _) => Ok(()),
+            (
+                Deed::Downgrade(file, bits),
+                Status::OK,
+                [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))],
+            ) => {
+                let held = self.held.get_mut(&file).ok_or("it has the file open no more")?;
+                held.stateid = *stateid;
+                held.opens.retain(|open| open.0 & !bits.0 == 0 && open.1 & !bits.1 == 0);
+                ledger.granted += 1;
+                Ok(())
+            }
+            (Deed::Close(file), Status::OK, _) => {
+                self.held.remove(&file);
+                Ok(())
+            }
+            (_, status, results) => Err(format!("{status:?}: {:?}", results.last())),
+        }
+    }
+
+    /// It was told that it has a file open so, beside what it had before.
+    fn opened(
+        &mut self,
+        (file, bits): (u64, Bits),
+        stateid: Stateid,
+        handle: Handle,
+        now: Duration,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let held = self.held.entry(file).or_insert_with(|| Held { stateid, handle, opens: Vec::new() });
+        held.stateid = stateid;
+        held.opens.push(bits);
+        let all = union(&held.opens);
+        if self.left == 0 && bits == ALONE {
+            self.swept = file + 1;
+        }
+        ledger.take(file, self.index, all, now)
+    }
+}
+
+fn union(opens: &[Bits]) -> Bits {
+    opens.iter().fold((0, 0), |all, open| (all.0 | open.0, all.1 | open.1))
+}
+
+/// What some of the opens have together: RFC 8881 §18.18.3, "the union of … some subset of the OPENs in effect".
+fn some_of(opens: &[Bits], rng: &mut Rng) -> Bits {
+    let first = rng.below(opens.len() as u64) as usize;
+    let some: Vec<Bits> = opens
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| *at == first || rng.chance(30))
+        .map(|(_, open)| *open)
+        .collect();
+    union(&some)
+}
+
+fn flags((access, deny): Bits) -> (ShareAccess, ShareDeny) {
+    (ShareAccess::from_bits_retain(u32::from(access)), ShareDeny::from_bits_retain(u32::from(deny)))
+}

@@ -1,0 +1,61 @@
+//! One call at a time, sent again until it is answered.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use rpc::message::peek;
+
+/// A call is sent again when it is not answered within a second.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// See the module; `D` is what a call is for.
+#[derive(Debug)]
+pub(super) struct Line<D> {
+    xid: u32,
+    pending: Option<Pending<D>>,
+}
+
+#[derive(Debug)]
+struct Pending<D> {
+    deed: D,
+    bytes: Bytes,
+    asked: Duration,
+    sent: Duration,
+}
+
+impl<D: Clone> Line<D> {
+    pub(super) fn new(first_xid: u32) -> Self {
+        Self { xid: first_xid, pending: None }
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    /// Sends what `encode` makes of the next transaction number.
+    pub(super) fn say(&mut self, deed: D, now: Duration, encode: impl FnOnce(u32) -> Bytes) -> Bytes {
+        self.xid = self.xid.wrapping_add(1);
+        let bytes = encode(self.xid);
+        self.pending = Some(Pending { deed, bytes: bytes.clone(), asked: now, sent: now });
+        bytes
+    }
+
+    /// What was not answered in time, again.
+    pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
+        let pending = self.pending.as_mut().filter(|pending| pending.sent + PATIENCE <= now)?;
+        pending.sent = now;
+        Some(pending.bytes.clone())
+    }
+
+    /// What a message answers, if anything, and when that was asked first.
+    pub(super) fn answered(&self, bytes: &Bytes) -> Option<(D, Duration)> {
+        let (xid, _) = peek(bytes).ok()?;
+        let pending = self.pending.as_ref().filter(|_| xid == self.xid)?;
+        Some((pending.deed.clone(), pending.asked))
+    }
+
+    /// The answer was taken.
+    pub(super) fn over(&mut self) {
+        self.pending = None;
+    }
+}
