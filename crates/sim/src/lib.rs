@@ -11,6 +11,7 @@ pub mod backend;
 pub mod client;
 pub mod compounds;
 mod copies;
+mod copying;
 mod delegations;
 pub mod logs;
 pub mod network;

@@ -2,25 +2,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use protocol::nfs4::attributes::{FileAttributes, SetAttributes};
+use protocol::nfs4::attributes::SetAttributes;
 use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
-use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::{Op, OpResult};
-use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
 use protocol::nfs4::ops::copy::{CopyArgs, CopyResult, OffloadArgs};
-use protocol::nfs4::ops::fh::PutFhArgs;
-use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs};
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::write::WriteArgs;
-use protocol::nfs4::types::{Handle, Outcome, SessionId, StableHow, StateOwner, Stateid, Status};
+use protocol::nfs4::types::{Handle, Outcome, SessionId, StableHow, Stateid, Status};
 use server::Connection;
 use xdr::{List, Opaque};
 
 use super::World;
 use crate::backchannel::BackChannel;
-use crate::client::{component, compound, create_session, exchange_id, export};
+use crate::client::{compound, create_session, exchange_id};
+use crate::copying::{bind, called, open, opened, putfh, succeeded};
 
 const MIB: u64 = 1 << 20;
 /// Longer than what a server copies before its answer.
@@ -111,31 +108,12 @@ impl Client {
     }
 
     fn ok(&mut self, world: &mut World, ops: Vec<Op>) -> Result<Vec<OpResult>, String> {
-        match self.ask(world, ops)? {
-            (results, Status::OK) => Ok(results),
-            (results, status) => Err(format!("{status:?}: {results:?}")),
-        }
+        succeeded(self.ask(world, ops)?)
     }
 
     /// Opens a file, which is made where it is not there; its handle and the open's stateid.
     fn open(&mut self, world: &mut World, name: &str) -> Result<(Handle, Stateid), String> {
-        let owner = StateOwner { client_id: self.client_id, owner: Opaque::from_static(b"owner") };
-        let mut ops = export();
-        ops.push(Op::Open(OpenArgs {
-            seqid: 0,
-            share_access: ShareAccess::BOTH,
-            share_deny: ShareDeny::empty(),
-            owner,
-            how: OpenHow::Create(CreateHow::Unchecked(FileAttributes::default())),
-            claim: OpenClaim::Null(component(name)),
-        }));
-        ops.push(Op::GetFh);
-        match &self.ok(world, ops)?[..] {
-            [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))] => {
-                Ok((*handle, open.stateid))
-            }
-            other => Err(format!("{other:?}")),
-        }
+        opened(&self.ok(world, open(self.client_id, name))?)
     }
 
     /// A source with a mark in each MiB, and holes between.
@@ -230,9 +208,7 @@ impl Client {
 
     fn reconnect(&mut self, world: &mut World) -> Result<(), String> {
         self.move_on(world);
-        let (session_id, direction) = (self.session, DirFromClient::FORE_OR_BOTH);
-        let bind = BindConnToSessionArgs { session_id, direction, use_rdma: false };
-        match world.ask_alone(&self.connection, Op::BindConnToSession(bind))? {
+        match world.ask_alone(&self.connection, bind(self.session))? {
             OpResult::BindConnToSession(Outcome::Ok(_)) => Ok(()),
             other => Err(format!("{other:?}")),
         }
@@ -248,11 +224,7 @@ impl Client {
     /// The answer to a call.
     fn called(&mut self, world: &mut World, bytes: Bytes) -> Result<Option<Bytes>, String> {
         let mut back = std::mem::take(&mut self.back);
-        let answer = back.called(bytes, |op| {
-            let CbOp::Offload(offload) = op else { return Err(format!("{op:?}")) };
-            self.told(world, offload)?;
-            Ok(Some(CbOpResult::Offload(Outcome::Ok(()))))
-        });
+        let answer = called(&mut back, bytes, |offload| self.told(world, offload));
         self.back = back;
         answer
     }
@@ -340,8 +312,4 @@ impl Client {
 
 fn marks() -> impl Iterator<Item = u64> {
     (0..LENGTH / MIB).map(|number| number * MIB)
-}
-
-fn putfh(handle: Handle) -> Op {
-    Op::PutFh(PutFhArgs { handle })
 }

@@ -6,7 +6,6 @@ use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::copy::{CopyArgs, CopyResult, OffloadArgs};
 use protocol::nfs4::ops::delegation::{DelegReturnArgs, DelegationClaim, WantDelegationArgs};
 use protocol::nfs4::ops::exchange_id::DestroyClientIdArgs;
-use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::lock::{
     ExistingLockOwner, LockArgs, LockOutcome, LockType, LockUArgs, Locker, OpenToLockOwner,
 };
@@ -24,6 +23,7 @@ use protocol::nfs4::types::{ClientId, Handle, Outcome, SessionId, StableHow, Sta
 use xdr::{List, Opaque};
 
 use crate::client::{Step, change, component, create_session, exchange_id, export};
+use crate::copying::putfh;
 
 const MIB: u64 = 1 << 20;
 /// Longer than what a server copies before its answer.
@@ -332,10 +332,6 @@ impl Found {
             Err(format!("{deed:?}: open and lock have the seqids {after:?} instead of {expected:?}"))
         }
     }
-}
-
-fn putfh(handle: Handle) -> Op {
-    Op::PutFh(PutFhArgs { handle })
 }
 
 fn lock(offset: u64, locker: Locker) -> Op {

@@ -3,25 +3,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
-use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::{Op, OpResult};
-use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
 use protocol::nfs4::ops::copy::{CopyArgs, CopyNotifyArgs, CopyNotifyOk, CopyResult, OffloadArgs};
-use protocol::nfs4::ops::fh::PutFhArgs;
-use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs, SequenceStatus};
-use protocol::nfs4::types::{
-    Handle, NetAddress, NetLocation, Outcome, SessionId, StateOwner, Stateid, Status, Utf8,
-};
+use protocol::nfs4::types::{Handle, NetAddress, NetLocation, Outcome, SessionId, Stateid, Status, Utf8};
 use rpc::address::{NetId, UniversalAddress};
 use server::{Connection, Server};
-use xdr::{Opaque, Writer};
+use xdr::Writer;
 
 use super::{DESTINATION, LENGTH, SOURCE, World};
 use crate::backchannel::BackChannel;
-use crate::client::{component, compound, create_session, exchange_id, export};
+use crate::client::{compound, create_session, exchange_id};
+use crate::copying::{bind, called, open, opened, putfh, succeeded};
 
 /// Copies of a client that it waits for at once.
 const RUNNING_MAX: usize = 3;
@@ -118,31 +112,12 @@ impl Seat {
     }
 
     fn ok(&mut self, world: &mut World, ops: Vec<Op>) -> Result<Vec<OpResult>, String> {
-        match self.ask(world, ops)? {
-            (results, Status::OK) => Ok(results),
-            (results, status) => Err(format!("{:?}: {status:?}: {results:?}", self.place)),
-        }
+        succeeded(self.ask(world, ops)?).map_err(|why| format!("{:?}: {why}", self.place))
     }
 
     /// Opens a file, which is made where it is not there; its handle and the open's stateid.
     fn open(&mut self, world: &mut World, name: &str) -> Result<(Handle, Stateid), String> {
-        let owner = StateOwner { client_id: self.client_id, owner: Opaque::from_static(b"owner") };
-        let mut ops = export();
-        ops.push(Op::Open(OpenArgs {
-            seqid: 0,
-            share_access: ShareAccess::BOTH,
-            share_deny: ShareDeny::empty(),
-            owner,
-            how: OpenHow::Create(CreateHow::Unchecked(FileAttributes::default())),
-            claim: OpenClaim::Null(component(name)),
-        }));
-        ops.push(Op::GetFh);
-        match &self.ok(world, ops)?[..] {
-            [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))] => {
-                Ok((*handle, open.stateid))
-            }
-            other => Err(format!("{other:?}")),
-        }
+        opened(&self.ok(world, open(self.client_id, name))?)
     }
 
     /// Its connection breaks, and it makes another one.
@@ -399,9 +374,7 @@ impl Client {
     /// Over another connection. COPYs that wait are answered over the one that is gone: nobody hears of them.
     fn reconnect(&mut self, world: &mut World) -> Result<(), String> {
         self.here.move_on(self.index, world);
-        let (session_id, direction) = (self.here.session, DirFromClient::FORE_OR_BOTH);
-        let bind = BindConnToSessionArgs { session_id, direction, use_rdma: false };
-        match self.here.ask_alone(world, Op::BindConnToSession(bind))? {
+        match self.here.ask_alone(world, bind(self.here.session))? {
             OpResult::BindConnToSession(Outcome::Ok(_) | Outcome::Error(Status::BADSESSION)) => Ok(()),
             other => Err(format!("{other:?}")),
         }
@@ -410,11 +383,7 @@ impl Client {
     /// The answer to a call.
     fn called(&mut self, world: &World, bytes: Bytes) -> Result<Option<Bytes>, String> {
         let mut back = std::mem::take(&mut self.back);
-        let answer = back.called(bytes, |op| {
-            let CbOp::Offload(offload) = op else { return Err(format!("{op:?}")) };
-            self.told(world, offload)?;
-            Ok(Some(CbOpResult::Offload(Outcome::Ok(()))))
-        });
+        let answer = called(&mut back, bytes, |offload| self.told(world, offload));
         self.back = back;
         answer
     }
@@ -499,8 +468,4 @@ fn location() -> NetLocation {
         netid: text(NetId::tcp(&address).as_str().to_owned()),
         address: text(UniversalAddress(address).to_string()),
     })
-}
-
-fn putfh(handle: Handle) -> Op {
-    Op::PutFh(PutFhArgs { handle })
 }
