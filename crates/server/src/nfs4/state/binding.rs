@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::State;
 use super::callback::Sent;
 use super::session::Session;
+use super::transitions::{Row, step};
 use super::wire::{DirFromClient, DirFromServer, SequenceStatus, SessionId, Status};
 use crate::{ConnectionId, Outbox};
 
@@ -44,13 +45,78 @@ pub(super) struct Bound {
     connections: Vec<(ConnectionId, Channels)>,
     /// What takes callbacks, of each connection that carries the back channel.
     backs: Vec<(ConnectionId, Arc<Outbox>)>,
-    /// The session is destroyed: nothing joins it any more.
-    closed: bool,
-    /// The session has, or had, a back channel.
-    wants_callbacks: bool,
+    phase: Phase,
 }
 
+/// Which ways there are between a session and its client.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No connection, and no back channel so far.
+    #[default]
+    Apart,
+    /// Connections, and no back channel so far.
+    Fore,
+    /// A connection carries the back channel.
+    Both,
+    /// Connections, none of which carries the back channel any more.
+    Mute,
+    /// No connection any more, though one carried the back channel.
+    Lost,
+    /// Destroyed: nothing joins it any more.
+    Closed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// The first connection, for the fore channel alone.
+    Join,
+    /// The first connection that carries the back channel.
+    JoinBack,
+    /// The last connection that carried it is gone, or carries it no more, and others are left.
+    LoseBack,
+    /// The last connection is gone.
+    LoseLast,
+    /// DESTROY_SESSION, or the client's record goes.
+    Destroy,
+}
+
+/// RFC 8881 §2.10.3.1: connections come and go, and neither their loss nor the back channel's ends a session; §18.37: destroying does.
+const TRANSITIONS: &[Row<Phase, Event>] = &[
+    (Phase::Apart, Event::Join, Phase::Fore),
+    (Phase::Apart, Event::JoinBack, Phase::Both),
+    (Phase::Fore, Event::JoinBack, Phase::Both),
+    (Phase::Fore, Event::LoseLast, Phase::Apart),
+    (Phase::Both, Event::LoseBack, Phase::Mute),
+    (Phase::Both, Event::LoseLast, Phase::Lost),
+    (Phase::Mute, Event::JoinBack, Phase::Both),
+    (Phase::Mute, Event::LoseLast, Phase::Lost),
+    (Phase::Lost, Event::Join, Phase::Mute),
+    (Phase::Lost, Event::JoinBack, Phase::Both),
+    (Phase::Apart, Event::Destroy, Phase::Closed),
+    (Phase::Fore, Event::Destroy, Phase::Closed),
+    (Phase::Both, Event::Destroy, Phase::Closed),
+    (Phase::Mute, Event::Destroy, Phase::Closed),
+    (Phase::Lost, Event::Destroy, Phase::Closed),
+];
+
 impl Bound {
+    fn turn(&mut self, event: Event) {
+        self.phase = step(TRANSITIONS, self.phase, event).expect("a session moves as its table says");
+    }
+
+    /// Connections have gone, or carry the back channel no more; there were so many of each.
+    fn lost(&mut self, (connections, backs): (usize, usize)) {
+        if connections > 0 && self.connections.is_empty() {
+            self.turn(Event::LoseLast);
+        } else if backs > 0 && self.backs.is_empty() {
+            self.turn(Event::LoseBack);
+        }
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.connections.len(), self.backs.len())
+    }
+
     fn channels(&self, connection: ConnectionId) -> Option<Channels> {
         self.connections.iter().find(|(id, _)| *id == connection).map(|(_, channels)| *channels)
     }
@@ -99,9 +165,10 @@ impl Session {
         connections: &Connections,
     ) -> bool {
         let mut bound = self.bound.write();
-        if bound.closed {
+        if bound.phase == Phase::Closed {
             return false;
         }
+        let before = bound.counts();
         match bound.connections.iter().position(|(id, _)| *id == connection) {
             Some(at) => bound.connections[at].1 |= channels,
             None if bound.connections.len() >= MAX_CONNECTIONS_A_SESSION => return false,
@@ -115,13 +182,18 @@ impl Session {
                 bound.connections.push((connection, channels));
             }
         }
-        let Some(outbox) = outbox.filter(|_| channels.contains(Channels::BACK)) else { return true };
-        // A request that is executed after its connection has closed makes no way back.
-        if !bound.backs.iter().any(|(id, _)| *id == connection) && outbox.open() {
-            bound.backs.push((connection, Arc::clone(outbox)));
-            bound.wants_callbacks = true;
-            self.client.set_wants_callbacks();
-            self.client.holdings.back_connections.fetch_add(1, Relaxed);
+        if let Some(outbox) = outbox.filter(|_| channels.contains(Channels::BACK)) {
+            // A request that is executed after its connection has closed makes no way back.
+            if !bound.backs.iter().any(|(id, _)| *id == connection) && outbox.open() {
+                bound.backs.push((connection, Arc::clone(outbox)));
+                self.client.set_wants_callbacks();
+                self.client.holdings.back_connections.fetch_add(1, Relaxed);
+            }
+        }
+        if before.1 == 0 && !bound.backs.is_empty() {
+            bound.turn(Event::JoinBack);
+        } else if before.0 == 0 {
+            bound.turn(Event::Join);
         }
         true
     }
@@ -129,18 +201,20 @@ impl Session {
     /// Takes a connection away.
     fn part(&self, connection: ConnectionId) {
         let mut bound = self.bound.write();
+        let before = bound.counts();
         bound.connections.retain(|(id, _)| *id != connection);
         if let Some(index) = bound.backs.iter().position(|(id, _)| *id == connection) {
             bound.backs.remove(index);
             self.forget_back();
         }
+        bound.lost(before);
         self.last_connection.store(0, Relaxed);
     }
 
     /// Takes all connections away: the session is destroyed.
     pub(super) fn close(&self, connections: &Connections) {
         let mut bound = self.bound.write();
-        bound.closed = true;
+        bound.turn(Event::Destroy);
         let mut map = connections.0.lock();
         for _ in bound.backs.drain(..) {
             self.forget_back();
@@ -162,9 +236,11 @@ impl Session {
             entry.1.remove(Channels::BACK);
         }
         if let Some(index) = bound.backs.iter().position(|(id, _)| *id == connection) {
+            let before = bound.counts();
             let (_, outbox) = bound.backs.remove(index);
             outbox.forget(is_ours);
             self.forget_back();
+            bound.lost(before);
         }
     }
 
@@ -184,8 +260,7 @@ impl Session {
         // others that have one is no news (§18.46.3).
         // §2.10.6.2: a callback that must be repeated here and cannot makes it news.
         if flags.contains(SequenceStatus::CB_PATH_DOWN) || self.is_cut.load(Relaxed) {
-            let bound = self.bound.read();
-            let down = bound.wants_callbacks && bound.back().is_none();
+            let down = matches!(self.bound.read().phase, Phase::Mute | Phase::Lost);
             flags.set(SequenceStatus::CB_PATH_DOWN_SESSION, down);
         }
         flags.set(SequenceStatus::BACKCHANNEL_FAULT, self.has_fault.load(Relaxed));
@@ -247,6 +322,33 @@ impl State {
                 session.part(connection);
                 self.path_lost(&session, connection);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transitions::check_table;
+    use super::*;
+
+    #[test]
+    fn the_table_of_phases_is_sound() {
+        let open = [Phase::Apart, Phase::Fore, Phase::Both, Phase::Mute, Phase::Lost];
+        check_table(TRANSITIONS, Phase::Apart, &open);
+        let events = [Event::Join, Event::JoinBack, Event::LoseBack, Event::LoseLast, Event::Destroy];
+        for event in events {
+            assert_eq!(step(TRANSITIONS, Phase::Closed, event), None, "§18.37: its ID is BADSESSION");
+        }
+        for phase in open {
+            assert_eq!(
+                step(TRANSITIONS, phase, Event::Destroy),
+                Some(Phase::Closed),
+                "it can always be destroyed"
+            );
+            let may_join = matches!(phase, Phase::Apart | Phase::Lost);
+            assert_eq!(step(TRANSITIONS, phase, Event::Join).is_some(), may_join, "the first connection");
+            assert_eq!(step(TRANSITIONS, phase, Event::JoinBack).is_some(), phase != Phase::Both);
+            assert_eq!(step(TRANSITIONS, phase, Event::LoseLast).is_some(), !may_join, "there has to be one");
         }
     }
 }

@@ -54,6 +54,7 @@ mod file;
 mod gauges;
 mod inquiry;
 mod io;
+mod lease;
 mod lock;
 mod lock_queue;
 mod notices;

@@ -18,6 +18,7 @@ use super::backchannel::BackChannel;
 use super::binding::Channels;
 use super::client::{Client, nanos};
 use super::exchange::{Decision, Known, decide};
+use super::lease::Lease;
 use super::persist::KeptSlots;
 use super::protect::{Credential, StateProtect};
 use super::session::{CreateSession, MAX_SESSIONS_A_CLIENT, Session, negotiate_back, negotiate_fore};
@@ -29,8 +30,6 @@ use crate::ConnectionId;
 
 /// Records that one sweep looks at.
 const SWEEP: usize = 256;
-/// How long the state of an expired client is kept for courtesy, as Linux's server does.
-const COURTESY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What EXCHANGE_ID asks. The operation checks flags itself.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +68,7 @@ pub struct Swept {
     pub more: bool,
 }
 
-/// Where a record stands. Expiry is no phase of its own: it follows from the lease, and an expired client that comes back
+/// Where a record stands. Expiry is no phase of its own: it follows from the [`Lease`], and an expired client that comes back
 /// before anyone has pressed is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -279,14 +278,12 @@ impl ClientTable {
 
 /// Whether a record's time is over.
 fn is_over(record: &Record, now: Duration, lease: Duration, press: bool) -> bool {
-    let idle = record.client.idle(now);
-    match record.phase {
-        // §18.35.4: "Any unconfirmed record that is not confirmed within a lease period SHOULD be removed."
-        Phase::Unconfirmed => idle >= lease,
-        // §8.4.3: the server "may allow the lock state to remain for a considerable period".
-        Phase::Confirmed => idle >= lease && (press || !record.client.has_state() || idle >= COURTESY),
-        Phase::Gone => true,
-    }
+    let begun = match record.phase {
+        Phase::Unconfirmed => Lease::Unconfirmed,
+        Phase::Confirmed => Lease::Running,
+        Phase::Gone => Lease::Over,
+    };
+    begun.after(record.client.idle(now), lease, record.client.has_state(), press) == Lease::Over
 }
 
 impl State {

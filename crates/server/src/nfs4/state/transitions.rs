@@ -12,14 +12,17 @@ pub(super) fn step<P: Copy + PartialEq, E: Copy + PartialEq>(
     table.iter().find(|row| row.0 == from && row.1 == event).map(|row| row.2)
 }
 
-/// What every table must be: no two rows for one phase and event, and every phase can be reached from `start`.
+/// What every table must be: no two rows for one phase and event, and every phase can be reached from `start`. Prints it, for whoever
+/// runs the test with `--nocapture`.
 #[cfg(test)]
 pub(super) fn check_table<P, E>(table: &[Row<P, E>], start: P, phases: &[P])
 where
     P: Copy + PartialEq + std::fmt::Debug,
     E: Copy + PartialEq + std::fmt::Debug,
 {
+    println!("{}:", std::any::type_name::<P>());
     for (index, row) in table.iter().enumerate() {
+        println!("  {:?} --{:?}--> {:?}", row.0, row.1, row.2);
         let same = |other: &Row<P, E>| other.0 == row.0 && other.1 == row.1;
         assert!(!table[..index].iter().any(same), "two rows for {:?} on {:?}", row.0, row.1);
     }
