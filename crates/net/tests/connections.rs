@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -23,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct TestServer {
     address: SocketAddr,
     root: FileHandle,
+    server: Arc<Server>,
     running: Option<Running>,
 }
 
@@ -36,8 +38,8 @@ fn start(limits: Limits) -> TestServer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let listeners = Listeners { tcp: vec![listener], udp: vec![] };
-    let running = serve(server, listeners, limits, None).unwrap();
-    TestServer { address, root, running: Some(running) }
+    let running = serve(Arc::clone(&server), listeners, limits, None).unwrap();
+    TestServer { address, root, server, running: Some(running) }
 }
 
 fn limits() -> Limits {
@@ -60,6 +62,12 @@ struct Client {
 }
 
 impl TestServer {
+    /// How many connections were closed because their peers stalled, and how many were not taken.
+    fn closed(&self) -> (u64, u64) {
+        let metrics = self.server.metrics();
+        (metrics.stalled_connections.load(Relaxed), metrics.refused_connections.load(Relaxed))
+    }
+
     fn client(&self) -> Client {
         self.client_from([127, 0, 0, 1])
     }
@@ -272,6 +280,7 @@ fn closes_on_a_sender_that_stops_within_a_record() {
     let mut idle = server.client();
     assert!(stalled.receive().is_none());
     assert!(idle.is_alive(), "between records a client may be silent");
+    assert_eq!(server.closed(), (1, 0));
 }
 
 #[test]
@@ -289,6 +298,7 @@ fn closes_on_a_sender_whose_record_drips_without_end() {
     });
     assert!(is_closed, "the server would have waited for ever");
     assert!(server.client().is_alive());
+    assert_eq!(server.closed(), (1, 0));
 }
 
 #[test]
@@ -297,6 +307,7 @@ fn one_address_cannot_take_every_connection() {
     let (mut first, mut second) = (server.client(), server.client());
     assert!(first.is_alive() && second.is_alive());
     assert!(server.client().receive().is_none());
+    assert_eq!(server.closed(), (0, 1));
     let mut other = server.client_from([127, 0, 0, 2]);
     assert!(other.is_alive(), "another address has room of its own");
 }
@@ -372,6 +383,7 @@ fn closes_on_a_reader_that_takes_nothing_and_serves_others_meanwhile() {
     }
     assert!(taken < 64, "{taken}");
     assert!(client.is_alive());
+    assert_eq!(server.closed(), (1, 0));
 }
 
 #[test]
@@ -391,6 +403,7 @@ fn refuses_connections_over_the_limit_until_one_closes() {
     assert!(first.is_alive() && second.is_alive());
     let mut third = server.client();
     assert!(third.receive().is_none());
+    assert_eq!(server.closed(), (0, 1));
     drop(first);
     let until = std::time::Instant::now() + PATIENCE;
     loop {

@@ -1,8 +1,15 @@
-# test: a mount that names no ports asks the server's port mapper for them
+# test: a mount that names no ports asks the server's port mapper for them, and is listed until it is taken back
 # versions: 3
 mkdir -p /run/asked
-mount -t nfs -o vers=3,tcp,nolock "$SERVER:$(export_root)/export" /run/asked
+path=$(export_root)/export/${D##*/}
+listed() { showmount --no-headers -a "$SERVER" | grep -Fxc "10.99.0.2:$path" || true; }
+same 0 "$(listed)" 'mounts of the directory before there is one'
+mount -t nfs -o vers=3,tcp,nolock "$SERVER:$path" /run/asked
 grep -q "^[^ ]* /run/asked nfs .*,mountport=$MOUNT_PORT," /proc/mounts || fail "$(grep ' /run/asked ' /proc/mounts)"
-echo text >"/run/asked/${D##*/}/file"
+same 1 "$(listed)" 'mounts of the directory'
+showmount --no-headers -d "$SERVER" | grep -Fxq "$path" || fail "no such directory is mounted: $(showmount -d "$SERVER")"
+showmount --no-headers -e "$SERVER" | grep -q "^$(export_root)/export " || fail "no such export: $(showmount -e "$SERVER")"
+echo text >"/run/asked/file"
 same text "$(cat "$D/file")"
 umount /run/asked
+same 0 "$(listed)" 'mounts of the directory that was unmounted'
