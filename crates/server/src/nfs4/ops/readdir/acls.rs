@@ -104,7 +104,7 @@ mod tests {
     use vfs::fault::{Fault, Method, Rule};
     use xdr::List;
 
-    use super::super::tests::{ALL, filled, list, names};
+    use super::super::tests::{ALL, filled, list, names, pieces_of};
     use super::*;
     use crate::testing::{Lab, at, faulty, lab_of};
 
@@ -178,22 +178,7 @@ mod tests {
         const FILES: usize = ENTRIES_MAX + 20;
         let mut lab = filled(FILES);
         for maxcount in [1000, ALL.maxcount] {
-            let mut args = ReadDirArgs { maxcount, ..WITH_ACL };
-            let (mut seen, mut pieces) = (Vec::new(), 0);
-            loop {
-                let listing = list(&mut lab, &["export"], args);
-                assert!(xdr::to_bytes(&listing).len() <= maxcount as usize);
-                seen.extend(names(&listing));
-                pieces += 1;
-                if listing.eof {
-                    break;
-                }
-                args.cookie = listing.entries.last().unwrap().cookie;
-                args.cookie_verifier = listing.cookie_verifier;
-            }
-            seen.sort();
-            assert_eq!(seen, (0..FILES).map(|number| format!("entry-{number:03}")).collect::<Vec<_>>());
-            assert!(pieces > 1);
+            assert!(pieces_of(&mut lab, FILES, ReadDirArgs { maxcount, ..WITH_ACL }) > 1);
         }
         let small = Op::ReadDir(ReadDirArgs { maxcount: 60, ..WITH_ACL });
         assert_eq!(lab.status_at(&["export"], small), Status::TOOSMALL);
