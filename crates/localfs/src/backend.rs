@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use vfs::{
-    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
-    Created, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
-    ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability, Timestamp,
-    Verifier, Written,
+    Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
+    Create, Created, Entry, Error, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened,
+    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes,
+    SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 use crate::config::{Config, Durability, OpenError};
@@ -61,6 +61,12 @@ impl LocalFs {
     #[must_use]
     pub fn has_steady_changes(&self) -> bool {
         self.volume.changes.is_steady()
+    }
+
+    /// Why changes by other processes are not seen where objects are watched; `None` where they are.
+    #[must_use]
+    pub fn why_unwatched(&self) -> Option<&str> {
+        self.volume.watches().err()
     }
 
     /// Answers what `operation` does when the handles in it are on stable storage.
@@ -314,6 +320,16 @@ impl Backend for LocalFs {
         authority: Authority,
     ) -> Op<'a, Written> {
         self.volume.write_hole(context, file, (offset, length), authority)
+    }
+
+    fn watch<'a>(
+        &'a self,
+        _: &'a Context,
+        object: &'a Handle,
+        interest: Interest,
+        alarm: &'a Arc<dyn Alarm>,
+    ) -> Op<'a, Option<Box<dyn Watch>>> {
+        self.volume.watch(object, interest, alarm)
     }
 
     fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {

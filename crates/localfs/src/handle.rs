@@ -27,14 +27,19 @@ pub(crate) enum Meaning<'a> {
 
 /// The handle of a file by the kernel's.
 pub(crate) fn from_kernel(handle: &KernelHandle) -> Result<Handle, Error> {
+    from_parts(handle.kind, handle.bytes()).ok_or(Error::ServerFault)
+}
+
+/// The same of the kernel's type and opaque part; `None` where they are none that is stored.
+pub(crate) fn from_parts(kind: i32, bytes: &[u8]) -> Option<Handle> {
     // Types are single bytes; the bits above are flags that nobody asked for.
-    let kind = u8::try_from(handle.kind).map_err(|_| Error::ServerFault)?;
-    let bytes = handle.bytes();
+    let kind = u8::try_from(kind).ok()?;
     let mut encoded = [0; vfs::MAX_HANDLE];
     encoded[0] = KERNEL;
     encoded[1] = kind;
-    encoded[2..2 + bytes.len()].copy_from_slice(bytes);
-    Handle::new(&encoded[..2 + bytes.len()])
+    let end = 2 + bytes.len();
+    encoded.get_mut(2..end)?.copy_from_slice(bytes);
+    Handle::new(&encoded[..end]).ok()
 }
 
 /// The handle of number `id` of an index.

@@ -27,7 +27,8 @@
 //! local change may show up to one tick (10 ms at most) late. Attributes before and after an operation are atomic among
 //! requests of this back end; a local process may come between them unseen. WRITEs, and changes of one directory's entries,
 //! that came with one read of a connection begin from what the one before them left (`seen`): nor is a local process seen
-//! that comes between two of these.
+//! that comes between two of these. Whoever [watches](vfs::Backend::watch) an object hears of what local processes do to it, where
+//! [fanotify(7)](LocalFs::why_unwatched) can be had.
 //!
 //! # Durability
 //! [`Durability::Sync`] and [`Durability::Async`]. What a symbolic link's or special file's attributes are set to is
@@ -50,6 +51,7 @@ mod config;
 mod dirty;
 mod durable;
 mod errno;
+mod fanotify;
 mod find;
 mod generations;
 mod handle;
@@ -68,6 +70,7 @@ mod streams;
 mod sys;
 mod turn;
 mod volume;
+mod watch;
 mod xattr_target;
 
 pub use backend::LocalFs;

@@ -96,12 +96,18 @@ pub(crate) fn must_finish() {
     STATE.set(State { patience: Patience::Unlimited, ..STATE.get() });
 }
 
-/// The clock of ticks, in nanoseconds; read once for all of an operation that began with it.
+/// The clock of ticks, in nanoseconds; read once for all of a stretch in place.
 pub(crate) fn now_ns() -> u64 {
-    match STATE.get().now_ns {
-        0 => ticks_ns(),
-        now_ns => now_ns,
+    let state = STATE.get();
+    if state.now_ns != 0 {
+        return state.now_ns;
     }
+    let now_ns = ticks_ns();
+    // Elsewhere nobody would forget it.
+    if state.patience != Patience::Unlimited {
+        STATE.set(State { now_ns, ..state });
+    }
+    now_ns
 }
 
 /// The clock of ticks, read now.

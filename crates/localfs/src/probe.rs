@@ -29,6 +29,7 @@ use crate::streams::Streams;
 use crate::sys;
 use crate::turn::{Names, Wariness};
 use crate::volume::{Actor, Handles, LOCKS, Volume, mount_of};
+use crate::watch;
 
 /// `f_type` of file systems that keep nothing on a device: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -142,6 +143,7 @@ pub(crate) fn open_with(
         verifier_changes: AtomicU64::new(0),
         round: AtomicU32::new(0),
         janitor: crate::janitor::Alarm::default(),
+        watches: watch::OnDemand::new(capacity / 2),
         root_fd,
         #[cfg(test)]
         planned_sync_failure: Mutex::new(None),

@@ -1,4 +1,5 @@
-//! What this thread saw of an object after it changed it: what the next change of a batch begins from.
+//! What this thread saw of an object after it changed it: what the next change of a batch begins from. And of a directory in which
+//! it looked a name up, for the next name.
 //!
 //! A client that writes sends many WRITEs at once, and the server answers all that one read of the connection brought before
 //! it waits for anything. Attributes after one of them are those before the next: there is no need to look again.
@@ -37,7 +38,13 @@ struct Seen {
 }
 
 thread_local! {
-    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
+    /// The last directory, and the last of anything else: a batch may look names up and write.
+    static SEEN: RefCell<[Option<Seen>; 2]> = const { RefCell::new([None, None]) };
+}
+
+/// Where an object like this is remembered.
+fn place(object: &Object) -> usize {
+    usize::from(object.kind == FileKind::Directory)
 }
 
 impl Volume {
@@ -121,18 +128,35 @@ impl Volume {
         Ok(Change { before: before.before(), after: after.attributes, atomic: true })
     }
 
-    fn moves(&self) -> u64 {
-        self.moves.load(Ordering::Acquire)
+    /// Attributes of a directory, behind the look at a name in it. They may be from before that, if no request came between: who takes
+    /// an entry that is newer for one of that directory asks once more at worst.
+    pub(crate) fn stat_around_name(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
+        if let Some(seen) = self.recall(context, directory) {
+            return Ok(seen.attributes);
+        }
+        // Before the look, which takes no lock: whoever changes the directory meanwhile has it looked at again.
+        let standing = self.standing(directory);
+        let seen = self.stat(directory)?;
+        if self.may_glance() {
+            self.remember_since(standing, context, directory, &seen);
+        }
+        Ok(seen.attributes)
+    }
+
+    /// What is another one after each change through this server.
+    fn standing(&self, object: &Object) -> (u64, u64) {
+        (object.dirt.version(), self.moves.load(Ordering::Acquire))
     }
 
     /// What `object` looks like, if this thread saw it after its last change, in the batch of this request. To be asked under
-    /// the object's lock.
+    /// the object's lock by who changes it.
     #[inline]
     fn recall(&self, context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
         SEEN.with_borrow(|seen| {
-            let seen = seen.as_ref().filter(|seen| seen.is_of(object) && seen.batch == context.now)?;
-            let stands = seen.version == object.dirt.version()
-                && seen.moves == self.moves()
+            let seen = seen[place(object)].as_ref()?;
+            let stands = seen.is_of(object)
+                && seen.batch == context.now
+                && (seen.version, seen.moves) == self.standing(object)
                 && seen.tick_ns == patience::now_ns();
             if stands && is_in_batch(context) { Some(seen.snapshot) } else { None }
         })
@@ -140,19 +164,30 @@ impl Volume {
 
     /// Remembers what `object` looks like after a change, numbered already. To be called under the object's lock.
     fn remember(&self, context: &Context, object: &Arc<Object>, snapshot: &Snapshot) {
+        self.remember_since(self.standing(object), context, object, snapshot);
+    }
+
+    /// As [`Self::remember`], of a look that was taken when the object was [`standing`](Self::standing) so.
+    fn remember_since(
+        &self,
+        (version, moves): (u64, u64),
+        context: &Context,
+        object: &Arc<Object>,
+        snapshot: &Snapshot,
+    ) {
         if !is_in_batch(context) {
             return;
         }
-        let (version, moves, tick_ns) = (object.dirt.version(), self.moves(), patience::now_ns());
-        SEEN.with_borrow_mut(|seen| match seen {
+        let tick_ns = patience::now_ns();
+        SEEN.with_borrow_mut(|seen| match &mut seen[place(object)] {
             Some(seen) if seen.is_of(object) => {
                 (seen.version, seen.moves) = (version, moves);
                 (seen.batch, seen.tick_ns) = (context.now, tick_ns);
                 seen.snapshot = *snapshot;
             }
-            _ => {
+            place => {
                 let object = Arc::downgrade(object);
-                *seen =
+                *place =
                     Some(Seen { object, version, moves, batch: context.now, tick_ns, snapshot: *snapshot });
             }
         });
@@ -337,6 +372,36 @@ mod tests {
         let version = case.object().dirt.version();
         drop(case.object().dirt.begin());
         assert_ne!(case.object().dirt.version(), version, "it may have been done in part");
+    }
+
+    #[test]
+    fn names_of_a_batch_are_looked_up_in_a_directory_seen_once() {
+        let case = Case::with(ChangeClock::Multigrain { shared: false });
+        let (volume, root) = (&case.volume, case.volume.root.handle);
+        let look_up = |context: &Context| answer(volume.lookup(context, &root, b"f")).directory;
+        let top = case.directory.path().join("export");
+        // A tick may end between two looks.
+        let is_seen_once = (0..1000).any(|number| {
+            let first = look_up(&batch(2));
+            std::fs::write(top.join(number.to_string()), b"").expect("a file");
+            look_up(&batch(2)) == first
+        });
+        assert_eq!(
+            is_seen_once,
+            volume.may_glance(),
+            "where the faster call does not tell all, each is looked at"
+        );
+        let next = look_up(&batch(2));
+        let directory = volume.object(&root).expect("the top");
+        assert!(volume.recall(&batch(3), &directory).is_none(), "another batch");
+        let what = Create::File(CreateMode::Guarded);
+        let created = answer(volume.create(&batch(3), &root, b"g", &what, &SetAttributes::default()));
+        assert_eq!(
+            look_up(&batch(3)).change,
+            created.directory.after.change,
+            "what this server changes shows"
+        );
+        assert_ne!(created.directory.after.change, next.change);
     }
 
     #[test]

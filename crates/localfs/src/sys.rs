@@ -93,9 +93,12 @@ fn last_errno() -> Errno {
 /// name_to_handle_at(2): the handle of `name` in `directory` (of `directory` itself where `name` is empty; then it may
 /// be an `O_PATH` descriptor of anything), and the id of the mount it was found on. Symbolic links are not followed.
 pub(crate) fn name_to_handle_at(directory: BorrowedFd<'_>, name: &CStr) -> Result<(KernelHandle, i32)> {
+    handle_at(directory, name, if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 })
+}
+
+fn handle_at(directory: BorrowedFd<'_>, name: &CStr, flags: i32) -> Result<(KernelHandle, i32)> {
     let mut handle = FileHandle { bytes: MAX_KERNEL_HANDLE as u32, kind: 0, data: [0; MAX_KERNEL_HANDLE] };
     let mut mount = 0_i32;
-    let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
     // SAFETY: all pointers are to live locals of the layouts the call wants; `bytes` tells the room in `data`.
     check(unsafe {
         libc::syscall(
@@ -109,6 +112,61 @@ pub(crate) fn name_to_handle_at(directory: BorrowedFd<'_>, name: &CStr) -> Resul
     })?;
     let length = u8::try_from(handle.bytes).map_err(|_| Errno::OVERFLOW)?;
     Ok((KernelHandle { kind: handle.kind, length, data: handle.data }, mount))
+}
+
+/// The same of what a descriptor leads to, also where it names the object without leading back to it (AT_HANDLE_FID, Linux 6.5): as
+/// fanotify(7) tells of it.
+pub(crate) fn name_for_events(fd: BorrowedFd<'_>) -> Result<KernelHandle> {
+    match handle_at(fd, c"", libc::AT_EMPTY_PATH) {
+        Err(Errno::OPNOTSUPP) => handle_at(fd, c"", libc::AT_EMPTY_PATH | libc::AT_HANDLE_FID),
+        named => named,
+    }
+    .map(|(handle, _)| handle)
+}
+
+/// A group of fanotify(7) that tells of objects by their handles, with the limits of the user unless it may go without that of marks.
+/// Its queue is bounded either way: what was missed is told too.
+pub(crate) fn fanotify_init() -> Result<OwnedFd> {
+    let flags = libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_FID | libc::FAN_NONBLOCK | libc::FAN_CLOEXEC;
+    let events = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE) as libc::c_uint;
+    let open = |flags: libc::c_uint| {
+        // SAFETY: the call takes integers.
+        check(unsafe { libc::fanotify_init(flags, events) }.into())
+    };
+    let fd = match open(flags | libc::FAN_UNLIMITED_MARKS) {
+        // Only with CAP_SYS_ADMIN.
+        Err(Errno::PERM) => open(flags)?,
+        opened => opened?,
+    };
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// What happens to a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Events are added to it; it is made with the first.
+    Add,
+    /// Events are taken from it; it goes with the last.
+    Remove,
+}
+
+/// fanotify_mark(2) of the object that `path` leads to, or the descriptor `at` itself, which then must not be an `O_PATH` one.
+pub(crate) fn fanotify_mark(
+    group: BorrowedFd<'_>,
+    mark: Mark,
+    events: u64,
+    at: BorrowedFd<'_>,
+    path: Option<&CStr>,
+) -> Result<()> {
+    let flags = match mark {
+        Mark::Add => libc::FAN_MARK_ADD,
+        Mark::Remove => libc::FAN_MARK_REMOVE,
+    };
+    let path = path.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: the path is a C string that lives through the call, or null, which the call knows.
+    check(unsafe { libc::fanotify_mark(group.as_raw_fd(), flags, events, at.as_raw_fd(), path) }.into())
+        .map(drop)
 }
 
 /// open_by_handle_at(2) relative to the mount of `mount`, which must not be an `O_PATH` descriptor.

@@ -31,6 +31,7 @@ use crate::presumed::NewNames;
 use crate::streams::Streams;
 use crate::sys;
 use crate::turn::{Names, Wariness};
+use crate::watch;
 
 /// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
 const MANY_BLOCKS: i64 = 128 * 1024;
@@ -110,6 +111,8 @@ pub(crate) struct Volume {
     pub(crate) round: AtomicU32,
     /// Descriptors open for writing that the janitor has to look after, and its alarm.
     pub(crate) janitor: crate::janitor::Alarm,
+    /// Who is told of what other processes do.
+    pub(crate) watches: watch::OnDemand,
     /// The error of the next sync.
     #[cfg(test)]
     pub(crate) planned_sync_failure: Mutex<Option<(FileKind, Error)>>,
@@ -442,7 +445,13 @@ impl Volume {
         Ok(self.keep(*handle, &status, OpenFile::new(fd, Reach::Path)))
     }
 
-    fn open_by_kernel_handle(&self, kind: i32, bytes: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    /// Opens what the kernel's handle names, whoever calls.
+    pub(crate) fn open_by_kernel_handle(
+        &self,
+        kind: i32,
+        bytes: &[u8],
+        flags: OFlags,
+    ) -> rustix::io::Result<OwnedFd> {
         self.act_as_server();
         let mut tries = 0;
         loop {

@@ -5,14 +5,15 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Access, Acl, AclKind, Advice, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
-    Created, Entry, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Properties, Read, ReadDir,
-    ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr, Stability, Timestamp, Verifier,
-    Written,
+    Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
+    Create, Created, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened, Properties,
+    Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr, Stability,
+    Timestamp, Verifier, Watch, Written,
 };
 
 /// An operation of [`Backend`].
@@ -41,6 +42,7 @@ pub enum Method {
     Allocate,
     Deallocate,
     WriteHole,
+    Watch,
     CloneRange,
     CopyRange,
     Advise,
@@ -101,6 +103,16 @@ pub trait Around: Send + Sync + fmt::Debug {
     /// The write verifier to tell, where the backend has this one.
     fn write_verifier(&self, verifier: Verifier) -> Verifier {
         verifier
+    }
+
+    /// The watch of an object; `None` leaves it to the backend.
+    fn watch(
+        &self,
+        _object: &Handle,
+        _interest: Interest,
+        _alarm: &Arc<dyn Alarm>,
+    ) -> Option<Box<dyn Watch>> {
+        None
     }
 
     /// What to tell of [`Backend::is_stable`], where the backend says this.
@@ -188,6 +200,20 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         self.around.around(call, move |most| {
             data.truncate(most.map_or(data.len(), |most| most as usize));
             self.inner.write(&context, &handle, offset, &data, stability, authority)
+        })
+    }
+
+    fn watch<'a>(
+        &'a self,
+        context: &'a Context,
+        object: &'a Handle,
+        interest: Interest,
+        alarm: &'a Arc<dyn Alarm>,
+    ) -> Op<'a, Option<Box<dyn Watch>>> {
+        let call = Call { method: Method::Watch, subject: Subject::Whole };
+        self.around.around(call, move |_| match self.around.watch(object, interest, alarm) {
+            Some(watch) => Op::ok(Some(watch)),
+            None => self.inner.watch(context, object, interest, alarm),
         })
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Access, Acl, AclKind, Attributes, Change, Context, Device, Error, FileKind, FsStat, Handle, Op, Payload,
-    Properties, SetAttributes, Timestamp,
+    Access, Acl, AclKind, Alarm, Attributes, Change, Context, Device, Error, FileKind, FsStat, Handle,
+    Interest, Op, Payload, Properties, SetAttributes, Timestamp, Watch,
 };
 
 /// Eight bytes that a client or server compares for equality alone.
@@ -567,6 +567,21 @@ pub trait Backend: Send + Sync + fmt::Debug {
         _authority: Authority,
     ) -> Op<'a, Written> {
         Op::err(Error::NotSupported)
+    }
+
+    /// Has `alarm` rung soon after anybody who does not come through this backend has done to an object what `interest` names: from
+    /// this answer on, until what is answered is dropped. `None` where there is nobody else, or where they cannot be seen.
+    ///
+    /// # Errors
+    /// [`Error::Later`] where as many objects are watched as may be; [`Error::Access`] where the server may not watch this one.
+    fn watch<'a>(
+        &'a self,
+        _: &'a Context,
+        _object: &'a Handle,
+        _interest: Interest,
+        _alarm: &'a Arc<dyn Alarm>,
+    ) -> Op<'a, Option<Box<dyn Watch>>> {
+        Op::ok(None)
     }
 
     /// Has a range hold the same bytes as another, all at once and without copying them (RFC 7862 §15.13); answers the

@@ -21,6 +21,7 @@ pub mod memfs;
 mod name;
 mod op;
 mod payload;
+mod watch;
 
 pub use acl::{ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, MAX_ACL_ENTRIES};
 pub use attributes::{
@@ -39,3 +40,4 @@ pub use memfs::{MemFs, MemOptions};
 pub use name::check_name;
 pub use op::Op;
 pub use payload::{FileRange, Payload, RangeSource};
+pub use watch::{Alarm, Interest, Watch};

@@ -38,7 +38,7 @@ impl Volume {
                 other => other?.attributes,
             },
         };
-        let directory = self.stat(&directory)?.attributes;
+        let directory = self.stat_around_name(context, &directory)?;
         Ok(Found { handle: object.handle, attributes, directory })
     }
 }

@@ -19,5 +19,6 @@ pub(crate) mod rename;
 pub(crate) mod setattr;
 pub(crate) mod space;
 pub(crate) mod statfs;
+pub(crate) mod watch;
 pub(crate) mod write;
 pub(crate) mod xattr;

@@ -17,16 +17,19 @@
 //! ```
 
 mod gate;
+mod outsiders;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 pub use gate::Gate;
+pub use outsiders::Outsiders;
 
 pub use crate::around::Method;
 use crate::around::{Around, Call, Wrapped};
-use crate::{Backend, Error, Op, Verifier};
+use crate::{Alarm, Backend, Error, Handle, Interest, Op, Verifier, Watch};
 
 /// Rules that may be in force at once: a script is written by hand.
 const RULES_MAX: usize = 1000;
@@ -89,13 +92,15 @@ pub struct Script {
     calls: [AtomicU64; Method::COUNT],
     /// Times that data may have been lost.
     losses: AtomicU64,
+    outsiders: Outsiders,
 }
 
 impl<B: Backend> Faulty<B> {
     /// A backend that works until it is told otherwise.
     pub fn new(inner: B) -> Self {
         let calls = std::array::from_fn(|_| AtomicU64::new(0));
-        Self::of(inner, Script { rules: Mutex::new(Vec::new()), calls, losses: AtomicU64::new(0) })
+        let (losses, outsiders) = (AtomicU64::new(0), Outsiders::default());
+        Self::of(inner, Script { rules: Mutex::new(Vec::new()), calls, losses, outsiders })
     }
 
     /// Adds a rule behind the others.
@@ -111,6 +116,11 @@ impl<B: Backend> Faulty<B> {
     /// Forgets all rules. What a gate holds stays held.
     pub fn heal(&self) {
         self.around.rules.lock().clear();
+    }
+
+    /// Others than the server, who change what is inside without it.
+    pub fn outsiders(&self) -> &Outsiders {
+        &self.around.outsiders
     }
 
     /// Times that an operation was asked for, whatever came of it.
@@ -173,6 +183,10 @@ impl Around for Script {
                 })
             }
         }
+    }
+
+    fn watch(&self, object: &Handle, interest: Interest, alarm: &Arc<dyn Alarm>) -> Option<Box<dyn Watch>> {
+        Some(self.outsiders.watch(object, interest, alarm))
     }
 
     /// What it is around stands for a disk.

@@ -1,0 +1,138 @@
+use std::process::Command;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use vfs::{Op, Watch};
+
+use super::*;
+use crate::config::Config;
+use crate::name::Name;
+use crate::volume::Volume;
+
+#[derive(Debug, Default)]
+struct Bell(AtomicUsize);
+
+impl Alarm for Bell {
+    fn ring(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Bell {
+    fn has_rung(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// A volume with files `0`, `1` and so on.
+fn opened(directory: &std::path::Path, files: usize) -> Arc<Volume> {
+    let top = directory.join("export");
+    std::fs::create_dir(&top).expect("directory");
+    for file in 0..files {
+        std::fs::write(top.join(file.to_string()), b"data").expect("write");
+    }
+    let state_directory = Some(directory.join("state"));
+    let config = Config { state_directory, max_open_files: Some(16), ..Config::new(top) };
+    crate::probe::open(&config).expect("volume")
+}
+
+/// The same; none where nothing can be watched.
+fn volume(directory: &std::path::Path, files: usize) -> Option<Arc<Volume>> {
+    let volume = opened(directory, files);
+    if let Err(why) = volume.watches() {
+        println!("skipped: {why}");
+        return None;
+    }
+    Some(volume)
+}
+
+fn handle(volume: &Arc<Volume>, file: usize) -> Handle {
+    let name = Name::new(file.to_string().as_bytes()).expect("a name");
+    volume.find(&volume.root, &name).expect("object").handle
+}
+
+fn watch(volume: &Arc<Volume>, file: usize) -> (Arc<Bell>, Box<dyn Watch>) {
+    let bell = Arc::new(Bell::default());
+    let alarm: Arc<dyn Alarm> = Arc::clone(&bell) as Arc<dyn Alarm>;
+    let watch = match volume.watch(&handle(volume, file), Interest::Changes, &alarm) {
+        Op::Ready(Some(watch)) => watch,
+        _ => panic!("it was found just now"),
+    };
+    (bell, watch.expect("watched").expect("it can be watched"))
+}
+
+/// Marks, as the kernel tells.
+fn marks(volume: &Volume) -> usize {
+    use std::os::fd::AsRawFd;
+    let watches = volume.watches().expect("it can be watched");
+    let path = format!("/proc/self/fdinfo/{}", watches.0.group.as_raw_fd());
+    let info = std::fs::read_to_string(path).expect("fdinfo");
+    info.lines().filter(|line| line.starts_with("fanotify ino:")).count()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_mark_goes_with_its_last_watch_though_nobody_has_the_object_open() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let Some(volume) = volume(directory.path(), 1) else { return };
+    assert_eq!(marks(&volume), 0, "what was tried at the start");
+    let (bell, first) = watch(&volume, 0);
+    let second = watch(&volume, 0);
+    assert_eq!(marks(&volume), 1);
+    let watched = handle(&volume, 0);
+    // As when the cache needs its room.
+    volume.objects.remove(&watched);
+    let file = directory.path().join("export/0");
+    let status = Command::new("sh").args(["-c", "echo >>\"$0\""]).arg(&file).status();
+    assert!(status.expect("a shell").success());
+    until("the change is told", || bell.has_rung());
+    drop(first);
+    assert_eq!(marks(&volume), 1);
+    drop(second);
+    assert_eq!(marks(&volume), 0);
+}
+
+#[test]
+fn what_was_missed_may_have_been_anything() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let Some(volume) = volume(directory.path(), 20) else { return };
+    let watches = volume.watches().expect("it can be watched");
+    // As Linux tells of an overflow: nobody's, and about an invalid handle.
+    let mut overflow = vec![44, 0, 0, 0, libc::FANOTIFY_METADATA_VERSION, 0, 24, 0];
+    overflow.extend(libc::FAN_Q_OVERFLOW.to_ne_bytes());
+    overflow.extend((-1_i32).to_ne_bytes());
+    overflow.extend(0_u32.to_ne_bytes());
+    overflow.extend([libc::FAN_EVENT_INFO_TYPE_FID, 0, 20, 0]);
+    overflow.extend([0; 12]);
+    overflow.extend(255_i32.to_ne_bytes());
+    for read in [&overflow[..], &overflow[..30]] {
+        let all: Vec<_> = (0..20).map(|file| watch(&volume, file)).collect();
+        watches.0.tell(read);
+        assert!(all.iter().all(|(bell, _)| bell.has_rung()), "{} bytes", read.len());
+    }
+}
+
+#[test]
+fn nothing_is_begun_for_nobody() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let volume = opened(directory.path(), 1);
+    let _ = handle(&volume, 0);
+    assert!(volume.watches.opened.get().is_none());
+}
+
+#[test]
+fn the_thread_ends_with_the_volume() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let Some(volume) = volume(directory.path(), 1) else { return };
+    let shared = Arc::downgrade(&volume.watches().expect("it can be watched").0);
+    drop(watch(&volume, 0));
+    drop(volume);
+    until("the thread ends", || shared.strong_count() == 0);
+}

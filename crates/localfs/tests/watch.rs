@@ -1,0 +1,266 @@
+//! What other processes do to an object is told to whoever watches it, and what the server does is not.
+
+mod common;
+
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use common::{Place, me};
+use localfs::Config;
+use vfs::{
+    Alarm, Authority, Backend, Create, CreateMode, Error, Handle, Interest, OpenAccess, Removal, Result,
+    SetAttributes, Stability, Watch,
+};
+
+/// More than any event takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Set in a child that may watch a single object.
+const ONE_MARK: &str = "ENFYS_TEST_ONE_MARK";
+
+#[derive(Debug, Default)]
+struct Bell {
+    has_rung: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Alarm for Bell {
+    fn ring(&self) {
+        *self.has_rung.lock().unwrap() = true;
+        self.rung.notify_all();
+    }
+}
+
+impl Bell {
+    /// Whether it rings, or has since the last time.
+    fn rings(&self) -> bool {
+        let has_rung = self.has_rung.lock().unwrap();
+        let (mut has_rung, _) = self.rung.wait_timeout_while(has_rung, PATIENCE, |rung| !*rung).unwrap();
+        std::mem::take(&mut *has_rung)
+    }
+
+    fn has_rung(&self) -> bool {
+        *self.has_rung.lock().unwrap()
+    }
+}
+
+type Watched = (Arc<Bell>, Box<dyn Watch>);
+
+fn try_watch(place: &Place, object: &Handle, interest: Interest) -> Result<Watched> {
+    let bell = Arc::new(Bell::default());
+    let alarm: Arc<dyn Alarm> = Arc::clone(&bell) as Arc<dyn Alarm>;
+    let watch = place.wait(place.fs().watch(&me(), object, interest, &alarm))?;
+    Ok((bell, watch.expect("it can be watched")))
+}
+
+fn watch(place: &Place, object: &Handle, interest: Interest) -> Watched {
+    try_watch(place, object, interest).expect("watched")
+}
+
+/// A place to watch in; none, with a word, where this system cannot.
+fn place_with(change: impl FnOnce(Config) -> Config) -> Option<Place> {
+    let place = Place::with(change);
+    if let Some(why) = place.fs().why_unwatched() {
+        println!("skipped: {why}");
+        return None;
+    }
+    Some(place)
+}
+
+fn place() -> Option<Place> {
+    place_with(|config| config)
+}
+
+/// Another process does that in the exported directory.
+fn local(place: &Place, script: &str) {
+    let status = Command::new("sh").args(["-ec", script]).current_dir(&place.config.directory).status();
+    assert!(status.expect("a shell").success(), "{script}");
+}
+
+/// A file `f` with a line in it, and a directory `d` with a file `old` and a directory `sub`, made anew.
+fn prepare(place: &Place) {
+    local(place, "rm -rf -- * && mkdir d d/sub && echo text >f && echo text >d/old");
+}
+
+fn lookup(place: &Place, name: &str) -> Handle {
+    place.lookup(&me(), &place.fs().root(), name).expect("lookup")
+}
+
+/// Everything before this was told: events come in their order.
+fn everything_was_told(place: &Place) {
+    local(place, "echo >fence");
+    let (bell, _watch) = watch(place, &lookup(place, "fence"), Interest::Changes);
+    local(place, "echo >>fence");
+    assert!(bell.rings());
+}
+
+const CHANGES_OF_F: [&str; 10] = [
+    "echo more >>f",
+    ": >f",
+    "truncate -s 1 f",
+    "chmod 640 f",
+    "touch f",
+    "ln f g",
+    "rm f",
+    "mv f g",
+    "echo new >n && mv n f",
+    // As whoever has written through a mapping.
+    "exec 3<>f",
+];
+
+const CHANGES_OF_D: [&str; 8] = [
+    "echo >d/new",
+    "mkdir d/new",
+    "rm d/old",
+    "rmdir d/sub",
+    "mv d/old d/new",
+    "mv d/old .",
+    "mv f d",
+    "chmod 700 d",
+];
+
+#[track_caller]
+fn rings(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
+    for script in scripts {
+        prepare(place);
+        let (bell, _watch) = watch(place, &lookup(place, name), interest);
+        local(place, script);
+        assert!(bell.rings(), "{script}");
+    }
+}
+
+#[track_caller]
+fn stays_silent(place: &Place, name: &str, interest: Interest, scripts: &[&str]) {
+    for script in scripts {
+        prepare(place);
+        let (bell, _watch) = watch(place, &lookup(place, name), interest);
+        local(place, script);
+        everything_was_told(place);
+        assert!(!bell.has_rung(), "{script}");
+    }
+}
+
+#[test]
+fn each_change_of_a_file_by_another_process_is_told() {
+    let Some(place) = place() else { return };
+    rings(&place, "f", Interest::Changes, &CHANGES_OF_F);
+    rings(&place, "f", Interest::Uses, &CHANGES_OF_F);
+    stays_silent(&place, "f", Interest::Changes, &["cat f", "ls -l f", "exec 3<f", "echo >>d/old"]);
+}
+
+#[test]
+fn who_wants_to_hear_of_uses_is_told_of_readers() {
+    let Some(place) = place() else { return };
+    rings(&place, "f", Interest::Uses, &["cat f", "exec 3<f"]);
+    stays_silent(&place, "f", Interest::Uses, &["ls -l f", "cat d/old"]);
+}
+
+#[test]
+fn each_change_of_a_directory_by_another_process_is_told() {
+    let Some(place) = place() else { return };
+    rings(&place, "d", Interest::Changes, &CHANGES_OF_D);
+    stays_silent(&place, "d", Interest::Changes, &["ls -l d", "echo >>d/old", "echo >d/sub/new", "rm f"]);
+}
+
+#[test]
+fn changes_are_told_where_objects_are_found_by_index() {
+    let Some(place) = place_with(|config| Config { always_use_index: true, ..config }) else { return };
+    rings(&place, "f", Interest::Changes, &CHANGES_OF_F);
+    rings(&place, "d", Interest::Changes, &CHANGES_OF_D);
+}
+
+#[test]
+fn what_the_server_does_itself_is_not_told() {
+    let Some(place) = place() else { return };
+    prepare(&place);
+    let (file, directory) = (lookup(&place, "f"), lookup(&place, "d"));
+    let (of_file, _watch) = watch(&place, &file, Interest::Uses);
+    let (of_directory, _other) = watch(&place, &directory, Interest::Changes);
+    let fs = place.fs();
+    let open = OpenAccess { read: true, write: true };
+    let opened = place.wait(fs.open(&me(), &file, open, Authority::Caller)).expect("open");
+    place.write(&me(), &file, b"data", Stability::FileSync).expect("write");
+    let sizes = SetAttributes { size: Some(2), ..SetAttributes::default() };
+    place.wait(fs.setattr(&me(), &file, &sizes, None, Authority::Caller)).expect("size");
+    place.wait(fs.setattr(&me(), &file, &common::mode(0o600), None, Authority::Caller)).expect("mode");
+    place.wait(fs.link(&me(), &file, &directory, b"link")).expect("link");
+    let what = Create::File(CreateMode::Guarded);
+    place.make(&me(), &directory, "new", &what, 0o600).expect("create");
+    place.wait(fs.rename(&me(), (&directory, b"new"), (&directory, b"newer"))).expect("rename");
+    place.wait(fs.remove(&me(), &directory, b"newer", Removal::File)).expect("remove");
+    drop(opened);
+    everything_was_told(&place);
+    assert!(!of_file.has_rung() && !of_directory.has_rung());
+    // Both are watched still.
+    local(&place, "echo >>f && echo >d/new");
+    assert!(of_file.rings() && of_directory.rings());
+}
+
+#[test]
+fn a_watch_ends_with_itself_alone() {
+    let Some(place) = place() else { return };
+    prepare(&place);
+    let file = lookup(&place, "f");
+    let (reader, _watch) = watch(&place, &file, Interest::Changes);
+    let (writer, other) = watch(&place, &file, Interest::Uses);
+    drop(other);
+    local(&place, "cat f");
+    everything_was_told(&place);
+    assert!(!reader.has_rung() && !writer.has_rung());
+    local(&place, "echo >>f");
+    assert!(reader.rings());
+    assert!(!writer.has_rung());
+}
+
+#[test]
+fn what_is_found_by_index_is_kept_open_and_bounded() {
+    let bounded = |config| Config { always_use_index: true, max_open_files: Some(16), ..config };
+    let Some(place) = place_with(bounded) else { return };
+    let files: Vec<_> = (0..9).map(|number| place.file(&me(), &format!("{number}"), 0o600)).collect();
+    let mut watched: Vec<_> = files[..8].iter().map(|file| watch(&place, file, Interest::Changes)).collect();
+    // Once more costs nothing.
+    watched.push(watch(&place, &files[0], Interest::Uses));
+    assert_eq!(try_watch(&place, &files[8], Interest::Changes).err(), Some(Error::Later));
+    watched.remove(1);
+    let (bell, _watch) = watch(&place, &files[8], Interest::Changes);
+    local(&place, "echo >>8");
+    assert!(bell.rings());
+}
+
+/// In a user namespace of its own, where the limits of the system's user are those of this process.
+#[test]
+fn where_no_more_may_be_watched_that_is_said() {
+    if std::env::var_os(ONE_MARK).is_none() {
+        return again_with_one_mark("where_no_more_may_be_watched_that_is_said");
+    }
+    let Some(place) = place() else { return };
+    prepare(&place);
+    let (file, other) = (lookup(&place, "f"), lookup(&place, "d"));
+    let first = watch(&place, &file, Interest::Changes);
+    assert_eq!(try_watch(&place, &other, Interest::Changes).err(), Some(Error::Later));
+    drop(first);
+    let (bell, _watch) = watch(&place, &other, Interest::Changes);
+    local(&place, "rm d/old");
+    assert!(bell.rings());
+}
+
+fn again_with_one_mark(test: &str) {
+    let script = "echo 1 >/proc/sys/user/max_fanotify_marks && exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script, "-"])
+        .arg(std::env::current_exe().expect("own path"))
+        .args(["--exact", test, "--nocapture"])
+        .env(ONE_MARK, "1")
+        .output();
+    let Ok(output) = output else { return println!("skipped: no unshare(1)") };
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !text.contains("running 1 test") {
+        return println!("skipped: no user namespace with limits of its own: {errors}");
+    }
+    assert!(output.status.success(), "{text}\n{errors}");
+}
+
+#[test]
+fn without_privileges() {
+    common::again_without_privileges(&[]);
+}

@@ -1,0 +1,68 @@
+//! Others than the server, whose doings a test plays.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{Alarm, Handle, Interest, Watch};
+
+/// Who is told when somebody else than the server changes an object, or opens it.
+#[derive(Debug, Default, Clone)]
+pub struct Outsiders(Arc<Mutex<Watchers>>);
+
+#[derive(Debug, Default)]
+struct Watchers {
+    /// Numbers given so far.
+    numbers: u64,
+    all: Vec<Watcher>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    number: u64,
+    object: Handle,
+    interest: Interest,
+    alarm: Arc<dyn Alarm>,
+}
+
+/// Ends with the watch that holds it.
+#[derive(Debug)]
+struct Watching {
+    number: u64,
+    watchers: Arc<Mutex<Watchers>>,
+}
+
+impl Watch for Watching {}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.watchers.lock().all.retain(|watcher| watcher.number != self.number);
+    }
+}
+
+impl Outsiders {
+    /// As [`Backend::watch`](crate::Backend::watch).
+    pub fn watch(&self, object: &Handle, interest: Interest, alarm: &Arc<dyn Alarm>) -> Box<dyn Watch> {
+        let mut watchers = self.0.lock();
+        watchers.numbers += 1;
+        let number = watchers.numbers;
+        watchers.all.push(Watcher { number, object: *object, interest, alarm: Arc::clone(alarm) });
+        Box::new(Watching { number, watchers: Arc::clone(&self.0) })
+    }
+
+    /// Somebody changes an object, or opens it ([`Interest::Uses`]): tells those who want to hear of that.
+    pub fn meet(&self, object: &Handle, what: Interest) {
+        let is_told = |watcher: &&Watcher| {
+            watcher.object == *object && (what == Interest::Changes || watcher.interest == what)
+        };
+        let told: Vec<_> =
+            self.0.lock().all.iter().filter(is_told).map(|one| Arc::clone(&one.alarm)).collect();
+        told.iter().for_each(|alarm| alarm.ring());
+    }
+
+    /// How many watches there are.
+    #[must_use]
+    pub fn watched(&self) -> usize {
+        self.0.lock().all.len()
+    }
+}
