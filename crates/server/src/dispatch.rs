@@ -384,10 +384,11 @@ impl Server {
         let served = match operation {
             Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
-            // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
-            Operation::Nfs4(PROC_COMPOUND) => {
-                Box::pin(crate::nfs4::compound(&request, &header, reader, reply)).await
-            }
+            Operation::Nfs4(PROC_COMPOUND) => match crate::nfs4::begin(&request, reader, reply) {
+                crate::nfs4::Begun::Done(served) => served,
+                // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
+                crate::nfs4::Begun::Waits(waiting) => Box::pin(waiting.serve(&header, reply)).await,
+            },
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {
                 Box::pin(crate::mount::procedure(&request, procedure, reader, reply)).await

@@ -10,6 +10,10 @@ use xdr::{External, Writer};
 /// (measured at 4 KiB: sendfile takes four times as long as copying).
 const COPY_AT_MOST: usize = 8 << 10;
 
+/// Bytes of a READ that is tried before a future is made for it. Of a longer one, what is in memory could be copied twice where the
+/// rest is not.
+pub(crate) const AT_ONCE_MAX: u32 = 16 << 10;
+
 /// Puts the `count` bytes of a READ behind what was written, then their padding (RFC 4506 §4.10). Their length was
 /// written before; [`Payload::Appended`] data are in the buffer already.
 pub(crate) fn attach(reply: &mut Writer, payload: Payload, count: u32) {

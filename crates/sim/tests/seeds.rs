@@ -1,22 +1,46 @@
 //! Every scenario over some seeds; `cargo run -p enfys-sim -- --seeds 10000` plays more.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use sim::scenario::SCENARIOS;
 
 /// Seeds played in the test run.
-const SEEDS: u64 = 200;
+const SEEDS: usize = 200;
 
 #[test]
 fn every_scenario_holds_for_every_seed() {
-    for scenario in SCENARIOS {
-        let mut deeds = 0;
-        for seed in 1..=SEEDS {
-            match scenario.run(seed) {
-                Ok(report) => deeds += report.deeds,
-                Err(why) => panic!("{why}"),
-            }
+    let deeds: Vec<AtomicUsize> = SCENARIOS.iter().map(|_| AtomicUsize::new(0)).collect();
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((scenario, seed)) = run_of(next.fetch_add(1, Ordering::Relaxed)) {
+                    match SCENARIOS[scenario].run(seed) {
+                        Ok(report) => deeds[scenario].fetch_add(report.deeds, Ordering::Relaxed),
+                        Err(why) => panic!("{why}"),
+                    };
+                }
+            });
         }
-        assert!(deeds > 0, "{} shows nothing", scenario.name);
+    });
+    for (scenario, deeds) in SCENARIOS.iter().zip(deeds) {
+        assert!(deeds.into_inner() > 0, "{} shows nothing", scenario.name);
     }
+}
+
+/// Of all runs of all scenarios, the one of this number: which scenario, and its seed.
+fn run_of(number: usize) -> Option<(usize, u64)> {
+    (number < SCENARIOS.len() * SEEDS).then(|| (number / SEEDS, (number % SEEDS + 1) as u64))
+}
+
+#[test]
+fn every_run_is_of_another_scenario_or_seed() {
+    let runs: Vec<_> = (0..).map_while(run_of).collect();
+    let wanted: Vec<_> = (0..SCENARIOS.len())
+        .flat_map(|scenario| (1..=SEEDS as u64).map(move |seed| (scenario, seed)))
+        .collect();
+    assert_eq!(runs, wanted);
 }
 
 #[test]

@@ -132,6 +132,7 @@ impl World {
             back_channel: &channel,
             callback_program: 0x4000_0000,
             security: &SecParmsList::default(),
+            lacks_context: false,
             minor: 1,
             outbox,
             principal: &by.principal,

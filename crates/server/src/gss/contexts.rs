@@ -194,6 +194,11 @@ impl Contexts {
         self.shard(&handle).lock().get(&handle).map(Arc::clone)
     }
 
+    /// Whether there is a context with this handle, which has not expired.
+    pub(crate) fn has(&self, handle: &[u8], now: Duration) -> bool {
+        self.find(handle).is_some_and(|context| !context.has_expired(now))
+    }
+
     /// Forgets a context that its client has ended.
     pub(super) fn remove(&self, handle: &[u8]) {
         if let Ok(handle) = Handle::try_from(handle) {

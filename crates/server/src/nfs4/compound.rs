@@ -227,6 +227,12 @@ impl<'r> Compound<'r> {
         Ok(permit.for_caller(self.caller()))
     }
 
+    /// Whether a stateid is another client's, for this file.
+    pub(crate) fn is_anothers(&self, file: &File<'_>, given: Stateid) -> Result<bool> {
+        let stateid = self.stateid(given)?;
+        Ok(self.state().is_anothers(self.client()?, file.key(self.server()), &stateid))
+    }
+
     /// Who asks, as far as that is known.
     pub(crate) fn who(&self) -> Option<&state::Client> {
         self.client().ok().or(self.sender.as_ref()).map(|client| &**client)

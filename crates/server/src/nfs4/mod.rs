@@ -44,4 +44,4 @@ pub(crate) use ops::getxattr::tests as xattr_tests;
 pub(crate) use object::File;
 pub use offload::Advanced;
 pub use rows::executed_once;
-pub(crate) use serve::serve as compound;
+pub(crate) use serve::{Begun, begin};

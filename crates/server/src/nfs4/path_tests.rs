@@ -132,6 +132,20 @@ fn recalled(call: &Call) -> Stateid {
 }
 
 #[test]
+fn the_end_of_an_old_path_is_not_the_end_of_the_next() {
+    let (mut lab, old, _) = scene();
+    // As Linux's client, which says where it is twice in a row.
+    call_me_at(&mut lab, HOME);
+    assert!(old.0.outbox.is_hung_up());
+    let called = Called::take(&lab, 901);
+    let trial = called.calls().pop().expect("the path is tried");
+    called.answer(&lab, trial.reply(&()));
+    lab.lab.server.connection_closed(old.0.id);
+    assert!(!called.0.outbox.is_hung_up());
+    hold(&mut lab);
+}
+
+#[test]
 fn reading_is_delegated_where_the_client_can_be_called_and_recalled_there() {
     let (mut lab, called, mut other) = scene();
     let (file, held) = hold(&mut lab);

@@ -88,13 +88,17 @@ impl First<'_> {
     }
 }
 
-/// An operation's number and the bytes of its arguments.
-pub(crate) struct Asked(OpNum, Bytes);
+/// An operation's number and its arguments, which nobody looks at in versions with sessions.
+pub(crate) struct Asked<'a> {
+    number: OpNum,
+    arguments: &'a Reader,
+    start: usize,
+}
 
-impl Asked {
+impl<'a> Asked<'a> {
     /// What was read since `start`.
-    pub(crate) fn since(number: OpNum, arguments: &Reader, start: usize) -> Self {
-        Self(number, arguments.since(start))
+    pub(crate) fn since(number: OpNum, arguments: &'a Reader, start: usize) -> Self {
+        Self { number, arguments, start }
     }
 }
 
@@ -102,7 +106,7 @@ impl Compound<'_> {
     /// OPEN's turn; none in versions with sessions.
     pub(crate) fn open_turn(
         &mut self,
-        asked: &Asked,
+        asked: &Asked<'_>,
         owner: &StateOwner,
         seqid: u32,
         reclaim: bool,
@@ -114,11 +118,11 @@ impl Compound<'_> {
     /// The turn of an operation on a stateid.
     pub(crate) fn stateid_turn(
         &mut self,
-        asked: &Asked,
+        asked: &Asked<'_>,
         stateid: &Stateid,
         seqid: u32,
     ) -> Result<Option<Turn>> {
-        let confirms = asked.0 == OpNum::OPEN_CONFIRM;
+        let confirms = asked.number == OpNum::OPEN_CONFIRM;
         let (state, now) = (self.state(), self.now());
         self.turn(asked, |digest| state.stateid_turn(now, stateid, seqid, digest, confirms))
     }
@@ -126,7 +130,7 @@ impl Compound<'_> {
     /// The turn of a LOCK on an open stateid, with the seqids of the open-owner and the lock-owner.
     pub(crate) fn lock_turn(
         &mut self,
-        asked: &Asked,
+        asked: &Asked<'_>,
         stateid: &Stateid,
         owner: &StateOwner,
         seqids: (u32, u32),
@@ -139,7 +143,7 @@ impl Compound<'_> {
     /// answer to a retransmission too, which may come while the first one still waits.
     fn turn(
         &mut self,
-        asked: &Asked,
+        asked: &Asked<'_>,
         take: impl FnOnce(u64) -> std::result::Result<Sequenced0, Status>,
     ) -> Result<Option<Turn>> {
         if self.minor > 0 {
@@ -148,8 +152,9 @@ impl Compound<'_> {
         // §9.1.9: "When the type of the operation does not match that originally used, NFS4ERR_BAD_SEQID is returned." Another
         // principal's is no repetition either: what the first one was told and opened is not handed to it. A user's number has
         // 32 bits, an operation's less, so that neither passes for the other.
-        let kind = self.caller().rotate_left(32) ^ u64::from(asked.0.0);
-        match take(self.state().digest(kind, &asked.1, asked.1.len()))? {
+        let kind = self.caller().rotate_left(32) ^ u64::from(asked.number.0);
+        let arguments = asked.arguments.since(asked.start);
+        match take(self.state().digest(kind, &arguments, arguments.len()))? {
             Sequenced0::New(turn) => {
                 self.set_sender(Arc::clone(turn.client()));
                 Ok(Some(turn))

@@ -25,94 +25,196 @@ use crate::request::{Request, Served};
 /// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
 const ALONE: u32 = 1;
 
-/// Serves one COMPOUND.
-pub(crate) async fn serve(
-    request: &Request<'_>,
-    call: &CallHeader,
-    mut arguments: Reader,
-    reply: &mut Writer,
-) -> Served {
+/// A compound that was begun.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub(crate) enum Begun<'r> {
+    Done(Served),
+    Waits(Waiting<'r>),
+}
+
+/// A compound that has to wait for somebody.
+pub(crate) struct Waiting<'r> {
+    progress: Progress<'r>,
+    next: Next,
+}
+
+/// What comes next in a compound.
+enum Next {
+    /// To find out whether it was executed before, in version 4.0.
+    FirstTime,
+    /// This operation, which may have to wait.
+    Operation(Operation, &'static Row),
+    /// Its answer.
+    End,
+    /// The answer that it got before.
+    Replay(Bytes),
+}
+
+/// How far a compound has come.
+struct Progress<'r> {
+    compound: Compound<'r>,
+    header: Header,
+    arguments: Reader,
+    start: Mark,
+    /// Of the last operation that ended.
+    status: Status,
+    /// Whether any had to wait.
+    waited: bool,
+    /// In version 4.0.
+    first: Option<First<'r>>,
+}
+
+/// Begins one COMPOUND, and ends it where nobody has to be waited for: only the others need a future.
+pub(crate) fn begin<'r>(request: &'r Request<'r>, mut arguments: Reader, reply: &mut Writer) -> Begun<'r> {
     let start = reply.mark();
-    let Ok(header) = Header::open(&mut arguments, reply) else { return Served::GarbageArguments };
+    let Ok(header) = Header::open(&mut arguments, reply) else {
+        return Begun::Done(Served::GarbageArguments);
+    };
     if !request.server.settings.versions.has_minor(header.minor) {
         // RFC 8881 §16.2.3: "the server MUST return an error of NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
         // array."
-        return header.close(Status::MINOR_VERS_MISMATCH, 0, reply);
+        return Begun::Done(header.close(Status::MINOR_VERS_MISMATCH, 0, reply));
     }
+    let compound = Compound::new(request, &header, start);
+    let (status, waited, first) = (Status::OK, false, None);
+    let mut progress = Progress { compound, header, arguments, start, status, waited, first };
     // Version 4.0 has no slots: RFC 7530 §3.1.1.
-    let first = if header.minor == 0 {
-        match sequencing::first_time(request, call, arguments.clone()).await {
-            FirstTime::Yes(first) => Some(first),
-            FirstTime::No(cached) => return replay(request, &cached, start, reply).await,
-            // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established transport
-            // connection has been broken."
-            FirstTime::Unknown => return Served::Close,
-        }
-    } else {
-        None
-    };
-    let mut compound = Compound::new(request, &header, start);
-    compound.call = first.as_ref().map(|first| first.call);
-    compound.find_sender();
-    let mut status = Status::OK;
-    let mut waited = false;
-    // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
-    while status == Status::OK && compound.index < compound.count {
-        let (operation, done) = compound.start(&mut arguments, reply);
-        let done = match (done, operation.row) {
-            (None, Some(row)) => {
-                let mut execution = pin!(compound.execute(row, &mut arguments, reply));
-                poll_fn(|context| {
-                    let polled = execution.as_mut().poll(context);
-                    waited |= polled.is_pending();
-                    polled
-                })
-                .await
-            }
-            (done, _) => done.unwrap_or(Ok(())),
-        };
-        status = match compound.end(&operation, done, &arguments, reply) {
-            Ok(status) => status,
-            Err(cached) => return replay(request, &cached, start, reply).await,
-        };
-        compound.index += 1;
+    let next = if progress.header.minor == 0 { Next::FirstTime } else { progress.go_on(reply) };
+    match next {
+        Next::End if !progress.must_settle() => Begun::Done(progress.close(reply)),
+        next => Begun::Waits(Waiting { progress, next }),
     }
-    // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
-    let state = compound.state();
-    if let Some(change) = compound.who().and_then(|client| state.unsettled(Some(client))) {
-        let _ = state.settled(change).await;
-        waited = true;
-    }
-    let results = compound.index;
-    let served = header.close(status, results, reply);
-    keep(&mut compound, first, waited, start, reply);
-    compound.settle_written().await;
-    served
 }
 
-/// Keeps the reply for retransmissions, as the version has it.
-fn keep(compound: &mut Compound<'_>, first: Option<First<'_>>, waited: bool, start: Mark, reply: &Writer) {
-    let running = compound.session.take();
-    let must_keep = compound.changed && first.is_some() || running.as_ref().is_some_and(Running::cache_this);
-    let inline = reply.inline_since(start);
-    let copied;
-    let all = if inline.len() == reply.length_since(start) {
-        Some(inline)
-    } else if must_keep {
-        // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
-        copied = reply.copy_since(start);
-        Some(&copied[..])
-    } else {
-        None
-    };
-    let request = compound.request;
-    compound.write_reply(running.as_ref(), all);
-    match (running, first, all) {
-        // There is no clock here: what never waited ended when it began.
-        (Some(running), _, all) if waited => running.finish_late(all),
-        (Some(running), _, all) => running.finish(request.now.monotonic, all),
-        (None, Some(first), Some(all)) if compound.changed => first.keep(all),
-        _ => {}
+impl Waiting<'_> {
+    /// Serves the rest.
+    pub(crate) async fn serve(self, call: &CallHeader, reply: &mut Writer) -> Served {
+        let Self { mut progress, mut next } = self;
+        let request = progress.compound.request;
+        // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
+        loop {
+            next = match next {
+                Next::FirstTime => {
+                    match sequencing::first_time(request, call, progress.arguments.clone()).await {
+                        FirstTime::Yes(first) => progress.go_on_first(first, reply),
+                        FirstTime::No(cached) => Next::Replay(cached),
+                        // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established
+                        // transport connection has been broken."
+                        FirstTime::Unknown => return Served::Close,
+                    }
+                }
+                Next::Operation(operation, row) => {
+                    let done = {
+                        let Progress { compound, arguments, waited, .. } = &mut progress;
+                        let mut execution = pin!(compound.execute(row, arguments, reply));
+                        poll_fn(|context| {
+                            let polled = execution.as_mut().poll(context);
+                            *waited |= polled.is_pending();
+                            polled
+                        })
+                        .await
+                    };
+                    progress.go_on_behind(&operation, done, reply)
+                }
+                Next::End => {
+                    // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
+                    if let Some(change) = progress.unsettled() {
+                        let _ = progress.compound.state().settled(change).await;
+                        progress.waited = true;
+                    }
+                    let served = progress.close(reply);
+                    progress.compound.settle_written().await;
+                    return served;
+                }
+                Next::Replay(cached) => return replay(request, &cached, progress.start, reply).await,
+            };
+        }
+    }
+}
+
+impl<'r> Progress<'r> {
+    /// Executes operations until one may have to wait.
+    fn go_on(&mut self, reply: &mut Writer) -> Next {
+        while self.status == Status::OK && self.compound.index < self.compound.count {
+            let (operation, done) = self.compound.start(&mut self.arguments, reply);
+            let done = match (done, operation.row) {
+                (None, Some(row)) => return Next::Operation(operation, row),
+                (done, _) => done.unwrap_or(Ok(())),
+            };
+            if let Err(cached) = self.end(&operation, done, reply) {
+                return Next::Replay(cached);
+            }
+        }
+        Next::End
+    }
+
+    /// As [`Self::go_on`], in version 4.0, with a compound that was not executed before.
+    fn go_on_first(&mut self, first: First<'r>, reply: &mut Writer) -> Next {
+        self.compound.call = Some(first.call);
+        self.first = Some(first);
+        self.compound.find_sender();
+        self.go_on(reply)
+    }
+
+    /// As [`Self::go_on`], behind an operation that waited.
+    fn go_on_behind(&mut self, operation: &Operation, done: Result, reply: &mut Writer) -> Next {
+        match self.end(operation, done, reply) {
+            Ok(()) => self.go_on(reply),
+            Err(cached) => Next::Replay(cached),
+        }
+    }
+
+    /// # Errors
+    /// As [`Compound::end`].
+    fn end(
+        &mut self,
+        operation: &Operation,
+        done: Result,
+        reply: &mut Writer,
+    ) -> std::result::Result<(), Bytes> {
+        self.status = self.compound.end(operation, done, &self.arguments, reply)?;
+        self.compound.index += 1;
+        Ok(())
+    }
+
+    /// The change to the log of state that the answer has to wait for.
+    fn unsettled(&self) -> Option<u64> {
+        let state = self.compound.state();
+        self.compound.who().and_then(|client| state.unsettled(Some(client)))
+    }
+
+    /// Whether the answer has to wait for any log.
+    fn must_settle(&self) -> bool {
+        self.unsettled().is_some() || self.compound.request.is_stable.load(Relaxed)
+    }
+
+    /// Writes what stands before the results, and keeps the reply for retransmissions, as the version has it.
+    fn close(&mut self, reply: &mut Writer) -> Served {
+        let served = self.header.close(self.status, self.compound.index, reply);
+        let (compound, first) = (&mut self.compound, self.first.take());
+        let running = compound.session.take();
+        let must_keep =
+            compound.changed && first.is_some() || running.as_ref().is_some_and(Running::cache_this);
+        let inline = reply.inline_since(self.start);
+        let copied;
+        let all = if inline.len() == reply.length_since(self.start) {
+            Some(inline)
+        } else if must_keep {
+            // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
+            copied = reply.copy_since(self.start);
+            Some(&copied[..])
+        } else {
+            None
+        };
+        compound.write_reply(running.as_ref(), all);
+        match (running, first, all) {
+            // There is no clock here: what never waited ended when it began.
+            (Some(running), _, all) if self.waited => running.finish_late(all),
+            (Some(running), _, all) => running.finish(compound.request.now.monotonic, all),
+            (None, Some(first), Some(all)) if compound.changed => first.keep(all),
+            _ => {}
+        }
+        served
     }
 }
 
@@ -279,7 +381,6 @@ impl Compound<'_> {
     fn execute_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Option<Result> {
         Some(match row.number {
             OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
-            OpNum::GETATTR => return ops::getattr::at_once(self, arguments, reply),
             OpNum::PUTFH => ops::putfh::run(self, arguments).and_then(|()| self.check_put(arguments)),
             OpNum::PUTROOTFH => ops::putrootfh::run(self).and_then(|()| self.check_put(arguments)),
             OpNum::PUTPUBFH => ops::putpubfh::run(self).and_then(|()| self.check_put(arguments)),
@@ -308,8 +409,27 @@ impl Compound<'_> {
             OpNum::SETCLIENTID => ops::setclientid::run(self, arguments, reply),
             OpNum::SETCLIENTID_CONFIRM => ops::setclientid_confirm::run(self, arguments),
             OpNum::RELEASE_LOCKOWNER => ops::release_lockowner::run(self, arguments),
-            _ => return None,
+            _ => return self.try_at_once(row, arguments, reply),
         })
+    }
+
+    /// Executes an operation whose backend may have the answer in memory; none, with no arguments read, where it has not.
+    fn try_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Option<Result> {
+        let start = arguments.position();
+        let done = match row.number {
+            OpNum::GETATTR => ops::getattr::at_once(self, arguments, reply),
+            OpNum::READ => ops::read::at_once(self, arguments, reply),
+            OpNum::OPEN => ops::open::at_once(self, arguments, reply),
+            _ => return None,
+        };
+        match done {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => {
+                arguments.rewind(start);
+                None
+            }
+            Err(failure) => Some(Err(failure)),
+        }
     }
 
     /// Executes an operation that asks a backend.

@@ -70,13 +70,15 @@ enum Sent {
     OtherFile,
     /// Closed, or returned.
     Ended,
+    /// Revoked, by the administrator: "NFS4ERR_EXPIRED, NFS4ERR_ADMIN_REVOKED, or NFS4ERR_DELEG_REVOKED, as appropriate".
+    Taken,
     /// "the stateid type is not valid for the context in which the stateid appears".
     OtherKind,
 }
 
 use Sent::*;
 
-const COLUMNS: [Sent; 15] = [
+const COLUMNS: [Sent; 16] = [
     Given,
     SeqidZero,
     Anonymous,
@@ -91,6 +93,7 @@ const COLUMNS: [Sent; 15] = [
     OtherClient,
     OtherFile,
     Ended,
+    Taken,
     OtherKind,
 ];
 
@@ -109,6 +112,7 @@ const K: Option<Status> = Some(Status::OK);
 const B: Option<Status> = Some(Status::BAD_STATEID);
 const O: Option<Status> = Some(Status::OLD_STATEID);
 const H: Option<Status> = Some(Status::LOCKS_HELD);
+const R: Option<Status> = Some(Status::ADMIN_REVOKED);
 const X: Option<Status> = Some(Status::XDEV);
 const N: Option<Status> = None;
 
@@ -118,26 +122,25 @@ const N: Option<Status> = None;
 /// RFC 7862 has ALLOCATE (§15.1.3), DEALLOCATE (§15.4.3), the destinations of COPY (§15.2.3) and CLONE (§15.13.3) take one "that is valid
 /// for a WRITE operation and follows the rules for stateids in Sections 8.2.5 and 18.32.3 of [RFC5661]", their sources alike for
 /// READ; SEEK "must follow the same rules for stateids as READ_PLUS" (§15.11.3), and these are READ's (§15.10.3).
-const IO: [Option<Status>; COLUMNS.len()] = [K, K, K, K, B, B, B, O, B, B, B, B, B, B, N];
-/// RFC 7862 §15.2.3: "If either stateid is invalid, then the operation MUST fail"; with what, it does not say. XDEV, one of COPY's errors
-/// (§11.2), has Linux's client read and write; BAD_STATEID has it test its stateids and copy again, for ever, where it has taken two mounts for
-/// one client. What else is wrong with the stateid, READ tells.
-const COPY_SOURCE: [Option<Status>; COLUMNS.len()] = [K, K, K, K, X, X, X, O, X, X, X, X, X, X, N];
+const IO: [Option<Status>; COLUMNS.len()] = [K, K, K, K, B, B, B, O, B, B, B, B, B, B, R, N];
+/// RFC 7862 §15.2.3: a source's must be "valid for a READ operation". One case is not of the letter: XDEV has Linux's client read and
+/// write, where BAD_STATEID has it test its stateids and copy again, for ever, since it has taken two clients' mounts for one's.
+const COPY_SOURCE: [Option<Status>; COLUMNS.len()] = [K, K, K, K, B, B, B, O, B, B, B, X, B, B, R, N];
 /// §8.2.4: "an all-zero stateid is used when an OPEN stateid is required in a LOCK operation", and likewise for all that act on the
 /// state itself.
-const STATE: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, B, B, B];
+const STATE: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, B, B, R, B];
 /// A delegation's seqid does not change before the delegation does.
-const DELEGATION: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, N, B, B, B, B, B, B, B];
+const DELEGATION: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, N, B, B, B, B, B, B, R, B];
 /// RFC 7862 §15.3.3: "The cna_src_stateid MUST refer to either open or locking states provided earlier by the server."
-const COPY_NOTIFY: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, B, B, N];
+const COPY_NOTIFY: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, B, B, R, N];
 /// RFC 8881 §18.38.3: "If there are valid locks (of any kind) associated with the stateid in question, the error NFS4ERR_LOCKS_HELD
 /// will be returned." No file handle, and any kind of state.
-const FREE: [Option<Status>; COLUMNS.len()] = [H, H, B, B, B, B, B, O, B, B, B, B, N, B, N];
+const FREE: [Option<Status>; COLUMNS.len()] = [H, H, B, B, B, B, B, O, B, B, B, B, N, B, K, N];
 /// RFC 8881 §18.48.3: "There is no check for the type of stateid object"; "There is no reference to the current filehandle"; "Special
 /// stateids are always considered invalid (they result in the error code NFS4ERR_BAD_STATEID)".
-const TEST: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, N, B, N];
+const TEST: [Option<Status>; COLUMNS.len()] = [K, K, B, B, B, B, B, O, B, B, B, B, N, B, R, N];
 /// RFC 7862 §4.8: they take copy stateids, which no other state's stateid is.
-const OFFLOAD: [Option<Status>; COLUMNS.len()] = [B, B, B, B, B, B, B, B, B, B, B, B, B, B, N];
+const OFFLOAD: [Option<Status>; COLUMNS.len()] = [B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, N];
 
 #[rustfmt::skip]
 const TABLE: [Row; 25] = [
@@ -296,6 +299,12 @@ impl Scene {
             Ended => {
                 let stateid = given(self);
                 self.end(basis, stateid);
+                stateid
+            }
+            Taken => {
+                let stateid = given(self);
+                let state = &self.client.server.nfs4;
+                state.revoke(&state.client_of(&self.client.session).unwrap(), &stateid).unwrap();
                 stateid
             }
             OtherKind => give(&mut self.client, other_kind(basis), "file"),

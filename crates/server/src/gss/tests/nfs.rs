@@ -3,13 +3,16 @@
 use protocol::mount::MountResult;
 use protocol::nfs3::{self, DirOpArgs, FileHandle, MkdirArgs};
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
-use protocol::nfs4::ops::backchannel::{BindConnToSessionArgs, DirFromClient};
+use protocol::nfs4::ops::backchannel::{
+    BackchannelCtlArgs, BindConnToSessionArgs, CallbackSecParms, DirFromClient, GssCallbackHandles,
+};
 use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::exchange_id::{
     DestroyClientIdArgs, ExchangeIdArgs, ExchangeIdFlags, ExchangeIdOk, StateProtectArgs, StateProtectOps,
     StateProtectResult,
 };
 use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::secinfo::GssService;
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags, DestroySessionArgs, SequenceArgs};
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::stateid::TestStateidArgs;
@@ -64,18 +67,23 @@ fn machine(allow: &[u32]) -> StateProtectArgs {
     StateProtectArgs::MachineCredential(StateProtectOps { must_enforce, must_allow: Bitmap::of(allow) })
 }
 
+/// A session of a client, the first where `later` is zero.
+fn session_args(id: &ExchangeIdOk, later: u32) -> CreateSessionArgs {
+    CreateSessionArgs {
+        client_id: id.client_id,
+        sequence: id.sequence_id + later,
+        flags: CreateSessionFlags::empty(),
+        fore_channel: channel(),
+        back_channel: channel(),
+        callback_program: 0x4000_0000,
+        sec_parms: List::default(),
+    }
+}
+
 impl Client {
     fn new(mut peer: Peer, protect: StateProtectArgs) -> Self {
         let id = peer.exchange_id(protect).unwrap();
-        let args = CreateSessionArgs {
-            client_id: id.client_id,
-            sequence: id.sequence_id,
-            flags: CreateSessionFlags::empty(),
-            fore_channel: channel(),
-            back_channel: channel(),
-            callback_program: 0x4000_0000,
-            sec_parms: List::default(),
-        };
+        let args = session_args(&id, 0);
         let OpResult::CreateSession(session) = peer.alone(Op::CreateSession(args)) else { panic!() };
         Self { peer, id, session: session.into_result().unwrap().session_id, sequence: 0 }
     }
@@ -250,17 +258,12 @@ fn a_reply_fits_what_the_client_takes_with_its_protection() {
         let id = client.id.clone();
         const TAKES: u32 = 2048;
         let args = CreateSessionArgs {
-            client_id: id.client_id,
-            sequence: id.sequence_id + 1,
-            flags: CreateSessionFlags::empty(),
             fore_channel: protocol::nfs4::ops::session::ChannelAttributes {
                 max_response_size: TAKES,
                 max_response_size_cached: TAKES,
                 ..channel()
             },
-            back_channel: channel(),
-            callback_program: 0x4000_0000,
-            sec_parms: List::default(),
+            ..session_args(&id, 1)
         };
         let OpResult::CreateSession(session) = client.peer.alone(Op::CreateSession(args)) else { panic!() };
         client.session = session.into_result().unwrap().session_id;
@@ -326,4 +329,68 @@ fn a_machine_gives_back_whatever_service_the_export_takes() {
     // Not what the client did not ask for.
     let mut other = Client::new(Peer::new(&server, "nfs/other", Service::Integrity), machine(&[]));
     assert_eq!(other.run(vec![putfh(file), commit()]).status, Status::WRONGSEC);
+}
+
+/// What a client offers for callbacks: contexts, by the server's handles.
+fn by_contexts(handles: &[&Bytes]) -> Vec<CallbackSecParms> {
+    let parms = |handle: &&Bytes| {
+        CallbackSecParms::Gss(GssCallbackHandles {
+            service: GssService::Integrity,
+            handle_from_server: Opaque::new((*handle).clone()).unwrap(),
+            handle_from_client: Opaque::from_static(b"the client's"),
+        })
+    };
+    handles.iter().map(parms).collect()
+}
+
+const LIFETIME: Duration = Duration::from_secs(50);
+
+/// A client, its own context, and contexts that do not exist: one that never did, and one that was ended.
+fn with_contexts() -> (Client, Bytes, [Bytes; 2]) {
+    let server = server_of(vec![open_export()], Some(LIFETIME)).0;
+    let client = Client::new(Peer::new(&server, "u0", Service::Integrity), StateProtectArgs::None);
+    let own = client.peer.handle.clone();
+    let mut other = Peer::new(&server, "u0", Service::None);
+    let destroy = Sent { procedure: GssProc::DESTROY, ..other.next((NFS, 4, 0), &()) };
+    assert_eq!(other.send(&destroy), NO_RESULTS);
+    (client, own, [Bytes::from_static(b"Handle from server"), other.handle])
+}
+
+#[test]
+fn backchannel_ctl_adds_contexts_that_exist() {
+    let (mut client, own, missing) = with_contexts();
+    let control = |offered| {
+        let sec_parms = List::new(offered).unwrap();
+        vec![Op::BackchannelCtl(BackchannelCtlArgs { program: 0x4000_0001, sec_parms })]
+    };
+    assert_eq!(client.run(control(by_contexts(&[&own]))).status, Status::OK);
+    // RFC 8881 §18.33.3: "does not exist on the server, the server MUST return NFS4ERR_NOENT".
+    for handle in &missing {
+        assert_eq!(client.run(control(by_contexts(&[&own, handle]))).status, Status::NOENT);
+        let beside = [vec![CallbackSecParms::None], by_contexts(&[handle])].concat();
+        assert_eq!(client.run(control(beside)).status, Status::NOENT);
+    }
+    // Its ticket is over.
+    let mut late = Peer::stranger(&client.peer.server, "u0");
+    late.now.monotonic += LIFETIME;
+    late.handle = late.init(GssProc::INIT, &[], &Toy::token("u0", 0)).unwrap().0.handle.into_bytes();
+    client.peer = late;
+    assert_eq!(client.run(control(by_contexts(&[&own]))).status, Status::NOENT);
+}
+
+#[test]
+fn a_session_is_called_by_contexts_that_exist_or_without() {
+    let (mut client, own, missing) = with_contexts();
+    let mut create = |later, offered| {
+        let args =
+            CreateSessionArgs { sec_parms: List::new(offered).unwrap(), ..session_args(&client.id, later) };
+        client.peer.alone(Op::CreateSession(args)).status()
+    };
+    assert_eq!(create(1, by_contexts(&[&own])), Status::OK);
+    // RFC 8881 §18.36.3: "does not exist on the server, the server will return NFS4ERR_NOENT".
+    for handle in &missing {
+        assert_eq!(create(2, by_contexts(&[&own, handle])), Status::NOENT);
+    }
+    let beside = [by_contexts(&[&missing[0]]), vec![CallbackSecParms::None]].concat();
+    assert_eq!(create(2, beside), Status::OK, "callbacks come without it");
 }

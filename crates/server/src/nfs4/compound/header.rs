@@ -32,7 +32,7 @@ impl Header {
         Ok(Self { tag, minor, count, status_at, count_at: reply.reserve_u32() })
     }
 
-    pub(in crate::nfs4) fn close(self, status: Status, results: u32, reply: &mut Writer) -> Served {
+    pub(in crate::nfs4) fn close(&self, status: Status, results: u32, reply: &mut Writer) -> Served {
         reply.patch_u32(self.status_at, status.0);
         reply.patch_u32(self.count_at, results);
         Served::Done { is_error: status != Status::OK }

@@ -1,6 +1,6 @@
 //! BACKCHANNEL_CTL (RFC 8881 §18.33): another program number or security for callbacks.
 
-use protocol::nfs4::ops::backchannel::{BackchannelCtlArgs, CallbackSecParms};
+use protocol::nfs4::ops::backchannel::{BackchannelCtlArgs, CallbackSecParms, SecParmsList};
 use protocol::nfs4::types::{OpNum, Status};
 use xdr::{Decode, Reader};
 
@@ -10,14 +10,24 @@ use crate::nfs4::status::Result;
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let BackchannelCtlArgs { program, sec_parms } = BackchannelCtlArgs::decode(arguments)?;
     compound.client()?.admit(OpNum::BACKCHANNEL_CTL, &compound.credential())?;
-    // "If the RPCSEC_GSS handle identified by gcbp_handle_from_server does not exist on the server, the server MUST
-    // return NFS4ERR_NOENT" (§18.33.3): none does.
-    if sec_parms.iter().any(|parms| matches!(parms, CallbackSecParms::Gss(_))) {
+    // RFC 8881 §18.33.3: "If the RPCSEC_GSS handle identified by gcbp_handle_from_server does not exist on the server, the
+    // server MUST return NFS4ERR_NOENT."
+    if !has_contexts(compound, &sec_parms) {
         return Err(Status::NOENT.into());
     }
-    // RFC 8881 §18.33.3: "The BACKCHANNEL_CTL operation replaces the backchannel's callback program number".
-    compound.session().ok_or(Status::OP_NOT_IN_SESSION)?.control_back_channel(program, &sec_parms);
+    let session = compound.session().ok_or(Status::OP_NOT_IN_SESSION)?;
+    compound.state().control_back_channel(session, program, &sec_parms);
     Ok(())
+}
+
+/// Whether every context that is offered for callbacks exists. (None is used: see the back channel's `credential`.)
+pub(super) fn has_contexts(compound: &Compound<'_>, offered: &SecParmsList) -> bool {
+    let gss = compound.server().gss.as_ref();
+    let exists = |handle: &[u8]| gss.is_some_and(|gss| gss.contexts.has(handle, compound.now()));
+    offered.iter().all(|parms| match parms {
+        CallbackSecParms::Gss(handles) => exists(&handles.handle_from_server),
+        CallbackSecParms::None | CallbackSecParms::Sys(_) => true,
+    })
 }
 
 #[cfg(test)]
@@ -31,7 +41,7 @@ mod tests {
     use crate::testing::lab;
 
     #[test]
-    fn replaces_the_program_and_knows_no_gss_handle() {
+    fn replaces_the_program_and_knows_no_context_where_there_is_no_gss() {
         let mut lab = lab();
         let with = |parms| {
             let sec_parms = List::new(vec![parms]).unwrap();

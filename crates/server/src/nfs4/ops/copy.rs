@@ -137,16 +137,21 @@ fn go_on(
     Ok(compound.state().begin_offload(compound.client()?, task, copied, compound.session()))
 }
 
-/// Confirms that the source's stateid is this client's.
+/// Confirms that the source's stateid is this client's: RFC 7862 §15.2.3 has it "valid for a READ operation", and what is wrong
+/// with it is said as by READ, but for one case.
 ///
 /// Linux's client takes two mounts of a server for one, though they were made under two client IDs (in two network
 /// namespaces), and sends the stateid of the one to the session of the other. BAD_STATEID then makes it test its stateids,
-/// find them good, and try again for ever. XDEV makes it read and write, and whatever else is wrong with the stateid is told
-/// to a READ. (OFFLOAD_DENIED, RFC 7862 §11.1.2.1, would say so too, but Linux 6.1 makes an I/O error of it.)
+/// find them good, and try again for ever. XDEV makes it read and write, though it is not among COPY's errors (§11.2).
+/// (OFFLOAD_DENIED, §11.1.2.1, is and would say so too, but Linux 6.1 makes an I/O error of it.)
 fn check_source(compound: &Compound<'_>, stateid: Stateid) -> Result {
     let Object::File(source) = compound.saved()? else { return Err(Status::WRONG_TYPE.into()) };
     match compound.check_io(&source, stateid, IoKind::Read) {
-        Err(failure) if failure == Status::BAD_STATEID.into() => Err(Status::XDEV.into()),
+        Err(failure)
+            if failure == Status::BAD_STATEID.into() && compound.is_anothers(&source, stateid)? =>
+        {
+            Err(Status::XDEV.into())
+        }
         other => other.map(drop),
     }
 }

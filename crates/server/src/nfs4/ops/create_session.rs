@@ -2,11 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use protocol::nfs4::ops::backchannel::CallbackSecParms;
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags};
 use protocol::nfs4::types::{OpNum, Status};
 use tracing::info;
 use xdr::{Decode, Encode, Reader, Writer};
 
+use super::backchannel_ctl::has_contexts;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::state::CreateSession;
 use crate::nfs4::status::Result;
@@ -21,6 +23,10 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
     if !KNOWN.contains(arguments.flags) {
         return Err(Status::INVAL.into());
     }
+    // Where another flavor is offered beside it, callbacks have that and no use for the context: as in Linux's server and
+    // NFS-Ganesha, a session does not fail for what it does not need.
+    let is_gss = |parms: &CallbackSecParms| matches!(parms, CallbackSecParms::Gss(_));
+    let needs_context = arguments.sec_parms.iter().all(is_gss);
     let by = compound.credential();
     compound.state().admit_to_client(OpNum::CREATE_SESSION, arguments.client_id, &by)?;
     let created = compound.state().create_session(
@@ -33,6 +39,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             back_channel: &arguments.back_channel,
             callback_program: arguments.callback_program,
             security: &arguments.sec_parms,
+            lacks_context: needs_context && !has_contexts(compound, &arguments.sec_parms),
             minor: compound.minor,
             principal: &by.principal,
             connection: compound.request.connection.id,

@@ -125,6 +125,7 @@ mod tests {
                 back_channel: &channel(),
                 callback_program: 1,
                 security: &Default::default(),
+                lacks_context: false,
                 minor: 1,
                 principal: &by.principal,
                 connection: ConnectionId(9),

@@ -15,25 +15,12 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     tell(compound, mask, reply).await
 }
 
-/// As [`run`], without a future, where nobody has to be waited for. None where somebody has to be, with nothing read or written.
+/// As [`run`], without a future, where nobody has to be waited for. False where somebody has to be, with nothing written.
 pub(crate) fn at_once(
     compound: &mut Compound<'_>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Option<Result> {
-    let start = arguments.position();
-    match tell_at_once(compound, arguments, reply) {
-        Ok(true) => Some(Ok(())),
-        Ok(false) => {
-            arguments.rewind(start);
-            None
-        }
-        Err(failure) => Some(Err(failure)),
-    }
-}
-
-/// Whether the attributes were to be had at once, and were written.
-fn tell_at_once(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result<bool> {
+) -> Result<bool> {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
     let object = compound.current()?;
     let Object::File(file) = &object else { return Ok(false) };

@@ -9,19 +9,22 @@ use protocol::nfs4::ops::open::{
     CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
 };
 use protocol::nfs4::types::{OpNum, Stateid, Status};
+use vfs::{Attributes, OpenAccess};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::Object;
 use crate::nfs4::rows::DELEGATED_OPEN;
 use crate::nfs4::sequencing::Asked;
-use crate::nfs4::state::{Client, Effect, Turn};
+use crate::nfs4::state::{Against, Client, Effect, OpenGrant, Turn};
 use crate::nfs4::status::{Failure, Result};
 
 mod claim;
 mod creation;
 mod delegated;
 mod share;
+
+use claim::Target;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let start = arguments.position();
@@ -43,16 +46,42 @@ fn is_of_minor_0(args: &OpenArgs) -> bool {
     is_claim && !matches!(args.how, OpenHow::Create(CreateHow::Exclusive41(_)))
 }
 
+/// As [`run`] of a file that is there, without a future, where nobody has to be waited for and nothing is delegated. False elsewhere,
+/// with nothing opened or written.
+pub(crate) fn at_once(
+    compound: &mut Compound<'_>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result<bool> {
+    // Owners of version 4.0 have turns to take.
+    if compound.minor == 0 || compound.state().has_delegations(Against::All) {
+        return Ok(false);
+    }
+    let args = OpenArgs::decode(arguments)?;
+    let delegation = delegated::nothing(compound.client()?, args.share_access.want());
+    let (OpenClaim::Null(name), OpenHow::NoCreate, Some(delegation)) = (&args.claim, &args.how, delegation)
+    else {
+        return Ok(false);
+    };
+    let (access, opener) = admit(compound, None, &args)?;
+    compound.check_flavor_within()?;
+    let Some(mut target) = claim::by_name_at_once(compound, name, access)? else { return Ok(false) };
+    target.file = target.file.with_key(compound.server());
+    let Some((grant, attributes)) = share::open_at_once(compound, &opener, &args, access, &target)? else {
+        return Ok(false);
+    };
+    let granted = Granted { opener, target, grant, attributes, delegation };
+    granted.answer(compound, None, &args, reply);
+    Ok(true)
+}
+
 async fn open_in_turn(
     compound: &mut Compound<'_>,
     turn: Option<&Turn>,
     arguments: &OpenArgs,
     reply: &mut Writer,
 ) -> Result<Effect> {
-    let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
-    let opener = Opener::new(compound, turn, arguments)?;
-    let reclaim = arguments.claim.is_reclaim();
-    compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
+    let (access, opener) = admit(compound, turn, arguments)?;
     let mut target =
         claim::find(compound, arguments, access).await.map_err(|why| not_a_file(why, compound.minor))?;
     target.file = target.file.with_key(compound.server());
@@ -71,42 +100,75 @@ async fn open_in_turn(
         } else {
             OpenDelegation::None
         };
-    let confirm = if turn.is_some_and(Turn::needs_confirmation) {
-        OpenResultFlags::CONFIRM
-    } else {
-        OpenResultFlags::empty()
-    };
-    // RFC 8881 §20.11.3: "If the server supports this callback for a given file, it MUST set the OPEN4_RESULT_MAY_NOTIFY_LOCK
-    // flag". Who cannot be called back would only ask less often.
-    let may_notify = if compound.state().may_notify_locks(&opener.client) {
-        OpenResultFlags::MAY_NOTIFY_LOCK
-    } else {
-        OpenResultFlags::empty()
-    };
-    // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
-    // delegation it keeps for as long as it has that.
-    let is_delegated = !matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_));
-    let fresh = (!is_delegated).then_some(attributes);
-    let instead = delegated::instead_of_open(arguments, &grant, &delegation);
-    let no_open = match instead {
-        Some(_) => {
-            compound.state().withdraw_open(&opener.client, grant);
-            OpenResultFlags::NO_OPEN_STATEID
+    let granted = Granted { opener, target, grant, attributes, delegation };
+    Ok(granted.answer(compound, turn, arguments, reply))
+}
+
+/// Checks what an OPEN asks for, and whether its owner may open anything now.
+fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<(OpenAccess, Opener)> {
+    let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
+    let opener = Opener::new(compound, turn, arguments)?;
+    let reclaim = arguments.claim.is_reclaim();
+    compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
+    Ok((access, opener))
+}
+
+/// A file that is open now.
+struct Granted<'r> {
+    opener: Opener,
+    target: Target<'r>,
+    grant: OpenGrant,
+    attributes: Attributes,
+    delegation: OpenDelegation,
+}
+
+impl<'r> Granted<'r> {
+    /// Writes the result, and makes the file current.
+    fn answer(
+        self,
+        compound: &mut Compound<'r>,
+        turn: Option<&Turn>,
+        arguments: &OpenArgs,
+        reply: &mut Writer,
+    ) -> Effect {
+        let Self { opener, target, grant, attributes, delegation } = self;
+        let confirm = if turn.is_some_and(Turn::needs_confirmation) {
+            OpenResultFlags::CONFIRM
+        } else {
+            OpenResultFlags::empty()
+        };
+        // RFC 8881 §20.11.3: "If the server supports this callback for a given file, it MUST set the OPEN4_RESULT_MAY_NOTIFY_LOCK
+        // flag". Who cannot be called back would only ask less often.
+        let may_notify = if compound.state().may_notify_locks(&opener.client) {
+            OpenResultFlags::MAY_NOTIFY_LOCK
+        } else {
+            OpenResultFlags::empty()
+        };
+        // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
+        // delegation it keeps for as long as it has that.
+        let is_delegated = !matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_));
+        let fresh = (!is_delegated).then_some(attributes);
+        let instead = delegated::instead_of_open(arguments, &grant, &delegation);
+        let no_open = match instead {
+            Some(_) => {
+                compound.state().withdraw_open(&opener.client, grant);
+                OpenResultFlags::NO_OPEN_STATEID
+            }
+            None => OpenResultFlags::empty(),
+        };
+        OpenOk {
+            stateid: if instead.is_some() { Stateid::ANONYMOUS } else { grant.stateid },
+            change: target.change,
+            // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
+            flags: OpenResultFlags::LOCKTYPE_POSIX | confirm | no_open | may_notify,
+            attributes_set: target.attributes_set,
+            delegation,
         }
-        None => OpenResultFlags::empty(),
-    };
-    OpenOk {
-        stateid: if instead.is_some() { Stateid::ANONYMOUS } else { grant.stateid },
-        change: target.change,
-        // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
-        flags: OpenResultFlags::LOCKTYPE_POSIX | confirm | no_open | may_notify,
-        attributes_set: target.attributes_set,
-        delegation,
+        .encode(reply);
+        compound.set_current(Object::File(target.file), fresh);
+        compound.set_stateid(instead.unwrap_or(grant.stateid));
+        Effect::Opened(grant.stateid)
     }
-    .encode(reply);
-    compound.set_current(Object::File(target.file), fresh);
-    compound.set_stateid(instead.unwrap_or(grant.stateid));
-    Ok(Effect::Opened(grant.stateid))
 }
 
 /// RFC 7530 §16.16.5: "NFS4ERR_SYMLINK is returned for both symlinks and for special files of other types; NFS4ERR_INVAL would

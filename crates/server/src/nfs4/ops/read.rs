@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bytes::BytesMut;
 use protocol::nfs4::types::{Stateid, Status};
-use vfs::{Authority, ReadRequest};
-use xdr::{Decode, Reader, Writer};
+use vfs::{Authority, Context, Op, Read, ReadRequest};
+use xdr::{Decode, Mark, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
-use crate::nfs4::object::not_regular;
-use crate::nfs4::state::IoKind;
+use crate::nfs4::object::{File, not_regular};
+use crate::nfs4::state::{Against, IoKind};
 use crate::nfs4::status::{Failure, Result};
 use crate::payload;
 
@@ -17,12 +18,64 @@ const BEFORE_DATA: usize = 8;
 /// No file has bytes beyond: offsets are signed on POSIX systems.
 const LAST_OFFSET: u64 = i64::MAX as u64;
 
+/// What is asked for, and may be read unless others have it delegated.
+struct Asked<'r> {
+    file: File<'r>,
+    stateid: Stateid,
+    request: ReadRequest,
+}
+
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let asked = ask(compound, arguments, reply)?;
+    compound.settle_io(&asked.file, asked.stateid, IoKind::Read).await?;
+    let head = reply.mark();
+    reply.raw(&[0; BEFORE_DATA]);
+    let context = compound.context(asked.file.export);
+    let read = begin(compound, &asked, &context, reply.buffer_mut()).await;
+    match read {
+        Ok(read) => {
+            answer(compound, read, head, reply);
+            Ok(())
+        }
+        Err(error) => Err(wrong_kind(compound, error).await),
+    }
+}
+
+/// As [`run`], without a future, where nobody has to be waited for. False where somebody has to be, with nothing written.
+pub(crate) fn at_once(
+    compound: &mut Compound<'_>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result<bool> {
+    let asked = ask(compound, arguments, reply)?;
+    let may_be_delegated = asked.stateid.is_special() && compound.state().has_delegations(Against::Writers);
+    if may_be_delegated || asked.request.count > payload::AT_ONCE_MAX {
+        return Ok(false);
+    }
+    let head = reply.mark();
+    reply.raw(&[0; BEFORE_DATA]);
+    let context = compound.context(asked.file.export);
+    let read = begin(compound, &asked, &context, reply.buffer_mut()).take_ready();
+    match read {
+        Some(Ok(read)) => {
+            answer(compound, read, head, reply);
+            Ok(true)
+        }
+        // Of what kind it is instead may have to be asked for.
+        None | Some(Err(vfs::Error::WrongKind)) => {
+            reply.rewind(head);
+            Ok(false)
+        }
+        Some(Err(error)) => Err(error.into()),
+    }
+}
+
+/// Reads the arguments, and checks all that needs no look at the file.
+fn ask<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> Result<Asked<'r>> {
     let stateid = Stateid::decode(arguments)?;
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
     let file = compound.file(Status::ISDIR)?;
     let permit = compound.check_io(&file, stateid, IoKind::Read)?;
-    compound.settle_io(&file, stateid, IoKind::Read).await?;
     // "The server may choose to return fewer bytes than specified by the client" (§18.22.3): no more than one READ may
     // have, and no more than has room in what the client takes.
     let room = compound.room(reply).saturating_sub(BEFORE_DATA) & !3;
@@ -33,30 +86,38 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     // Beyond the last byte that a file can have there is the end of the file, not an overflow.
     let offset = offset.min(LAST_OFFSET);
     let count = count.min(room as u32).min((LAST_OFFSET - offset).min(u64::from(u32::MAX)) as u32);
-
-    let eof_at = reply.reserve_u32();
-    let length_at = reply.reserve_u32();
-    let context = compound.context(file.export);
     let may_splice = compound.request.may_splice;
-    let request = ReadRequest { offset, count, may_splice, authority: permit.authority };
-    let (backend, into) = (&file.export.backend, reply.buffer_mut());
+    Ok(Asked {
+        file,
+        stateid,
+        request: ReadRequest { offset, count, may_splice, authority: permit.authority },
+    })
+}
+
+/// Has the backend read, behind room for what stands before the data.
+fn begin<'a>(
+    compound: &'a Compound<'_>,
+    asked: &'a Asked<'_>,
+    context: &'a Context,
+    into: &'a mut BytesMut,
+) -> Op<'a, Read> {
+    let (backend, handle) = (&asked.file.export.backend, &asked.file.handle);
     // Who has the file open has waited for nobody since the operation before saw it.
-    let reading = match compound.fresh() {
-        Some(seen) if permit.authority == Authority::Opened => {
-            backend.read_seen(&context, &file.handle, seen, request, into)
+    match compound.fresh() {
+        Some(seen) if asked.request.authority == Authority::Opened => {
+            backend.read_seen(context, handle, seen, asked.request, into)
         }
-        _ => backend.read(&context, &file.handle, request, into),
-    };
-    let read = match reading.await {
-        Ok(read) => read,
-        Err(error) => return Err(wrong_kind(compound, error).await),
-    };
-    reply.patch_u32(eof_at, u32::from(read.eof));
-    reply.patch_u32(length_at, read.count);
+        _ => backend.read(context, handle, asked.request, into),
+    }
+}
+
+/// Fills in what stands before the data, at `head`, and adds what comes behind.
+fn answer(compound: &mut Compound<'_>, read: Read, head: Mark, reply: &mut Writer) {
+    reply.patch(head, 0, &u32::from(read.eof).to_be_bytes());
+    reply.patch(head, 4, &read.count.to_be_bytes());
     payload::attach(reply, read.payload, read.count);
     compound.server().metrics().read_bytes.fetch_add(u64::from(read.count), Relaxed);
     compound.set_fresh(read.attributes);
-    Ok(())
 }
 
 /// Why an object without content is refused; other errors as they are.

@@ -83,6 +83,27 @@ fn the_backend_s_errors_reach_the_client_by_their_names() {
 }
 
 #[test]
+fn what_has_to_wait_is_answered_like_what_has_not() {
+    for (method, path, op) in operations() {
+        let answers = [false, true].map(|waits| {
+            let (mut lab, backend) = faulty_lab();
+            let object = lab.handle(path);
+            let gate = Gate::new();
+            if waits {
+                backend.add(Rule::on(method, Fault::Hold(gate.clone())));
+            }
+            let mut flight = lab.start(1, vec![putfh(object), op.clone(), getattr(&[n::SIZE])]);
+            let answer = flight.poll();
+            assert_eq!(answer.is_none(), waits, "{method:?}");
+            gate.open();
+            answer.or_else(|| flight.poll()).expect("an answer")
+        });
+        assert_eq!(answers[0].status, Status::OK, "{method:?}");
+        assert_eq!(answers[0], answers[1], "{method:?}");
+    }
+}
+
+#[test]
 fn a_failed_commit_changes_the_verifier() {
     let (mut lab, backend) = faulty_lab();
     let file = lab.handle(&["export", "file"]);

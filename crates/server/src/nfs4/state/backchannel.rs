@@ -97,7 +97,9 @@ impl BackChannel {
         (program, security): (u32, &SecParmsList),
         attributes: ChannelAttributes,
     ) -> Self {
-        let (credential, is_spoken) = credential(security);
+        let offered = credential(security);
+        let is_spoken = offered.is_some() || security.is_empty();
+        let credential = offered.unwrap_or(OpaqueAuth::NONE);
         Self { session, minor, program, credential, is_spoken, attributes, slots: Vec::new() }
     }
 
@@ -107,10 +109,13 @@ impl BackChannel {
         self.program
     }
 
-    /// BACKCHANNEL_CTL (RFC 8881 §18.33): callbacks go to this program, and with this security, from now on.
+    /// BACKCHANNEL_CTL (RFC 8881 §18.33.3), which "replaces the backchannel's callback program number and adds (not replaces)
+    /// RPCSEC_GSS handles": where nothing else is offered, callbacks keep the flavor that they have.
     pub fn control(&mut self, program: u32, security: &SecParmsList) {
         self.program = program;
-        (self.credential, self.is_spoken) = credential(security);
+        if let Some(credential) = credential(security) {
+            (self.credential, self.is_spoken) = (credential, true);
+        }
     }
 
     /// Whether every callback that there is can be sent through it: it is wide enough, and its client takes calls by a flavor that
@@ -260,11 +265,12 @@ impl BackChannel {
     }
 }
 
-/// Who we are to the client, and whether it takes that: the first that it offered of what can be spoken here (RFC 8881 §18.36.3: the
-/// server "MUST" use one of `csa_sec_parms`). RPCSEC_GSS cannot: its contexts for callbacks are the client's, and nothing here makes
-/// calls with one. Linux's client offers AUTH_SYS on Kerberos mounts too. Who offers RPCSEC_GSS alone has no back channel; who offers
-/// nothing is called by AUTH_NONE.
-fn credential(security: &SecParmsList) -> (OpaqueAuth, bool) {
+/// Who we are to the client: the first that it offered of what can be spoken here, if any (RFC 8881 §2.10.8.2: the server "is free to
+/// use any of the flavor/principal combinations the client offers, but it MUST NOT use unoffered combinations"). RPCSEC_GSS cannot: its
+/// contexts for callbacks are the client's, and nothing here makes calls with one. Linux's client offers AUTH_SYS on Kerberos mounts
+/// too. Who offers RPCSEC_GSS alone has no back channel; who offers nothing at all with CREATE_SESSION is called by AUTH_NONE, as by
+/// Linux's server.
+fn credential(security: &SecParmsList) -> Option<OpaqueAuth> {
     let sys = |parms: &protocol::nfs4::ops::backchannel::AuthSysParms| {
         OpaqueAuth::sys(&AuthSys {
             stamp: parms.stamp,
@@ -274,13 +280,11 @@ fn credential(security: &SecParmsList) -> (OpaqueAuth, bool) {
             gids: GroupList::new(&parms.gids).unwrap_or_default(),
         })
     };
-    let known = security.iter().find_map(|parms| match parms {
+    security.iter().find_map(|parms| match parms {
         CallbackSecParms::None => Some(OpaqueAuth::NONE),
         CallbackSecParms::Sys(parms) => Some(sys(parms)),
         CallbackSecParms::Gss(_) => None,
-    });
-    let is_spoken = known.is_some() || security.is_empty();
-    (known.unwrap_or(OpaqueAuth::NONE), is_spoken)
+    })
 }
 
 #[cfg(test)]

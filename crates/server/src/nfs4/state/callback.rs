@@ -359,7 +359,7 @@ impl State {
         };
         if let Some((client, number)) = sent.path {
             if let Some(client) = client.upgrade() {
-                self.path_answered(&client, number, record);
+                self.path_answered(connection, &client, number, record);
             }
             return true;
         }

@@ -299,7 +299,7 @@ impl Client {
     }
 
     /// Whether callbacks arrive, as far as that is known.
-    pub(super) fn is_reachable(&self) -> bool {
+    pub(crate) fn is_reachable(&self) -> bool {
         self.reachable.load(Relaxed)
     }
 

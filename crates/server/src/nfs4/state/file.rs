@@ -1,6 +1,6 @@
 //! A file that somebody has open, locked or delegated.
 
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hasher};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,11 +28,35 @@ pub(super) fn numbered<K, V>(seed: u64) -> Numbered<K, V> {
 pub(super) struct Keyed(u64);
 
 impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
+    type Hasher = OwnerHasher;
 
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0, !self.0)
+    fn build_hasher(&self) -> OwnerHasher {
+        let numbers = FixedState::with_seed(self.0).build_hasher();
+        OwnerHasher { owner: SipHasher13::new_with_keys(self.0, !self.0), numbers }
     }
+}
+
+/// Hashes one owner, and the numbers beside it: these as in [`Numbered`] maps, since each would take SipHash a round.
+pub(super) struct OwnerHasher {
+    owner: SipHasher13,
+    numbers: <FixedState as BuildHasher>::Hasher,
+}
+
+impl Hasher for OwnerHasher {
+    fn finish(&self) -> u64 {
+        self.owner.finish() ^ self.numbers.finish()
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.owner.write(bytes);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.numbers.write_u64(number);
+    }
+
+    /// The owner's length, which SipHash counts by itself.
+    fn write_usize(&mut self, _length: usize) {}
 }
 
 /// An empty one; `seed` is nobody's but this server's.

@@ -161,9 +161,11 @@ impl Gauges {
     }
 }
 
-/// One more or less of something counted.
+/// One more or less of something counted, or mostly neither.
 pub(super) fn adjust(counter: &AtomicU64, by: i64) {
-    counter.fetch_add(by.cast_unsigned(), Relaxed);
+    if by != 0 {
+        counter.fetch_add(by.cast_unsigned(), Relaxed);
+    }
 }
 
 /// What a counter says.

@@ -11,6 +11,7 @@ use super::State;
 use super::client::Client;
 use super::gauges;
 use super::shard::{Dropped, FileKey, Kind, Shard};
+use super::stateid::{Flaw, Place};
 use super::wire::{Stateid, Status};
 
 /// What I/O wants.
@@ -112,6 +113,14 @@ impl State {
         } else {
             Ok(IoPermit { authority: Authority::Caller, opener: None, stateid })
         }
+    }
+
+    /// Whether a stateid is what another client has of this file.
+    #[must_use]
+    pub fn is_anothers(&self, client: &Client, file: FileKey, stateid: &Stateid) -> bool {
+        let Ok(place) = Place::parse(stateid, self.boot) else { return false };
+        let found = self.shards[place.shard].lock().find(place, client, Some(file));
+        matches!(found, Err(Flaw::OtherClient))
     }
 
     /// Whether any open denies anything: mostly none does, and [`Self::check_stateless_io`] need not be asked.

@@ -134,7 +134,7 @@ impl State {
         let mut dropped = Dropped::new();
         let number = self.shard_of(request.file);
         let mut shard = self.shards[number].lock();
-        let result = self.open_in(&mut shard, now, client, &request, bits, &mut dropped);
+        let result = self.open_in(&mut shard, now, client, request, bits, &mut dropped);
         self.give_back(shard, dropped);
         if result.is_ok() {
             self.recovery.holds(client);
@@ -147,7 +147,7 @@ impl State {
         shard: &mut Shard,
         now: Duration,
         client: &Arc<Client>,
-        request: &OpenRequest,
+        request: OpenRequest,
         bits: (u8, u8),
         dropped: &mut Dropped,
     ) -> Result<OpenGrant, Status> {
@@ -166,8 +166,8 @@ impl State {
         if shard.has_conflict(request.file, Some(client.id()), against) {
             return Err(Status::DELAY);
         }
-        let key = (request.file, client.id(), Arc::clone(&request.owner));
-        let pin = Arc::clone(&request.pin);
+        let OpenRequest { file, owner, opener, pin, .. } = request;
+        let key = (file, client.id(), owner);
         if let Some(index) = shard.find_open(&key) {
             // §9.9: "represented by a single stateid whose "other" value matches that of the original open, and whose "seqid"
             // value is incremented", even where "the "upgrade" results in no change to the open mode".
@@ -177,14 +177,14 @@ impl State {
             entry.seqid = next_seqid(entry.seqid);
             if let Kind::Open(open) = &mut entry.kind {
                 dropped.pins.extend(open.pin.replace(pin));
-                if open.opener != request.opener {
+                if open.opener != opener {
                     open.opener = NOBODY;
                 }
             }
             return Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: Some(previous) });
         }
-        let opened = Opened { owner: key.2, opener: request.opener, modes: Modes::new(bits), pin };
-        let index = shard.add_open(client, request.file, opened, &self.gauges);
+        let opened = Opened { owner: key.2, opener, modes: Modes::new(bits), pin };
+        let index = shard.add_open(client, file, opened, &self.gauges);
         Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: None })
     }
 
@@ -268,16 +268,19 @@ impl State {
     }
 
     /// CLOSE; the open's byte-range locks go with it: "The server MAY free all outstanding locks on CLOSE" (§18.2.3), so
-    /// that none "would exist after the CLOSE", which alone would be LOCKS_HELD. Returns what the stateid would be next, for
-    /// version 4.0.
+    /// that none "would exist after the CLOSE", which alone would be LOCKS_HELD. With it the client acknowledges the loss of
+    /// those that it lost under this open. Returns what the stateid would be next, for version 4.0.
     ///
     /// # Errors
     /// As for every stateid.
     pub fn close(&self, client: &Client, file: FileKey, stateid: &Stateid) -> Result<Stateid, Status> {
         let mut dropped = Dropped::new();
         let (mut shard, index) = self.find_open(client, file, stateid)?;
-        let last = shard.stateid(index, self.boot);
+        let (last, had_lost) = (shard.stateid(index, self.boot), shard.has_lost_locks(index));
         shard.end(index, Event::Close, &self.gauges, &mut dropped);
+        if had_lost {
+            shard.acknowledged(client, file);
+        }
         self.give_back(shard, dropped);
         Ok(Stateid { seqid: next_seqid(last.seqid), ..last })
     }

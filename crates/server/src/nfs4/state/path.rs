@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use core::net::SocketAddr;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply};
@@ -84,6 +84,11 @@ impl Path {
     fn is_silent(&self, now: Duration) -> bool {
         let sent = self.flying.values().map(|(sent, _)| *sent).chain(self.trial);
         matches!(self.stage, Stage::Up(..)) && sent.into_iter().any(|sent| sent + PATIENCE <= now)
+    }
+
+    /// Whether it goes over this connection.
+    fn is_over(&self, connection: ConnectionId) -> bool {
+        matches!(self.stage, Stage::Up(up, _) if up == connection)
     }
 }
 
@@ -163,14 +168,27 @@ impl State {
     pub(super) fn path_closed(&self, connection: ConnectionId) {
         let client = self.paths.made.lock().remove(&connection);
         if let Some(client) = client.and_then(|client| client.upgrade()) {
-            self.path_down(&client);
+            self.path_failed(&client, connection);
+        }
+    }
+
+    /// A connection carries nothing (any more). The client's path may be another by now, which that says nothing of.
+    fn path_failed(&self, client: &Client, connection: ConnectionId) {
+        let Some(sessionless) = client.sessionless() else { return };
+        let path = sessionless.path.lock();
+        if path.is_over(connection) {
+            self.take_down(client, path);
         }
     }
 
     /// The path is none any more; what it carried waits for the next.
     pub(super) fn path_down(&self, client: &Client) {
-        let Some(sessionless) = client.sessionless() else { return };
-        let mut path = sessionless.path.lock();
+        if let Some(sessionless) = client.sessionless() {
+            self.take_down(client, sessionless.path.lock());
+        }
+    }
+
+    fn take_down(&self, client: &Client, mut path: MutexGuard<'_, Path>) {
         match std::mem::take(&mut path.stage) {
             Stage::Down => {}
             // Its outcome is still to come; nobody need try where the client is gone.
@@ -181,10 +199,8 @@ impl State {
                     self.paths.wanted.lock().retain(is_other);
                 }
             }
-            Stage::Up(connection, outbox) => {
-                outbox.hang_up();
-                self.paths.made.lock().remove(&connection);
-            }
+            // The transport tells when it is gone.
+            Stage::Up(_, outbox) => outbox.hang_up(),
         }
         path.trial = None;
         let left = path.flying.drain().map(|(_, (_, callback))| callback);
@@ -213,20 +229,16 @@ impl State {
         }
     }
 
-    /// A client answered over its path; `number` is that of the callback, none for a trial.
-    pub(super) fn path_answered(&self, client: &Arc<Client>, number: Option<u64>, reply: Bytes) {
+    /// A client answered over a connection that was made for its callbacks; `number` is that of the callback, none for a trial.
+    pub(super) fn path_answered(
+        &self,
+        connection: ConnectionId,
+        client: &Arc<Client>,
+        number: Option<u64>,
+        reply: Bytes,
+    ) {
         let Some(sessionless) = client.sessionless() else { return };
-        let Some(number) = number else {
-            sessionless.path.lock().trial = None;
-            match parse_reply::<()>(reply) {
-                Ok(()) => client.set_reachable(true),
-                Err(error) => {
-                    debug!(client = client.id(), "no callbacks: {error}");
-                    self.path_down(client);
-                }
-            }
-            return;
-        };
+        let Some(number) = number else { return self.path_tried(connection, client, reply) };
         let answered = sessionless.path.lock().flying.remove(&number);
         match (answered, parse_reply::<CbCompoundResult>(reply)) {
             (Some((_, callback)), Ok(result)) => {
@@ -235,11 +247,28 @@ impl State {
             }
             (Some((_, callback)), Err(_)) => {
                 client.calls.lock().put_back(vec![callback]);
-                self.path_down(client);
+                self.path_failed(client, connection);
             }
             (None, _) => {}
         }
         self.pump_path(client);
+    }
+
+    /// A client answered a trial.
+    fn path_tried(&self, connection: ConnectionId, client: &Client, reply: Bytes) {
+        let Some(sessionless) = client.sessionless() else { return };
+        let mut path = sessionless.path.lock();
+        if !path.is_over(connection) {
+            return;
+        }
+        path.trial = None;
+        match parse_reply::<()>(reply) {
+            Ok(()) => client.set_reachable(true),
+            Err(error) => {
+                debug!(client = client.id(), "no callbacks: {error}");
+                self.take_down(client, path);
+            }
+        }
     }
 
     /// Looks after the path of a client: what is not answered, and what has to be tried again.

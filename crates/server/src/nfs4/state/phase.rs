@@ -57,7 +57,8 @@ impl Event {
     /// What the end of an entry means to a delegation.
     pub(super) fn of_end(event: shard::Event) -> Self {
         match event {
-            shard::Event::Close => Self::Return,
+            // No delegation is under an open.
+            shard::Event::Close | shard::Event::CloseOpen => Self::Return,
             shard::Event::Conflict | shard::Event::Unreturned | shard::Event::Take => Self::Timeout,
             shard::Event::Acknowledge => Self::Acknowledge,
             shard::Event::Leave => Self::Leave,

@@ -46,8 +46,8 @@ impl State {
         };
         let file = shard.entry(place.index).file;
         shard.end(place.index, event, &self.gauges, &mut dropped);
-        if event == Event::Acknowledge && !shard.has_lost(client.id(), file) {
-            self.recovery.acknowledged(client, file);
+        if event == Event::Acknowledge {
+            shard.acknowledged(client, file);
         }
         self.give_back(shard, dropped);
         Ok(())

@@ -76,11 +76,6 @@ impl Running {
         &self.session.fore
     }
 
-    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on.
-    pub fn control_back_channel(&self, program: u32, security: &SecParmsList) {
-        self.session.back.lock().control(program, security);
-    }
-
     /// Whether the session outlives the server.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
@@ -196,6 +191,19 @@ impl SessionTable {
 }
 
 impl State {
+    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on. Where none could be
+    /// sent by what was offered before, the path is tried.
+    pub fn control_back_channel(&self, running: &Running, program: u32, security: &SecParmsList) {
+        let mut back = running.session.back.lock();
+        let was_usable = back.is_usable();
+        back.control(program, security);
+        let is_usable = back.is_usable();
+        drop(back);
+        if is_usable && !was_usable {
+            self.try_path(&running.session);
+        }
+    }
+
     /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
     ///
     /// # Errors
@@ -267,6 +275,12 @@ impl State {
     #[cfg(test)]
     pub(crate) fn callback_program(&self, session: &SessionId) -> Option<u32> {
         Some(self.sessions.get(session)?.back.lock().program())
+    }
+
+    /// Whose a session is.
+    #[cfg(test)]
+    pub(crate) fn client_of(&self, session: &SessionId) -> Option<Arc<Client>> {
+        Some(Arc::clone(&self.sessions.get(session)?.client))
     }
 
     /// Tells requests apart: `caller` is the effective user as a number, `compound` the encoded COMPOUND from behind its tag,

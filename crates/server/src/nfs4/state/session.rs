@@ -45,6 +45,8 @@ pub struct CreateSession<'a> {
     pub callback_program: u32,
     /// `csa_sec_parms`.
     pub security: &'a SecParmsList,
+    /// Only contexts of RPCSEC_GSS are offered there, and one of them does not exist.
+    pub lacks_context: bool,
     /// Of the compound: callbacks of the session are of the same minor version.
     pub minor: u32,
     /// Of the request.

@@ -2,26 +2,29 @@
 //!
 //! Everything that one operation on a file touches is here under one lock. Entries live in a slab; files, clients and
 //! owners name them by index, and each entry knows its places in the lists that name it, so that it leaves them in
-//! constant time.
+//! constant time. How they find their way in and are found is here; how they leave is in [`ends`], and the lists are in
+//! [`lists`].
 
 mod audit;
+mod ends;
+mod lists;
 
 use std::sync::Arc;
 
 use vfs::Pin;
 
 use super::client::Client;
-use super::delegation::{DELEGATION_WEIGHT, Delegation, DelegationKind};
+use super::delegation::{DELEGATION_WEIGHT, Delegation};
 use super::file::{File, Map, Numbered, map, numbered};
 use super::gauges::{Gauges, adjust, weight};
 use super::lock_queue::LockQueue;
-use super::phase;
 use super::recovery::Recovery;
 use super::share::Modes;
 use super::stateid::{Flaw, Place, Revocation, check_seqid};
-use super::transitions::{Row, step};
 use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid};
+pub(super) use ends::Event;
+use ends::{Phase, adjust_holding};
 
 /// Names a file among all exports, whichever handle it was reached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,47 +34,6 @@ pub struct FileKey {
     /// Inode number. It does not come back while the file is open: the open's pin keeps it.
     pub fileid: u64,
 }
-
-/// Where an open or a lock stateid stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// In effect.
-    Held,
-    /// Lost; the stateid is known until the client has acknowledged the loss.
-    Revoked(Revocation),
-    /// The stateid is unknown.
-    Freed,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
-    /// CLOSE, or FREE_STATEID of a lock stateid without locks.
-    Close,
-    /// Another client's request conflicts, and the lease has expired.
-    Conflict,
-    /// A recalled delegation did not come back in time.
-    Unreturned,
-    /// The administrator takes it.
-    Take,
-    /// FREE_STATEID of what is lost.
-    Acknowledge,
-    /// The client's record goes.
-    Leave,
-}
-
-pub(super) const TRANSITIONS: &[Row<Phase, Event>] = &[
-    (Phase::Held, Event::Close, Phase::Freed),
-    (Phase::Held, Event::Conflict, Phase::Revoked(Revocation::Expired)),
-    (Phase::Held, Event::Take, Phase::Revoked(Revocation::Administrator)),
-    (Phase::Held, Event::Unreturned, Phase::Revoked(Revocation::Unreturned)),
-    (Phase::Held, Event::Leave, Phase::Freed),
-    (Phase::Revoked(Revocation::Expired), Event::Acknowledge, Phase::Freed),
-    (Phase::Revoked(Revocation::Administrator), Event::Acknowledge, Phase::Freed),
-    (Phase::Revoked(Revocation::Expired), Event::Leave, Phase::Freed),
-    (Phase::Revoked(Revocation::Administrator), Event::Leave, Phase::Freed),
-    (Phase::Revoked(Revocation::Unreturned), Event::Acknowledge, Phase::Freed),
-    (Phase::Revoked(Revocation::Unreturned), Event::Leave, Phase::Freed),
-];
 
 /// An open, the locks of one lock-owner under one open, or a delegation.
 #[derive(Debug)]
@@ -113,7 +75,7 @@ pub(super) struct Open {
     pub(super) modes: Modes,
     /// `None` once the open is revoked.
     pub(super) pin: Option<Arc<dyn Pin>>,
-    /// Lock stateids under it.
+    /// Lock stateids under it, those that are lost and not acknowledged among them.
     locks: Vec<u32>,
     /// Its place in the file's list.
     at_file: u32,
@@ -136,8 +98,8 @@ pub(super) struct Lock {
     pub(super) owner: Arc<[u8]>,
     /// Its number in the file.
     pub(super) owner_number: u32,
-    /// Its place in the open's list.
-    at_open: u32,
+    /// Its place in the open's list; `None` where it is lost, and outlives the open.
+    at_open: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -379,7 +341,7 @@ impl Shard {
         }
         self.file_mut(file).count_owner(client.id(), &owner, 1);
         let at_open = self.open_at(open).locks.len() as u32;
-        let lock = Lock { open, owner, owner_number, at_open };
+        let lock = Lock { open, owner, owner_number, at_open: Some(at_open) };
         let index = self.add(client, file, Kind::Lock(lock), gauges);
         // Its first seqid is 1, given by the LOCK that makes it.
         self.entry_mut(index).seqid = 0;
@@ -413,146 +375,6 @@ impl Shard {
         self.files.get(&file)?.known_owner(client, owner)
     }
 
-    /// Ends what an entry is in effect for, and frees or keeps its stateid as the table says. An open takes its lock
-    /// stateids along: §8.4.3, "it must revoke all locks associated with a given stateid".
-    pub(super) fn end(&mut self, index: u32, event: Event, gauges: &Gauges, dropped: &mut Dropped) {
-        while let Kind::Open(open) = &self.entry(index).kind
-            && let Some(lock) = open.locks.last().copied()
-        {
-            self.end_one(lock, event, gauges, dropped);
-        }
-        self.end_one(index, event, gauges, dropped);
-    }
-
-    fn end_one(&mut self, index: u32, event: Event, gauges: &Gauges, dropped: &mut Dropped) {
-        let entry = self.entry_mut(index);
-        let before = entry.phase;
-        entry.phase = step(TRANSITIONS, before, event).expect("state ends as its table says");
-        if let Kind::Delegation(delegation) = &mut entry.kind {
-            delegation.turn(phase::Event::of_end(event));
-        }
-        let after = entry.phase;
-        match before {
-            Phase::Held => {
-                adjust_holding(&entry.client, None, -1);
-                self.release(index, gauges, dropped);
-            }
-            Phase::Revoked(why) => {
-                adjust_lost(entry, why, -1);
-                adjust(&gauges.revoked, -1);
-            }
-            Phase::Freed => {}
-        }
-        match after {
-            Phase::Revoked(why) => {
-                let entry = self.entry(index);
-                adjust_lost(entry, why, 1);
-                adjust(&gauges.revoked, 1);
-                self.recovery.takes_away(&entry.client, entry.file);
-            }
-            _ => self.free(index, gauges, event == Event::Leave),
-        }
-    }
-
-    /// Takes an entry out of its file: share reservation, ranges, pin.
-    fn release(&mut self, index: u32, gauges: &Gauges, dropped: &mut Dropped) {
-        let entry = self.entry_mut(index);
-        let (file, client) = (entry.file, entry.client.id());
-        match &mut entry.kind {
-            Kind::Open(open) => {
-                let (modes, at_file, owner) = (open.modes, open.at_file, Arc::clone(&open.owner));
-                dropped.pins.extend(open.pin.take());
-                self.opens.remove(&(file, client, owner));
-                self.leave_queue_of_open(file, index, gauges, dropped);
-                self.take_from_file(file, at_file);
-                self.forget_unused(file);
-                gauges.open_left(&self.entry(index).client);
-                adjust(&gauges.denying, -i64::from(modes.deny() != 0));
-            }
-            Kind::Lock(lock) => {
-                let (open, number, owner) = (lock.open, lock.owner_number, Arc::clone(&lock.owner));
-                let at_open = lock.at_open;
-                self.locks.remove(&(open, number));
-                self.leave_open(open, at_open);
-                let (key, file) = (file, self.file_mut(file));
-                let before = file.ranges.count();
-                file.ranges.unlock_holder(number, index);
-                let after = file.ranges.count();
-                file.count_owner(client, &owner, -1);
-                gauges.locks_changed(&self.entry(index).client, before, after);
-                self.leave_queue_of_lock(key, (open, &owner), gauges, dropped);
-            }
-            Kind::Delegation(delegation) => {
-                let (kind, at_file) = (delegation.kind, delegation.at_file);
-                delegation.notices.end(gauges.notices_of(&entry.client));
-                gauges.delegation_left(&entry.client, kind);
-                self.delegations.remove(&(file, client));
-                self.leave_delegated(file, at_file);
-            }
-        }
-    }
-
-    /// Takes a lock stateid out of its open's list.
-    fn leave_open(&mut self, open: u32, at: u32) {
-        let locks = &mut self.open_at_mut(open).locks;
-        locks.swap_remove(at as usize);
-        if let Some(moved) = locks.get(at as usize).copied()
-            && let Kind::Lock(lock) = &mut self.entry_mut(moved).kind
-        {
-            lock.at_open = at;
-        }
-    }
-
-    /// Puts an open into its file's list; the file comes with its first open.
-    fn enter_file(&mut self, key: FileKey, index: u32, modes: &Modes) {
-        let Self { files, cells, seed, .. } = self;
-        let file = files.entry(key).or_insert_with(|| File::new(*seed ^ key.fileid));
-        let at_file = file.opens.insert(modes.bits(), index, |moved, place| put_at(cells, moved, place));
-        put_at(cells, index, at_file);
-    }
-
-    /// Takes an open out of its file's list.
-    fn take_from_file(&mut self, key: FileKey, at: u32) {
-        let Self { files, cells, .. } = self;
-        let file = files.get_mut(&key).expect("an entry's file is there while the entry is held");
-        file.opens.remove(at, |moved, place| put_at(cells, moved, place));
-    }
-
-    /// Takes a delegation out of its file's list, and lets those go on that waited for the last of them.
-    fn leave_delegated(&mut self, key: FileKey, at: u32) {
-        let file = self.file_mut(key);
-        file.delegations.swap_remove(at as usize);
-        if let Some(moved) = file.delegations.get(at as usize).copied() {
-            self.delegation_at_mut(moved).at_file = at;
-        }
-        // Each that is woken looks through what is left, under this lock. Nobody can go on while two are left: one at most is the
-        // operation's own client's, and who waits for one for writing waits for a single one. That they look again at powers of
-        // two is for holders whose lease ended meanwhile. Of a directory any number may stay: holders who are told of changes.
-        let first = self.file_mut(key).delegations.first().copied();
-        let left = self.file_mut(key).delegations.len();
-        let is_directory =
-            first.is_some_and(|one| matches!(self.delegation_at(one).kind, DelegationKind::Directory(_)));
-        self.forget_unused(key);
-        if left == 0 || left.is_power_of_two() || is_directory {
-            self.wake_waiting(key);
-        }
-    }
-
-    /// Lets those look again that wait for a file's delegations.
-    pub(super) fn wake_waiting(&mut self, key: FileKey) {
-        // A waker only schedules: nothing of the server runs under the shard's lock.
-        for waiter in self.waiting.remove(&key).into_iter().flatten() {
-            waiter.wake();
-        }
-    }
-
-    fn forget_unused(&mut self, key: FileKey) {
-        let is_unused = |file: &File| file.opens.is_empty() && file.delegations.is_empty();
-        if self.files.get(&key).is_some_and(is_unused) {
-            self.files.remove(&key);
-        }
-    }
-
     fn add(&mut self, client: &Arc<Client>, file: FileKey, kind: Kind, gauges: &Gauges) -> u32 {
         let list = self.clients.entry(client.id()).or_default();
         let entry = Entry {
@@ -582,49 +404,23 @@ impl Shard {
         index
     }
 
-    fn free(&mut self, index: u32, gauges: &Gauges, is_left: bool) {
-        self.cells[index as usize].is_left = is_left;
-        let Some(entry) = self.cells[index as usize].entry.take() else { return };
-        self.free.push(index);
-        gauges.charge(&entry.client, -entry.weight());
-        let id = entry.client.id();
-        let Some(list) = self.clients.get_mut(&id) else { return };
-        list.swap_remove(entry.at_client as usize);
-        match list.get(entry.at_client as usize).copied() {
-            Some(moved) => self.entry_mut(moved).at_client = entry.at_client,
-            None if list.is_empty() => {
-                self.clients.remove(&id);
-            }
-            None => {}
-        }
+    /// Whether lock stateids under an open are lost and not acknowledged.
+    pub(super) fn has_lost_locks(&self, open: u32) -> bool {
+        let mut locks = self.open_at(open).locks.iter();
+        locks.any(|lock| matches!(self.entry(*lock).phase, Phase::Revoked(_)))
     }
 
-    /// Lets go all that a client has here.
-    pub(super) fn release_client(&mut self, client: ClientId, gauges: &Gauges, dropped: &mut Dropped) {
-        // Each end shortens the list, an open's by its locks too.
-        while let Some(index) = self.clients.get(&client).and_then(|list| list.last().copied()) {
-            self.end(index, Event::Leave, gauges, dropped);
+    /// A client knows of something that it lost of a file; once that is all of it, it may reclaim the rest.
+    pub(super) fn acknowledged(&self, client: &Client, file: FileKey) {
+        if !self.has_lost(client.id(), file) {
+            self.recovery.acknowledged(client, file);
         }
     }
 
     /// Whether a client has lost something of a file and not acknowledged that.
-    pub(super) fn has_lost(&self, client: ClientId, file: FileKey) -> bool {
+    fn has_lost(&self, client: ClientId, file: FileKey) -> bool {
         let mut entries = self.clients.get(&client).into_iter().flatten().map(|index| self.entry(*index));
         entries.any(|entry| entry.file == file && matches!(entry.phase, Phase::Revoked(_)))
-    }
-
-    /// Takes away all that is held of files that `is_gone` names.
-    pub(super) fn take_files(
-        &mut self,
-        is_gone: impl Fn(FileKey) -> bool,
-        gauges: &Gauges,
-        dropped: &mut Dropped,
-    ) {
-        let gone = self.files.iter().filter(|(file, _)| is_gone(**file));
-        let held = gone.flat_map(|(_, file)| file.opens.iter().chain(&file.delegations).copied());
-        for index in held.collect::<Vec<u32>>() {
-            self.end(index, Event::Take, gauges, dropped);
-        }
     }
 
     /// Whether nothing is left.
@@ -642,59 +438,5 @@ impl Shard {
 
     pub(super) fn file_mut(&mut self, key: FileKey) -> &mut File {
         self.files.get_mut(&key).expect("an entry's file is there while the entry is held")
-    }
-}
-
-/// An open has another place in its file's list now.
-fn put_at(cells: &mut [Cell], index: u32, place: u32) {
-    if let Some(Entry { kind: Kind::Open(open), .. }) = &mut cells[index as usize].entry {
-        open.at_file = place;
-    }
-}
-
-/// Counts what a client has lost in the given way and not acknowledged.
-fn adjust_lost(entry: &Entry, why: Revocation, by: i32) {
-    adjust_holding(&entry.client, Some(why), by);
-    if matches!(entry.kind, Kind::Delegation(_)) {
-        let counter = &entry.client.holdings.lost_delegations;
-        counter.fetch_add(by.cast_unsigned(), std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
-/// Counts what a client holds, or has lost in the given way.
-fn adjust_holding(client: &Client, lost: Option<Revocation>, by: i32) {
-    let holdings = &client.holdings;
-    let counter = match lost {
-        None => &holdings.state,
-        Some(Revocation::Expired) => &holdings.revoked,
-        Some(Revocation::Administrator) => &holdings.admin_revoked,
-        Some(Revocation::Unreturned) => &holdings.unreturned,
-    };
-    counter.fetch_add(by.cast_unsigned(), std::sync::atomic::Ordering::Relaxed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::transitions::check_table;
-    use super::*;
-
-    #[test]
-    fn the_table_of_phases_is_sound() {
-        let lost =
-            [Revocation::Expired, Revocation::Administrator, Revocation::Unreturned].map(Phase::Revoked);
-        check_table(TRANSITIONS, Phase::Held, &[Phase::Held, lost[0], lost[1], lost[2], Phase::Freed]);
-        for phase in lost {
-            assert_eq!(
-                step(TRANSITIONS, phase, Event::Close),
-                None,
-                "a lost open is acknowledged, not closed"
-            );
-            assert_eq!(step(TRANSITIONS, phase, Event::Acknowledge), Some(Phase::Freed));
-        }
-        assert_eq!(
-            step(TRANSITIONS, Phase::Held, Event::Acknowledge),
-            None,
-            "FREE_STATEID frees nothing held"
-        );
     }
 }

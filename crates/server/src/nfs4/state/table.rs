@@ -445,6 +445,11 @@ impl State {
         if request.flags.bits() & !known.bits() != 0 {
             return Err(Status::INVAL);
         }
+        // RFC 8881 §18.36.3: "If the RPCSEC_GSS handle identified by gcbp_handle_from_server does not exist on the server, the
+        // server will return NFS4ERR_NOENT." Not before phase 2: what succeeded is not undone by its context's end.
+        if request.lacks_context {
+            return Err(Status::NOENT);
+        }
         let wants_back = request.flags.contains(CreateSessionFlags::CONN_BACK_CHAN);
         let fore = negotiate_fore(request.fore_channel, &self.settings)?;
         let back = negotiate_back(request.back_channel, wants_back)?;

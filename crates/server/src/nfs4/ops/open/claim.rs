@@ -2,7 +2,7 @@
 
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, FileKind, OpenAccess};
+use vfs::{Attributes, Authority, FileKind, Found, OpenAccess};
 
 use super::super::lookup::{child, not_directory};
 use super::creation::create;
@@ -97,17 +97,37 @@ pub(super) async fn by_name<'r>(
     };
     let context = compound.context(directory.export);
     match directory.export.backend.lookup(&context, &directory.handle, name).await {
-        Ok(found) => {
-            check_regular(&found.attributes)?;
-            let file = directory.with(found.handle);
-            check_writable(&file, access)?;
-            let change = found.directory.change;
-            let change = ChangeInfo { atomic: true, before: change, after: change };
-            Ok(Target::found(file, Some(found.attributes), change))
-        }
+        Ok(found) => named(&directory, &found, access),
         Err(vfs::Error::NotDirectory) => Err(not_directory(compound, &directory).await),
         Err(error) => Err(error.into()),
     }
+}
+
+/// As [`by_name`], where nobody has to be waited for; none elsewhere.
+pub(super) fn by_name_at_once<'r>(
+    compound: &Compound<'r>,
+    name: &[u8],
+    access: OpenAccess,
+) -> Result<Option<Target<'r>>> {
+    names::check(name)?;
+    let Object::File(directory) = compound.current()? else { return Ok(None) };
+    let context = compound.context(directory.export);
+    match directory.export.backend.lookup(&context, &directory.handle, name).take_ready() {
+        Some(Ok(found)) => named(&directory, &found, access).map(Some),
+        // Of what kind it is instead may have to be asked for.
+        None | Some(Err(vfs::Error::NotDirectory)) => Ok(None),
+        Some(Err(error)) => Err(error.into()),
+    }
+}
+
+/// What a name was found to lead to.
+fn named<'r>(directory: &File<'r>, found: &Found, access: OpenAccess) -> Result<Target<'r>> {
+    check_regular(&found.attributes)?;
+    let file = directory.with(found.handle);
+    check_writable(&file, access)?;
+    let change = found.directory.change;
+    let change = ChangeInfo { atomic: true, before: change, after: change };
+    Ok(Target::found(file, Some(found.attributes), change))
 }
 
 fn check_writable(file: &File<'_>, access: OpenAccess) -> std::result::Result<(), Status> {

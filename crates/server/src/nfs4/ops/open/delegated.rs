@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use protocol::nfs4::ops::open::{
-    DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenDelegation, ShareAccess,
+    DelegationType, DelegationWant, NoDelegation, OpenArgs, OpenClaim, OpenDelegation, ShareAccess,
+    WhyNoDelegation,
 };
 use protocol::nfs4::types::Stateid;
 use vfs::Attributes;
@@ -20,6 +21,18 @@ pub(super) fn may_delegate(compound: &Compound<'_>, turn: Option<&Turn>, argumen
     let is_reader = !arguments.share_access.contains(ShareAccess::WRITE);
     let is_known = || compound.request.connection.tenant.get().is_some();
     turn.is_none_or(|turn| !turn.needs_confirmation() && (is_reader || is_known()))
+}
+
+/// The answer where nothing is delegated beside an open, whatever file it is of; none where something may be.
+pub(super) fn nothing(client: &Client, want: DelegationWant) -> Option<OpenDelegation> {
+    match want {
+        DelegationWant::NO_DELEG => {
+            Some(OpenDelegation::NoneExt(NoDelegation::Other(WhyNoDelegation::NOT_WANTED.0)))
+        }
+        // Whoever cannot be called back gets none. RFC 8881 §18.16.3: "why" is told to those who have said what they want.
+        DelegationWant::NO_PREFERENCE if !client.is_reachable() => Some(OpenDelegation::None),
+        _ => None,
+    }
 }
 
 /// What is delegated beside the open.
@@ -47,7 +60,10 @@ pub(super) async fn beside_open(
         }
         // The client has one, and brings opens that it made under it: it is on its way back.
         OpenClaim::DelegateCur(_) | OpenClaim::DelegateCurFh(_) => return OpenDelegation::None,
-        _ => DelegationWish { access, want, times, reclaim: false },
+        _ => match nothing(client, want) {
+            Some(nothing) => return nothing,
+            None => DelegationWish { access, want, times, reclaim: false },
+        },
     };
     delegate(compound, client, file, asked, attributes).await
 }
@@ -75,8 +91,6 @@ pub(super) fn instead_of_open(
 
 #[cfg(test)]
 mod tests {
-    use protocol::nfs4::ops::open::{DelegationWant, NoDelegation, WhyNoDelegation};
-
     use super::super::tests::opened;
     use super::*;
     use crate::testing::{Lab, lab, open};

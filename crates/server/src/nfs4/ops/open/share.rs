@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
 use protocol::nfs4::types::Status;
-use vfs::{Attributes, Authority, OpenAccess, Opened, SetAttributes};
+use vfs::{Attributes, Authority, OpenAccess, Opened, Pin, SetAttributes};
 
 use super::Opener;
 use super::claim::Target;
@@ -95,6 +95,37 @@ pub(super) async fn open(
     }
 }
 
+/// As [`open`] without a truncation, where nobody has to be waited for, nor anything delegated is in the way; none elsewhere.
+pub(super) fn open_at_once(
+    compound: &Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    access: OpenAccess,
+    target: &Target<'_>,
+) -> Result<Option<(OpenGrant, Attributes)>> {
+    let (file, Some(seen)) = (&target.file, &target.seen) else { return Ok(None) };
+    let context = compound.context(file.export);
+    let backend = &file.export.backend;
+    let opening = backend.open_seen(&context, &file.handle, seen, access, target.authority).take_ready();
+    let opened = match opening {
+        Some(Ok(opened)) => opened,
+        None => return Ok(None),
+        // As in `open`, which tries once more.
+        Some(Err(vfs::Error::Later)) => {
+            compound.state().press(compound.now());
+            return Ok(None);
+        }
+        Some(Err(error)) => return Err(error.into()),
+    };
+    let Opened { pin, attributes } = opened;
+    let request = request(compound, opener, arguments, target, pin);
+    match compound.state().open(compound.now(), &opener.client, request) {
+        Ok(grant) => Ok(Some((grant, attributes))),
+        Err(Status::DELAY) => Ok(None),
+        Err(status) => Err(status.into()),
+    }
+}
+
 /// Which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
 fn against(arguments: &OpenArgs, target: &Target<'_>) -> Against {
     let writes = arguments.share_access.contains(ShareAccess::WRITE) || target.size.is_some();
@@ -113,16 +144,7 @@ async fn reserve(
     let against = against(arguments, target);
     let mut looks = 1;
     loop {
-        let request = OpenRequest {
-            file: target.file.key(compound.server()),
-            owner: Arc::clone(&opener.owner),
-            opener: compound.caller(),
-            access: arguments.share_access,
-            deny: arguments.share_deny,
-            truncates: target.size.is_some(),
-            reclaim: arguments.claim.is_reclaim(),
-            pin: Arc::clone(&opened.pin),
-        };
+        let request = request(compound, opener, arguments, target, Arc::clone(&opened.pin));
         match compound.state().open(compound.now(), &opener.client, request) {
             Err(Status::DELAY) if looks < LOOKS_MAX && compound.state().has_delegations(against) => {
                 compound.settle(&target.file, against, Right::Given).await?;
@@ -130,6 +152,25 @@ async fn reserve(
             }
             opened => return Ok(opened?),
         }
+    }
+}
+
+fn request(
+    compound: &Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    target: &Target<'_>,
+    pin: Arc<dyn Pin>,
+) -> OpenRequest {
+    OpenRequest {
+        file: target.file.key(compound.server()),
+        owner: Arc::clone(&opener.owner),
+        opener: compound.caller(),
+        access: arguments.share_access,
+        deny: arguments.share_deny,
+        truncates: target.size.is_some(),
+        reclaim: arguments.claim.is_reclaim(),
+        pin,
     }
 }
 

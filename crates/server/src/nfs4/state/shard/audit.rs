@@ -45,6 +45,10 @@ impl Shard {
         Ok(())
     }
 
+    fn entry_at(&self, index: u32) -> Option<&Entry> {
+        self.cells.get(index as usize)?.entry.as_ref()
+    }
+
     /// Whether the lists that have to name an entry do.
     fn audit_entry(&self, index: u32, entry: &Entry) -> Result<(), String> {
         let of_client =
@@ -60,11 +64,15 @@ impl Shard {
                 (self.opens.get(&key), placed)
             }
             Kind::Lock(lock) => {
-                let open = self.cells.get(lock.open as usize).and_then(|cell| cell.entry.as_ref());
-                let of_open = match open.map(|open| &open.kind) {
-                    Some(Kind::Open(open)) => open.locks.get(lock.at_open as usize),
-                    _ => None,
-                };
+                let of_open =
+                    lock.at_open.and_then(|at| match self.entry_at(lock.open).map(|open| &open.kind) {
+                        Some(Kind::Open(open)) => open.locks.get(at as usize),
+                        _ => None,
+                    });
+                // A lost one too: it goes with its open, but for version 4.0's.
+                if entry.client.sessionless().is_none() {
+                    same("the lock stateid found at its place", of_open, Some(&index))?;
+                }
                 (self.locks.get(&(lock.open, lock.owner_number)), of_open)
             }
             Kind::Delegation(delegation) => {
@@ -114,8 +122,7 @@ impl Shard {
         self.audit_delegations(file)?;
         file.ranges.audit()?;
         for (owner, held) in file.ranges.iter() {
-            let entry = self.cells.get(held.holder as usize).and_then(|cell| cell.entry.as_ref());
-            let entry = entry.ok_or_else(|| format!("{held:?} is nobody's"))?;
+            let entry = self.entry_at(held.holder).ok_or_else(|| format!("{held:?} is nobody's"))?;
             let number = match &entry.kind {
                 Kind::Lock(lock) => Some(lock.owner_number),
                 _ => None,

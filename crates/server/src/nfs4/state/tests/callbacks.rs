@@ -107,6 +107,32 @@ fn a_client_is_called_by_a_flavor_that_it_takes_or_not_at_all() {
     }
 }
 
+#[test]
+fn more_contexts_change_no_flavor_and_one_that_can_be_spoken_opens_the_path() {
+    let world = World::new();
+    let session = with_security(&world, vec![contexts()], 1).session_id;
+    let running = world.state.sessions.get(&session).unwrap();
+    let mut peer = Peer {
+        client: Arc::clone(&running.client),
+        session,
+        connection: ConnectionId(9),
+        sequence: vec![0; 4],
+    };
+    let mut control = |offered| {
+        let running = peer.start(&world, 0);
+        world.state.control_back_channel(&running, 0x4567_0001, &List::new(offered).unwrap());
+        running.finish(world.now, Some(b"done"));
+        drain(&world.outbox).pop().map(|trial| (trial.header.program, trial.header.credential.flavor))
+    };
+    assert_eq!(control(vec![contexts()]), None, "nothing but contexts still");
+    assert_eq!(control(vec![]), None, "RFC 8881 §2.10.8.2: \"it MUST NOT use unoffered combinations\"");
+    assert_eq!(control(vec![contexts(), sys()]), Some((0x4567_0001, AuthFlavor::SYS)));
+    // RFC 8881 §18.33.3: "adds (not replaces) RPCSEC_GSS handles".
+    assert_eq!(control(vec![contexts()]), None, "nothing new to be tried");
+    world.state.call(&running.client, Callback::recall_any(3));
+    assert_eq!(drain(&world.outbox).pop().unwrap().header.credential.flavor, AuthFlavor::SYS);
+}
+
 fn sys() -> CallbackSecParms {
     CallbackSecParms::Sys(AuthSysParms {
         stamp: 7,
@@ -128,6 +154,7 @@ fn with_security(world: &World, offered: Vec<CallbackSecParms>, minor: u32) -> C
         back_channel: &channel(4),
         callback_program: 0x4567_0000,
         security: &List::new(offered).unwrap(),
+        lacks_context: false,
         minor,
         principal: &ROOT,
         connection: ConnectionId(9),

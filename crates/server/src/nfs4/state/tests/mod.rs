@@ -7,6 +7,7 @@ mod clients;
 mod expiry;
 mod limits;
 mod locks;
+mod lost_locks;
 mod many;
 mod notices;
 mod opens;
@@ -123,6 +124,7 @@ impl World {
                 back_channel: &channel(16),
                 callback_program: 0x4000_0000,
                 security: &SecParmsList::default(),
+                lacks_context: false,
                 minor: 1,
                 outbox: Some(&self.outbox),
                 principal,

@@ -202,8 +202,8 @@ fn the_administrator_takes_an_open() {
     assert_eq!(world.close(&peer, 1, &open), Err(Status::ADMIN_REVOKED));
     assert_eq!(world.state.test_stateid(&peer.client, &lock), Status::ADMIN_REVOKED);
     assert_eq!((world.pinned(), world.state.counts().revoked), (0, 2));
-    world.state.free_stateid(&peer.client, &open).unwrap();
     world.state.free_stateid(&peer.client, &lock).unwrap();
+    world.state.free_stateid(&peer.client, &open).unwrap();
     assert_eq!(peer.ping(&world), SequenceStatus::empty());
     assert_eq!(world.state.counts().revoked, 0);
 }

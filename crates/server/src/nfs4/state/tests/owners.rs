@@ -253,3 +253,24 @@ fn a_client_that_lost_something_and_has_not_noticed_gets_another_client_id() {
     assert_ne!(again.id, peer.id);
     world.open0(&mut again, 2, "o");
 }
+
+#[test]
+fn who_has_closed_what_a_lost_lock_was_under_begins_anew_too() {
+    let mut world = World::new();
+    let mut peer = world.peer0("a", 1);
+    let open = world.open0(&mut peer, 1, "o");
+    let client = world.state.holder(world.now, &open).unwrap();
+    let locker = Locker::New { open_stateid: open, owner: &Arc::from(b"l".as_slice()) };
+    let (lock_type, range) = (LockType::Write, range(0, 1));
+    let request = LockRequest { file: file(1), lock_type, range, reclaim: false, locker, notice: None };
+    let lost = world.state.lock(world.now, &client, &request).unwrap();
+    world.pass(LEASE);
+    let other = world.peer("b");
+    world.lock(&other, &(1, world.open(&other, 1, "o", BOTH)), "l", lock_type, range).unwrap();
+    world.close0(&mut peer, 1, &open);
+    assert_eq!(world.state.audit(), Ok(()));
+    // Nothing but this tells a client of version 4.0 that a part is lost (RFC 7530 §9.6.3.1).
+    assert!(world.state.holder(world.now, &lost).is_ok(), "it is known whose it was");
+    assert_eq!(world.state.named_client(world.now, peer.id).unwrap_err(), Status::EXPIRED);
+    assert_eq!((world.state.counts().revoked, world.state.audit()), (0, Ok(())));
+}

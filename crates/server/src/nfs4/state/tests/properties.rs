@@ -221,6 +221,7 @@ fn create_as(
             back_channel: &ChannelAttributes::default(),
             callback_program: 0,
             security: &SecParmsList::default(),
+            lacks_context: false,
             minor: 1,
             outbox: Some(&world.outbox),
             principal,

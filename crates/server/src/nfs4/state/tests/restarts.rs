@@ -197,6 +197,19 @@ fn who_acknowledged_a_loss_reclaims_what_it_has_had_of_the_file_since() {
 }
 
 #[test]
+fn who_closed_what_a_lost_lock_was_under_reclaims_the_rest_of_the_file() {
+    let mut site = Site::new();
+    let a = site.world.peer("a");
+    site.world.open(&a, 1, "o", BOTH);
+    let closed = site.world.open(&a, 1, "p", BOTH);
+    let lost = site.world.lock(&a, &(1, closed), "l", LockType::Write, range(0, 9)).unwrap();
+    site.world.state.revoke(&a.client, &lost).unwrap();
+    assert!(!site.world.state.recovery.may_reclaim(&a.client, file(1)), "while it may not know of the loss");
+    site.world.close(&a, 1, &closed).unwrap();
+    assert_eq!(site.after_restart("a", &[1]), [Ok(())]);
+}
+
+#[test]
 fn what_was_lost_without_a_record_is_not_reclaimed_by_one_that_comes_later() {
     let mut site = Site::new();
     let a = site.world.peer("a");
@@ -310,6 +323,7 @@ fn somebody_else_of_the_same_name_neither_reclaims_nor_gives_up_what_is_not_his(
         back_channel: &channel(4),
         callback_program: 0,
         security: &SecParmsList::default(),
+        lacks_context: false,
         minor: 1,
         outbox: None,
         principal: &other,

@@ -182,6 +182,7 @@ fn a_failed_create_session_confirms_nothing_and_may_come_again() {
         back_channel: &channel(1),
         callback_program: 0,
         security: &SecParmsList::default(),
+        lacks_context: false,
         minor: 1,
         outbox: Some(&world.outbox),
         principal: &ROOT,
@@ -200,13 +201,15 @@ fn a_failed_create_session_confirms_nothing_and_may_come_again() {
     let stranger = CreateSession { sequence: id.sequence_id + 2, principal: &Principal::System(5), ..valid };
     assert_eq!(world.state.create_session(world.now, &stranger), Err(Status::CLID_INUSE));
     let right = CreateSession { sequence: id.sequence_id + 2, ..valid };
+    let lacking = CreateSession { lacks_context: true, ..right };
+    assert_eq!(world.state.create_session(world.now, &lacking), Err(Status::NOENT));
     assert!(world.state.create_session(world.now, &right).is_ok(), "a stranger does not use up the sequence");
     assert!(world.state.sessions.get(&old.session).is_none());
     // RFC 8881 §18.36.4: with the client ID confirmed, "the client ID confirmation phase is skipped and only the session
     // creation phase occurs".
     let another = CreateSession { sequence: id.sequence_id + 3, principal: &Principal::System(5), ..valid };
     let made = world.state.create_session(world.now, &another).unwrap();
-    let replayed = CreateSession { fore_channel: &small, ..another };
+    let replayed = CreateSession { fore_channel: &small, lacks_context: true, ..another };
     assert_eq!(
         world.state.create_session(world.now, &replayed),
         Ok(made),
@@ -229,6 +232,7 @@ fn back_channel_is_granted_where_it_is_asked() {
         back_channel: &ChannelAttributes::default(),
         callback_program: 0,
         security: &SecParmsList::default(),
+        lacks_context: false,
         minor: 1,
         outbox: Some(&world.outbox),
         principal: &ROOT,
