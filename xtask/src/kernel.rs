@@ -2,15 +2,18 @@
 //!
 //! The kernel is Debian's user-mode Linux. Each combination of protocol version, export mode and back end gets
 //! namespaces of its own (network, mounts, processes), in which this program runs once more (`inside`),
-//! starts the server, boots the guest and lets it run every script of `tests/kernel/guest`.
+//! starts the server, boots the guest and lets it run every script of `tests/kernel/guest`. A combination that takes long is
+//! given to several guests (`portion`).
 
 mod channel;
 mod guest;
 mod inside;
 mod matrix;
+mod portion;
 mod script;
 mod server;
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +25,7 @@ use crate::report::{Outcome, Tally, workspace_root};
 use crate::setup::{has_program, is_root};
 use crate::tools::TOOLS;
 use matrix::{Backend, Combination, Export, Version};
+use portion::Portion;
 use script::Script;
 use server::Kind;
 
@@ -52,7 +56,7 @@ pub(crate) struct Options {
     /// Port of the server's MOUNT program, where it is not the NFS port
     #[arg(long, value_name = "PORT")]
     mount_port: Option<u16>,
-    /// Combinations run at once [default: 2 where there are as many cores]
+    /// Guests at once [default: two a core, 4 at most, where there is memory for them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     jobs: Option<u8>,
     /// Keep the working directory (exports, logs) of combinations that passed, too
@@ -67,15 +71,24 @@ pub(crate) struct Options {
     /// Called by itself, inside the namespaces of one combination
     #[arg(long, hide = true)]
     inside: bool,
+    /// Which of the combination's guests this is, inside
+    #[arg(long, hide = true, default_value_t = 0)]
+    portion: u8,
+    /// Which of the guests at once this is, inside
+    #[arg(long, hide = true, default_value_t = 0)]
+    worker: u8,
 }
 
-/// A guest keeps one core busy and a server most of another, so that more at once would only be later.
-const JOBS_DEFAULT_MAX: usize = 2;
+/// A guest waits for half of its time: for the server's disk, for a killed server, for what a test has to wait for.
+const JOBS_PER_CORE: usize = 2;
+/// More at once have not been tried: what waits for somebody else's work waits too long for it some day.
+const JOBS_DEFAULT_MAX: usize = 4;
+/// What a guest has in memory, with its server and what both read and write of this machine's files.
+const JOB_MEMORY_KIB: usize = 1536 << 10;
 
 impl Options {
     fn jobs(&self) -> usize {
-        let cores = || thread::available_parallelism().map_or(1, usize::from).min(JOBS_DEFAULT_MAX);
-        self.jobs.map_or_else(cores, usize::from)
+        self.jobs.map_or_else(jobs_default, usize::from)
     }
 
     /// Whether the server under test is this project's, with the state directory that the tests know of.
@@ -100,6 +113,19 @@ impl Options {
     }
 }
 
+fn jobs_default() -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let memory_kib = fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_available_kib(&text));
+    let room = memory_kib.map_or(1, |kib| kib / JOB_MEMORY_KIB);
+    (cores * JOBS_PER_CORE).min(JOBS_DEFAULT_MAX).min(room).max(1)
+}
+
+/// Of /proc/meminfo.
+fn memory_available_kib(meminfo: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// The guest has another working directory.
 fn absolute(path: &str) -> std::io::Result<PathBuf> {
     std::path::absolute(path)
@@ -107,32 +133,51 @@ fn absolute(path: &str) -> std::io::Result<PathBuf> {
 
 /// Runs all chosen tests in all chosen combinations.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let scripts = chosen_scripts(options)?;
-    let combinations: Vec<Combination> = Combination::all().filter(|it| is_chosen(options, it)).collect();
     if options.list {
-        list(&scripts, &combinations);
+        list(&chosen_scripts(options)?, &chosen_combinations(options));
         return Ok(Tally::default());
     }
     if options.inside {
+        let combinations = chosen_combinations(options);
         let combination = combinations.first().ok_or("no such combination")?;
-        return inside::run(options, combination, &scripts);
+        return inside::run(options, combination, &chosen_scripts(options)?);
     }
-    let mut tally = Tally::default();
-    if let Some(why) = missing(options, &scripts) {
-        let tests =
-            combinations.iter().flat_map(|it| scripts.iter().filter(|script| script.runs_in(it))).count();
-        tally.skip(tests as u64, "kernel tests", &why);
-        return Ok(tally);
-    }
-    build(options)?;
-    Ok(run_all(options, &combinations))
+    run_together(std::slice::from_ref(options))
 }
 
-/// The kernel tests as the test ladder runs them: the self-check, then the full matrix.
+/// The kernel tests as the test ladder runs them: the full matrix, and the self-check.
 pub(crate) fn run_rung() -> Outcome {
-    let mut tally = run(&Options { selfcheck: true, ..Options::default() })?;
-    tally += run(&Options::default())?;
+    run_together(&[Options::default(), Options { selfcheck: true, ..Options::default() }])
+}
+
+/// Runs what each of these chooses, all beside each other; the first says how many at once.
+fn run_together(choices: &[Options]) -> Outcome {
+    let mut tally = Tally::default();
+    let mut portions = Vec::new();
+    for options in choices {
+        let scripts = chosen_scripts(options)?;
+        let chosen = chosen_combinations(options)
+            .into_iter()
+            .flat_map(|it| portion::of_combination(options, it, &scripts));
+        match missing(options, &scripts) {
+            Some(why) => {
+                let tests = chosen.map(|portion| portion.options.tests.len()).sum::<usize>();
+                tally.skip(tests as u64, "kernel tests", &why);
+            }
+            None => portions.extend(chosen),
+        }
+    }
+    let Some(options) = choices.first().filter(|_| !portions.is_empty()) else {
+        return Ok(tally);
+    };
+    build(options)?;
+    portion::longest_first(&mut portions);
+    tally += run_all(options.jobs(), &portions);
     Ok(tally)
+}
+
+fn chosen_combinations(options: &Options) -> Vec<Combination> {
+    Combination::all().filter(|it| is_chosen(options, it)).collect()
 }
 
 fn is_chosen(options: &Options, combination: &Combination) -> bool {
@@ -232,15 +277,16 @@ fn build(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the combinations on a few threads; each takes the next one that nobody has taken.
-fn run_all(options: &Options, combinations: &[Combination]) -> Tally {
+/// Runs the portions on a few threads; each takes the next one that nobody has taken.
+fn run_all(jobs: usize, portions: &[Portion]) -> Tally {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());
     thread::scope(|scope| {
-        for _ in 0..options.jobs() {
-            scope.spawn(|| {
-                while let Some(combination) = combinations.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let tally = run_one(options, combination);
+        for worker in 0..jobs {
+            let (next, total) = (&next, &total);
+            scope.spawn(move || {
+                while let Some(portion) = portions.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let tally = run_one(portion, worker);
                     *total.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += tally;
                 }
             });
@@ -250,9 +296,10 @@ fn run_all(options: &Options, combinations: &[Combination]) -> Tally {
 }
 
 /// Runs this program again in new namespaces, passes its lines on, and counts the results among them.
-fn run_one(options: &Options, combination: &Combination) -> Tally {
+fn run_one(portion: &Portion, worker: usize) -> Tally {
+    let combination = portion.combination;
     let mut tally = Tally::default();
-    let mut child = match inside_command(options, combination).and_then(|mut command| {
+    let mut child = match inside_command(portion, worker).and_then(|mut command| {
         command
             .stdout(Stdio::piped())
             .stdin(Stdio::null())
@@ -284,7 +331,8 @@ fn run_one(options: &Options, combination: &Combination) -> Tally {
     tally
 }
 
-fn inside_command(options: &Options, combination: &Combination) -> Result<Command, String> {
+fn inside_command(portion: &Portion, worker: usize) -> Result<Command, String> {
+    let options = &portion.options;
     let own_path = std::env::current_exe().map_err(|error| format!("own path: {error}"))?;
     let mut command = Command::new("unshare");
     // When this process ends, however it ends, so does everything in the process namespace.
@@ -298,7 +346,8 @@ fn inside_command(options: &Options, combination: &Combination) -> Result<Comman
         "--kill-child",
         "--mount-proc",
     ]);
-    command.arg("--").arg(own_path).args(["kernel", "--inside"]).args(combination.arguments());
+    command.arg("--").arg(own_path).args(["kernel", "--inside"]).args(portion.combination.arguments());
+    command.args(["--portion", &options.portion.to_string(), "--worker", &worker.to_string()]);
     for test in &options.tests {
         command.args(["--test", test]);
     }
@@ -318,4 +367,16 @@ fn inside_command(options: &Options, combination: &Combination) -> Result<Comman
         }
     }
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory_available_kib;
+
+    #[test]
+    fn reads_what_memory_there_is() {
+        let text = "MemTotal:       24689996 kB\nMemFree:        22000000 kB\nMemAvailable:   23000000 kB\n";
+        assert_eq!(memory_available_kib(text), Some(23_000_000));
+        assert_eq!(memory_available_kib("MemTotal: 5 kB\n"), None);
+    }
 }

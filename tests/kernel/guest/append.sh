@@ -13,6 +13,9 @@ turns=100
 ls "/run/other/$TEST" >/dev/null
 for turn in $(seq $turns); do
     echo "a$turn" >>"$D/turns"
+    # The first is written under a delegation. Linux's client (6.1) may give that back before it has sent what it holds (its WRITE
+    # follows its DELEGRETURN, is told BAD_STATEID, and comes again by the open): three of some 1,300 files lost a line so.
+    [ "$turn" -gt 1 ] || sync "$D/turns"
     echo "b$turn" >>"/run/other/$TEST/turns"
 done
 for turn in $(seq $turns); do echo "a$turn"; echo "b$turn"; done >"$L/turns"

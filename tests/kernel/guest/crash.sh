@@ -3,59 +3,61 @@
 # Not 4.2, whose names and restarts are those of 4.1: it takes minutes. `restart` kills the server under load there.
 # backends: local
 # limit: 300
+# takes: 60
 "$PROBE" tree "$L/original" 1500
 head -c 150000000 /dev/urandom >"$L/large"
+# Waits until each program has done so much more since now; $workers are their processes, and they tell in $L/progress.*.
+more() { # ROUNDS
+    local told done goals=() pid
+    for told in "$L"/progress.*; do read -r done <"$told"; goals+=($((done + $1))); done
+    for told in "$L"/progress.*; do
+        until read -r done <"$told" && [ "$done" -ge "${goals[0]}" ]; do
+            for pid in "${workers[@]}"; do kill -0 "$pid" || fail "a program has ended after $done rounds"; done
+            sleep 0.2
+        done
+        goals=("${goals[@]:1}")
+    done
+}
+# Ends them, once they have gone on behind the last kill.
+end() { # WHAT
+    local pid
+    more 1
+    touch "$L/enough"
+    for pid in "${workers[@]}"; do wait "$pid" || fail "$1"; done
+    rm "$L/enough" "$L"/progress.*
+}
+# All are at work when the server is killed: three times; and three times they have not recovered from that.
+workers=()
+for worker in 1 2 3 4 5 6; do "$PROBE" changes "$D/names$worker" "$L/progress.$worker" "$L/enough" & workers+=($!); done
+until [ "$(ls "$L"/progress.* 2>/dev/null | wc -l)" = 6 ]; do sleep 0.2; done
+for _ in 1 2 3; do
+    more 20
+    server restart
+    sleep 1
+    server restart
+done
+end 'a change of names failed'
+# Of several that want one lock, one is told that it has it.
+"$PROBE" contest "$D/locks" "$L/progress.1" "$L/enough" & workers=($!)
+until [ -e "$L/progress.1" ]; do sleep 0.2; done
+for _ in 1 2 3; do
+    more 50
+    server restart
+done
+end 'those who take locks are not agreed'
+
 killed=0
 kill_server_during() { # PID
     for _ in 1 2 3; do
         sleep 1.5
         kill -0 "$1" 2>/dev/null || break
         server restart
+        # It was under way when the server had gone.
+        kill -0 "$1" 2>/dev/null || break
         killed=$((killed + 1))
     done
     wait "$1" || fail 'the program did not survive'
 }
-# Changes names until it is told to stop, or the first one fails: what was done before a kill must not fail behind it.
-change_names() { # DIRECTORY
-    local i=0
-    mkdir "$1"
-    set -o noclobber
-    until [ -e "$L/enough" ]; do
-        i=$((i + 1))
-        mkdir "$1/d$i"
-        echo "$i" >"$1/d$i/file"
-        ln "$1/d$i/file" "$1/link$i"
-        mv "$1/link$i" "$1/moved$i"
-        ln -s "$1/moved$i" "$1/symlink$i"
-        mkfifo "$1/fifo$i"
-        same "$i" "$(cat "$1/symlink$i")"
-        rm "$1/fifo$i" "$1/symlink$i" "$1/d$i/file"
-        rmdir "$1/d$i"
-    done
-    same "$i" "$(find "$1" -type f | wc -l)" 'files left'
-}
-workers=()
-for worker in 1 2 3 4 5 6; do change_names "$D/names$worker" & workers+=($!); done
-for _ in 1 2 3 4 5 6; do
-    sleep 4
-    server restart
-done
-touch "$L/enough"
-for worker in "${workers[@]}"; do wait "$worker" || fail 'a change of names failed'; done
-# Of several that want one lock, one is told that it has it.
-take_locks() { # NAME
-    for i in $(seq 150); do
-        if mkdir "$D/lock$i" 2>/dev/null; then echo "$1" >>"$L/lock$i"; fi
-    done
-}
-workers=()
-for worker in 1 2 3 4; do take_locks "$worker" & workers+=($!); done
-for _ in 1 2 3; do
-    sleep 1.5
-    server restart
-done
-for worker in "${workers[@]}"; do wait "$worker" || fail 'a program that takes locks failed'; done
-for i in $(seq 150); do same 1 "$(wc -l <"$L/lock$i")" "holders of lock $i"; done
 cp -a "$L/original" "$D/tree" & kill_server_during $!
 [ "$killed" -ge 1 ] || fail 'the copy ended before the server was killed'
 killed=0

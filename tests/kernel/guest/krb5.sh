@@ -2,6 +2,7 @@
 # versions: 3 4.0 4.1 4.2
 # backends: local
 # limit: 400
+# takes: 50
 # A server of the test's own, beside the one that all tests share, and the authority of a realm.
 K=${HOST_EXPORT%/*}/krb5
 beside() { host ". '$SCRIPTS/kerberos.sh' '$K'; $1"; }

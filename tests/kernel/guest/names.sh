@@ -14,7 +14,9 @@ remount
 cd "$D"
 same "${#names[@]}" "$(find . -type f -print0 | tr -dc '\0' | wc -c)" 'number of names'
 for name in "${names[@]}"; do
-    same "$(printf %s "$name" | sha256sum)" "$(sha256sum <"./$name")" "content of $(printf %q "$name")"
+    # To the end of the file: nothing in it is a NUL.
+    IFS= read -r -d '' content <"./$name" || true
+    same "$name" "$content" "content of the file so named"
 done
 printf '%s\0' "${names[@]}" | sort -z >"$L/expected"
 find . -type f -printf '%P\0' | sort -z | cmp - "$L/expected" || fail 'the names listed are not those made'
@@ -35,5 +37,5 @@ refused 'File name too long' stat "${long}x"
 refused 'File exists' mkdir plain
 refused 'No such file' cat no-such-file
 refused 'Not a directory' cat plain/below
-for name in "${names[@]}"; do mv "./$name" "./moved" && mv ./moved "./$name"; rm "./$name"; done
+perl -e 'for (@ARGV) { rename($_, "moved") && rename("moved", $_) && unlink($_) or die "$_: $!" }' -- "${names[@]}"
 mkdir "$long"; (cd "$long" && mkdir "$long" && cd "$long" && echo deep >"$utf8" && same deep "$(cat "$utf8")")

@@ -1,6 +1,7 @@
 # test: a mount of four connections uses them all in one session, and programs notice nothing of a server that is killed meanwhile
 # versions: 4.1 4.2
 # backends: local
+# takes: 20
 cd /
 umount /run/nfs
 mount_export /run/nfs '' nconnect=4

@@ -1,6 +1,7 @@
 # test: tshark, which nobody here wrote, finds nothing malformed in what the server says, and no SERVERFAULT
 # versions: 3 4.0 4.1 4.2
 # backends: local
+# takes: 20
 capture='"$(dirname "$EXPORT")/wire.pcapng"'
 host "dumpcap -q -B 64 -i tap0 -w $capture & until [ -e \$H/stop ]; do sleep 0.2; done; kill \$!; wait \$!" >"$L/dumpcap" 2>&1 &
 sleep 1

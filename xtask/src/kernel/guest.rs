@@ -1,11 +1,13 @@
 //! The guest: Debian's user-mode Linux, booted as a process.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::channel;
 use super::matrix::Combination;
@@ -24,7 +26,9 @@ pub(super) struct Tap {
 pub(super) const TAPS: [Tap; 2] =
     [Tap { name: "tap0", address: "10.99.0.1/24" }, Tap { name: "tap1", address: "10.99.1.1/24" }];
 /// The guest's memory: room for the trees that the tests make in it, and for its page cache.
-const MEMORY: &str = "2G";
+const MEMORY: &str = "1G";
+/// Where it also holds what it serves.
+const MEMORY_OF_SERVER: &str = "2G";
 
 /// A booted kernel.
 pub(super) struct Guest {
@@ -45,7 +49,7 @@ impl Guest {
         command
             .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null"])
             .arg("con0=null,fd:1")
-            .arg(format!("mem={MEMORY}"))
+            .arg(format!("mem={}", setting.memory()))
             .args(TAPS.iter().enumerate().map(|(number, tap)| {
                 format!("vec{number}:transport=tap,ifname={},depth=128,gro=1", tap.name)
             }))
@@ -59,7 +63,8 @@ impl Guest {
             .stdout(console.try_clone().map_err(told)?)
             .stderr(console)
             .process_group(0);
-        Ok(Guest { child: command.spawn().map_err(|error| format!("linux.uml: {error}"))? })
+        let started = on_one_core(setting.worker, || command.spawn());
+        Ok(Guest { child: started.map_err(|error| format!("linux.uml: {error}"))? })
     }
 
     /// Whether the kernel has ended.
@@ -77,6 +82,21 @@ impl Guest {
     }
 }
 
+/// Starts something on one core, where it stays; which one, goes round with the number.
+///
+/// The guest's kernel and each program in it are processes of this machine that hand over to each other at every system call
+/// and page fault. One alone runs at any time; between two cores each handing over would wake a core that sleeps.
+fn on_one_core<T>(number: usize, start: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let all = sched_getaffinity(None)?;
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
+    let mut one = CpuSet::new();
+    one.set(cores[number % cores.len()]);
+    sched_setaffinity(None, &one)?;
+    let started = start();
+    sched_setaffinity(None, &all)?;
+    started
+}
+
 /// What the guest must know.
 pub(super) struct Setting<'a> {
     pub(super) combination: &'a Combination,
@@ -90,9 +110,15 @@ pub(super) struct Setting<'a> {
     /// The program of the server under test, where it is this project's: it tells its status.
     pub(super) enfys: Option<PathBuf>,
     pub(super) mount_port: u16,
+    /// Which of the guests at once this is.
+    pub(super) worker: usize,
 }
 
 impl Setting<'_> {
+    fn memory(&self) -> &'static str {
+        if self.server_kind == Kind::Knfsd { MEMORY_OF_SERVER } else { MEMORY }
+    }
+
     /// A file of shell variables.
     fn environment(&self, scripts: &[&Script]) -> String {
         let tests: Vec<String> =
@@ -133,11 +159,25 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
-    use std::path::Path;
+    use super::*;
 
     #[test]
     fn quotes_paths_for_the_shell() {
         assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    }
+
+    #[test]
+    fn what_is_started_on_one_core_stays_there_alone() {
+        let allowed = || -> io::Result<Option<String>> {
+            let output = Command::new("cat").arg("/proc/self/status").output()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            Ok(text.lines().find(|line| line.starts_with("Cpus_allowed_list:")).map(str::to_owned))
+        };
+        let before = allowed().expect("a list");
+        for number in 0..5 {
+            let inside = on_one_core(number, allowed).expect("a core").expect("a list");
+            assert!(!inside.contains([',', '-']), "{inside}");
+            assert_eq!(allowed().expect("a list"), before);
+        }
     }
 }

@@ -38,7 +38,7 @@ const QUOTA_FS_MIB: u64 = 256;
 
 /// Runs the scripts; one line a test.
 pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Script]) -> Outcome {
-    let work = release_dir().join("kernel-tests").join(combination.slug());
+    let work = release_dir().join("kernel-tests").join(slug(options, combination));
     let places = Places::below(&work);
     let _alone = alone(&work)?;
     prepare(&places, combination)?;
@@ -62,6 +62,7 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         server_kind: options.server_kind,
         enfys: options.serves_enfys().then(enfys_binary),
         mount_port: options.mount_port.unwrap_or(options.server_kind.mount_port()),
+        worker: usize::from(options.worker),
     };
     let listener =
         TcpListener::bind((ADDRESS, channel::PORT)).map_err(|error| format!("channel: {error}"))?;
@@ -84,6 +85,15 @@ pub(super) fn run(options: &Options, combination: &Combination, scripts: &[Scrip
         clean(&places);
     }
     Ok(tally)
+}
+
+/// The directory's name: guests of the same combination, and the self-check beside them, have one each.
+fn slug(options: &Options, combination: &Combination) -> String {
+    let selfcheck = if options.selfcheck { "-selfcheck" } else { "" };
+    match options.portion {
+        0 => format!("{}{selfcheck}", combination.slug()),
+        number => format!("{}{selfcheck}-{number}", combination.slug()),
+    }
 }
 
 /// Keeps a second run of the same combination out of this one's directory, until the result is dropped.

@@ -5,6 +5,7 @@
 //! # versions: 4.1        (3 and 4.1 where the line is missing)
 //! # backends: local      (all where the line is missing)
 //! # limit: 120           (seconds; 120 where the line is missing)
+//! # takes: 10            (seconds, about; 10 where the line is missing; only the order of the tests depends on it)
 //! ```
 
 use std::fs;
@@ -18,6 +19,8 @@ const VERSIONS_DEFAULT: [Version; 2] = [Version::V3, Version::V41];
 
 /// A test that runs longer than this hangs, unless it says how long it may take.
 const LIMIT_SECONDS_DEFAULT: u64 = 120;
+/// What a test takes that does not say so.
+const TAKES_SECONDS_DEFAULT: u64 = 10;
 /// No test may ask for more.
 const LIMIT_SECONDS_MAX: u64 = 600;
 
@@ -28,6 +31,8 @@ pub(super) struct Script {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) limit_seconds: u64,
+    /// About how long it takes.
+    pub(super) takes_seconds: u64,
     versions: Vec<Version>,
     backends: Vec<Backend>,
 }
@@ -59,6 +64,7 @@ impl Script {
             name: name.to_owned(),
             title: String::new(),
             limit_seconds: LIMIT_SECONDS_DEFAULT,
+            takes_seconds: TAKES_SECONDS_DEFAULT,
             versions: VERSIONS_DEFAULT.to_vec(),
             backends: Backend::value_variants().to_vec(),
         };
@@ -68,7 +74,8 @@ impl Script {
                 "test" => script.title = value.to_owned(),
                 "versions" => script.versions = values(value)?,
                 "backends" => script.backends = values(value)?,
-                "limit" => script.limit_seconds = limit(value)?,
+                "limit" => script.limit_seconds = seconds(value)?,
+                "takes" => script.takes_seconds = seconds(value)?,
                 _ => {}
             }
         }
@@ -83,12 +90,12 @@ fn values<T: ValueEnum>(text: &str) -> Result<Vec<T>, String> {
     text.split_whitespace().map(|word| T::from_str(word, false)).collect()
 }
 
-fn limit(text: &str) -> Result<u64, String> {
-    let seconds: u64 = text.trim().parse().map_err(|error| format!("limit: {error}"))?;
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds: u64 = text.trim().parse().map_err(|error| format!("{text}: {error}"))?;
     if seconds <= LIMIT_SECONDS_MAX {
         Ok(seconds)
     } else {
-        Err(format!("limit is over {LIMIT_SECONDS_MAX} s"))
+        Err(format!("{seconds} s is over {LIMIT_SECONDS_MAX} s"))
     }
 }
 
@@ -102,10 +109,9 @@ mod tests {
 
     #[test]
     fn reads_the_properties() {
-        let text =
-            "# test: locks\n# versions: 4.1\n# backends: local memory\n# limit: 30\nset -e\n# limit: 99\n";
+        let text = "# test: locks\n# versions: 4.1\n# backends: local memory\n# limit: 30\n# takes: 5\nset -e\n# limit: 99\n";
         let script = Script::parse("locks", text).expect("a good script");
-        assert_eq!((script.title.as_str(), script.limit_seconds), ("locks", 30));
+        assert_eq!((script.title.as_str(), script.limit_seconds, script.takes_seconds), ("locks", 30, 5));
         assert!(!script.runs_in(&LOCAL_V3));
         assert!(script.runs_in(&Combination { version: Version::V41, ..LOCAL_V3 }));
     }

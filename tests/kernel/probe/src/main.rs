@@ -3,6 +3,8 @@
 //! Every command checks what it does and says on standard error what was not as it must be.
 
 mod append;
+mod changes;
+mod contest;
 mod exclusive;
 mod listing;
 mod locked_reads;
@@ -11,7 +13,9 @@ mod locks;
 mod manifest;
 mod mapping;
 mod open_files;
+mod progress;
 mod ranges;
+mod reads;
 mod sys;
 mod times;
 mod tree;
@@ -66,6 +70,15 @@ const COMMANDS: &[Command] = &[
     }),
     ("locked-writes", "FILE STOP: write under a lock until the file STOP is there", 2, |a| {
         locked_writes::check(Path::new(&a[0]), Path::new(&a[1]))
+    }),
+    ("changes", "NEW_DIR PROGRESS STOP: change names until the file STOP is there", 3, |a| {
+        changes::make(Path::new(&a[0]), Path::new(&a[1]), Path::new(&a[2]))
+    }),
+    ("contest", "NEW_DIR PROGRESS STOP: contend for names until the file STOP is there", 3, |a| {
+        contest::hold(Path::new(&a[0]), Path::new(&a[1]), Path::new(&a[2]))
+    }),
+    ("reads", "FILE READERS: read it past the cache, all at once", 2, |a| {
+        reads::at_once(Path::new(&a[0]), number(&a[1])?)
     }),
     ("holes", "FILE: punch holes, find them, reserve space", 1, |a| ranges::check_holes(Path::new(&a[0]))),
     ("copy-range", "FILE NEW_FILE: have the kernel copy", 2, |a| {

@@ -1,0 +1,85 @@
+# test: a client whose network is cut keeps what it holds until its lease is over and another wants it; back again it is told of that loss (EIO), and of no other
+# versions: 4.0 4.1 4.2
+# backends: local
+# limit: 120
+[ -n "$ENFYS" ] || return 0
+# A server of the test's own, whose lease is short.
+K=${HOST_EXPORT%/*}/gone
+SERVER=10.99.0.6
+device='$(ip -o -4 addr show to 10.99.0.1 | awk "{ print \$2; exit }")'
+host "rm -rf '$K'; mkdir -p '$K/export'; ip addr add $SERVER/24 dev $device
+    cat >'$K/enfys.toml' <<END
+listen = [\"$SERVER:$PORT\"]
+state-dir = \"$K/state\"
+limits = { lease-seconds = 5 }
+[[export]]
+path = \"$K/export\"
+pseudo = \"/export\"
+squash = \"none\"
+END
+    setsid '$ENFYS' serve --config '$K/enfys.toml' >'$K/log' 2>&1 </dev/null & echo \$! >'$K/pid'
+    for attempt in \$(seq 300); do ss -Hltn 'src $SERVER:$PORT' | grep -q . && exit; sleep 0.1; done; cat '$K/log' >&2; exit 1"
+mount_export /run/gone
+mount_other
+there=/run/other here=/run/gone
+of_other() { of_client 10.99.1.2 "$1" "$2" "$K/state"; }
+until_other() { # WANTED FUNCTION NAME: until the server says so of the other client
+    for _ in $(seq 60); do [ "$(of_other "$2" "$3")" != "$1" ] || return 0; sleep 0.2; done
+    same "$1" "$(of_other "$2" "$3")" "$3 of the other client"
+}
+
+# The file that both have open is delegated to nobody: the server knows the lock.
+echo before >"$here/locked"
+exec 5<>"$here/locked"
+exec 6<>"$there/locked"
+flock -n 6
+echo quiet >"$there/quiet"
+exec 7<>"$there/quiet"
+echo delegated >"$there/delegated"
+sync -f "$there/delegated"
+same 1 "$(of_other sum locks)" 'locks'
+[ "$VERSION" = 4.0 ] || [ "$(of_other sum delegations)" -ge 1 ] || fail 'nothing is delegated'
+refused '' flock -n "$here/locked" true
+
+ip -n other link set vec1 down
+until_other courteous group_concat state
+same '1 0' "$(of_other sum locks) $(of_other sum lost)" 'what nobody wants is kept'
+# Nobody waits for it any more: who wants the lock has it, and the file.
+flock -n 5 || fail 'the lock is kept for a client that is gone'
+same delegated "$(cat "$here/delegated")"
+echo changed >"$here/delegated"
+same 0 "$(of_other sum locks)" 'locks that another has now'
+[ "$(of_other sum lost)" -ge 1 ] || fail 'nothing was lost'
+
+# It is back. Linux's client asks for what it lost when it next hears from the server; a WRITE that is under way just then it may send once
+# more by its open alone, so that nobody writes before it has found out.
+ip -n other link set vec1 up
+ip -n other route add default via 10.99.1.1
+for _ in $(seq 100); do ! dmesg | grep -q 'lost [0-9]* locks' || break; sleep 0.2; done
+dropped() { echo dropped | dd conv=notrunc,fsync status=none >&6; }
+refused 'Input/output error' dropped
+same before "$(cat "$here/locked")" 'what was written under a lost lock'
+# What it can still reach by its other files it has as before.
+echo more >&7
+same more "$(cat "$there/quiet")"
+same more "$(cat "$here/quiet")"
+same changed "$(cat "$there/delegated")"
+refused '' flock -n "$there/locked" true
+# It never frees the stateid of the lock: with the file's CLOSE it has acknowledged the loss.
+exec 6<&-
+until_other 0 sum lost
+same active "$(of_other group_concat state)" 'the client'
+flock -u 5
+exec 6<>"$there/locked"
+flock -n 6 || fail 'no new lock'
+# It stays, over a renewal of the lease: nothing more is said of a loss.
+sleep 4
+echo behind >&6
+exec 6<&- 5<&-
+same behind "$(head -1 "$here/locked")"
+same '0 0' "$(of_other sum locks) $(of_other sum lost)" 'what is left of locks'
+exec 7<&-
+umount /run/other /run/gone
+host "kill \$(cat '$K/pid'); ip addr del $SERVER/24 dev $device"
+# The kernel tells of the lock that was lost.
+dmesg --clear

@@ -1,0 +1,23 @@
+//! How much a program has done, in a file that a script waits on.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::{Checked, told};
+
+/// Written anew in place, and always as long: a reader finds one number, never none.
+pub(crate) struct Progress(File);
+
+impl Progress {
+    /// Nothing has been done.
+    pub(crate) fn new(path: &Path) -> Result<Progress, String> {
+        let progress = Progress(File::create(path).map_err(told(path))?);
+        progress.tell(0)?;
+        Ok(progress)
+    }
+
+    pub(crate) fn tell(&self, done: usize) -> Checked {
+        self.0.write_all_at(format!("{done:>10}\n").as_bytes(), 0).map_err(told("progress"))
+    }
+}
