@@ -76,6 +76,9 @@ pub struct Limits {
     pub lease_seconds: Option<u32>,
     /// Seconds until the connection of a peer that has vanished is closed; at least 9.
     pub silence_seconds: Option<u32>,
+    /// Microseconds that a thread looks for the next request of a client that asks for one thing after the other, before it sleeps; 0
+    /// for none, 1000 at most.
+    pub busy_poll_microseconds: Option<u32>,
     /// Threads that serve.
     pub cores: Option<usize>,
 }

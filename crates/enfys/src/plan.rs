@@ -232,6 +232,9 @@ fn check_limits(limits: &Limits) -> Result<(), String> {
     if limits.silence_seconds.is_some_and(|seconds| !(9..=3600).contains(&seconds)) {
         return Err("limits: `silence-seconds` must be 9 to 3600".into());
     }
+    if limits.busy_poll_microseconds.is_some_and(|microseconds| microseconds > 1000) {
+        return Err("limits: `busy-poll-microseconds` must be 0 to 1000".into());
+    }
     let zero = [
         ("connections", limits.connections),
         ("connections-per-address", limits.connections_per_address),
@@ -259,6 +262,7 @@ mod tests {
         wrong(Limits { io_bytes: Some(5 << 20), ..Limits::default() }, "io-bytes");
         wrong(Limits { lease_seconds: Some(0), ..Limits::default() }, "lease-seconds");
         wrong(Limits { silence_seconds: Some(8), ..Limits::default() }, "silence-seconds");
+        wrong(Limits { busy_poll_microseconds: Some(1001), ..Limits::default() }, "busy-poll-microseconds");
         wrong(Limits { connections: Some(0), ..Limits::default() }, "connections");
         assert_eq!(check_limits(&Limits { io_bytes: Some(4 << 20), ..Limits::default() }), Ok(()));
     }

@@ -243,6 +243,10 @@ fn limits(plan: &Plan) -> Limits {
             .limits
             .silence_seconds
             .map_or(defaults.silence, |seconds| Duration::from_secs(u64::from(seconds))),
+        busy_poll: plan
+            .limits
+            .busy_poll_microseconds
+            .map_or(defaults.busy_poll, |microseconds| Duration::from_micros(u64::from(microseconds))),
         ..defaults
     }
 }

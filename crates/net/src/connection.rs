@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::FuturesUnordered;
-use futures_util::{Stream, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 use rpc::record::{self, RecordDecoder, RecordError};
 use server::{Connection, Disposition, Outbox, Outcome, Server, Throttle};
 use tokio::io::AsyncReadExt;
@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 use xdr::Writer;
 
 use crate::budget::{Budget, Charge};
+use crate::eager::Eager;
 use crate::output::Output;
 use crate::slot::Slot;
 use crate::{Call, Clock, Limits, Observe, pool};
@@ -222,6 +223,7 @@ async fn exchange<F: Future<Output = Answered>>(
     let mut is_closing = false;
     let mut arrival = Arrival::default();
     let mut burst = Burst::default();
+    let mut eager = Eager::new(limits.busy_poll);
     loop {
         let (mut now, mut is_drained) = (None, false);
         while waiting.len() < limits.max_waiting_calls && !output.is_high() && !is_closing {
@@ -241,6 +243,7 @@ async fn exchange<F: Future<Output = Answered>>(
             let now = *now.get_or_insert_with(|| shared.clock.now());
             let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
             let length = record.len();
+            eager.begins();
             arrival = Arrival::default();
             slot.fill(start(now, record));
             match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
@@ -283,7 +286,11 @@ async fn exchange<F: Future<Output = Answered>>(
             !is_in_record || arrival.charge(&shared.budget, expected_length(&decoder, &buffer, max_record));
         let wanted = (may_read && has_memory).then_some(missing);
         let has_calls = !waiting.is_empty();
-        let event = next_event(&mut stream, &mut buffer, waiting, wanted, (control, outbox), is_closing);
+        if !has_calls {
+            eager.replied(is_in_record, Instant::now);
+        }
+        let controls = (control, outbox, &mut eager);
+        let event = next_event(&mut stream, &mut buffer, waiting, wanted, controls, is_closing);
         let event = if is_in_record && may_read {
             arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
         } else {
@@ -432,13 +439,13 @@ async fn next_event<F>(
     buffer: &mut BytesMut,
     waiting: &mut FuturesUnordered<Slot<F>>,
     wanted: Option<usize>,
-    (control, outbox): (&Control, &Outbox),
+    (control, outbox, eager): (&Control, &Outbox, &mut Eager),
     is_closing: bool,
 ) -> io::Result<Event>
 where
     F: Future<Output = Answered>,
 {
-    poll_fn(|context| {
+    let mut event = poll_fn(|context| {
         if !waiting.is_empty()
             && let Poll::Ready(Some(answered)) = Pin::new(&mut *waiting).poll_next(context)
         {
@@ -459,8 +466,21 @@ where
         // A long record is read to its end and no further, so that no part of the next one has to be moved.
         buffer.reserve(if wanted > READ_AT_ONCE { wanted } else { READ_AT_ONCE });
         pin!(stream.read_buf(buffer)).poll(context).map_ok(Event::Received)
-    })
-    .await
+    });
+    let event = loop {
+        if !eager.looks_on(Instant::now) {
+            break event.await;
+        }
+        if let Poll::Ready(event) = poll_fn(|context| Poll::Ready(event.poll_unpin(context))).await {
+            break event;
+        }
+        // The others of this core have their turn, and the sockets are looked at.
+        tokio::task::yield_now().await;
+    };
+    if let Ok(Event::Received(1..)) = event {
+        eager.received(Instant::now);
+    }
+    event
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod budget;
 mod clock;
 mod connection;
 mod cores;
+mod eager;
 #[cfg(feature = "krb5")]
 pub mod kerberos;
 mod output;
@@ -45,6 +46,9 @@ pub struct Limits {
     /// How long a peer may answer none of the kernel's probes, or acknowledge nothing that was sent, before the connection
     /// is closed; at least 9 seconds.
     pub silence: Duration,
+    /// How long a core at most looks for the next request of a client that asks for one thing after the other before it goes to
+    /// sleep; zero for not at all.
+    pub busy_poll: Duration,
 }
 
 impl Default for Limits {
@@ -57,6 +61,8 @@ impl Default for Limits {
             max_waiting_calls: 128,
             stall_timeout: Duration::from_secs(60),
             silence: Duration::from_secs(90),
+            // About what falling asleep and waking up take.
+            busy_poll: Duration::from_micros(30),
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use net::{Limits, Listeners, Running, serve};
+use net::{Call, Limits, Listeners, Observe, Running, serve};
 use protocol::nfs3::*;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, encode_call, parse_reply, peek};
@@ -29,6 +29,10 @@ struct TestServer {
 }
 
 fn start(limits: Limits) -> TestServer {
+    start_observed(limits, None)
+}
+
+fn start_observed(limits: Limits, observer: Option<Arc<dyn Observe>>) -> TestServer {
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
@@ -38,7 +42,7 @@ fn start(limits: Limits) -> TestServer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let listeners = Listeners { tcp: vec![listener], udp: vec![] };
-    let running = serve(Arc::clone(&server), listeners, limits, None).unwrap();
+    let running = serve(Arc::clone(&server), listeners, limits, observer).unwrap();
     TestServer { address, root, server, running: Some(running) }
 }
 
@@ -472,4 +476,63 @@ fn a_reply_of_which_half_came_is_there_again_over_the_next_connection() {
     let result = parse_reply::<RenameResult>(Bytes::from(again).slice(4..)).unwrap();
     assert_eq!(result.status(), NfsStat::OK);
     assert_eq!(witness.call::<RenameResult>(102, Proc::RENAME, &args).status(), NfsStat::NOENT);
+}
+
+/// Counts how often the thread that serves has gone to sleep, by each call.
+#[derive(Default)]
+struct Sleeps(Mutex<Vec<u64>>);
+
+impl Observe for Sleeps {
+    fn observe(&self, _: Call) {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("this thread is there");
+        let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        self.0.lock().unwrap().push(sleeps.and_then(|sleeps| sleeps.trim().parse().ok()).expect("a number"));
+    }
+}
+
+/// How often the only core slept between the first and the last of the calls that begin behind the tenth, each sent when the one before it
+/// was answered and `pause` was over.
+fn sleeps_between_calls(busy_poll: Duration, calls: usize, pause: Duration) -> u64 {
+    let sleeps = Arc::new(Sleeps::default());
+    let limits = Limits { cores: 1, busy_poll, ..limits() };
+    let server = start_observed(limits, Some(Arc::clone(&sleeps) as Arc<dyn Observe>));
+    let mut client = server.client();
+    for _ in 0..10 + calls {
+        assert!(client.is_alive());
+        std::thread::sleep(pause);
+    }
+    let sleeps = sleeps.0.lock().unwrap();
+    sleeps[sleeps.len() - 1] - sleeps[10]
+}
+
+#[test]
+fn a_core_stays_awake_for_who_asks_one_thing_after_the_other() {
+    // But for what other threads of this process may keep it from.
+    let sleeps = sleeps_between_calls(Duration::from_secs(60), 1000, Duration::ZERO);
+    assert!(sleeps < 100, "{sleeps}");
+}
+
+#[test]
+fn a_core_sleeps_while_nobody_asks() {
+    let pause = Duration::from_millis(5);
+    assert!(sleeps_between_calls(Duration::ZERO, 50, pause) > 0);
+    assert!(sleeps_between_calls(Limits::default().busy_poll, 50, pause) > 0);
+}
+
+#[test]
+fn a_core_that_stays_awake_serves_others_and_stops() {
+    let mut server = start(Limits { cores: 1, busy_poll: Duration::from_secs(60), ..limits() });
+    let mut client = server.client();
+    for _ in 0..100 {
+        assert!(client.is_alive());
+    }
+    for mut other in [server.client(), server.client()] {
+        assert!(other.is_alive());
+    }
+    assert!(client.is_alive());
+    for _ in 0..100 {
+        assert!(client.is_alive());
+    }
+    server.running.take().expect("it runs").shut_down();
+    assert_eq!(client.receive(), None);
 }
