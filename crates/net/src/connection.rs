@@ -115,16 +115,10 @@ impl From<RecordError> for End {
     }
 }
 
-/// Serves one TCP connection until it ends.
-pub(crate) async fn serve(
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    connection: Arc<Connection>,
-    control: Rc<Control>,
-) {
-    let peer = connection.peer;
-    let metrics = shared.server.metrics();
-    match run(&shared, stream, &connection, &control).await {
+/// Counts and logs the end of a connection.
+fn tell(shared: &Shared, connection: &Connection, end: End) {
+    let (peer, metrics) = (connection.peer, shared.server.metrics());
+    match end {
         End::Closed => debug!(%peer, "connection closed"),
         End::Protocol(why) => {
             metrics.malformed.fetch_add(1, Relaxed);
@@ -186,30 +180,32 @@ async fn call(shared: &Shared, connection: &Arc<Connection>, now: server::Now, r
     Answered { reply, must_close: outcome.disposition == Disposition::Close }
 }
 
-/// Runs a connection to its end, and the calls that wait then to theirs: what they have begun is not left half done, and
-/// an NFSv4.1 client that repeats one of them over another connection finds its reply.
-async fn run(
-    shared: &Arc<Shared>,
-    stream: TcpStream,
-    connection: &Arc<Connection>,
-    control: &Control,
-) -> End {
+/// Serves one TCP connection until it ends, and the calls that wait then to their end: what they have begun is not left half
+/// done, and an NFSv4.1 client that repeats one of them over another connection finds its reply.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    mut stream: TcpStream,
+    connection: Arc<Connection>,
+    control: Rc<Control>,
+) {
     let mut waiting = FuturesUnordered::new();
-    let start = |now, record| call(shared, connection, now, record);
-    let goodbye = Goodbye { server: &shared.server, connection };
-    let end = exchange(shared, stream, (control, &connection.outbox), &mut waiting, start).await;
+    let start = |now, record| call(&shared, &connection, now, record);
+    let goodbye = Goodbye { server: &shared.server, connection: &connection };
+    let end = exchange(&shared, &mut stream, (&control, &connection.outbox), &mut waiting, start).await;
+    // Whoever sees that it is closed finds it counted.
+    tell(&shared, &connection, end);
+    drop(stream);
     // Before the calls' end, which may wait for a client's answer over this connection.
     drop(goodbye);
     while let Some(Answered { reply, .. }) = waiting.next().await {
         pool::give_reply_buffer(reply);
     }
-    end
 }
 
 /// Takes calls, gives each to `start`, and sends the replies.
 async fn exchange<F: Future<Output = Answered>>(
     shared: &Arc<Shared>,
-    mut stream: TcpStream,
+    stream: &mut TcpStream,
     (control, outbox): (&Control, &Outbox),
     waiting: &mut FuturesUnordered<Slot<F>>,
     start: impl Fn(server::Now, Bytes) -> F,
@@ -235,7 +231,7 @@ async fn exchange<F: Future<Output = Answered>>(
                 }
                 Err(error) => {
                     // What was answered before goes out all the same.
-                    let flushed = output.flush(&stream, limits.stall_timeout).await;
+                    let flushed = output.flush(stream, limits.stall_timeout).await;
                     return flushed.map_or_else(End::from, |()| error.into());
                 }
             };
@@ -258,11 +254,11 @@ async fn exchange<F: Future<Output = Answered>>(
             }
         }
         let may_gather = is_drained && !is_closing && !output.is_high() && waiting.is_empty();
-        if may_gather && decoder.bytes_wanted() <= READ_AT_ONCE && burst.goes_on(&stream, &mut buffer) {
+        if may_gather && decoder.bytes_wanted() <= READ_AT_ONCE && burst.goes_on(stream, &mut buffer) {
             continue;
         }
         burst = Burst::default();
-        if let Err(error) = output.flush(&stream, limits.stall_timeout).await {
+        if let Err(error) = output.flush(stream, limits.stall_timeout).await {
             return error.into();
         }
         if is_closing && waiting.is_empty() {
@@ -290,7 +286,7 @@ async fn exchange<F: Future<Output = Answered>>(
             eager.replied(is_in_record, Instant::now);
         }
         let controls = (control, outbox, &mut eager);
-        let event = next_event(&mut stream, &mut buffer, waiting, wanted, controls, is_closing);
+        let event = next_event(stream, &mut buffer, waiting, wanted, controls, is_closing);
         let event = if is_in_record && may_read {
             arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
         } else {
