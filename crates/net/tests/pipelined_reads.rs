@@ -55,7 +55,7 @@ fn long_replies_do_not_leave_calls_of_the_same_read_unanswered() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     // Only a bound for a failing run.
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let listeners = Listeners { tcp: vec![listener], udp: Vec::new() };
     let running = net::serve(server, listeners, Limits { cores: 1, ..Limits::default() }, None).unwrap();
 
