@@ -92,8 +92,11 @@ fn local_changes_move_the_change_attribute() {
         // The same size and, on a coarse clock, the same time.
         std::fs::write(place.path("a"), format!("{round:04}")).expect("write");
         let mut now = place.getattr(&file).expect("there").change;
-        if now == last {
-            // A coarse clock may show it when its tick is over.
+        for _ in 0..1000 {
+            if now > last {
+                break;
+            }
+            // A coarse clock may show it when its tick is over, and a machine that stands still has long ones.
             std::thread::sleep(std::time::Duration::from_millis(20));
             now = place.getattr(&file).expect("there").change;
         }
@@ -687,7 +690,7 @@ fn the_space_of_a_large_file_is_freed_after_its_removal_is_answered() {
     place.wait(place.fs().remove(&me(), &root, b"large", Removal::File)).expect("remove");
     assert_eq!(place.getattr(&file).err(), Some(Error::Stale));
     // The machine has other users: half of it back is enough to tell.
-    let is_freed = (0..200).any(|_| {
+    let is_freed = (0..1200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         used() + length / 2 < before
     });

@@ -48,8 +48,9 @@ fn notify(client: &mut Client4, (file, stateid): (Handle, Stateid), to: SocketAd
     }
 }
 
-/// COPY of the whole; the bytes copied.
-fn copy(
+/// COPY of what is behind the first `offset` bytes; the bytes copied.
+fn copy_behind(
+    offset: u64,
     client: &mut Client4,
     from: (Handle, Stateid),
     to: (Handle, Stateid),
@@ -58,8 +59,8 @@ fn copy(
     let args = CopyArgs {
         source_stateid: from.1,
         destination_stateid: to.1,
-        source_offset: 0,
-        destination_offset: 0,
+        source_offset: offset,
+        destination_offset: offset,
         count: 0,
         consecutive: true,
         synchronous: true,
@@ -69,6 +70,33 @@ fn copy(
         Some(OpResult::Copy(CopyResult::Ok(ok))) => Ok(ok.response.count),
         other => panic!("as COPY: {other:?}"),
     }
+}
+
+/// COPY of the whole; the bytes copied.
+fn copy(
+    client: &mut Client4,
+    from: (Handle, Stateid),
+    to: (Handle, Stateid),
+    source_servers: Vec<NetLocation>,
+) -> Result<u64, Status> {
+    copy_behind(0, client, from, to, source_servers)
+}
+
+/// The same of `length` bytes, as often as it takes: an answer comes after ten seconds, whatever is copied by then.
+fn copy_on(
+    length: u64,
+    client: &mut Client4,
+    from: (Handle, Stateid),
+    to: (Handle, Stateid),
+    source_servers: Vec<NetLocation>,
+) -> Result<u64, Status> {
+    let mut copied = 0;
+    while copied < length {
+        let more = copy_behind(copied, client, from, to, source_servers.clone())?;
+        assert_ne!(more, 0, "behind {copied} bytes");
+        copied += more;
+    }
+    Ok(copied)
 }
 
 /// Two servers, and a client of each with a file open there.
@@ -119,8 +147,9 @@ fn a_file_is_copied_from_another_server() {
     assert_eq!(promised.source_servers[..], [location(scene.source.address)]);
     let from = (scene.from.0, promised.stateid);
     let servers = promised.source_servers.into_vec();
-    let copied = copy(&mut scene.writer, from, scene.to, servers.clone());
-    assert_eq!(copied, Ok(content().len() as u64));
+    let length = content().len() as u64;
+    let copied = copy_on(length, &mut scene.writer, from, scene.to, servers.clone());
+    assert_eq!(copied, Ok(length));
     assert!(scene.copied() == content(), "the same bytes");
     // The client's own stateid is nobody else's.
     let stolen = copy(&mut scene.writer, scene.from, scene.to, servers);
@@ -141,7 +170,7 @@ fn holes_of_another_server_stay_holes() {
     std::fs::write(scene.places[1].path("files/destination"), vec![7; 3 << 20]).expect("a file");
     let promised = notify(&mut scene.reader, scene.from, scene.destination.address);
     let from = (scene.from.0, promised.stateid);
-    let copied = copy(&mut scene.writer, from, scene.to, promised.source_servers.into_vec());
+    let copied = copy_on(SIZE, &mut scene.writer, from, scene.to, promised.source_servers.into_vec());
     assert_eq!(copied, Ok(SIZE));
     let content = std::fs::read(scene.places[0].path("files/source")).expect("a file");
     assert!(scene.copied() == content, "the same bytes");
@@ -186,8 +215,9 @@ fn a_source_that_answers_nonsense_or_hangs_up_is_no_source() {
     assert_eq!(scene.copied(), b"");
     let promised = notify(&mut scene.reader, scene.from, scene.destination.address);
     let servers = promised.source_servers.into_vec();
-    let copied = copy(&mut scene.writer, (scene.from.0, promised.stateid), scene.to, servers);
-    assert_eq!(copied, Ok(content().len() as u64), "other sources are");
+    let (length, from) = (content().len() as u64, (scene.from.0, promised.stateid));
+    let copied = copy_on(length, &mut scene.writer, from, scene.to, servers);
+    assert_eq!(copied, Ok(length), "other sources are");
 }
 
 /// Carries bytes to `source` and back; of the first connection's only so many come back before it is cut.
@@ -220,8 +250,9 @@ fn a_connection_that_is_cut_in_the_middle_is_made_again() {
     let seen = SocketAddr::from(([127, 0, 0, 1], 2049));
     let promised = notify(&mut scene.reader, scene.from, seen);
     let from = (scene.from.0, promised.stateid);
-    let copied = copy(&mut scene.writer, from, scene.to, vec![location(relay)]);
-    assert_eq!(copied, Ok(content().len() as u64));
+    let length = content().len() as u64;
+    let copied = copy_on(length, &mut scene.writer, from, scene.to, vec![location(relay)]);
+    assert_eq!(copied, Ok(length));
     assert!(scene.copied() == content(), "the same bytes");
 }
 

@@ -68,6 +68,8 @@ pub struct Server {
     /// What it printed until it was ready.
     pub announced: String,
     log: PathBuf,
+    /// Its state directory, where it has one.
+    state: PathBuf,
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -92,7 +94,7 @@ impl Server {
             assert_ne!(read, 0, "ended early: {announced}{}", std::fs::read_to_string(&log).unwrap());
         }
         let address = announced_address(&announced);
-        Self { child, address, announced, log, _stdout: stdout }
+        Self { child, address, announced, log, state: place.path("state"), _stdout: stdout }
     }
 
     /// The rest of what it announces: where the metrics are.
@@ -130,12 +132,15 @@ impl Server {
         }
     }
 
-    /// Reads the exports again; returns what was logged about it.
+    /// Has a server with a state directory read the exports again; returns what was logged about it.
     #[track_caller]
     pub fn reload(&self) -> String {
         let from = self.log().len();
         self.signal(Signal::HUP);
         self.await_log(from, "reloaded");
+        // There may be a line for each export. The thread that writes them answers this behind the last.
+        let answered = run(&["status".as_ref(), "--state-dir".as_ref(), self.state.as_path()]);
+        assert!(answered.status.success(), "{}", String::from_utf8_lossy(&answered.stderr));
         self.log()[from..].to_owned()
     }
 

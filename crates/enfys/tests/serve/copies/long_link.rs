@@ -72,8 +72,23 @@ fn delay(mut from: TcpStream, mut to: TcpStream, by: Duration, records: &AtomicU
     let _ = writer.join();
 }
 
+/// A copy that takes longer tells nothing: an answer comes after ten seconds, whatever is copied by then, and a connection to the
+/// source that is idle for five seconds is made anew.
+const TOO_LONG: Duration = Duration::from_secs(5);
+/// How often it is tried on a machine that has other things to do.
+const TRIALS: usize = 20;
+
 /// Calls to the source, and the time of the copy.
 fn measure(round_trip: Duration, is_sparse: bool) -> (u64, Duration) {
+    let mut trials = (0..TRIALS).map(|_| measure_once(round_trip, is_sparse));
+    let told = trials.find(|(_, _, took)| *took < TOO_LONG);
+    let (copied, calls, took) = told.expect("one that is not too long");
+    assert_eq!(copied, Ok(LENGTH as u64));
+    (calls, took)
+}
+
+/// What was copied, calls to the source, and the time of the copy.
+fn measure_once(round_trip: Duration, is_sparse: bool) -> (Result<u64, Status>, u64, Duration) {
     let mut scene = scene("127.0.0.2");
     let file = std::fs::File::create(scene.places[0].path("files/source")).expect("a file");
     if is_sparse {
@@ -89,8 +104,7 @@ fn measure(round_trip: Duration, is_sparse: bool) -> (u64, Duration) {
     let begun = Instant::now();
     let copied = copy(&mut scene.writer, from, scene.to, vec![location(link)]);
     let took = begun.elapsed();
-    assert_eq!(copied, Ok(LENGTH as u64));
-    (calls.load(Relaxed), took)
+    (copied, calls.load(Relaxed), took)
 }
 
 #[test]
