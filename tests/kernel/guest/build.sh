@@ -1,6 +1,6 @@
 # test: make builds a C program on the mount, and builds again only what changed
 # versions: 3 4.0 4.1 4.2
-# limit: 240
+# limit: 600
 cd "$D"
 mkdir src
 {

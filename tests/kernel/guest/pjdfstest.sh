@@ -1,6 +1,6 @@
 # test: pjdfstest, a foreign suite: what POSIX says of each system call, but for the failures that expected/pjdfstest explains
 # versions: 3 4.0 4.1 4.2
-# limit: 300
+# limit: 600
 # takes: 15
 expected=$(expected_failures pjdfstest)
 configuration() { # whether file systems may be mounted anew, read-only

@@ -1,6 +1,6 @@
 # test: 5,500 files of this machine, and a tree of 1,500 files of every kind, copied there and back, are the same trees
 # versions: 3 4.0 4.1 4.2
-# limit: 300
+# limit: 600
 # takes: 70
 # What Debian's packages have installed: real names, links, modes and sizes. Large files are left to others.
 mkdir "$L/original"

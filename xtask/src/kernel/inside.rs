@@ -20,9 +20,9 @@ use super::{Options, scripts_dir};
 use crate::report::{Outcome, Tally, workspace_root};
 
 /// How long the kernel may take until its first test begins.
-const BOOT_LIMIT: Duration = Duration::from_secs(60);
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
 /// The guest stops a test at its limit; where the guest itself hangs, the driver does so this much later.
-const GRACE: Duration = Duration::from_secs(40);
+const GRACE: Duration = Duration::from_secs(120);
 /// How often to look whether guest and server live.
 const TICK: Duration = Duration::from_millis(500);
 /// A log's last lines that are shown where a test fails.

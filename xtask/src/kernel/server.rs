@@ -28,7 +28,7 @@ pub(super) const SPACE_MIB: u32 = 48;
 /// What the quota of `/quota` lets a user have.
 pub(super) const QUOTA_MIB: u32 = 32;
 /// How long a server may take until it listens.
-const READY_LIMIT: Duration = Duration::from_secs(30);
+const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Port of the MOUNT program of servers that have one for it.
 const OWN_MOUNT_PORT: u16 = 20048;
 
