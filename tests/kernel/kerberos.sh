@@ -78,7 +78,7 @@ serve() {
     ' >>"$K/server.log" 2>&1 </dev/null &
     echo $! >"$K/server.pid"
     local attempt
-    for attempt in $(seq 300); do
+    for attempt in $(seq 600); do
         ss -Hltn "src $ADDRESS:2049" | grep -q . && return
         sleep 0.1
     done
@@ -103,7 +103,7 @@ listen() {
     setsid dumpcap -q -i any -f "host $ADDRESS and tcp port 2049" -w "$K/wire.pcapng" >"$K/dumpcap.log" 2>&1 </dev/null &
     echo $! >"$K/dumpcap.pid"
     local attempt
-    for attempt in $(seq 100); do
+    for attempt in $(seq 600); do
         [ -s "$K/wire.pcapng" ] && return
         sleep 0.1
     done

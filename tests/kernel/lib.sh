@@ -104,6 +104,19 @@ of_client() {
         WHERE value ->> '\$.address' LIKE '$1:%'"
 }
 
+# until_true COMMAND…: waits until it succeeds, for a minute; as long as any machine stands still now and then.
+until_true() {
+    local _
+    for _ in $(seq 300); do ! "$@" &>/dev/null || return 0; sleep 0.2; done
+    fail "a minute later still not: $*"
+}
+
+# reachable [ADDRESS [STATE_DIRECTORY]]: waits until the client there has answered a callback; before that nothing is delegated to it.
+reachable() {
+    if [ -n "$ENFYS" ]; then until_true has_answered "${1:-10.99.0.2}" "${2:-}"; else sleep 1; fi
+}
+has_answered() { [[ ,$(of_client "$1" group_concat callbacks "$2"), == *,up,* ]]; }
+
 # Whether the server's files are a directory that `host` can look into.
 on_host() { [ "$BACKEND" = local ]; }
 

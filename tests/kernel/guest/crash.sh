@@ -2,7 +2,7 @@
 # versions: 3 4.0 4.1
 # Not 4.2, whose names and restarts are those of 4.1: it takes minutes. `restart` kills the server under load there.
 # backends: local
-# limit: 300
+# limit: 600
 # takes: 60
 "$PROBE" tree "$L/original" 1500
 head -c 150000000 /dev/urandom >"$L/large"
@@ -55,16 +55,24 @@ kill_server_during() { # PID
         # It was under way when the server had gone.
         kill -0 "$1" 2>/dev/null || break
         killed=$((killed + 1))
+        touch "$L/killed.$killed"
     done
     wait "$1" || fail 'the program did not survive'
 }
-cp -a "$L/original" "$D/tree" & kill_server_during $!
-[ "$killed" -ge 1 ] || fail 'the copy ended before the server was killed'
+for _ in 1 2 3 4 5; do # a copy that ended before shows nothing
+    cp -a "$L/original" "$D/tree" & kill_server_during $!
+    [ "$killed" = 0 ] || break
+    rm -rf "$D/tree"
+done
+[ "$killed" -ge 1 ] || fail 'each copy ended before the server was killed'
 killed=0
+rm "$L"/killed.*
 # Slow enough to be killed in the middle, and with data that the server has not committed.
 (for part in 1 2 3 4 5 6 7 8 9 10; do
     dd if="$L/large" bs=15000000 skip=$((part - 1)) count=1 iflag=fullblock status=none
     sleep 0.4
+    # It does not end before the server was killed twice.
+    case $part in 3 | 6) until [ -e "$L/killed.$((part / 3))" ]; do sleep 0.1; done ;; esac
 done >"$D/large") & kill_server_during $!
 [ "$killed" -ge 2 ] || fail 'the large copy ended before the server was killed'
 remount

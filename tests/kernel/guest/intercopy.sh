@@ -21,7 +21,7 @@ for number in 3 4; do
     echo $! >"$H/$number.pid"
 done
 for number in 3 4; do
-    for attempt in $(seq 100); do ss -Hltn "src 10.99.0.$number:2049" | grep -q . && break; sleep 0.1; done
+    for attempt in $(seq 600); do ss -Hltn "src 10.99.0.$number:2049" | grep -q . && break; sleep 0.1; done
 done
 '
 for number in 3 4; do

@@ -1,7 +1,7 @@
 # test: users prove who they are by Kerberos, plain, with checksums and encrypted; nobody else comes in; contexts outlive a killed server
 # versions: 3 4.0 4.1 4.2
 # backends: local
-# limit: 400
+# limit: 600
 # takes: 50
 # A server of the test's own, beside the one that all tests share, and the authority of a realm.
 K=${HOST_EXPORT%/*}/krb5
@@ -25,7 +25,7 @@ unshare --uts bash -c 'hostname client.enfys.test; exec rpc.gssd -f -vv -T 60 -k
 gssd=$!
 # Where the test fails, what the client's daemon has to say.
 trap 'kill "$gssd"; tail -n 30 "$L/gssd.log"' EXIT
-for _ in $(seq 100); do [ -e /run/rpc_pipefs/gssd/clntXX/krb5 ] && break; sleep 0.1; done
+until_true [ -e /run/rpc_pipefs/gssd/clntXX/krb5 ]
 
 # mount_kerberos OPTIONS [EXPORT [DIRECTORY]]
 mount_kerberos() {
@@ -112,14 +112,16 @@ same "$(seq 60)" "$(alice cat "$D5/appended")"
 same "$(seq 60)" "$(host "cat '$H5/appended'")"
 if [ "$VERSION" != 3 ]; then
     # A file that is delegated is asked back, over a connection whose calls prove nothing.
+    reachable 10.99.0.2 "$K/state"
     alice bash -c "echo text >'$D5/delegated'"
-    alice bash -c "exec 3<'$D5/delegated'; cat <&3; sleep 5" >/dev/null &
+    alice bash -c "exec 3<'$D5/delegated'; cat <&3; until [ -e '$L/returned' ]; do sleep 0.1; done" >"$L/reader" &
     reader=$!
-    sleep 1
+    until_true [ -s "$L/reader" ]
     returned=$(asked DELEGRETURN)
     host "\$(dirname \"\$PROBE\")/enfys recall --state-dir '$K/state' /krb5/delegated"
-    sleep 1
-    [ "$(asked DELEGRETURN)" -gt "$returned" ] || fail 'a delegation was not given back'
+    is_returned() { [ "$(asked DELEGRETURN)" -gt "$returned" ]; }
+    until_true is_returned
+    touch "$L/returned"
     wait "$reader"
     # Who it is that holds state, its machine has proven.
     status=$(host "\$(dirname \"\$PROBE\")/enfys status --json --state-dir '$K/state'")

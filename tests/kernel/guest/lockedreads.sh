@@ -8,6 +8,7 @@ files=${LOCKED_READ_FILES:-100} rounds=10
 remount
 # In version 4.0 an owner's first open has to be confirmed, and nothing is delegated beside it (RFC 7530 section 9.1.11).
 cat "$D/warm" >/dev/null
+reachable
 opens=$(operations OPEN) reads=$(operations READ) closes=$(operations CLOSE)
 "$PROBE" locked-reads "$D" "$files" "$rounds"
 for name in OPEN READ CLOSE ACCESS GETATTR LOCK LOCKU LOOKUP FREE_STATEID; do echo "$name $(operations $name)"; done

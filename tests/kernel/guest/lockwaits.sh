@@ -1,18 +1,17 @@
 # test: a program that waits for another client's lock is called when it is free (CB_NOTIFY_LOCK), once; readers are called together
 # versions: 4.1 4.2
-# limit: 120
 of_server() { # NAME: what `enfys status` says of all clients together
     of_client 10.99.0.2 sum opens >"$L/none"
     sqlite3 :memory: "SELECT readfile('$L/status.json') ->> '\$.status.totals.$1'"
 }
 answers() { # FILE COUNT: waits until a program has answered so often; its last answer
-    for _ in $(seq 150); do [ "$(wc -l <"$1")" -lt "$2" ] || break; sleep 0.2; done
+    for _ in $(seq 300); do [ "$(wc -l <"$1")" -lt "$2" ] || break; sleep 0.2; done
     same "$2" "$(wc -l <"$1")" "answers in $1"
     tail -1 "$1"
 }
 waiting() { # COUNT: until the server knows of as many that wait
     [ -n "$ENFYS" ] || { sleep 1; return; }
-    for _ in $(seq 50); do [ "$(of_server locks_waiting)" != "$1" ] || return 0; sleep 0.2; done
+    for _ in $(seq 300); do [ "$(of_server locks_waiting)" != "$1" ] || return 0; sleep 0.2; done
     same "$1" "$(of_server locks_waiting)" 'those who wait'
 }
 mount_other

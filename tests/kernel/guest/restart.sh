@@ -1,7 +1,7 @@
 # test: mount, working directory, open files, and locks of programs that write all the while, outlive a killed server; so do files moved or removed while it was down
 # versions: 3 4.0 4.1 4.2
 # backends: local
-# limit: 240
+# limit: 600
 echo one >"$D/kept"; echo two >"$D/renamed"; echo three >"$D/removed"; mkdir "$D/directory"
 exec 3<>"$D/kept" 4<"$D/renamed"
 if [ "$VERSION" != 3 ]; then
@@ -25,7 +25,7 @@ begin_to_write() {
         "$PROBE" locked-writes "/run/other/$TEST/distant$number" "$L/enough" & writers+=($!)
     done
     for name in writer{1,2,3} distant{1,2,3}; do
-        for _ in $(seq 50); do [ ! -s "$D/$name" ] || break; sleep 0.2; done
+        for _ in $(seq 300); do [ ! -s "$D/$name" ] || break; sleep 0.2; done
         [ -s "$D/$name" ] || fail "$name does not begin"
     done
     ask_for_locks & asker=$!

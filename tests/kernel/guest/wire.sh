@@ -4,7 +4,8 @@
 # takes: 20
 capture='"$(dirname "$EXPORT")/wire.pcapng"'
 host "dumpcap -q -B 64 -i tap0 -w $capture & until [ -e \$H/stop ]; do sleep 0.2; done; kill \$!; wait \$!" >"$L/dumpcap" 2>&1 &
-sleep 1
+# It makes its file, with a head, when it has begun to listen.
+until_true host "[ -s $capture ]"
 "$PROBE" tree "$L/original" 150
 remount # the mount itself is of interest, too
 mount_other
