@@ -237,24 +237,37 @@ fn where_nothing_is_promised_nothing_stays_dirty() {
 
 #[test]
 fn all_who_wait_share_two_syncs() {
-    run(async {
-        let case = case().await;
-        let syncs = case.syncs();
-        let object = case.volume.object(&case.file).expect("object");
-        // All of these begin before the first sync can end on this single thread.
-        let waiting: Vec<_> = (0..100)
-            .map(|_| {
-                let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
-                let change = object.dirt.begin().made();
-                async move { volume.make_durable(&object, change, Extent::Data).await }
-            })
-            .collect();
-        let tasks: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
-        for task in tasks {
-            task.await.expect("task").expect("sync");
+    const OTHERS: usize = 99;
+    let case = &block_on(case());
+    let object = case.volume.object(&case.file).expect("object");
+    let syncs = case.syncs();
+    let wait = || {
+        let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
+        let change = object.dirt.begin().made();
+        async move { volume.make_durable(&object, change, Extent::Data).await }
+    };
+    std::thread::scope(|scope| {
+        // The sync that has begun waits for its plan until all others wait for the next.
+        let plan = case.volume.planned_sync_failure.lock();
+        let first = scope.spawn(|| block_on(wait()));
+        while case.syncs() == syncs {
+            std::thread::yield_now();
         }
-        assert!(case.syncs() <= syncs + 2, "{} syncs", case.syncs() - syncs);
+        let others = scope.spawn(|| {
+            block_on(async {
+                for task in [(); OTHERS].map(|()| tokio::spawn(wait())) {
+                    task.await.expect("task").expect("sync");
+                }
+            });
+        });
+        while object.dirt.state.lock().waiting.len() < OTHERS {
+            std::thread::yield_now();
+        }
+        drop(plan);
+        first.join().expect("thread").expect("sync");
+        others.join().expect("thread");
     });
+    assert_eq!(case.syncs(), syncs + 2);
 }
 
 #[test]
