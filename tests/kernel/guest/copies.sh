@@ -23,16 +23,17 @@ if on_host; then
     same end "$(tail -c 3 "$D/sparse")" 'the end of a sparse copy'
     [ "$(du -m "$D/sparse" | cut -f 1)" -lt 16 ] || fail "the copy of a sparse file takes $(du -m "$D/sparse")"
     # A copy ends when whoever waits for it is killed; over what is there zeros have to be written.
-    truncate -s 9G "$D/part"
+    # So many that it is not over however late it is killed.
+    truncate -s 64G "$D/vast"; truncate -s 65G "$D/part"
     before=$(copies)
-    "$PROBE" copy-over "$D/huge" "$D/part" & waiting=$!
+    "$PROBE" copy-over "$D/vast" "$D/part" & waiting=$!
     until [ "$(copies)" -gt "$before" ]; do sleep 0.1; done
     kill "$waiting"
     wait "$waiting" && fail 'the copy was over before it could be interrupted'
     # The client does not wait for the answer, which comes when nothing is written any more.
     cancelled() { grep -Eq '^[[:space:]]*OFFLOAD_CANCEL: [1-9]' /proc/self/mountstats; }
     until_true cancelled
-    rm "$D/huge" "$D/sparse" "$D/part"
+    rm "$D/huge" "$D/sparse" "$D/vast" "$D/part"
 fi
 # A second client: the kernel takes its mount for one of the same server, and offers stateids that are not the first's.
 mount_other

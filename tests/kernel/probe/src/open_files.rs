@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{Checked, same, told};
 
 /// How often, and how far apart, to look whether the client has removed what it kept for open files.
-const LEFT_OVER_TRIES: u32 = 100;
+const LEFT_OVER_TRIES: u32 = 600;
 const LEFT_OVER_PAUSE: Duration = Duration::from_millis(100);
 
 type Scenario = (&'static str, fn(&Path) -> Checked);
