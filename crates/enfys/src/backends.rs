@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use localfs::{Config, Durability, LocalFs};
 use server::{Export, ExportId, ExportTable};
 use siphasher::sip128::{Hasher128, SipHasher24};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
 use crate::export_plan::{ExportPlan, MemoryLimits, Source};
@@ -78,6 +78,7 @@ impl Backends {
         for plan in plans {
             match open.get(&plan.source) {
                 Some(Opened::Directory(directory)) => {
+                    say_unless_watched(plan, directory);
                     if let Err(error) = directory.set_durability(durability(plan)) {
                         error!("{}", plan.blame(format!("what was answered before is not stable: {error}")));
                     }
@@ -173,6 +174,16 @@ impl Opened {
             Self::Directory(directory) => Arc::new(directory.clone()),
             Self::Memory(memory) => Arc::clone(memory) as Arc<dyn Backend>,
         }
+    }
+}
+
+/// Says why local processes' changes do not recall delegations, where they should.
+fn say_unless_watched(plan: &ExportPlan, directory: &LocalFs) {
+    if !plan.options.recall_local_changes {
+        return;
+    }
+    if let Some(why) = directory.why_unwatched() {
+        warn!("{}", plan.blame(format!("local processes' changes recall no delegation: {why}")));
     }
 }
 

@@ -95,6 +95,16 @@ pub enum SquashConfig {
     None,
 }
 
+/// `local-changes = "…"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LocalChangesConfig {
+    /// They recall delegations, where they can be seen.
+    Recall,
+    /// Nobody looks for them.
+    Ignore,
+}
+
 /// `[[export]]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -125,6 +135,8 @@ pub struct ExportConfig {
     pub sec: Option<Vec<String>>,
     /// Whether to answer before data are stable.
     pub r#async: bool,
+    /// What local processes' changes do to delegations; they recall them unless given.
+    pub local_changes: Option<LocalChangesConfig>,
 }
 
 impl Config {
@@ -188,6 +200,7 @@ mod tests {
             ("listen = ['localhost']", 1),
             ("\nmetrics = 9100", 2),
             ("[[export]]\npath = '/a'\nsquash = 'some'", 3),
+            ("[[export]]\npath = '/a'\nlocal-changes = 'watch'", 3),
             ("[limits]\nio-bytes = -1", 2),
             ("portmap = true\nportmap = true", 2),
             ("[[export]]\npath = '/a", 2),

@@ -8,7 +8,7 @@ use server::{DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
 use vfs::Credentials;
 
 use crate::cli::{ServeArguments, SquashArgument};
-use crate::config::{Config, ExportConfig, SquashConfig};
+use crate::config::{Config, ExportConfig, LocalChangesConfig, SquashConfig};
 use crate::plan::networks;
 use crate::security;
 
@@ -88,6 +88,9 @@ impl ExportPlan {
         if config.r#async && config.memory {
             return Err(wrong("`async` is for directories: memory is never on stable storage"));
         }
+        if config.local_changes.is_some() && config.memory {
+            return Err(wrong("`local-changes` is for directories: no local process reaches memory"));
+        }
         if config.id == Some(0) {
             return Err(wrong("`id` must not be 0"));
         }
@@ -104,6 +107,7 @@ impl ExportPlan {
             anonymous: Arc::new(anonymous),
             clients: clients.map_err(|why| wrong(&format!("`clients`: {why}")))?,
             flavors: flavors.map_err(|why| wrong(&format!("`sec`: {why}")))?,
+            recall_local_changes: config.local_changes != Some(LocalChangesConfig::Ignore),
         };
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
         Ok(Self { source, is_async: config.r#async, memory, pseudo, id: config.id, options, place: None })
@@ -160,11 +164,10 @@ impl fmt::Display for ExportPlan {
             }
         }
         // What everybody has who said nothing need not be said.
-        if self.options.flavors == Flavors::SYS {
-            Ok(())
-        } else {
-            write!(f, ", by sec={}", self.options.flavors)
+        if self.options.flavors != Flavors::SYS {
+            write!(f, ", by sec={}", self.options.flavors)?;
         }
+        if self.options.recall_local_changes { Ok(()) } else { f.write_str(", local changes ignored") }
     }
 }
 
@@ -303,6 +306,22 @@ mod tests {
         assert!(told("/srv --sec krb4").unwrap_err().starts_with("--sec: `krb4`"));
         let file = of_config("[[export]]\npath = '/srv'\nsec = ['sys', 'none']").unwrap();
         assert_eq!(file[0].to_string(), format!("{plain}, by sec=sys:none"));
+    }
+
+    #[test]
+    fn local_changes_recall_unless_they_are_ignored() {
+        let told = |word| {
+            let plans = of_config(&format!("[[export]]\npath = '/srv'\nlocal-changes = '{word}'"))?;
+            Ok::<_, String>((plans[0].options.recall_local_changes, plans[0].to_string()))
+        };
+        let plain = "/srv (sync) as /export: read-write, root squashed, for any client that reaches it";
+        assert_eq!(told("recall"), Ok((true, plain.into())));
+        assert_eq!(told("ignore"), Ok((false, format!("{plain}, local changes ignored"))));
+        let memory = of_config("[[export]]\nmemory = true\nlocal-changes = 'recall'").unwrap_err();
+        assert!(
+            memory.ends_with("`local-changes` is for directories: no local process reaches memory"),
+            "{memory}"
+        );
     }
 
     #[test]

@@ -204,6 +204,11 @@ impl Everything {
             ("directory_delegations", "Delegations of directories granted", &delegations.granted_directory),
             ("notices", "Changes of directories that holders were told of", &delegations.notices),
             ("recalls", "Delegations recalled because of a conflict", &delegations.recalls),
+            (
+                "recalls_for_local_changes",
+                "Those recalled because of what a local process did",
+                &delegations.local_changes,
+            ),
             ("recalls_answered", "Delegations that came back after a recall", &delegations.returned),
             ("recall_microseconds", "Time that these took, from the conflict on", &delegations.return_micros),
             ("delegations_revoked", "Delegations that did not come back", &delegations.revoked),

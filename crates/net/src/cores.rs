@@ -293,6 +293,7 @@ impl Acceptor {
             tokio::task::spawn_local(maintain(Rc::clone(&door))),
             tokio::task::spawn_local(make_all(Rc::clone(&door))),
             tokio::task::spawn_local(copy_all(Arc::clone(shared))),
+            tokio::task::spawn_local(recall_all(Arc::clone(shared))),
             tokio::task::spawn_local(sources::fetch_all(Arc::clone(shared))),
         ];
         for listener in listeners.tcp {
@@ -316,6 +317,14 @@ async fn maintain(door: Rc<Door>) {
             // Calls come first.
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Recalls what local processes have done something against.
+async fn recall_all(shared: Arc<Shared>) {
+    loop {
+        let change = std::future::poll_fn(|context| shared.server.poll_local_change(context)).await;
+        shared.server.recall_for(&change, shared.clock.now());
     }
 }
 

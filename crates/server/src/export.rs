@@ -100,6 +100,8 @@ pub struct ExportOptions {
     pub clients: Vec<Network>,
     /// How they may show who they are, the most preferred way first.
     pub flavors: Flavors,
+    /// Whether what local processes do recalls delegations, where the backend can see it.
+    pub recall_local_changes: bool,
 }
 
 impl Default for ExportOptions {
@@ -111,6 +113,7 @@ impl Default for ExportOptions {
             anonymous: Arc::new(nobody),
             clients: Vec::new(),
             flavors: Flavors::SYS,
+            recall_local_changes: true,
         }
     }
 }

@@ -237,7 +237,7 @@ impl World {
             inner: vfs::Handle::new(&fileid.to_be_bytes()).expect("eight bytes"),
             reclaim: false,
         };
-        self.state.delegate(self.now, &peer.client, file(fileid), &wish, None).expect("a delegation")
+        self.state.delegate(self.now, &peer.client, file(fileid), &wish, None, None).expect("a delegation")
     }
 
     pub(crate) fn give_back(&self, peer: &Peer, fileid: u64, delegation: &Stateid) {

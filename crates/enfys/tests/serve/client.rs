@@ -277,6 +277,11 @@ impl Client4 {
         self.client.called()
     }
 
+    /// Answers a call of the server's.
+    pub fn answer(&mut self, xid: u32, results: &impl Encode) {
+        self.client.answer(xid, results);
+    }
+
     fn with_flags(address: SocketAddr, name: &str, flags: CreateSessionFlags) -> Self {
         let mut this = Self {
             client: Client::connect(address),

@@ -12,6 +12,7 @@ mod libnfs;
 mod lifetime;
 mod memory;
 mod metrics;
+mod outside;
 mod persistent;
 mod portmap;
 mod refusals;

@@ -11,6 +11,7 @@ use protocol::nfs4::types::{Handle, Stateid, Utf8};
 use vfs::Attributes;
 
 use super::compound::Compound;
+use super::lookout::{look_again, watch};
 use super::object::{File, Object};
 use super::state::{Client, DelegationKind, NotDelegated, Times, Wish};
 
@@ -46,24 +47,9 @@ pub(crate) async fn delegate(
     }
     let opens_to_write = asked.access.contains(ShareAccess::WRITE);
     let is_write = opens_to_write && asked.want != DelegationWant::READ_DELEG;
-    let key = compound.server().settings().handle_key.clone();
-    let wire = Object::File(*file).seal(&key);
-    let Ok(handle) = Handle::new(&wire) else { return OpenDelegation::None };
-    let judged = asked.access.access().bits() as u8;
-    let (opener, inner) = (compound.caller(), file.handle);
-    let (state, key) = (compound.state(), file.key(compound.server()));
-    // Before the grant: it may wait, and nothing must come between the grant and the reply.
-    let (limit, seen) =
-        if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
     let kind = if is_write { DelegationKind::Write } else { DelegationKind::Read };
-    // Not with one for reading, of which a file may have many. RFC 9754 §5: whoever keeps the times has to be asked for each GETATTR of
-    // others; and what the holder of such a one hands in is an access time alone, which "MUST NOT advance the change time": no
-    // system call leaves that alone, so that each return would cost all other readers what they have cached.
-    let times = (is_write && asked.times).then(|| Times::of(&seen));
-    let change = seen.change;
-    let wish = Wish { kind, judged, opener, change, times, handle, inner, reclaim: asked.reclaim };
-    match state.delegate(compound.now(), client, key, &wish, compound.session()) {
-        Ok(stateid) => granted(stateid, &wish, limit),
+    match grant(compound, client, file, kind, asked, attributes).await {
+        Ok(granted) => granted,
         // Version 4.0 knows no reasons.
         Err(_) if asked.want == DelegationWant::NO_PREFERENCE || compound.minor == 0 => OpenDelegation::None,
         Err(why) => OpenDelegation::NoneExt(match why {
@@ -73,6 +59,48 @@ pub(crate) async fn delegate(
             NotDelegated::OtherKind => NoDelegation::Other(WhyNoDelegation::NOT_SUPP_DOWNGRADE.0),
         }),
     }
+}
+
+/// Grants a delegation of this kind.
+///
+/// # Errors
+/// Why there is none.
+async fn grant(
+    compound: &Compound<'_>,
+    client: &Arc<Client>,
+    file: &File<'_>,
+    kind: DelegationKind,
+    asked: DelegationWish,
+    attributes: &Attributes,
+) -> Result<OpenDelegation, NotDelegated> {
+    let wire = Object::File(*file).seal(&compound.server().settings().handle_key);
+    let handle = Handle::new(&wire).map_err(|_| NotDelegated::Resource)?;
+    let judged = asked.access.access().bits() as u8;
+    // All that may wait comes before the grant: nothing must come between that and the reply. And the looks come behind the watch.
+    let lookout = watch(compound, client, file, (kind, asked.reclaim)).await?;
+    let is_write = kind.is_write();
+    let (limit, mut seen) =
+        if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
+    if lookout.is_some() {
+        seen = look_again(compound, file, attributes, asked.reclaim).await?;
+    }
+    // Not with one for reading, of which a file may have many. RFC 9754 §5: whoever keeps the times has to be asked for each GETATTR of
+    // others; and what the holder of such a one hands in is an access time alone, which "MUST NOT advance the change time": no
+    // system call leaves that alone, so that each return would cost all other readers what they have cached.
+    let times = (is_write && asked.times).then(|| Times::of(&seen));
+    let wish = Wish {
+        kind,
+        judged,
+        opener: compound.caller(),
+        change: seen.change,
+        times,
+        handle,
+        inner: file.handle,
+        reclaim: asked.reclaim,
+    };
+    let (now, key) = (compound.now(), file.key(compound.server()));
+    let stateid = compound.state().delegate(now, client, key, &wish, compound.session(), lookout)?;
+    Ok(granted(stateid, &wish, limit))
 }
 
 /// The "condition that the client must check to determine whether the file needs to be flushed to the server on close"

@@ -18,6 +18,7 @@ mod changes;
 mod directories;
 mod grants;
 mod inquiries;
+mod outsiders;
 mod recalls;
 mod reclaims;
 mod rights;

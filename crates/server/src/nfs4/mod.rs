@@ -14,6 +14,7 @@ mod entry_attributes;
 mod inter_server;
 #[cfg(test)]
 mod inter_server_tests;
+mod lookout;
 mod names;
 pub(crate) mod object;
 mod offload;

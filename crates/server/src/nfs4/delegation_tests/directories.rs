@@ -30,7 +30,7 @@ pub(super) const NONE: Bitmap = Bitmap::EMPTY;
 const ENTRIES: Bitmap =
     Bitmap::of(&[notify_type::ADD_ENTRY, notify_type::REMOVE_ENTRY, notify_type::RENAME_ENTRY]);
 
-fn ask(notification_types: Bitmap, signal_available: bool) -> Op {
+pub(super) fn ask(notification_types: Bitmap, signal_available: bool) -> Op {
     let now = Time { seconds: 0, nanoseconds: 0 };
     Op::GetDirDelegation(GetDirDelegationArgs {
         signal_available,
@@ -42,7 +42,7 @@ fn ask(notification_types: Bitmap, signal_available: bool) -> Op {
     })
 }
 
-fn asked(client: &mut Lab, path: &[&'static str], types: Bitmap) -> DirDelegation {
+pub(super) fn asked(client: &mut Lab, path: &[&'static str], types: Bitmap) -> DirDelegation {
     let OpResult::GetDirDelegation(result) = client.last(at(path, vec![ask(types, false)])) else { panic!() };
     result.into_result().unwrap()
 }

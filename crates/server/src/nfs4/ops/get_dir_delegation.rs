@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use protocol::nfs4::ops::delegation::{DirDelegation, GetDirDelegationArgs, GetDirDelegationOk};
 use protocol::nfs4::types::{Bitmap, Handle, Status};
-use vfs::FileKind;
+use vfs::{Attributes, FileKind};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::readdir::verifier;
 use crate::nfs4::compound::Compound;
+use crate::nfs4::lookout::{look_again, watch};
 use crate::nfs4::object::{File, Object};
 use crate::nfs4::state::{DelegationKind, State, Wish};
 use crate::nfs4::status::Result;
@@ -20,7 +21,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         return Err(Status::NOTDIR.into());
     }
     let granted = match compound.current()? {
-        Object::File(directory) => grant(compound, &directory, attributes.change, &args).await?,
+        Object::File(directory) => grant(compound, &directory, &attributes, &args).await?,
         // What leads to exports changes with the configuration, which asks nobody.
         Object::Pseudo(_) => None,
     };
@@ -45,7 +46,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
 async fn grant(
     compound: &Compound<'_>,
     directory: &File<'_>,
-    change: u64,
+    attributes: &Attributes,
     args: &GetDirDelegationArgs,
 ) -> Result<Option<GetDirDelegationOk>> {
     let client = Arc::clone(compound.client()?);
@@ -56,9 +57,18 @@ async fn grant(
     // GETATTR.
     let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
     let notification_types = State::notices_for(compound.now(), &client, args.notification_types);
+    let kind = DelegationKind::Directory(notification_types);
+    let Ok(lookout) = watch(compound, &client, directory, (kind, false)).await else { return Ok(None) };
+    let change = match &lookout {
+        Some(_) => match look_again(compound, directory, attributes, false).await {
+            Ok(seen) => seen.change,
+            Err(_) => return Ok(None),
+        },
+        None => attributes.change,
+    };
     let wish = Wish {
         times: None,
-        kind: DelegationKind::Directory(notification_types),
+        kind,
         judged: 0,
         opener: compound.caller(),
         change,
@@ -67,7 +77,7 @@ async fn grant(
         reclaim: false,
     };
     let key = directory.key(compound.server());
-    let granted = compound.state().delegate(compound.now(), &client, key, &wish, compound.session());
+    let granted = compound.state().delegate(compound.now(), &client, key, &wish, compound.session(), lookout);
     Ok(granted.ok().map(|stateid| GetDirDelegationOk {
         cookie_verifier,
         stateid,

@@ -35,6 +35,12 @@ pub(crate) fn at_once(
         }
     }
     let Some(attributes) = compound.fresh() else { return Ok(false) };
+    if compound.who_may_not_see(mask).is_some() {
+        let mut told = *attributes;
+        compound.hide_changes(&object, mask, &mut told);
+        compound.subject(object, &told).write(mask, reply);
+        return Ok(true);
+    }
     compound.subject(object, attributes).write(mask, reply);
     Ok(true)
 }
@@ -54,6 +60,7 @@ pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut 
     };
     // Not for the next operation: it is the holder's, not the file's.
     compound.state().put_over(held, &mut attributes);
+    compound.hide_changes(&object, mask, &mut attributes);
     let acl = acl::get(compound, &object, mask, &attributes).await?;
     let mut subject = compound.subject(object, &attributes);
     subject.acl = acl.as_ref();

@@ -157,8 +157,10 @@ async fn directory(
         Box::pin(acls::list(compound, directory, request, &mut listing, &attributes, reply)).await?
     } else {
         let (listing, reply, attributes) = (&mut listing, &mut *reply, &mut attributes);
-        let mut visit = |entry: Entry<'_>| {
+        let compound = &*compound;
+        let mut visit = |mut entry: Entry<'_>| {
             let mask = listing.mask;
+            compound.hide_changes_of_entry(directory, mask, &mut entry);
             // An entry whose object went meanwhile is told by rdattr_error, or else as if the listing had come later.
             if entry.object.is_none() && needs_object(mask) && !mask.has(number::RDATTR_ERROR) {
                 return ControlFlow::Continue(());

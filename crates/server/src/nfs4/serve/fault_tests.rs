@@ -13,12 +13,18 @@ use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 use vfs::{Error, MemFs};
 use xdr::{Opaque, Writer};
 
+use crate::ExportOptions;
 use crate::testing::{
     Flight, Lab, at, compound, create, faulty, getattr, lab_of, lookup, mode, name, open, putfh, size,
 };
 
 fn faulty_lab() -> (Lab, Arc<Faulty<MemFs>>) {
-    let (export, backend) = faulty();
+    faulty_lab_where(|_| {})
+}
+
+fn faulty_lab_where(change: impl FnOnce(&mut ExportOptions)) -> (Lab, Arc<Faulty<MemFs>>) {
+    let (mut export, backend) = faulty();
+    change(&mut export.options);
     let mut lab = lab_of(vec![export]);
     lab.file(&["export", "file"], b"hello");
     (lab, backend)
@@ -172,7 +178,8 @@ fn attributes_beside_a_delegation_are_from_after_the_grant() {
     let opening = || vec![lookup("export"), open("file", b"o", open::ShareAccess::BOTH)];
     let wishing = || vec![lookup("export"), lookup("file"), Op::WantDelegation(wish)];
     for (is_open, ops) in [(true, opening()), (false, wishing())] {
-        let (lab, backend) = faulty_lab();
+        // What is watched is not delegated where anybody changes it meanwhile (`delegation_tests::outsiders`).
+        let (lab, backend) = faulty_lab_where(|options| options.recall_local_changes = false);
         let (mut holder, mut other) = (lab.reachable(b"holder", 11), lab.reachable(b"other", 12));
         let file = other.handle(&["export", "file"]);
         // The space left is asked for last.

@@ -22,6 +22,8 @@ pub(super) struct Sum {
     pub(super) delegations: u64,
     pub(super) write_delegations: u64,
     pub(super) directory_delegations: u64,
+    /// Delegations whose objects are watched.
+    pub(super) lookouts: u64,
     /// Entries that are revoked and not acknowledged.
     pub(super) revoked: u64,
     pub(super) lost_delegations: u64,
@@ -37,6 +39,7 @@ impl Sum {
         self.delegations += other.delegations;
         self.write_delegations += other.write_delegations;
         self.directory_delegations += other.directory_delegations;
+        self.lookouts += other.lookouts;
         self.revoked += other.revoked;
         self.lost_delegations += other.lost_delegations;
     }
@@ -82,6 +85,7 @@ impl State {
         same("write delegations counted", count(&gauges.write_delegations), total.write_delegations)?;
         let directories = count(&gauges.directory_delegations);
         same("directory delegations counted", directories, total.directory_delegations)?;
+        same("delegations counted as watched", count(&gauges.lookouts), total.lookouts)?;
         same("revoked entries counted", count(&gauges.revoked), total.revoked)
     }
 }

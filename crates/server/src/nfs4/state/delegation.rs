@@ -27,6 +27,7 @@ use super::contention::{Busy, Changing, Contended};
 use super::directory::EntryChange;
 use super::inquiry::Questions;
 use super::io::{IoKind, IoPermit};
+use super::local_change::{Alarms, Lookout};
 use super::notices::Notices;
 use super::phase::{Event, Phase};
 use super::shard::{self, Dropped, FileKey, Kind, Shard};
@@ -94,6 +95,10 @@ pub(super) struct Delegation {
     pub(super) keeping: Option<Box<Keeping>>,
     /// What the holder of a directory is told.
     pub(super) notices: Notices,
+    /// Over what others than clients do to the object, where that is seen.
+    pub(super) lookout: Option<Lookout>,
+    /// Whether its holder changes the object itself, or has since the grant.
+    pub(super) is_changed_by_holder: bool,
     /// Its place in the file's list.
     pub(super) at_file: u32,
 }
@@ -184,6 +189,8 @@ pub struct DelegationCounts {
     pub notices: AtomicU64,
     /// Recalled because of a conflict.
     pub recalls: AtomicU64,
+    /// Those of them that were recalled because of what a local process did.
+    pub local_changes: AtomicU64,
     /// Came back after a recall.
     pub returned: AtomicU64,
     /// Microseconds that these took together, from the conflict to the return.
@@ -221,6 +228,8 @@ pub(super) struct Delegations {
     /// Operations waiting, over all shards.
     waiting: AtomicU64,
     max: usize,
+    /// What local processes do.
+    pub(super) alarms: Arc<Alarms>,
     pub(super) counts: DelegationCounts,
 }
 
@@ -238,6 +247,7 @@ impl Delegations {
             again: Mutex::default(),
             waiting: AtomicU64::new(0),
             max,
+            alarms: Arc::default(),
             counts: DelegationCounts::default(),
         }
     }
@@ -327,10 +337,14 @@ impl State {
     }
 
     /// Whether anything of others stands in the way of an operation of `who` (`None`: of no NFSv4 client). Nobody is asked
-    /// for it yet.
+    /// for it yet. What `who` has delegated itself it changes by [`Against::All`].
     #[must_use]
     pub fn is_held_against(&self, who: Option<&Client>, file: FileKey, against: Against) -> bool {
-        self.shards[self.shard_of(file)].lock().has_conflict(file, who.map(Client::id), against)
+        let mut shard = self.shards[self.shard_of(file)].lock();
+        if let Some(client) = who.filter(|_| against == Against::All) {
+            shard.holder_changes(file, client.id());
+        }
+        shard.has_conflict(file, who.map(Client::id), against)
     }
 
     /// Recalls what stands in the way of an operation of `who` (`None`: of no NFSv4 client); `None` where nothing does. The
@@ -465,7 +479,8 @@ impl State {
         }
     }
 
-    /// Grants a delegation beside an open, where all that speaks against one is absent.
+    /// Grants a delegation beside an open, where all that speaks against one is absent. `lookout` is over the object, where others than
+    /// clients are seen; what it has to tell speaks against one too, and recalls at once what is reclaimed.
     ///
     /// # Errors
     /// Why there is none.
@@ -476,28 +491,13 @@ impl State {
         file: FileKey,
         wish: &Wish,
         granted_by: Option<&super::Running>,
+        lookout: Option<Lookout>,
     ) -> Result<Stateid, NotDelegated> {
-        if !self.delegations.grants_any() {
-            return Err(NotDelegated::Resource);
-        }
-        match wish.reclaim {
-            true if !self.recovery.may_reclaim(client, file) => return Err(NotDelegated::Contention),
-            true => {}
-            false => self.may_delegate(now, client, file)?,
-        }
-        if !self.has_room_for_delegation(client) {
-            return Err(NotDelegated::Resource);
-        }
+        self.may_delegate(now, client, file, wish.reclaim)?;
         self.delegations.busy.wish();
-        let mut dropped = Dropped::new();
+        let (mut dropped, mut recalls) = (Dropped::new(), Recalls::new());
         let mut shard = self.shards[self.shard_of(file)].lock();
-        if let Some(index) = shard.find_delegation(file, client.id()) {
-            let is_other = shard.delegation_at(index).kind != wish.kind;
-            return Err(if is_other { NotDelegated::OtherKind } else { NotDelegated::Resource });
-        }
-        if client.is_gone() || is_in_use(&shard, file, client, wish.kind) {
-            return Err(NotDelegated::Contention);
-        }
+        is_free(&shard, file, client, wish.kind)?;
         let delegation = Delegation {
             kind: wish.kind,
             judged: wish.judged,
@@ -509,13 +509,19 @@ impl State {
             questions: Questions::new(wish.change),
             keeping: wish.times.map(Keeping::since),
             notices: Notices::since(wish.change),
+            lookout,
+            is_changed_by_holder: shard.is_open_to_write(file, client.id()),
             at_file: 0,
         };
         let index = shard.add_delegation(client, file, delegation, &self.gauges);
         // Only now: a change that has not seen the delegation is seen here.
-        if self.delegations.busy.is_entered(self.busy_hash(&wish.inner)) {
+        let has_rung = shard.delegation_at(index).lookout.as_ref().is_some_and(Lookout::has_rung);
+        if self.delegations.busy.is_entered(self.busy_hash(&wish.inner)) || has_rung && !wish.reclaim {
             shard.end(index, shard::Event::Leave, &self.gauges, &mut dropped);
             return Err(NotDelegated::Contention);
+        }
+        if has_rung {
+            recalls.extend(self.recall(&mut shard, index, now));
         }
         let counts = &self.delegations.counts;
         let counter = match wish.kind {
@@ -527,11 +533,52 @@ impl State {
         let stateid = shard.stateid(index, self.boot);
         drop(shard);
         self.recovery.holds(client);
+        self.send_contended(now, file, recalls);
         Ok(stateid)
     }
 
+    /// Whether [`Self::delegate`] would grant a delegation of this kind, as far as is known before it is asked.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn would_delegate(
+        &self,
+        now: Duration,
+        client: &Arc<Client>,
+        file: FileKey,
+        kind: DelegationKind,
+        reclaim: bool,
+    ) -> Result<(), NotDelegated> {
+        self.may_delegate(now, client, file, reclaim)?;
+        is_free(&self.shards[self.shard_of(file)].lock(), file, client, kind)
+    }
+
     /// What can be said before the file is looked at.
-    fn may_delegate(&self, now: Duration, client: &Arc<Client>, file: FileKey) -> Result<(), NotDelegated> {
+    fn may_delegate(
+        &self,
+        now: Duration,
+        client: &Arc<Client>,
+        file: FileKey,
+        reclaim: bool,
+    ) -> Result<(), NotDelegated> {
+        if !self.delegations.grants_any() {
+            return Err(NotDelegated::Resource);
+        }
+        match reclaim {
+            true if !self.recovery.may_reclaim(client, file) => return Err(NotDelegated::Contention),
+            true => {}
+            false => self.may_delegate_anew(now, client, file)?,
+        }
+        if self.has_room_for_delegation(client) { Ok(()) } else { Err(NotDelegated::Resource) }
+    }
+
+    /// The same of what was not delegated before.
+    fn may_delegate_anew(
+        &self,
+        now: Duration,
+        client: &Arc<Client>,
+        file: FileKey,
+    ) -> Result<(), NotDelegated> {
         // §10.4.1, and the paper of 2015: the back channel works. A delegation that cannot be recalled would keep others
         // waiting for a lease time.
         if !client.is_reachable() || self.recovery.in_grace(now) {
@@ -652,6 +699,18 @@ impl State {
             }
         }
     }
+}
+
+/// Whether an object can be delegated to a client, as it is now.
+fn is_free(shard: &Shard, file: FileKey, client: &Client, kind: DelegationKind) -> Result<(), NotDelegated> {
+    if let Some(index) = shard.find_delegation(file, client.id()) {
+        let is_other = shard.delegation_at(index).kind != kind;
+        return Err(if is_other { NotDelegated::OtherKind } else { NotDelegated::Resource });
+    }
+    if client.is_gone() || is_in_use(shard, file, client, kind) {
+        return Err(NotDelegated::Contention);
+    }
+    Ok(())
 }
 
 /// Whether others use what is to be delegated. A directory may have any number of holders, and is not opened.

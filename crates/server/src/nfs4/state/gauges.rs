@@ -74,6 +74,8 @@ pub(super) struct Gauges {
     pub(super) delegations: AtomicU64,
     pub(super) write_delegations: AtomicU64,
     pub(super) directory_delegations: AtomicU64,
+    /// Delegations whose objects are watched: while there are none, everybody is told what objects say themselves.
+    pub(super) lookouts: AtomicU64,
     /// What holders of directories have not confirmed to know.
     pub(super) notices: Unconfirmed,
     /// Opens that deny something: while there are none, I/O without an open needs no look at the file.
@@ -94,6 +96,7 @@ impl Gauges {
             delegations: AtomicU64::new(0),
             write_delegations: AtomicU64::new(0),
             directory_delegations: AtomicU64::new(0),
+            lookouts: AtomicU64::new(0),
             notices: Unconfirmed::default(),
             denying: AtomicU64::new(0),
         }

@@ -80,6 +80,11 @@ impl Questions {
         Self { change, ..Self::default() }
     }
 
+    /// `change` when it was granted.
+    pub(super) fn change_of_grant(&self) -> u64 {
+        self.change
+    }
+
     /// Whether the holder's answer is awaited.
     pub(super) fn is_open(&self) -> bool {
         self.asked > self.answered

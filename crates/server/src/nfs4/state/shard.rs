@@ -17,6 +17,7 @@ use super::client::Client;
 use super::delegation::{DELEGATION_WEIGHT, Delegation};
 use super::file::{File, Map, Numbered, map, numbered};
 use super::gauges::{Gauges, adjust, weight};
+use super::local_change::Lookout;
 use super::lock_queue::LockQueue;
 use super::recovery::Recovery;
 use super::share::Modes;
@@ -135,6 +136,8 @@ pub(super) struct Shard {
 pub(super) struct Dropped {
     /// Closing a file takes a system call.
     pub(super) pins: Vec<Arc<dyn Pin>>,
+    /// So does the end of a watch.
+    pub(super) lookouts: Vec<Lookout>,
     /// Files in which somebody waits for a lock that may be free now.
     pub(super) unlocked: Vec<FileKey>,
 }
@@ -284,6 +287,7 @@ impl Shard {
         let seed = self.seed ^ file.fileid;
         let record = self.files.entry(file).or_insert_with(|| File::new(seed));
         let (kind, at_file) = (delegation.kind, record.delegations.len() as u32);
+        adjust(&gauges.lookouts, i64::from(delegation.lookout.is_some()));
         let mut delegation = Box::new(delegation);
         delegation.at_file = at_file;
         let index = self.add(client, file, Kind::Delegation(delegation), gauges);
@@ -291,6 +295,16 @@ impl Shard {
         self.delegations.insert((file, client.id()), index);
         gauges.delegation_came(client, kind);
         index
+    }
+
+    /// Whether a client has a file open for writing.
+    pub(super) fn is_open_to_write(&self, file: FileKey, client: ClientId) -> bool {
+        let Some(record) = self.files.get(&file).filter(|record| record.opens.has_writer_or_deny()) else {
+            return false;
+        };
+        let writes =
+            |index: &u32| self.entry(*index).client.id() == client && self.open_at(*index).modes.writes();
+        record.opens.iter().any(writes)
     }
 
     /// The client's delegation of a file.

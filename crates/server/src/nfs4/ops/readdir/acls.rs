@@ -52,7 +52,8 @@ pub(super) async fn list(
             }
             None => Err(Status::STALE.into()),
         };
-        let entry = Entry { name: &name, fileid, cookie, object };
+        let mut entry = Entry { name: &name, fileid, cookie, object };
+        compound.hide_changes_of_entry(directory, listing.mask, &mut entry);
         let put = match acl {
             Ok(acl) => listing.put(&name, cookie, reply, |reply| {
                 attributes.write_with_acl(&entry, acl.as_ref(), reply);

@@ -109,6 +109,7 @@ impl Shard {
                 sum.delegations += u64::from(is_held);
                 sum.write_delegations += u64::from(is_held && delegation.kind.is_write());
                 sum.directory_delegations += u64::from(is_held && delegation.kind.is_directory());
+                sum.lookouts += u64::from(delegation.lookout.is_some());
                 2
             }
         };

@@ -150,6 +150,9 @@ impl Shard {
             Kind::Delegation(delegation) => {
                 let (kind, at_file) = (delegation.kind, delegation.at_file);
                 delegation.notices.end(gauges.notices_of(&entry.client));
+                let lookout = delegation.lookout.take();
+                adjust(&gauges.lookouts, -i64::from(lookout.is_some()));
+                dropped.lookouts.extend(lookout);
                 gauges.delegation_left(&entry.client, kind);
                 self.delegations.remove(&(file, client));
                 self.leave_delegated(file, at_file);

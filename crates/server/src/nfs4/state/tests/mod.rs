@@ -6,6 +6,7 @@ mod callbacks;
 mod clients;
 mod expiry;
 mod limits;
+mod local_changes;
 mod locks;
 mod lost_locks;
 mod many;

@@ -26,7 +26,7 @@ fn grant(world: &World, peer: &Peer, fileid: u64) -> Stateid {
         inner: vfs::Handle::new(&fileid.to_be_bytes()).unwrap(),
         reclaim: false,
     };
-    world.state.delegate(world.now, &peer.client, file(fileid), &wish, None).unwrap()
+    world.state.delegate(world.now, &peer.client, file(fileid), &wish, None, None).unwrap()
 }
 
 /// Somebody gives an entry of the directory another name.

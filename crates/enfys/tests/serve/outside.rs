@@ -1,0 +1,215 @@
+//! What a local process changes is recalled from whoever has it delegated.
+
+use std::path::Path;
+use std::process::Command;
+
+use protocol::nfs4::attributes::{Attributes, number as n};
+use protocol::nfs4::callback::sequence::CbSequenceOk;
+use protocol::nfs4::callback::{CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::getattr::GetAttrArgs;
+use protocol::nfs4::ops::lookup::LookupArgs;
+use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{
+    Bitmap, Component, Handle, Outcome, StableHow, StateOwner, Stateid, Status, Utf8,
+};
+use rpc::message::{CallHeader, peek};
+use xdr::{Decode, List, Opaque, Reader};
+
+use crate::client::Client4;
+use crate::server::{ENFYS, Place, Server};
+use crate::status::status;
+
+/// A server of one directory with `file` and `other` in it, with these words in the export's table.
+fn started(place: &Place, words: &str) -> Server {
+    let (export, state) = (place.directory("export"), place.path("state"));
+    for file in ["file", "other"] {
+        std::fs::write(export.join(file), "first").expect("file");
+        std::fs::set_permissions(export.join(file), crate::server::mode(0o666)).expect("permissions");
+    }
+    let config = format!(
+        "listen = ['127.0.0.1:0']\nstate-dir = '{}'\n[[export]]\npath = '{}'\nsquash = 'none'\n{words}\n",
+        state.display(),
+        export.display(),
+    );
+    let config = place.file("enfys.toml", &config);
+    Server::start(place, &["serve".as_ref(), "--config".as_ref(), config.as_os_str()])
+}
+
+/// Opens a file; its handle, and the stateid of what is delegated.
+fn held(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Handle, Stateid) {
+    let open = Op::Open(OpenArgs {
+        seqid: 0,
+        share_access: access,
+        share_deny: ShareDeny::empty(),
+        owner: StateOwner { client_id: 0, owner: Opaque::from_static(b"holder") },
+        how: OpenHow::NoCreate,
+        claim: OpenClaim::Null(Component::from_static(name.as_bytes())),
+    });
+    let lookup = Op::Lookup(LookupArgs { name: Component::from_static(b"export") });
+    let results = client.run(vec![Op::PutRootFh, lookup, open, Op::GetFh]).expect("it opens");
+    let [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))] = &results[..] else {
+        panic!("as OPEN and GETFH: {results:?}");
+    };
+    match &open.delegation {
+        OpenDelegation::Read(read) => (*handle, read.stateid),
+        OpenDelegation::Write(write) => (*handle, write.stateid),
+        none => panic!("nothing is delegated: {none:?}"),
+    }
+}
+
+/// Change attribute and size, as the client is told; and gives the file back behind that, where it shall.
+fn look(client: &mut Client4, handle: Handle, gives_back: Option<Stateid>) -> (u64, u64) {
+    let attributes = Bitmap::of(&[n::CHANGE, n::SIZE]);
+    let mut ops = vec![Op::PutFh(PutFhArgs { handle }), Op::GetAttr(GetAttrArgs { attributes })];
+    ops.extend(gives_back.map(|stateid| Op::DelegReturn(DelegReturnArgs { stateid })));
+    let results = client.run(ops).expect("attributes");
+    let OpResult::GetAttr(Outcome::Ok(told)) = &results[1] else { panic!("as GETATTR: {results:?}") };
+    let told = Attributes::from_file_attributes(told).expect("attributes");
+    (told.change.expect("asked for"), told.size.expect("asked for"))
+}
+
+/// The next call of the server's is a recall of this; says that it was heard.
+fn recalled(client: &mut Client4, handle: Handle, stateid: Stateid) {
+    let call = client.called();
+    let mut reader = Reader::new(call.clone());
+    CallHeader::parse(&mut reader).expect("a call");
+    let compound = CbCompoundArgs::decode(&mut reader).expect("a CB_COMPOUND");
+    let [CbOp::Sequence(sequence), CbOp::Recall(recall)] = &compound.ops[..] else { panic!("{compound:?}") };
+    assert_eq!((recall.stateid, recall.handle), (stateid, handle));
+    let slot = CbSequenceOk {
+        session_id: sequence.session_id,
+        sequence_id: sequence.sequence_id,
+        slot_id: sequence.slot_id,
+        highest_slot_id: sequence.highest_slot_id,
+        target_highest_slot_id: sequence.highest_slot_id,
+    };
+    let results = vec![CbOpResult::Sequence(Outcome::Ok(slot)), CbOpResult::Recall(Outcome::Ok(()))];
+    let tag = Utf8::from_static(b"");
+    let results = List::new(results).expect("two results");
+    client.answer(peek(&call).expect("a call").0, &CbCompoundResult { status: Status::OK, tag, results });
+}
+
+fn local(script: &str, file: &Path) {
+    let status = Command::new("sh").args(["-c", script, "-"]).arg(file).status();
+    assert!(status.expect("a shell").success());
+}
+
+/// Descriptors of fanotify(7) that a server has.
+fn groups(server: &Server) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors");
+    let target = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+    descriptors.filter_map(target).filter(|target| target.as_os_str() == "anon_inode:[fanotify]").count()
+}
+
+/// Where nothing can be watched, the log has said so at the start.
+fn is_watched(server: &Server) -> bool {
+    let log = server.log();
+    let why = log.lines().find(|line| line.contains("recall no delegation"));
+    if let Some(why) = why {
+        println!("skipped: {why}");
+    }
+    why.is_none()
+}
+
+#[test]
+fn what_a_local_process_does_recalls_what_is_delegated() {
+    for (access, script) in [
+        (ShareAccess::READ, "printf ' second' >>\"$1\""),
+        (ShareAccess::READ, ": >\"$1\""),
+        (ShareAccess::READ, "chmod 600 \"$1\""),
+        (ShareAccess::READ, "mv \"$1\" \"$1.moved\""),
+        (ShareAccess::READ, "rm \"$1\""),
+        (ShareAccess::BOTH, "cat \"$1\""),
+        (ShareAccess::BOTH, "printf ' second' >>\"$1\""),
+    ] {
+        let place = Place::new();
+        let server = started(&place, "");
+        if !is_watched(&server) {
+            return;
+        }
+        let mut holder = Client4::reachable(server.address);
+        let (handle, stateid) = held(&mut holder, "file", access);
+        let file = place.path("export/file");
+        let before = look(&mut holder, handle, None);
+        local(script, &file);
+        recalled(&mut holder, handle, stateid);
+        let returning = look(&mut holder, handle, Some(stateid));
+        assert_eq!(returning.0, before.0, "{script}: what it has cached is of then");
+        if let Ok(now) = file.metadata() {
+            let after = look(&mut holder, handle, None);
+            assert_eq!(after.1, now.len(), "{script}");
+            assert_eq!(
+                after.0 != before.0,
+                script != "cat \"$1\"",
+                "{script}: what it has cached is outdated"
+            );
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn what_the_server_does_itself_recalls_nothing() {
+    let place = Place::new();
+    let server = started(&place, "");
+    if !is_watched(&server) {
+        return;
+    }
+    let mut holder = Client4::reachable(server.address);
+    let (handle, _) = held(&mut holder, "file", ShareAccess::READ);
+    // Its own opens and WRITEs stand against nothing of its own: only an alarm could recall it.
+    for _ in 0..3 {
+        let (_, open) = holder.opened("export", "file");
+        let data = Opaque::from_static(b"FIRST");
+        let write = WriteArgs { stateid: open, offset: 0, stable: StableHow::FileSync, data };
+        let close = CloseArgs { seqid: 0, open_stateid: open };
+        let ops = vec![Op::PutFh(PutFhArgs { handle }), Op::Write(write), Op::Close(close)];
+        holder.run(ops).expect("its own");
+    }
+    // Events keep their order: what was told of those would have been told before this.
+    let (other, stateid) = held(&mut holder, "other", ShareAccess::READ);
+    local("printf ' second' >>\"$1\"", &place.path("export/other"));
+    recalled(&mut holder, other, stateid);
+    look(&mut holder, other, Some(stateid));
+    assert_eq!(status(&place)["recalls"]["recalled"], 1);
+    server.stop();
+}
+
+#[test]
+fn where_local_changes_are_ignored_nobody_looks_for_them() {
+    let place = Place::new();
+    let server = started(&place, "local-changes = 'ignore'");
+    let mut holder = Client4::reachable(server.address);
+    let (handle, _) = held(&mut holder, "file", ShareAccess::READ);
+    assert_eq!(groups(&server), 0);
+    let before = look(&mut holder, handle, None);
+    local("printf ' second' >>\"$1\"", &place.path("export/file"));
+    assert_ne!(look(&mut holder, handle, None), before, "the holder is told what the file says");
+    assert_eq!(status(&place)["recalls"]["recalled"], 0);
+    server.stop();
+}
+
+#[test]
+fn the_log_says_why_an_export_is_not_watched() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let mut command = Command::new("unshare");
+    let script = "echo 0 >/proc/sys/user/max_fanotify_groups && exec \"$@\"";
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "-"]);
+    let can = command.arg("true").output().is_ok_and(|output| output.status.success());
+    if !can {
+        return println!("skipped: no user namespace with limits of its own");
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script, "-", ENFYS]);
+    command.args(crate::server::with(&place, &[&export]));
+    let server = Server::spawn(&place, command);
+    server.await_log(0, "export /export: local processes' changes recall no delegation: there are as many users of fanotify(7)");
+    assert_eq!(groups(&server), 0);
+    server.stop();
+}

@@ -1,0 +1,271 @@
+//! What local processes do to what is delegated.
+
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use protocol::nfs4::attributes::{Attributes, number as n};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::delegation::DirDelegation;
+use protocol::nfs4::ops::readdir::ReadDirArgs;
+use protocol::nfs4::ops::verify::VerifyArgs;
+use protocol::nfs4::types::{Bitmap, Status};
+use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
+use vfs::{Authority, Backend, Context, Credentials, Handle, Interest, MemFs, SetAttributes, SetTime};
+
+use super::directories::{asked, granted, with_directory};
+use super::{
+    BOTH, LEASE_SECONDS, READ, Scene, counts, delegated, give_back, hold, opened, recalled, scene_in, set,
+    status,
+};
+use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, mode, open, open_result, putfh};
+
+/// A scene, and the file system where others than the server are.
+fn scene() -> (Scene, Arc<Faulty<MemFs>>) {
+    let (export, backend) = faulty();
+    (scene_in(lab_of(vec![export])), backend)
+}
+
+fn context() -> Context {
+    // Later than any request of a test.
+    let now = vfs::Timestamp { seconds: 2_000_000, nanoseconds: 0 };
+    Context { credentials: Arc::new(Credentials::root()), now }
+}
+
+fn object(backend: &Faulty<MemFs>, name: &str) -> Handle {
+    backend.lookup(&context(), &backend.root(), name.as_bytes()).now().expect("it is there").handle
+}
+
+/// A local process changes an object; nobody hears of it yet.
+fn change(backend: &Faulty<MemFs>, name: &str) {
+    let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
+    let object = object(backend, name);
+    backend.setattr(&context(), &object, &set, None, Authority::Opened).now().expect("it is changed");
+}
+
+/// Hands the server the alarms that have rung, as the transport does; how many there were.
+fn recall(lab: &Lab) -> usize {
+    let context = TaskContext::from_waker(Waker::noop());
+    let mut count = 0;
+    while let Poll::Ready(change) = lab.server.poll_local_change(&context) {
+        lab.server.recall_for(&change, lab.now());
+        count += 1;
+    }
+    count
+}
+
+fn change_of(client: &mut Lab, path: &[&'static str]) -> u64 {
+    client.attributes(path, &[n::CHANGE]).change.expect("it was asked for")
+}
+
+#[test]
+fn what_a_local_process_does_recalls_what_stands_against_it() {
+    for (access, does, recalls) in [
+        (READ, Interest::Changes, true),
+        (READ, Interest::Uses, false),
+        (BOTH, Interest::Changes, true),
+        (BOTH, Interest::Uses, true),
+    ] {
+        let (Scene { lab, mut holder, mut other, file }, backend) = scene();
+        let stateid = hold(&mut holder, "file", access);
+        assert_eq!(backend.outsiders().watched(), 1);
+        backend.outsiders().meet(&object(&backend, "file"), does);
+        assert_eq!(recall(&lab), usize::from(recalls), "{access:?} {does:?}");
+        assert_eq!(recalled(&holder).len(), usize::from(recalls), "{access:?} {does:?}");
+        backend.outsiders().meet(&object(&backend, "file"), does);
+        assert_eq!((recall(&lab), holder.calls().len()), (0, 0), "it is recalled once");
+        assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+        assert_eq!(backend.outsiders().watched(), 0, "the watch goes with the delegation");
+        let (_, given) = opened(&mut other, open("file", b"o", READ));
+        assert_eq!(delegated(&given).is_none(), recalls, "what was contended is left alone for a while");
+    }
+}
+
+#[test]
+fn a_directory_that_a_local_process_changes_is_recalled() {
+    let (first, backend) = scene();
+    let (Scene { lab, mut holder, .. }, directory) = with_directory(first);
+    let given = granted(&mut holder, &["export", "d"], Bitmap::EMPTY);
+    backend.outsiders().meet(&object(&backend, "d"), Interest::Changes);
+    assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
+    assert_eq!(give_back(&mut holder, directory, given.stateid), Status::OK);
+    assert_eq!(backend.outsiders().watched(), 0);
+}
+
+#[test]
+fn who_does_not_give_back_what_was_changed_loses_it() {
+    let (Scene { mut lab, mut holder, .. }, backend) = scene();
+    hold(&mut holder, "file", READ);
+    backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
+    assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
+    for _ in 0..3 {
+        lab.pass(LEASE_SECONDS / 3 + 1);
+        holder.seconds = lab.seconds;
+        holder.status(vec![]);
+    }
+    assert_eq!(counts(&lab), (0, 0, 1));
+    assert_eq!(backend.outsiders().watched(), 0);
+}
+
+#[test]
+fn what_was_changed_between_the_look_and_the_watch_is_not_delegated() {
+    let (Scene { lab, mut holder, .. }, backend) = scene();
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Watch, Fault::Hold(gate.clone())).times(1));
+    let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
+    assert_eq!(status(flight.poll()), None);
+    change(&backend, "file");
+    gate.open();
+    let result = flight.poll().expect("it is answered");
+    let given = &open_result(result.results.last().unwrap()).delegation;
+    assert!(delegated(given).is_none(), "{given:?}");
+    assert_eq!((recall(&lab), backend.outsiders().watched()), (0, 0));
+}
+
+#[test]
+fn what_was_changed_between_the_watch_and_the_grant_is_not_delegated() {
+    let (Scene { lab, mut holder, .. }, backend) = scene();
+    let gate = Gate::new();
+    // The look behind the watch.
+    backend.add(Rule::on(Method::Getattr, Fault::Hold(gate.clone())).times(1));
+    let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
+    assert_eq!(status(flight.poll()), None);
+    backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
+    gate.open();
+    let result = flight.poll().expect("it is answered");
+    let given = &open_result(result.results.last().unwrap()).delegation;
+    assert!(delegated(given).is_none(), "{given:?}");
+    assert_eq!(recall(&lab), 1, "for nobody");
+    assert!(holder.calls().is_empty());
+    assert_eq!(backend.outsiders().watched(), 0);
+}
+
+#[test]
+fn a_directory_is_looked_at_behind_the_watch_too() {
+    let (first, backend) = scene();
+    let (Scene { mut holder, .. }, _) = with_directory(first);
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Watch, Fault::Hold(gate.clone())).times(1));
+    let mut flight =
+        holder.start(1, at(&["export", "d"], vec![super::directories::ask(Bitmap::EMPTY, false)]));
+    assert_eq!(status(flight.poll()), None);
+    change(&backend, "d");
+    gate.open();
+    let result = flight.poll().expect("it is answered");
+    let Some(OpResult::GetDirDelegation(given)) = result.results.last() else { panic!("{result:?}") };
+    assert_eq!(given.as_result(), Ok(&DirDelegation::Unavailable(false)));
+    assert!(matches!(asked(&mut holder, &["export", "d"], Bitmap::EMPTY), DirDelegation::Granted(_)));
+}
+
+/// What READDIR tells as the change attribute of `file`.
+fn listed_change(client: &mut Lab) -> u64 {
+    let list = Op::ReadDir(ReadDirArgs {
+        cookie: 0,
+        cookie_verifier: [0; 8],
+        dircount: 0,
+        maxcount: 65_536,
+        attributes: Bitmap::of(&[n::CHANGE]),
+    });
+    let OpResult::ReadDir(result) = client.last(at(&["export"], vec![list])) else { panic!() };
+    let listing = result.into_result().unwrap();
+    let entry = listing.entries.iter().find(|entry| &entry.name[..] == b"file").expect("it is listed");
+    Attributes::from_file_attributes(&entry.attributes).unwrap().change.expect("it was asked for")
+}
+
+#[test]
+fn a_holder_is_told_the_change_attribute_of_the_grant_until_it_has_given_back() {
+    let (Scene { lab, mut holder, mut other, file }, backend) = scene();
+    let stateid = hold(&mut holder, "file", READ);
+    let before = change_of(&mut holder, &["export", "file"]);
+    change(&backend, "file");
+    // An alarm comes a little behind the change.
+    for rings in [false, true] {
+        if rings {
+            backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
+            assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
+        }
+        assert_eq!(change_of(&mut holder, &["export", "file"]), before);
+        assert_eq!(listed_change(&mut holder), before);
+        let attributes = Attributes { change: Some(before), ..Attributes::default() }.to_file_attributes();
+        let verify = Op::Verify(VerifyArgs { attributes });
+        assert_eq!(holder.status_at(&["export", "file"], verify), Status::OK);
+        assert_ne!(change_of(&mut other, &["export", "file"]), before, "others have it as it is");
+        assert_ne!(listed_change(&mut other), before);
+    }
+    // As Linux's client gives back: what it is told there it takes for its own doing.
+    let giving = vec![
+        putfh(file),
+        getattr(&[n::CHANGE]),
+        Op::DelegReturn(protocol::nfs4::ops::delegation::DelegReturnArgs { stateid }),
+        getattr(&[n::CHANGE]),
+    ];
+    let results = holder.ok(giving);
+    assert_eq!(attributes_in(&results[1]).change, Some(before));
+    let after = change_of(&mut other, &["export", "file"]);
+    assert_eq!(attributes_in(&results[3]).change, Some(after));
+    assert_eq!(listed_change(&mut holder), after);
+}
+
+#[test]
+fn a_holder_that_changes_the_file_itself_sees_that_until_another_does() {
+    for by_open in [false, true] {
+        let (Scene { lab, mut holder, .. }, backend) = scene();
+        hold(&mut holder, "file", READ);
+        let before = change_of(&mut holder, &["export", "file"]);
+        if by_open {
+            let op = open("file", b"holder", BOTH);
+            let write = super::write(protocol::nfs4::types::Stateid::CURRENT);
+            holder.ok(at(&["export"], vec![op, write]));
+        } else {
+            holder.ok(at(&["export", "file"], vec![set(mode(0o600))]));
+        }
+        let own = change_of(&mut holder, &["export", "file"]);
+        assert_ne!(own, before);
+        change(&backend, "file");
+        backend.outsiders().meet(&object(&backend, "file"), Interest::Changes);
+        assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
+        assert_eq!(change_of(&mut holder, &["export", "file"]), before, "it has to look again afterwards");
+    }
+}
+
+#[test]
+fn who_may_write_is_told_of_its_own_changes_until_the_alarm() {
+    let (Scene { lab, mut holder, .. }, backend) = scene();
+    let stateid = hold(&mut holder, "file", BOTH);
+    let before = change_of(&mut holder, &["export", "file"]);
+    holder.ok(at(&["export", "file"], vec![super::write(stateid)]));
+    assert_ne!(change_of(&mut holder, &["export", "file"]), before);
+    backend.outsiders().meet(&object(&backend, "file"), Interest::Uses);
+    assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
+    assert_eq!(change_of(&mut holder, &["export", "file"]), before);
+}
+
+#[test]
+fn nothing_is_delegated_that_cannot_be_watched_any_more() {
+    let (Scene { mut holder, .. }, backend) = scene();
+    backend.add(Rule::on(Method::Watch, Fault::Fail(vfs::Error::Later)));
+    let (_, given) = opened(&mut holder, open("file", b"o", READ));
+    assert!(delegated(&given).is_none(), "{given:?}");
+}
+
+#[test]
+fn where_local_changes_are_ignored_nothing_is_watched() {
+    let (mut export, backend) = faulty();
+    export.options.recall_local_changes = false;
+    let Scene { mut holder, .. } = scene_in(lab_of(vec![export]));
+    hold(&mut holder, "file", READ);
+    assert_eq!(backend.calls(Method::Watch), 0);
+    let before = change_of(&mut holder, &["export", "file"]);
+    change(&backend, "file");
+    assert_ne!(change_of(&mut holder, &["export", "file"]), before, "what the file says");
+}
+
+#[test]
+fn what_will_not_be_delegated_is_not_watched() {
+    let (Scene { mut lab, mut holder, mut other, .. }, backend) = scene();
+    // The lab's own client cannot be called.
+    opened(&mut lab, open("file", b"o", READ));
+    opened(&mut holder, open("file", b"o", BOTH));
+    assert_eq!(backend.calls(Method::Watch), 0, "others have it open, or the client takes no callbacks");
+    opened(&mut other, open("file", b"o", READ));
+    assert_eq!(backend.calls(Method::Watch), 0, "another writes");
+}

@@ -1,0 +1,170 @@
+//! Changes of delegated objects that come past this server: local processes make them, and a backend tells of them
+//! ([`Backend::watch`](vfs::Backend::watch)).
+//!
+//! Criteria first. Whoever changes a file here asks nobody, so that its holder can only be told afterwards: the change recalls as
+//! another client's would. What must not happen is that a holder never hears. So the watch stands before the look at the file by which
+//! its holder is told what it has ([`Lookout`]), and what rings before the grant is seen at the grant. And Linux's client takes all that
+//! changed up to the GETATTR of its DELEGRETURN for its own doing, and keeps what it has cached: so a holder is told the change attribute that the
+//! file had at the grant until it has given the delegation back ([`State::change_of_grant`]); what it asks next shows it the change.
+//!
+//! Nothing runs here by itself: whoever carries the calls takes each alarm once ([`State::poll_local_change`]) and hands it back with the
+//! time ([`State::recall_for`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use vfs::{Alarm, Attributes, Watch};
+
+use super::State;
+use super::client::Client;
+use super::delegation::{Delegation, DelegationKind, Recalls};
+use super::shard::{FileKey, Shard};
+use super::wire::ClientId;
+
+/// Somebody other than this server has done something to an object, against which a delegation stands.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LocalChange {
+    file: FileKey,
+    holder: ClientId,
+    /// Of the bell.
+    number: u64,
+}
+
+/// Bells that have rung, and who waits for one to ring.
+#[derive(Debug, Default)]
+pub(super) struct Alarms {
+    /// Bells so far.
+    numbers: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// At most one entry a bell, of which there is one a delegation, or an operation that would grant one.
+    rung: VecDeque<LocalChange>,
+    /// Of whoever recalls.
+    waker: Option<Waker>,
+}
+
+/// Rings for one delegation, or for one that is to be granted.
+#[derive(Debug)]
+pub struct Bell {
+    alarms: Arc<Alarms>,
+    file: FileKey,
+    holder: ClientId,
+    number: u64,
+    has_rung: AtomicBool,
+}
+
+impl Alarm for Bell {
+    fn ring(&self) {
+        if self.has_rung.swap(true, SeqCst) {
+            return;
+        }
+        let mut inner = self.alarms.inner.lock();
+        inner.rung.push_back(LocalChange { file: self.file, holder: self.holder, number: self.number });
+        let waker = inner.waker.take();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// The watch over what is delegated.
+#[derive(Debug)]
+pub struct Lookout {
+    bell: Arc<Bell>,
+    /// Stands until this is dropped, which takes a system call.
+    _watch: Box<dyn Watch>,
+}
+
+impl Lookout {
+    /// A watch that rings `bell`.
+    #[must_use]
+    pub fn new(bell: Arc<Bell>, watch: Box<dyn Watch>) -> Self {
+        Self { bell, _watch: watch }
+    }
+
+    /// Whether something was done since the watch stood.
+    pub(super) fn has_rung(&self) -> bool {
+        self.bell.has_rung.load(SeqCst)
+    }
+}
+
+impl Delegation {
+    /// Whether this holder is told that the file is as it was granted: it may be out of date, and does not know it.
+    fn hides_changes(&self) -> bool {
+        let Some(lookout) = &self.lookout else { return false };
+        // A holder that does not change the file itself has no need to see it change, and an alarm comes a little behind the change.
+        let sees_none = self.kind == DelegationKind::Read && !self.is_changed_by_holder;
+        sees_none || lookout.has_rung()
+    }
+}
+
+impl Shard {
+    /// Where a client has an object delegated itself: it changes that, or may from now on.
+    pub(super) fn holder_changes(&mut self, file: FileKey, holder: ClientId) {
+        if let Some(index) = self.find_delegation(file, holder) {
+            self.delegation_at_mut(index).is_changed_by_holder = true;
+        }
+    }
+}
+
+impl State {
+    /// A bell for what may be delegated to a client: to be rung by a watch that stands before [`Self::delegate`] is asked.
+    #[must_use]
+    pub fn bell(&self, client: &Client, file: FileKey) -> Arc<Bell> {
+        let alarms = Arc::clone(&self.delegations.alarms);
+        let number = alarms.numbers.fetch_add(1, Relaxed);
+        Arc::new(Bell { alarms, file, holder: client.id(), number, has_rung: AtomicBool::new(false) })
+    }
+
+    /// The next change that is to recall; wakes the last caller's task when there is one. Whoever takes it calls [`Self::recall_for`].
+    pub fn poll_local_change(&self, context: &Context<'_>) -> Poll<LocalChange> {
+        let mut inner = self.delegations.alarms.inner.lock();
+        if let Some(change) = inner.rung.pop_front() {
+            return Poll::Ready(change);
+        }
+        inner.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Recalls the delegation that a local change was made against, where it is still there, as for a client's operation.
+    pub fn recall_for(&self, now: Duration, change: &LocalChange) {
+        let mut recalls = Recalls::new();
+        let mut shard = self.shards[self.shard_of(change.file)].lock();
+        let Some(index) = shard.find_delegation(change.file, change.holder) else { return };
+        let lookout = shard.delegation_at(index).lookout.as_ref();
+        if lookout.is_some_and(|lookout| lookout.bell.number == change.number) {
+            recalls.extend(self.recall(&mut shard, index, now));
+        }
+        drop(shard);
+        self.delegations.counts.local_changes.fetch_add(recalls.len() as u64, Relaxed);
+        self.send_contended(now, change.file, recalls);
+    }
+
+    /// Whether `client` may have to be told an older change attribute than an object has.
+    #[must_use]
+    pub fn may_hide_changes(&self, client: &Client) -> bool {
+        self.gauges.lookouts.load(SeqCst) > 0 && client.holdings.delegations.load(Relaxed) > 0
+    }
+
+    /// The change attribute that an object had when it was delegated to `client`, where that is told of it. Only the change attribute is: by it
+    /// clients judge what they have cached.
+    #[must_use]
+    pub fn change_of_grant(&self, client: &Client, file: FileKey) -> Option<u64> {
+        let shard = self.shards[self.shard_of(file)].lock();
+        let delegation = shard.delegation_at(shard.find_delegation(file, client.id())?);
+        delegation.hides_changes().then(|| delegation.questions.change_of_grant())
+    }
+
+    /// [`Self::change_of_grant`] in the place of what an object says.
+    pub fn hide_changes(&self, client: &Client, file: FileKey, attributes: &mut Attributes) {
+        attributes.change = self.change_of_grant(client, file).unwrap_or(attributes.change);
+    }
+}

@@ -1,0 +1,145 @@
+//! Alarms of local changes, before, with and after the delegation that they are for.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+use vfs::{Alarm, Watch};
+
+use super::super::{Bell, DelegationKind, LocalChange, Lookout, NotDelegated, Wish};
+use super::*;
+
+/// Tells by its count how many watches stand.
+#[derive(Debug)]
+struct TestWatch(#[allow(dead_code, reason = "held to be counted")] Arc<()>);
+
+impl Watch for TestWatch {}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+fn lookout(bell: &Arc<Bell>, watches: &Arc<()>) -> Option<Lookout> {
+    Some(Lookout::new(Arc::clone(bell), Box::new(TestWatch(Arc::clone(watches)))))
+}
+
+fn wish(reclaim: bool) -> Wish {
+    Wish {
+        times: None,
+        kind: DelegationKind::Read,
+        judged: 1,
+        opener: 0,
+        change: 7,
+        handle: Handle::new(&[1]).unwrap(),
+        inner: vfs::Handle::new(&[1]).unwrap(),
+        reclaim,
+    }
+}
+
+fn next(world: &World) -> Option<LocalChange> {
+    match world.state.poll_local_change(&Context::from_waker(Waker::noop())) {
+        Poll::Ready(change) => Some(change),
+        Poll::Pending => None,
+    }
+}
+
+fn recalls(world: &World) -> (u64, u64) {
+    let counts = world.state.delegation_counts();
+    (counts.recalls.load(Relaxed), counts.local_changes.load(Relaxed))
+}
+
+#[test]
+fn a_bell_rings_once_and_wakes_whoever_recalls() {
+    let (world, watches) = (World::new(), Arc::default());
+    let peer = world.peer("holder");
+    peer.client.set_reachable(true);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(world.state.poll_local_change(&Context::from_waker(&waker)).is_pending());
+    let bell = world.state.bell(&peer.client, file(1));
+    world
+        .state
+        .delegate(world.now, &peer.client, file(1), &wish(false), None, lookout(&bell, &watches))
+        .unwrap();
+    for _ in 0..1000 {
+        bell.ring();
+    }
+    assert_eq!(woken.0.load(Relaxed), 1);
+    let change = next(&world).expect("it has rung");
+    assert_eq!(next(&world), None, "once for all");
+    world.state.recall_for(world.now, &change);
+    world.state.recall_for(world.now, &change);
+    assert_eq!(recalls(&world), (1, 1));
+    world.state.audit().unwrap();
+}
+
+#[test]
+fn what_has_rung_before_the_grant_is_not_delegated() {
+    let (world, watches) = (World::new(), Arc::default());
+    let peer = world.peer("holder");
+    peer.client.set_reachable(true);
+    let bell = world.state.bell(&peer.client, file(1));
+    let lookout = lookout(&bell, &watches);
+    bell.ring();
+    // Whoever recalls may be quicker than the grant.
+    world.state.recall_for(world.now, &next(&world).unwrap());
+    let refused = world.state.delegate(world.now, &peer.client, file(1), &wish(false), None, lookout);
+    assert_eq!(refused, Err(NotDelegated::Contention));
+    assert_eq!((recalls(&world), world.state.counts().delegations), ((0, 0), 0));
+    assert_eq!(Arc::strong_count(&watches), 1, "the watch is gone");
+    world.state.audit().unwrap();
+}
+
+#[test]
+fn what_is_reclaimed_and_was_changed_is_recalled_at_once() {
+    let (world, watches) = (World::with(&settings(), &["holder"]), Arc::default());
+    let peer = world.fresh_peer("holder", 1);
+    let bell = world.state.bell(&peer.client, file(1));
+    let lookout = lookout(&bell, &watches);
+    bell.ring();
+    world.state.recall_for(world.now, &next(&world).unwrap());
+    // RFC 8881 §10.2.1 has what is reclaimed granted, be it to be recalled.
+    world.state.delegate(world.now, &peer.client, file(1), &wish(true), None, lookout).unwrap();
+    assert_eq!(recalls(&world).0, 1);
+}
+
+#[test]
+fn an_old_alarm_leaves_a_new_delegation() {
+    let (world, watches) = (World::new(), Arc::default());
+    let peer = world.peer("holder");
+    peer.client.set_reachable(true);
+    let bell = world.state.bell(&peer.client, file(1));
+    let grant = |bell| {
+        let lookout = lookout(bell, &watches);
+        world.state.delegate(world.now, &peer.client, file(1), &wish(false), None, lookout).unwrap()
+    };
+    let first = grant(&bell);
+    bell.ring();
+    world.state.return_delegation(world.now, &peer.client, file(1), &first).unwrap();
+    assert_eq!(Arc::strong_count(&watches), 1, "the watch goes with the delegation");
+    grant(&world.state.bell(&peer.client, file(1)));
+    world.state.recall_for(world.now, &next(&world).unwrap());
+    assert_eq!(recalls(&world), (0, 0));
+    world.state.audit().unwrap();
+}
+
+#[test]
+fn watches_go_with_their_client() {
+    let (world, watches) = (World::new(), Arc::default());
+    let peer = world.peer("holder");
+    peer.client.set_reachable(true);
+    for fileid in 0..10 {
+        let bell = world.state.bell(&peer.client, file(fileid));
+        let lookout = lookout(&bell, &watches);
+        world.state.delegate(world.now, &peer.client, file(fileid), &wish(false), None, lookout).unwrap();
+    }
+    assert_eq!(Arc::strong_count(&watches), 11);
+    assert!(world.state.may_hide_changes(&peer.client));
+    world.state.evict(peer.client.id()).unwrap();
+    assert_eq!(Arc::strong_count(&watches), 1);
+    assert!(!world.state.may_hide_changes(&peer.client));
+}
