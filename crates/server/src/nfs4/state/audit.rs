@@ -27,6 +27,8 @@ pub(super) struct Sum {
     /// Entries that are revoked and not acknowledged.
     pub(super) revoked: u64,
     pub(super) lost_delegations: u64,
+    /// Locks that are waited for.
+    pub(super) lock_waiters: u64,
 }
 
 impl Sum {
@@ -42,6 +44,7 @@ impl Sum {
         self.lookouts += other.lookouts;
         self.revoked += other.revoked;
         self.lost_delegations += other.lost_delegations;
+        self.lock_waiters += other.lock_waiters;
     }
 }
 
@@ -54,7 +57,7 @@ pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: 
 }
 
 impl State {
-    /// Looks through everything: no two opens, locks or delegations exclude each other; each entry is in all lists that have to name it, and
+    /// Looks through everything: no two opens, locks or delegations exclude each other, nor two turns of those who wait for locks; each entry is in all lists that have to name it, and
     /// each list names entries; records, owners and sessions name each other; counters say what the tables have.
     ///
     /// # Errors
@@ -81,6 +84,7 @@ impl State {
         same("opens counted", count(&gauges.opens), total.opens)?;
         same("denying opens counted", count(&gauges.denying), total.denying)?;
         same("locked ranges counted", count(&gauges.locks), total.ranges)?;
+        same("waiters for locks counted", count(&gauges.lock_waiters), total.lock_waiters)?;
         same("delegations counted", count(&gauges.delegations), total.delegations)?;
         same("write delegations counted", count(&gauges.write_delegations), total.write_delegations)?;
         let directories = count(&gauges.directory_delegations);
@@ -92,11 +96,12 @@ impl State {
 
 fn audit_client(client: &Client, sum: &Sum) -> Result<(), String> {
     let holdings = &client.holdings;
-    let Holdings { state, charged, opens, locks, delegations, lost_delegations, .. } = holdings;
+    let Holdings { state, charged, opens, locks, lock_waiters, delegations, lost_delegations, .. } = holdings;
     let count = |counter: &AtomicU32| u64::from(counter.load(Relaxed));
     same("entries counted", count(state), sum.state)?;
     same("opens counted", count(opens), sum.opens)?;
     same("locked ranges counted", count(locks), sum.ranges)?;
+    same("waiters for locks counted", count(lock_waiters), sum.lock_waiters)?;
     same("delegations counted", count(delegations), sum.delegations)?;
     same("lost delegations counted", count(lost_delegations), sum.lost_delegations)?;
     same("lost entries counted", u64::from(client.revoked()), sum.revoked)?;

@@ -21,6 +21,7 @@ use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::recall::CbNotifyLockArgs;
 use protocol::nfs4::types::Handle;
 
+use super::audit::{Sums, same};
 use super::callback::{Callback, Purpose, Referring};
 use super::client::Client;
 use super::delegation::Recalls;
@@ -100,6 +101,39 @@ impl Waiting {
 pub(super) struct LockQueue(Vec<Waiting>);
 
 impl LockQueue {
+    /// As though all had their turn at once.
+    #[cfg(test)]
+    pub(super) fn give_all_turns(&mut self) {
+        self.0.iter_mut().for_each(|one| one.told = Some(Duration::ZERO));
+    }
+
+    /// Adds to `sums` who waits; `holds_open` says whether a client has the file open there.
+    ///
+    /// # Errors
+    /// What does not fit together.
+    pub(super) fn audit(
+        &self,
+        sums: &mut Sums,
+        holds_open: impl Fn(&Client, u32) -> bool,
+    ) -> Result<(), String> {
+        same("whether nobody waits in a queue", self.0.is_empty(), false)?;
+        for (at, one) in self.0.iter().enumerate() {
+            if !holds_open(&one.client, one.open) {
+                return Err(format!("{one:?} waits through an open that is gone"));
+            }
+            for other in &self.0[..at] {
+                if other.is_for(&one.client, &one.owner, one.range) {
+                    return Err(format!("{one:?} waits twice"));
+                }
+                if one.told.is_some() && other.told.is_some() && one.excludes(other) {
+                    return Err(format!("{one:?} and {other:?} have their turn at once"));
+                }
+            }
+            sums.entry(one.client.id()).or_default().lock_waiters += 1;
+        }
+        Ok(())
+    }
+
     /// Gives turns to those who have none, where `is_free` says that nobody holds what they want, and nobody whose turn it is
     /// wants it; tells whose they are now.
     fn give_turns(&mut self, now: Duration, is_free: impl Fn(&Waiting) -> bool) -> Recalls {

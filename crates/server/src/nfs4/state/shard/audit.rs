@@ -42,6 +42,16 @@ impl Shard {
         for (key, file) in &self.files {
             self.audit_file(*key, file, sums).map_err(|why| format!("{key:?}: {why}"))?;
         }
+        for (key, queue) in &self.lock_queues {
+            let holds_open = |client: &Client, open| {
+                let entry = self.entry_at(open).filter(|entry| entry.client.id() == client.id());
+                entry.is_some_and(|entry| {
+                    let is_open = matches!(entry.kind, Kind::Open(_)) && entry.phase == Phase::Held;
+                    is_open && entry.file == *key
+                })
+            };
+            queue.audit(sums, holds_open).map_err(|why| format!("{key:?}: {why}"))?;
+        }
         Ok(())
     }
 

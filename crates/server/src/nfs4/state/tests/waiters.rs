@@ -3,6 +3,10 @@
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::types::Outcome;
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::super::gauges::adjust;
+use super::super::lock_queue::LockQueue;
 use super::callbacks::reachable;
 use super::*;
 use crate::testing::drain;
@@ -281,6 +285,33 @@ fn waiters_are_bounded_by_file_by_client_and_in_all() {
     }
     assert_eq!(waiting(&world), 0);
     assert!(world.state.shards.iter().all(|shard| shard.lock().is_empty()));
+}
+
+#[test]
+fn the_audit_sees_who_waits_and_whose_turn_it_is() {
+    let (world, [a, b, c]) = processes();
+    a.locks(&world, EXCLUSIVE, ALL);
+    b.waits(&world, EXCLUSIVE, ALL);
+    c.waits(&world, EXCLUSIVE, ALL);
+    world.state.audit().unwrap();
+    let found = |what: &str| assert!(world.state.audit().is_err_and(|why| why.contains(what)), "{what}");
+    let own = &b.peer.client.holdings.lock_waiters;
+    own.fetch_add(1, Relaxed);
+    found("waiters for locks counted");
+    own.fetch_sub(1, Relaxed);
+    adjust(&world.state.gauges.lock_waiters, 1);
+    found("waiters for locks counted");
+    adjust(&world.state.gauges.lock_waiters, -1);
+    let at = world.state.shard_of(file(1));
+    let change = |change: fn(&mut LockQueue)| {
+        change(world.state.shards[at].lock().lock_queues.get_mut(&file(1)).unwrap());
+    };
+    change(LockQueue::give_all_turns);
+    found("have their turn at once");
+    world.close(&b.peer, 1, &b.open.1).unwrap();
+    world.state.audit().unwrap();
+    world.state.shards[at].lock().lock_queues.insert(file(2), LockQueue::default());
+    found("nobody waits in a queue");
 }
 
 /// One thread frees what others wait for, others leave: whoever holds a shard's lock while it calls a client would wait for itself.
