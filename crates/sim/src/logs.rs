@@ -19,6 +19,7 @@ const SLOWEST_SYNC: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Logs {
     clock: Arc<Clock>,
+    slowest_sync: Duration,
     content: Mutex<Content>,
 }
 
@@ -62,7 +63,12 @@ impl Logs {
     /// Empty ones; `seed` is of the times that syncs take, and of what is lost.
     pub fn new(clock: Arc<Clock>, seed: u64) -> Self {
         let content = Content { rng: Rng::new(seed), records: Grown::new(), changes: Grown::new() };
-        Self { clock, content: Mutex::new(content) }
+        Self { clock, slowest_sync: SLOWEST_SYNC, content: Mutex::new(content) }
+    }
+
+    /// Empty ones on a disk that takes no time.
+    pub fn prompt(clock: Arc<Clock>) -> Self {
+        Self { slowest_sync: Duration::ZERO, ..Self::new(clock, 0) }
     }
 
     /// The power fails.
@@ -91,7 +97,8 @@ impl Logs {
 
     /// Does `reach` when a sync that begins now is over.
     fn synced<'a>(&'a self, reach: impl FnOnce(&mut Content) + Send + 'a) -> Op<'a, ()> {
-        let delay = self.content.lock().rng.below(SLOWEST_SYNC.as_micros() as u64);
+        let slowest = self.slowest_sync.as_micros() as u64;
+        let delay = if slowest == 0 { 0 } else { self.content.lock().rng.below(slowest) };
         let over = Clock::until(&self.clock, self.clock.now() + Duration::from_micros(delay));
         Op::pending(async move {
             over.await;

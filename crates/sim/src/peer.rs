@@ -107,6 +107,8 @@ pub(crate) struct Peer<P> {
     /// What was answered in its session: once for each request, however often that was sent.
     pub(crate) tallies: Tallies,
     pub(crate) back: BackChannel,
+    /// It has something to reclaim, and completes its reclaims afterwards.
+    pub(crate) is_reclaiming: bool,
     /// Flags of SEQUENCE that are seen where all goes well, beside those about the back channel.
     pub(crate) expected_flags: SequenceStatus,
 }
@@ -128,6 +130,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
             stay: Stay::Here,
             tallies: Tallies::new(),
             back: BackChannel::default(),
+            is_reclaiming: false,
             expected_flags: SequenceStatus::empty(),
         }
     }
@@ -135,6 +138,11 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
     /// Whether it has a session in which it may ask for anything.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_complete
+    }
+
+    /// Whether it has a session in which it may reclaim what it had.
+    pub(crate) fn may_reclaim(&self) -> bool {
+        self.session.is_some() && !self.is_complete
     }
 
     /// Whether nothing is under way in a slot.
@@ -190,7 +198,7 @@ impl<P: Clone + std::fmt::Debug> Peer<P> {
             return out;
         }
         if !self.is_complete {
-            if self.session.is_some() && self.is_free(PROGRAM) {
+            if self.session.is_some() && !self.is_reclaiming && self.is_free(PROGRAM) {
                 let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
                 out.push(self.put(PROGRAM, vec![complete], Purpose::Complete, now));
             }

@@ -25,6 +25,7 @@ use crate::reclaims;
 use crate::rng::Rng;
 use crate::shares;
 use crate::transfers;
+use crate::waits;
 use crate::world::{Cuts, Lasting, World};
 
 /// A scenario by name.
@@ -115,6 +116,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "shares",
         about: "nobody has open what another denies, whoever opens for more or less, closes, falls silent or speaks version 3",
         run: shares::run,
+    },
+    Scenario {
+        name: "waits",
+        about: "who waits for a byte-range lock is told in turn when it is free, and gets it, whoever is deaf, silent or restarted",
+        run: waits::run,
     },
     Scenario {
         name: "delegations",

@@ -13,12 +13,13 @@ use bytes::Bytes;
 use rpc::message::{MessageType, peek};
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
-    Server, Settings, Squash, Transport,
+    Server, Settings, Squash, StateLog, Transport,
 };
 use vfs::{Backend, Timestamp};
 use xdr::Writer;
 
 use crate::backend::Clock;
+use crate::logs::Logs;
 use crate::network::Faults;
 use crate::rng::Rng;
 
@@ -50,7 +51,15 @@ pub(crate) trait Actor: Sized {
     fn reconnected(&mut self);
 
     /// The server was killed, and another one has taken its place.
-    fn server_killed(_: &mut Self::Shared) {}
+    fn server_killed(_: &mut Self::Shared, _: Duration) {}
+
+    /// The server has just done something, which nobody has heard of yet.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn server_did(_: &mut Self::Shared, _: &Server, _: Duration, _: Did<'_>) -> Result<(), String> {
+        Ok(())
+    }
 
     /// What must hold at every moment.
     ///
@@ -70,7 +79,29 @@ pub(crate) struct Progress {
     pub(crate) is_over: bool,
 }
 
-type Flight = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
+/// What the server has done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Did<'a> {
+    /// It looked after itself.
+    Maintain,
+    /// It answered a call.
+    Answer { call: &'a Bytes, reply: &'a Bytes },
+    /// It called this client.
+    Call { client: usize, call: &'a Bytes },
+    /// All that follows from one event.
+    Step,
+}
+
+type Answer = Pin<Box<dyn Future<Output = (ConnectionId, Option<Bytes>)>>>;
+
+/// A call that the server has begun.
+struct Flight {
+    author: usize,
+    /// Which, among all.
+    number: u64,
+    call: Bytes,
+    answer: Answer,
+}
 
 enum Event {
     /// A message reaches the server.
@@ -94,6 +125,8 @@ pub(crate) struct Stage<A: Actor> {
     pub(crate) messages: u64,
     backend: Arc<dyn Backend>,
     clock: Arc<Clock>,
+    /// Where the server keeps what the next has to know.
+    log: Option<Arc<Logs>>,
     rng: Rng,
     faults: Faults,
     /// Servers started.
@@ -105,8 +138,8 @@ pub(crate) struct Stage<A: Actor> {
     first_alive: ConnectionId,
     queue: BTreeMap<(Duration, u64), Event>,
     scheduled: u64,
-    /// What the server has begun, whose calls these are, and which.
-    flights: Vec<(usize, u64, Flight)>,
+    /// What the server has begun.
+    flights: Vec<Flight>,
     calls: u64,
 }
 
@@ -120,12 +153,13 @@ impl<A: Actor> Stage<A> {
     ) -> Self {
         let count = actors.len();
         let mut stage = Self {
-            server: start(&backend, 1),
+            server: Arc::new(start(&backend, 1)),
             actors,
             shared,
             messages: 0,
             backend,
             clock,
+            log: None,
             rng,
             faults: Faults::MANY,
             starts: 1,
@@ -141,6 +175,18 @@ impl<A: Actor> Stage<A> {
         stage.connections = (0..count).map(|index| stage.connect(index)).collect();
         stage.schedule(SECOND, Event::Tick);
         stage
+    }
+
+    /// Has the server keep in a log what the next has to know, so that clients reclaim what they had.
+    pub(crate) fn with_log(mut self, log: Arc<Logs>) -> Self {
+        self.log = Some(log);
+        self.server = self.next_server();
+        self
+    }
+
+    /// From now on the network delivers everything.
+    pub(crate) fn calm(&mut self) {
+        self.faults = Faults::NONE;
     }
 
     /// Has the server be killed so many times, at moments drawn at random from the first `within`.
@@ -193,6 +239,7 @@ impl<A: Actor> Stage<A> {
             Event::Arrive(..) | Event::Deliver(..) | Event::Alarm => {}
             Event::Tick => {
                 self.server.maintain(moment(now));
+                A::server_did(&mut self.shared, &self.server, now, Did::Maintain)?;
                 for client in 0..self.actors.len() {
                     let said = self.actors[client].tick(now, &mut self.shared, &mut self.rng);
                     said.into_iter().for_each(|message| self.send(client, message));
@@ -209,8 +256,18 @@ impl<A: Actor> Stage<A> {
         self.flights.clear();
         self.starts += 1;
         self.first_alive = ConnectionId(self.next_connection);
-        self.server = start(&self.backend, self.starts);
-        A::server_killed(&mut self.shared);
+        self.server = self.next_server();
+        A::server_killed(&mut self.shared, self.clock.now());
+    }
+
+    fn next_server(&self) -> Arc<Server> {
+        let server = start(&self.backend, self.starts);
+        Arc::new(match &self.log {
+            Some(log) => {
+                server.with_state_log(Arc::clone(log) as Arc<dyn StateLog>, log.entries(), moment(self.now()))
+            }
+            None => server,
+        })
     }
 
     /// A client says something; now and then its connection breaks instead.
@@ -239,27 +296,33 @@ impl<A: Actor> Stage<A> {
     fn serve(&mut self, connection: Arc<Connection>, bytes: Bytes) {
         let owner = self.owners[&connection.id];
         let (server, now) = (Arc::clone(&self.server), moment(self.now()));
-        let flight = async move {
+        let call = bytes.clone();
+        let answer = async move {
             let mut reply = Writer::new();
             let outcome = server.handle(&connection, now, bytes, &mut reply).await;
             (connection.id, (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes()))
         };
         self.calls += 1;
-        self.flights.push((owner, self.calls, Box::pin(flight)));
+        self.flights.push(Flight { author: owner, number: self.calls, call, answer: Box::pin(answer) });
     }
 
     /// Lets everything under way in the server go on, and takes out what it has to say.
     fn poll(&mut self) -> Result<(), String> {
         let mut context = Context::from_waker(Waker::noop());
         let (mut out, mut index) = (Vec::new(), 0);
-        while let Some((author, call, flight)) = self.flights.get_mut(index) {
-            let mut progress = Progress { author: *author, call: *call, is_over: false };
-            match flight.as_mut().poll(&mut context) {
+        let now = self.now();
+        while let Some(flight) = self.flights.get_mut(index) {
+            let mut progress = Progress { author: flight.author, call: flight.number, is_over: false };
+            match flight.answer.as_mut().poll(&mut context) {
                 Poll::Pending => index += 1,
                 Poll::Ready((connection, reply)) => {
                     progress.is_over = true;
-                    out.extend(reply.map(|reply| (connection, reply)));
-                    drop(self.flights.remove(index));
+                    let call = self.flights.remove(index).call;
+                    if let Some(reply) = reply {
+                        let did = Did::Answer { call: &call, reply: &reply };
+                        A::server_did(&mut self.shared, &self.server, now, did)?;
+                        out.push((connection, reply));
+                    }
                 }
             }
             A::watch(&self.actors, &mut self.shared, Some(progress))?;
@@ -269,9 +332,12 @@ impl<A: Actor> Stage<A> {
         }
         for connection in &self.connections {
             while let Poll::Ready(call) = connection.outbox.poll_record(&context) {
+                let did = Did::Call { client: self.owners[&connection.id], call: &call };
+                A::server_did(&mut self.shared, &self.server, now, did)?;
                 out.push((connection.id, call));
             }
         }
+        A::server_did(&mut self.shared, &self.server, now, Did::Step)?;
         for (id, bytes) in out {
             let client = self.owners[&id];
             self.messages += 1;
@@ -298,13 +364,13 @@ impl<A: Actor> Stage<A> {
 }
 
 /// The server that is started as the `number`th.
-fn start(backend: &Arc<dyn Backend>, number: u64) -> Arc<Server> {
+fn start(backend: &Arc<dyn Backend>, number: u64) -> Server {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let backend = Arc::clone(backend);
     let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
     let settings = Settings::new(HandleKey([5; 16]), number, [5 + number as u8; 16], b"sim".to_vec());
     let exports = ExportTable::new(vec![export]).expect("one export is consistent");
-    Arc::new(Server::new(settings, exports))
+    Server::new(settings, exports)
 }
 
 /// Virtual time, as the server is told it.

@@ -440,7 +440,7 @@ impl Actor for Client {
         self.peer.reconnected();
     }
 
-    fn server_killed(truth: &mut Truth) {
+    fn server_killed(truth: &mut Truth, _: Duration) {
         truth.server_killed();
     }
 

@@ -22,9 +22,9 @@ use rpc::message::parse_reply;
 use xdr::Opaque;
 
 use super::ledger::{Bits, Ledger};
-use super::line::Line;
 use super::{FILES, name};
 use crate::client::{component, compound, create_session, exchange_id, export, set_client_id};
+use crate::line::Line;
 use crate::rng::Rng;
 
 /// Everything, and nothing to anybody else.

@@ -7,7 +7,6 @@
 
 mod client;
 mod ledger;
-mod line;
 mod reader;
 
 use std::sync::Arc;

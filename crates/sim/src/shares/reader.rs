@@ -13,8 +13,8 @@ use xdr::Opaque;
 
 use super::FILES;
 use super::ledger::Ledger;
-use super::line::Line;
 use crate::client::call_v3;
+use crate::line::Line;
 use crate::rng::Rng;
 
 /// What a call is for.

@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module; `D` is what a call is for.
 #[derive(Debug)]
-pub(super) struct Line<D> {
+pub(crate) struct Line<D> {
     xid: u32,
     pending: Option<Pending<D>>,
 }
@@ -24,16 +24,16 @@ struct Pending<D> {
 }
 
 impl<D: Clone> Line<D> {
-    pub(super) fn new(first_xid: u32) -> Self {
+    pub(crate) fn new(first_xid: u32) -> Self {
         Self { xid: first_xid, pending: None }
     }
 
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.pending.is_none()
     }
 
     /// Sends what `encode` makes of the next transaction number.
-    pub(super) fn say(&mut self, deed: D, now: Duration, encode: impl FnOnce(u32) -> Bytes) -> Bytes {
+    pub(crate) fn say(&mut self, deed: D, now: Duration, encode: impl FnOnce(u32) -> Bytes) -> Bytes {
         self.xid = self.xid.wrapping_add(1);
         let bytes = encode(self.xid);
         self.pending = Some(Pending { deed, bytes: bytes.clone(), asked: now, sent: now });
@@ -41,21 +41,21 @@ impl<D: Clone> Line<D> {
     }
 
     /// What was not answered in time, again.
-    pub(super) fn again(&mut self, now: Duration) -> Option<Bytes> {
+    pub(crate) fn again(&mut self, now: Duration) -> Option<Bytes> {
         let pending = self.pending.as_mut().filter(|pending| pending.sent + PATIENCE <= now)?;
         pending.sent = now;
         Some(pending.bytes.clone())
     }
 
     /// What a message answers, if anything, and when that was asked first.
-    pub(super) fn answered(&self, bytes: &Bytes) -> Option<(D, Duration)> {
+    pub(crate) fn answered(&self, bytes: &Bytes) -> Option<(D, Duration)> {
         let (xid, _) = peek(bytes).ok()?;
         let pending = self.pending.as_ref().filter(|_| xid == self.xid)?;
         Some((pending.deed.clone(), pending.asked))
     }
 
     /// The answer was taken.
-    pub(super) fn over(&mut self) {
+    pub(crate) fn over(&mut self) {
         self.pending = None;
     }
 }

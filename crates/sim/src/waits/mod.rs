@@ -1,0 +1,115 @@
+//! Clients of versions 4.0, 4.1 and 4.2 whose processes wait for byte-range locks of the same files (RFC 8881 §9.6, §20.11).
+//!
+//! They lock, share, take more, unlock parts and close, over a network that loses, doubles and delays what they say and breaks their
+//! connections. Who is denied asks again as Linux's client does, and at once when it is called (CB_NOTIFY_LOCK). Clients go deaf, one falls
+//! silent for longer than its lease, or until all others have ended, and the server is killed: they reclaim what they had.
+//!
+//! A [`Judge`] models what the server must answer and whom it must tell, and in which step. When it is quiet, and all who hold something give it
+//! up, everybody who waits has its lock within a time; when all have gone, nothing is left.
+
+mod cells;
+mod client;
+mod judge;
+mod process;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vfs::{MemFs, MemOptions};
+
+use crate::backend::Clock;
+use crate::logs::Logs;
+use crate::rng::Rng;
+use crate::scenario::Report;
+use crate::stage::{SECOND, Stage};
+use client::{Client, Silence};
+use judge::Judge;
+
+/// Files that they share.
+const FILES: usize = 2;
+/// Locks that each process takes, or gives up.
+const LOCKS: u32 = 25;
+/// Minor versions of the clients.
+const MINORS: [u32; 5] = [0, 1, 2, 1, 0];
+/// The server's.
+const LEASE: Duration = Duration::from_secs(90);
+/// Kills of the server in a run are fewer than this, and when they come.
+const KILLS: u64 = 3;
+const KILLED_WITHIN: Duration = Duration::from_secs(150);
+/// Within which time of quiet everybody has its lock: a grace period, which is two leases at most; a silent client's lease, which goes
+/// on meanwhile; the time after which one asks again that was not told; and a turn for each of the processes.
+const SERVED_WITHIN: Duration = Duration::from_secs(2 * 90 + 30 + 15 * 5);
+
+fn name(file: usize) -> String {
+    format!("file-{file}")
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What went wrong.
+pub(crate) fn run(seed: u64) -> Result<Report, String> {
+    let mut rng = Rng::new(seed);
+    let clock = Arc::new(Clock::default());
+    let clients = clients(&mut rng);
+    let backend = Arc::new(MemFs::new(&MemOptions::default()));
+    let quiet = KILLED_WITHIN + SECOND * rng.below(200) as u32;
+    let kills = rng.below(KILLS);
+    let log = Arc::new(Logs::prompt(Arc::clone(&clock)));
+    let judge = Judge::new(clients.len());
+    let mut stage = Stage::new((backend, clock), clients, judge, rng).with_log(log);
+    if stage.server.settings().lease != LEASE {
+        return Err("the lease is another one".into());
+    }
+    stage.plan_kills(kills, KILLED_WITHIN);
+    stage.play_until(|stage| stage.now() >= quiet)?;
+    everybody_is_served(&mut stage)?;
+    nothing_is_left(&mut stage)?;
+    let tally = stage.shared.tally;
+    Ok(Report { time: stage.now(), messages: stage.messages, deeds: tally.spared.min(tally.denied) })
+}
+
+/// Of which one falls silent in most runs.
+fn clients(rng: &mut Rng) -> Vec<Client> {
+    let silent = rng.below(MINORS.len() as u64 + 1) as usize;
+    let seconds = |rng: &mut Rng, least: u64, most| SECOND * (least + rng.below(most - least)) as u32;
+    let mut clients = Vec::new();
+    for (index, minor) in MINORS.into_iter().enumerate() {
+        let from = seconds(rng, 10, 120);
+        let silence = match index == silent {
+            true if rng.chance(50) => Silence::Since(from),
+            true => Silence::Between(from, from + seconds(rng, 20, 250)),
+            false => Silence::Never,
+        };
+        let deaf = seconds(rng, 10, 200);
+        clients.push(Client::new(index, minor, silence, (deaf, deaf + seconds(rng, 1, 60)), rng));
+    }
+    clients
+}
+
+/// Whoever holds something gives it up, and the network delivers everything.
+fn everybody_is_served(stage: &mut Stage<Client>) -> Result<(), String> {
+    stage.calm();
+    stage.shared.is_quiet = true;
+    let end = stage.now() + SERVED_WITHIN;
+    let waits = |stage: &Stage<Client>| {
+        let mut present = stage.actors.iter().filter(|client| !client.is_mute());
+        present.find(|client| !client.is_done(&stage.shared)).map(|client| format!("{client:?}"))
+    };
+    stage.play_until(|stage| stage.now() > end || waits(stage).is_none())?;
+    match waits(stage) {
+        None => Ok(()),
+        Some(client) => Err(format!("waits for ever: {client}")),
+    }
+}
+
+/// Who was silent comes back, all leave, and what clients of version 4.0 leave goes with their leases.
+fn nothing_is_left(stage: &mut Stage<Client>) -> Result<(), String> {
+    stage.shared.is_over = true;
+    stage.play_until(|stage| stage.actors.iter().all(Client::is_gone))?;
+    let end = stage.now() + LEASE + 10 * SECOND;
+    stage.play_until(|stage| stage.now() > end)?;
+    let counts = stage.server.counts();
+    let left = [counts.clients, counts.sessions, counts.opens, counts.locks, counts.locks_waiting];
+    if left == [0; 5] && counts.revoked == 0 { Ok(()) } else { Err(format!("left: {counts:?}")) }
+}

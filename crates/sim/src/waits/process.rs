@@ -1,0 +1,422 @@
+//! A process: it opens a file, takes and waits for locks of it one after the other, gives them up, and closes it.
+
+use std::time::Duration;
+
+use protocol::nfs4::attributes::FileAttributes;
+use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::lock::{
+    ExistingLockOwner, LockArgs, LockOutcome, LockType, LockUArgs, Locker, OpenToLockOwner,
+};
+use protocol::nfs4::ops::open::{
+    CreateHow, DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareAccess,
+    ShareDeny,
+};
+use protocol::nfs4::ops::open_state::OpenConfirmArgs;
+use protocol::nfs4::types::{Handle, Outcome, StateOwner, Stateid, Status};
+use xdr::Opaque;
+
+use super::cells::{Cells, Locked};
+use super::judge::{Ask, Asked, Judge, Who};
+use super::{FILES, name};
+use crate::client::{component, export};
+use crate::rng::Rng;
+use crate::stage::SECOND;
+
+/// Linux's client asks again after this time where it may be called (NFS4_LOCK_MAXTIMEOUT); otherwise it begins with a second, and
+/// doubles that up to here.
+pub(super) const POLL_SECONDS: u32 = 30;
+/// How often a process that holds something asks for more at most: others may wait for it.
+const PATIENCE: u64 = 3;
+
+/// What a call is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Deed {
+    Open,
+    Reopen,
+    Confirm(Stateid, Handle),
+    Lock { cells: Cells, write: bool, waits: bool, reclaims: bool },
+    Unlock(Cells),
+    Close,
+}
+
+/// A lock that it wants.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    cells: Cells,
+    write: bool,
+    /// Until it has it, or gives up.
+    waits: bool,
+    /// When it asks next.
+    at: Duration,
+    denials: u32,
+    /// How often it asks, where it does not wait for ever.
+    most: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Opened {
+    stateid: Stateid,
+    handle: Handle,
+    may_hear: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) who: Who,
+    minor: u32,
+    /// Locks that it takes.
+    left: u32,
+    file: usize,
+    opened: Option<Opened>,
+    lock: Option<Stateid>,
+    held: Locked,
+    /// What it has to reclaim, and the file's handle.
+    former: Vec<(Cells, bool)>,
+    handle: Option<Handle>,
+    wish: Option<Wish>,
+    /// What it gave up without a word.
+    dropped: Option<(Cells, bool)>,
+    doing: Option<Deed>,
+    next: Option<Deed>,
+    /// It was called while it asked.
+    is_called: bool,
+    /// It has lost a lock, and gives the file up.
+    has_lost: bool,
+    rests_until: Duration,
+    /// Of version 4.0's open-owner and lock-owner.
+    seqid: u32,
+    lock_seqid: u32,
+}
+
+impl Process {
+    pub(super) fn new(who: Who, minor: u32, left: u32) -> Self {
+        Self {
+            who,
+            minor,
+            left,
+            file: 0,
+            opened: None,
+            lock: None,
+            held: Locked::default(),
+            former: Vec::new(),
+            handle: None,
+            wish: None,
+            dropped: None,
+            doing: None,
+            next: None,
+            is_called: false,
+            has_lost: false,
+            rests_until: Duration::ZERO,
+            seqid: 0,
+            lock_seqid: 0,
+        }
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_done(&self, judge: &Judge) -> bool {
+        let is_idle = self.doing.is_none() && self.next.is_none() && self.opened.is_none();
+        is_idle && self.wish.is_none() && self.former.is_empty() && (self.left == 0 || judge.is_quiet)
+    }
+
+    /// Whether it has something to reclaim before its client does anything else.
+    pub(super) fn is_reclaiming(&self) -> bool {
+        !self.former.is_empty()
+    }
+
+    /// The server has forgotten its client: it reclaims what it holds.
+    pub(super) fn loses_server(&mut self) {
+        self.former = self.held.parts();
+        (self.opened, self.lock, self.doing, self.next) = (None, None, None, None);
+        (self.is_called, self.has_lost) = (false, false);
+    }
+
+    /// It is called (CB_NOTIFY_LOCK): its lock may be had. Now and then its program has been killed meanwhile.
+    pub(super) fn is_told(&mut self, handle: Handle, now: Duration, rng: &mut Rng) {
+        if self.opened.is_none_or(|opened| opened.handle != handle) {
+            return;
+        }
+        if self.wish.is_some() && self.doing.is_none() && rng.chance(15) {
+            (self.wish, self.next) = (None, Some(Deed::Close));
+            return;
+        }
+        self.is_called = self.doing.is_some();
+        if let Some(wish) = &mut self.wish {
+            wish.at = now;
+        }
+    }
+
+    /// What it does next, if anything.
+    pub(super) fn next(&mut self, now: Duration, judge: &Judge, rng: &mut Rng) -> Option<Deed> {
+        if self.doing.is_some() {
+            return None;
+        }
+        if let Some(deed) = self.next.take() {
+            return Some(deed);
+        }
+        if let Some((cells, write)) = self.former.first().copied() {
+            let lock = Deed::Lock { cells, write, waits: false, reclaims: true };
+            return Some(if self.opened.is_some() { lock } else { Deed::Reopen });
+        }
+        // When it is quiet, what is held is given up at once.
+        let keeps_resting = !judge.is_quiet || self.held.is_empty();
+        if now < self.rests_until && keeps_resting || self.is_done(judge) {
+            return None;
+        }
+        if self.opened.is_none() {
+            if self.wish.is_none() {
+                self.file = rng.below(FILES as u64) as usize;
+            }
+            return Some(Deed::Open);
+        }
+        if self.has_lost {
+            return Some(Deed::Close);
+        }
+        if judge.is_quiet && !self.held.is_empty() {
+            // Others may wait for it.
+            self.wish = None;
+        }
+        match self.wish {
+            Some(Wish { at, cells, write, waits, .. }) => {
+                (at <= now).then_some(Deed::Lock { cells, write, waits, reclaims: false })
+            }
+            None if self.left == 0 || judge.is_quiet => Some(Deed::Close),
+            None => self.choose(now, rng),
+        }
+    }
+
+    fn choose(&mut self, now: Duration, rng: &mut Rng) -> Option<Deed> {
+        if !self.held.is_empty() {
+            match rng.below(100) {
+                0..40 => return Some(Deed::Unlock(Cells::some(rng))),
+                40..60 => return Some(Deed::Unlock(Cells::ALL)),
+                60..70 => return Some(Deed::Close),
+                _ => {}
+            }
+        }
+        self.left -= 1;
+        let (write, waits) = (rng.chance(60), rng.chance(80));
+        let most = (!self.held.is_empty()).then(|| 1 + rng.below(PATIENCE));
+        // Now and then a program is killed while it waits.
+        let most = most.or_else(|| rng.chance(10).then(|| 1 + rng.below(PATIENCE)));
+        let (cells, write) = match self.dropped.take() {
+            // The same bytes in another way.
+            Some((cells, write)) if rng.chance(40) => (cells, !write),
+            _ => (Cells::some(rng), write),
+        };
+        self.wish = Some(Wish { cells, write, waits, at: now, denials: 0, most });
+        None
+    }
+
+    /// What it says for that, and what the judge has to know of it.
+    pub(super) fn words(&mut self, deed: Deed, client_id: u64) -> (Vec<Op>, Option<Ask>) {
+        self.doing = Some(deed);
+        let ask = |deed| Some(Ask { who: self.who, file: self.file, deed });
+        match deed {
+            Deed::Open => (self.open(client_id, OpenClaim::Null(component(&name(self.file)))), None),
+            Deed::Reopen => (self.open(client_id, OpenClaim::Previous(DelegationType::NONE)), None),
+            Deed::Confirm(open_stateid, handle) => {
+                let args = OpenConfirmArgs { open_stateid, seqid: next(&mut self.seqid) };
+                (at(handle, Op::OpenConfirm(args)), None)
+            }
+            Deed::Lock { cells, write, waits, reclaims } => {
+                if !write {
+                    self.held.share(cells);
+                }
+                let ask = ask(Asked::Lock { cells, write, waits, reclaims });
+                (self.lock_words(client_id, cells, (write, waits), reclaims), ask)
+            }
+            Deed::Unlock(cells) => {
+                let ask = ask(Asked::Unlock(cells));
+                // From here on it does not hold it, whatever becomes of the request.
+                self.held.unlock(cells);
+                let ((offset, length), lock_type) = (cells.range(), LockType::Write);
+                let seqid = next(&mut self.lock_seqid);
+                let lock_stateid = self.lock.expect("it has locks");
+                let args = LockUArgs { lock_type, seqid, lock_stateid, offset, length };
+                (self.at_file(Op::LockU(args)), ask)
+            }
+            Deed::Close => {
+                let ask = ask(Asked::Close);
+                self.held = Locked::default();
+                let open_stateid = self.opened.expect("it has the file open").stateid;
+                let args = CloseArgs { seqid: next(&mut self.seqid), open_stateid };
+                (self.at_file(Op::Close(args)), ask)
+            }
+        }
+    }
+
+    fn at_file(&self, op: Op) -> Vec<Op> {
+        at(self.opened.expect("it has the file open").handle, op)
+    }
+
+    fn owner(&self, client_id: u64) -> StateOwner {
+        StateOwner { client_id, owner: Opaque::new(self.who.owner()).expect("a short name") }
+    }
+
+    fn open(&mut self, client_id: u64, claim: OpenClaim) -> Vec<Op> {
+        let (way, how) = match (&claim, self.handle) {
+            (OpenClaim::Previous(_), Some(handle)) => {
+                (vec![Op::PutFh(PutFhArgs { handle })], OpenHow::NoCreate)
+            }
+            _ => (export(), OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()))),
+        };
+        let plain = ShareAccess::BOTH;
+        let open = Op::Open(OpenArgs {
+            seqid: next(&mut self.seqid),
+            share_access: if self.minor > 0 { plain.with_want(DelegationWant::NO_DELEG) } else { plain },
+            share_deny: ShareDeny::empty(),
+            owner: self.owner(client_id),
+            how,
+            claim,
+        });
+        way.into_iter().chain([open, Op::GetFh]).collect()
+    }
+
+    fn lock_words(
+        &mut self,
+        client_id: u64,
+        cells: Cells,
+        (write, waits): (bool, bool),
+        reclaim: bool,
+    ) -> Vec<Op> {
+        let lock_type = match (write, waits) {
+            (true, true) => LockType::WriteWait,
+            (true, false) => LockType::Write,
+            (false, true) => LockType::ReadWait,
+            (false, false) => LockType::Read,
+        };
+        let lock_seqid = next(&mut self.lock_seqid);
+        let locker = match self.lock {
+            Some(lock_stateid) => Locker::Existing(ExistingLockOwner { lock_stateid, lock_seqid }),
+            None => Locker::New(OpenToLockOwner {
+                open_seqid: next(&mut self.seqid),
+                open_stateid: self.opened.expect("it has the file open").stateid,
+                lock_seqid,
+                lock_owner: self.owner(client_id),
+            }),
+        };
+        let (offset, length) = cells.range();
+        self.at_file(Op::Lock(LockArgs { lock_type, reclaim, offset, length, locker }))
+    }
+
+    /// Takes an answer. A client that `may_have_lost` locks was silent for long.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn learn(
+        &mut self,
+        result: &CompoundResult,
+        now: Duration,
+        may_have_lost: bool,
+        judge: &mut Judge,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        let deed = self.doing.take().ok_or("nothing was asked")?;
+        match (deed, result.status, &result.results[..]) {
+            (
+                Deed::Open | Deed::Reopen,
+                Status::OK,
+                [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))],
+            ) => {
+                judge.is_called(self.file, *handle);
+                let may_hear = open.flags.contains(OpenResultFlags::MAY_NOTIFY_LOCK);
+                if open.flags.contains(OpenResultFlags::CONFIRM) {
+                    self.next = Some(Deed::Confirm(open.stateid, *handle));
+                } else {
+                    self.has_opened(open.stateid, *handle, may_hear);
+                }
+            }
+            (Deed::Confirm(_, handle), Status::OK, [.., OpResult::OpenConfirm(Outcome::Ok(stateid))]) => {
+                self.has_opened(*stateid, handle, false);
+            }
+            (Deed::Open, Status::GRACE | Status::DELAY, _) => self.rests_until = now + SECOND,
+            (Deed::Reopen, Status::NO_GRACE | Status::RECLAIM_BAD, _) => {
+                (self.held, self.former) = (Locked::default(), Vec::new());
+            }
+            (
+                Deed::Lock { cells, write, reclaims, .. },
+                Status::OK,
+                [.., OpResult::Lock(LockOutcome::Ok(stateid))],
+            ) => {
+                self.lock = Some(*stateid);
+                self.held.lock(cells, write);
+                if reclaims {
+                    self.former.remove(0);
+                } else {
+                    self.wish = None;
+                    let most = if rng.chance(10) { 60 } else { 8 };
+                    self.rests_until = now + SECOND * rng.below(most) as u32;
+                }
+            }
+            (Deed::Lock { reclaims: false, .. }, Status::DENIED, _) => self.is_denied(now, rng),
+            (Deed::Lock { reclaims: false, .. }, Status::GRACE | Status::DELAY, _) => {
+                self.rests_until = now + SECOND;
+            }
+            (Deed::Lock { cells, reclaims: true, .. }, Status::NO_GRACE | Status::RECLAIM_CONFLICT, _) => {
+                self.held.unlock(cells);
+                self.former.remove(0);
+            }
+            (Deed::Unlock(_), Status::OK, [.., OpResult::LockU(Outcome::Ok(stateid))]) => {
+                self.lock = Some(*stateid);
+            }
+            (Deed::Close, Status::OK, _) => self.has_closed(),
+            // What a client of version 4.0 held is gone with its record, which it will hear (EXPIRED), and others' state has its place.
+            (Deed::Confirm(..) | Deed::Close, Status::BAD_STATEID, _) if may_have_lost && self.minor == 0 => {
+                self.has_closed();
+            }
+            (
+                Deed::Lock { .. } | Deed::Unlock(_),
+                Status::EXPIRED | Status::BAD_STATEID | Status::ADMIN_REVOKED,
+                _,
+            ) if may_have_lost => {
+                (self.has_lost, self.held, self.wish) = (true, Locked::default(), None);
+                self.former.clear();
+            }
+            (deed, status, results) => return Err(format!("{deed:?}: {status:?}: {:?}", results.last())),
+        }
+        Ok(())
+    }
+
+    fn has_opened(&mut self, stateid: Stateid, handle: Handle, may_hear: bool) {
+        self.handle = Some(handle);
+        self.opened = Some(Opened { stateid, handle, may_hear });
+    }
+
+    fn has_closed(&mut self) {
+        (self.opened, self.lock, self.has_lost, self.dropped) = (None, None, false, None);
+    }
+
+    /// It asks again later, or gives up: with a last try, or without a word.
+    fn is_denied(&mut self, now: Duration, rng: &mut Rng) {
+        let may_hear = self.opened.is_some_and(|opened| opened.may_hear);
+        let is_called = std::mem::take(&mut self.is_called);
+        let Some(wish) = &mut self.wish else { return };
+        wish.denials += 1;
+        if !wish.waits {
+            self.wish = None;
+        } else if wish.most.is_some_and(|most| u64::from(wish.denials) >= most) {
+            // The last try does not wait.
+            (wish.waits, wish.at) = (false, now);
+            if rng.chance(70) {
+                self.dropped = Some((wish.cells, wish.write));
+                self.wish = None;
+            }
+        } else {
+            let backoff = 1 << (wish.denials - 1).min(POLL_SECONDS.ilog2() + 1);
+            let interval = if may_hear { POLL_SECONDS } else { POLL_SECONDS.min(backoff) };
+            wish.at = if is_called { now } else { now + SECOND * interval };
+        }
+    }
+}
+
+fn at(handle: Handle, op: Op) -> Vec<Op> {
+    vec![Op::PutFh(PutFhArgs { handle }), op]
+}
+
+fn next(seqid: &mut u32) -> u32 {
+    *seqid += 1;
+    *seqid
+}
