@@ -58,6 +58,7 @@ mod handle;
 mod identity;
 mod index;
 mod janitor;
+mod later;
 mod name;
 mod object;
 mod ops;

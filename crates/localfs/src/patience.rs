@@ -74,6 +74,11 @@ pub(crate) fn may_wait() -> bool {
     STATE.get().patience == Patience::Unlimited
 }
 
+/// Whether this is a stretch in place, and known to be one: its clock has been read.
+pub(crate) fn is_in_place() -> bool {
+    STATE.get().now_ns != 0
+}
+
 /// Gives up unless this thread may wait; for what is not known to be in memory.
 ///
 /// # Errors

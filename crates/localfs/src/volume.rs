@@ -24,6 +24,7 @@ use crate::find::handle_on;
 use crate::generations::Generations;
 use crate::handle::{self, Meaning};
 use crate::index::{FileKey, Index, MAX_DEPTH, Place};
+use crate::later::drop_later;
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
@@ -299,6 +300,9 @@ impl Volume {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn_blocking(move || drop(object));
+        } else {
+            // Freeing little takes time, too, but less than handing it to a thread does.
+            drop_later(object);
         }
     }
 
