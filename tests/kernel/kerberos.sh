@@ -89,7 +89,14 @@ export K
 
 # Waits for the end of a process, which nobody may take leave of: the driver is process 1 here, and knows its own children alone.
 until_ended() {
-    while [ -e "/proc/$1" ] && ! grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; do sleep 0.05; done
+    # One of many threads is a zombie as soon as its first thread has ended. What they share, as the lock of a state directory, it has until the
+    # last of them has.
+    while [ -e "/proc/$1" ]; do
+        if grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null && [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -le 1 ]; then
+            return
+        fi
+        sleep 0.05
+    done
 }
 
 # Kills the server.
