@@ -124,7 +124,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "delegations",
-        about: "nobody reads what was overwritten, whatever is delegated, recalled, lost, late, doubled or cut off",
+        about: "nobody reads what was overwritten, whatever is delegated, recalled, lost, late, doubled, cut off or changed beside the server",
         run: |seed| delegations::run(seed, Subject::Files, false),
     },
     Scenario {

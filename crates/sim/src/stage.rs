@@ -206,6 +206,18 @@ impl<A: Actor> Stage<A> {
     /// # Errors
     /// What went wrong, or that it never comes to that.
     pub(crate) fn play_until(&mut self, is_over: impl Fn(&Self) -> bool) -> Result<(), String> {
+        self.play_beside(is_over, |_, _| Ok(()))
+    }
+
+    /// The same beside somebody who is neither a client nor the server, and is told the time whenever something happens.
+    ///
+    /// # Errors
+    /// As [`Self::play_until`].
+    pub(crate) fn play_beside(
+        &mut self,
+        is_over: impl Fn(&Self) -> bool,
+        mut outsider: impl FnMut(Duration, &mut A::Shared) -> Result<(), String>,
+    ) -> Result<(), String> {
         while !is_over(self) {
             let Some(((time, _), event)) = self.queue.pop_first() else {
                 return Err("nothing happens".into());
@@ -215,6 +227,7 @@ impl<A: Actor> Stage<A> {
             }
             self.clock.set(time);
             self.happen(event)?;
+            outsider(time, &mut self.shared)?;
             A::watch(&self.actors, &mut self.shared, None)?;
             self.poll()?;
             self.server.audit()?;
@@ -326,6 +339,9 @@ impl<A: Actor> Stage<A> {
                 }
             }
             A::watch(&self.actors, &mut self.shared, Some(progress))?;
+        }
+        while let Poll::Ready(change) = self.server.poll_local_change(&context) {
+            self.server.recall_for(&change, moment(self.now()));
         }
         for moment in self.clock.take_alarms() {
             self.schedule(moment, Event::Alarm);

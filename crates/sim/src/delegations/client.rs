@@ -46,6 +46,8 @@ pub(super) struct Held {
     value: u64,
     pub(super) is_dirty: bool,
     is_returning: bool,
+    /// It has written more to the file while it was on its way back.
+    is_overtaken: bool,
     pub(super) kept: Kept,
 }
 
@@ -62,6 +64,8 @@ pub(super) struct Client {
     /// To be done again, after DELAY.
     again: Option<Purpose>,
     held: HashMap<u64, Held>,
+    /// Of what was given back: the change attribute, as it was told last before that, and what is cached.
+    cached: HashMap<u64, (u64, u64)>,
     to_return: VecDeque<u64>,
     /// What its program has read that it must not.
     pub(super) wrong: Option<String>,
@@ -85,6 +89,7 @@ impl Client {
             left,
             again: None,
             held: HashMap::new(),
+            cached: HashMap::new(),
             to_return: VecDeque::new(),
             wrong: None,
         }
@@ -230,6 +235,8 @@ impl Client {
         let mut ops = vec![Op::PutFh(PutFhArgs { handle })];
         ops.extend(is_dirty.then(|| write(stateid, value)));
         ops.extend(kept.hand_in(stateid));
+        // As Linux's client does: what it is told here it takes for its own doing.
+        ops.push(times::before());
         ops.push(Op::DelegReturn(DelegReturnArgs { stateid }));
         Some(self.peer.send(RETURNS, ops, Purpose::Return { file, stateid }, now))
     }
@@ -249,6 +256,10 @@ impl Client {
                     _ => None,
                 });
                 let value = read.ok_or("no READ")?;
+                let change = times::change(done.clone());
+                // What is cached is not read again where the change attribute is the one that it has.
+                let cached = self.cached.remove(file).filter(|(known, _)| change == Some(*known));
+                let value = cached.map_or(value, |(_, cached)| cached);
                 history.read(*file, value, *began).map_err(|why| format!("{}: {why}", self.peer.name))?;
                 self.take(*file, value, done);
             }
@@ -258,6 +269,10 @@ impl Client {
             }
             (Purpose::Write { file, value }, Status::OK) => {
                 history.end_write(*file, *value);
+                self.cached.remove(file);
+                if let Some(held) = self.held.get_mut(file) {
+                    held.is_overtaken |= held.is_returning;
+                }
                 if let Some(held) = self.held.get_mut(file).filter(|held| !held.is_returning) {
                     // Of a directory the last name counts, and others may have made later ones.
                     held.value = held.value.max(*value);
@@ -268,6 +283,9 @@ impl Client {
                 // Unless the next one has come meanwhile.
                 if self.held.get(file).is_some_and(|held| held.stateid == *stateid) {
                     let held = self.held.remove(file).expect("it was found");
+                    let change = times::change(done.clone());
+                    let change = change.filter(|_| !held.is_overtaken);
+                    self.cached.extend(change.map(|change| (*file, (change, held.value))));
                     held.kept.judge(done).map_err(|why| format!("{}, file {file}: {why}", self.peer.name))?;
                 }
             }
@@ -308,6 +326,7 @@ impl Client {
                         value,
                         is_dirty: false,
                         is_returning: false,
+                        is_overtaken: false,
                         kept,
                     };
                     self.held.insert(file, held);

@@ -4,19 +4,23 @@
 //! read may return what was overwritten, and acknowledged, before the read began. A delegation that is granted beside a
 //! conflicting open, a change that does not wait for a recall, a write that is lost with a delegation: each breaks that.
 //!
+//! A process beside the server changes files too, without asking. Whoever had one delegated then may go on with what it has until it has given
+//! that back, and nobody any longer ([`outside`]): neither under a delegation, nor because the change attribute says that what is cached is good.
+//!
 //! Some clients keep the times of what they may write. What others are told about when a file was changed never goes back, and
 //! the time that is handed in is the file's.
 
 mod client;
 pub(crate) mod directories;
 mod history;
+mod outside;
 mod times;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use vfs::{Backend, Context as Caller, Create, Credentials, MemFs, MemOptions, SetAttributes};
+use vfs::{Backend, Context as Caller, Create, Credentials, SetAttributes};
 
 use crate::backend::Clock;
 use crate::copies::at_once;
@@ -25,6 +29,7 @@ use crate::scenario::Report;
 use crate::stage::{Stage, moment};
 use client::Client;
 use history::History;
+use outside::Process;
 
 /// Clients that behave.
 const CLIENTS: usize = 3;
@@ -47,18 +52,19 @@ pub(crate) enum Subject {
 /// What went wrong.
 pub(crate) fn run(seed: u64, subject: Subject, with_mute: bool) -> Result<Report, String> {
     let mut rng = Rng::new(seed);
-    let backend = MemFs::new(&MemOptions::default());
+    let clock = Arc::new(Clock::default());
+    let mut process = Process::new(&clock, subject, &mut rng);
     if subject == Subject::Directories {
-        make_directories(&backend, FILES, client::name);
+        make_directories(process.files().inner(), FILES, client::name);
     }
     let mut clients: Vec<Client> =
         (0..CLIENTS).map(|index| Client::new(index, subject, OPERATIONS, false, &mut rng)).collect();
     if with_mute {
         clients.push(Client::new(CLIENTS, subject, FILES as u32, true, &mut rng));
     }
-    let world = (Arc::new(backend) as Arc<dyn Backend>, Arc::new(Clock::default()));
+    let world = (Arc::clone(process.files()) as Arc<dyn Backend>, clock);
     let mut stage = Stage::new(world, clients, History::new(FILES as usize), rng);
-    stage.play_until(is_over)?;
+    stage.play_beside(is_over, |now, history| process.act(now, history))?;
     let deeds = judge(&stage, with_mute)?;
     Ok(Report { time: stage.now(), messages: stage.messages, deeds })
 }

@@ -76,6 +76,15 @@ pub(super) fn after() -> Op {
     Op::GetAttr(GetAttrArgs { attributes: Bitmap::of(&[n::TIME_MODIFY]) })
 }
 
+/// The last change attribute among some results.
+pub(super) fn change<'a>(results: impl Iterator<Item = &'a OpResult>) -> Option<u64> {
+    let changes = results.filter_map(|result| match result {
+        OpResult::GetAttr(Outcome::Ok(seen)) => Attributes::from_file_attributes(seen).ok()?.change,
+        _ => None,
+    });
+    changes.last()
+}
+
 /// The time among some results.
 pub(super) fn modified<'a>(mut results: impl Iterator<Item = &'a OpResult>) -> Option<Timestamp> {
     results.find_map(|result| match result {

@@ -1,0 +1,218 @@
+//! A process beside the server, which changes files without asking anybody, and a backend that tells of it.
+//!
+//! It does not come between a client and what that may write: it opens such a file, and comes back when the client has handed it in.
+//! Any other it changes at once, whoever may read it, and the server hears of that a little later. What it has written must be seen when all
+//! who had the file delegated then have given it back, or lost it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use vfs::around::{Around, Call, Method, Wrapped};
+use vfs::{
+    Alarm, Backend, Context as Caller, Credentials, Handle, Interest, MemFs, MemOptions, Op, Stability, Watch,
+};
+
+use super::client::name;
+use super::history::History;
+use super::{FILES, Subject};
+use crate::backend::Clock;
+use crate::copies::at_once;
+use crate::rng::Rng;
+use crate::stage::moment;
+
+/// What it changes in a run.
+const CHANGES: u32 = 20;
+/// Percent of the moments at which something happens when it does something.
+const CHANGE_PERCENT: u64 = 3;
+/// How long it takes until the server hears of a change at most.
+const TOLD_WITHIN: Duration = Duration::from_secs(3);
+/// How long a holder has to give back what was recalled, or it is taken away: the lease time, and until the next look after that.
+const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(90 + 12);
+/// Percent of watches that take their time, before they stand or behind that, and how much.
+const SLOW_PERCENT: u64 = 30;
+const SLOWEST: Duration = Duration::from_secs(3);
+
+/// [`MemFs`] that tells of the process, and takes its time over watches.
+pub(super) type Shown = Wrapped<MemFs, Watches>;
+
+/// Who watches.
+#[derive(Debug)]
+pub(super) struct Watches {
+    clock: Arc<Clock>,
+    rng: Mutex<Rng>,
+    watchers: Arc<Mutex<BTreeMap<u64, Watcher>>>,
+    last: Mutex<u64>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    object: Handle,
+    interest: Interest,
+    alarm: Arc<dyn Alarm>,
+}
+
+#[derive(Debug)]
+struct Watching(u64, Arc<Mutex<BTreeMap<u64, Watcher>>>);
+
+impl Watch for Watching {}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.1.lock().remove(&self.0);
+    }
+}
+
+impl Around for Watches {
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        call: Call<'_>,
+        run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
+    ) -> Op<'a, T> {
+        let mut rng = self.rng.lock();
+        if call.method != Method::Watch || !rng.chance(SLOW_PERCENT) {
+            return run(None);
+        }
+        let stands_first = rng.chance(50);
+        let delay = Duration::from_micros(rng.below(SLOWEST.as_micros() as u64));
+        let until = Clock::until(&self.clock, self.clock.now() + delay);
+        Op::pending(async move {
+            if stands_first {
+                let watch = run(None).await;
+                until.await;
+                return watch;
+            }
+            until.await;
+            run(None).await
+        })
+    }
+
+    fn watch(&self, object: &Handle, interest: Interest, alarm: &Arc<dyn Alarm>) -> Option<Box<dyn Watch>> {
+        let mut last = self.last.lock();
+        *last += 1;
+        let watcher = Watcher { object: *object, interest, alarm: Arc::clone(alarm) };
+        self.watchers.lock().insert(*last, watcher);
+        Some(Box::new(Watching(*last, Arc::clone(&self.watchers))))
+    }
+
+    fn is_stable(&self, _: bool) -> bool {
+        true
+    }
+}
+
+impl Watches {
+    /// Those who watch an object.
+    fn of(&self, object: &Handle) -> Vec<u64> {
+        let watchers = self.watchers.lock();
+        watchers.iter().filter(|(_, watcher)| watcher.object == *object).map(|(number, _)| *number).collect()
+    }
+
+    /// Whether any of them would hear of an opening.
+    fn hears_of_uses(&self, numbers: &[u64]) -> bool {
+        let watchers = self.watchers.lock();
+        numbers.iter().any(|number| watchers[number].interest == Interest::Uses)
+    }
+
+    /// Rings for those that still watch.
+    fn ring(&self, numbers: &[u64]) {
+        let alarms: Vec<_> = {
+            let watchers = self.watchers.lock();
+            numbers.iter().filter_map(|number| Some(Arc::clone(&watchers.get(number)?.alarm))).collect()
+        };
+        alarms.iter().for_each(|alarm| alarm.ring());
+    }
+
+    fn is_watching(&self, numbers: &[u64]) -> bool {
+        let watchers = self.watchers.lock();
+        numbers.iter().any(|number| watchers.contains_key(number))
+    }
+}
+
+/// What the process did, of which not all have heard.
+#[derive(Debug)]
+struct Deed {
+    file: u64,
+    /// What it wrote; none where it only opened the file.
+    value: Option<u64>,
+    told: Vec<u64>,
+    /// When they are.
+    at: Duration,
+    is_told: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Process {
+    files: Arc<Shown>,
+    rng: Rng,
+    left: u32,
+    deeds: Vec<Deed>,
+}
+
+impl Process {
+    /// One that changes the files of a new backend, where clients share files.
+    pub(super) fn new(clock: &Arc<Clock>, subject: Subject, rng: &mut Rng) -> Self {
+        let watches = Watches {
+            clock: Arc::clone(clock),
+            rng: Mutex::new(Rng::new(rng.next_u64())),
+            watchers: Arc::default(),
+            last: Mutex::new(0),
+        };
+        let files = Arc::new(Shown::of(MemFs::new(&MemOptions::default()), watches));
+        let left = if subject == Subject::Files { CHANGES } else { 0 };
+        Self { files, rng: Rng::new(rng.next_u64()), left, deeds: Vec::new() }
+    }
+
+    pub(super) fn files(&self) -> &Arc<Shown> {
+        &self.files
+    }
+
+    /// Has it do something now and then, and the server hear of what it did.
+    ///
+    /// # Errors
+    /// Where that has not been recalled.
+    pub(super) fn act(&mut self, now: Duration, history: &mut History) -> Result<(), String> {
+        let watches = self.files.around();
+        for deed in &mut self.deeds {
+            if !deed.is_told && deed.at <= now {
+                deed.is_told = true;
+                watches.ring(&deed.told);
+            }
+        }
+        self.deeds.retain(|deed| {
+            let stays = watches.is_watching(&deed.told);
+            if let Some(value) = deed.value.filter(|_| !stays) {
+                history.end_write(deed.file, value);
+            }
+            stays
+        });
+        if let Some(deed) = self.deeds.iter().find(|deed| deed.at + GIVEN_BACK_WITHIN < now) {
+            return Err(format!("file {}: what was done at {:?} is not recalled", deed.file, deed.at));
+        }
+        if self.left > 0 && self.rng.chance(CHANGE_PERCENT) {
+            self.left -= 1;
+            let file = self.rng.below(FILES);
+            self.meet(file, now, history);
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, file: u64, now: Duration, history: &mut History) {
+        let caller = Caller { credentials: Arc::new(Credentials::root()), now: moment(now).wall };
+        let (disk, watches) = (self.files.inner(), self.files.around());
+        let Ok(found) = at_once(disk.lookup(&caller, &disk.root(), name(file).as_bytes())) else { return };
+        let told = watches.of(&found.handle);
+        let value = (!watches.hears_of_uses(&told)).then(|| history.begin_write(file));
+        if let Some(value) = value {
+            let data = Bytes::copy_from_slice(&value.to_be_bytes());
+            let authority = vfs::Authority::Opened;
+            let written =
+                at_once(disk.write(&caller, &found.handle, 0, &data, Stability::FileSync, authority));
+            written.expect("there is room");
+        }
+        let at = now + Duration::from_micros(self.rng.below(TOLD_WITHIN.as_micros() as u64));
+        self.deeds.push(Deed { file, value, told, at, is_told: false });
+    }
+}
