@@ -276,17 +276,15 @@ async fn exchange<F: Future<Output = Answered>>(
             pool::give_receive_buffer(std::mem::take(&mut buffer));
             output.release();
             spare_slot = None;
+            eager.rests(Instant::now);
         }
         let missing = decoder.bytes_wanted();
         let has_memory =
             !is_in_record || arrival.charge(&shared.budget, expected_length(&decoder, &buffer, max_record));
         let wanted = (may_read && has_memory).then_some(missing);
         let has_calls = !waiting.is_empty();
-        if !has_calls {
-            eager.replied(is_in_record, Instant::now);
-        }
-        let controls = (control, outbox, &mut eager);
-        let event = next_event(stream, &mut buffer, waiting, wanted, controls, is_closing);
+        let event =
+            next_event(stream, &mut buffer, waiting, wanted, (control, outbox, &mut eager), is_closing);
         let event = if is_in_record && may_read {
             arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
         } else {

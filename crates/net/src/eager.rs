@@ -30,7 +30,7 @@ pub(crate) struct Eager {
     limit: Duration,
     /// Requests since all was answered.
     requests: u32,
-    /// When the last reply left, if it was one to a request that came alone.
+    /// When the last reply left, if it was one to a request that came alone; until something comes.
     replied: Option<Instant>,
     /// Requests in a row that came alone and soon.
     soon: u32,
@@ -48,12 +48,12 @@ impl Eager {
 
     /// A request has come.
     pub(crate) fn begins(&mut self) {
-        self.requests += 1;
+        self.requests = self.requests.saturating_add(1);
     }
 
-    /// All requests are answered; but `more`, a part of one, has come.
-    pub(crate) fn replied(&mut self, more: bool, now: impl FnOnce() -> Instant) {
-        let came_alone = std::mem::take(&mut self.requests) == 1 && !more;
+    /// All that has come is answered, and no part of a request is there.
+    pub(crate) fn rests(&mut self, now: impl FnOnce() -> Instant) {
+        let came_alone = std::mem::take(&mut self.requests) == 1;
         self.replied = (came_alone && !self.limit.is_zero()).then(now);
         if self.replied.is_none() {
             self.soon = 0;
@@ -79,13 +79,12 @@ impl Eager {
 
     /// Whether to look once more before sleeping.
     pub(crate) fn looks_on(&mut self, now: impl FnOnce() -> Instant) -> bool {
-        if self.soon < self.wanted {
-            return false;
-        }
-        let Some(replied) = self.replied.filter(|_| self.is_alone()) else {
+        // What waits for an answer, or for the rest of itself, does so asleep.
+        let Some(replied) = self.replied.filter(|_| self.soon >= self.wanted) else { return false };
+        if !self.is_alone() {
             self.soon = 0;
             return false;
-        };
+        }
         let looks_on = now().saturating_duration_since(replied) < self.limit;
         if !looks_on {
             self.soon = 0;
@@ -120,7 +119,7 @@ mod tests {
         /// Requests that came together are answered.
         fn replies(&mut self, requests: u32) {
             (0..requests).for_each(|_| self.eager.begins());
-            self.eager.replied(false, || self.now);
+            self.eager.rests(|| self.now);
         }
 
         /// Looks on until something comes after `gap`; tells whether it still looked then.
@@ -184,12 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_the_middle_of_a_request_is_not_waited_for() {
+    fn nothing_is_looked_for_while_an_answer_or_a_part_of_a_request_is_awaited() {
         let mut case = Case::new();
         case.one_by_one(10, LIMIT / 2);
         case.eager.begins();
-        case.eager.replied(true, || case.now);
-        assert!(!case.waits(LIMIT / 2));
+        assert!(!case.eager.looks_on(|| case.now), "it is not answered");
+        case.eager.received(|| case.now + LIMIT * ASLEEP);
+        assert!(!case.eager.looks_on(|| case.now), "a part of the next has come");
+        case.eager.rests(|| case.now);
+        assert!(case.waits(LIMIT / 2), "it came alone, however long it took");
     }
 
     #[test]
