@@ -9,7 +9,7 @@ use protocol::nfs4::types::Bitmap;
 use vfs::{Alarm, Attributes, Entry, Interest};
 
 use super::compound::Compound;
-use super::object::{File, Object};
+use super::object::File;
 use super::state::{Client, DelegationKind, LocalChange, Lookout, NotDelegated};
 use crate::{Now, Server};
 
@@ -79,27 +79,19 @@ pub(super) fn is_same(before: &Attributes, now: &Attributes) -> bool {
 }
 
 impl Compound<'_> {
-    /// Before attributes are told: where the caller has the object delegated, its change attribute may be that of the grant.
-    pub(crate) fn hide_changes(&self, object: &Object<'_>, mask: Bitmap, attributes: &mut Attributes) {
-        if let Object::File(file) = object
-            && let Some(client) = self.who_may_not_see(mask)
-        {
-            self.state().hide_changes(client, file.key(self.server()), attributes);
-        }
+    /// Where the caller has a file delegated, the change attribute of the grant may be what it is told in place of the present one.
+    pub(crate) fn change_of_grant(&self, file: &File<'_>, mask: Bitmap) -> Option<u64> {
+        let may_differ = |client: &&Client| mask.has(number::CHANGE) && self.state().may_hide_changes(client);
+        let client = self.who().filter(may_differ)?;
+        self.state().change_of_grant(client, file.key(self.server()))
     }
 
-    /// As [`Self::hide_changes`], of what a listing has met in `directory`.
+    /// The same of what a listing has met in `directory`.
     pub(crate) fn hide_changes_of_entry(&self, directory: File<'_>, mask: Bitmap, entry: &mut Entry<'_>) {
         if let Some((handle, attributes)) = &mut entry.object
-            && let Some(client) = self.who_may_not_see(mask)
+            && let Some(change) = self.change_of_grant(&directory.with(*handle), mask)
         {
-            self.state().hide_changes(client, directory.with(*handle).key(self.server()), attributes);
+            attributes.change = change;
         }
-    }
-
-    /// The caller, where it may have something delegated of which it is told no change.
-    pub(crate) fn who_may_not_see(&self, mask: Bitmap) -> Option<&Client> {
-        let client = self.who().filter(|_| mask.has(number::CHANGE))?;
-        self.state().may_hide_changes(client).then_some(client)
     }
 }

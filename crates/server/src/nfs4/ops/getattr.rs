@@ -2,6 +2,7 @@
 
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::types::Bitmap;
+use vfs::Attributes;
 use xdr::{Decode, Reader, Writer};
 
 use crate::nfs4::acl;
@@ -35,13 +36,8 @@ pub(crate) fn at_once(
         }
     }
     let Some(attributes) = compound.fresh() else { return Ok(false) };
-    if compound.who_may_not_see(mask).is_some() {
-        let mut told = *attributes;
-        compound.hide_changes(&object, mask, &mut told);
-        compound.subject(object, &told).write(mask, reply);
-        return Ok(true);
-    }
-    compound.subject(object, attributes).write(mask, reply);
+    let as_granted = compound.change_of_grant(file, mask).map(|change| Attributes { change, ..*attributes });
+    compound.subject(object, as_granted.as_ref().unwrap_or(attributes)).write(mask, reply);
     Ok(true)
 }
 
@@ -60,7 +56,11 @@ pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut 
     };
     // Not for the next operation: it is the holder's, not the file's.
     compound.state().put_over(held, &mut attributes);
-    compound.hide_changes(&object, mask, &mut attributes);
+    if let Object::File(file) = &object
+        && let Some(change) = compound.change_of_grant(file, mask)
+    {
+        attributes.change = change;
+    }
     let acl = acl::get(compound, &object, mask, &attributes).await?;
     let mut subject = compound.subject(object, &attributes);
     subject.acl = acl.as_ref();

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use vfs::{Alarm, Attributes, Watch};
+use vfs::{Alarm, Watch};
 
 use super::State;
 use super::client::Client;
@@ -161,10 +161,5 @@ impl State {
         let shard = self.shards[self.shard_of(file)].lock();
         let delegation = shard.delegation_at(shard.find_delegation(file, client.id())?);
         delegation.hides_changes().then(|| delegation.questions.change_of_grant())
-    }
-
-    /// [`Self::change_of_grant`] in the place of what an object says.
-    pub fn hide_changes(&self, client: &Client, file: FileKey, attributes: &mut Attributes) {
-        attributes.change = self.change_of_grant(client, file).unwrap_or(attributes.change);
     }
 }
