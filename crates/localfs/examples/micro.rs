@@ -119,9 +119,8 @@ fn bare(directory: &std::path::Path) {
 }
 
 fn through(volume: &LocalFs, uid: u32) {
-    let as_user = |uid: u32, groups: &[u32]| Context {
-        credentials: Arc::new(Credentials { uid, gid: uid, groups: Arc::from(groups) }),
-        now: Timestamp::default(),
+    let as_user = |uid: u32, groups: &[u32]| {
+        Context::new(Arc::new(Credentials { uid, gid: uid, groups: Arc::from(groups) }), Timestamp::default())
     };
     let me = as_user(uid, &[uid]);
     let root = volume.root();

@@ -15,15 +15,17 @@
 //! nobody sends again what was answered as stable. So a change carries the count of failures as of its beginning
 //! ([`Made`]), and may be durable only where none came since.
 //!
-//! Directories and new files are synced in rounds, by few threads for all who wait: [`group`]. What has content has a thread of its own.
+//! Directories and new files are synced in rounds, by few threads for all who wait: [`group`]. Where nobody else wants the calling thread
+//! and the device is fast, it syncs them itself: [`pace`]. What has content has a thread of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
-use vfs::{Error, FileKind, Op, Result};
+use vfs::{Error, FileKind, Op, Result, Thread};
 
 use crate::config::Durability;
 use crate::errno::translate;
@@ -31,6 +33,7 @@ use crate::object::{Object, OpenFile, Reach};
 use crate::volume::{Handles, Volume};
 
 pub(crate) mod group;
+pub(crate) mod pace;
 
 /// How much of a change must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -326,6 +329,19 @@ impl Syncing {
         self.volume.sync_while_wanted(&self.object);
         self.is_done = true;
     }
+
+    /// On the calling thread, once: who began to wait meanwhile is served by others.
+    fn run_in_place(mut self) {
+        // It may have to be opened for that, which is no business of the caller's.
+        self.volume.act_as_server();
+        let synced = self.volume.sync_name(&self.object);
+        self.is_done = true;
+        let Some(synced) = synced else { return };
+        synced.tell();
+        if self.object.dirt.goes_on() {
+            self.volume.join_group(&self.object);
+        }
+    }
 }
 
 impl Drop for Syncing {
@@ -362,33 +378,42 @@ impl Volume {
         change: Made,
         extent: Extent,
     ) -> Result<()> {
-        match self.want_durable(object, change, extent)? {
+        match self.want_durable(object, change, extent, Thread::Shared)? {
             Some(outcome) => outcome.await.unwrap_or(Err(Error::ServerFault)),
             None => Ok(()),
         }
     }
 
-    /// Starts what [`make_durable`](Self::make_durable) waits for; `None` where the change is durable already.
+    /// Starts what [`make_durable`](Self::make_durable) waits for, and ends it where the calling thread does it itself; `None`
+    /// where the change is durable already.
     fn want_durable(
         self: &Arc<Self>,
         object: &Arc<Object>,
         change: Made,
         extent: Extent,
+        thread: Thread,
     ) -> Result<Option<Outcome>> {
         let Some((receiver, is_first)) = object.dirt.want(change, extent)? else { return Ok(None) };
-        if is_first && group::is_for(object, change) {
-            self.join_group(object);
-        } else if is_first {
-            let syncing = Syncing { volume: Arc::clone(self), object: Arc::clone(object), is_done: false };
+        if !is_first {
+            return Ok(Some(receiver));
+        }
+        let syncing = || Syncing { volume: Arc::clone(self), object: Arc::clone(object), is_done: false };
+        if !group::is_for(object, change) {
+            let syncing = syncing();
             tokio::task::spawn_blocking(move || syncing.run());
+        } else if thread == Thread::Lent {
+            syncing().run_in_place();
+        } else {
+            self.join_group(object);
         }
         Ok(Some(receiver))
     }
 
     /// Answers `value` when the present content and entries of `objects` are durable; at once where the volume does not
-    /// promise durability. `changes` are what [`Begun::made`] gave.
+    /// promise durability. `changes` are what [`Begun::made`] gave; `thread` is what the calling thread may be used for.
     pub(crate) fn when_durable<'a, T: Send + 'a>(
         self: &'a Arc<Self>,
+        thread: Thread,
         changes: impl IntoIterator<Item = Changed>,
         value: T,
     ) -> Op<'a, T> {
@@ -400,10 +425,13 @@ impl Volume {
         }
         let changes: Vec<_> = changes.into_iter().collect();
         Op::pending(async move {
+            let thread = if self.pace.is_short() { thread } else { Thread::Shared };
             // All of them at once: what a child and its directory need is mostly one commit of the file system's journal.
             let wanted: Vec<_> = changes
                 .iter()
-                .filter_map(|(object, change)| self.want_durable(object, *change, Extent::All).transpose())
+                .filter_map(|(object, change)| {
+                    self.want_durable(object, *change, Extent::All, thread).transpose()
+                })
                 .collect();
             for outcome in wanted {
                 outcome?.await.unwrap_or(Err(Error::ServerFault))?;
@@ -495,6 +523,14 @@ impl Volume {
         Some(Synced { waiting, outcome })
     }
 
+    /// The same of a directory or a new file, from which the volume's pace is known.
+    fn sync_name(&self, object: &Object) -> Option<Synced> {
+        let began = Instant::now();
+        let synced = self.sync_if_wanted(object);
+        self.pace.took(began.elapsed());
+        synced
+    }
+
     /// One sync now, on this thread or on that which syncs the object already: the kernel tells a failed write-back to one
     /// of two syncs of a descriptor alone, and the other would take what was lost for durable. For threads that may wait.
     pub(crate) fn sync_now(&self, object: &Object) -> Result<()> {
@@ -519,6 +555,7 @@ impl Volume {
     }
 
     fn sync_object(&self, object: &Object, extent: Extent) -> Result<()> {
+        let _under_way = self.pace.begin();
         #[cfg(test)]
         {
             self.syncs.fetch_add(1, Ordering::Relaxed);

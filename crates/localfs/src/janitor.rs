@@ -288,7 +288,7 @@ mod tests {
         let volume = crate::probe::open(&config).expect("volume");
         let uid = rustix::process::geteuid().as_raw();
         let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
-        let context = Context { credentials, now: Timestamp::default() };
+        let context = Context::new(credentials, Timestamp::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
         let (name, access) =
             (crate::name::Name::new(b"f").expect("a name"), OpenAccess { read: true, write: false });

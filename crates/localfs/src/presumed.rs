@@ -239,7 +239,7 @@ mod tests {
             };
             let uid = rustix::process::geteuid().as_raw();
             let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
-            let context = Context { credentials, now: Timestamp::default() };
+            let context = Context::new(credentials, Timestamp::default());
             Self { volume: volume.expect("volume"), context, top, _directory: directory }
         }
 

@@ -19,6 +19,7 @@ use crate::change::{self, ChangeClock};
 use crate::config::{Config, Durability, OpenError};
 use crate::durable::Dirt;
 use crate::durable::group::Group;
+use crate::durable::pace::Pace;
 use crate::handle::{from_index, from_kernel};
 use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
@@ -133,6 +134,7 @@ pub(crate) fn open_with(
         names: Names::default(),
         new_names: NewNames::default(),
         wariness: Wariness::default(),
+        pace: Pace::default(),
         moves: AtomicU64::new(0),
         streams: Streams::default(),
         has_stable_positions,

@@ -227,7 +227,7 @@ mod tests {
     fn batch(seconds: i64) -> Context {
         let uid = rustix::process::geteuid().as_raw();
         let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
-        Context { credentials, now: Timestamp { seconds, nanoseconds: 0 } }
+        Context::new(credentials, Timestamp { seconds, nanoseconds: 0 })
     }
 
     /// What is answered, in place or by the pool.

@@ -19,6 +19,7 @@ use crate::change::{ChangeClock, Moment, nanoseconds};
 use crate::config::Durability;
 use crate::durable::Dirt;
 use crate::durable::group::Group;
+use crate::durable::pace::Pace;
 use crate::errno::translate;
 use crate::find::handle_on;
 use crate::generations::Generations;
@@ -98,6 +99,7 @@ pub(crate) struct Volume {
     pub(crate) names: Names,
     pub(crate) new_names: NewNames,
     pub(crate) wariness: Wariness,
+    pub(crate) pace: Pace,
     /// RENAMEs so far.
     pub(crate) moves: AtomicU64,
     pub(crate) streams: Streams,

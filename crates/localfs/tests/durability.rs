@@ -13,7 +13,7 @@ fn waits(volume: &LocalFs, name: &str) -> bool {
         groups: Arc::from([]),
     };
     let now = Timestamp { seconds: 0, nanoseconds: 0 };
-    let context = Context { credentials: Arc::new(me), now };
+    let context = Context::new(Arc::new(me), now);
     let (what, set) = (Create::File(CreateMode::Guarded), SetAttributes::default());
     let root = volume.root();
     let created = volume.create(&context, &root, name.as_bytes(), &what, &set);

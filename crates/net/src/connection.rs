@@ -191,7 +191,7 @@ pub(crate) async fn serve(
     let mut waiting = FuturesUnordered::new();
     let start = |now, record| call(&shared, &connection, now, record);
     let goodbye = Goodbye { server: &shared.server, connection: &connection };
-    let end = exchange(&shared, &mut stream, (&control, &connection.outbox), &mut waiting, start).await;
+    let end = exchange(&shared, &mut stream, (&control, &connection), &mut waiting, start).await;
     // Whoever sees that it is closed finds it counted.
     tell(&shared, &connection, end);
     drop(stream);
@@ -206,7 +206,7 @@ pub(crate) async fn serve(
 async fn exchange<F: Future<Output = Answered>>(
     shared: &Arc<Shared>,
     stream: &mut TcpStream,
-    (control, outbox): (&Control, &Outbox),
+    (control, connection): (&Control, &Connection),
     waiting: &mut FuturesUnordered<Slot<F>>,
     start: impl Fn(server::Now, Bytes) -> F,
 ) -> End {
@@ -235,13 +235,12 @@ async fn exchange<F: Future<Output = Answered>>(
                     return flushed.map_or_else(End::from, |()| error.into());
                 }
             };
-            // One reading of the clocks serves all records of a read.
-            let now = *now.get_or_insert_with(|| shared.clock.now());
             let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
             let length = record.len();
-            eager.begins();
+            connection.is_alone.store(eager.begins() && waiting.is_empty(), Relaxed);
             arrival = Arrival::default();
-            slot.fill(start(now, record));
+            // One reading of the clocks serves all records of a read.
+            slot.fill(start(*now.get_or_insert_with(|| shared.clock.now()), record));
             match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
                 Poll::Ready(answered) => {
                     spare_slot = Some(slot);
@@ -278,13 +277,18 @@ async fn exchange<F: Future<Output = Answered>>(
             spare_slot = None;
             eager.rests(Instant::now);
         }
-        let missing = decoder.bytes_wanted();
         let has_memory =
             !is_in_record || arrival.charge(&shared.budget, expected_length(&decoder, &buffer, max_record));
-        let wanted = (may_read && has_memory).then_some(missing);
+        let wanted = (may_read && has_memory).then(|| decoder.bytes_wanted());
         let has_calls = !waiting.is_empty();
-        let event =
-            next_event(stream, &mut buffer, waiting, wanted, (control, outbox, &mut eager), is_closing);
+        let event = next_event(
+            stream,
+            &mut buffer,
+            waiting,
+            wanted,
+            (control, &connection.outbox, &mut eager),
+            is_closing,
+        );
         let event = if is_in_record && may_read {
             arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
         } else {

@@ -32,7 +32,9 @@ pub(crate) struct Eager {
     requests: u32,
     /// When the last reply left, if it was one to a request that came alone; until something comes.
     replied: Option<Instant>,
-    /// Requests in a row that came alone and soon.
+    /// Requests in a row that came alone.
+    alone: u32,
+    /// Those of them that came soon, too.
     soon: u32,
     /// How many of them it takes.
     wanted: u32,
@@ -43,20 +45,22 @@ pub(crate) struct Eager {
 impl Eager {
     /// Looks for `limit` at most.
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, requests: 0, replied: None, soon: 0, wanted: IN_A_ROW, arrivals: 0 }
+        Self { limit, requests: 0, replied: None, alone: 0, soon: 0, wanted: IN_A_ROW, arrivals: 0 }
     }
 
-    /// A request has come.
-    pub(crate) fn begins(&mut self) {
+    /// A request has come. Whether it came alone, as those before it did, and nobody else has asked this core meanwhile: then, as
+    /// far as is known, the core serves only whoever waits for this one.
+    pub(crate) fn begins(&mut self) -> bool {
         self.requests = self.requests.saturating_add(1);
+        self.requests == 1 && self.alone >= IN_A_ROW
     }
 
     /// All that has come is answered, and no part of a request is there.
     pub(crate) fn rests(&mut self, now: impl FnOnce() -> Instant) {
         let came_alone = std::mem::take(&mut self.requests) == 1;
         self.replied = (came_alone && !self.limit.is_zero()).then(now);
-        if self.replied.is_none() {
-            self.soon = 0;
+        if !came_alone {
+            (self.alone, self.soon) = (0, 0);
         }
     }
 
@@ -65,6 +69,7 @@ impl Eager {
         let came_alone = self.is_alone();
         self.arrivals = ARRIVALS.get() + 1;
         ARRIVALS.set(self.arrivals);
+        self.alone = if came_alone { self.alone.saturating_add(1) } else { 0 };
         let Some(replied) = self.replied.take() else { return };
         let (was_looking, gap) = (self.soon >= self.wanted, now().saturating_duration_since(replied));
         if !came_alone || gap >= self.limit * ASLEEP {
@@ -118,7 +123,7 @@ mod tests {
 
         /// Requests that came together are answered.
         fn replies(&mut self, requests: u32) {
-            (0..requests).for_each(|_| self.eager.begins());
+            (0..requests).for_each(|_| _ = self.eager.begins());
             self.eager.rests(|| self.now);
         }
 
@@ -209,6 +214,28 @@ mod tests {
             }
         }
         assert!(one.one_by_one(100, LIMIT / 2) > 0, "the other one has gone");
+    }
+
+    #[test]
+    fn who_asks_one_by_one_has_the_core_until_others_ask() {
+        let (mut one, mut other) = (Case::new(), Case::new());
+        let has_core = |case: &mut Case| {
+            let is_alone = case.eager.begins();
+            case.eager.rests(|| case.now);
+            case.waits(LIMIT * 100);
+            is_alone
+        };
+        let begun: Vec<_> = (0..=IN_A_ROW).map(|_| has_core(&mut one)).collect();
+        assert_eq!(begun, [false, false, false, false, true]);
+        assert!(one.eager.begins());
+        assert!(!one.eager.begins(), "two at a time");
+        one.eager.rests(|| one.now);
+        assert!(!has_core(&mut one), "it begins anew");
+        for _ in 0..10 {
+            assert!(!has_core(&mut one) & !has_core(&mut other), "they share it");
+        }
+        let begun: Vec<_> = (0..=IN_A_ROW + 1).map(|_| has_core(&mut other)).collect();
+        assert_eq!(begun, [false, false, false, false, true, true], "the other has gone");
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Server {
             path.strip_prefix(&*export.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let export = exports.iter().find(inside).ok_or(RecallError::NoExport)?;
-        let context = Context { credentials: Arc::new(Credentials::root()), now: now.wall };
+        let context = Context::new(Arc::new(Credentials::root()), now.wall);
         let mut file = File::root(export);
         for part in path[export.path.len()..].split('/').filter(|part| !part.is_empty()) {
             let found = export.backend.lookup(&context, &file.handle, part.as_bytes()).await;

@@ -1,5 +1,6 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 
@@ -34,6 +35,9 @@ pub struct Connection {
     pub transport: Transport,
     /// Whether large READs may be answered with file ranges.
     pub can_splice: bool,
+    /// Whether the call that begins is the only one that waits for the thread that serves it, as far as is known: see
+    /// [`vfs::Thread::Lent`].
+    pub is_alone: AtomicBool,
     /// Calls of ours to the client.
     pub outbox: Arc<Outbox>,
     pub(crate) callers: Mutex<CallerCache>,
@@ -55,6 +59,19 @@ impl Connection {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
         let (waiting_room, copying_room) = (WaitingRoom::default(), WaitingRoom::default());
         let tenant = Tenant::default();
-        Self { id, peer, local, transport, can_splice, outbox, callers, waiting_room, copying_room, tenant }
+        let is_alone = AtomicBool::new(false);
+        Self {
+            id,
+            peer,
+            local,
+            transport,
+            can_splice,
+            is_alone,
+            outbox,
+            callers,
+            waiting_room,
+            copying_room,
+            tenant,
+        }
     }
 }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::Guard;
 use bytes::Bytes;
-use vfs::{Context, Handle};
+use vfs::{Context, Handle, Thread};
 
 use crate::caller::Identity;
 use crate::once::{CallId, Once, Place, Who};
@@ -161,9 +161,10 @@ impl Request<'_> {
         }
     }
 
-    /// Who the caller is on `export`, and what time it is.
+    /// Who the caller is on `export`, what time it is, and whether the thread has others to serve.
     pub(crate) fn context(&self, export: &Export) -> Context {
-        Context { credentials: self.identity.on(&export.options), now: self.now.wall }
+        let thread = if self.connection.is_alone.load(Relaxed) { Thread::Lent } else { Thread::Shared };
+        Context { thread, ..Context::new(self.identity.on(&export.options), self.now.wall) }
     }
 }
 

@@ -37,6 +37,17 @@ impl Credentials {
     }
 }
 
+/// Whom the thread that calls a backend serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Thread {
+    /// Others too: it must not be made to wait.
+    #[default]
+    Shared,
+    /// Only the caller, as far as is known: it may be made to wait for a little, where to hand over to another thread and back
+    /// would take the caller longer.
+    Lent,
+}
+
 /// What every operation is told of its request.
 #[derive(Debug, Clone)]
 pub struct Context {
@@ -45,4 +56,14 @@ pub struct Context {
     /// The time of day, for backends without a clock of their own. Requests that came with one read of a connection have the
     /// same, and others mostly do not.
     pub now: Timestamp,
+    /// What the calling thread may be used for.
+    pub thread: Thread,
+}
+
+impl Context {
+    /// Of a caller whose thread serves others too.
+    #[must_use]
+    pub fn new(credentials: Arc<Credentials>, now: Timestamp) -> Self {
+        Self { credentials, now, thread: Thread::Shared }
+    }
 }

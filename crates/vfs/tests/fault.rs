@@ -14,7 +14,7 @@ use vfs::{
 };
 
 fn context() -> Context {
-    Context { credentials: Arc::new(Credentials::root()), now: Timestamp { seconds: 1, nanoseconds: 0 } }
+    Context::new(Arc::new(Credentials::root()), Timestamp { seconds: 1, nanoseconds: 0 })
 }
 
 /// A faulty file system with one file.

@@ -150,7 +150,7 @@ fn links_have_a_limit() {
 fn a_read_only_file_system_refuses_every_change() {
     let options = MemOptions { is_read_only: true, root_mode: 0o777, ..MemOptions::default() };
     let files = MemFs::new(&options);
-    let context = vfs::Context { credentials: Arc::new(Credentials::root()), now: Timestamp::default() };
+    let context = vfs::Context::new(Arc::new(Credentials::root()), Timestamp::default());
     let (root, none) = (files.root(), SetAttributes::default());
     assert!(files.properties().read_only);
     let refused = Some(Error::ReadOnly);
@@ -213,7 +213,7 @@ fn threads_see_whole_operations() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 500;
     let files = MemFs::new(&MemOptions::default());
-    let context = || vfs::Context { credentials: Arc::new(Credentials::root()), now: Timestamp::default() };
+    let context = || vfs::Context::new(Arc::new(Credentials::root()), Timestamp::default());
     let (root, none) = (files.root(), SetAttributes::default());
     let shared = files.create(&context(), &root, b"shared", &GUARDED, &none).now().unwrap();
     let changes: Vec<Vec<(u64, u64)>> = thread::scope(|scope| {
@@ -264,10 +264,8 @@ fn a_cookie_that_was_never_given_is_refused() {
 fn access_times_are_relative() {
     const DAY_S: i64 = 24 * 60 * 60;
     let files = MemFs::new(&MemOptions::default());
-    let at = |seconds| vfs::Context {
-        credentials: Arc::new(Credentials::root()),
-        now: Timestamp { seconds, nanoseconds: 0 },
-    };
+    let at =
+        |seconds| vfs::Context::new(Arc::new(Credentials::root()), Timestamp { seconds, nanoseconds: 0 });
     let file = files.create(&at(10), &files.root(), b"f", &GUARDED, &SetAttributes::default()).now().unwrap();
     let read = |seconds| {
         let request =

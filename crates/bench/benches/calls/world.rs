@@ -66,8 +66,7 @@ impl World {
     pub(crate) fn handle(&self, name: Option<&str>) -> Vec<u8> {
         let root = self.backend.root();
         let found = name.map(|name| {
-            let context =
-                vfs::Context { credentials: ExportOptions::default().anonymous, now: Timestamp::default() };
+            let context = vfs::Context::new(ExportOptions::default().anonymous, Timestamp::default());
             self.backend.lookup(&context, &root, name.as_bytes()).now().expect("the file is there").handle
         });
         KEY.seal(EXPORT, &found.unwrap_or(root)).to_vec()

@@ -51,7 +51,7 @@ pub(crate) fn world(change: impl FnOnce(&mut Settings)) -> World {
 }
 
 fn context() -> Context {
-    Context { credentials: Arc::new(Credentials::root()), now: NOW.wall }
+    Context::new(Arc::new(Credentials::root()), NOW.wall)
 }
 
 fn make_file(backend: &MemFs) -> vfs::Handle {

@@ -23,7 +23,7 @@ async fn case_of(durability: Durability) -> Case {
     let volume = crate::probe::open(&config).expect("volume");
     let uid = rustix::process::geteuid().as_raw();
     let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
-    let context = Context { credentials, now: Timestamp::default() };
+    let context = Context::new(credentials, Timestamp::default());
     let what = Create::File(CreateMode::Guarded);
     let root = volume.root.handle;
     let created =

@@ -57,8 +57,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.set_acl_now(&context, &file, kind, acl.as_ref())
         };
         let now = || self.set_acl_now(context, file, kind, acl);
-        self.take_turn(Turn::Change, now, later, |(object, number, change)| {
-            self.when_durable([(object, number)], change)
+        let thread = context.thread;
+        self.take_turn(Turn::Change, now, later, move |(object, number, change)| {
+            self.when_durable(thread, [(object, number)], change)
         })
     }
 

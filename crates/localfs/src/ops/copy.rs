@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
-use vfs::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
+use vfs::{
+    COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Thread, Written,
+};
 
 use super::space::extend;
 use crate::durable::Made;
@@ -102,7 +104,7 @@ impl Volume {
         range: &CopyRange,
     ) -> Op<'a, Change> {
         self.copy_on_pool(context, range, Self::clone_now, |volume, (object, number, change)| {
-            volume.when_durable([(object, number)], change)
+            volume.when_durable(Thread::Shared, [(object, number)], change)
         })
     }
 

@@ -53,7 +53,10 @@ impl Volume {
             move |volume: &Arc<Self>| volume.create_now(&context, &directory, &name, &what, &set)
         };
         let now = || self.create_now(context, directory, name, what, set);
-        self.take_turn(Turn::Change, now, later, |(changes, created)| self.when_durable(changes, created))
+        let thread = context.thread;
+        self.take_turn(Turn::Change, now, later, move |(changes, created)| {
+            self.when_durable(thread, changes, created)
+        })
     }
 
     fn create_now(

@@ -26,7 +26,10 @@ impl Volume {
             move |volume: &Arc<Self>| volume.link_now(&context, &file, &directory, &name)
         };
         let now = || self.link_now(context, file, directory, name);
-        self.take_turn(Turn::Change, now, later, |(changes, linked)| self.when_durable(changes, linked))
+        let thread = context.thread;
+        self.take_turn(Turn::Change, now, later, move |(changes, linked)| {
+            self.when_durable(thread, changes, linked)
+        })
     }
 
     fn link_now(

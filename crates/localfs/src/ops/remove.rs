@@ -26,8 +26,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.remove_now(&context, &directory, &name, removal)
         };
         let now = || self.remove_now(context, directory, name, removal);
-        self.take_turn(Turn::Change, now, later, |(directory, number, change)| {
-            self.when_durable([(directory, number)], change)
+        let thread = context.thread;
+        self.take_turn(Turn::Change, now, later, move |(directory, number, change)| {
+            self.when_durable(thread, [(directory, number)], change)
         })
     }
 

@@ -24,7 +24,10 @@ impl Volume {
             move |volume: &Arc<Self>| volume.rename_now(&context, (&from.0, &from.1), (&to.0, &to.1))
         };
         let now = || self.rename_now(context, from, to);
-        self.take_turn(Turn::Change, now, later, |(changes, renamed)| self.when_durable(changes, renamed))
+        let thread = context.thread;
+        self.take_turn(Turn::Change, now, later, move |(changes, renamed)| {
+            self.when_durable(thread, changes, renamed)
+        })
     }
 
     fn rename_now(

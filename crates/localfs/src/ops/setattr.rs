@@ -38,8 +38,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.setattr_now(&context, &file, &set, guard, authority)
         };
         let now = || self.setattr_now(context, file, set, guard, authority);
-        self.take_turn(Turn::Change, now, later, |done| match done {
-            (object, change, Some(number)) => self.when_durable([(object, number)], change),
+        let thread = context.thread;
+        self.take_turn(Turn::Change, now, later, move |done| match done {
+            (object, change, Some(number)) => self.when_durable(thread, [(object, number)], change),
             (_, change, None) => Op::ok(change),
         })
     }

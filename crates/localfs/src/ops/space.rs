@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
-use vfs::{Authority, Change, Context, Error, Handle, Op, Result, Seek, Stability, Written};
+use vfs::{Authority, Change, Context, Error, Handle, Op, Result, Seek, Stability, Thread, Written};
 
 use super::write::write_all;
 use crate::durable::Made;
@@ -103,7 +103,7 @@ impl Volume {
         let now = || self.change_space_now(context, file, range, authority, how);
         self.take_turn(Turn::Change, now, later, |done| match done {
             (_, Made::NONE, change) => Op::ok(change),
-            (object, number, change) => self.when_durable([(object, number)], change),
+            (object, number, change) => self.when_durable(Thread::Shared, [(object, number)], change),
         })
     }
 

@@ -138,8 +138,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.change_xattr_now(&context, &file, &name, &edit)
         };
         let now = || self.change_xattr_now(context, file, name, &edit);
-        self.take_turn(Turn::Change, now, later, |(object, number, change)| {
-            self.when_durable([(object, number)], change)
+        let thread = context.thread;
+        self.take_turn(Turn::Change, now, later, move |(object, number, change)| {
+            self.when_durable(thread, [(object, number)], change)
         })
     }
 

@@ -121,7 +121,7 @@ pub(crate) fn has_powers() -> bool {
 
 pub(crate) fn user(uid: u32, groups: &[u32]) -> Context {
     let groups = Arc::from(groups);
-    Context { credentials: Arc::new(Credentials { uid, gid: uid, groups }), now: Timestamp::default() }
+    Context::new(Arc::new(Credentials { uid, gid: uid, groups }), Timestamp::default())
 }
 
 /// The superuser, or where the server is none, the server's own user.

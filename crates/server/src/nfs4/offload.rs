@@ -98,7 +98,7 @@ impl Server {
         let (export, written) = self.may_write(offload, now)?;
         let at = (self, now.monotonic);
         settle_in_background(at, client, task.destination, Against::All).await?;
-        let context = Context { credentials: Arc::clone(&task.credentials), now: now.wall };
+        let context = Context::new(Arc::clone(&task.credentials), now.wall);
         let copied = match (&task.source, piece) {
             (Origin::Here { file, handle, stateid }, _) => {
                 let read = self.authority(offload, now, *file, *stateid, IoKind::Read)?;

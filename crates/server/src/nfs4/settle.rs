@@ -316,7 +316,7 @@ async fn ask(
 /// make up a change attribute that no later state of the file may have; as Linux's server does, the file itself gets the next one.
 async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) -> Result<(), Error> {
     let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
-    let context = Context { credentials: Arc::new(Credentials::root()), now: request.now.wall };
+    let context = Context::new(Arc::new(Credentials::root()), request.now.wall);
     export.backend.setattr(&context, handle, &set, None, Authority::Opened).await.map(|_| ())
 }
 

@@ -89,7 +89,7 @@ fn judge(stage: &Stage<Client>, with_mute: bool) -> Result<usize, String> {
 /// So many directories.
 pub(crate) fn make_directories(backend: &impl Backend, count: u64, name: impl Fn(u64) -> String) {
     let now = moment(Duration::ZERO).wall;
-    let caller = Caller { credentials: Arc::new(Credentials::root()), now };
+    let caller = Caller::new(Arc::new(Credentials::root()), now);
     for number in 0..count {
         let (name, root) = (name(number), backend.root());
         let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };

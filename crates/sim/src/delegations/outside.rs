@@ -200,7 +200,7 @@ impl Process {
     }
 
     fn meet(&mut self, file: u64, now: Duration, history: &mut History) {
-        let caller = Caller { credentials: Arc::new(Credentials::root()), now: moment(now).wall };
+        let caller = Caller::new(Arc::new(Credentials::root()), moment(now).wall);
         let (disk, watches) = (self.files.inner(), self.files.around());
         let Ok(found) = at_once(disk.lookup(&caller, &disk.root(), name(file).as_bytes())) else { return };
         let told = watches.of(&found.handle);

@@ -39,7 +39,7 @@ impl Truth {
     /// Of so many directories that are there, and empty.
     pub(super) fn new(backend: Arc<SlowFs>, count: u64) -> Self {
         let credentials = Arc::new(Credentials::root());
-        let context = Context { credentials, now: moment(Duration::ZERO).wall };
+        let context = Context::new(credentials, moment(Duration::ZERO).wall);
         let files = backend.inner();
         let find = |directory| {
             let name = directory_name(directory);

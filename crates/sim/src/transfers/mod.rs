@@ -306,7 +306,7 @@ impl World {
 
 fn root() -> vfs::Context {
     let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
-    vfs::Context { credentials: Arc::new(Credentials::root()), now }
+    vfs::Context::new(Arc::new(Credentials::root()), now)
 }
 
 /// What the source holds: no byte is like those around it, but in the hole.

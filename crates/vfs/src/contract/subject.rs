@@ -212,7 +212,7 @@ impl<'t> Caller<'t> {
     /// The context of the next operation.
     #[must_use]
     pub fn context(&self) -> Context {
-        Context { credentials: self.credentials.clone(), now: self.subject.tick() }
+        Context::new(self.credentials.clone(), self.subject.tick())
     }
 
     pub fn getattr(&self, file: &Handle) -> Result<Attributes> {

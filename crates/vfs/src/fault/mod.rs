@@ -11,7 +11,7 @@
 //! # use vfs::{Backend, Context, Credentials, Error, MemFs, MemOptions, Timestamp};
 //! let files = Faulty::new(MemFs::new(&MemOptions::default()));
 //! files.add(Rule::on(Method::Getattr, Fault::Fail(Error::Later)).times(1));
-//! let context = Context { credentials: Arc::new(Credentials::root()), now: Timestamp::default() };
+//! let context = Context::new(Arc::new(Credentials::root()), Timestamp::default());
 //! assert_eq!(files.getattr(&context, &files.root()).now(), Err(Error::Later));
 //! assert!(files.getattr(&context, &files.root()).now().is_ok());
 //! ```

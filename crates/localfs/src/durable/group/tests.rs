@@ -1,6 +1,6 @@
 use std::sync::atomic::Ordering;
 
-use vfs::{Create, CreateMode, Created, Error, FileKind, Result, SetAttributes};
+use vfs::{Create, CreateMode, Created, Error, FileKind, Result, SetAttributes, Thread};
 
 use super::super::tests::{Case, block_on, case, run};
 use super::super::{Extent, Outcome};
@@ -33,7 +33,9 @@ impl Case {
             let (volume, root) = (Arc::clone(&self.volume), Arc::clone(&self.volume.root));
             let own = Made { is_creation: true, ..file.dirt.begin().made() };
             let change = root.dirt.begin().made();
-            tokio::spawn(async move { volume.when_durable([(file, own), (root, change)], ()).await })
+            tokio::spawn(async move {
+                volume.when_durable(Thread::Shared, [(file, own), (root, change)], ()).await
+            })
         };
         let calls: Vec<_> = files.into_iter().map(wait).collect();
         let mut outcomes = Vec::new();

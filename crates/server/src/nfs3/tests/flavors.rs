@@ -50,7 +50,7 @@ fn calls_by_other_flavors_are_too_weak_and_change_nothing() {
     let acl = nfsacl::GetAclArgs { fh: directory, mask: nfsacl::Mask::all() };
     assert!(is_too_weak(&pair, 6, nfsacl::PROGRAM, nfsacl::Proc::GETACL.0, &acl));
     let root = pair.server.exports().iter().next().unwrap().backend.clone();
-    let context = vfs::Context { credentials: Arc::new(vfs::Credentials::root()), now: Timestamp::default() };
+    let context = vfs::Context::new(Arc::new(vfs::Credentials::root()), Timestamp::default());
     let top = root.root();
     let found = root.lookup(&context, &top, b"file");
     assert!(matches!(found.now_or_never(), Some(Err(vfs::Error::NotFound))));

@@ -28,7 +28,7 @@ fn scene() -> (Scene, Arc<Faulty<MemFs>>) {
 fn context() -> Context {
     // Later than any request of a test.
     let now = vfs::Timestamp { seconds: 2_000_000, nanoseconds: 0 };
-    Context { credentials: Arc::new(Credentials::root()), now }
+    Context::new(Arc::new(Credentials::root()), now)
 }
 
 fn object(backend: &Faulty<MemFs>, name: &str) -> Handle {
