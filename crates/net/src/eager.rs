@@ -15,6 +15,10 @@ const IN_A_ROW: u32 = 4;
 /// Where looking was in vain again and again, so many.
 const IN_A_ROW_AT_MOST: u32 = 4096;
 
+/// Requests in a row that were looked for and came, for which one look in vain is forgiven: somewhere there is always something that
+/// takes longer once in a while.
+const FORGIVES_ONE: u32 = 32;
+
 /// Of whom is asleep, what comes within so many times the limit counts as soon: it takes that long to be seen.
 const ASLEEP: u32 = 2;
 
@@ -30,7 +34,7 @@ pub(crate) struct Eager {
     limit: Duration,
     /// Requests since all was answered.
     requests: u32,
-    /// When the last reply left, if it was one to a request that came alone; until something comes.
+    /// When the last reply left, if it was one to a request that came alone; until something comes, or was looked for in vain.
     replied: Option<Instant>,
     /// Requests in a row that came alone.
     alone: u32,
@@ -38,6 +42,8 @@ pub(crate) struct Eager {
     soon: u32,
     /// How many of them it takes.
     wanted: u32,
+    /// Requests that were looked for and came, since the last that did not.
+    found: u32,
     /// The core's arrivals by this connection's last.
     arrivals: u64,
 }
@@ -45,7 +51,7 @@ pub(crate) struct Eager {
 impl Eager {
     /// Looks for `limit` at most.
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, requests: 0, replied: None, alone: 0, soon: 0, wanted: IN_A_ROW, arrivals: 0 }
+        Self { limit, requests: 0, replied: None, alone: 0, soon: 0, wanted: IN_A_ROW, found: 0, arrivals: 0 }
     }
 
     /// A request has come. Whether it came alone, as those before it did, and nobody else has asked this core meanwhile: then, as
@@ -73,11 +79,12 @@ impl Eager {
         let Some(replied) = self.replied.take() else { return };
         let (was_looking, gap) = (self.soon >= self.wanted, now().saturating_duration_since(replied));
         if !came_alone || gap >= self.limit * ASLEEP {
-            self.soon = 0;
+            (self.soon, self.found) = (0, 0);
             return;
         }
         self.soon = self.soon.saturating_add(1);
         if was_looking {
+            self.found = self.found.saturating_add(1);
             self.wanted = (self.wanted / 2).max(IN_A_ROW);
         }
     }
@@ -87,15 +94,23 @@ impl Eager {
         // What waits for an answer, or for the rest of itself, does so asleep.
         let Some(replied) = self.replied.filter(|_| self.soon >= self.wanted) else { return false };
         if !self.is_alone() {
-            self.soon = 0;
+            (self.soon, self.found) = (0, 0);
             return false;
         }
         let looks_on = now().saturating_duration_since(replied) < self.limit;
         if !looks_on {
+            self.looked_in_vain();
+        }
+        looks_on
+    }
+
+    /// Nothing came: the thread sleeps, and however long it takes to be seen by it says nothing.
+    fn looked_in_vain(&mut self) {
+        self.replied = None;
+        if std::mem::take(&mut self.found) < FORGIVES_ONE {
             self.soon = 0;
             self.wanted = (self.wanted * 4).min(IN_A_ROW_AT_MOST);
         }
-        looks_on
     }
 
     /// Whether nothing came for other connections of this core since the last request of this one.
@@ -176,6 +191,20 @@ mod tests {
         assert!(case.one_by_one(5000, LIMIT / 2) > 0, "one day it pays");
         assert_eq!(case.one_by_one(100, LIMIT / 2), 100, "and then it goes on");
         assert_eq!(case.eager.wanted, IN_A_ROW);
+    }
+
+    #[test]
+    fn one_look_in_vain_of_many_is_forgiven() {
+        let mut case = Case::new();
+        case.one_by_one(IN_A_ROW as usize, LIMIT / 2);
+        for _ in 0..3 {
+            assert_eq!(case.one_by_one(FORGIVES_ONE as usize, LIMIT / 2), FORGIVES_ONE as usize);
+            assert_eq!(case.one_by_one(1, LIMIT * 100), 0);
+        }
+        assert_eq!(case.one_by_one(FORGIVES_ONE as usize - 1, LIMIT / 2), FORGIVES_ONE as usize - 1);
+        assert_eq!(case.one_by_one(1, LIMIT * 100), 0);
+        assert_eq!(case.one_by_one(4 * IN_A_ROW as usize, LIMIT / 2), 0, "one too many");
+        assert_eq!(case.one_by_one(1, LIMIT / 2), 1);
     }
 
     #[test]

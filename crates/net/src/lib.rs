@@ -62,7 +62,7 @@ impl Default for Limits {
             stall_timeout: Duration::from_secs(60),
             silence: Duration::from_secs(90),
             // About what falling asleep and waking up take.
-            busy_poll: Duration::from_micros(30),
+            busy_poll: Duration::from_micros(50),
         }
     }
 }
