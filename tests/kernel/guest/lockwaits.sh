@@ -23,7 +23,9 @@ holder() { # NAME DIRECTORY FD: a program that locks as it is told over a descri
 }
 holder here "$D" 5
 holder there "/run/other/$TEST" 6
+there=$!
 holder beside "/run/other/$TEST" 7
+beside=$!
 echo 'lock write 0 END' >&5
 same ok "$(answers "$L/here.out" 1)"
 called() { # COUNT: how many were called since then
@@ -56,6 +58,22 @@ same ok "$(answers "$L/there.out" 3)" 'a lock to read'
 same ok "$(answers "$L/beside.out" 1)" 'another lock to read'
 called 3
 waiting 0
-exec 6>&- 7>&-
+
+# A program that waits is killed, and its client keeps the file open for reading alone: through that nobody could have the lock.
+exec 7>&-
+wait "$beside"
+echo 'lock unlock 0 END' >&6
+same ok "$(answers "$L/there.out" 4)"
+holder again "$D" 5
+echo 'lock write 0 END' >&5
+same ok "$(answers "$L/again.out" 1)"
+exec 8<"/run/other/$TEST/lock"
+downgraded=$(operations OPEN_DOWNGRADE /run/other)
+echo 'wait write 0 10' >&6
+waiting 1
+kill -KILL "$there"
+waiting 0
+same 1 $(($(operations OPEN_DOWNGRADE /run/other) - downgraded)) 'opens reduced to reading'
+exec 5>&- 6>&- 8<&-
 wait
 umount /run/other

@@ -135,10 +135,7 @@ impl State {
             return Err(Status::DEADSESSION.into());
         }
         let write = request.lock_type.is_write();
-        let modes = &shard.open_at(found.open).modes;
-        // §18.10.4: "LOCK operations are subject to … checks against the access type of the associated file"; POSIX: a shared
-        // lock takes a descriptor open for reading, an exclusive one a descriptor open for writing.
-        if if write { !modes.writes() } else { !modes.reads() } {
+        if !shard.open_at(found.open).modes.may_lock(write) {
             return Err(Status::OPENMODE.into());
         }
         let own = shard.lock_owner(request.file, client.id(), Arc::clone(&found.owner));

@@ -28,6 +28,7 @@ use super::delegation::Recalls;
 use super::gauges::{Gauges, adjust, read};
 use super::range::LockRange;
 use super::shard::{Dropped, FileKey, Shard};
+use super::share::Modes;
 use super::wire::StateOwner;
 use super::{Running, State};
 
@@ -107,19 +108,23 @@ impl LockQueue {
         self.0.iter_mut().for_each(|one| one.told = Some(Duration::ZERO));
     }
 
-    /// Adds to `sums` who waits; `holds_open` says whether a client has the file open there.
+    /// Adds to `sums` who waits; `modes_of` says how a client has the file open there, if it has.
     ///
     /// # Errors
     /// What does not fit together.
     pub(super) fn audit(
         &self,
         sums: &mut Sums,
-        holds_open: impl Fn(&Client, u32) -> bool,
+        modes_of: impl Fn(&Client, u32) -> Option<Modes>,
     ) -> Result<(), String> {
         same("whether nobody waits in a queue", self.0.is_empty(), false)?;
         for (at, one) in self.0.iter().enumerate() {
-            if !holds_open(&one.client, one.open) {
-                return Err(format!("{one:?} waits through an open that is gone"));
+            match modes_of(&one.client, one.open) {
+                None => return Err(format!("{one:?} waits through an open that is gone")),
+                Some(modes) if !modes.may_lock(one.write) => {
+                    return Err(format!("{one:?} waits through an open for something else: {modes:?}"));
+                }
+                Some(_) => {}
             }
             for other in &self.0[..at] {
                 if other.is_for(&one.client, &one.owner, one.range) {
@@ -210,6 +215,17 @@ impl Shard {
         dropped: &mut Dropped,
     ) {
         self.leave_queue(file, gauges, dropped, |one| one.open == open);
+    }
+
+    /// Nor through one that is not for reading, or writing, any more: the LOCK that it was told to send would be OPENMODE.
+    pub(super) fn leave_queue_of_modes(
+        &mut self,
+        file: FileKey,
+        (open, modes): (u32, Modes),
+        gauges: &Gauges,
+        dropped: &mut Dropped,
+    ) {
+        self.leave_queue(file, gauges, dropped, |one| one.open == open && !modes.may_lock(one.write));
     }
 
     /// Nor through the stateid of a lock-owner under an open; what that had locked is free.

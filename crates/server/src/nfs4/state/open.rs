@@ -175,7 +175,7 @@ impl State {
             // §9.9: "represented by a single stateid whose "other" value matches that of the original open, and whose "seqid"
             // value is incremented", even where "the "upgrade" results in no change to the open mode".
             let previous = shard.open_at(index).modes;
-            shard.set_modes(index, previous.upgraded(bits), &self.gauges);
+            shard.set_modes(index, previous.upgraded(bits), &self.gauges, dropped);
             let entry = shard.entry_mut(index);
             entry.seqid = next_seqid(entry.seqid);
             if let Kind::Open(open) = &mut entry.kind {
@@ -232,7 +232,7 @@ impl State {
         }
         match grant.previous {
             Some(modes) => {
-                shard.set_modes(index, modes, &self.gauges);
+                shard.set_modes(index, modes, &self.gauges, &mut dropped);
                 // Nobody has seen the seqid, and the client still uses the one before.
                 let seqid = grant.stateid.seqid;
                 shard.entry_mut(index).seqid = if seqid == 1 { u32::MAX } else { seqid - 1 };
@@ -248,7 +248,8 @@ impl State {
         self.shards[self.shard_of(file)].lock().files.contains_key(&file)
     }
 
-    /// OPEN_DOWNGRADE.
+    /// OPEN_DOWNGRADE. Locks that are held stay: neither §18.18 nor POSIX takes them away. Who waits for one that it might
+    /// not ask for any more is forgotten.
     ///
     /// # Errors
     /// INVAL, and as for every stateid: BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED.
@@ -260,14 +261,16 @@ impl State {
         access: ShareAccess,
         deny: ShareDeny,
     ) -> Result<Stateid, Status> {
-        let bits = valid_bits(access, deny)?;
+        let (bits, mut dropped) = (valid_bits(access, deny)?, Dropped::new());
         let (mut shard, index) = self.find_open(client, file, stateid)?;
         let modes = shard.open_at(index).modes.downgraded(bits)?;
-        shard.set_modes(index, modes, &self.gauges);
+        shard.set_modes(index, modes, &self.gauges, &mut dropped);
         let entry = shard.entry_mut(index);
         // §9.9: "The "seqid" value in the returned stateid MUST be incremented, even in situations in which there is no change".
         entry.seqid = next_seqid(entry.seqid);
-        Ok(shard.stateid(index, self.boot))
+        let stateid = shard.stateid(index, self.boot);
+        self.give_back(shard, dropped);
+        Ok(stateid)
     }
 
     /// CLOSE; the open's byte-range locks go with it: "The server MAY free all outstanding locks on CLOSE" (§18.2.3), so

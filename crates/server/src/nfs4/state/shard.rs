@@ -327,7 +327,7 @@ impl Shard {
     }
 
     /// Changes an open's share reservation.
-    pub(super) fn set_modes(&mut self, index: u32, modes: Modes, gauges: &Gauges) {
+    pub(super) fn set_modes(&mut self, index: u32, modes: Modes, gauges: &Gauges, dropped: &mut Dropped) {
         let file = self.entry(index).file;
         let open = self.open_at_mut(index);
         let old = std::mem::replace(&mut open.modes, modes);
@@ -335,6 +335,7 @@ impl Shard {
             let at_file = open.at_file;
             self.take_from_file(file, at_file);
             self.enter_file(file, index, &modes);
+            self.leave_queue_of_modes(file, (index, modes), gauges, dropped);
         }
         adjust(&gauges.denying, i64::from(modes.deny() != 0) - i64::from(old.deny() != 0));
     }

@@ -49,6 +49,13 @@ impl Modes {
         self.access & 2 != 0
     }
 
+    /// Whether a byte-range lock may be had through the open. §18.10.4: "LOCK operations are subject to … checks against the
+    /// access type of the associated file"; POSIX: a shared lock takes a descriptor open for reading, an exclusive one a
+    /// descriptor open for writing.
+    pub(super) fn may_lock(&self, write: bool) -> bool {
+        if write { self.writes() } else { self.reads() }
+    }
+
     /// §9.9: "it includes the union of the access and deny bits for all of the OPEN requests completed".
     pub(super) fn upgraded(&self, (access, deny): (u8, u8)) -> Self {
         Self {

@@ -43,14 +43,15 @@ impl Shard {
             self.audit_file(*key, file, sums).map_err(|why| format!("{key:?}: {why}"))?;
         }
         for (key, queue) in &self.lock_queues {
-            let holds_open = |client: &Client, open| {
-                let entry = self.entry_at(open).filter(|entry| entry.client.id() == client.id());
-                entry.is_some_and(|entry| {
-                    let is_open = matches!(entry.kind, Kind::Open(_)) && entry.phase == Phase::Held;
-                    is_open && entry.file == *key
-                })
+            let modes_of = |client: &Client, open| {
+                let entry = self.entry_at(open).filter(|entry| entry.client.id() == client.id())?;
+                let is_held = entry.phase == Phase::Held && entry.file == *key;
+                match &entry.kind {
+                    Kind::Open(open) if is_held => Some(open.modes),
+                    _ => None,
+                }
             };
-            queue.audit(sums, holds_open).map_err(|why| format!("{key:?}: {why}"))?;
+            queue.audit(sums, modes_of).map_err(|why| format!("{key:?}: {why}"))?;
         }
         Ok(())
     }

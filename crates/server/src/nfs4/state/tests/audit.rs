@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
+use crate::nfs4::state::shard::Dropped;
 use crate::nfs4::state::share::Modes;
 use crate::nfs4::state::stateid::Place;
 
@@ -31,7 +32,7 @@ fn an_audit_finds_opens_that_exclude_each_other() {
     let why = found(|world, [open, _]| {
         let place = place(world, &open);
         let mut shard = world.state.shards[place.shard].lock();
-        shard.set_modes(place.index, Modes::new((3, 2)), &world.state.gauges);
+        shard.set_modes(place.index, Modes::new((3, 2)), &world.state.gauges, &mut Dropped::new());
     });
     assert!(why.contains("excludes"), "{why}");
 }

@@ -26,7 +26,8 @@ struct Process {
 
 fn process(world: &mut World, name: &str) -> Process {
     let peer = reachable(world, name);
-    let open = (1, world.open(&peer, 1, "o", BOTH));
+    // Of whichever seqid it is.
+    let open = (1, Stateid { seqid: 0, ..world.open(&peer, 1, "o", BOTH) });
     Process { peer, outbox: Arc::clone(&world.outbox), open }
 }
 
@@ -186,6 +187,57 @@ fn who_waits_no_more_is_not_told_and_keeps_nobody() {
         a.unlocks(&world, &held);
         assert_eq!((b.told(&world), c.told(&world)), (0, 1), "{what}");
     }
+}
+
+/// Keeps a process's open for this alone, which was for both.
+fn downgrades(world: &World, process: &Process, left: ShareAccess) {
+    let open = world.open(&process.peer, 1, "o", left);
+    world.state.open_downgrade(&process.peer.client, file(1), &open, left, NONE).unwrap();
+}
+
+#[test]
+fn who_could_not_have_its_lock_any_more_does_not_wait_for_it() {
+    let rows = [(READ, EXCLUSIVE, SHARED), (WRITE, SHARED, EXCLUSIVE)];
+    for (left, no_more, still) in rows {
+        let (world, [a, b, c]) = processes();
+        let held = a.locks(&world, EXCLUSIVE, ALL);
+        b.waits(&world, no_more, (0, 10));
+        c.waits(&world, EXCLUSIVE, (0, 10));
+        b.waits(&world, still, (10, 10));
+        downgrades(&world, &b, left);
+        assert_eq!(waiting(&world), 2, "{left:?}");
+        world.state.audit().unwrap();
+        a.unlocks(&world, &held);
+        assert_eq!(told(&world, [&b, &c]), [1, 1], "{left:?}: the one of what it may lock still");
+        assert_eq!(b.asks(&world, no_more, (0, 10)), Err(LockError::Status(Status::OPENMODE)));
+        b.locks(&world, still, (10, 10));
+    }
+}
+
+/// It was this one's turn when it gave its right up: the next need not wait until it does not come.
+#[test]
+fn whose_turn_it_is_passes_it_on_by_giving_up_the_right_to_lock() {
+    let (world, [a, b, c]) = processes();
+    let held = a.locks(&world, EXCLUSIVE, ALL);
+    b.waits(&world, EXCLUSIVE, ALL);
+    c.waits(&world, EXCLUSIVE, ALL);
+    a.unlocks(&world, &held);
+    assert_eq!(told(&world, [&b, &c]), [1, 0]);
+    downgrades(&world, &b, READ);
+    assert_eq!(told(&world, [&b, &c]), [0, 1]);
+}
+
+#[test]
+fn who_waits_by_an_upgrade_that_is_taken_back_waits_no_more() {
+    let (world, [a, b]) = processes();
+    a.locks(&world, EXCLUSIVE, ALL);
+    downgrades(&world, &b, READ);
+    let upgraded = world.try_open(&b.peer, 1, "o", WRITE, NONE).unwrap();
+    b.waits(&world, EXCLUSIVE, ALL);
+    assert_eq!(waiting(&world), 1);
+    world.state.withdraw_open(&b.peer.client, upgraded);
+    assert_eq!(waiting(&world), 0);
+    world.state.audit().unwrap();
 }
 
 #[test]
