@@ -15,11 +15,15 @@ pub(super) async fn serve(request: &Request<'_>, args: GetattrArgs, reply: &mut 
         Ok(held) => held,
         Err(_) => return answer::<(), ()>(reply, &Outcome::Fail(NfsStat::JUKEBOX, ())),
     };
-    match target.export.backend.getattr(&target.context, &target.handle).await {
-        Ok(mut attributes) => {
-            request.server.nfs4.put_over(held, &mut attributes);
-            answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &attributes)))
-        }
+    let backend = &target.export.backend;
+    let mut seen = backend.getattr(&target.context, &target.handle).await;
+    if let Ok(attributes) = &mut seen
+        && !request.server.nfs4.put_over(held, attributes)
+    {
+        seen = backend.getattr(&target.context, &target.handle).await;
+    }
+    match seen {
+        Ok(attributes) => answer::<_, ()>(reply, &Outcome::Ok(fattr(target.export, &attributes))),
         Err(error) => answer::<(), ()>(reply, &Outcome::Fail(status(error), ())),
     }
 }

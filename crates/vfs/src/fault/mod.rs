@@ -45,6 +45,8 @@ pub enum Fault {
     Short(u32),
     /// Waits until the gate opens, and is done then.
     Hold(Gate),
+    /// Done at once, and answered when the gate opens.
+    HoldAfter(Gate),
 }
 
 /// Which operations go wrong, and how.
@@ -180,6 +182,15 @@ impl Around for Script {
                 Op::pending(async move {
                     opened.await;
                     run(None).await
+                })
+            }
+            Some(Fault::HoldAfter(gate)) => {
+                let opened = gate.opened();
+                let done = run(None);
+                Op::pending(async move {
+                    let result = done.await;
+                    opened.await;
+                    result
                 })
             }
         }

@@ -161,6 +161,97 @@ fn version_3_is_told_the_holder_s_times() {
     assert_eq!((told.size, times), (777, [ORIGINAL + 3, ORIGINAL + 5]));
 }
 
+/// What is told of a file whose holder hands its times in while the file is looked at.
+#[derive(Debug)]
+struct Looks {
+    before: Attributes,
+    meanwhile: Attributes,
+    behind: Attributes,
+}
+
+impl Looks {
+    /// Time does not go back from one to the next, and what has one change attribute is one state.
+    #[track_caller]
+    fn judge(&self) {
+        let Self { before, meanwhile, behind } = self;
+        let of = |told: &Attributes| [told.time_access, told.time_modify, told.time_metadata];
+        for (earlier, later) in [(before, meanwhile), (meanwhile, behind)] {
+            assert!(earlier.change <= later.change, "{self:?}");
+            assert!(of(earlier).iter().zip(of(later)).all(|(earlier, later)| *earlier <= later), "{self:?}");
+        }
+        assert!(meanwhile.change < behind.change || meanwhile == behind, "{self:?}");
+    }
+}
+
+/// What the holder says first, and what it hands in later.
+const SAID_FIRST: i64 = ORIGINAL + 5;
+const SAID_THEN: i64 = ORIGINAL + 8;
+
+#[test]
+fn what_a_holder_hands_in_while_another_looks_is_not_told_by_halves() {
+    for (is_seen_before, is_returned) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut scene, stateid, backend) = kept_slowly();
+        let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+        let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
+        let before = told(&mut scene, 1, first.clone());
+        let mut flight = scene.other.start(2, vec![putfh(file), getattr(&ASKED)]);
+        assert!(flight.poll().is_none(), "the holder is asked");
+        let gate = Gate::new();
+        let slow = if is_seen_before { Fault::HoldAfter(gate.clone()) } else { Fault::Hold(gate.clone()) };
+        backend.add(Rule::on(Method::Getattr, slow).times(1));
+        tell(&scene.holder, first);
+        assert!(flight.poll().is_none(), "the file is looked at");
+        let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+        assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
+        if is_returned {
+            assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+        }
+        gate.open();
+        let meanwhile = answered(flight.poll());
+        let behind = if is_returned { seen(&mut scene.other, file) } else { told(&mut scene, 3, then) };
+        Looks { before, meanwhile, behind }.judge();
+    }
+}
+
+#[test]
+fn what_a_holder_is_about_to_hand_in_is_not_told_by_halves() {
+    let (mut scene, stateid, backend) = kept_slowly();
+    let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+    let [first, then] = [SAID_FIRST, SAID_THEN].map(|time| said(change, time, time));
+    let before = told(&mut scene, 1, first.clone());
+    // The file has the times, and the holder has no answer yet.
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Setattr, Fault::HoldAfter(gate.clone())).times(1));
+    let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+    let mut flight = scene.holder.start(1, vec![putfh(file), handed]);
+    assert!(flight.poll().is_none());
+    let meanwhile = told(&mut scene, 2, first);
+    gate.open();
+    assert_eq!(status(flight.poll()), Some(Status::OK));
+    let behind = told(&mut scene, 3, then);
+    Looks { before, meanwhile, behind }.judge();
+}
+
+#[test]
+fn version_3_looks_again_where_the_holder_has_given_the_file_back_meanwhile() {
+    let (mut scene, stateid, backend) = kept_slowly();
+    let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+    let object = nfs3::FileHandle::new(&file).unwrap();
+    let mut flight = scene.other.start_nfs3(nfs3::Proc::GETATTR.0, &nfs3::GetattrArgs { object });
+    assert!(flight.poll_bytes().is_none());
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
+    tell(&scene.holder, said(change, SAID_FIRST, SAID_FIRST));
+    assert!(flight.poll_bytes().is_none(), "the file is looked at");
+    let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+    assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
+    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    gate.open();
+    let mut reply = Reader::new(flight.poll_bytes().expect("an answer").slice(4..));
+    let told = nfs3::Fattr::decode(&mut reply).unwrap();
+    assert_eq!([told.atime.seconds, told.mtime.seconds].map(i64::from), [SAID_THEN; 2]);
+}
+
 #[test]
 fn a_holder_that_keeps_its_times_to_itself_gives_the_file_back() {
     for is_time in [false, true] {

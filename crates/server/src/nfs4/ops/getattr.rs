@@ -2,7 +2,7 @@
 
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::types::Bitmap;
-use vfs::Attributes;
+use vfs::{Attributes, FsStat};
 use xdr::{Decode, Reader, Writer};
 
 use crate::nfs4::acl;
@@ -41,21 +41,33 @@ pub(crate) fn at_once(
     Ok(true)
 }
 
-/// Writes the attributes of the current object as they are now, with what the holder of a write delegation knows better.
-pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut Writer) -> Result {
-    let object = compound.current()?;
-    let held = compound.ask_holder(&object, mask).await?;
-    let (space, mut attributes) = match object {
+/// Looks at the current object, and at its file system where that is wanted.
+async fn look(
+    compound: &mut Compound<'_>,
+    object: &Object<'_>,
+    mask: Bitmap,
+) -> Result<(Option<FsStat>, Attributes)> {
+    match object {
         Object::File(file) if needs_space(mask) => {
             let context = compound.context(file.export);
             let (space, attributes) = file.export.backend.statfs(&context, &file.handle).await?;
             compound.set_fresh(attributes);
-            (Some(space), attributes)
+            Ok((Some(space), attributes))
         }
-        _ => (None, compound.attributes().await?),
-    };
+        _ => Ok((None, compound.attributes().await?)),
+    }
+}
+
+/// Writes the attributes of the current object as they are now, with what the holder of a write delegation knows better.
+pub(super) async fn tell(compound: &mut Compound<'_>, mask: Bitmap, reply: &mut Writer) -> Result {
+    let object = compound.current()?;
+    let held = compound.ask_holder(&object, mask).await?;
+    let (mut space, mut attributes) = look(compound, &object, mask).await?;
     // Not for the next operation: it is the holder's, not the file's.
-    compound.state().put_over(held, &mut attributes);
+    if !compound.state().put_over(held, &mut attributes) {
+        compound.forget_fresh();
+        (space, attributes) = look(compound, &object, mask).await?;
+    }
     if let Object::File(file) = &object
         && let Some(change) = compound.change_of_grant(file, mask)
     {

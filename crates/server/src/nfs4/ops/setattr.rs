@@ -141,12 +141,12 @@ impl HandedIn {
             modified: kept(taken.modified, present.modified),
             ..SetAttributes::default()
         };
+        compound.state().take_times(compound.client()?, file.key(compound.server()), known);
         if !set.is_empty() {
             let backend = &file.export.backend;
             let change = backend.setattr(&context, &file.handle, &set, None, authority).await?;
             compound.set_fresh(change.after);
         }
-        compound.state().took_times(compound.client()?, file.key(compound.server()), known);
         Ok(())
     }
 }

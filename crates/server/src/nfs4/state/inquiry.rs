@@ -55,9 +55,10 @@ pub struct Held {
 }
 
 impl Held {
-    fn put_over(&self, attributes: &mut Attributes) {
+    /// `known` are the file's times as they are known by now, where the holder keeps them.
+    fn put_over(&self, known: Option<Times>, attributes: &mut Attributes) {
         attributes.size = self.size.unwrap_or(attributes.size);
-        if let Some(Times { accessed, modified }) = self.times {
+        if let Some(Times { accessed, modified }) = known {
             (attributes.accessed, attributes.modified) = (accessed, modified);
             // RFC 9754 §5: "The change time can be derived from the modify time."
             attributes.changed = attributes.changed.max(modified);
@@ -190,14 +191,20 @@ impl State {
         Inquiry::Asked(number, waiter)
     }
 
-    /// Puts what a holder said over what the file itself said later. Where the delegation has ended in between, all that the holder
-    /// knew may be here, and more: its word, beside a `change` that is newer, would be believed from then on.
-    pub fn put_over(&self, held: Option<Held>, attributes: &mut Attributes) {
-        if let Some(held) = held
-            && self.shards[held.place.shard].lock().is_delegation(held.place)
-        {
-            held.put_over(attributes);
+    /// Puts what a holder said over what the file itself said later; its times as they are known by now, since it may have handed
+    /// in others in between, which the file shows already. False where the delegation has ended: the file is to be looked at again.
+    /// All that the holder knew may be there by now, and more, and the holder's word, beside a `change` that is newer, would be
+    /// believed from then on; and what the file said while its holder kept the times is told to nobody.
+    #[must_use]
+    pub fn put_over(&self, held: Option<Held>, attributes: &mut Attributes) -> bool {
+        let Some(held) = held else { return true };
+        let shard = self.shards[held.place.shard].lock();
+        if !shard.is_delegation(held.place) {
+            return false;
         }
+        let keeping = shard.delegation_at(held.place.index).keeping.as_ref();
+        held.put_over(keeping.map(|keeping| keeping.known), attributes);
+        true
     }
 
     /// The file's times and its change attribute have moved on since a holder said this.

@@ -136,8 +136,9 @@ impl State {
         Ok(shard.delegation_at(index).keeping.as_ref().expect("that was asked for").known)
     }
 
-    /// The file has these times now, on the word of the client that keeps them.
-    pub fn took_times(&self, client: &Client, file: FileKey, times: Times) {
+    /// The file is about to get these times, on the word of the client that keeps them. Before it shows them, so that others are told
+    /// of none that go back ([`State::put_over`]).
+    pub fn take_times(&self, client: &Client, file: FileKey, times: Times) {
         self.learn_times(client, file, |Keeping { known, .. }, _| {
             known.accessed = known.accessed.max(times.accessed);
             known.modified = known.modified.max(times.modified);
