@@ -49,23 +49,47 @@ sleep 1
 touch "$D/stop"
 wait $! || fail "dumpcap: $(cat "$L/dumpcap")"
 # The client's port is random: some are other protocols' by registration (636 and 989 to 995 are TLS's), and tshark goes by either.
-read_capture() { host "tshark -r $capture -n -d tcp.port==2049,rpc -Y '$1' -T fields -e frame.number -e _ws.col.Info 2>/dev/null"; }
-replies=$(read_capture 'rpc.msgtyp == 1 && nfs' | wc -l)
+# One pass takes out all that is asked for below: of each frame the values of each field, with commas between them.
+fields='frame.number rpc.msgtyp rpc.state_accept nfs nfs.status nfs.nfsstat4 nfs.cb.operation nfs.opcode _ws.malformed _ws.col.Info'
+frames="$L/frames"
+host "tshark -r $capture -n -d tcp.port==2049,rpc -Y 'rpc || _ws.malformed' -T fields -E separator=/t -E occurrence=a -E aggregator=, \
+    $(printf -- '-e %s ' $fields) 2>/dev/null" >"$frames" || fail 'tshark cannot read the capture'
+# A frame may hold several messages, one line for all of them: each of their values counts.
+frames() { # CONDITION: the frames of which it holds: that a field `is` a value, `is_other` than one, or that one `has` the field
+    awk -F '\t' -v names="$fields" '
+        function field(name) { if (!(name in place)) { failed = 1; exit 1 } return $place[name] }
+        function has(name) { return field(name) != "" }
+        function is(name, value) { return index("," field(name) ",", "," value ",") > 0 }
+        function is_other(name, value,   all, count, at) {
+            count = split(field(name), all, ",")
+            for (at = 1; at <= count; at++) if (all[at] != value) return 1
+            return 0
+        }
+        BEGIN { for (count = split(names, name, " "); count > 0; count--) place[name[count]] = count }
+        '"$1"' { print $place["frame.number"], $place["_ws.col.Info"] }
+        END { exit failed }' "$frames" || fail "no such condition: $1"
+}
+replies=$(frames 'is("rpc.msgtyp", 1) && has("nfs")' | wc -l)
 [ "$replies" -gt 1000 ] || fail "tshark saw only $replies replies"
+seen() { # CONDITION WHAT
+    local found
+    found=$(frames "$1") || fail "$found"
+    [ -n "$found" ] || fail "tshark saw no $2"
+}
 # NOENT was answered more than once: without it, the fields below are not what they are taken for.
-[ -n "$(read_capture 'nfs.status == 2 || nfs.nfsstat4 == 2')" ] || fail 'tshark sees no error'
-seen() { [ -n "$(read_capture "$1")" ] || fail "tshark saw no $2"; }
+seen 'is("nfs.status", 2) || is("nfs.nfsstat4", 2)' error
 # CB_RECALL is operation 4 of callbacks in every minor version (RFC 7530 §16.2, RFC 8881 §20.2).
-if [ "$VERSION" != 3 ]; then seen 'nfs.cb.operation == 4' CB_RECALL; fi
+if [ "$VERSION" != 3 ]; then seen 'is("nfs.cb.operation", 4)' CB_RECALL; fi
 # CB_OFFLOAD is operation 15 (RFC 7862 §16.1).
-if [ "$VERSION" = 4.2 ]; then seen 'nfs.cb.operation == 15' CB_OFFLOAD; fi
+if [ "$VERSION" = 4.2 ]; then seen 'is("nfs.cb.operation", 15)' CB_OFFLOAD; fi
 if [ "$VERSION" = 4.2 ]; then # RFC 7862 §13 and RFC 8276 §8.4
     for operation in ALLOCATE=59 COPY=60 DEALLOCATE=62 SEEK=69 GETXATTR=72 SETXATTR=73 LISTXATTRS=74 REMOVEXATTR=75; do
-        seen "nfs.opcode == ${operation#*=}" "${operation%=*}"
+        seen "is(\"nfs.opcode\", ${operation#*=})" "${operation%=*}"
     done
 fi
-same '' "$(read_capture '_ws.malformed' | head -5)" 'malformed'
+none() { same '' "$(frames "$1" | head -5)" "$2"; }
+none 'has("_ws.malformed")' 'malformed'
 # RFC 1813 §2.6 and RFC 8881 §15.1.1.6: what the server has no better word for. Here there always is one.
-same '' "$(read_capture 'nfs.status == 10006 || nfs.nfsstat4 == 10006' | head -5)" 'SERVERFAULT'
-same '' "$(read_capture 'rpc.state_accept != 0 && rpc.msgtyp == 1 && nfs' | head -5)" 'calls that RPC refused'
+none 'is("nfs.status", 10006) || is("nfs.nfsstat4", 10006)' 'SERVERFAULT'
+none 'is_other("rpc.state_accept", 0) && is("rpc.msgtyp", 1) && has("nfs")' 'calls that RPC refused'
 host "rm $capture"
