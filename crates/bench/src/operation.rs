@@ -123,6 +123,7 @@ operations! {
     Access "access" "ACCESS" V3 0, &[Target::OfFloor(2.3)];
     Read4k "read4k" "READ 4 KiB" V3 SMALL_BYTES, &[Target::OfFloor(1.8)];
     Write4k "write4k" "WRITE 4 KiB UNSTABLE" V3 SMALL_BYTES, &[Target::OfFloor(1.6)];
+    Write4kSync "write4k-sync" "WRITE 4 KiB FILE_SYNC" V3 SMALL_BYTES, &[Target::OfFloor(1.8)];
     Read1m "read1m" "READ 1 MiB" V3 LARGE_BYTES, &[Target::OfSendfileFloor(1.2)];
     Write1m "write1m" "WRITE 1 MiB UNSTABLE" V3 LARGE_BYTES, &[Target::OfFloor(1.4)];
     CreateRemove "create-remove" "CREATE+REMOVE" V3 0, &[Target::OfFloor(1.8)];

@@ -124,7 +124,7 @@ impl Files {
             (100_003, 3) => self.lookup(&mut call, out)?,
             (100_003, 4) => self.access(&mut call, out)?,
             (100_003, 6) => return self.read(&mut call, out),
-            (100_003, 7) => self.write(&mut call, out)?,
+            (100_003, 7) => self.write(&mut call, out, unsynced)?,
             (100_003, 8) => self.create(&mut call, out, unsynced)?,
             (100_003, 12) => self.remove(&mut call, out, unsynced)?,
             (100_003, 17) => listing::readdirplus(self.file(&mut call)?, &mut call, out)?,
@@ -220,11 +220,17 @@ impl Files {
         Ok(())
     }
 
-    /// WRITE: one `pwrite` straight from the receive buffer, and one `fstat` for the attributes behind it.
-    fn write(&self, call: &mut Arguments<'_>, out: &mut Replies) -> Result<(), Unknown> {
+    /// WRITE: one `pwrite` straight from the receive buffer, and one `fstat` for the attributes behind it. Where a stable one is asked for,
+    /// `fsync` of the file, once for the batch.
+    fn write<'f>(
+        &'f self,
+        call: &mut Arguments<'_>,
+        out: &mut Replies,
+        unsynced: &mut Unsynced<'f>,
+    ) -> Result<(), Unknown> {
         let file = self.file(call)?;
         let (offset, count) = (call.long()?, call.word()?);
-        call.word()?; // stable_how: the load asks for UNSTABLE only
+        let stable = call.word()?;
         let data = call.opaque()?;
         if file_io::pwrite(file, data, offset)? != count as usize {
             return Err(Unknown);
@@ -233,8 +239,11 @@ impl Files {
         word(out, 0); // no pre_op_attr
         post_op_attributes(out, &fs::fstat(file)?);
         word(out, count);
-        word(out, 0); // UNSTABLE
+        word(out, stable);
         out.append(b"floor\0\0\0");
+        if stable != 0 {
+            unsynced.written(file);
+        }
         Ok(())
     }
 

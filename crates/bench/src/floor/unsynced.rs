@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-/// New files, and the directory that entries came to or went from.
+/// New files, the directory that entries came to or went from, and a file that was written.
 ///
 /// Everything of a batch is synced at once, in place: fsync(2) of a new file tells nothing of its name, and that of the
 /// directory nothing of the file, so that both are needed; but one of the directory does for all.
@@ -12,6 +12,7 @@ pub(super) struct Unsynced<'f> {
     /// As many as a connection has requests outstanding, at most.
     files: Vec<File>,
     directory: Option<&'f File>,
+    written: Option<&'f File>,
 }
 
 impl<'f> Unsynced<'f> {
@@ -26,11 +27,19 @@ impl<'f> Unsynced<'f> {
         self.directory = Some(directory);
     }
 
+    /// `file`, the same for all, was written.
+    pub(super) fn written(&mut self, file: &'f File) {
+        self.written = Some(file);
+    }
+
     /// Waits until all of it is on disk, and forgets it.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         for file in self.files.drain(..) {
             file.sync_all()?;
         }
-        self.directory.take().map_or(Ok(()), File::sync_all)
+        for file in self.directory.take().into_iter().chain(self.written.take()) {
+            file.sync_all()?;
+        }
+        Ok(())
     }
 }

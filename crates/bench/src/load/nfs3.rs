@@ -225,8 +225,11 @@ pub(crate) fn workload(
             Box::new(Lookup { template: request(Proc::LOOKUP, &arguments), expected: object })
         }
         Operation::Read4k | Operation::Read1m => Box::new(Read::new(object, bytes, offsets, depth)),
-        Operation::Write4k => Box::new(Write::new(handles.small_write, bytes, offsets)),
-        Operation::Write1m => Box::new(Write::new(handles.large_write, bytes, offsets)),
+        Operation::Write4k => Box::new(Write::new(handles.small_write, bytes, offsets, StableHow::Unstable)),
+        Operation::Write4kSync => {
+            Box::new(Write::new(handles.small_write, bytes, offsets, StableHow::FileSync))
+        }
+        Operation::Write1m => Box::new(Write::new(handles.large_write, bytes, offsets, StableHow::Unstable)),
         Operation::CreateRemove => Box::new(CreateRemove::new(handles.churn, connection, depth)),
         Operation::OpenReadFloor => Box::new(open_read::Bare::new(handles.small, connection, depth)),
         Operation::OpenRead => Box::new(open_read::OpenRead::new(handles.small, object, connection, depth)),
@@ -357,6 +360,7 @@ struct Write {
     template: Template,
     offset_at: usize,
     count: u32,
+    stable: StableHow,
     offsets: Offsets,
     payload: Bytes,
     /// The verifier of the first reply: it may not change while the server lives.
@@ -364,18 +368,18 @@ struct Write {
 }
 
 impl Write {
-    fn new(file: FileHandle, count: u32, offsets: Offsets) -> Self {
+    fn new(file: FileHandle, count: u32, offsets: Offsets, stable: StableHow) -> Self {
         let mut payload = vec![0; count as usize];
         layout::fill_pattern(0, &mut payload);
         let payload = Bytes::from(payload);
         let render = |offset| {
             let data = Opaque::new(payload.clone()).expect("within the protocol's bound");
-            let arguments = WriteArgs { file, offset, count, stable: StableHow::Unstable, data };
+            let arguments = WriteArgs { file, offset, count, stable, data };
             request(Proc::WRITE, &arguments).without_payload(payload.len())
         };
         let template = render(0);
         let offset_at = Template::field(&template, &render(u64::MAX));
-        Self { template, offset_at, count, offsets, payload, verifier: None }
+        Self { template, offset_at, count, stable, offsets, payload, verifier: None }
     }
 }
 
@@ -393,6 +397,9 @@ impl Workload for Write {
         let written = success(reply.results::<WriteResult>()?)?;
         if written.count != self.count {
             return Err(format!("{} bytes written of {}", written.count, self.count));
+        }
+        if written.committed < self.stable {
+            return Err(format!("{:?} where {:?} was asked for", written.committed, self.stable));
         }
         if *self.verifier.get_or_insert(written.verf) != written.verf {
             return Err("the write verifier changed: unstable data may be lost".into());
