@@ -176,8 +176,14 @@ impl Backend for LocalFs {
         self.volume.write(context, file, offset, data, stability, authority)
     }
 
-    fn commit<'a>(&'a self, _: &'a Context, file: &'a Handle, offset: u64, count: u64) -> Op<'a, Change> {
-        self.volume.commit(file, offset, count)
+    fn commit<'a>(
+        &'a self,
+        context: &'a Context,
+        file: &'a Handle,
+        offset: u64,
+        count: u64,
+    ) -> Op<'a, Change> {
+        self.volume.commit(context, file, offset, count)
     }
 
     fn create<'a>(

@@ -16,7 +16,7 @@
 //! ([`Made`]), and may be durable only where none came since.
 //!
 //! Directories and new files are synced in rounds, by few threads for all who wait: [`group`]. Where nobody else wants the calling thread
-//! and the device is fast, it syncs them itself: [`pace`]. What has content has a thread of its own.
+//! and the device is fast, it syncs them itself, and little content too: [`pace`]. What has more has a thread of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -54,6 +54,9 @@ pub(crate) struct Dirt {
     dirty_objects: Arc<AtomicUsize>,
 }
 
+/// Bytes of a change of which it is not known how much content it is.
+const UNKNOWN: u64 = u64::MAX;
+
 /// Tells one who waits how the sync ended.
 type Waiter = oneshot::Sender<Result<()>>;
 type Outcome = oneshot::Receiver<Result<()>>;
@@ -90,6 +93,8 @@ struct State {
     /// Changes up to here are durable as to their data, and with all attributes.
     data: u64,
     all: u64,
+    /// Bytes of content that no sync has begun to cover, at most; [`UNKNOWN`] where nobody counted.
+    unsynced: u64,
     /// A sync is running, or about to.
     is_running: bool,
     waiting: Vec<(Extent, Waiter)>,
@@ -121,7 +126,7 @@ impl Dirt {
             state.in_flight += 1;
             state.failures
         });
-        Begun { dirt: self, failures }
+        Begun { dirt: self, failures, bytes: UNKNOWN }
     }
 
     /// A number that is another one after each change through this server; under the object's lock it stands.
@@ -145,6 +150,11 @@ impl Dirt {
     /// To be called under the lock of `state`.
     fn move_on(&self) {
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Bytes of content that a sync would write, at most.
+    fn unsynced(&self) -> u64 {
+        self.state.lock().unsynced
     }
 
     /// Whether data may be lost by a crash of the machine.
@@ -184,6 +194,8 @@ impl Dirt {
     /// next sync meanwhile; it would hide from them what was lost.
     fn failed(&self, error: Error) -> Vec<Waiter> {
         let mut state = self.state.lock();
+        // What it covered may be to be written still.
+        state.unsynced = UNKNOWN;
         state.failures = state.failures.wrapping_add(1);
         state.failure = Some(error);
         std::mem::take(&mut state.waiting).into_iter().map(|(_, waiter)| waiter).collect()
@@ -214,6 +226,7 @@ impl Dirt {
             return None;
         }
         let waiting = std::mem::take(&mut state.waiting);
+        state.unsynced = 0;
         let all = waiting.iter().any(|(extent, _)| *extent == Extent::All);
         let extent = if all { Extent::All } else { Extent::Data };
         Some((state.made, extent, waiting.into_iter().map(|(_, sender)| sender).collect()))
@@ -261,17 +274,26 @@ pub(crate) struct Begun<'a> {
     dirt: &'a Dirt,
     /// Failed syncs so far.
     failures: u32,
+    /// Bytes of content that it changes.
+    bytes: u64,
 }
 
 impl Begun<'_> {
+    /// It changes so many bytes of content.
+    pub(crate) fn of_bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes as u64;
+        self
+    }
+
     /// The change is made: its number. Only a sync that begins from now on covers it.
     pub(crate) fn made(self) -> Made {
-        let (dirt, failures) = (self.dirt, self.failures);
+        let (dirt, failures, bytes) = (self.dirt, self.failures, self.bytes);
         // Dropping does its own half of this; the object must not look clean in between.
         std::mem::forget(self);
         let number = dirt.update(|state| {
             state.in_flight -= 1;
             state.made += 1;
+            state.unsynced = state.unsynced.saturating_add(bytes);
             dirt.move_on();
             state.made
         });
@@ -325,6 +347,10 @@ struct Syncing {
 }
 
 impl Syncing {
+    fn new(volume: &Arc<Volume>, object: &Arc<Object>) -> Self {
+        Self { volume: Arc::clone(volume), object: Arc::clone(object), is_done: false }
+    }
+
     fn run(mut self) {
         self.volume.sync_while_wanted(&self.object);
         self.is_done = true;
@@ -334,12 +360,12 @@ impl Syncing {
     fn run_in_place(mut self) {
         // It may have to be opened for that, which is no business of the caller's.
         self.volume.act_as_server();
-        let synced = self.volume.sync_name(&self.object);
+        let synced = self.volume.sync_little(&self.object);
         self.is_done = true;
         let Some(synced) = synced else { return };
         synced.tell();
         if self.object.dirt.goes_on() {
-            self.volume.join_group(&self.object);
+            self.volume.hand_over(&self.object, group::is_for(&self.object, Made::NONE));
         }
     }
 }
@@ -368,7 +394,7 @@ impl Volume {
         if self.must_sync() { Made { is_creation: true, ..object.dirt.begin().made() } } else { Made::NONE }
     }
 
-    /// Waits until `change` of `object` is durable.
+    /// Waits until `change` of `object` is durable; `thread` is what the calling thread may be used for.
     ///
     /// # Errors
     /// What a sync reported that ended after the change began.
@@ -377,8 +403,9 @@ impl Volume {
         object: &Arc<Object>,
         change: Made,
         extent: Extent,
+        thread: Thread,
     ) -> Result<()> {
-        match self.want_durable(object, change, extent, Thread::Shared)? {
+        match self.want_durable(object, change, extent, self.pace.lend(thread))? {
             Some(outcome) => outcome.await.unwrap_or(Err(Error::ServerFault)),
             None => Ok(()),
         }
@@ -397,16 +424,23 @@ impl Volume {
         if !is_first {
             return Ok(Some(receiver));
         }
-        let syncing = || Syncing { volume: Arc::clone(self), object: Arc::clone(object), is_done: false };
-        if !group::is_for(object, change) {
-            let syncing = syncing();
-            tokio::task::spawn_blocking(move || syncing.run());
-        } else if thread == Thread::Lent {
-            syncing().run_in_place();
+        let is_short = group::is_for(object, change);
+        if thread == Thread::Lent && (is_short || object.dirt.unsynced() <= pace::LITTLE_BYTES) {
+            Syncing::new(self, object).run_in_place();
         } else {
-            self.join_group(object);
+            self.hand_over(object, is_short);
         }
         Ok(Some(receiver))
+    }
+
+    /// Has threads of the pool sync an object that is not being synced: one of its own, unless it is short.
+    fn hand_over(self: &Arc<Self>, object: &Arc<Object>, is_short: bool) {
+        if is_short {
+            self.join_group(object);
+        } else {
+            let syncing = Syncing::new(self, object);
+            tokio::task::spawn_blocking(move || syncing.run());
+        }
     }
 
     /// Answers `value` when the present content and entries of `objects` are durable; at once where the volume does not
@@ -425,7 +459,7 @@ impl Volume {
         }
         let changes: Vec<_> = changes.into_iter().collect();
         Op::pending(async move {
-            let thread = if self.pace.is_short() { thread } else { Thread::Shared };
+            let thread = self.pace.lend(thread);
             // All of them at once: what a child and its directory need is mostly one commit of the file system's journal.
             let wanted: Vec<_> = changes
                 .iter()
@@ -523,8 +557,8 @@ impl Volume {
         Some(Synced { waiting, outcome })
     }
 
-    /// The same of a directory or a new file, from which the volume's pace is known.
-    fn sync_name(&self, object: &Object) -> Option<Synced> {
+    /// The same of a directory, a new file or little content, from which the volume's pace is known.
+    fn sync_little(&self, object: &Object) -> Option<Synced> {
         let began = Instant::now();
         let synced = self.sync_if_wanted(object);
         self.pace.took(began.elapsed());
@@ -558,7 +592,7 @@ impl Volume {
         let _under_way = self.pace.begin();
         #[cfg(test)]
         {
-            self.syncs.fetch_add(1, Ordering::Relaxed);
+            self.syncs.lock().push(std::thread::current().id());
             // Several syncs may be under way at once: a plan is for one kind, so that it is known which one fails.
             let plan = self.planned_sync_failure.lock().take_if(|(kind, _)| *kind == object.kind);
             if let Some((_, error)) = plan {

@@ -119,9 +119,9 @@ pub(crate) struct Volume {
     /// The error of the next sync.
     #[cfg(test)]
     pub(crate) planned_sync_failure: Mutex<Option<(FileKind, Error)>>,
-    /// Syncs so far.
+    /// Who made the syncs so far.
     #[cfg(test)]
-    pub(crate) syncs: AtomicUsize,
+    pub(crate) syncs: Mutex<Vec<std::thread::ThreadId>>,
 }
 
 impl fmt::Debug for Volume {

@@ -200,7 +200,7 @@ struct Part<'r> {
 
 impl Part<'_> {
     fn sync(mut self) -> Option<Leader> {
-        let synced = self.round.volume.sync_name(self.object);
+        let synced = self.round.volume.sync_little(self.object);
         self.is_ended = true;
         self.round.ended(self.object, synced)
     }

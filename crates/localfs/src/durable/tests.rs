@@ -48,11 +48,11 @@ impl Case {
     }
 
     async fn commit(&self) -> Result<()> {
-        self.volume.commit(&self.file, 0, 0).await.map(drop)
+        self.volume.commit(&self.context, &self.file, 0, 0).await.map(drop)
     }
 
     pub(super) fn syncs(&self) -> usize {
-        self.volume.syncs.load(Ordering::Relaxed)
+        self.volume.syncs.lock().len()
     }
 
     /// The next sync of an object of this kind fails.
@@ -244,7 +244,7 @@ fn all_who_wait_share_two_syncs() {
     let wait = || {
         let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
         let change = object.dirt.begin().made();
-        async move { volume.make_durable(&object, change, Extent::Data).await }
+        async move { volume.make_durable(&object, change, Extent::Data, Thread::Shared).await }
     };
     std::thread::scope(|scope| {
         // The sync that has begun waits for its plan until all others wait for the next.
@@ -358,11 +358,11 @@ fn a_change_that_a_sync_failed_beside_is_never_durable() {
         assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
         let late = begun.made();
         for extent in [Extent::Data, Extent::All] {
-            assert_eq!(case.volume.make_durable(&object, made, extent).await, Err(Error::Io));
+            assert_eq!(case.volume.make_durable(&object, made, extent, Thread::Shared).await, Err(Error::Io));
             // A later success says nothing of them.
             assert_eq!(case.write(Stability::FileSync).await, Ok(()));
-            assert_eq!(case.volume.make_durable(&object, late, extent).await, Err(Error::Io));
+            assert_eq!(case.volume.make_durable(&object, late, extent, Thread::Shared).await, Err(Error::Io));
         }
-        assert_eq!(case.volume.make_durable(&object, Made::NONE, Extent::All).await, Ok(()));
+        assert_eq!(case.volume.make_durable(&object, Made::NONE, Extent::All, Thread::Shared).await, Ok(()));
     });
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use vfs::{Change, Error, Handle, Op, Result};
+use vfs::{Change, Context, Error, Handle, Op, Result};
 
 use crate::durable::Extent;
 use crate::object::Object;
@@ -11,15 +11,22 @@ use crate::turn::Turn;
 use crate::volume::Volume;
 
 impl Volume {
-    pub(crate) fn commit<'a>(self: &'a Arc<Self>, file: &Handle, offset: u64, count: u64) -> Op<'a, Change> {
+    pub(crate) fn commit<'a>(
+        self: &'a Arc<Self>,
+        context: &Context,
+        file: &Handle,
+        offset: u64,
+        count: u64,
+    ) -> Op<'a, Change> {
         let later = || {
             let file = *file;
             move |volume: &Arc<Self>| volume.judge_commit(&file, offset, count)
         };
+        let thread = context.thread;
         let now = || self.judge_commit(file, offset, count);
         self.take_turn(Turn::Look, now, later, move |(object, change)| match object.dirt.outstanding() {
             Some(outstanding) => Op::pending(async move {
-                self.make_durable(&object, outstanding, Extent::Data).await?;
+                self.make_durable(&object, outstanding, Extent::Data, thread).await?;
                 Ok(change)
             }),
             None => Op::ok(change),

@@ -117,7 +117,7 @@ impl Volume {
             let stability = copied.stability;
             let written =
                 Written { count: u32::from(number != Made::NONE), stability, change: copied.change };
-            let answered = volume.answer_write(object, written, number);
+            let answered = volume.answer_write(Thread::Shared, object, written, number);
             Op::pending(async move { Ok(Copied { stability: answered.await?.stability, ..copied }) })
         })
     }

@@ -155,7 +155,7 @@ impl Volume {
         let now = || self.write_hole_now(context, file, range, authority);
         self.take_turn(Turn::Change, now, later, move |(object, number, change)| {
             let written = Written { count: range.1, stability: Stability::Unstable, change };
-            self.answer_write(object, written, number)
+            self.answer_write(Thread::Shared, object, written, number)
         })
     }
 

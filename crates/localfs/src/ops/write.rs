@@ -1,4 +1,4 @@
-//! WRITE: into the page cache, in place where that takes no disk; stable ones then wait for the pool to sync.
+//! WRITE: into the page cache, in place where that takes no disk; stable ones then wait for a sync.
 //!
 //! In place is written where there is room for dirty memory ([`dirty`]), where the file's blocks are known (it was
 //! written within the last minute, or has none yet), and where pages that are written in part are cached. For
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, Written};
+use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, Thread, Written};
 
 use super::read::{PAGE_BYTES, is_byte_cached};
 use crate::dirty;
@@ -36,7 +36,8 @@ impl Volume {
             let (context, file, data) = (context.clone(), *file, data.clone());
             move |volume: &Arc<Self>| volume.write_now(&context, &file, &data, request)
         };
-        let answer = move |(object, written, change)| self.answer_write(object, written, change);
+        let thread = context.thread;
+        let answer = move |(object, written, change)| self.answer_write(thread, object, written, change);
         self.take_turn(Turn::Change, || self.write_now(context, file, data, request), later, answer)
     }
 
@@ -66,7 +67,7 @@ impl Volume {
         self.require_ready(&object, &file, &before.attributes, (offset, room))?;
         self.act_as_writer(context)?;
         let count = write_all(&file, &data[..room], offset)?;
-        let change = self.made(begun);
+        let change = self.made(begun.of_bytes(count));
         let around = self.change_by_write(context, (&object, &file), &before)?;
         let written = Written { count: count as u32, stability, change: around };
         Ok((object, written, change))
@@ -132,6 +133,7 @@ impl Volume {
     /// Answers a change of content when it is as stable as it says, which it may have to become here.
     pub(crate) fn answer_write<'a>(
         self: &'a Arc<Self>,
+        thread: Thread,
         object: Arc<Object>,
         mut written: Written,
         change: Made,
@@ -152,7 +154,7 @@ impl Volume {
         }
         let extent = if written.stability == Stability::FileSync { Extent::All } else { Extent::Data };
         Op::pending(async move {
-            self.make_durable(&object, change, extent).await?;
+            self.make_durable(&object, change, extent, thread).await?;
             Ok(written)
         })
     }

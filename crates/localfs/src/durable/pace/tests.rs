@@ -1,17 +1,28 @@
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
-use vfs::{Context, Create, CreateMode, Error, FileKind, Removal, Result, SetAttributes, Thread};
+use bytes::Bytes;
+use vfs::{
+    Authority, Context, Create, CreateMode, Error, FileKind, Removal, Result, SetAttributes, Stability,
+    Thread,
+};
 
 use super::super::tests::{Case, case, run};
 use super::super::{Extent, Syncing};
 use super::*;
+use crate::object::Object;
 
 impl Case {
-    /// Its syncs have been short of late.
+    /// Its syncs have been short of late, and whoever synced for others has found that nobody waits any more.
     fn quicken(&self) {
+        self.settle();
+        while self.file().dirt.state.lock().is_running {
+            std::thread::yield_now();
+        }
         (0..IN_A_ROW).for_each(|_| self.volume.pace.took(Duration::ZERO));
+    }
+
+    fn file(&self) -> Arc<Object> {
+        self.volume.object(&self.file).expect("object")
     }
 
     /// By a caller that has the thread for itself.
@@ -26,11 +37,38 @@ impl Case {
     }
 }
 
-/// What is answered before the thread does anything else.
-fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
-    match pin!(call).poll(&mut std::task::Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => None,
+impl Case {
+    async fn write_alone(&self, bytes: usize, stability: Stability) -> Result<()> {
+        let (context, data) = (self.alone(), Bytes::from(vec![1; bytes]));
+        self.volume.write(&context, &self.file, 0, &data, stability, Authority::Caller).await.map(drop)
+    }
+
+    async fn commit_alone(&self) -> Result<()> {
+        self.volume.commit(&self.alone(), &self.file, 0, 0).await.map(drop)
+    }
+}
+
+/// How many syncs a thread makes itself for a call, and how many others make.
+#[derive(Debug, PartialEq, Eq)]
+struct Syncs {
+    here: usize,
+    elsewhere: usize,
+}
+
+const NAMES: Syncs = Syncs { here: 2, elsewhere: 0 };
+const HERE: Syncs = Syncs { here: 1, elsewhere: 0 };
+const ELSEWHERE: Syncs = Syncs { here: 0, elsewhere: 1 };
+
+impl Case {
+    /// What a call answers where syncs were short before it, and by whom it is synced.
+    async fn quick<T>(&self, call: impl Future<Output = T>) -> (T, Syncs) {
+        self.quicken();
+        let before = self.syncs();
+        let answer = call.await;
+        let me = std::thread::current().id();
+        let threads = &self.volume.syncs.lock()[before..];
+        let here = threads.iter().filter(|thread| **thread == me).count();
+        (answer, Syncs { here, elsewhere: threads.len() - here })
     }
 }
 
@@ -62,16 +100,15 @@ fn no_sync_is_short_beside_another() {
 fn who_has_the_thread_alone_is_answered_without_another() {
     run(async {
         let case = case().await;
-        case.quicken();
-        let syncs = case.syncs();
-        assert_eq!(at_once(case.make(&case.alone(), "new")), Some(Ok(())));
-        assert_eq!(case.syncs() - syncs, 2, "the file and its directory");
-        // However long those took.
-        case.quicken();
+        assert_eq!(
+            case.quick(case.make(&case.alone(), "new")).await,
+            (Ok(()), NAMES),
+            "the file and its directory"
+        );
         let root = case.volume.root.handle;
-        let removal = async { case.volume.remove(&case.alone(), &root, b"new", Removal::File).await };
-        assert!(at_once(removal).is_some_and(|removed| removed.is_ok()));
-        assert_eq!(case.syncs() - syncs, 3);
+        let removal =
+            async { case.volume.remove(&case.alone(), &root, b"new", Removal::File).await.map(drop) };
+        assert_eq!(case.quick(removal).await, (Ok(()), HERE));
         assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
     });
 }
@@ -80,13 +117,14 @@ fn who_has_the_thread_alone_is_answered_without_another() {
 fn a_thread_of_others_is_not_kept_nor_any_where_syncs_take_long() {
     run(async {
         let case = case().await;
-        case.quicken();
-        assert_eq!(at_once(case.make(&case.context, "shared")), None);
-        case.make(&case.context, "settled").await.expect("create");
-        case.settle();
-        case.quicken();
-        case.volume.pace.took(SHORT);
-        assert_eq!(at_once(case.make(&case.alone(), "slow")), None);
+        let (made, syncs) = case.quick(case.make(&case.context, "shared")).await;
+        assert_eq!((made, syncs.here), (Ok(()), 0));
+        let slow = async {
+            case.volume.pace.took(SHORT);
+            case.make(&case.alone(), "slow").await
+        };
+        let (made, syncs) = case.quick(slow).await;
+        assert_eq!((made, syncs.here), (Ok(()), 0));
     });
 }
 
@@ -95,14 +133,46 @@ fn a_sync_in_place_that_fails_is_told_and_leaves_dirt() {
     run(async {
         let case = case().await;
         let verifier = case.volume.verifier();
-        case.quicken();
         case.plan_failure(FileKind::Directory);
-        assert_eq!(at_once(case.make(&case.alone(), "new")), Some(Err(Error::Io)));
+        assert_eq!(case.quick(case.make(&case.alone(), "new")).await, (Err(Error::Io), NAMES));
         assert_ne!(case.volume.verifier(), verifier);
         assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 1, "the directory");
-        case.quicken();
-        assert_eq!(at_once(case.make(&case.alone(), "later")), Some(Ok(())));
+        assert_eq!(case.quick(case.make(&case.alone(), "later")).await, (Ok(()), NAMES));
         assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn little_content_is_synced_in_place_and_more_is_not() {
+    run(async {
+        let case = case().await;
+        let little = LITTLE_BYTES as usize;
+        for stability in [Stability::DataSync, Stability::FileSync] {
+            assert_eq!(case.quick(case.write_alone(little, stability)).await, (Ok(()), HERE));
+            assert_eq!(case.quick(case.write_alone(little + 1, stability)).await, (Ok(()), ELSEWHERE));
+        }
+        for _ in 0..4 {
+            case.write_alone(little / 4, Stability::Unstable).await.expect("write");
+        }
+        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), HERE));
+        case.write_alone(little, Stability::Unstable).await.expect("write");
+        case.write_alone(1, Stability::Unstable).await.expect("write");
+        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "together they are more");
+        assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn what_nobody_counted_is_not_little() {
+    run(async {
+        let case = case().await;
+        case.plan_failure(FileKind::Regular);
+        let failed = case.quick(case.write_alone(1, Stability::FileSync)).await;
+        assert_eq!(failed, (Err(Error::Io), HERE));
+        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "a sync failed");
+        _ = case.file().dirt.begin().made();
+        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "somebody else's change");
+        assert_eq!(case.file().dirt.unsynced(), 0);
     });
 }
 
@@ -110,16 +180,22 @@ fn a_sync_in_place_that_fails_is_told_and_leaves_dirt() {
 fn what_another_syncs_is_waited_for() {
     run(async {
         let case = case().await;
-        case.quicken();
         let root = Arc::clone(&case.volume.root);
         let change = root.dirt.begin().made();
         let (outcome, is_first) = root.dirt.want(change, Extent::All).expect("no failure").expect("dirty");
         assert!(is_first);
         let context = case.alone();
-        let mut creation = pin!(case.make(&context, "new"));
-        assert_eq!(at_once(creation.as_mut()), None, "another is about to sync the directory");
-        Syncing { volume: Arc::clone(&case.volume), object: root, is_done: false }.run_in_place();
-        assert_eq!(at_once(creation), Some(Ok(())));
+        let both = async {
+            // Another is about to sync the directory when the creation begins to wait for it.
+            let sync = async {
+                while root.dirt.state.lock().waiting.len() < 2 {
+                    tokio::task::yield_now().await;
+                }
+                Syncing::new(&case.volume, &root).run_in_place();
+            };
+            tokio::join!(biased; case.make(&context, "new"), sync).0
+        };
+        assert_eq!(case.quick(both).await, (Ok(()), NAMES));
         assert_eq!(outcome.await, Ok(Ok(())));
     });
 }
