@@ -5,16 +5,23 @@
 //! another file that takes its place.
 //!
 //! ```text
-//! file    header (32 bytes: magic with version (8), key of checksums (16), checksum of both (8)), then records
-//! record  number (8), length of the body (4), zeros (4), checksum of the body (8), checksum of these 24 bytes (8), body
+//! file    header (32 bytes: magic with version (8), key of checksums (16), checksum of both (8)), then records, then zeros
+//! record  number (8), length of the body (4), bytes before it that were written with it (4), checksum of the body (8),
+//!         checksum of these 24 bytes (8), body
 //! body    kind (1: a key is set, 0: it is taken away), length of the key (2), key, value, 0xa5
 //! ```
 //!
+//! **Zeros ahead.** The file is kept longer than what it says, by some hundred KiB that are written with zeros. A record takes the
+//! place of zeros, so that a sync writes the record alone: not the file's new size and blocks, nor the journal that has to have these.
+//! Where the disk has no room for zeros, records are appended to the file's end.
+//!
 //! **Damage.** What was being written when the machine went down was not answered for, so that a *torn tail* is left out and
-//! nothing is lost: the file ends within a record, or has nothing but zeros from a sector's beginning on. Anything else
-//! that is no record is damage. It may have been a record that took back what one before it says; so all that comes before is
-//! not believed, and all that comes behind it is: each record has the whole value of its key. A log that is not
-//! understood at all tells nothing, and neither does one that is empty or gone. Whatever of this there is, one line says it.
+//! nothing is lost. Of one write any sectors may be on the disk and others not: where one is not, there is the file's end, or zeros
+//! as before. So a tail is torn where a record lacks a sector, and all records behind it, if any, were written with it, which
+//! they say; nothing behind is believed. Anything else that is no record is damage. It may have been a record that took back what one
+//! before it says; so all that comes before is not believed, and all that comes behind it is: each record has the whole value
+//! of its key. A log that is not understood at all tells nothing, and neither does one that is empty or gone. Whatever of
+//! this there is, one line says it.
 //!
 //! **When it cannot be written** (a full disk, an error), the file would go on to say what is not true any more. It is cut
 //! to nothing, or taken away: the next server lets nobody reclaim. From time to time the map is written anew.

@@ -37,7 +37,8 @@ pub(super) enum Scan {
     Empty,
     /// No log of this version: what it is.
     Other(&'static str),
-    /// What it says; in how many places there is no record where one should be; bytes of a torn tail.
+    /// What it says; in how many places there is no record where one should be; bytes of a torn tail, up to the last that is
+    /// not zero.
     Log { map: Map, damaged: usize, torn: usize },
 }
 
@@ -71,8 +72,19 @@ pub(super) fn header(key: &Key) -> Vec<u8> {
     [&MAGIC[..], key, &sum].concat()
 }
 
-/// Appends a record.
-pub(super) fn put(to: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], value: Option<&[u8]>) {
+/// Appends a record to the batch `to`, all of which is written and synced at once.
+pub(super) fn put(batch: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], value: Option<&[u8]>) {
+    // Where that does not fit, the record says that it began a batch: then what is lost before it is damage.
+    let in_batch = u32::try_from(batch.len()).unwrap_or(0);
+    put_behind(batch, in_batch, sums, number, key, value);
+}
+
+/// Appends a record to a file that nobody reads before all of it is synced.
+pub(super) fn put_synced(file: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], value: &[u8]) {
+    put_behind(file, 0, sums, number, key, Some(value));
+}
+
+fn put_behind(to: &mut Vec<u8>, in_batch: u32, sums: &Key, number: u64, key: &[u8], value: Option<&[u8]>) {
     let kind = [u8::from(value.is_some())];
     let parts: [&[u8]; 5] =
         [&kind, &(key.len() as u16).to_le_bytes(), key, value.unwrap_or_default(), &[END]];
@@ -80,7 +92,7 @@ pub(super) fn put(to: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], value: 
     let start = to.len();
     to.extend(number.to_le_bytes());
     to.extend((bytes as u32).to_le_bytes());
-    to.extend([0; 4]);
+    to.extend(in_batch.to_le_bytes());
     // The number is in it, so that a body cannot stand behind another head.
     to.extend(checksum(sums, &[&number.to_le_bytes()[..], &parts.concat()]).to_le_bytes());
     to.extend(checksum(sums, &[&to[start..start + 24]]).to_le_bytes());
@@ -103,7 +115,9 @@ pub(super) fn scan(file: &[u8]) -> Scan {
         return Scan::Other("damaged at its beginning");
     }
     let (mut map, mut damaged, mut torn, mut at, mut last) = (Map::new(), 0, 0, HEADER, None);
-    while at < file.len() {
+    // Behind it there is nothing but what was kept free for records to come.
+    let end = file.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    while at < end {
         match parse(&key, &file[at..], last) {
             Some(record) => {
                 apply(&mut map, &record);
@@ -111,24 +125,30 @@ pub(super) fn scan(file: &[u8]) -> Scan {
                 last = Some(record.number);
             }
             None if is_torn(&key, file, at) => {
-                torn = file.len() - at;
+                torn = end - at;
                 break;
             }
             None => {
                 damaged += 1;
                 // What was lost may have taken back anything that was said so far.
                 map.clear();
-                let next = (at + 1..file.len()).find(|next| parse(&key, &file[*next..], None).is_some());
                 last = None;
-                at = next.unwrap_or(file.len());
+                at = records(&key, file, at + 1).next().map_or(end, |(next, _)| next);
             }
         }
     }
     Scan::Log { map, damaged, torn }
 }
 
+/// Whole records that begin at `from` or anywhere behind it, and where.
+fn records<'f>(sums: &Key, file: &'f [u8], from: usize) -> impl Iterator<Item = (usize, Record<'f>)> {
+    (from..file.len()).filter_map(move |at| Some((at, parse(sums, &file[at..], None)?)))
+}
+
 struct Record<'f> {
     number: u64,
+    /// Bytes before it that were written with it.
+    in_batch: usize,
     key: &'f [u8],
     value: Option<&'f [u8]>,
     /// With its head.
@@ -137,7 +157,7 @@ struct Record<'f> {
 
 /// A whole record at the beginning of `bytes`, the one behind that of the number `last`.
 fn parse<'f>(sums: &Key, bytes: &'f [u8], last: Option<u64>) -> Option<Record<'f>> {
-    let (number, length) = head(sums, bytes)?;
+    let Head { number, length, in_batch } = head(sums, bytes)?;
     if last.is_some_and(|last| last + 1 != number) {
         return None;
     }
@@ -153,30 +173,48 @@ fn parse<'f>(sums: &Key, bytes: &'f [u8], last: Option<u64>) -> Option<Record<'f
         1 => Some(value),
         _ => return None,
     };
-    Some(Record { number, key, value, bytes: HEAD + length })
+    Some(Record { number, in_batch, key, value, bytes: HEAD + length })
 }
 
-/// Number and length of the body, where there is a sound head.
-fn head(sums: &Key, bytes: &[u8]) -> Option<(u64, usize)> {
+struct Head {
+    number: u64,
+    /// Of the body.
+    length: usize,
+    in_batch: usize,
+}
+
+/// A sound head at the beginning of `bytes`.
+fn head(sums: &Key, bytes: &[u8]) -> Option<Head> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     let length = u32::from_le_bytes(*bytes.get(8..)?.first_chunk()?) as usize;
+    let in_batch = u32::from_le_bytes(*bytes.get(12..)?.first_chunk()?) as usize;
     let sum = u64::from_le_bytes(*bytes.get(24..)?.first_chunk()?);
     let is_sound = (BODY_MIN..=BODY_MAX).contains(&length) && checksum(sums, &[&bytes[..24]]) == sum;
-    is_sound.then_some((number, length))
+    is_sound.then_some(Head { number, length, in_batch })
 }
 
-/// Whether what begins at `at`, and is no whole record, is what a write leaves that the machine's end cut off.
+/// Whether what begins at `at`, and is no whole record, is what the machine's end leaves of a write that it cut off: a disk
+/// writes whole sectors, in any order, and where one was not written there is the file's end or are the zeros of before.
+///
+/// A damaged record of the last write looks like that too where a whole sector of it is zeros by itself.
 fn is_torn(sums: &Key, file: &[u8], at: usize) -> bool {
-    let rest = &file[at..];
-    // Up to where there is anything but zeros, to the end of that sector: a disk writes sectors whole.
-    let written = rest.iter().rposition(|byte| *byte != 0).map_or(at, |last| at + last + 1);
-    let written = written.next_multiple_of(SECTOR).min(file.len());
-    match head(sums, rest) {
-        // Its body ends behind what was written.
-        Some((_, length)) => at + HEAD + length > written,
-        // Not even the head was.
-        None => written < at + HEAD,
-    }
+    let length = match head(sums, &file[at..]) {
+        Some(head) => HEAD + head.length,
+        // Not even the head is whole: it is what was not written.
+        None => HEAD,
+    };
+    let is_cut_off = at + length > file.len();
+    let is_unwritten = |sector: usize| {
+        let begin = sector.max(at);
+        file[begin..(sector + SECTOR).min(file.len())].iter().all(|byte| *byte == 0)
+    };
+    let mut sectors = (at - at % SECTOR..at + length).step_by(SECTOR);
+    (is_cut_off || sectors.any(is_unwritten)) && is_in_last_batch(sums, file, at)
+}
+
+/// Whether nothing was written that began when what is at `at` was synced.
+fn is_in_last_batch(sums: &Key, file: &[u8], at: usize) -> bool {
+    records(sums, file, at + 1).all(|(place, record)| place.saturating_sub(record.in_batch) <= at)
 }
 
 fn apply(map: &mut Map, record: &Record<'_>) {

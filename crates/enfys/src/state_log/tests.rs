@@ -1,10 +1,12 @@
 use std::future::Future;
-use std::os::unix::fs::PermissionsExt;
+use std::hash::Hasher;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::pin::pin;
 use std::task::{Context, Wake};
 use std::thread::Thread;
 
 use server::StateLog;
+use siphasher::sip::SipHasher13;
 
 use super::*;
 
@@ -53,11 +55,20 @@ fn map(entries: &[(&str, &str)]) -> Map {
     entries.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
 }
 
+/// What records have written to the file: without the zeros ahead, as in a file of a server that wrote none.
+fn written(path: &Path) -> Vec<u8> {
+    without_zeros(&fs::read(path).unwrap()).to_vec()
+}
+
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
+}
+
 /// A file of some changes, each in a record of its own and synced; where each record ends.
 fn file_of(path: &Path) -> Vec<usize> {
     let (log, _) = StateFile::open(path, false).unwrap();
     wait(&log, log.set(b"c-first", Some(b"1")));
-    let mut ends = vec![fs::read(path).unwrap().len()];
+    let mut ends = vec![written(path).len()];
     for (key, value) in [
         ("c-a", Some("may reclaim")),
         ("c-b", Some("may reclaim")),
@@ -66,14 +77,15 @@ fn file_of(path: &Path) -> Vec<usize> {
         ("c-d", Some("may reclaim")),
     ] {
         set(&log, key.as_bytes(), value.map(str::as_bytes));
-        ends.push(fs::read(path).unwrap().len());
+        ends.push(written(path).len());
     }
     ends
 }
 
-/// What is said of a torn tail.
-fn torn(bytes: usize) -> String {
-    format!("torn: its last {bytes} bytes are left out; nobody was told of them")
+/// What is said of a tail that is torn, if it is.
+fn torn(tail: &[u8]) -> Option<String> {
+    let bytes = without_zeros(tail).len();
+    (bytes > 0).then(|| format!("torn: its last {bytes} bytes are left out; nobody was told of them"))
 }
 
 /// What stands in that file.
@@ -118,20 +130,20 @@ fn changes_of_many_threads_share_syncs_and_none_is_lost() {
 fn a_torn_tail_costs_what_nobody_was_told_of() {
     let (_directory, path) = place();
     let ends = file_of(&path);
-    let whole = fs::read(&path).unwrap();
+    let whole = written(&path);
     // Cut anywhere: what stands is what whole records say, and how much more there was is said.
     for cut in ends[0]..whole.len() {
         let end = *ends.iter().rfind(|end| **end <= cut).unwrap();
         let (expected, nothing) = format::scan(&whole[..end]).into_map();
         assert_eq!(nothing, None);
-        let said = (cut > end).then(|| torn(cut - end));
+        let said = torn(&whole[end..cut]);
         assert_eq!(format::scan(&whole[..cut]).into_map(), (expected, said), "cut at {cut}");
     }
     // The server says so, and goes on behind it.
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();
     let (log, kept) = StateFile::open(&path, true).unwrap();
-    let left_out = whole.len() - 3 - ends[ends.len() - 2];
-    assert_eq!(kept.damage, Some(format!("{}: {}", path.display(), torn(left_out))));
+    let said = torn(&whole[ends[ends.len() - 2]..whole.len() - 3]).unwrap();
+    assert_eq!(kept.damage, Some(format!("{}: {said}", path.display())));
     set(&log, b"c-f", Some(b"since"));
     drop(log);
     let expected = map(&[("c-first", "1"), ("c-a", "lost something"), ("c-f", "since")]);
@@ -139,17 +151,17 @@ fn a_torn_tail_costs_what_nobody_was_told_of() {
 }
 
 #[test]
-fn zeros_from_a_sector_on_are_a_torn_tail_and_others_are_damage() {
+fn zeros_from_a_sector_on_are_a_torn_tail_and_others_within_a_record_are_damage() {
     let (_directory, path) = place();
     let (log, _) = StateFile::open(&path, false).unwrap();
     let mut ends = vec![format::HEADER];
     // Their heads and bodies lie across the sectors' borders.
     for number in 0..20u8 {
         set(&log, &[b'c', number], Some(&vec![7; 1 + 37 * usize::from(number)]));
-        ends.push(fs::read(&path).unwrap().len());
+        ends.push(written(&path).len());
     }
     drop(log);
-    let whole = fs::read(&path).unwrap();
+    let whole = written(&path);
     let (mut torn_ones, mut damaged) = (0, 0);
     for cut in (ends[1]..whole.len()).filter(|cut| matches!(cut % 512, 0 | 100)) {
         // The file was made longer before its bytes came.
@@ -157,8 +169,7 @@ fn zeros_from_a_sector_on_are_a_torn_tail_and_others_are_damage() {
         let (seen, damage) = format::scan(&zeros).into_map();
         let stands = ends.iter().rposition(|end| *end <= cut).unwrap();
         if cut % 512 == 0 {
-            let left_out = cut + 8192 - ends[stands];
-            assert_eq!((seen.len(), damage), (stands, Some(torn(left_out))), "zeros from {cut}");
+            assert_eq!((seen.len(), damage), (stands, torn(&whole[ends[stands]..cut])), "zeros from {cut}");
             torn_ones += 1;
         } else if damage.is_some_and(|damage| damage.starts_with("damaged ")) {
             assert!(seen.is_empty(), "what is before damage is not believed");
@@ -172,7 +183,7 @@ fn zeros_from_a_sector_on_are_a_torn_tail_and_others_are_damage() {
 fn any_flipped_bit_is_noticed_and_who_may_be_concerned_is_not_believed() {
     let (_directory, path) = place();
     let ends = file_of(&path);
-    let whole = fs::read(&path).unwrap();
+    let whole = written(&path);
     for at in 0..whole.len() {
         for bit in [0x01, 0x80] {
             let mut bytes = whole.clone();
@@ -206,7 +217,7 @@ fn any_flipped_bit_is_noticed_and_who_may_be_concerned_is_not_believed() {
 fn what_is_no_log_of_this_version_tells_nothing_and_is_begun_anew() {
     let (_directory, path) = place();
     file_of(&path);
-    let whole = fs::read(&path).unwrap();
+    let whole = written(&path);
     let other = [&whole[..7], &[whole[7] + 1], &whole[8..]].concat();
     for (bytes, what) in [
         (other, "of another version"),
@@ -299,4 +310,169 @@ fn what_is_no_file_is_named() {
     fs::create_dir(&path).unwrap();
     let (_log, kept) = StateFile::open(&path, false).unwrap();
     assert!(kept.damage.unwrap().starts_with(&format!("{}: cannot be read: ", path.display())));
+}
+
+#[test]
+fn records_take_the_place_of_zeros_and_the_file_grows_seldom() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path, false).unwrap();
+    let mut lengths = Vec::new();
+    for number in 0..1000u16 {
+        set(&log, b"c-a", Some(&[&number.to_le_bytes()[..], &[7; 998]].concat()));
+        let metadata = fs::metadata(&path).unwrap();
+        assert!(metadata.blocks() * 512 >= metadata.len(), "all of it is written, zeros too");
+        lengths.push(metadata.len());
+    }
+    lengths.dedup();
+    assert!((2..=5).contains(&lengths.len()), "1 MB of records: {lengths:?}");
+    assert_eq!(in_file(&path), (Map::from([(b"c-a".to_vec(), [&[0xe7, 3][..], &[7; 998]].concat())]), None));
+}
+
+/// A file of records that are synced, with zeros ahead; behind these, records that are written at once and were not synced.
+struct Unsynced {
+    synced: Vec<u8>,
+    batch: Vec<u8>,
+    /// Changes that are synced, and those of the batch: each sets a key of its own.
+    changes: usize,
+    /// Where each record of the batch ends.
+    ends: Vec<usize>,
+}
+
+const SECTOR: usize = 512;
+const SUMS: Key = [9; 16];
+
+/// The change of this number, whose record has `bytes` bytes or so.
+fn change(number: usize, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    ([&b"c-"[..], &number.to_be_bytes()].concat(), vec![number as u8 | 1; bytes])
+}
+
+impl Unsynced {
+    /// `synced` and `batch` are lengths of values.
+    fn new(synced: &[usize], batch: &[usize]) -> Self {
+        let mut it = Self {
+            synced: format::header(&SUMS),
+            batch: Vec::new(),
+            changes: synced.len(),
+            ends: Vec::new(),
+        };
+        for (number, bytes) in (1..).zip(synced) {
+            let (key, value) = change(number, *bytes);
+            let mut alone = Vec::new();
+            format::put(&mut alone, &SUMS, number as u64, &key, Some(&value));
+            it.synced.extend(alone);
+        }
+        for (number, bytes) in (it.changes + 1..).zip(batch) {
+            let (key, value) = change(number, *bytes);
+            format::put(&mut it.batch, &SUMS, number as u64, &key, Some(&value));
+            it.ends.push(it.synced.len() + it.batch.len());
+        }
+        it
+    }
+
+    /// Sectors into which the batch goes.
+    fn sectors(&self) -> std::ops::Range<usize> {
+        let end = self.synced.len() + self.batch.len();
+        self.synced.len() / SECTOR..end.div_ceil(SECTOR)
+    }
+
+    /// What is on the disk when only those sectors of the batch were written.
+    fn cut_off(&self, is_written: impl Fn(usize) -> bool) -> Vec<u8> {
+        let new = [&self.synced[..], &self.batch].concat();
+        let mut file = [&self.synced[..], &vec![0; self.batch.len() + 4 * SECTOR]].concat();
+        for sector in self.sectors().filter(|sector| is_written(*sector)) {
+            let end = new.len().min((sector + 1) * SECTOR);
+            file[sector * SECTOR..end].copy_from_slice(&new[sector * SECTOR..end]);
+        }
+        file
+    }
+
+    /// How many changes a file has to tell of: all that were synced, and what comes first of the others, as far as it is whole.
+    fn expected(&self, is_written: impl Fn(usize) -> bool) -> usize {
+        let starts = std::iter::once(self.synced.len()).chain(self.ends.iter().copied());
+        let is_whole = |start: usize, end: usize| (start / SECTOR..end.div_ceil(SECTOR)).all(&is_written);
+        let whole = starts.zip(&self.ends).take_while(|(start, end)| is_whole(*start, **end)).count();
+        self.changes + whole
+    }
+}
+
+fn first_changes(count: usize, file: &[u8]) {
+    let (map, damage) = format::scan(file).into_map();
+    assert!(damage.as_ref().is_none_or(|damage| damage.starts_with("torn")), "{damage:?}");
+    assert_eq!(map.len(), count);
+    assert!((1..=count).all(|number| map.contains_key(&change(number, 0).0)), "not the first {count}");
+}
+
+#[test]
+fn of_a_write_among_zeros_any_sectors_may_be_missing() {
+    for (synced, batch) in [
+        (&[1, 20, 300][..], &[1500][..]),
+        (&[40], &[100, 100, 100, 100, 700, 100, 1100, 3, 3]),
+        (&[], &[460, 30, 30, 600]),
+        (&[2000, 7], &[15, 500, 470, 1, 470, 1, 470, 1]),
+    ] {
+        let it = Unsynced::new(synced, batch);
+        let sectors = it.sectors();
+        for mask in 0..1u32 << sectors.len() {
+            let is_written = |sector: usize| mask >> (sector - sectors.start) & 1 == 1;
+            first_changes(it.expected(is_written), &it.cut_off(is_written));
+        }
+    }
+}
+
+#[test]
+fn a_sector_that_a_later_write_stands_behind_was_synced_and_its_loss_is_damage() {
+    let it = Unsynced::new(&[30, 1500, 1500], &[100]);
+    let mut file = it.cut_off(|_| true);
+    assert_eq!(format::scan(&file).into_map().1, None);
+    file[2 * SECTOR..3 * SECTOR].fill(0);
+    let (map, damage) = format::scan(&file).into_map();
+    assert_eq!(damage.unwrap(), "damaged in 1 places; who may have been concerned reclaims nothing");
+    assert_eq!(map.len(), 2, "what was written later");
+}
+
+#[test]
+fn a_flipped_bit_among_records_with_zeros_ahead_is_damage_and_one_among_the_zeros_costs_nothing() {
+    let it = Unsynced::new(&[30, 60, 500], &[100, 40]);
+    let whole = it.cut_off(|_| true);
+    let end = *it.ends.last().unwrap();
+    for at in format::HEADER..end {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        let (map, damage) = format::scan(&bytes).into_map();
+        assert!(damage.is_some_and(|damage| damage.starts_with("damaged")), "byte {at}");
+        let behind = it.ends.iter().filter(|record| **record > at).count().saturating_sub(1);
+        assert!(map.len() >= behind && map.len() < 5, "byte {at}: {} changes", map.len());
+    }
+    for at in end.next_multiple_of(SECTOR)..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        first_changes(5, &bytes);
+    }
+}
+
+#[test]
+fn a_log_without_zeros_ahead_is_read_as_before() {
+    // As the version before made it: a number, a length, four zeros, both checksums.
+    let record = |number: u64, body: &[u8]| {
+        let sum = |parts: &[&[u8]]| {
+            let mut hasher = SipHasher13::new_with_key(&SUMS);
+            parts.iter().for_each(|part| hasher.write(part));
+            hasher.finish().to_le_bytes()
+        };
+        let of_body = sum(&[&number.to_le_bytes()[..], body]);
+        let head =
+            [&number.to_le_bytes()[..], &(body.len() as u32).to_le_bytes(), &[0; 4], &of_body].concat();
+        [&head[..], &sum(&[&head[..]]), body].concat()
+    };
+    let records = [
+        record(8, b"\x01\x03\x00c-amay reclaim\xa5"),
+        record(9, b"\x01\x03\x00c-bmay reclaim\xa5"),
+        record(10, b"\x00\x03\x00c-a\xa5"),
+    ];
+    let file = [format::header(&SUMS), records.concat()].concat();
+    assert_eq!(format::scan(&file).into_map(), (map(&[("c-b", "may reclaim")]), None));
+    let torn_at = file.len() - 5;
+    let both = map(&[("c-a", "may reclaim"), ("c-b", "may reclaim")]);
+    let rest = torn(&file[file.len() - records[2].len()..torn_at]);
+    assert_eq!(format::scan(&file[..torn_at]).into_map(), (both, rest));
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +21,8 @@ use crate::state_dir;
 const REWRITE_BYTES: u64 = 1 << 20;
 /// Nor before it has so many times what its map needs.
 const REWRITE_FACTOR: u64 = 4;
+/// So much of the file is written with zeros ahead of what is appended.
+const AHEAD_BYTES: u64 = 256 << 10;
 /// How long after a failure the map is written anew.
 const RETRY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(10) };
 
@@ -35,9 +37,50 @@ pub(super) struct Writer {
     retry_at: Instant,
 }
 
+/// A file that is appended to. What is ahead of the records is written already, with zeros, as far as the disk has room: a
+/// record that takes their place changes neither the file's size nor its blocks, so that a sync has nothing to write but the
+/// record, and no journal to commit.
 struct Appending {
     file: File,
+    /// Up to where there are records.
     bytes: u64,
+    /// Up to where it is written.
+    written: u64,
+    /// Whether there was room for zeros when they were last written. Not asked again before the file is written anew.
+    has_room: bool,
+}
+
+impl Appending {
+    /// A file that has `bytes` bytes of records and nothing else, none of it synced.
+    fn new(file: File, bytes: u64) -> Self {
+        let mut appending = Self { file, bytes, written: bytes, has_room: true };
+        appending.write_ahead();
+        appending
+    }
+
+    /// Appends `changes`, and has them on stable storage.
+    fn append(&mut self, changes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(changes, self.bytes)?;
+        self.bytes += changes.len() as u64;
+        if self.bytes > self.written {
+            self.written = self.bytes;
+            self.write_ahead();
+        }
+        self.file.sync_data()
+    }
+
+    /// Writes zeros behind the end of the file. Records need none: where they cannot be written, the file just ends.
+    fn write_ahead(&mut self) {
+        let zeros = [0; 16 << 10];
+        let end = (self.bytes + AHEAD_BYTES).next_multiple_of(zeros.len() as u64);
+        while self.has_room && self.written < end {
+            let bytes = zeros.len().min((end - self.written) as usize);
+            match self.file.write_at(&zeros[..bytes], self.written) {
+                Ok(done) if done > 0 => self.written += done as u64,
+                _ => self.has_room = false,
+            }
+        }
+    }
 }
 
 /// What there is to do.
@@ -101,12 +144,8 @@ impl Writer {
 
     fn append(&mut self, changes: &[u8], last: u64) {
         let Some(appending) = &mut self.file else { return };
-        let done = appending.file.write_all(changes).and_then(|()| appending.file.sync_data());
-        match done {
-            Ok(()) => {
-                appending.bytes += changes.len() as u64;
-                self.shared.set_stable(last);
-            }
+        match appending.append(changes) {
+            Ok(()) => self.shared.set_stable(last),
             Err(error) => {
                 // Whether a sync that failed left anything, nobody can tell: this file is not trusted any more.
                 self.file = None;
@@ -222,20 +261,26 @@ impl Place {
         let mut entries: Vec<_> = map.iter().collect();
         entries.sort_unstable();
         for (number, (name, value)) in (first..).zip(entries) {
-            format::put(&mut bytes, key, number, name, Some(value));
+            format::put_synced(&mut bytes, key, number, name, value);
         }
-        let done = self.file.write_all(&bytes).and_then(|()| self.file.sync_all());
-        let done = done.and_then(|()| fs::rename(&self.path, &self.target));
-        if let Err(error) = done.and_then(|()| self.directory.sync_all()) {
+        let done = self.file.write_all(&bytes).and_then(|()| {
+            let appending = Appending::new(self.file, bytes.len() as u64);
+            appending.file.sync_all()?;
+            fs::rename(&self.path, &self.target)?;
+            self.directory.sync_all()?;
+            Ok(appending)
+        });
+        if done.is_err() {
             let _ = fs::remove_file(&self.path);
-            return Err(error);
         }
-        Ok(Appending { file: self.file, bytes: bytes.len() as u64 })
+        done
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags};
+
     use super::*;
 
     #[test]
@@ -249,7 +294,7 @@ mod tests {
         assert!(path.exists());
         // What it appends to has no room any more.
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        writer.file = Some(Appending { file: full, bytes: 0 });
+        writer.file = Some(Appending::new(full, 0));
         let last = shared.queue.lock().set(&entry.0, Some(b"lost something"));
         let Work::Append(changes, number) = writer.next() else { panic!("there is a change") };
         assert_eq!(number, last);
@@ -261,5 +306,23 @@ mod tests {
         assert!(!shared.fails.load(Ordering::Relaxed));
         let (map, damage) = format::scan(&fs::read(&path).unwrap()).into_map();
         assert_eq!((map, damage), (HashMap::from([(entry.0, b"lost something".to_vec())]), None));
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_zeros_records_are_appended_all_the_same() {
+        // A file that may not grow: as on a disk that is as good as full.
+        let full = rustix::fs::memfd_create("full", MemfdFlags::ALLOW_SEALING).unwrap();
+        let full = File::from(full);
+        full.set_len(8192).unwrap();
+        rustix::fs::fcntl_add_seals(&full, SealFlags::GROW).unwrap();
+        let mut appending = Appending::new(full.try_clone().unwrap(), 0);
+        assert!(!appending.has_room, "{} bytes ahead", appending.written);
+        for number in 1..=8 {
+            appending.append(&[number; 1024]).unwrap();
+        }
+        let mut bytes = [0; 8192];
+        full.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes.iter().zip(0..).all(|(byte, at)| *byte == 1 + (at / 1024) as u8));
+        appending.append(&[9]).unwrap_err();
     }
 }
