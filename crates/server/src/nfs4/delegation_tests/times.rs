@@ -233,6 +233,43 @@ fn what_a_holder_is_about_to_hand_in_is_not_told_by_halves() {
 }
 
 #[test]
+fn what_is_handed_in_stays_where_the_holder_s_answer_comes_behind_it() {
+    let (mut scene, stateid) = kept();
+    let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);
+    let mut flight = scene.other.start(1, vec![putfh(file), getattr(&ASKED)]);
+    assert!(flight.poll().is_none(), "the holder is asked");
+    let handed = hand_in(stateid, times(second(SAID_THEN), second(SAID_THEN)));
+    assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK);
+    // It has changed the file, and says so still.
+    tell(&scene.holder, said(change.map(|change| change + 1), SAID_THEN, SAID_THEN));
+    let told = answered(flight.poll());
+    assert_eq!(told.time_modify, second(SAID_THEN));
+    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    let after = seen(&mut scene.other, file);
+    assert_eq!((after.change, after.time_modify), (told.change, second(SAID_THEN)));
+}
+
+#[test]
+fn what_is_handed_in_as_the_file_has_it_already_stays_so() {
+    let (mut scene, stateid, backend) = kept_slowly();
+    let (file, written) = (scene.file, at_clock(ORIGINAL + 20));
+    assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
+    let change = seen(&mut scene.holder, file).change;
+    pass(&mut scene, 10);
+    let mut asks = scene.other.start(1, vec![putfh(file), getattr(&ASKED)]);
+    assert!(asks.poll().is_none(), "the holder is asked");
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
+    let mut hands_in = scene.holder.start(1, vec![putfh(file), hand_in(stateid, times(None, written))]);
+    assert!(hands_in.poll().is_none(), "the file is looked at");
+    tell(&scene.holder, Attributes { time_deleg_modify: written, ..said(change, ORIGINAL, 0) });
+    assert_eq!(answered(asks.poll()).time_modify, written);
+    gate.open();
+    assert_eq!(status(hands_in.poll()), Some(Status::OK));
+    assert_eq!(seen(&mut scene.holder, file).time_modify, written);
+}
+
+#[test]
 fn version_3_looks_again_where_the_holder_has_given_the_file_back_meanwhile() {
     let (mut scene, stateid, backend) = kept_slowly();
     let (file, change) = (scene.file, seen(&mut scene.holder, scene.file).change);

@@ -126,9 +126,13 @@ impl HandedIn {
     }
 
     async fn set(self, compound: &mut Compound<'_>, file: &File<'_>) -> Result {
-        let present = compound.attributes().await?;
         // Once more: what this SETATTR waited for may have taken the delegation along.
-        let Judged { known, taken, authority } = self.judge(compound, file)?;
+        let Judged { known, .. } = self.judge(compound, file)?;
+        // Before the look at the file: nobody moves its times on any more for what the holder has said.
+        compound.state().take_times(compound.client()?, file.key(compound.server()), known);
+        compound.forget_fresh();
+        let present = compound.attributes().await?;
+        let Judged { taken, authority, .. } = self.judge(compound, file)?;
         let context = match authority {
             // Whose open it was granted for may write, and need not own the file.
             Authority::Opened => Context::new(Arc::new(Credentials::root()), compound.request.now.wall),
@@ -141,7 +145,6 @@ impl HandedIn {
             modified: kept(taken.modified, present.modified),
             ..SetAttributes::default()
         };
-        compound.state().take_times(compound.client()?, file.key(compound.server()), known);
         if !set.is_empty() {
             let backend = &file.export.backend;
             let change = backend.setattr(&context, &file.handle, &set, None, authority).await?;

@@ -126,13 +126,13 @@ impl Delegation {
     /// What others are told by that. It is news to each of those who share an answer, until the file shows it.
     fn held(&mut self, place: Place, now: Timestamp) -> Option<Held> {
         let Told { size, is_modified } = self.questions.told?;
-        let (size, mut is_news) = (is_modified.then_some(size), is_modified);
-        let times = self.keeping.as_mut().map(|keeping| {
-            keeping.hold(now);
-            is_news |= keeping.is_news;
-            keeping.known
-        });
-        Some(Held { place, size, times, is_news })
+        let size = is_modified.then_some(size);
+        let Some(keeping) = &mut self.keeping else {
+            return Some(Held { place, size, times: None, is_news: is_modified });
+        };
+        keeping.hold(now);
+        // Whatever it has changed has a time. An answer from before it handed that in is no news: the file would get another one.
+        Some(Held { place, size, times: Some(keeping.known), is_news: keeping.is_news })
     }
 }
 

@@ -139,7 +139,8 @@ impl State {
     /// The file is about to get these times, on the word of the client that keeps them. Before it shows them, so that others are told
     /// of none that go back ([`State::put_over`]).
     pub fn take_times(&self, client: &Client, file: FileKey, times: Times) {
-        self.learn_times(client, file, |Keeping { known, .. }, _| {
+        self.learn_times(client, file, |Keeping { known, is_news, .. }, _| {
+            *is_news &= times.modified <= known.modified;
             known.accessed = known.accessed.max(times.accessed);
             known.modified = known.modified.max(times.modified);
         });
