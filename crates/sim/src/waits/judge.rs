@@ -62,8 +62,15 @@ pub(super) struct Ask {
 /// See [`Ask`].
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Asked {
-    Lock { cells: Cells, write: bool, waits: bool, reclaims: bool },
+    Lock {
+        cells: Cells,
+        write: bool,
+        waits: bool,
+        reclaims: bool,
+    },
     Unlock(Cells),
+    /// To reading.
+    Downgrade,
     Close,
 }
 
@@ -121,6 +128,8 @@ pub(super) struct Tally {
     pub(super) told: usize,
     /// Those that had a lock after they were told, and before they would have asked again.
     pub(super) spared: usize,
+    /// Those that could not have it any more, as their open was reduced to reading.
+    pub(super) reduced: usize,
 }
 
 /// See the module.
@@ -354,6 +363,16 @@ impl Judge {
                     of.retain(|_, locked| !locked.is_empty());
                 }
                 self.give_turns(number);
+            }
+            // Through an open that is not for writing nobody is given a lock for that (§18.10.4).
+            (Asked::Downgrade, _) if result.status == Status::OK => {
+                let queue = &mut self.files[number].queue;
+                let waited = queue.len();
+                queue.retain(|one| one.who != who || !one.write);
+                self.tally.reduced += waited - queue.len();
+                if queue.len() < waited {
+                    self.give_turns(number);
+                }
             }
             (Asked::Close, _) if result.status == Status::OK => {
                 let file = &mut self.files[number];

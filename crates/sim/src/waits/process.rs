@@ -13,7 +13,7 @@ use protocol::nfs4::ops::open::{
     CreateHow, DelegationType, DelegationWant, OpenArgs, OpenClaim, OpenHow, OpenResultFlags, ShareAccess,
     ShareDeny,
 };
-use protocol::nfs4::ops::open_state::OpenConfirmArgs;
+use protocol::nfs4::ops::open_state::{OpenConfirmArgs, OpenDowngradeArgs};
 use protocol::nfs4::types::{Handle, Outcome, StateOwner, Stateid, Status};
 use xdr::Opaque;
 
@@ -30,14 +30,26 @@ pub(super) const POLL_SECONDS: u32 = 30;
 /// How often a process that holds something asks for more at most: others may wait for it.
 const PATIENCE: u64 = 3;
 
+/// How long it has a file open for reading alone at most.
+const REDUCED_SECONDS: u64 = 40;
+
 /// What a call is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Deed {
     Open,
     Reopen,
     Confirm(Stateid, Handle),
-    Lock { cells: Cells, write: bool, waits: bool, reclaims: bool },
+    Lock {
+        cells: Cells,
+        write: bool,
+        waits: bool,
+        reclaims: bool,
+    },
     Unlock(Cells),
+    /// Opens the file for reading alone as well, and then keeps it open for that: another of its user's programs reads it, and this one
+    /// was killed.
+    Share,
+    Downgrade,
     Close,
 }
 
@@ -85,6 +97,8 @@ pub(super) struct Process {
     is_called: bool,
     /// It has lost a lock, and gives the file up.
     has_lost: bool,
+    /// It has the file open for reading alone, and gives it up.
+    is_reduced: bool,
     rests_until: Duration,
     /// Of version 4.0's open-owner and lock-owner.
     seqid: u32,
@@ -109,6 +123,7 @@ impl Process {
             next: None,
             is_called: false,
             has_lost: false,
+            is_reduced: false,
             rests_until: Duration::ZERO,
             seqid: 0,
             lock_seqid: 0,
@@ -130,7 +145,7 @@ impl Process {
     pub(super) fn loses_server(&mut self) {
         self.former = self.held.parts();
         (self.opened, self.lock, self.doing, self.next) = (None, None, None, None);
-        (self.is_called, self.has_lost) = (false, false);
+        (self.is_called, self.has_lost, self.is_reduced) = (false, false, false);
     }
 
     /// It is called (CB_NOTIFY_LOCK): its lock may be had. Now and then its program has been killed meanwhile.
@@ -139,7 +154,8 @@ impl Process {
             return;
         }
         if self.wish.is_some() && self.doing.is_none() && rng.chance(15) {
-            (self.wish, self.next) = (None, Some(Deed::Close));
+            let leaves = if rng.chance(50) { Deed::Close } else { Deed::Share };
+            (self.wish, self.next) = (None, Some(leaves));
             return;
         }
         self.is_called = self.doing.is_some();
@@ -171,7 +187,7 @@ impl Process {
             }
             return Some(Deed::Open);
         }
-        if self.has_lost {
+        if self.has_lost || self.is_reduced {
             return Some(Deed::Close);
         }
         if judge.is_quiet && !self.held.is_empty() {
@@ -215,8 +231,12 @@ impl Process {
         self.doing = Some(deed);
         let ask = |deed| Some(Ask { who: self.who, file: self.file, deed });
         match deed {
-            Deed::Open => (self.open(client_id, OpenClaim::Null(component(&name(self.file)))), None),
-            Deed::Reopen => (self.open(client_id, OpenClaim::Previous(DelegationType::NONE)), None),
+            Deed::Open => (self.open_named(client_id, ShareAccess::BOTH), None),
+            Deed::Share => (self.open_named(client_id, ShareAccess::READ), None),
+            Deed::Reopen => {
+                let claim = OpenClaim::Previous(DelegationType::NONE);
+                (self.open(client_id, claim, ShareAccess::BOTH), None)
+            }
             Deed::Confirm(open_stateid, handle) => {
                 let args = OpenConfirmArgs { open_stateid, seqid: next(&mut self.seqid) };
                 (at(handle, Op::OpenConfirm(args)), None)
@@ -238,6 +258,14 @@ impl Process {
                 let args = LockUArgs { lock_type, seqid, lock_stateid, offset, length };
                 (self.at_file(Op::LockU(args)), ask)
             }
+            Deed::Downgrade => {
+                let ask = ask(Asked::Downgrade);
+                let open_stateid = self.opened.expect("it has the file open").stateid;
+                let (share_access, share_deny) = (ShareAccess::READ, ShareDeny::empty());
+                let seqid = next(&mut self.seqid);
+                let args = OpenDowngradeArgs { open_stateid, seqid, share_access, share_deny };
+                (self.at_file(Op::OpenDowngrade(args)), ask)
+            }
             Deed::Close => {
                 let ask = ask(Asked::Close);
                 self.held = Locked::default();
@@ -256,14 +284,17 @@ impl Process {
         StateOwner { client_id, owner: Opaque::new(self.who.owner()).expect("a short name") }
     }
 
-    fn open(&mut self, client_id: u64, claim: OpenClaim) -> Vec<Op> {
+    fn open_named(&mut self, client_id: u64, access: ShareAccess) -> Vec<Op> {
+        self.open(client_id, OpenClaim::Null(component(&name(self.file))), access)
+    }
+
+    fn open(&mut self, client_id: u64, claim: OpenClaim, plain: ShareAccess) -> Vec<Op> {
         let (way, how) = match (&claim, self.handle) {
             (OpenClaim::Previous(_), Some(handle)) => {
                 (vec![Op::PutFh(PutFhArgs { handle })], OpenHow::NoCreate)
             }
             _ => (export(), OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()))),
         };
-        let plain = ShareAccess::BOTH;
         let open = Op::Open(OpenArgs {
             seqid: next(&mut self.seqid),
             share_access: if self.minor > 0 { plain.with_want(DelegationWant::NO_DELEG) } else { plain },
@@ -317,7 +348,7 @@ impl Process {
         let deed = self.doing.take().ok_or("nothing was asked")?;
         match (deed, result.status, &result.results[..]) {
             (
-                Deed::Open | Deed::Reopen,
+                Deed::Open | Deed::Reopen | Deed::Share,
                 Status::OK,
                 [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))],
             ) => {
@@ -327,12 +358,18 @@ impl Process {
                     self.next = Some(Deed::Confirm(open.stateid, *handle));
                 } else {
                     self.has_opened(open.stateid, *handle, may_hear);
+                    self.next = matches!(deed, Deed::Share).then_some(Deed::Downgrade);
                 }
+            }
+            (Deed::Downgrade, Status::OK, [.., OpResult::OpenDowngrade(Outcome::Ok(stateid))]) => {
+                let opened = self.opened.as_mut().expect("it has the file open");
+                (opened.stateid, self.is_reduced) = (*stateid, true);
+                self.rests_until = now + SECOND * rng.below(REDUCED_SECONDS) as u32;
             }
             (Deed::Confirm(_, handle), Status::OK, [.., OpResult::OpenConfirm(Outcome::Ok(stateid))]) => {
                 self.has_opened(*stateid, handle, false);
             }
-            (Deed::Open, Status::GRACE | Status::DELAY, _) => self.rests_until = now + SECOND,
+            (Deed::Open | Deed::Share, Status::GRACE | Status::DELAY, _) => self.rests_until = now + SECOND,
             (Deed::Reopen, Status::NO_GRACE | Status::RECLAIM_BAD, _) => {
                 (self.held, self.former) = (Locked::default(), Vec::new());
             }
@@ -364,7 +401,9 @@ impl Process {
             }
             (Deed::Close, Status::OK, _) => self.has_closed(),
             // What a client of version 4.0 held is gone with its record, which it will hear (EXPIRED), and others' state has its place.
-            (Deed::Confirm(..) | Deed::Close, Status::BAD_STATEID, _) if may_have_lost && self.minor == 0 => {
+            (Deed::Confirm(..) | Deed::Downgrade | Deed::Close, Status::BAD_STATEID, _)
+                if may_have_lost && self.minor == 0 =>
+            {
                 self.has_closed();
             }
             (
@@ -386,7 +425,8 @@ impl Process {
     }
 
     fn has_closed(&mut self) {
-        (self.opened, self.lock, self.has_lost, self.dropped) = (None, None, false, None);
+        (self.opened, self.lock, self.dropped) = (None, None, None);
+        (self.has_lost, self.is_reduced) = (false, false);
     }
 
     /// It asks again later, or gives up: with a last try, or without a word.
@@ -403,6 +443,7 @@ impl Process {
             if rng.chance(70) {
                 self.dropped = Some((wish.cells, wish.write));
                 self.wish = None;
+                self.next = rng.chance(30).then_some(Deed::Share);
             }
         } else {
             let backoff = 1 << (wish.denials - 1).min(POLL_SECONDS.ilog2() + 1);
