@@ -21,7 +21,20 @@ pub(crate) fn drop_later(it: Arc<dyn Send + Sync>) {
         gone.len() == 1
     });
     if is_first {
-        runtime.spawn(async { drop(GONE.take()) });
+        let all = All;
+        runtime.spawn(async move { drop(all) });
+    }
+}
+
+/// All that is gone: dropped with this, be it that the task has run, or that its runtime has ended before. Else nothing that came later would be dropped,
+/// as it was not the first.
+struct All;
+
+impl Drop for All {
+    fn drop(&mut self) {
+        // At the end of the thread they go with it.
+        let gone = GONE.try_with(RefCell::take).unwrap_or_default();
+        drop(gone);
     }
 }
 
@@ -45,6 +58,21 @@ mod tests {
                 assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (1, 1));
             }
         });
+    }
+
+    #[test]
+    fn what_a_runtime_leaves_behind_is_dropped_with_it() {
+        for _ in 0..2 {
+            let it = Arc::new(1);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            runtime.block_on(async {
+                let stretch = InPlace::begin(1);
+                drop_later(Arc::clone(&it) as _);
+                stretch.end();
+            });
+            drop(runtime);
+            assert_eq!(Arc::strong_count(&it), 1);
+        }
     }
 
     #[test]
