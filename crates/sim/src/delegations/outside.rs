@@ -31,11 +31,11 @@ const CHANGE_PERCENT: u64 = 3;
 const TOLD_WITHIN: Duration = Duration::from_secs(3);
 /// How long a holder has to give back what was recalled, or it is taken away: the lease time, and until the next look after that.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(90 + 12);
-/// Percent of watches that take their time, before they stand or behind that, and how much.
+/// Percent of watches, and of looks at attributes, that take their time, before they are done or behind that, and how much.
 const SLOW_PERCENT: u64 = 30;
 const SLOWEST: Duration = Duration::from_secs(3);
 
-/// [`MemFs`] that tells of the process, and takes its time over watches.
+/// [`MemFs`] that tells of the process, and takes its time over watches and attributes.
 pub(super) type Shown = Wrapped<MemFs, Watches>;
 
 /// Who watches.
@@ -72,17 +72,18 @@ impl Around for Watches {
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
         let mut rng = self.rng.lock();
-        if call.method != Method::Watch || !rng.chance(SLOW_PERCENT) {
+        let may_be_slow = matches!(call.method, Method::Watch | Method::Getattr);
+        if !may_be_slow || !rng.chance(SLOW_PERCENT) {
             return run(None);
         }
-        let stands_first = rng.chance(50);
+        let is_done_first = rng.chance(50);
         let delay = Duration::from_micros(rng.below(SLOWEST.as_micros() as u64));
         let until = Clock::until(&self.clock, self.clock.now() + delay);
         Op::pending(async move {
-            if stands_first {
-                let watch = run(None).await;
+            if is_done_first {
+                let done = run(None).await;
                 until.await;
-                return watch;
+                return done;
             }
             until.await;
             run(None).await
