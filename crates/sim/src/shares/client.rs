@@ -87,6 +87,8 @@ pub(super) struct Client {
     next: Option<Deed>,
     /// Files that it has had for itself alone, at the end.
     swept: u64,
+    /// Its program has ended.
+    has_ended: bool,
     /// When the last call was asked that was answered: its lease is that old at most.
     heard: Duration,
 }
@@ -110,6 +112,7 @@ impl Client {
             held: BTreeMap::new(),
             next: None,
             swept: 0,
+            has_ended: false,
             heard: Duration::ZERO,
         }
     }
@@ -148,12 +151,13 @@ impl Client {
             return Some(Deed::Complete);
         }
         if self.left == 0 {
+            // Its last OPEN is answered too: who sweeps before that misses what it brings.
+            if !std::mem::replace(&mut self.has_ended, true) {
+                ledger.running -= 1;
+            }
             return self.conclude(ledger);
         }
         self.left -= 1;
-        if self.left == 0 {
-            ledger.running -= 1;
-        }
         let (file, asked) = (rng.below(FILES), (1 + rng.below(3) as u8, rng.below(4) as u8));
         // Whoever denies all the time leaves nothing to the others.
         let asked = if rng.chance(50) { (asked.0, 0) } else { asked };
