@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use vfs::{
     Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
-    Create, Created, Entry, Error, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened,
-    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes,
-    SetXattr, Stability, Timestamp, Verifier, Watch, Written,
+    Create, Created, EntriesWatch, Entry, Error, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess,
+    Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek,
+    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 use crate::config::{Config, Durability, OpenError};
@@ -336,6 +336,14 @@ impl Backend for LocalFs {
         alarm: &'a Arc<dyn Alarm>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
         self.volume.watch(object, interest, alarm)
+    }
+
+    fn watch_entries<'a>(
+        &'a self,
+        _: &'a Context,
+        directory: &'a Handle,
+    ) -> Op<'a, Option<Arc<dyn EntriesWatch>>> {
+        self.volume.watch_entries(directory)
     }
 
     fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {

@@ -31,7 +31,7 @@ use std::os::fd::BorrowedFd;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::time::ClockId;
-use vfs::Timestamp;
+use vfs::{Attributes, FileKind, Timestamp};
 
 /// Longest tick of a Linux kernel (HZ=100), in nanoseconds.
 const LONGEST_TICK_NS: u64 = 10_000_000;
@@ -134,6 +134,17 @@ impl ChangeClock {
         {
             entry.changed_ns = 0;
         }
+    }
+
+    /// Whether the change attribute among these is what is told of the object until its next change: no part of it grows with time.
+    pub(crate) fn is_final(&self, attributes: &Attributes) -> bool {
+        let changed_ns = nanoseconds(attributes.changed);
+        let settled_part = match self {
+            Self::Multigrain { shared: true } if attributes.kind == FileKind::Directory => SETTLED_DIRECTORY,
+            Self::Multigrain { .. } => 0,
+            Self::Ticks(ticks) => ticks.settled_offset(),
+        };
+        attributes.change == changed_ns.saturating_add(settled_part)
     }
 
     /// Whether any later change shows in ctime.
@@ -263,6 +274,27 @@ mod tests {
         Timestamp { seconds: (ns / SECOND) as i64, nanoseconds: (ns % SECOND) as u32 }
     }
 
+    fn attributes(kind: FileKind, changed: Timestamp) -> Attributes {
+        let zero = Timestamp::default();
+        Attributes {
+            kind,
+            mode: 0,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            device: vfs::Device::default(),
+            fsid: 0,
+            fileid: 0,
+            accessed: zero,
+            modified: zero,
+            changed,
+            created: None,
+            change: 0,
+        }
+    }
+
     #[test]
     fn a_settled_ctime_gives_one_number_for_ever_and_across_restarts() {
         let ctime = at(5 * SECOND);
@@ -290,6 +322,28 @@ mod tests {
         let first = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 1000);
         clock.was_changed(KEY);
         assert!(ticks(&clock).fresh(KEY, 5 * SECOND, false, 5 * SECOND + 2000) > first);
+    }
+
+    #[test]
+    fn a_number_is_final_when_it_has_settled() {
+        let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
+        let clocks = [
+            (ChangeClock::ticks(1), [false, false]),
+            (ChangeClock::Multigrain { shared: true }, [true, false]),
+            (ChangeClock::Multigrain { shared: false }, [true, true]),
+        ];
+        for (clock, is_final_at_once) in clocks {
+            for (kind, at_once) in [FileKind::Regular, FileKind::Directory].into_iter().zip(is_final_at_once)
+            {
+                let is_final = |moment| {
+                    let key = (KEY, kind == FileKind::Directory);
+                    let change = clock.number(moment, key, at(5 * SECOND), false);
+                    clock.is_final(&Attributes { change, ..attributes(kind, at(5 * SECOND)) })
+                };
+                assert_eq!(is_final(fresh), at_once, "{clock:?}, {kind:?}");
+                assert!(is_final(settled), "{clock:?}, {kind:?}");
+            }
+        }
     }
 
     #[test]

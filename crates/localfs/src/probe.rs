@@ -25,6 +25,7 @@ use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
 use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
+use crate::ops::watch_entries::is_watched;
 use crate::presumed::NewNames;
 use crate::streams::Streams;
 use crate::sys;
@@ -146,6 +147,7 @@ pub(crate) fn open_with(
         round: AtomicU32::new(0),
         janitor: crate::janitor::Alarm::default(),
         watches: watch::OnDemand::new(capacity / 2),
+        has_watched_entries: is_watched(f_type),
         root_fd,
         #[cfg(test)]
         planned_sync_failure: Mutex::new(None),

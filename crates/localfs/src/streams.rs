@@ -53,6 +53,8 @@ pub(crate) struct RawEntry<'a> {
     pub(crate) position: u64,
     /// One path component: the kernel lists no name with a slash in it, wherever it may come from.
     pub(crate) name: &'a CStr,
+    /// `DT_…`, which some file systems leave unknown.
+    pub(crate) kind: u8,
     /// Bytes of the record.
     pub(crate) length: usize,
 }
@@ -73,7 +75,7 @@ fn first_entry(buffer: &[u8]) -> Option<RawEntry<'_>> {
     let word = |at: usize| Some(u64::from_ne_bytes(buffer.get(at..at + 8)?.try_into().ok()?));
     let length = usize::from(u16::from_ne_bytes(buffer.get(16..18)?.try_into().ok()?));
     let name = CStr::from_bytes_until_nul(buffer.get(NAME_AT..length)?).ok()?;
-    Some(RawEntry { inode: word(0)?, position: word(8)?, name, length })
+    Some(RawEntry { inode: word(0)?, position: word(8)?, name, kind: *buffer.get(18)?, length })
 }
 
 /// A directory being read.

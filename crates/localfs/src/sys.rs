@@ -147,6 +147,8 @@ pub(crate) fn fanotify_init() -> Result<OwnedFd> {
 pub(crate) enum Mark {
     /// Events are added to it; it is made with the first.
     Add,
+    /// The same of what the path itself names, be it a symbolic link.
+    AddUnfollowed,
     /// Events are taken from it; it goes with the last.
     Remove,
 }
@@ -161,6 +163,7 @@ pub(crate) fn fanotify_mark(
 ) -> Result<()> {
     let flags = match mark {
         Mark::Add => libc::FAN_MARK_ADD,
+        Mark::AddUnfollowed => libc::FAN_MARK_ADD | libc::FAN_MARK_DONT_FOLLOW,
         Mark::Remove => libc::FAN_MARK_REMOVE,
     };
     let path = path.map_or(std::ptr::null(), CStr::as_ptr);

@@ -116,6 +116,8 @@ pub(crate) struct Volume {
     pub(crate) janitor: crate::janitor::Alarm,
     /// Who is told of what other processes do.
     pub(crate) watches: watch::OnDemand,
+    /// Whether all changes of a directory's entries can be watched for.
+    pub(crate) has_watched_entries: bool,
     /// The error of the next sync.
     #[cfg(test)]
     pub(crate) planned_sync_failure: Mutex<Option<(FileKind, Error)>>,

@@ -11,9 +11,9 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
-    Create, Created, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened, Properties,
-    Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr, Stability,
-    Timestamp, Verifier, Watch, Written,
+    Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened,
+    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr,
+    Stability, Timestamp, Verifier, Watch, Written,
 };
 
 /// An operation of [`Backend`].
@@ -43,6 +43,7 @@ pub enum Method {
     Deallocate,
     WriteHole,
     Watch,
+    WatchEntries,
     CloneRange,
     CopyRange,
     Advise,
@@ -267,6 +268,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         write_hole: WriteHole(
             file: &'a Handle, offset: u64, length: u32, authority: Authority
         ) about Subject::Bytes(file, offset) => Written;
+        watch_entries: WatchEntries(directory: &'a Handle) about Subject::Whole => Option<Arc<dyn EntriesWatch>>;
         clone_range: CloneRange(range: &'a CopyRange) about Subject::of(range) => Change;
         copy_range: CopyRange(range: &'a CopyRange) about Subject::of(range) => Copied;
         advise: Advise(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    Access, Acl, AclKind, Alarm, Attributes, Change, Context, Device, Error, FileKind, FsStat, Handle,
-    Interest, Op, Payload, Properties, SetAttributes, Timestamp, Watch,
+    Access, Acl, AclKind, Alarm, Attributes, Change, Context, Device, EntriesWatch, Error, FileKind, FsStat,
+    Handle, Interest, Op, Payload, Properties, SetAttributes, Timestamp, Watch,
 };
 
 /// Eight bytes that a client or server compares for equality alone.
@@ -581,6 +581,17 @@ pub trait Backend: Send + Sync + fmt::Debug {
         _interest: Interest,
         _alarm: &'a Arc<dyn Alarm>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
+        Op::ok(None)
+    }
+
+    /// Watches a directory and all its entries, so that a listing that is made from now on can be told again for as long as
+    /// [nothing has changed](EntriesWatch::is_unchanged). It takes several system calls an entry: for what is listed again and again. `None` where
+    /// changes cannot be seen, or where there are more entries than this is meant for.
+    fn watch_entries<'a>(
+        &'a self,
+        _: &'a Context,
+        _directory: &'a Handle,
+    ) -> Op<'a, Option<Arc<dyn EntriesWatch>>> {
         Op::ok(None)
     }
 

@@ -40,4 +40,4 @@ pub use memfs::{MemFs, MemOptions};
 pub use name::check_name;
 pub use op::Op;
 pub use payload::{FileRange, Payload, RangeSource};
-pub use watch::{Alarm, Interest, Watch};
+pub use watch::{Alarm, EntriesWatch, Interest, Watch};

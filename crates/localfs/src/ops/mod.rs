@@ -20,5 +20,6 @@ pub(crate) mod setattr;
 pub(crate) mod space;
 pub(crate) mod statfs;
 pub(crate) mod watch;
+pub(crate) mod watch_entries;
 pub(crate) mod write;
 pub(crate) mod xattr;

@@ -9,6 +9,7 @@ use vfs::{
     Attributes, Authority, Change, Context, Error, Handle, Op, Result, SetAttributes, SetTime, Timestamp,
 };
 
+use super::watch_entries::access_time_was_set;
 use super::write::require_page;
 use crate::attributes::Snapshot;
 use crate::durable::Made;
@@ -235,5 +236,9 @@ pub(crate) fn set_times(file: &OpenFile, set: &SetAttributes) -> Result<()> {
         }
     };
     let times = Timestamps { last_access: resolve(set.accessed), last_modification: resolve(set.modified) };
-    rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH).map_err(translate)
+    let set_them = rustix::fs::utimensat(file, c"", &times, AtFlags::EMPTY_PATH).map_err(translate);
+    if set.accessed.is_some() && set.modified.is_none() {
+        access_time_was_set();
+    }
+    set_them
 }

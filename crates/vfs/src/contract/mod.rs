@@ -36,6 +36,7 @@ mod space;
 mod subject;
 mod times;
 mod umask;
+mod watch_entries;
 mod xattr;
 
 use std::any::Any;
@@ -209,6 +210,11 @@ cases! { $
         it_moves_though_the_clock_stands
         a_thousand_writes_are_a_thousand_changes
         before_and_after_join_up
+    }
+    watch_entries {
+        every_change_that_a_listing_tells_ends_the_watch
+        what_a_listing_does_not_tell_leaves_it
+        only_a_directory_has_entries_to_watch
     }
     names {
         bad_names_are_refused_by_every_operation

@@ -34,15 +34,16 @@ mod xattr;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 
 use crate::{
     Access, Acl, AclKind, Attributes, Authority, Backend, Change, Context, Copied, CopyRange, Create,
-    Created, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Pin, Properties, Read,
-    ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes, SetXattr, Stability,
-    Timestamp, Verifier, Written,
+    Created, EntriesWatch, Entry, Error, Found, FsStat, Handle, Linked, Op, OpenAccess, Opened, Pin,
+    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes,
+    SetXattr, Stability, Timestamp, Verifier, Written,
 };
 use inode::{Body, Inode};
 use pages::PAGE;
@@ -122,7 +123,37 @@ pub struct MemFs {
 #[derive(Debug)]
 struct Shared {
     state: RwLock<State>,
+    /// How often what is told of objects was changed, reading apart; counted under the exclusive lock.
+    changes: AtomicU64,
     verifier: RwLock<Verifier>,
+}
+
+impl Shared {
+    /// The state, to change what is told of objects.
+    fn change(&self) -> RwLockWriteGuard<'_, State> {
+        let state = self.state.write();
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        state
+    }
+}
+
+/// A watch of a directory's entries, and of all else.
+#[derive(Debug)]
+struct Unchanged {
+    shared: Arc<Shared>,
+    /// When it began to stand.
+    changes: u64,
+    entries: usize,
+}
+
+impl EntriesWatch for Unchanged {
+    fn is_unchanged(&self) -> bool {
+        self.shared.changes.load(Ordering::Acquire) == self.changes
+    }
+
+    fn entries(&self) -> usize {
+        self.entries
+    }
 }
 
 impl MemFs {
@@ -147,7 +178,7 @@ impl MemFs {
             read_only: options.is_read_only,
         };
         let verifier = RwLock::new(options.instance.to_be_bytes());
-        let shared = Arc::new(Shared { state: RwLock::new(state), verifier });
+        let shared = Arc::new(Shared { state: RwLock::new(state), changes: AtomicU64::new(0), verifier });
         let properties = properties(max_file_size, options.is_read_only);
         Self { shared, root, identity: options.identity, properties }
     }
@@ -155,7 +186,7 @@ impl MemFs {
     /// Loses unstable data where the file system [is volatile](MemOptions::is_volatile), and changes the write
     /// verifier to `verifier`. Handles stay good: to clients this is a server that crashed and came back.
     pub fn crash(&self, verifier: Verifier) {
-        self.shared.state.write().crash();
+        self.shared.change().crash();
         *self.shared.verifier.write() = verifier;
     }
 
@@ -173,7 +204,7 @@ impl MemFs {
 
     /// Changes something.
     fn act<T>(&self, file: &Handle, act: impl FnOnce(&mut State, u64) -> Result<T>) -> Op<'static, T> {
-        let mut state = self.shared.state.write();
+        let mut state = self.shared.change();
         Op::from(state.resolve(file).and_then(|file| {
             if state.read_only {
                 return Err(Error::ReadOnly);
@@ -394,6 +425,18 @@ impl Backend for MemFs {
     ) -> Op<'a, ReadDirEnd> {
         let list = |state: &State, directory| state.readdir(context, directory, request, visit);
         self.access_content(directory, context.now, list, |answer| &mut answer.directory)
+    }
+
+    fn watch_entries<'a>(
+        &'a self,
+        _: &'a Context,
+        directory: &'a Handle,
+    ) -> Op<'a, Option<Arc<dyn EntriesWatch>>> {
+        self.ask(directory, |state, directory| {
+            let entries = state.inode(directory).directory()?.len() as usize;
+            let changes = self.shared.changes.load(Ordering::Acquire);
+            Ok(Some(Arc::new(Unchanged { shared: Arc::clone(&self.shared), changes, entries }) as _))
+        })
     }
 
     fn open<'a>(

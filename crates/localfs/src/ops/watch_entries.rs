@@ -1,0 +1,180 @@
+//! A watch of a directory's entries, by which listings are told again.
+//!
+//! Criteria first. What this server itself has changed, by whichever name, export and version, and what local processes have changed must
+//! be known as soon as it is done; and asking must cost next to nothing. Each watch has a fanotify(7) group of its own with a mark on the
+//! directory and one on every entry. The kernel queues an event before the system call returns that caused it, and nobody ever reads the
+//! queue: that it has become readable says that something has changed, once and for all, to whoever asks by poll(2). There is no
+//! memory to bring up to date, so there is no race about it.
+//!
+//! A mark on the directory alone, with `FAN_EVENT_ON_CHILD`, would take one call in place of a thousand. The rejected alternative does not see
+//! what comes by another name, or by a handle: such a descriptor leads to no name, and the server has many. A mark on the object
+//! sees every way to it, a subdirectory's own entries too; so what the server changes needs no book-keeping beside.
+//!
+//! Marks go before the first look at what is listed, so that nothing comes in between. Giving a thousand of them back takes some ten
+//! milliseconds, for which nobody waits here.
+//!
+//! Not seen, and for whoever tells listings again to bound by their age: times of access, unless this server sets them; the storage
+//! that a file takes, which moves when it is written out; writes through a mapping, until that goes; `chattr`; what is mounted on an entry. Where
+//! others than this kernel change files nothing is watched.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use vfs::{Attributes, EntriesWatch, FileKind, Handle, Interest, Op, Result};
+
+use crate::errno::translate;
+use crate::streams::{BUFFER_BYTES, RawEntry, entries};
+use crate::sys::{self, Mark};
+use crate::turn::Turn;
+use crate::volume::Volume;
+use crate::watch::events_of;
+
+/// Entries of a directory that is watched; each mark keeps an inode in memory.
+const MAX_ENTRIES: usize = 8192;
+/// `f_type` of file systems that nobody changes past this kernel, and whose changes it tells: ext2 to ext4, XFS, btrfs, F2FS, tmpfs.
+const WATCHED: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+
+/// How often this process has set a time of access and not that of modification. It is the one change of an attribute that has no event of its
+/// own: `FAN_ACCESS` comes with every READ, too.
+static ACCESS_TIMES_SET: AtomicU64 = AtomicU64::new(0);
+
+/// A time of access, alone, was set.
+pub(crate) fn access_time_was_set() {
+    ACCESS_TIMES_SET.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Marks on a directory and its entries.
+#[derive(Debug)]
+struct Marks {
+    volume: Arc<Volume>,
+    /// `None` when it is on its way to be closed.
+    group: Option<OwnedFd>,
+    entries: usize,
+    /// [`ACCESS_TIMES_SET`] before the first look.
+    access_times_set: u64,
+}
+
+impl EntriesWatch for Marks {
+    fn is_unchanged(&self) -> bool {
+        let Some(group) = &self.group else { return false };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error tells nothing, and so counts as a change.
+        let has_none = rustix::event::poll(&mut [PollFd::new(group, PollFlags::IN)], Some(&at_once)) == Ok(0);
+        has_none && ACCESS_TIMES_SET.load(Ordering::SeqCst) == self.access_times_set
+    }
+
+    fn is_final(&self, attributes: &Attributes) -> bool {
+        self.volume.changes.is_final(attributes)
+    }
+
+    fn entries(&self) -> usize {
+        self.entries
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        let group = self.group.take();
+        // The kernel waits until nobody looks at the marks any more.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn_blocking(move || drop(group));
+        }
+    }
+}
+
+impl Volume {
+    /// Watches a directory and its entries; nothing where that cannot be.
+    pub(crate) fn watch_entries<'a>(
+        self: &'a Arc<Self>,
+        directory: &Handle,
+    ) -> Op<'a, Option<Arc<dyn EntriesWatch>>> {
+        if !self.has_watched_entries {
+            return Op::ok(None);
+        }
+        let directory = *directory;
+        // It takes longer than the listing itself.
+        Op::pending(self.on_pool(Turn::Look, move |volume| volume.mark_entries(&directory)))
+    }
+
+    fn mark_entries(self: &Arc<Self>, directory: &Handle) -> Result<Option<Arc<dyn EntriesWatch>>> {
+        let directory = self.object(directory)?;
+        directory.require_directory()?;
+        self.act_as_server();
+        let access_times_set = ACCESS_TIMES_SET.load(Ordering::SeqCst);
+        let stream = self.open_directory(&directory)?;
+        match mark_all(&stream) {
+            Ok(Some((group, entries))) => {
+                let volume = Arc::clone(self);
+                Ok(Some(Arc::new(Marks { volume, group: Some(group), entries, access_times_set })))
+            }
+            // One must be allowed to read what one marks; and there are as many groups and marks as may be.
+            Ok(None)
+            | Err(
+                Errno::ACCESS
+                | Errno::PERM
+                | Errno::NOSPC
+                | Errno::MFILE
+                | Errno::NOSYS
+                | Errno::INVAL
+                | Errno::NODEV
+                | Errno::XDEV
+                | Errno::OPNOTSUPP
+                // It went while the others were marked.
+                | Errno::NOENT
+                | Errno::STALE,
+            ) => Ok(None),
+            Err(errno) => Err(translate(errno)),
+        }
+    }
+}
+
+/// Marks a directory and then its entries, of which it returns how many there are; `None` where they are too many.
+fn mark_all(directory: &OwnedFd) -> rustix::io::Result<Option<(OwnedFd, usize)>> {
+    let group = sys::fanotify_init()?;
+    let events = events_of(FileKind::Directory, Interest::Changes);
+    sys::fanotify_mark(group.as_fd(), Mark::Add, events, directory.as_fd(), None)?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut count = 0;
+    loop {
+        let filled = sys::getdents64(directory.as_fd(), &mut buffer)?;
+        if filled == 0 {
+            return Ok(Some((group, count)));
+        }
+        for entry in entries(&buffer[..filled]).filter(|entry| !matches!(entry.name.to_bytes(), b"." | b".."))
+        {
+            count += 1;
+            if count > MAX_ENTRIES {
+                return Ok(None);
+            }
+            let events = events_of(kind_of(directory, &entry)?, Interest::Changes);
+            sys::fanotify_mark(
+                group.as_fd(),
+                Mark::AddUnfollowed,
+                events,
+                directory.as_fd(),
+                Some(entry.name),
+            )?;
+        }
+    }
+}
+
+/// What an entry is, as far as its events go.
+fn kind_of(directory: &OwnedFd, entry: &RawEntry<'_>) -> rustix::io::Result<FileKind> {
+    let is_directory = match entry.kind {
+        libc::DT_UNKNOWN => {
+            let status = rustix::fs::statat(directory, entry.name, AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::FileType::from_raw_mode(status.st_mode).is_dir()
+        }
+        kind => kind == libc::DT_DIR,
+    };
+    Ok(if is_directory { FileKind::Directory } else { FileKind::Regular })
+}
+
+/// Whether nobody changes what is on a file system of this `f_type` without this kernel's telling it.
+pub(crate) fn is_watched(f_type: u64) -> bool {
+    WATCHED.contains(&f_type)
+}

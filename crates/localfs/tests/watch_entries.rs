@@ -1,0 +1,199 @@
+//! Whatever a listing tells of a directory's entries, its change by anybody ends the watch.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{Place, again_without_privileges, is_ordinary, me};
+use localfs::{Config, LocalFs};
+use vfs::{Authority, Backend, Create, CreateMode, EntriesWatch, FileKind, Handle, ReadDir, Stability};
+
+/// More than it takes until a clock of ticks has moved on.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A place with a directory `d` in it, made by a local process; none, with a word, where this system cannot watch it.
+fn place(change: fn(Config) -> Config) -> Option<Place> {
+    let place = Place::with(change);
+    fs::create_dir(place.path("d")).expect("mkdir");
+    fs::create_dir(place.path("d/inner")).expect("mkdir");
+    fs::create_dir(place.path("beside")).expect("mkdir");
+    for name in ["d/file", "d/goes", "beside/over"] {
+        fs::write(place.path(name), b"data").expect("write");
+    }
+    fs::hard_link(place.path("d/file"), place.path("beside/second name")).expect("link");
+    symlink("file", place.path("d/link")).expect("symlink");
+    if !is_ordinary(&place.path("")) || place.fs().why_unwatched().is_some() {
+        println!("skipped: nothing is watched here");
+        return None;
+    }
+    Some(place)
+}
+
+fn directory(place: &Place) -> Handle {
+    place.lookup(&me(), &place.fs().root(), "d").expect("there")
+}
+
+fn watch(place: &Place) -> Arc<dyn EntriesWatch> {
+    let watch = place.wait(place.fs().watch_entries(&me(), &directory(place)));
+    watch.expect("a directory").expect("it can be watched")
+}
+
+/// What local processes do.
+fn local_changes(place: &Place) {
+    let path = |name: &str| place.path(name);
+    let changes: &[(&str, &dyn Fn())] = &[
+        ("write", &|| fs::write(path("d/file"), b"other").expect("write")),
+        ("append", &|| {
+            use std::io::Write as _;
+            let mut file = fs::OpenOptions::new().append(true).open(path("d/file")).expect("open");
+            file.write_all(b"more").expect("write");
+        }),
+        ("write by another name", &|| fs::write(path("beside/second name"), b"more").expect("write")),
+        ("mode", &|| fs::set_permissions(path("d/file"), fs::Permissions::from_mode(0o640)).expect("chmod")),
+        ("create", &|| fs::write(path("d/new"), b"").expect("write")),
+        ("remove", &|| fs::remove_file(path("d/new")).expect("remove")),
+        ("mkdir", &|| fs::create_dir(path("d/new")).expect("mkdir")),
+        ("rmdir", &|| fs::remove_dir(path("d/new")).expect("rmdir")),
+        ("link elsewhere", &|| fs::hard_link(path("d/file"), path("beside/third name")).expect("link")),
+        ("remove elsewhere", &|| fs::remove_file(path("beside/third name")).expect("remove")),
+        ("rename within", &|| fs::rename(path("d/goes"), path("d/went")).expect("rename")),
+        ("rename over", &|| fs::rename(path("beside/over"), path("d/went")).expect("rename")),
+        ("rename away", &|| fs::rename(path("d/went"), path("beside/over")).expect("rename")),
+        ("create in a subdirectory", &|| fs::write(path("d/inner/new"), b"").expect("write")),
+        ("the subdirectory's mode", &|| {
+            fs::set_permissions(path("d/inner"), fs::Permissions::from_mode(0o750)).expect("chmod");
+        }),
+        ("a link's replacement", &|| {
+            fs::remove_file(path("d/link")).expect("remove");
+            symlink("goes", path("d/link")).expect("symlink");
+        }),
+        ("the directory's own mode", &|| {
+            fs::set_permissions(path("d"), fs::Permissions::from_mode(0o750)).expect("chmod");
+        }),
+        ("rename of the directory", &|| {
+            fs::rename(path("d"), path("e")).expect("rename");
+            fs::rename(path("e"), path("d")).expect("rename");
+        }),
+    ];
+    for (what, change) in changes {
+        let watch = watch(place);
+        assert!(watch.is_unchanged(), "before: {what}");
+        change();
+        // At once: the event was there before the call returned.
+        assert!(!watch.is_unchanged(), "{what}");
+        assert!(!watch.is_unchanged(), "it stays so: {what}");
+    }
+}
+
+#[test]
+fn what_local_processes_change_is_known_at_once() {
+    let Some(place) = place(|config| config) else { return };
+    local_changes(&place);
+}
+
+#[test]
+fn with_an_index_too() {
+    let Some(place) = place(|config| Config { always_use_index: true, ..config }) else { return };
+    assert!(place.fs().uses_index());
+    local_changes(&place);
+}
+
+#[test]
+fn as_an_ordinary_user_without_privileges_too() {
+    again_without_privileges(&["--exact", "what_local_processes_change_is_known_at_once"]);
+}
+
+#[test]
+fn reading_leaves_it() {
+    let Some(place) = place(|config| config) else { return };
+    let watch = watch(&place);
+    assert_eq!(watch.entries(), 4);
+    fs::read(place.path("d/file")).expect("read");
+    Command::new("ls").args(["-lL"]).arg(place.path("d")).output().expect("listed");
+    let file = place.lookup(&me(), &directory(&place), "file").expect("there");
+    assert_eq!(place.read(&me(), &file).expect("read"), b"data");
+    fs::write(place.path("beside/over"), b"not in it").expect("write");
+    assert!(watch.is_unchanged());
+}
+
+#[test]
+fn what_comes_through_another_export_by_a_handle_is_known_at_once() {
+    let Some(place) = place(|config| config) else { return };
+    let state_directory = place.config.state_directory.as_ref().map(|state| state.join("other"));
+    let config = Config { state_directory, ..Config::new(place.path("beside")) };
+    let other = LocalFs::open(&config).expect("another export of the file system");
+    let root = other.root();
+    let file = place.wait(other.lookup(&me(), &root, b"second name")).expect("there").handle;
+    let watch = watch(&place);
+    let data = Bytes::from_static(b"by the other name");
+    let write = other.write(&me(), &file, 0, &data, Stability::Unstable, Authority::Caller);
+    assert!(watch.is_unchanged() || matches!(write, vfs::Op::Ready(_)));
+    place.wait(write).expect("written");
+    assert!(!watch.is_unchanged());
+}
+
+#[test]
+fn an_object_that_nobody_has_a_name_of_in_memory_is_watched_too() {
+    let Some(place) = place(|config| config) else { return };
+    let file = place.lookup(&me(), &directory(&place), "file").expect("there");
+    if !common::has_powers() {
+        return;
+    }
+    // The kernel forgets names that nobody uses: what is opened by its handle then has none.
+    let mut place = place;
+    place.volume = None;
+    fs::write("/proc/sys/vm/drop_caches", "2").ok();
+    place.restart();
+    let watch = watch(&place);
+    let data = Bytes::from_static(b"by its handle");
+    let write = place.fs().write(&me(), &file, 0, &data, Stability::Unstable, Authority::Caller);
+    place.wait(write).expect("written");
+    assert!(!watch.is_unchanged());
+}
+
+#[test]
+fn what_was_told_of_an_entry_is_final_when_the_clock_has_moved_on() {
+    let Some(place) = place(|config| config) else { return };
+    let watch = watch(&place);
+    let end = Instant::now() + PATIENCE;
+    let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
+    loop {
+        let mut told = Vec::new();
+        let mut visit = |entry: vfs::Entry<'_>| {
+            told.push(entry.object.expect("there"));
+            std::ops::ControlFlow::Continue(())
+        };
+        let root = directory(&place);
+        place.wait(place.fs().readdir(&me(), &root, request, &mut visit)).expect("listed");
+        assert_eq!(told.len(), 4);
+        let all_final = told.iter().all(|(_, attributes)| watch.is_final(attributes));
+        if all_final {
+            for (handle, attributes) in &told {
+                assert_eq!(place.getattr(handle).expect("there").change, attributes.change);
+            }
+            assert!(told.iter().any(|(_, attributes)| attributes.kind == FileKind::Directory));
+            break;
+        }
+        assert!(Instant::now() < end, "nothing changes any more");
+    }
+    let newer = place.make(&me(), &directory(&place), "new", &Create::File(CreateMode::Guarded), 0o600);
+    newer.expect("created");
+    assert!(!watch.is_unchanged());
+}
+
+#[test]
+fn more_entries_than_are_meant_to_be_watched_are_not() {
+    let Some(place) = place(|config| config) else { return };
+    for number in 0..8192 - 4 {
+        symlink("nowhere", place.path(&format!("d/{number}"))).expect("symlink");
+    }
+    assert_eq!(watch(&place).entries(), 8192);
+    symlink("nowhere", place.path("d/one more")).expect("symlink");
+    let watch = place.wait(place.fs().watch_entries(&me(), &directory(&place))).expect("a directory");
+    assert!(watch.is_none());
+}
