@@ -66,6 +66,8 @@ pub struct Limits {
     pub reply_cache_bytes: Option<usize>,
     /// Bytes of NFSv4.1 slots and the replies cached in them; 64 MiB and 10 KiB a client unless given.
     pub slot_cache_bytes: Option<usize>,
+    /// Bytes of listings that are told again, and of what it takes to know whether they are true; 0 for none.
+    pub kept_listings_bytes: Option<usize>,
     /// NFSv4 clients.
     pub clients: Option<usize>,
     /// NFSv4 opens, locks and delegations together.

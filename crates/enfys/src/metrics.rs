@@ -221,6 +221,12 @@ impl Everything {
             ("copies_bytes", "Bytes copied in the background", &copies.bytes),
             ("refused_connections", "Connections over the limit", &metrics.refused_connections),
             ("replayed_calls", "Retransmissions answered from a reply cache", &metrics.replayed),
+            (
+                "listings_told_again",
+                "Replies to READDIR told again without a look at entries",
+                &metrics.kept_listings_told,
+            ),
+            ("listings_kept", "Replies to READDIR kept to be told again", &metrics.kept_listings_made),
             ("evicted_clients", "NFSv4 clients evicted by the administrator", &metrics.evicted),
         ];
         for (name, help, value) in counters {
@@ -250,6 +256,7 @@ impl Everything {
 
     fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let counts = self.server.counts();
+        let (listing_bytes, listed_directories) = self.server.kept_listings();
         let gauges = [
             ("connections", "Open connections", self.connections.load(Relaxed) as u64),
             ("clients", "NFSv4 client records", counts.clients),
@@ -266,6 +273,8 @@ impl Everything {
             ("revoked", "Opens and locks revoked and not acknowledged", counts.revoked),
             ("gss_contexts", "Security contexts of RPCSEC_GSS", self.server.gss_contexts() as u64),
             ("slot_cache_bytes", "Memory charged for replies kept in slots", counts.slot_cache_bytes),
+            ("kept_listings_bytes", "Memory charged for listings told again", listing_bytes as u64),
+            ("kept_listings_directories", "Directories watched for that", listed_directories as u64),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));

@@ -18,6 +18,7 @@ use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::fetch::Fetches;
 use crate::gss::{Creation, Entry, Gss, Sealing};
+use crate::listings::Listings;
 use crate::mount::MountTable;
 use crate::nfs4::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
 use crate::once::{self, Journal, Recognised, ReplyLog, Stable, StableLog};
@@ -41,6 +42,8 @@ pub struct Server {
     /// Those to version 3's.
     write3_reply_cache: ReplyCache<Short>,
     pub(crate) nfs4: State,
+    /// Replies to READDIR that may be told again.
+    pub(crate) listings: Listings,
     /// What copies read from other servers.
     pub(crate) fetches: Fetches,
     /// Keys what tells calls apart; see [`once::secret`].
@@ -132,6 +135,7 @@ impl Server {
             write_reply_cache: ReplyCache::new(write_share),
             write3_reply_cache: ReplyCache::new(write3_share),
             nfs4: State::new(&settings, Records::default(), Duration::ZERO),
+            listings: Listings::new(settings.kept_listings_bytes),
             fetches: Fetches::default(),
             call_secret,
             journal: None,
@@ -237,6 +241,12 @@ impl Server {
         self.gss.as_ref().map_or(0, |gss| gss.contexts.len())
     }
 
+    /// Bytes that listings take which may be told again, and directories that are watched for that.
+    #[must_use]
+    pub fn kept_listings(&self) -> (usize, usize) {
+        self.listings.usage()
+    }
+
     /// What has happened to NFSv4 delegations.
     #[must_use]
     pub fn delegation_counts(&self) -> &DelegationCounts {
@@ -261,6 +271,7 @@ impl Server {
         let old = self.exports.swap(Arc::new(exports));
         self.retired.lock().push(Arc::downgrade(&old));
         drop(old);
+        self.listings.clear();
         self.revoke_unserved();
     }
 
@@ -290,6 +301,7 @@ impl Server {
         if let Some(gss) = &self.gss {
             gss.contexts.maintain(now.monotonic);
         }
+        self.listings.maintain(now.monotonic);
         self.nfs4.expire(now.monotonic).more
     }
 

@@ -18,6 +18,7 @@ mod flavor;
 pub mod gss;
 mod handle;
 mod id_names;
+mod listings;
 #[cfg(test)]
 mod malformed_tests;
 mod metrics;

@@ -80,6 +80,10 @@ pub struct Metrics {
     pub refused_connections: AtomicU64,
     /// Replies that came from a reply cache.
     pub replayed: AtomicU64,
+    /// Replies to READDIR that were told again without a look at the entries.
+    pub kept_listings_told: AtomicU64,
+    /// Replies to READDIR that were kept for that.
+    pub kept_listings_made: AtomicU64,
     /// Clients that the administrator evicted.
     pub evicted: AtomicU64,
 }
@@ -101,6 +105,8 @@ impl Default for Metrics {
             stalled_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
+            kept_listings_told: AtomicU64::new(0),
+            kept_listings_made: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
         }
     }

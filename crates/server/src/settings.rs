@@ -55,6 +55,8 @@ pub struct Settings {
     /// Memory that the slots of all NFSv4.1 sessions and the replies cached in them may pin, bytes; see
     /// [`Self::slot_cache_for`].
     pub slot_cache_bytes: usize,
+    /// Memory for listings that are told again, bytes, with what the kernel holds to know whether they are true; 0 for none.
+    pub kept_listings_bytes: usize,
     /// The TCP port that the own port mapper tells; none where it is not asked for.
     pub portmap: Option<u16>,
     /// NFSv4 client records kept at most.
@@ -107,6 +109,7 @@ impl Settings {
             // 252 clients of 64 slots, as Linux's are.
             max_persistent_slots: 16_384,
             slot_cache_bytes: Self::slot_cache_for(DEFAULT_CLIENTS),
+            kept_listings_bytes: 64 << 20,
             portmap: None,
             max_clients: DEFAULT_CLIENTS,
             max_state: 1 << 20,

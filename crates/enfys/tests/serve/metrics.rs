@@ -90,6 +90,10 @@ fn calls_bytes_latencies_and_state_are_counted() {
         ("enfys_slots_full_total", 0.0),
         ("enfys_slots_deferred_total", 0.0),
         ("enfys_evicted_clients_total", 0.0),
+        ("enfys_listings_told_again_total", 0.0),
+        ("enfys_listings_kept_total", 0.0),
+        ("enfys_kept_listings_bytes", 0.0),
+        ("enfys_kept_listings_directories", 0.0),
         ("enfys_locks", 0.0),
     ] {
         assert_eq!(after.get(name), Some(&expected), "{name} in {after:#?}");

@@ -4,10 +4,12 @@ use protocol::nfs3::{
     CookieVerf, FATTR_LENGTH, FHSIZE, NfsStat, Outcome, PostOpAttr, ReaddirArgs, ReaddirOk, ReaddirplusArgs,
     ReaddirplusOk,
 };
+use protocol::nfs4::types::Bitmap;
 use vfs::{Attributes, Entry, FileKind, Handle, ReadDir};
 use xdr::{Encode, Writer, padding};
 
 use super::reply::{answer, fattr, resolve, status};
+use crate::listings::{self, Form, Kind, Way};
 use crate::request::{Request, Target};
 
 /// Cookies of the two entries that backends do not list.
@@ -95,7 +97,27 @@ async fn try_list(
     } else {
         ReadDir { cookie, verifier, plus: limits.plus }
     };
+    let way = match is_full {
+        true => Way::Look(None),
+        false => {
+            listings::way(request, target.export, &target.context, &target.handle, page.form(read_dir)).await
+        }
+    };
+    let mut keeper = match way {
+        // The verifier goes before the entries, what is kept of them behind it.
+        Way::Tell(told, directory) => {
+            let (verifier, entries) = told.split_at(size_of::<CookieVerf>());
+            reply.raw(entries);
+            put_head(target, &directory, verifier, (start, reply));
+            return Ok(());
+        }
+        Way::Look(keeper) => keeper,
+    };
+    let entries_at = page.reply.mark();
     let mut visit = |entry: Entry<'_>| {
+        if let Some(keeper) = &mut keeper {
+            keeper.saw(&entry);
+        }
         if is_full || !page.push(&entry) {
             is_full = true;
             return ControlFlow::Break(());
@@ -109,12 +131,25 @@ async fn try_list(
     }
     reply.bool(false);
     reply.bool(end.eof && !is_full);
+    if let Some(keeper) = keeper {
+        keeper.keep(&[&end.verifier[..], reply.inline_since(entries_at)].concat());
+    }
+    put_head(target, &end.directory, &end.verifier, (start, reply));
+    Ok(())
+}
+
+/// Writes what stands before the entries, where room was left for it.
+fn put_head(
+    target: &Target<'_>,
+    directory: &Attributes,
+    verifier: &[u8],
+    (start, reply): (xdr::Mark, &mut Writer),
+) {
     let mut head = Writer::new();
     NfsStat::OK.encode(&mut head);
-    Some(fattr(target.export, &end.directory)).encode(&mut head);
-    head.opaque_fixed(&end.verifier);
+    Some(fattr(target.export, directory)).encode(&mut head);
+    head.opaque_fixed(verifier);
     reply.patch(start, 0, head.inline());
-    Ok(())
 }
 
 /// A reply's entries as they are written.
@@ -129,6 +164,18 @@ struct Page<'p> {
 }
 
 impl Page<'_> {
+    /// What the entries that backends list depend on.
+    fn form(&self, asked: ReadDir) -> Form {
+        Form {
+            kind: if self.limits.plus { Kind::Nfs3Plus } else { Kind::Nfs3 },
+            cookie: asked.cookie,
+            verifier: asked.verifier,
+            mask: Bitmap::default(),
+            plus: self.limits.plus,
+            room: [self.limits.names, self.limits.all, self.names, self.reply.length_since(self.start)],
+        }
+    }
+
     /// Writes `.` and `..`, which backends do not list; `true` where they do not fit.
     async fn push_dots(&mut self, cookie: u64) -> Result<bool, NfsStat> {
         let Target { export, handle, context } = self.target;

@@ -81,17 +81,29 @@ pub(super) fn is_same(before: &Attributes, now: &Attributes) -> bool {
 impl Compound<'_> {
     /// Where the caller has a file delegated, the change attribute of the grant may be what it is told in place of the present one.
     pub(crate) fn change_of_grant(&self, file: &File<'_>, mask: Bitmap) -> Option<u64> {
-        let may_differ = |client: &&Client| mask.has(number::CHANGE) && self.state().may_hide_changes(client);
-        let client = self.who().filter(may_differ)?;
+        let client = self.who().filter(|client| self.may_hide_changes_from(client, mask))?;
         self.state().change_of_grant(client, file.key(self.server()))
     }
 
-    /// The same of what a listing has met in `directory`.
-    pub(crate) fn hide_changes_of_entry(&self, directory: File<'_>, mask: Bitmap, entry: &mut Entry<'_>) {
-        if let Some((handle, attributes)) = &mut entry.object
-            && let Some(change) = self.change_of_grant(&directory.with(*handle), mask)
-        {
-            attributes.change = change;
-        }
+    /// Whether that may be so of any file.
+    pub(crate) fn may_hide_changes(&self, mask: Bitmap) -> bool {
+        self.who().is_some_and(|client| self.may_hide_changes_from(client, mask))
+    }
+
+    fn may_hide_changes_from(&self, client: &Client, mask: Bitmap) -> bool {
+        mask.has(number::CHANGE) && self.state().may_hide_changes(client)
+    }
+
+    /// The same of what a listing has met in `directory`; whether it was so.
+    pub(crate) fn hide_changes_of_entry(
+        &self,
+        directory: File<'_>,
+        mask: Bitmap,
+        entry: &mut Entry<'_>,
+    ) -> bool {
+        let Some((handle, attributes)) = &mut entry.object else { return false };
+        let Some(change) = self.change_of_grant(&directory.with(*handle), mask) else { return false };
+        attributes.change = change;
+        true
     }
 }

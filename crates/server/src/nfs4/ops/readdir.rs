@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::readdir::ReadDirArgs;
 use protocol::nfs4::types::{Bitmap, Status};
-use vfs::{Attributes, Entry, FsStat, ReadDir, Verifier};
+use vfs::{Attributes, Context, Entry, FsStat, ReadDir, Verifier};
 use xdr::{Decode, Mark, Reader, Writer, padding};
 
 use super::lookup::{enter, not_directory};
 use crate::Settings;
+use crate::listings::{self, Form, Kind, Way};
 use crate::nfs4::acl;
 use crate::nfs4::attributes::{NO_SPACE, Subject, needs_object, needs_space, of_entry, readable};
 use crate::nfs4::compound::Compound;
@@ -149,6 +150,14 @@ async fn directory(
         verifier: arguments.cookie_verifier,
         plus: needs_object(listing.mask),
     };
+    let mut keeper = match way(compound, directory, &context, (arguments, &listing)).await {
+        Way::Tell(told, attributes) => {
+            compound.set_fresh(attributes);
+            reply.raw(&told);
+            return Ok(());
+        }
+        Way::Look(keeper) => keeper,
+    };
     let verifier_at = listing.begin(reply);
     let mut attributes =
         EntryAttributes::new(listing.settings, listing.minor, directory, space, listing.mask);
@@ -157,10 +166,16 @@ async fn directory(
         Box::pin(acls::list(compound, directory, request, &mut listing, &attributes, reply)).await?
     } else {
         let (listing, reply, attributes) = (&mut listing, &mut *reply, &mut attributes);
-        let compound = &*compound;
+        let (compound, keeper) = (&*compound, &mut keeper);
         let mut visit = |mut entry: Entry<'_>| {
             let mask = listing.mask;
-            compound.hide_changes_of_entry(directory, mask, &mut entry);
+            let is_hidden = compound.hide_changes_of_entry(directory, mask, &mut entry);
+            if let Some(keeper) = keeper {
+                keeper.saw(&entry);
+                if is_hidden {
+                    keeper.spoil();
+                }
+            }
             // An entry whose object went meanwhile is told by rdattr_error, or else as if the listing had come later.
             if entry.object.is_none() && needs_object(mask) && !mask.has(number::RDATTR_ERROR) {
                 return ControlFlow::Continue(());
@@ -172,7 +187,11 @@ async fn directory(
     match listed {
         Ok(end) => {
             compound.set_fresh(end.directory);
-            listing.end(verifier_at, end.verifier, end.eof, reply)
+            listing.end(verifier_at, end.verifier, end.eof, reply)?;
+            if let Some(keeper) = keeper {
+                keeper.keep(reply.inline_since(verifier_at));
+            }
+            Ok(())
         }
         Err(vfs::Error::NotDirectory) => match not_directory(compound, &directory).await {
             // READDIR has no SYMLINK among its errors (§15.2).
@@ -186,6 +205,29 @@ async fn directory(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether what was told before may be told again. What is not the same for everybody is looked at each time: space, ACLs, and the change
+/// attributes that holders of delegations are told.
+async fn way<'r>(
+    compound: &Compound<'r>,
+    directory: File<'_>,
+    context: &Context,
+    (arguments, listing): (&ReadDirArgs, &Listing<'_>),
+) -> Way<'r> {
+    let mask = listing.mask;
+    if needs_space(mask) || mask.has(number::ACL) || compound.may_hide_changes(mask) {
+        return Way::Look(None);
+    }
+    let form = Form {
+        kind: Kind::Nfs4(compound.minor),
+        cookie: arguments.cookie,
+        verifier: arguments.cookie_verifier,
+        mask,
+        plus: needs_object(mask),
+        room: [listing.dircount, listing.left, 0, 0],
+    };
+    listings::way(compound.request, directory.export, context, &directory.handle, form).await
 }
 
 /// Whether the directory now has another verifier than the client sent.
