@@ -1,0 +1,59 @@
+# test: a directory that is listed again and again shows at once what this client, another one and a local process changed
+# versions: 3 4.1
+# backends: local
+# limit: 300
+# takes: 75
+mkdir "$D/kept" "$D/elsewhere"
+for n in $(seq 200); do echo "$n" >"$D/kept/$n"; done
+mkdir "$D/kept/below"
+ln "$D/kept/7" "$D/elsewhere/seven"
+sleep 1 # until the times of all this are past what the file system's clock tells apart
+append() { echo "$1" >>"$2"; }
+mount_other
+OTHER=/run/other/$TEST
+
+# The name, kind, size, mode, links and time of change of content of each entry.
+ENTRIES="-mindepth 1 -printf '%P %y %s %m %n %T@\n' | LC_ALL=C sort"
+# listed [WHAT]: the client, which knows nothing any more, is told what is there.
+listed() {
+    remount
+    eval "find '$D/kept' $ENTRIES" >"$L/listed"
+    host "find \"\$H/kept\" $ENTRIES" >"$L/there"
+    diff "$L/there" "$L/listed" || fail "${1:-nothing} changed; the listing tells otherwise"
+}
+# Whether the server watches what is there, so that the next listing may be told again.
+is_watched() {
+    host 'grep -qs "^fanotify ino:$(printf %x "$(stat --format=%i "$H/kept/1")") " /proc/[0-9]*/fdinfo/*'
+}
+# after WHAT COMMAND…: that shows at once, though what is there has been told again and again.
+after() {
+    local what=$1 attempt
+    shift
+    for attempt in $(seq 70); do
+        ! is_watched || break
+        listed
+    done
+    is_watched || fail 'the directory is not watched: nothing here is told again'
+    # What is told again often enough is watched soon again.
+    for attempt in 1 2 3 4 5 6; do listed; done
+    "$@"
+    listed "$what"
+}
+
+after 'its own write' append more "$D/kept/1"
+after 'its own chmod' chmod 600 "$D/kept/2"
+after 'its own removal' rm "$D/kept/3"
+after 'its own renaming' mv "$D/kept/4" "$D/kept/four"
+after "another client's write" append more "$OTHER/kept/5"
+after "another client's truncation" truncate --size=0 "$OTHER/kept/6"
+after "another client's write to a file of two names" append more "$OTHER/elsewhere/seven"
+after "another client's renaming over a file" mv "$OTHER/kept/8" "$OTHER/kept/9"
+after "another client's file in a directory below" touch "$OTHER/kept/below/new"
+after "a local process's write" host 'echo more >>"$H/kept/10"'
+after "a local process's mode" host 'chmod 640 "$H/kept/11"'
+after "a local process's time" host 'touch --date=2001-02-03 "$H/kept/12"'
+after "a local process's removal" host 'rm "$H/kept/13"'
+after "a local process's write by another name" host 'echo more >>"$H/elsewhere/seven"'
+after "a local process's directory below" host 'mkdir "$H/kept/below/deep"'
+after "a local process's link elsewhere" host 'ln "$H/kept/15" "$H/elsewhere/fifteen"'
+umount /run/other
