@@ -281,14 +281,8 @@ async fn exchange<F: Future<Output = Answered>>(
             !is_in_record || arrival.charge(&shared.budget, expected_length(&decoder, &buffer, max_record));
         let wanted = (may_read && has_memory).then(|| decoder.bytes_wanted());
         let has_calls = !waiting.is_empty();
-        let event = next_event(
-            stream,
-            &mut buffer,
-            waiting,
-            wanted,
-            (control, &connection.outbox, &mut eager),
-            is_closing,
-        );
+        let sources = (control, &*connection.outbox, &mut eager);
+        let event = next_event(stream, &mut buffer, waiting, wanted, sources, is_closing);
         let event = if is_in_record && may_read {
             arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
         } else {
