@@ -167,12 +167,12 @@ impl Keeper<'_> {
         self.is_for_all = false;
     }
 
-    /// What was told.
-    pub(crate) fn keep(self, told: &[u8]) {
+    /// What was told, one part behind the other.
+    pub(crate) fn keep(self, told: &[&[u8]]) {
         if !self.is_for_all {
             return;
         }
-        let page = Page { bytes: Bytes::copy_from_slice(told), made: self.request.now.monotonic };
+        let page = Page { bytes: told.concat().into(), made: self.request.now.monotonic };
         self.request.server.listings.put(&self.key, self.form, &self.watch, page);
         self.request.server.metrics.kept_listings_made.fetch_add(1, Relaxed);
     }

@@ -132,7 +132,7 @@ async fn try_list(
     reply.bool(false);
     reply.bool(end.eof && !is_full);
     if let Some(keeper) = keeper {
-        keeper.keep(&[&end.verifier[..], reply.inline_since(entries_at)].concat());
+        keeper.keep(&[&end.verifier, reply.inline_since(entries_at)]);
     }
     put_head(target, &end.directory, &end.verifier, (start, reply));
     Ok(())

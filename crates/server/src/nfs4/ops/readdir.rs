@@ -189,7 +189,7 @@ async fn directory(
             compound.set_fresh(end.directory);
             listing.end(verifier_at, end.verifier, end.eof, reply)?;
             if let Some(keeper) = keeper {
-                keeper.keep(reply.inline_since(verifier_at));
+                keeper.keep(&[reply.inline_since(verifier_at)]);
             }
             Ok(())
         }

@@ -214,15 +214,21 @@ fn who_could_not_have_its_lock_any_more_does_not_wait_for_it() {
     }
 }
 
-/// It was this one's turn when it gave its right up: the next need not wait until it does not come.
-#[test]
-fn whose_turn_it_is_passes_it_on_by_giving_up_the_right_to_lock() {
+/// Three processes, of which the second has its turn, and the third waits behind it.
+fn whose_turn_has_come() -> (World, [Process; 3]) {
     let (world, [a, b, c]) = processes();
     let held = a.locks(&world, EXCLUSIVE, ALL);
     b.waits(&world, EXCLUSIVE, ALL);
     c.waits(&world, EXCLUSIVE, ALL);
     a.unlocks(&world, &held);
     assert_eq!(told(&world, [&b, &c]), [1, 0]);
+    (world, [a, b, c])
+}
+
+/// It was this one's turn when it gave its right up: the next need not wait until it does not come.
+#[test]
+fn whose_turn_it_is_passes_it_on_by_giving_up_the_right_to_lock() {
+    let (world, [_, b, c]) = whose_turn_has_come();
     downgrades(&world, &b, READ);
     assert_eq!(told(&world, [&b, &c]), [0, 1]);
 }
@@ -260,12 +266,7 @@ fn whose_turn_it_is_passes_it_on_by_leaving_or_by_not_coming() {
 
 #[test]
 fn who_was_told_and_comes_too_late_keeps_its_place() {
-    let (world, [a, b, c]) = processes();
-    let held = a.locks(&world, EXCLUSIVE, ALL);
-    b.waits(&world, EXCLUSIVE, ALL);
-    c.waits(&world, EXCLUSIVE, ALL);
-    a.unlocks(&world, &held);
-    assert_eq!(told(&world, [&b, &c]), [1, 0]);
+    let (world, [a, b, c]) = whose_turn_has_come();
     // It is a hint: whoever asks first gets the lock.
     let held = a.locks(&world, EXCLUSIVE, ALL);
     b.waits(&world, EXCLUSIVE, ALL);
