@@ -24,16 +24,16 @@ use crate::output::Output;
 use crate::slot::Slot;
 use crate::{Call, Clock, Limits, Observe, pool};
 
-/// Bytes read at once where no longer record is awaited.
+/// Bytes read at once where no longer record is awaited. What they ask is answered by one write before more is read: the client
+/// works on replies while the server works on requests, and neither sleeps.
 const READ_AT_ONCE: usize = pool::RECEIVE_BUFFER;
+
+/// Bytes that a connection reads before the others of its core have their turn, who wait as long as that takes to be served.
+const BYTES_A_TURN: usize = READ_AT_ONCE;
 
 /// Bytes of a record that holds no memory worth counting while it arrives: whatever asks for metadata is shorter, and goes on
 /// where memory is short.
 const SHORT_RECORD: usize = 4 << 10;
-
-/// How often a connection reads on before replies leave, while its reads fill the buffer: a burst of WRITEs is longer than
-/// that, and a write of its own for each buffer's replies would cost a tenth of a small WRITE.
-const READS_A_FLUSH: u32 = 5;
 
 /// A record may take so many times the stall timeout, however steadily its bytes drip.
 const RECORD_PATIENCE: u32 = 5;
@@ -218,7 +218,7 @@ async fn exchange<F: Future<Output = Answered>>(
     let mut spare_slot = None;
     let mut is_closing = false;
     let mut arrival = Arrival::default();
-    let mut burst = Burst::default();
+    let mut turn = Turn::default();
     let mut eager = Eager::new(limits.busy_poll);
     loop {
         let (mut now, mut is_drained) = (None, false);
@@ -252,11 +252,6 @@ async fn exchange<F: Future<Output = Answered>>(
                 }
             }
         }
-        let may_gather = is_drained && !is_closing && !output.is_high() && waiting.is_empty();
-        if may_gather && decoder.bytes_wanted() <= READ_AT_ONCE && burst.goes_on(stream, &mut buffer) {
-            continue;
-        }
-        burst = Burst::default();
         if let Err(error) = output.flush(stream, limits.stall_timeout).await {
             return error.into();
         }
@@ -289,12 +284,12 @@ async fn exchange<F: Future<Output = Answered>>(
             event.await.map(Some)
         };
         match event {
-            Ok(None) => {}
             Ok(Some(Event::Received(0))) if is_in_record => {
                 return End::Protocol("the stream ends within a record".into());
             }
             Ok(Some(Event::Received(0) | Event::Shutdown)) => is_closing = true,
-            Ok(Some(Event::Received(_))) => burst.received(&buffer),
+            Ok(None) => {}
+            Ok(Some(Event::Received(bytes))) => turn.take(bytes).await,
             Ok(Some(Event::Answered(answered))) => {
                 is_closing |= answered.queue(&mut output) | queue_answered(waiting, &mut output).await;
             }
@@ -333,33 +328,23 @@ fn queue_call(call: &[u8], output: &mut Output) {
     pool::give_reply_buffer(record);
 }
 
-/// Reads that follow each other because there was more to read than a buffer holds.
+/// What a connection has read since the others of its core had their turn: of one whose client keeps up with it there is always
+/// more to read.
 #[derive(Debug, Default)]
-struct Burst {
-    reads: u32,
-    was_full: bool,
+struct Turn {
+    bytes: usize,
 }
 
-impl Burst {
-    /// Something was read into `buffer`.
-    fn received(&mut self, buffer: &BytesMut) {
-        self.reads += 1;
-        self.was_full = buffer.len() == buffer.capacity();
-    }
-
-    /// Reads on, if that promises something and replies need not leave first. The end of the stream, or an error, is for
-    /// the next ordinary read.
-    fn goes_on(&mut self, stream: &TcpStream, buffer: &mut BytesMut) -> bool {
-        if !self.was_full || self.reads >= READS_A_FLUSH {
-            return false;
+impl Turn {
+    /// So many bytes were read; lets the others go first where that is enough.
+    async fn take(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes >= BYTES_A_TURN {
+            self.bytes = 0;
+            tokio::task::yield_now().await;
         }
-        buffer.reserve(READ_AT_ONCE);
-        let has_more = matches!(stream.try_read_buf(buffer), Ok(1..));
-        self.received(buffer);
-        has_more
     }
 }
-
 /// Bytes that the record which is arriving may take. Of one in fragments nobody knows before the last; the longest there can
 /// be is taken for it, so that it need not ask again for each.
 fn expected_length(decoder: &RecordDecoder, buffer: &BytesMut, max_record: usize) -> usize {
@@ -499,6 +484,16 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
         let must_close = runtime.block_on(queue_answered(&mut waiting, &mut output));
         (waiting.len(), must_close, output)
+    }
+
+    #[test]
+    fn a_connection_that_always_has_more_to_read_gives_way() {
+        let mut turn = Turn::default();
+        let mut gives_way_after = |bytes| turn.take(bytes).now_or_never().is_none();
+        assert!(!gives_way_after(BYTES_A_TURN / 2));
+        assert!(gives_way_after(BYTES_A_TURN / 2));
+        assert!(!gives_way_after(BYTES_A_TURN - 1));
+        assert!(gives_way_after(BYTES_A_TURN));
     }
 
     #[test]
