@@ -16,7 +16,7 @@
 //! ([`Made`]), and may be durable only where none came since.
 //!
 //! Directories and new files are synced in rounds, by few threads for all who wait: [`group`]. Where nobody else wants the calling thread
-//! and the device is fast, it syncs them itself, and little content too: [`pace`]. What has more has a thread of its own.
+//! and the device is fast, it syncs them itself, and little content too: [`Pace`]. What has more has a thread of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
-use vfs::{Error, FileKind, Op, Result, Thread};
+use vfs::{Error, FileKind, Op, Pace, Result, Thread};
 
 use crate::config::Durability;
 use crate::errno::translate;
@@ -33,7 +33,6 @@ use crate::object::{Object, OpenFile, Reach};
 use crate::volume::{Handles, Volume};
 
 pub(crate) mod group;
-pub(crate) mod pace;
 
 /// How much of a change must be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -425,7 +424,7 @@ impl Volume {
             return Ok(Some(receiver));
         }
         let is_short = group::is_for(object, change);
-        if thread == Thread::Lent && (is_short || object.dirt.unsynced() <= pace::LITTLE_BYTES) {
+        if thread == Thread::Lent && (is_short || object.dirt.unsynced() <= Pace::LITTLE_BYTES) {
             Syncing::new(self, object).run_in_place();
         } else {
             self.hand_over(object, is_short);
@@ -627,5 +626,7 @@ fn sync_file(file: &OpenFile, kind: FileKind, extent: Extent) -> Result<()> {
     }
 }
 
+#[cfg(test)]
+mod in_place_tests;
 #[cfg(test)]
 mod tests;

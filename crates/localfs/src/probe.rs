@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 use siphasher::sip128::{Hasher128, SipHasher13};
-use vfs::{FileKind, Handle, Properties};
+use vfs::{FileKind, Handle, Pace, Properties};
 
 use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
@@ -19,7 +19,6 @@ use crate::change::{self, ChangeClock};
 use crate::config::{Config, Durability, OpenError};
 use crate::durable::Dirt;
 use crate::durable::group::Group;
-use crate::durable::pace::Pace;
 use crate::handle::{from_index, from_kernel};
 use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Mode, OFlags, Stat, Statx};
 use rustix::io::Errno;
-use vfs::{Attributes, Error, FileKind, Handle, Properties, Result};
+use vfs::{Attributes, Error, FileKind, Handle, Pace, Properties, Result};
 
 use crate::attributes::{
     Snapshot, attributes, attributes_of_stat, changed, changed_of_stat, created, device_of, is_sealed,
@@ -19,7 +19,6 @@ use crate::change::{ChangeClock, Moment, nanoseconds};
 use crate::config::Durability;
 use crate::durable::Dirt;
 use crate::durable::group::Group;
-use crate::durable::pace::Pace;
 use crate::errno::translate;
 use crate::find::handle_on;
 use crate::generations::Generations;
@@ -99,6 +98,7 @@ pub(crate) struct Volume {
     pub(crate) names: Names,
     pub(crate) new_names: NewNames,
     pub(crate) wariness: Wariness,
+    /// Of syncs of names and of little content.
     pub(crate) pace: Pace,
     /// RENAMEs so far.
     pub(crate) moves: AtomicU64,

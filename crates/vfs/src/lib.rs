@@ -20,6 +20,7 @@ mod handle;
 pub mod memfs;
 mod name;
 mod op;
+mod pace;
 mod payload;
 mod watch;
 
@@ -39,5 +40,6 @@ pub use handle::{Handle, MAX_HANDLE};
 pub use memfs::{MemFs, MemOptions};
 pub use name::check_name;
 pub use op::Op;
+pub use pace::{Pace, UnderWay};
 pub use payload::{FileRange, Payload, RangeSource};
 pub use watch::{Alarm, EntriesWatch, Interest, Watch};

@@ -1,15 +1,10 @@
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use vfs::{
-    Authority, Context, Create, CreateMode, Error, FileKind, Removal, Result, SetAttributes, Stability,
-    Thread,
-};
+use vfs::{Authority, Context, Create, CreateMode, Removal, SetAttributes, Stability};
 
-use super::super::tests::{Case, case, run};
-use super::super::{Extent, Syncing};
+use super::tests::{Case, case, run};
 use super::*;
-use crate::object::Object;
 
 impl Case {
     /// Its syncs have been short of late, and whoever synced for others has found that nobody waits any more.
@@ -18,7 +13,7 @@ impl Case {
         while self.file().dirt.state.lock().is_running {
             std::thread::yield_now();
         }
-        (0..IN_A_ROW).for_each(|_| self.volume.pace.took(Duration::ZERO));
+        (0..Pace::IN_A_ROW).for_each(|_| self.volume.pace.took(Duration::ZERO));
     }
 
     fn file(&self) -> Arc<Object> {
@@ -73,30 +68,6 @@ impl Case {
 }
 
 #[test]
-fn the_next_sync_is_taken_to_be_short_after_enough_that_were() {
-    let pace = Pace::default();
-    assert!(!pace.is_short(), "nobody knows");
-    (1..IN_A_ROW).for_each(|_| pace.took(SHORT - Duration::from_nanos(1)));
-    assert!(!pace.is_short());
-    pace.took(Duration::ZERO);
-    pace.took(Duration::ZERO);
-    assert!(pace.is_short());
-    pace.took(SHORT);
-    (1..IN_A_ROW).for_each(|_| pace.took(Duration::ZERO));
-    assert!(!pace.is_short(), "it begins anew");
-}
-
-#[test]
-fn no_sync_is_short_beside_another() {
-    let pace = Pace::default();
-    (0..IN_A_ROW).for_each(|_| pace.took(Duration::ZERO));
-    let under_way = pace.begin();
-    assert!(!pace.is_short());
-    drop(under_way);
-    assert!(pace.is_short());
-}
-
-#[test]
 fn who_has_the_thread_alone_is_answered_without_another() {
     run(async {
         let case = case().await;
@@ -120,7 +91,7 @@ fn a_thread_of_others_is_not_kept_nor_any_where_syncs_take_long() {
         let (made, syncs) = case.quick(case.make(&case.context, "shared")).await;
         assert_eq!((made, syncs.here), (Ok(()), 0));
         let slow = async {
-            case.volume.pace.took(SHORT);
+            case.volume.pace.took(Pace::SHORT);
             case.make(&case.alone(), "slow").await
         };
         let (made, syncs) = case.quick(slow).await;
@@ -146,7 +117,7 @@ fn a_sync_in_place_that_fails_is_told_and_leaves_dirt() {
 fn little_content_is_synced_in_place_and_more_is_not() {
     run(async {
         let case = case().await;
-        let little = LITTLE_BYTES as usize;
+        let little = Pace::LITTLE_BYTES as usize;
         for stability in [Stability::DataSync, Stability::FileSync] {
             assert_eq!(case.quick(case.write_alone(little, stability)).await, (Ok(()), HERE));
             assert_eq!(case.quick(case.write_alone(little + 1, stability)).await, (Ok(()), ELSEWHERE));
