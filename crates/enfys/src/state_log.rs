@@ -1,8 +1,9 @@
 //! The map of what the next server must know ([`server::StateLog`]), in the state directory.
 //!
-//! A file to which changes are appended by a thread of its own, which syncs after each write: all changes that come while
-//! one sync runs share the next. When most of the file is of no more use, and at each start, the map is written anew into
-//! another file that takes its place.
+//! A file to which changes are appended when somebody waits for them, mostly by a thread of its own, which syncs after each write: all
+//! changes that come while one sync runs share the next. Who waits alone, with a thread that has nobody else to serve, writes and syncs
+//! itself, as long as syncs are short ([`Pace`]): to hand over to another thread and to be woken by it takes longer. When most of the file is
+//! of no more use, and at each start, the thread writes the map anew into another file that takes its place.
 //!
 //! ```text
 //! file    header (32 bytes: magic with version (8), key of checksums (16), checksum of both (8)), then records, then zeros
@@ -40,13 +41,16 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use vfs::Op;
+use vfs::{Op, Pace, Thread};
 
 use crate::waiters::Waiters;
 use format::Key;
+use writer::Writer;
 
 /// Bytes of the file that are read at most: far above what a server's clients can make it write.
 const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of changes from which on they are written though nobody waits.
+const GATHERED_BYTES: usize = 256 << 10;
 
 /// The map as the server uses it.
 #[derive(Debug)]
@@ -64,15 +68,23 @@ pub struct Kept {
     pub damage: Option<String>,
 }
 
-/// What the server's threads and the writer share.
+/// What the server's threads and the log's own share.
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
+    /// Held while the file is written; whoever waits for it does so before locking the queue.
+    writer: Mutex<Writer>,
     queue: Mutex<Queue>,
+    /// There is something for the log's own thread to do.
     came: Condvar,
     stable: AtomicU64,
     /// Whether the file cannot be written at present.
     fails: AtomicBool,
+    /// Of syncs of what was appended.
+    pace: Pace,
+    /// The threads that have synced what was appended.
+    #[cfg(test)]
+    syncs: Mutex<Vec<std::thread::ThreadId>>,
 }
 
 #[derive(Debug)]
@@ -87,8 +99,12 @@ struct Queue {
     key: Key,
     /// Number of the last change.
     last: u64,
+    /// Number of the last that is to be written, be it that nobody waits for it.
+    wanted: u64,
     /// Who waits for which change.
     waiting: Waiters,
+    /// Whether the log's own thread has nothing to do.
+    is_idle: bool,
     ends: bool,
 }
 
@@ -114,8 +130,9 @@ impl StateFile {
         let damage = damage.map(|what| said(&what));
         let entries = map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let shared = Arc::new(Shared::new(path, map));
-        let writer = writer::Writer::new(Arc::clone(&shared));
-        let thread = std::thread::Builder::new().name("state log".into()).spawn(move || writer.run());
+        let of_thread = Arc::clone(&shared);
+        let thread =
+            std::thread::Builder::new().name("state log".into()).spawn(move || writer::run(&of_thread));
         let thread = thread.map_err(|error| said(&crate::said(&error)))?;
         Ok((Self { shared, thread: Some(thread) }, Kept { entries, damage }))
     }
@@ -137,8 +154,11 @@ impl server::StateLog for StateFile {
         debug_assert!(key.len() <= KEY_BYTES_MAX && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX));
         let mut queue = self.shared.queue.lock();
         let number = queue.set(key, value);
+        let is_much = queue.changes.len() >= GATHERED_BYTES;
         drop(queue);
-        self.shared.came.notify_one();
+        if is_much {
+            self.shared.want(number);
+        }
         number
     }
 
@@ -150,10 +170,14 @@ impl server::StateLog for StateFile {
         self.shared.stable.load(Ordering::Acquire)
     }
 
-    fn reached(&self, number: u64) -> Op<'_, ()> {
+    fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()> {
+        if self.stable() < number && self.shared.pace.lend(thread) == Thread::Lent {
+            self.shared.write_here();
+        }
         if self.stable() >= number {
             return Op::ok(());
         }
+        self.shared.want(number);
         let mut place = None;
         Op::pending(std::future::poll_fn(move |context| {
             let mut queue = self.shared.queue.lock();
@@ -164,6 +188,13 @@ impl server::StateLog for StateFile {
             queue.waiting.wait(&mut place, number, context.waker());
             Poll::Pending
         }))
+    }
+
+    fn push(&self) {
+        let last = self.shared.queue.lock().last;
+        if self.stable() < last {
+            self.shared.want(last);
+        }
     }
 }
 
@@ -183,6 +214,11 @@ impl Queue {
         format::put(&mut self.changes, &self.key, self.last, key, value);
         self.last
     }
+
+    /// All changes that are not written yet, and the number of the last.
+    fn take(&mut self) -> (Vec<u8>, u64) {
+        (std::mem::take(&mut self.changes), self.last)
+    }
 }
 
 impl Shared {
@@ -191,13 +227,47 @@ impl Shared {
         // Each key has a number, so that the file's numbers go on when it is written anew.
         let last = map.len() as u64;
         let (changes, waiting) = (Vec::new(), Waiters::default());
-        let queue = Queue { map, live_bytes, changes, key: Key::default(), last, waiting, ends: false };
+        let (key, wanted, is_idle, ends) = (Key::default(), last, false, false);
         Self {
             path: path.to_owned(),
-            queue: Mutex::new(queue),
+            writer: Mutex::default(),
+            queue: Mutex::new(Queue { map, live_bytes, changes, key, last, wanted, waiting, is_idle, ends }),
             came: Condvar::new(),
             stable: AtomicU64::new(last),
             fails: AtomicBool::new(false),
+            pace: Pace::default(),
+            #[cfg(test)]
+            syncs: Mutex::default(),
+        }
+    }
+
+    /// Has the log's own thread write all changes up to this one.
+    fn want(&self, number: u64) {
+        let mut queue = self.queue.lock();
+        queue.wanted = queue.wanted.max(number);
+        drop(queue);
+        self.came.notify_one();
+    }
+
+    /// Writes all changes on the calling thread, where nobody else writes or waits, and it is little that needs no more than a sync.
+    fn write_here(&self) {
+        let mut queue = self.queue.lock();
+        if !queue.is_idle || queue.waiting.count() > 0 {
+            return;
+        }
+        // Another core's may be at it.
+        let Some(mut writer) = self.writer.try_lock() else { return };
+        if !writer.takes_little(&queue) {
+            return;
+        }
+        let (changes, last) = queue.take();
+        drop(queue);
+        writer.append(self, &changes);
+        drop(writer);
+        self.set_stable(last);
+        // Then it is that thread's to try again.
+        if self.fails.load(Ordering::Relaxed) {
+            self.came.notify_one();
         }
     }
 

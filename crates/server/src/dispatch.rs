@@ -415,7 +415,7 @@ impl Server {
         };
         // Something was taken from a client, and this call may be the first to see that.
         if let Some(change) = self.nfs4.unsettled(None) {
-            let _ = self.nfs4.settled(change).await;
+            let _ = self.nfs4.settled(change, request.thread()).await;
         }
         let sealing = sealing.as_deref();
         self.conclude(Call { xid, operation, sealing, start }, served, reply)

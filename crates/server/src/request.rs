@@ -132,9 +132,11 @@ impl Request<'_> {
     /// The same of a call that was executed before: its answer may be on its way there still.
     pub(crate) async fn settle_earlier(&self) {
         if let Some(journal) = &self.server.journal {
+            // One log is written while the other is synced.
+            let kept = self.server.nfs4.kept();
             journal.sync().await;
             // It does not fail: see there.
-            let _ = self.server.nfs4.kept().await;
+            let _ = kept.await;
         }
     }
 
@@ -163,8 +165,12 @@ impl Request<'_> {
 
     /// Who the caller is on `export`, what time it is, and whether the thread has others to serve.
     pub(crate) fn context(&self, export: &Export) -> Context {
-        let thread = if self.connection.is_alone.load(Relaxed) { Thread::Lent } else { Thread::Shared };
-        Context { thread, ..Context::new(self.identity.on(&export.options), self.now.wall) }
+        Context { thread: self.thread(), ..Context::new(self.identity.on(&export.options), self.now.wall) }
+    }
+
+    /// What the calling thread may be used for.
+    pub(crate) fn thread(&self) -> Thread {
+        if self.connection.is_alone.load(Relaxed) { Thread::Lent } else { Thread::Shared }
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use vfs::Op;
+use vfs::{Op, Thread};
 
 /// Bytes of a key at most: a client's name is the longest.
 pub const KEY_BYTES_MAX: usize = 1100;
@@ -27,7 +27,8 @@ pub(crate) mod key {
     pub(crate) const SLOT: u8 = b'r';
 }
 
-/// A map on stable storage. Changes become stable in the order in which they were made.
+/// A map on stable storage. Changes become stable in the order in which they were made, and when somebody asks for that: by waiting
+/// ([`Self::reached`]), so that nobody else need be woken who could write them meanwhile, or without ([`Self::push`]).
 ///
 /// Where what is read is damaged, an implementation believes nothing that was written before the damage. What it writes anew, it
 /// writes in the order of keys.
@@ -37,7 +38,8 @@ pub(crate) mod key {
 /// anew from time to time.
 pub trait StateLog: Send + Sync + fmt::Debug {
     /// Sets the value of a key, or takes the key away. `key` has [`KEY_BYTES_MAX`] bytes at most, `value`
-    /// [`VALUE_BYTES_MAX`]. Returns the change's number, one more than that of the change before. Does not wait.
+    /// [`VALUE_BYTES_MAX`]. Returns the change's number, one more than that of the change before. Does not wait, and has nothing
+    /// written.
     fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64;
 
     /// Whether changes do reach stable storage at present.
@@ -46,6 +48,10 @@ pub trait StateLog: Send + Sync + fmt::Debug {
     /// The number up to which all changes are stable; zero where none is.
     fn stable(&self) -> u64;
 
-    /// Ready when the change of this number is stable, and with it all before. It never fails: see above.
-    fn reached(&self, number: u64) -> Op<'_, ()>;
+    /// Has changes up to this number written, from this call on; ready when they are stable. `thread` is what the calling thread may be
+    /// used for: a log that is known to be quick may be written by it. It never fails: see above.
+    fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()>;
+
+    /// Has all changes written for which nobody waits. Does not wait either.
+    fn push(&self);
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -128,6 +129,8 @@ pub(crate) struct Stage<A: Actor> {
     /// Where the server keeps what the next has to know.
     log: Option<Arc<Logs>>,
     rng: Rng,
+    /// Which calls have the server's thread to themselves; apart from what else is drawn.
+    threads: Rng,
     faults: Faults,
     /// Servers started.
     starts: u64,
@@ -160,6 +163,7 @@ impl<A: Actor> Stage<A> {
             backend,
             clock,
             log: None,
+            threads: Rng::new(!rng.clone().next_u64()),
             rng,
             faults: Faults::MANY,
             starts: 1,
@@ -309,6 +313,7 @@ impl<A: Actor> Stage<A> {
     fn serve(&mut self, connection: Arc<Connection>, bytes: Bytes) {
         let owner = self.owners[&connection.id];
         let (server, now) = (Arc::clone(&self.server), moment(self.now()));
+        connection.is_alone.store(self.threads.chance(50), Relaxed);
         let call = bytes.clone();
         let answer = async move {
             let mut reply = Writer::new();

@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
@@ -132,6 +133,8 @@ pub struct World {
     /// The first connection that the present server knows.
     first_alive: ConnectionId,
     rng: Rng,
+    /// Which calls have the server's thread to themselves; apart from what else is drawn.
+    threads: Rng,
     faults: Faults,
     seats: Vec<Seat>,
     owners: HashMap<ConnectionId, usize>,
@@ -175,6 +178,7 @@ impl World {
             starts: 1,
             first_alive: ConnectionId(0),
             rng,
+            threads: Rng::new(seed.rotate_left(32)),
             faults,
             seats: Vec::new(),
             owners: HashMap::new(),
@@ -366,6 +370,7 @@ impl World {
         let server = Arc::clone(&self.server);
         let now = moment(&self.clock);
         let id = connection.id;
+        connection.is_alone.store(self.threads.chance(50), Relaxed);
         let flight = async move {
             let mut reply = Writer::new();
             let outcome = server.handle(&connection, now, bytes, &mut reply).await;

@@ -3,10 +3,10 @@ use std::hash::Hasher;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::pin::pin;
 use std::task::{Context, Wake};
-use std::thread::Thread;
 
 use server::StateLog;
 use siphasher::sip::SipHasher13;
+use vfs::Thread::{Lent, Shared};
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (directory, path)
 }
 
-struct Unpark(Thread);
+struct Unpark(std::thread::Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
@@ -26,18 +26,20 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits until a change is stable.
-fn wait(log: &StateFile, number: u64) {
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut reached = pin!(log.reached(number));
-    while reached.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-        std::thread::park();
+impl StateFile {
+    /// Waits until a change is stable.
+    fn wait(&self, number: u64, thread: Thread) {
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        let mut reached = pin!(self.reached(number, thread));
+        while reached.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            std::thread::park();
+        }
+        assert!(self.stable() >= number);
     }
-    assert!(log.stable() >= number);
 }
 
 fn set(log: &StateFile, key: &[u8], value: Option<&[u8]>) {
-    wait(log, log.set(key, value));
+    log.wait(log.set(key, value), Shared);
 }
 
 /// What a server that starts now finds, and what it says.
@@ -67,7 +69,7 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
 /// A file of some changes, each in a record of its own and synced; where each record ends.
 fn file_of(path: &Path) -> Vec<usize> {
     let (log, _) = StateFile::open(path, false).unwrap();
-    wait(&log, log.set(b"c-first", Some(b"1")));
+    set(&log, b"c-first", Some(b"1"));
     let mut ends = vec![written(path).len()];
     for (key, value) in [
         ("c-a", Some("may reclaim")),
@@ -475,4 +477,149 @@ fn a_log_without_zeros_ahead_is_read_as_before() {
     let both = map(&[("c-a", "may reclaim"), ("c-b", "may reclaim")]);
     let rest = torn(&file[file.len() - records[2].len()..torn_at]);
     assert_eq!(format::scan(&file[..torn_at]).into_map(), (both, rest));
+}
+
+impl StateFile {
+    /// Its syncs have been short of late, and its own thread has nothing to do.
+    fn quicken(&self) {
+        while !self.shared.queue.lock().is_idle {
+            std::thread::yield_now();
+        }
+        (0..Pace::IN_A_ROW).for_each(|_| self.shared.pace.took(std::time::Duration::ZERO));
+    }
+
+    /// Sets a key and waits for that with a thread that has nobody else to serve, where syncs were short before.
+    fn set_alone(&self, key: &[u8], value: &[u8]) {
+        self.quicken();
+        let number = self.set(key, Some(value));
+        self.wait(number, Lent);
+    }
+
+    /// How many syncs the calling thread has made since there were so many, and how many the log's own.
+    fn syncs_since(&self, count: usize) -> (usize, usize) {
+        let threads = &self.shared.syncs.lock()[count..];
+        let here = threads.iter().filter(|thread| **thread == std::thread::current().id()).count();
+        (here, threads.len() - here)
+    }
+
+    /// By which thread a change is synced that is made so.
+    fn syncs_of(&self, change: impl FnOnce()) -> (usize, usize) {
+        self.quicken();
+        let count = self.shared.syncs.lock().len();
+        change();
+        self.syncs_since(count)
+    }
+}
+
+const HERE: (usize, usize) = (1, 0);
+const ELSEWHERE: (usize, usize) = (0, 1);
+
+#[test]
+fn who_waits_alone_is_answered_without_another_thread() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path, false).unwrap();
+    set(&log, b"c-first", Some(b"1"));
+    let clients: Vec<_> = (0..100u8).map(|number| vec![b'c', number]).collect();
+    let count = log.shared.syncs.lock().len();
+    clients.iter().for_each(|client| log.set_alone(client, b"may reclaim"));
+    assert_eq!(log.syncs_since(count), (100, 0), "a sync for each, and no hand-over");
+    assert_eq!(in_file(&path).0.len(), 101);
+    drop(log);
+    assert_eq!((found(&path).0.len(), found(&path).1), (101, None));
+}
+
+#[test]
+fn a_thread_of_others_is_not_kept_nor_any_where_syncs_take_long_or_others_wait() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path, false).unwrap();
+    set(&log, b"c-first", Some(b"1"));
+    assert_eq!(log.syncs_of(|| set(&log, b"c-a", Some(b"shared"))), ELSEWHERE);
+    let slow = || {
+        log.shared.pace.took(Pace::SHORT);
+        let number = log.set(b"c-b", Some(b"slow"));
+        log.wait(number, Lent);
+    };
+    assert_eq!(log.syncs_of(slow), ELSEWHERE);
+    // Another one waits already, whom the log's own thread is about to serve.
+    let beside_another = || {
+        let (first, second) = (log.set(b"c-c", Some(b"first")), log.set(b"c-d", Some(b"second")));
+        let mut place = None;
+        log.shared.queue.lock().waiting.wait(&mut place, first, Waker::noop());
+        log.wait(second, Lent);
+    };
+    assert_eq!(log.syncs_of(beside_another), ELSEWHERE);
+    // A thread of another core is writing.
+    let while_written = || {
+        let writing = log.shared.writer.lock();
+        let number = log.set(b"c-e", Some(b"written by"));
+        let waker = Waker::noop();
+        let mut reached = pin!(log.reached(number, Lent));
+        assert!(reached.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        drop(writing);
+        log.wait(number, Shared);
+    };
+    assert_eq!(log.syncs_of(while_written), ELSEWHERE);
+    assert_eq!(log.syncs_of(|| log.set_alone(b"c-f", b"alone")), HERE);
+}
+
+#[test]
+fn much_is_not_written_in_place_nor_what_needs_more_than_its_place() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path, false).unwrap();
+    set(&log, b"c-first", Some(b"1"));
+    let little = vec![7; 60 << 10];
+    assert_eq!(log.syncs_of(|| log.set_alone(b"c-a", &little)), HERE);
+    let two = || {
+        log.set(b"c-b", Some(&little));
+        log.set_alone(b"c-c", &little);
+    };
+    assert_eq!(log.syncs_of(two), ELSEWHERE);
+    // The zeros ahead come to their end now and then, and the map is written anew once: not by who wants to be answered.
+    let count = log.shared.syncs.lock().len();
+    (0..32u8).for_each(|number| log.set_alone(b"c-a", &[&[number], &little[1..]].concat()));
+    let (here, _) = log.syncs_since(count);
+    assert!(
+        (32 / 5 * 4 - 1..=32 / 5 * 4 + 2).contains(&here),
+        "{here} of 32, where four fit the zeros and the fifth does not"
+    );
+    assert_eq!(in_file(&path).1, None);
+    assert_eq!(in_file(&path).0[b"c-a".as_slice()][0], 31);
+}
+
+#[test]
+fn what_nobody_waits_for_is_written_when_it_is_pushed_and_when_it_is_much() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path, false).unwrap();
+    set(&log, b"c-first", Some(b"1"));
+    let until_written = |number| {
+        while log.stable() < number {
+            std::thread::yield_now();
+        }
+    };
+    let number = log.set(b"c-a", None);
+    assert!(log.stable() < number, "nobody has asked for it");
+    log.push();
+    until_written(number);
+    // Another push finds nothing to do.
+    assert_eq!(log.syncs_of(|| log.push()), (0, 0));
+    let value = vec![7; VALUE_BYTES_MAX];
+    let numbers: Vec<_> = (0..4u8).map(|number| log.set(&[b'c', number], Some(&value))).collect();
+    until_written(numbers[3]);
+    assert_eq!(in_file(&path).0.len(), 5);
+}
+
+#[test]
+fn a_write_in_place_that_fails_takes_the_file_back_and_the_log_s_own_thread_writes_it_again() {
+    let (_directory, path) = place();
+    let (log, _) = StateFile::open(&path, false).unwrap();
+    set(&log, b"c-a", Some(b"may reclaim"));
+    log.quicken();
+    log.shared.writer.lock().fill_disk();
+    assert_eq!(log.syncs_of(|| log.set_alone(b"c-a", b"lost something")), HERE);
+    // It takes its place in a while, with all that was said.
+    while !log.is_written() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(in_file(&path), (map(&[("c-a", "lost something")]), None));
+    assert_eq!(log.syncs_of(|| log.set_alone(b"c-b", b"since")), HERE);
 }

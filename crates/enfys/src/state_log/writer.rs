@@ -1,20 +1,20 @@
-//! The thread that writes the log.
+//! The file, and the thread that writes it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use tracing::{error, info, warn};
+use vfs::Pace;
 
 use super::format::{self, Key};
-use super::{Shared, sync_directory_of};
+use super::{Queue, Shared, sync_directory_of};
 use crate::state_dir;
 
 /// A file is not written anew before it has so many bytes.
@@ -26,9 +26,9 @@ const AHEAD_BYTES: u64 = 256 << 10;
 /// How long after a failure the map is written anew.
 const RETRY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(10) };
 
-/// See the module.
+/// How the file stands.
+#[derive(Debug)]
 pub(super) struct Writer {
-    shared: Arc<Shared>,
     /// The file in use; none while it cannot be written.
     file: Option<Appending>,
     /// Whether it was said that it cannot be written.
@@ -37,9 +37,16 @@ pub(super) struct Writer {
     retry_at: Instant,
 }
 
+impl Default for Writer {
+    fn default() -> Self {
+        Self { file: None, is_said: false, retry_at: Instant::now() }
+    }
+}
+
 /// A file that is appended to. What is ahead of the records is written already, with zeros, as far as the disk has room: a
 /// record that takes their place changes neither the file's size nor its blocks, so that a sync has nothing to write but the
 /// record, and no journal to commit.
+#[derive(Debug)]
 struct Appending {
     file: File,
     /// Up to where there are records.
@@ -58,6 +65,11 @@ impl Appending {
         appending
     }
 
+    /// Whether it is mostly of no use.
+    fn is_long(&self, queue: &Queue) -> bool {
+        self.bytes > REWRITE_BYTES && self.bytes > REWRITE_FACTOR * queue.live_bytes
+    }
+
     /// Appends `changes`, and has them on stable storage.
     fn append(&mut self, changes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(changes, self.bytes)?;
@@ -67,6 +79,11 @@ impl Appending {
             self.write_ahead();
         }
         self.file.sync_data()
+    }
+
+    /// Whether so many bytes need nothing but their place, and a sync.
+    fn has_place_for(&self, bytes: usize) -> bool {
+        !self.has_room || self.bytes + bytes as u64 <= self.written
     }
 
     /// Writes zeros behind the end of the file. Records need none: where they cannot be written, the file just ends.
@@ -83,99 +100,128 @@ impl Appending {
     }
 }
 
-/// What there is to do.
+/// What there is to do for the log's own thread.
 enum Work {
     /// Changes to be appended, up to this one.
     Append(Vec<u8>, u64),
+    /// To let go who waits for changes up to this one, which cannot be written.
+    GiveUp(u64),
     /// To be tried again, or the file is mostly of no use.
     Rewrite,
+    /// Nothing before somebody calls, or this moment.
+    Sleep(Option<Instant>),
     End,
 }
 
-impl Writer {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, file: None, is_said: false, retry_at: Instant::now() }
-    }
-
-    pub(super) fn run(mut self) {
-        // What was read is written anew: a torn tail must not stand before what comes, and the server before may have left a
-        // file that cannot be appended to.
-        self.rewrite();
-        loop {
-            match self.next() {
-                Work::Append(changes, last) => self.append(&changes, last),
-                Work::Rewrite => self.rewrite(),
-                Work::End => return,
+/// Writes until the log ends.
+pub(super) fn run(shared: &Shared) {
+    // What was read is written anew: a torn tail must not stand before what comes, and the server before may have left a
+    // file that cannot be appended to.
+    shared.writer.lock().rewrite(shared);
+    loop {
+        let mut writer = shared.writer.lock();
+        let mut queue = shared.queue.lock();
+        let work = writer.next(shared, &mut queue);
+        match work {
+            Work::Append(changes, last) => {
+                drop(queue);
+                writer.append(shared, &changes);
+                // Who is woken by it may write the next one.
+                drop(writer);
+                shared.set_stable(last);
             }
+            Work::GiveUp(last) => {
+                drop(queue);
+                shared.set_stable(last);
+            }
+            Work::Rewrite => {
+                drop(queue);
+                writer.rewrite(shared);
+            }
+            Work::Sleep(until) => {
+                // Others may write meanwhile.
+                drop(writer);
+                queue.is_idle = true;
+                match until {
+                    None => shared.came.wait(&mut queue),
+                    // Which of both it was shows above.
+                    Some(time) => _ = shared.came.wait_until(&mut queue, time),
+                }
+                queue.is_idle = false;
+            }
+            Work::End => return,
         }
     }
+}
 
-    fn next(&mut self) -> Work {
-        loop {
-            let mut queue = self.shared.queue.lock();
-            let Some(file) = &self.file else {
-                // Nobody waits for what cannot be written.
-                queue.changes.clear();
-                let last = queue.last;
-                if queue.ends {
-                    return Work::End;
-                }
-                drop(queue);
-                self.shared.set_stable(last);
-                let mut queue = self.shared.queue.lock();
-                if queue.last == last && self.shared.came.wait_until(&mut queue, self.retry_at).timed_out() {
-                    return Work::Rewrite;
-                }
-                continue;
-            };
-            let is_long = file.bytes > REWRITE_BYTES && file.bytes > REWRITE_FACTOR * queue.live_bytes;
-            if is_long && Instant::now() >= self.retry_at {
-                return Work::Rewrite;
-            }
-            if !queue.changes.is_empty() {
-                return Work::Append(std::mem::take(&mut queue.changes), queue.last);
+impl Writer {
+    fn next(&mut self, shared: &Shared, queue: &mut Queue) -> Work {
+        let Some(file) = &self.file else {
+            // Nobody waits for what cannot be written.
+            queue.changes.clear();
+            if shared.stable.load(Ordering::Acquire) < queue.last {
+                return Work::GiveUp(queue.last);
             }
             if queue.ends {
                 return Work::End;
             }
-            self.shared.came.wait(&mut queue);
+            let is_time = Instant::now() >= self.retry_at;
+            return if is_time { Work::Rewrite } else { Work::Sleep(Some(self.retry_at)) };
+        };
+        if file.is_long(queue) && Instant::now() >= self.retry_at {
+            return Work::Rewrite;
         }
+        let is_wanted = queue.ends || queue.wanted > shared.stable.load(Ordering::Acquire);
+        if is_wanted && !queue.changes.is_empty() {
+            let (changes, last) = queue.take();
+            return Work::Append(changes, last);
+        }
+        if queue.ends { Work::End } else { Work::Sleep(None) }
     }
 
-    fn append(&mut self, changes: &[u8], last: u64) {
+    /// Whether the changes are few enough to be taken along with a flush, and nothing else has to be done for them.
+    pub(super) fn takes_little(&self, queue: &Queue) -> bool {
+        let bytes = queue.changes.len();
+        let has_place = |file: &Appending| file.has_place_for(bytes) && !file.is_long(queue);
+        bytes as u64 <= Pace::LITTLE_BYTES && self.file.as_ref().is_some_and(has_place)
+    }
+
+    /// Writes changes and has them on stable storage, or whatever else becomes of them: none of them is waited for any more.
+    pub(super) fn append(&mut self, shared: &Shared, changes: &[u8]) {
         let Some(appending) = &mut self.file else { return };
-        match appending.append(changes) {
-            Ok(()) => self.shared.set_stable(last),
-            Err(error) => {
-                // Whether a sync that failed left anything, nobody can tell: this file is not trusted any more.
-                self.file = None;
-                self.fail(&error);
-                self.shared.set_stable(last);
-            }
+        let began = Instant::now();
+        let done = appending.append(changes);
+        shared.pace.took(began.elapsed());
+        #[cfg(test)]
+        shared.syncs.lock().push(std::thread::current().id());
+        if let Err(error) = done {
+            // Whether a sync that failed left anything, nobody can tell: this file is not trusted any more.
+            self.file = None;
+            self.fail(shared, &error);
         }
     }
 
     /// Writes the whole map into a new file, which takes the old one's place.
-    fn rewrite(&mut self) {
-        let place = match Place::take(&self.shared) {
+    fn rewrite(&mut self, shared: &Shared) {
+        let place = match Place::take(shared) {
             Ok(place) => place,
             // The one in use goes on to be true.
             Err(error) if self.file.is_some() => {
-                warn!("{}: not written anew yet: {}", self.shared.path.display(), crate::said(&error));
+                warn!("{}: not written anew yet: {}", shared.path.display(), crate::said(&error));
                 self.retry_at = Instant::now() + RETRY;
                 return;
             }
             Err(error) => {
-                let last = self.shared.queue.lock().last;
-                self.fail(&error);
-                return self.shared.set_stable(last);
+                let last = shared.queue.lock().last;
+                self.fail(shared, &error);
+                return shared.set_stable(last);
             }
         };
         let (map, last, key) = {
-            let mut queue = self.shared.queue.lock();
+            let mut queue = shared.queue.lock();
             match state_dir::random::<16>() {
                 Ok(key) => queue.key = key,
-                Err(why) => error!("{}: {why}: checksums as before", self.shared.path.display()),
+                Err(why) => error!("{}: {why}: checksums as before", shared.path.display()),
             }
             queue.changes.clear();
             (queue.map.clone(), queue.last, queue.key)
@@ -183,24 +229,24 @@ impl Writer {
         match place.write(&map, last, &key) {
             Ok(appending) => {
                 self.file = Some(appending);
-                self.shared.fails.store(false, Ordering::Relaxed);
+                shared.fails.store(false, Ordering::Relaxed);
                 if std::mem::take(&mut self.is_said) {
-                    info!("{}: written again", self.shared.path.display());
+                    info!("{}: written again", shared.path.display());
                 }
             }
             Err(error) => {
                 self.file = None;
-                self.fail(&error);
+                self.fail(shared, &error);
             }
         }
-        self.shared.set_stable(last);
+        shared.set_stable(last);
     }
 
     /// The file says no more what is true: it is made to say nothing, so that nobody reclaims by it.
-    fn fail(&mut self, error: &io::Error) {
-        let path = self.shared.path.display();
+    fn fail(&mut self, shared: &Shared, error: &io::Error) {
+        let path = shared.path.display();
         let cause = crate::said(error);
-        if let Err(left) = self.withdraw() {
+        if let Err(left) = withdraw(&shared.path) {
             let left = crate::said(&left);
             error!(
                 "{path}: {cause}; nor can it be taken away: {left}: remove it before the next start, or clients may reclaim what others have had since"
@@ -209,20 +255,19 @@ impl Writer {
             warn!("{path}: {cause}: clients reclaim nothing after a restart until it can be written again");
         }
         self.is_said = true;
-        self.shared.fails.store(true, Ordering::Relaxed);
+        shared.fails.store(true, Ordering::Relaxed);
         self.retry_at = Instant::now() + RETRY;
     }
+}
 
-    fn withdraw(&self) -> io::Result<()> {
-        let path = &self.shared.path;
-        let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        match fs::remove_file(path) {
-            Err(error) if !is_absent(&error) => {
-                let file = OpenOptions::new().write(true).truncate(true).open(path)?;
-                file.sync_all()
-            }
-            _ => sync_directory_of(path),
+fn withdraw(path: &Path) -> io::Result<()> {
+    let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    match fs::remove_file(path) {
+        Err(error) if !is_absent(&error) => {
+            let file = OpenOptions::new().write(true).truncate(true).open(path)?;
+            file.sync_all()
         }
+        _ => sync_directory_of(path),
     }
 }
 
@@ -283,26 +328,35 @@ mod tests {
 
     use super::*;
 
+    impl Writer {
+        /// What it appends to has no room any more.
+        pub(in super::super) fn fill_disk(&mut self) {
+            let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+            self.file = Some(Appending::new(full, 0));
+        }
+    }
+
     #[test]
     fn a_full_disk_takes_the_file_back_and_it_is_written_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.log");
         let entry = (b"c-a".to_vec(), b"may reclaim".to_vec());
-        let shared = Arc::new(Shared::new(&path, HashMap::from([entry.clone()])));
-        let mut writer = Writer::new(Arc::clone(&shared));
-        writer.rewrite();
+        let shared = Shared::new(&path, HashMap::from([entry.clone()]));
+        let mut writer = shared.writer.lock();
+        writer.rewrite(&shared);
         assert!(path.exists());
-        // What it appends to has no room any more.
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        writer.file = Some(Appending::new(full, 0));
+        writer.fill_disk();
         let last = shared.queue.lock().set(&entry.0, Some(b"lost something"));
-        let Work::Append(changes, number) = writer.next() else { panic!("there is a change") };
+        shared.want(last);
+        let work = writer.next(&shared, &mut shared.queue.lock());
+        let Work::Append(changes, number) = work else { panic!("there is a change") };
         assert_eq!(number, last);
-        writer.append(&changes, number);
+        writer.append(&shared, &changes);
+        shared.set_stable(number);
         assert!(!path.exists(), "it would say what is not true any more");
         assert!(shared.fails.load(Ordering::Relaxed));
         assert!(shared.stable.load(Ordering::Relaxed) >= last, "nobody waits for it");
-        writer.rewrite();
+        writer.rewrite(&shared);
         assert!(!shared.fails.load(Ordering::Relaxed));
         let (map, damage) = format::scan(&fs::read(&path).unwrap()).into_map();
         assert_eq!((map, damage), (HashMap::from([(entry.0, b"lost something".to_vec())]), None));

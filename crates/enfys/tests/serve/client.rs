@@ -282,9 +282,20 @@ impl Client4 {
         self.client.answer(xid, results);
     }
 
+    /// Another client on the same connection, which reclaims nothing.
+    pub fn followed_by(self, name: &str) -> Self {
+        let mut this = Self::over(self.client, name, CreateSessionFlags::empty());
+        this.complete();
+        this
+    }
+
     fn with_flags(address: SocketAddr, name: &str, flags: CreateSessionFlags) -> Self {
+        Self::over(Client::connect(address), name, flags)
+    }
+
+    fn over(client: Client, name: &str, flags: CreateSessionFlags) -> Self {
         let mut this = Self {
-            client: Client::connect(address),
+            client,
             minor_version: 1,
             session: SessionId::default(),
             sequence: 0,

@@ -60,3 +60,34 @@ fn a_thousand_clients_of_a_hundred_opens_are_known_and_reclaim() {
     assert_eq!(late.reclaim(file, 1), Err(Status::NO_GRACE));
     server.stop();
 }
+
+/// Times that the thread which writes the log of state has gone to sleep.
+fn sleeps_of_log(server: &Server) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server runs");
+    let read =
+        |task: &std::path::Path, file: &str| std::fs::read_to_string(task.join(file)).expect("a thread");
+    let mut threads = tasks.map(|task| task.expect("a thread").path());
+    let log = threads.find(|task| read(task, "comm").trim() == "state log").expect("its thread");
+    let status = read(&log, "status");
+    let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    sleeps.expect("the field is there").trim().parse().expect("a number")
+}
+
+#[test]
+fn the_records_of_clients_that_come_one_by_one_wait_for_no_other_thread() {
+    const CLIENTS: u64 = 512;
+    // Where syncs are short, whatever disk the test runs on.
+    let place = Place::in_memory();
+    let arguments = with(&place, &[&place.directory("export")]);
+    let server = Server::start(&place, &arguments);
+    let first = Client4::connect(server.address);
+    let before = sleeps_of_log(&server);
+    (0..CLIENTS).fold(first, |client, number| client.followed_by(&format!("client {number}")));
+    let sleeps = sleeps_of_log(&server) - before;
+    println!("{sleeps} sleeps for {CLIENTS} clients");
+    // It serves the first 32 clients, and as many behind each sync that the machine holds up.
+    assert!(sleeps < CLIENTS / 2, "{sleeps} for {CLIENTS} clients");
+    server.kill();
+    let _server = Server::start(&place, &arguments);
+    assert_eq!(status(&place)["grace"]["clients_waited_for"], CLIENTS + 1, "each has its record");
+}

@@ -29,6 +29,11 @@ impl Place {
         Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory"))
     }
 
+    /// An empty directory in memory, where a sync takes no time.
+    pub fn in_memory() -> Self {
+        Self(tempfile::tempdir_in("/dev/shm").expect("temporary directory"))
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }

@@ -119,7 +119,7 @@ impl Waiting<'_> {
                 Next::End => {
                     // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
                     if let Some(change) = progress.unsettled() {
-                        let _ = progress.compound.state().settled(change).await;
+                        let _ = progress.compound.state().settled(change, request.thread()).await;
                         progress.waited = true;
                     }
                     let served = progress.close(reply);

@@ -6,7 +6,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use server::StateLog;
-use vfs::Op;
+use vfs::{Op, Thread};
 
 use crate::rng::Rng;
 
@@ -66,11 +66,18 @@ impl StateLog for Disk {
         self.0.lock().stable as u64
     }
 
-    /// Whoever waits is polled again after each step.
-    fn reached(&self, number: u64) -> Op<'_, ()> {
+    /// Who has the thread to itself syncs the disk with it; whoever waits is polled again after each step.
+    fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()> {
+        if thread == Thread::Lent {
+            self.sync();
+            return Op::ok(());
+        }
         let is_stable = move || self.stable() >= number;
         Op::pending(std::future::poll_fn(
             move |_| if is_stable() { Poll::Ready(Ok(())) } else { Poll::Pending },
         ))
     }
+
+    /// It is synced by the world.
+    fn push(&self) {}
 }

@@ -13,6 +13,7 @@ use core::net::SocketAddr;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ struct World {
     started: Duration,
     now: Duration,
     rng: Rng,
+    /// Which calls have the server's thread to themselves; apart from what else is drawn.
+    threads: Rng,
     clients: Vec<Client>,
     connections: u64,
     /// What each client has asked.
@@ -84,6 +87,7 @@ impl World {
             started: Duration::ZERO,
             now: Duration::ZERO,
             rng: Rng::new(seed),
+            threads: Rng::new(seed.rotate_left(32)),
             clients: CLIENTS.iter().enumerate().map(|(index, minor)| Client::new(index, *minor)).collect(),
             connections: 0,
             flights: CLIENTS.iter().map(|_| None).collect(),
@@ -142,6 +146,7 @@ impl World {
         let id = ConnectionId(self.connections);
         let connection =
             Arc::new(Connection::new(id, SocketAddr::from((peer, 700)), local, Transport::Tcp, false));
+        connection.is_alone.store(self.threads.chance(50), Relaxed);
         let (server, now) = (Arc::clone(&self.server), moment(self.now));
         self.flights[index] = Some(Box::pin(async move {
             let mut reply = Writer::new();

@@ -278,9 +278,9 @@ impl State {
         self.recovery.unsettled(client)
     }
 
-    /// Ready when a change is stable.
-    pub fn settled(&self, change: u64) -> vfs::Op<'_, ()> {
-        self.recovery.settled(change)
+    /// Ready when a change is stable; `thread` is what the calling thread may be used for.
+    pub fn settled(&self, change: u64, thread: vfs::Thread) -> vfs::Op<'_, ()> {
+        self.recovery.settled(change, thread)
     }
 
     /// The time, as exactly as [`Self::expire`] is called.

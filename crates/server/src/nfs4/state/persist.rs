@@ -28,7 +28,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tracing::info;
-use vfs::Op;
+use vfs::{Op, Thread};
 use xdr::{Decode, Encode, Opaque};
 
 use super::sequence::{Replay, Running};
@@ -344,10 +344,10 @@ impl super::State {
         true
     }
 
-    /// Waits until what was kept so far is on stable storage.
+    /// Waits until what was kept so far is on stable storage. The calling thread has the log of calls to wait for beside.
     pub(crate) fn kept(&self) -> Op<'_, ()> {
         match &self.persistence {
-            Some(persistence) => persistence.log.reached(persistence.last.load(Relaxed)),
+            Some(persistence) => persistence.log.reached(persistence.last.load(Relaxed), Thread::Shared),
             None => Op::ok(()),
         }
     }

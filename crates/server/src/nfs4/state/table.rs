@@ -580,6 +580,7 @@ impl State {
             self.sweep_owners(now, &client);
             self.tend_path(now, &client);
         }
+        self.recovery.push();
         Swept { clients, more }
     }
 

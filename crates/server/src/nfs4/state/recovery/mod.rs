@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use vfs::Op;
+use vfs::{Op, Thread};
 
 use super::client::Client;
 use super::shard::FileKey;
@@ -151,6 +151,7 @@ impl Recovery {
                 let millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
                 log.set(&[key::LEASE], Some(&xdr::to_bytes(&millis)));
             }
+            log.push();
         }
         let longer_lease = lease.max(previous_lease.unwrap_or_default());
         Self {
@@ -172,9 +173,14 @@ impl Recovery {
         (wanted > 0 && wanted > self.log.as_ref()?.stable()).then_some(wanted)
     }
 
-    /// Ready when a change is stable.
-    pub(super) fn settled(&self, number: u64) -> Op<'_, ()> {
-        self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number))
+    /// Ready when a change is stable; `thread` is what the calling thread may be used for.
+    pub(super) fn settled(&self, number: u64, thread: Thread) -> Op<'_, ()> {
+        self.log.as_ref().map_or_else(|| Op::ok(()), |log| log.reached(number, thread))
+    }
+
+    /// Has all that was changed written, be it that nobody waits for it.
+    pub(super) fn push(&self) {
+        self.log.iter().for_each(|log| log.push());
     }
 
     /// A client has got an open or a delegation, or may from now on: it hears of that when its record is stable.
@@ -204,7 +210,8 @@ impl Recovery {
         if clients.noted.get(&name).is_some_and(Noted::is_awaited) {
             return;
         }
-        let number = self.write(&name, Some(&record));
+        // Its answer waits for that, and has it written then.
+        let number = self.set(&name, Some(&record));
         clients.insert(name, Noted { record, standing: Standing::Present(client.id()) });
         client.set_noted_by(Some(number));
     }
@@ -279,8 +286,15 @@ impl Recovery {
         noted.is_some_and(|noted| noted.record.may_reclaim(file))
     }
 
-    /// Sets or takes away a client's record; the change's number, zero where nothing is written.
+    /// Sets or takes away a client's record, which is written soon; the change's number, zero where nothing is.
     fn write(&self, name: &Name, record: Option<&ClientRecord>) -> u64 {
+        let number = self.set(name, record);
+        self.push();
+        number
+    }
+
+    /// The same, to be written when somebody waits for it.
+    fn set(&self, name: &Name, record: Option<&ClientRecord>) -> u64 {
         let Some(log) = &self.log else { return 0 };
         let value = record.map(xdr::to_bytes);
         log.set(&name.key(), value.as_deref())

@@ -99,7 +99,7 @@ impl StateLog for Disk {
         self.0.lock().stable
     }
 
-    fn reached(&self, number: u64) -> Op<'_, ()> {
+    fn reached(&self, number: u64, _: Thread) -> Op<'_, ()> {
         Op::pending(std::future::poll_fn(move |context| {
             let mut platter = self.0.lock();
             if platter.stable >= number {
@@ -109,6 +109,9 @@ impl StateLog for Disk {
             std::task::Poll::Pending
         }))
     }
+
+    /// It becomes stable when the test says so.
+    fn push(&self) {}
 }
 
 #[test]
