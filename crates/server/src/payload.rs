@@ -1,4 +1,4 @@
-//! Data of READs on their way into a reply: copied where they are short, left where they are otherwise.
+//! Data of READs, and listings that are told again, on their way into a reply: copied where they are short, left where they are otherwise.
 
 use std::os::fd::BorrowedFd;
 
@@ -19,14 +19,18 @@ pub(crate) const AT_ONCE_MAX: u32 = 16 << 10;
 pub(crate) fn attach(reply: &mut Writer, payload: Payload, count: u32) {
     match payload {
         Payload::Appended => {}
-        Payload::Bytes(bytes) if bytes.len() <= COPY_AT_MOST => reply.raw(&bytes),
-        Payload::Bytes(bytes) => reply.external(Box::new(Shared(bytes))),
+        Payload::Bytes(bytes) => share(reply, bytes),
         Payload::Range(range) => reply.external(Box::new(InFile(range))),
     }
     reply.pad(count as usize);
 }
 
-/// Memory of a backend that is sent from where it is.
+/// Puts bytes that others hold as well behind what was written.
+pub(crate) fn share(reply: &mut Writer, bytes: Bytes) {
+    if bytes.len() <= COPY_AT_MOST { reply.raw(&bytes) } else { reply.external(Box::new(Shared(bytes))) }
+}
+
+/// Memory that is sent from where it is.
 #[derive(Debug)]
 struct Shared(Bytes);
 

@@ -145,6 +145,18 @@ fn what_is_listed_repeatedly_is_looked_at_once() {
 }
 
 #[test]
+fn what_is_too_long_to_be_copied_is_told_again_as_well() {
+    let mut pair = Pair::new(400);
+    pair.settle();
+    let lengths = ASKS.map(|ask| ask(&mut pair.keeping, &pair.directory).len());
+    assert!(lengths.into_iter().filter(|length| *length > 16 << 10).count() >= 3, "{lengths:?}");
+    let directory = pair.entry("entry-399");
+    let set = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+    pair.files.setattr(&root(), &directory, &set, None, Authority::Caller).now().expect("changed");
+    assert_eq!(pair.list(), ASKS.len() as u64);
+}
+
+#[test]
 fn every_change_shows_in_the_next_listing() {
     let mut pair = Pair::new(5);
     let set = |set: SetAttributes| {

@@ -10,6 +10,7 @@ use xdr::{Encode, Writer, padding};
 
 use super::reply::{answer, fattr, resolve, status};
 use crate::listings::{self, Form, Kind, Way};
+use crate::payload;
 use crate::request::{Request, Target};
 
 /// Cookies of the two entries that backends do not list.
@@ -106,9 +107,9 @@ async fn try_list(
     let mut keeper = match way {
         // The verifier goes before the entries, what is kept of them behind it.
         Way::Tell(told, directory) => {
-            let (verifier, entries) = told.split_at(size_of::<CookieVerf>());
-            reply.raw(entries);
-            put_head(target, &directory, verifier, (start, reply));
+            let entries = told.slice(size_of::<CookieVerf>()..);
+            put_head(target, &directory, &told[..size_of::<CookieVerf>()], (start, reply));
+            payload::share(reply, entries);
             return Ok(());
         }
         Way::Look(keeper) => keeper,

@@ -11,7 +11,6 @@ use vfs::{Attributes, Context, Entry, FsStat, ReadDir, Verifier};
 use xdr::{Decode, Mark, Reader, Writer, padding};
 
 use super::lookup::{enter, not_directory};
-use crate::Settings;
 use crate::listings::{self, Form, Kind, Way};
 use crate::nfs4::acl;
 use crate::nfs4::attributes::{NO_SPACE, Subject, needs_object, needs_space, of_entry, readable};
@@ -20,6 +19,7 @@ use crate::nfs4::entry_attributes::EntryAttributes;
 use crate::nfs4::object::{File, Object};
 use crate::nfs4::pseudo::Node;
 use crate::nfs4::status::{Failure, Result};
+use crate::{Settings, payload};
 
 /// `READDIR4resok` around the entries: verifier, end of the list, `eof`.
 const AROUND_ENTRIES: usize = 8 + 4 + 4;
@@ -153,7 +153,7 @@ async fn directory(
     let mut keeper = match way(compound, directory, &context, (arguments, &listing)).await {
         Way::Tell(told, attributes) => {
             compound.set_fresh(attributes);
-            reply.raw(&told);
+            payload::share(reply, told);
             return Ok(());
         }
         Way::Look(keeper) => keeper,
