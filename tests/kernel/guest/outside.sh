@@ -51,6 +51,14 @@ given_back 1 'printf FIRST | dd of=$H/open conv=notrunc status=none'
 same FIRST "$(cat "$D/open")"
 exec 5<&-
 
+# What the client itself has changed beside its delegation for reading it has as it is, and no local process's change for its own.
+host 'echo first own >$H/own'
+held own 'first own'
+printf FIRST | dd of="$D/own" conv=notrunc status=none
+same 'FIRST own' "$(cat "$D/own")"
+given_back 1 'printf OWN | dd of=$H/own seek=6 bs=1 conv=notrunc status=none'
+same 'FIRST OWN' "$(cat "$D/own")"
+
 # What the client may write it hands in before a local process's second look, and sees what that adds.
 for name in read written; do echo "mine $name" >"$D/$name"; held $name "mine $name"; done
 given_back 1 'cat $H/read >/dev/null'

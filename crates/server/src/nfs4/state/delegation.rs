@@ -91,8 +91,6 @@ pub(super) struct Delegation {
     pub(super) notices: Notices,
     /// Over what others than clients do to the object, where that is seen.
     pub(super) lookout: Option<Lookout>,
-    /// Whether its holder changes the object itself, or has since the grant.
-    pub(super) is_changed_by_holder: bool,
     /// Its place in the file's list.
     pub(super) at_file: u32,
 }
@@ -331,13 +329,10 @@ impl State {
     }
 
     /// Whether anything of others stands in the way of an operation of `who` (`None`: of no NFSv4 client). Nobody is asked
-    /// for it yet. What `who` has delegated itself it changes by [`Against::All`].
+    /// for it yet.
     #[must_use]
     pub fn is_held_against(&self, who: Option<&Client>, file: FileKey, against: Against) -> bool {
-        let mut shard = self.shards[self.shard_of(file)].lock();
-        if let Some(client) = who.filter(|_| against == Against::All) {
-            shard.holder_changes(file, client.id());
-        }
+        let shard = self.shards[self.shard_of(file)].lock();
         shard.has_conflict(file, who.map(Client::id), against)
     }
 

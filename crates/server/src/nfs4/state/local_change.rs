@@ -22,7 +22,7 @@ use vfs::{Alarm, Watch};
 use super::State;
 use super::client::Client;
 use super::delegation::{Delegation, DelegationKind, Recalls};
-use super::shard::{FileKey, Shard};
+use super::shard::FileKey;
 use super::wire::ClientId;
 
 /// Somebody other than this server has done something to an object, against which a delegation stands.
@@ -100,18 +100,9 @@ impl Delegation {
     /// Whether this holder is told that the file is as it was granted: it may be out of date, and does not know it.
     fn hides_changes(&self) -> bool {
         let Some(lookout) = &self.lookout else { return false };
-        // A holder that does not change the file itself has no need to see it change, and an alarm comes a little behind the change.
-        let sees_none = self.kind == DelegationKind::Read && !self.is_changed_by_holder;
-        sees_none || lookout.has_rung()
-    }
-}
-
-impl Shard {
-    /// Where a client has an object delegated itself: it changes that, or may from now on.
-    pub(super) fn holder_changes(&mut self, file: FileKey, holder: ClientId) {
-        if let Some(index) = self.find_delegation(file, holder) {
-            self.delegation_at_mut(index).is_changed_by_holder = true;
-        }
+        // An alarm comes a little behind the change. Whose change another attribute tells of nobody can say meanwhile: not the holder's
+        // alone, where that writes itself beside a delegation for reading. It reads again what only itself has changed.
+        self.kind == DelegationKind::Read || lookout.has_rung()
     }
 }
 

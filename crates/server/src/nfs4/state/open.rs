@@ -167,9 +167,6 @@ impl State {
             return Err(Status::DELAY);
         }
         let OpenRequest { file, owner, opener, pin, .. } = request;
-        if against == Against::All {
-            shard.holder_changes(file, client.id());
-        }
         let key = (file, client.id(), owner);
         if let Some(index) = shard.find_open(&key) {
             // §9.9: "represented by a single stateid whose "other" value matches that of the original open, and whose "seqid"

@@ -297,16 +297,6 @@ impl Shard {
         index
     }
 
-    /// Whether a client has a file open for writing.
-    pub(super) fn is_open_to_write(&self, file: FileKey, client: ClientId) -> bool {
-        let Some(record) = self.files.get(&file).filter(|record| record.opens.has_writer_or_deny()) else {
-            return false;
-        };
-        let writes =
-            |index: &u32| self.entry(*index).client.id() == client && self.open_at(*index).modes.writes();
-        record.opens.iter().any(writes)
-    }
-
     /// The client's delegation of a file.
     pub(super) fn find_delegation(&self, file: FileKey, client: ClientId) -> Option<u32> {
         self.delegations.get(&(file, client)).copied()

@@ -57,7 +57,6 @@ impl State {
             keeping: wish.times.map(Keeping::since),
             notices: Notices::since(wish.change),
             lookout,
-            is_changed_by_holder: shard.is_open_to_write(file, client.id()),
             at_file: 0,
         };
         let index = shard.add_delegation(client, file, delegation, &self.gauges);
