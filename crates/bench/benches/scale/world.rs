@@ -227,6 +227,7 @@ impl World {
 
     /// A read delegation for a client that is reachable.
     pub(crate) fn delegate(&self, peer: &Peer, fileid: u64) -> Stateid {
+        let inner = vfs::Handle::new(&fileid.to_be_bytes()).expect("eight bytes");
         let wish = Wish {
             kind: DelegationKind::Read,
             judged: 1,
@@ -234,7 +235,8 @@ impl World {
             change: 1,
             times: None,
             handle: Default::default(),
-            inner: vfs::Handle::new(&fileid.to_be_bytes()).expect("eight bytes"),
+            inner,
+            looked: self.state.looking(&inner),
             reclaim: false,
         };
         self.state.delegate(self.now, &peer.client, file(fileid), &wish, None, None).expect("a delegation")

@@ -13,7 +13,7 @@ use vfs::Attributes;
 use super::compound::Compound;
 use super::lookout::{look_again, watch};
 use super::object::{File, Object};
-use super::state::{Client, DelegationKind, NotDelegated, Times, Wish};
+use super::state::{Client, DelegationKind, Looked, NotDelegated, Times, Wish};
 
 /// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
 const SPACE_PART: u64 = 64;
@@ -79,11 +79,13 @@ async fn grant(
     // All that may wait comes before the grant: nothing must come between that and the reply. And the looks come behind the watch.
     let lookout = watch(compound, client, file, (kind, asked.reclaim)).await?;
     let is_write = kind.is_write();
-    let (limit, mut seen) =
-        if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
-    if lookout.is_some() {
-        seen = look_again(compound, file, attributes, asked.reclaim).await?;
+    let known = Known { attributes, is_watched: lookout.is_some(), reclaim: asked.reclaim };
+    let mut look = look_at(compound, file, is_write, known).await?;
+    if compound.state().has_moved_on(&file.handle, look.looked) {
+        // Once more. What then still changes is contended.
+        look = look_at(compound, file, is_write, known).await?;
     }
+    let Look { looked, limit, seen } = look;
     // Not with one for reading, of which a file may have many. RFC 9754 §5: whoever keeps the times has to be asked for each GETATTR of
     // others; and what the holder of such a one hands in is an access time alone, which "MUST NOT advance the change time": no
     // system call leaves that alone, so that each return would cost all other readers what they have cached.
@@ -96,11 +98,48 @@ async fn grant(
         times,
         handle,
         inner: file.handle,
+        looked,
         reclaim: asked.reclaim,
     };
     let (now, key) = (compound.now(), file.key(compound.server()));
     let stateid = compound.state().delegate(now, client, key, &wish, compound.session(), lookout)?;
     Ok(granted(stateid, &wish, limit))
+}
+
+/// What is known of a file before the look by which it is delegated.
+#[derive(Debug, Clone, Copy)]
+struct Known<'a> {
+    attributes: &'a Attributes,
+    is_watched: bool,
+    reclaim: bool,
+}
+
+/// What the look shows.
+struct Look {
+    looked: Looked,
+    /// How large the file may become before it is to be flushed at CLOSE: bytes, of what may be written.
+    limit: u64,
+    seen: Attributes,
+}
+
+/// Looks at a file behind the watch over it.
+///
+/// # Errors
+/// As [`look_again`].
+async fn look_at(
+    compound: &Compound<'_>,
+    file: &File<'_>,
+    is_write: bool,
+    known: Known<'_>,
+) -> Result<Look, NotDelegated> {
+    let looked = compound.state().looking(&file.handle);
+    let attributes = known.attributes;
+    let (limit, mut seen) =
+        if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
+    if known.is_watched {
+        seen = look_again(compound, file, attributes, known.reclaim).await?;
+    }
+    Ok(Look { looked, limit, seen })
 }
 
 /// The "condition that the client must check to determine whether the file needs to be flushed to the server on close"

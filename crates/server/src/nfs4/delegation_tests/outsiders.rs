@@ -144,6 +144,22 @@ fn what_was_changed_between_the_watch_and_the_grant_is_not_delegated() {
 }
 
 #[test]
+fn a_change_of_another_client_between_the_look_and_the_grant_is_told_beside_the_delegation() {
+    let (Scene { mut holder, mut other, .. }, backend) = scene();
+    let gate = Gate::new();
+    // The look behind the watch sees the file as it was, and is answered later.
+    backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
+    let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
+    assert_eq!(status(flight.poll()), None);
+    other.ok(at(&["export", "file"], vec![super::write(Stateid::ANONYMOUS)]));
+    gate.open();
+    assert_eq!(status(flight.poll()), Some(Status::OK));
+    // Else it would take what it has cached from before for what is there, and nobody would recall that.
+    let is = change_of(&mut other, &["export", "file"]);
+    assert_eq!(change_of(&mut holder, &["export", "file"]), is);
+}
+
+#[test]
 fn a_directory_is_looked_at_behind_the_watch_too() {
     let (first, backend) = scene();
     let (Scene { mut holder, .. }, _) = with_directory(first);

@@ -58,6 +58,7 @@ async fn grant(
     let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
     let notification_types = State::notices_for(compound.now(), &client, args.notification_types);
     let kind = DelegationKind::Directory(notification_types);
+    let looked = compound.state().looking(&directory.handle);
     let Ok(lookout) = watch(compound, &client, directory, (kind, false)).await else { return Ok(None) };
     let change = match &lookout {
         Some(_) => match look_again(compound, directory, attributes, false).await {
@@ -74,6 +75,7 @@ async fn grant(
         change,
         handle,
         inner: directory.handle,
+        looked,
         reclaim: false,
     };
     let key = directory.key(compound.server());

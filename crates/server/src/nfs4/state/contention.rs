@@ -4,7 +4,7 @@
 //! Both are told apart by a hash. That two files share a group of [`Busy`] costs one of them a chance for as long as an operation
 //! takes; a place in [`Contended`] is kept for minutes, and says whose it is.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 /// How long a file is not delegated after its first recall; twice as long after each that follows soon.
@@ -16,66 +16,97 @@ const CONTENDED_FILES: usize = 4096;
 /// Groups of files told apart among those that are being changed.
 const BUSY_GROUPS: usize = 1024;
 
-/// How many operations that would break a delegation are under way, by groups of files.
+/// How many operations that would break a delegation are under way, and how many have ended, by groups of files.
 #[derive(Debug)]
 pub(super) struct Busy {
-    groups: Box<[AtomicU32]>,
+    groups: Box<[AtomicU64]>,
     /// Operations on files that they know by a name alone: they stand against every grant.
-    unnamed: AtomicU32,
+    unnamed: AtomicU64,
     /// Whether anything was to be delegated since the start.
     is_wished: AtomicBool,
 }
 
 impl Default for Busy {
     fn default() -> Self {
-        let groups = (0..BUSY_GROUPS).map(|_| AtomicU32::new(0)).collect();
-        Self { groups, unnamed: AtomicU32::new(0), is_wished: AtomicBool::new(false) }
+        let groups = (0..BUSY_GROUPS).map(|_| AtomicU64::new(0)).collect();
+        Self { groups, unnamed: AtomicU64::new(0), is_wished: AtomicBool::new(false) }
     }
 }
 
 impl Busy {
     /// An operation begins that would break a delegation of a file with this hash.
     pub(super) fn enter(&self, hash: u64) -> Changing<'_> {
-        let group = self.group(hash);
-        group.fetch_add(1, SeqCst);
-        Changing(group)
+        Changing::begin(self.group(hash))
     }
 
     /// An operation begins that knows its file by a name alone; `None` where it has to find out which file that is, as
     /// delegations are wished for: operations that did not would follow each other without a gap.
     pub(super) fn enter_unnamed(&self) -> Option<Changing<'_>> {
-        self.unnamed.fetch_add(1, SeqCst);
-        let changing = Changing(&self.unnamed);
+        if self.is_wished.load(SeqCst) {
+            return None;
+        }
+        let changing = Changing::begin(&self.unnamed);
         // Behind the count: either this sees the wish, or the wish sees the count.
         (!self.is_wished.load(SeqCst)).then_some(changing)
     }
 
-    /// Something is to be delegated; to be said before [`Self::is_entered`] is asked.
-    pub(super) fn wish(&self) {
+    /// Something with this hash is to be delegated as it is found by a look behind this.
+    pub(super) fn look(&self, hash: u64) -> Looked {
         // Mostly it was said long ago: the line is only read.
         if !self.is_wished.load(SeqCst) {
             self.is_wished.store(true, SeqCst);
         }
+        Looked { group: ended(self.group(hash)), unnamed: ended(&self.unnamed) }
     }
 
     /// Whether any such operation is under way.
     pub(super) fn is_entered(&self, hash: u64) -> bool {
-        self.group(hash).load(SeqCst) > 0 || self.unnamed.load(SeqCst) > 0
+        under_way(self.group(hash)) > 0 || under_way(&self.unnamed) > 0
     }
 
-    fn group(&self, hash: u64) -> &AtomicU32 {
+    /// Whether any such operation has ended since: it may have come behind the look.
+    pub(super) fn has_moved_on(&self, hash: u64, since: Looked) -> bool {
+        ended(self.group(hash)) != since.group || ended(&self.unnamed) != since.unnamed
+    }
+
+    fn group(&self, hash: u64) -> &AtomicU64 {
         &self.groups[hash as usize % BUSY_GROUPS]
     }
 }
 
-/// An operation that would break a delegation of its file; none is granted until it is dropped.
+/// How many operations of a group are under way: the lower half of its number.
+fn under_way(group: &AtomicU64) -> u32 {
+    group.load(SeqCst) as u32
+}
+
+/// How many have ended, modulo 2³²: the upper half.
+fn ended(group: &AtomicU64) -> u32 {
+    (group.load(SeqCst) >> 32) as u32
+}
+
+/// From before the look at what is to be delegated: operations that had ended by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looked {
+    group: u32,
+    unnamed: u32,
+}
+
+/// An operation that would break a delegation of its file; none is granted until it is dropped, nor by a look from before that.
 #[derive(Debug)]
 #[must_use = "it protects the operation for as long as it lives"]
-pub struct Changing<'s>(&'s AtomicU32);
+pub struct Changing<'s>(&'s AtomicU64);
+
+impl<'s> Changing<'s> {
+    fn begin(group: &'s AtomicU64) -> Self {
+        group.fetch_add(1, SeqCst);
+        Self(group)
+    }
+}
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
+        // One less under way, one more that has ended.
+        self.0.fetch_add((1 << 32) - 1, SeqCst);
     }
 }
 
@@ -180,14 +211,36 @@ mod tests {
     }
 
     #[test]
+    fn a_change_behind_a_look_is_seen_when_it_is_over() {
+        let busy = Busy::default();
+        let looked = busy.look(7);
+        drop(busy.enter(8));
+        assert!(!busy.has_moved_on(7, looked));
+        let changing = busy.enter(7);
+        assert!(busy.is_entered(7));
+        drop(changing);
+        assert!(!busy.is_entered(7) && busy.has_moved_on(7, looked));
+        assert!(!busy.has_moved_on(7, busy.look(7)));
+    }
+
+    #[test]
+    fn changes_are_counted_beyond_all_bounds() {
+        let busy = Busy::default();
+        busy.group(7).store(u64::from(u32::MAX) << 32, SeqCst);
+        let looked = busy.look(7);
+        drop(busy.enter(7));
+        assert!(!busy.is_entered(7) && busy.has_moved_on(7, looked));
+    }
+
+    #[test]
     fn names_need_not_be_looked_up_until_something_is_to_be_delegated() {
         let busy = Busy::default();
         let unnamed = busy.enter_unnamed().expect("nothing was ever delegated");
-        busy.wish();
+        let looked = busy.look(7);
         assert!(busy.is_entered(7) && busy.is_entered(8), "it may be any file");
         assert!(busy.enter_unnamed().is_none());
         drop(unnamed);
-        assert!(!busy.is_entered(7));
+        assert!(!busy.is_entered(7) && busy.has_moved_on(7, looked));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use vfs::Authority;
 use super::State;
 use super::callback::{Callback, Purpose, Referring};
 use super::client::Client;
-use super::contention::{Busy, Changing, Contended};
+use super::contention::{Busy, Changing, Contended, Looked};
 use super::directory::EntryChange;
 use super::inquiry::Questions;
 use super::io::{IoKind, IoPermit};
@@ -153,6 +153,8 @@ pub struct Wish {
     pub handle: Handle,
     /// The file as the backend knows it.
     pub inner: vfs::Handle,
+    /// [`State::looking`], from before the look that all this is from.
+    pub looked: Looked,
     /// CLAIM_PREVIOUS: it was granted before the server's restart.
     pub reclaim: bool,
 }
@@ -291,6 +293,19 @@ impl State {
     /// [`Self::has_delegations`] is asked.
     pub fn changing(&self, handle: &vfs::Handle) -> Changing<'_> {
         self.delegations.busy.enter(self.busy_hash(handle))
+    }
+
+    /// Announces a look at a file that is to be delegated as it is found: it is not where a change has ended between this and the
+    /// grant. Its holder would take what it is told with the delegation, or has cached from before, for what is there.
+    #[must_use]
+    pub fn looking(&self, handle: &vfs::Handle) -> Looked {
+        self.delegations.busy.look(self.busy_hash(handle))
+    }
+
+    /// Whether a change of such a file has ended since then.
+    #[must_use]
+    pub fn has_moved_on(&self, handle: &vfs::Handle, since: Looked) -> bool {
+        self.delegations.busy.has_moved_on(self.busy_hash(handle), since)
     }
 
     /// As [`Self::changing`], of a file that is known by a name alone. `None` where the name has to be looked up, because

@@ -103,7 +103,7 @@ use siphasher::sip::SipHasher24;
 pub use administer::Evicted;
 use client::nanos;
 pub use client::{Client, Principal};
-pub use contention::Changing;
+pub use contention::{Changing, Looked};
 pub use delegation::{Against, DelegationCounts, DelegationKind, FileRecall, NotDelegated, Wish};
 pub use directory::{Entries, EntryChange};
 pub use gauges::Counts;

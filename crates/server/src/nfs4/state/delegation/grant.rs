@@ -41,7 +41,6 @@ impl State {
         lookout: Option<Lookout>,
     ) -> Result<Stateid, NotDelegated> {
         self.may_delegate(now, client, file, wish.reclaim)?;
-        self.delegations.busy.wish();
         let (mut dropped, mut recalls) = (Dropped::new(), Recalls::new());
         let mut shard = self.shards[self.shard_of(file)].lock();
         is_free(&shard, file, client, wish.kind)?;
@@ -62,7 +61,11 @@ impl State {
         let index = shard.add_delegation(client, file, delegation, &self.gauges);
         // Only now: a change that has not seen the delegation is seen here.
         let has_rung = shard.delegation_at(index).lookout.as_ref().is_some_and(Lookout::has_rung);
-        if self.delegations.busy.is_entered(self.busy_hash(&wish.inner)) || has_rung && !wish.reclaim {
+        let (busy, hash) = (&self.delegations.busy, self.busy_hash(&wish.inner));
+        // In this order: what is under way no more has ended.
+        let is_changing = busy.is_entered(hash);
+        let has_changed = has_rung || busy.has_moved_on(hash, wish.looked);
+        if is_changing || has_changed && !wish.reclaim {
             shard.end(index, shard::Event::Leave, &self.gauges, &mut dropped);
             return Err(NotDelegated::Contention);
         }

@@ -27,7 +27,8 @@ fn lookout(bell: &Arc<Bell>, watches: &Arc<()>) -> Option<Lookout> {
     Some(Lookout::new(Arc::clone(bell), Box::new(TestWatch(Arc::clone(watches)))))
 }
 
-fn wish(reclaim: bool) -> Wish {
+fn wish(world: &World, reclaim: bool) -> Wish {
+    let inner = vfs::Handle::new(&[1]).unwrap();
     Wish {
         times: None,
         kind: DelegationKind::Read,
@@ -35,7 +36,8 @@ fn wish(reclaim: bool) -> Wish {
         opener: 0,
         change: 7,
         handle: Handle::new(&[1]).unwrap(),
-        inner: vfs::Handle::new(&[1]).unwrap(),
+        inner,
+        looked: world.state.looking(&inner),
         reclaim,
     }
 }
@@ -63,7 +65,7 @@ fn a_bell_rings_once_and_wakes_whoever_recalls() {
     let bell = world.state.bell(&peer.client, file(1));
     world
         .state
-        .delegate(world.now, &peer.client, file(1), &wish(false), None, lookout(&bell, &watches))
+        .delegate(world.now, &peer.client, file(1), &wish(&world, false), None, lookout(&bell, &watches))
         .unwrap();
     for _ in 0..1000 {
         bell.ring();
@@ -87,7 +89,7 @@ fn what_has_rung_before_the_grant_is_not_delegated() {
     bell.ring();
     // Whoever recalls may be quicker than the grant.
     world.state.recall_for(world.now, &next(&world).unwrap());
-    let refused = world.state.delegate(world.now, &peer.client, file(1), &wish(false), None, lookout);
+    let refused = world.state.delegate(world.now, &peer.client, file(1), &wish(&world, false), None, lookout);
     assert_eq!(refused, Err(NotDelegated::Contention));
     assert_eq!((recalls(&world), world.state.counts().delegations), ((0, 0), 0));
     assert_eq!(Arc::strong_count(&watches), 1, "the watch is gone");
@@ -103,8 +105,23 @@ fn what_is_reclaimed_and_was_changed_is_recalled_at_once() {
     bell.ring();
     world.state.recall_for(world.now, &next(&world).unwrap());
     // RFC 8881 §10.2.1 has what is reclaimed granted, be it to be recalled.
-    world.state.delegate(world.now, &peer.client, file(1), &wish(true), None, lookout).unwrap();
+    world.state.delegate(world.now, &peer.client, file(1), &wish(&world, true), None, lookout).unwrap();
     assert_eq!(recalls(&world).0, 1);
+}
+
+#[test]
+fn what_was_changed_through_the_server_since_the_look_is_not_delegated() {
+    let world = World::new();
+    let peer = world.peer("holder");
+    peer.client.set_reachable(true);
+    let delegate = |wish: &Wish| world.state.delegate(world.now, &peer.client, file(1), wish, None, None);
+    let looked = wish(&world, false);
+    drop(world.state.changing(&looked.inner));
+    assert_eq!(delegate(&looked), Err(NotDelegated::Contention));
+    assert_eq!(world.state.counts().delegations, 0);
+    // Another look, behind the change.
+    delegate(&wish(&world, false)).unwrap();
+    world.state.audit().unwrap();
 }
 
 #[test]
@@ -115,7 +132,7 @@ fn an_old_alarm_leaves_a_new_delegation() {
     let bell = world.state.bell(&peer.client, file(1));
     let grant = |bell| {
         let lookout = lookout(bell, &watches);
-        world.state.delegate(world.now, &peer.client, file(1), &wish(false), None, lookout).unwrap()
+        world.state.delegate(world.now, &peer.client, file(1), &wish(&world, false), None, lookout).unwrap()
     };
     let first = grant(&bell);
     bell.ring();
@@ -135,7 +152,10 @@ fn watches_go_with_their_client() {
     for fileid in 0..10 {
         let bell = world.state.bell(&peer.client, file(fileid));
         let lookout = lookout(&bell, &watches);
-        world.state.delegate(world.now, &peer.client, file(fileid), &wish(false), None, lookout).unwrap();
+        world
+            .state
+            .delegate(world.now, &peer.client, file(fileid), &wish(&world, false), None, lookout)
+            .unwrap();
     }
     assert_eq!(Arc::strong_count(&watches), 11);
     assert!(world.state.may_hide_changes(&peer.client));

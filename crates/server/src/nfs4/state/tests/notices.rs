@@ -16,6 +16,7 @@ const LONG: [u8; 255] = [b'n'; 255];
 
 fn grant(world: &World, peer: &Peer, fileid: u64) -> Stateid {
     peer.client.set_reachable(true);
+    let inner = vfs::Handle::new(&fileid.to_be_bytes()).unwrap();
     let wish = Wish {
         times: None,
         kind: DelegationKind::Directory(Bitmap::of(&[notify_type::RENAME_ENTRY])),
@@ -23,7 +24,8 @@ fn grant(world: &World, peer: &Peer, fileid: u64) -> Stateid {
         opener: 0,
         change: 0,
         handle: Handle::new(&[1]).unwrap(),
-        inner: vfs::Handle::new(&fileid.to_be_bytes()).unwrap(),
+        inner,
+        looked: world.state.looking(&inner),
         reclaim: false,
     };
     world.state.delegate(world.now, &peer.client, file(fileid), &wish, None, None).unwrap()
