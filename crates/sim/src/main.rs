@@ -16,6 +16,9 @@ struct Arguments {
     /// How many seeds to run from there on
     #[arg(long, default_value_t = 1)]
     seeds: u64,
+    /// Play on behind a failure, and say at the end how many there were
+    #[arg(long)]
+    keep_going: bool,
     /// Only say which scenarios there are
     #[arg(long)]
     list: bool,
@@ -35,18 +38,33 @@ fn main() -> ExitCode {
         eprintln!("no such scenario; --list says which there are");
         return ExitCode::FAILURE;
     }
+    let mut all_held = true;
     for scenario in wanted {
-        let (mut messages, mut deeds) = (0, 0);
-        for seed in arguments.seed..arguments.seed.saturating_add(arguments.seeds) {
-            match scenario.run(seed) {
-                Ok(report) => (messages, deeds) = (messages + report.messages, deeds + report.deeds),
-                Err(why) => {
-                    eprintln!("{why}");
-                    return ExitCode::FAILURE;
+        let failures = play(scenario, &arguments);
+        all_held &= failures == 0;
+        if failures > 0 && !arguments.keep_going {
+            break;
+        }
+    }
+    if all_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Plays the seeds that are asked for, and says what came of them; how many failed.
+fn play(scenario: &Scenario, arguments: &Arguments) -> u64 {
+    let (mut messages, mut deeds, mut failures) = (0, 0, 0);
+    for seed in arguments.seed..arguments.seed.saturating_add(arguments.seeds) {
+        match scenario.run(seed) {
+            Ok(report) => (messages, deeds) = (messages + report.messages, deeds + report.deeds),
+            Err(why) => {
+                eprintln!("{why}");
+                failures += 1;
+                if !arguments.keep_going {
+                    return failures;
                 }
             }
         }
-        println!("{}: {} seeds, {deeds} deeds, {messages} messages: held", scenario.name, arguments.seeds);
     }
-    ExitCode::SUCCESS
+    let outcome = if failures == 0 { "held".to_owned() } else { format!("{failures} failed") };
+    println!("{}: {} seeds, {deeds} deeds, {messages} messages: {outcome}", scenario.name, arguments.seeds);
+    failures
 }

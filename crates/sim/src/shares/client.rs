@@ -382,7 +382,8 @@ impl Client {
         held.stateid = stateid;
         held.opens.push(bits);
         let all = union(&held.opens);
-        if self.left == 0 && bits == ALONE {
+        // The last OPEN of its program may ask for as much, before the others have ended.
+        if self.has_ended && bits == ALONE {
             self.swept = file + 1;
         }
         ledger.take(file, self.index, all, now)
@@ -407,4 +408,23 @@ fn some_of(opens: &[Bits], rng: &mut Rng) -> Bits {
 
 fn flags((access, deny): Bits) -> (ShareAccess, ShareDeny) {
     (ShareAccess::from_bits_retain(u32::from(access)), ShareDeny::from_bits_retain(u32::from(deny)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_open_of_a_program_sweeps_nothing() {
+        let (mut rng, mut ledger) = (Rng::new(1), Ledger::new(2));
+        let mut client = Client::new(0, 1, End::Sweeps, 0, &mut rng);
+        let mut open = |client: &mut Client, file| {
+            let (stateid, handle) = (Stateid::ANONYMOUS, Handle::default());
+            client.opened((file, ALONE), stateid, handle, Duration::ZERO, &mut ledger).unwrap();
+            client.swept
+        };
+        assert_eq!(open(&mut client, FILES - 1), 0, "others are still at it");
+        client.has_ended = true;
+        assert_eq!(open(&mut client, 0), 1);
+    }
 }
