@@ -414,6 +414,15 @@ impl Objects {
     pub(crate) fn remove(&self, handle: &Handle) {
         self.cache.remove(handle);
     }
+
+    /// Lets go of an object as if there were no room for it, unless it [must stay](KeepUsed) for others than the caller, who has one clone. False where
+    /// it stays.
+    pub(crate) fn remove_unused(&self, object: &Arc<Object>) -> bool {
+        let is_unused = |kept: &Arc<Object>| {
+            Arc::ptr_eq(kept, object) && Arc::strong_count(kept) == 2 && !kept.dirt.is_dirty()
+        };
+        self.cache.remove_if(&object.handle, is_unused).is_some()
+    }
 }
 
 #[cfg(test)]

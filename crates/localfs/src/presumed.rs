@@ -11,6 +11,10 @@
 //! object known to have changed, but by its change time: where those may be given again
 //! ([`ChangeClock`](crate::change::ChangeClock)) nothing is presumed.
 //!
+//! Where the object has this one name, and was not changed since it got it (local processes that take a name away or give it another move the change time),
+//! it is closed before the removal: the removal of an open file takes the kernel longer, and leaves it to search the directory when the
+//! name comes again. Then nothing is looked at behind it.
+//!
 //! What is left is a local process that takes names of the remembered object away between the two looks. So the janitor looks at
 //! all objects now and then as long as anything is presumed: what such a one hid gives its space back late, but does.
 
@@ -19,13 +23,14 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use rustix::fs::Stat;
-use vfs::FileKind;
+use vfs::{FileKind, Timestamp};
 
+use crate::attributes::changed_of_stat;
 use crate::janitor::Alarm;
 use crate::name::Name;
 use crate::object::Object;
 use crate::patience;
-use crate::volume::{Handles, Volume};
+use crate::volume::{Handles, MANY_BLOCKS, Volume};
 
 /// Names that are remembered; a power of two. Of two that share a place the later is.
 const NAMES: usize = 4096;
@@ -50,6 +55,8 @@ struct NewName {
     era: u32,
     /// Not the object itself, whose descriptor would stay open.
     object: Weak<Object>,
+    /// Its change time then.
+    changed: Timestamp,
 }
 
 impl Default for NewNames {
@@ -74,19 +81,22 @@ impl NewNames {
         &self.places[(hash >> 32) as usize % NAMES]
     }
 
-    fn remember(&self, directory: &Object, name: &Name, object: &Arc<Object>) {
+    fn remember(&self, directory: &Object, name: &Name, object: &Arc<Object>, changed: Timestamp) {
         let hash = self.hash(directory, name);
-        let new = NewName { hash, era: patience::era(), object: Arc::downgrade(object) };
+        let new = NewName { hash, era: patience::era(), object: Arc::downgrade(object), changed };
         let old = self.place(hash).lock().replace(new);
         // Behind the lock: it may be the last that holds the object's memory.
         drop(old);
     }
 
-    /// What was remembered of a name, and is not any more.
-    fn take(&self, directory: &Object, name: &Name) -> Option<Arc<Object>> {
+    /// What was remembered of a name, and is not any more; and its change time then.
+    fn take(&self, directory: &Object, name: &Name) -> Option<(Arc<Object>, Timestamp)> {
         let hash = self.hash(directory, name);
         let new = self.place(hash).lock().take_if(|new| new.hash == hash)?;
-        if patience::is_recent(new.era, patience::era()) { new.object.upgrade() } else { None }
+        if !patience::is_recent(new.era, patience::era()) {
+            return None;
+        }
+        Some((new.object.upgrade()?, new.changed))
     }
 
     /// Whether a removal presumed anything since the janitor looked at all objects.
@@ -127,6 +137,8 @@ pub(crate) struct Presumed {
     moves: u64,
     /// How it was then.
     before: Stat,
+    /// Whether that is as it was when it got this name.
+    is_unchanged: bool,
 }
 
 impl Volume {
@@ -134,10 +146,16 @@ impl Volume {
         matches!(self.handles, Handles::Kernel { .. }) && !self.changes.is_coarse()
     }
 
-    /// `name` was made in `directory`, for `object`.
-    pub(crate) fn name_is_new(&self, directory: &Object, name: &Name, object: &Arc<Object>) {
+    /// `name` was made in `directory`, for `object`, which has this change time.
+    pub(crate) fn name_is_new(
+        &self,
+        directory: &Object,
+        name: &Name,
+        object: &Arc<Object>,
+        changed: Timestamp,
+    ) {
         if object.kind == FileKind::Regular && self.presumes() {
-            self.new_names.remember(directory, name, object);
+            self.new_names.remember(directory, name, object, changed);
         }
     }
 
@@ -153,10 +171,24 @@ impl Volume {
         if !self.presumes() || self.new_names.is_doubtful() {
             return None;
         }
-        let object = self.new_names.take(directory, name)?;
+        let (object, changed) = self.new_names.take(directory, name)?;
         let (version, moves) = (object.dirt.quiet_version()?, self.moves.load(Ordering::Acquire));
         let before = object.lend(|fd| rustix::fs::fstat(fd)).ok()?;
-        Some(Presumed { object, version, moves, before })
+        let is_unchanged = changed_of_stat(&before) == changed;
+        Some(Presumed { object, version, moves, before, is_unchanged })
+    }
+
+    /// Closes what is about to lose its only name, if that is certain and nobody uses it; else gives it back. Whoever asks for it before it is removed, or
+    /// where it is not after all, opens it anew by its handle.
+    pub(crate) fn close_presumed(&self, presumed: Presumed) -> Option<Presumed> {
+        let Presumed { object, before, is_unchanged, .. } = &presumed;
+        let is_certain = *is_unchanged && before.st_nlink == 1 && self.counts_links;
+        // Freeing much is left to another thread (`let_go_if_nameless`).
+        if !is_certain || before.st_blocks >= MANY_BLOCKS || !self.objects.remove_unused(object) {
+            return Some(presumed);
+        }
+        self.new_names.was_used(&self.janitor);
+        None
     }
 
     /// The name was removed.
@@ -194,9 +226,7 @@ mod tests {
     use std::io::Write;
     use std::path::PathBuf;
 
-    use vfs::{
-        Change, Context, Create, CreateMode, Credentials, Handle, Op, Removal, SetAttributes, Timestamp,
-    };
+    use vfs::{Change, Context, Create, CreateMode, Credentials, Handle, Op, Removal, SetAttributes};
 
     use super::*;
     use crate::change::{ChangeClock, present_ns};
@@ -282,6 +312,47 @@ mod tests {
         }
         case.create(b"f");
         assert!(case.remembers(b"f") && !case.remembers(b"f"), "once");
+    }
+
+    #[test]
+    fn what_has_one_name_since_it_was_made_is_closed_before_its_removal() {
+        let Some(case) = Case::new() else { return };
+        let name = Name::new(b"f").expect("a name");
+        let handle = case.create(b"f");
+        let object = Arc::downgrade(&case.volume.object(&handle).expect("object"));
+        let presumed = case.volume.presume(&case.volume.root, &name).expect("it is new");
+        assert!(case.volume.close_presumed(presumed).is_none());
+        assert!(object.upgrade().is_none() && !case.is_kept(&handle), "nobody has it open");
+        assert!(case.volume.new_names.were_used(), "the janitor looks whether another has lost the name");
+        // The removal may be refused.
+        assert_eq!(case.find(b"f"), handle);
+        assert_eq!(case.volume.object(&handle).expect("opened anew").handle, handle);
+    }
+
+    #[test]
+    fn what_may_have_another_name_or_is_used_is_not_closed_before() {
+        let Some(case) = Case::new() else { return };
+        let name = Name::new(b"f").expect("a name");
+        let path = |name: &str| case.top.join(name);
+        let mut users = Vec::new();
+        let reasons: [(&str, &mut dyn FnMut(Arc<Object>)); 5] = [
+            ("a second name", &mut |_| std::fs::hard_link(path("f"), path("g")).expect("linked")),
+            ("it was moved there and back", &mut |_| {
+                std::fs::rename(path("f"), path("h")).expect("moved");
+                std::fs::rename(path("h"), path("f")).expect("moved back");
+            }),
+            ("it was written", &mut |_| std::fs::write(path("f"), b"line").expect("written")),
+            ("a change of it is not durable", &mut |object| _ = object.dirt.begin().made()),
+            ("somebody uses it", &mut |object| users.push(object)),
+        ];
+        for (reason, make) in reasons {
+            let handle = case.create(b"f");
+            make(case.volume.object(&handle).expect("object"));
+            let presumed = case.volume.presume(&case.volume.root, &name).expect("it is new");
+            assert!(case.volume.close_presumed(presumed).is_some(), "{reason}");
+            assert!(case.is_kept(&handle), "{reason}");
+            std::fs::remove_file(path("f")).expect("removed");
+        }
     }
 
     #[test]

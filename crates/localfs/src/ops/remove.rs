@@ -63,7 +63,7 @@ impl Volume {
         match victim {
             Victim::Found(object) => self.lost_a_name(object),
             Victim::Presumed(presumed) => self.lost_presumed(presumed),
-            Victim::Elsewhere => {}
+            Victim::Closed | Victim::Elsewhere => {}
         }
         Ok((directory, number, change))
     }
@@ -77,7 +77,7 @@ impl Volume {
             return Ok(Victim::Found(victim));
         }
         if let Some(presumed) = self.presume(directory, name) {
-            return Ok(Victim::Presumed(presumed));
+            return Ok(self.close_presumed(presumed).map_or(Victim::Closed, Victim::Presumed));
         }
         match self.find(directory, name) {
             Ok(victim) => Ok(Victim::Found(victim)),
@@ -87,10 +87,12 @@ impl Volume {
     }
 }
 
-/// What is about to lose its name: held until it is gone, so that freeing its space is not part of the removal.
+/// What is about to lose its name: held until it is gone, so that freeing its space is not part of the removal, unless that is little.
 enum Victim {
     Found(Arc<Object>),
     Presumed(Presumed),
+    /// Nothing has it open any more: its space is freed with the name.
+    Closed,
     /// Another file system is mounted there.
     Elsewhere,
 }
