@@ -82,11 +82,44 @@ pub struct Slowness {
     done: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
-/// Percent of changes that are not answered at once.
-const SLOW_PERCENT: u64 = 50;
+/// How changes take their time.
+const SLOW: Slow = Slow { percent: 50, slowest: Duration::from_secs(3) };
 
-/// How long the slowest change takes.
-const SLOWEST: Duration = Duration::from_secs(3);
+/// How operations take their time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slow {
+    /// Percent of them that are not answered at once.
+    pub(crate) percent: u64,
+    /// How long the slowest takes.
+    pub(crate) slowest: Duration,
+}
+
+impl Slow {
+    /// Acts now or later; or now, and says so later, as a disk does that is synced.
+    pub(crate) fn take<'a, T: Send + 'a>(
+        self,
+        clock: &Arc<Clock>,
+        rng: &Mutex<Rng>,
+        act: impl FnOnce() -> Op<'a, T> + Send + 'a,
+    ) -> Op<'a, T> {
+        let mut rng = rng.lock();
+        if !rng.chance(self.percent) {
+            return act();
+        }
+        let is_done_first = rng.chance(50);
+        let delay = Duration::from_micros(rng.below(self.slowest.as_micros() as u64));
+        let until = Clock::until(clock, clock.now() + delay);
+        Op::pending(async move {
+            if is_done_first {
+                let acted = act().await;
+                until.await;
+                return acted;
+            }
+            until.await;
+            act().await
+        })
+    }
+}
 
 impl Slowness {
     /// Drawn from `seed`, passed on that clock.
@@ -122,22 +155,7 @@ impl Slowness {
                 acted
             })
         };
-        let mut rng = self.rng.lock();
-        if !rng.chance(SLOW_PERCENT) {
-            return act();
-        }
-        let is_done_first = rng.chance(50);
-        let delay = Duration::from_micros(rng.below(SLOWEST.as_micros() as u64));
-        let until = Clock::until(&self.clock, self.clock.now() + delay);
-        Op::pending(async move {
-            if is_done_first {
-                let acted = act().await;
-                until.await;
-                return acted;
-            }
-            until.await;
-            act().await
-        })
+        SLOW.take(&self.clock, &self.rng, act)
     }
 }
 

@@ -14,6 +14,7 @@ mod copies;
 mod copying;
 mod delegations;
 mod line;
+mod listings;
 pub mod logs;
 pub mod network;
 mod notices;

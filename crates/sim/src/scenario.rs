@@ -18,6 +18,7 @@ use server::{OperationMetrics, Server};
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};
 use crate::copies;
 use crate::delegations::{self, Subject};
+use crate::listings;
 use crate::network::Faults;
 use crate::notices;
 use crate::once;
@@ -141,6 +142,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "notices",
         about: "holders of directories know them by what they are told (CB_NOTIFY), whatever is slow, deaf, mute, cut off or killed",
         run: notices::run,
+    },
+    Scenario {
+        name: "listings",
+        about: "a listing that is told again is what a look would find, whoever changes entries meanwhile, and however long looks take",
+        run: listings::run,
     },
     Scenario {
         name: "copies",

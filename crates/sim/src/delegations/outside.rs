@@ -18,7 +18,7 @@ use vfs::{
 use super::client::name;
 use super::history::History;
 use super::{FILES, Subject};
-use crate::backend::Clock;
+use crate::backend::{Clock, Slow};
 use crate::copies::at_once;
 use crate::rng::Rng;
 use crate::stage::moment;
@@ -31,9 +31,8 @@ const CHANGE_PERCENT: u64 = 3;
 const TOLD_WITHIN: Duration = Duration::from_secs(3);
 /// How long a holder has to give back what was recalled, or it is taken away: the lease time, and until the next look after that.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_secs(90 + 12);
-/// Percent of watches, and of looks at attributes, that take their time, before they are done or behind that, and how much.
-const SLOW_PERCENT: u64 = 30;
-const SLOWEST: Duration = Duration::from_secs(3);
+/// How watches, and looks at attributes, take their time.
+const SLOW: Slow = Slow { percent: 30, slowest: Duration::from_secs(3) };
 
 /// [`MemFs`] that tells of the process, and takes its time over watches and attributes.
 pub(super) type Shown = Wrapped<MemFs, Watches>;
@@ -71,23 +70,10 @@ impl Around for Watches {
         call: Call<'_>,
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T> {
-        let mut rng = self.rng.lock();
-        let may_be_slow = matches!(call.method, Method::Watch | Method::Getattr);
-        if !may_be_slow || !rng.chance(SLOW_PERCENT) {
-            return run(None);
+        match call.method {
+            Method::Watch | Method::Getattr => SLOW.take(&self.clock, &self.rng, move || run(None)),
+            _ => run(None),
         }
-        let is_done_first = rng.chance(50);
-        let delay = Duration::from_micros(rng.below(SLOWEST.as_micros() as u64));
-        let until = Clock::until(&self.clock, self.clock.now() + delay);
-        Op::pending(async move {
-            if is_done_first {
-                let done = run(None).await;
-                until.await;
-                return done;
-            }
-            until.await;
-            run(None).await
-        })
     }
 
     fn watch(&self, object: &Handle, interest: Interest, alarm: &Arc<dyn Alarm>) -> Option<Box<dyn Watch>> {

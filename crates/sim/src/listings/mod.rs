@@ -1,0 +1,312 @@
+//! Listings that are told again (`server/listings.rs`), of a directory that clients and local processes change meanwhile.
+//!
+//! A listing must be what a look between its request's arrival and its answer could have found: whoever has changed an entry, and however
+//! long looks, watches and changes take. Times of access that reading moves, of which no watch knows, may be those of a second before.
+
+mod told;
+
+use core::net::SocketAddr;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use server::{
+    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
+    Server, Settings, Squash, Transport,
+};
+use vfs::around::{Around, Call, Method, Wrapped};
+use vfs::{
+    Authority, Backend, Context, Create, CreateMode, Credentials, Handle, MemFs, MemOptions, Op, ReadDir,
+    ReadRequest, Removal, SetAttributes, Stability,
+};
+use xdr::Writer;
+
+use crate::backend::{Clock, Slow};
+use crate::copies::at_once;
+use crate::rng::Rng;
+use crate::scenario::Report;
+use crate::stage::{SECOND, moment};
+use told::{Ask, Entries, Is};
+
+/// Things that happen in a run.
+const EVENTS: u32 = 1_500;
+/// Calls under way at once.
+const FLIGHTS_MAX: usize = 6;
+/// Names in the directory at most.
+const NAMES: u64 = 6;
+/// What no watch shows may be so old.
+const MAX_AGE: Duration = Duration::from_secs(1);
+/// Percent of looks, watches and changes that take their time, and how much.
+const SLOW: Slow = Slow { percent: 20, slowest: Duration::from_millis(1_500) };
+const KEY: HandleKey = HandleKey([5; 16]);
+
+/// Takes its time.
+#[derive(Debug)]
+struct Leisure {
+    clock: Arc<Clock>,
+    rng: Mutex<Rng>,
+}
+
+impl Around for Leisure {
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        call: Call<'_>,
+        run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
+    ) -> Op<'a, T> {
+        match call.method {
+            Method::Lookup | Method::Getattr => run(None),
+            _ => SLOW.take(&self.clock, &self.rng, move || run(None)),
+        }
+    }
+}
+
+/// What the directory has shown since a moment.
+struct Shown {
+    since: Duration,
+    entries: Entries<Is>,
+}
+
+/// A call that the server has begun.
+struct Flight {
+    /// What it lists; none where it changes something.
+    ask: Option<Ask>,
+    began: Duration,
+    /// What the directory showed then, by its place in the history.
+    first: usize,
+    answer: Pin<Box<dyn Future<Output = Option<Bytes>>>>,
+}
+
+struct World {
+    server: Arc<Server>,
+    connection: Arc<Connection>,
+    files: Arc<Wrapped<MemFs, Leisure>>,
+    directory: Handle,
+    clock: Arc<Clock>,
+    rng: Rng,
+    flights: Vec<Flight>,
+    history: Vec<Shown>,
+    calls: u32,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What was told that never was.
+pub(crate) fn run(seed: u64) -> Result<Report, String> {
+    let mut world = World::new(seed);
+    for _ in 0..EVENTS {
+        world.happen()?;
+    }
+    while !world.flights.is_empty() {
+        world.pass(SECOND)?;
+    }
+    let deeds = world.server.metrics().kept_listings_told.load(Relaxed) as usize;
+    Ok(Report { time: world.clock.now(), messages: u64::from(world.calls), deeds })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let clock = Arc::new(Clock::default());
+        let leisure = Leisure { clock: Arc::clone(&clock), rng: Mutex::new(Rng::new(rng.next_u64())) };
+        let files = Arc::new(Wrapped::of(MemFs::new(&MemOptions::default()), leisure));
+        let disk = files.inner();
+        let made = at_once(disk.create(
+            &context(SECOND),
+            &disk.root(),
+            b"d",
+            &Create::Directory,
+            &SetAttributes { mode: Some(0o777), ..SetAttributes::default() },
+        ));
+        let directory = made.expect("there is room").handle;
+        let peer = SocketAddr::from(([10, 0, 0, 1], 700));
+        let local = SocketAddr::from(([10, 0, 1, 1], 2049));
+        let connection = Connection::new(ConnectionId(1), peer, local, Transport::Tcp, false);
+        let mut world = Self {
+            server: server(Arc::clone(&files) as Arc<dyn Backend>),
+            connection: Arc::new(connection),
+            files,
+            directory,
+            clock,
+            rng,
+            flights: Vec::new(),
+            history: Vec::new(),
+            calls: 0,
+        };
+        world.clock.set(SECOND);
+        world.remember();
+        world
+    }
+
+    /// One thing.
+    fn happen(&mut self) -> Result<(), String> {
+        match self.rng.below(100) {
+            0..=49 if self.flights.len() < FLIGHTS_MAX => {
+                let ask = Ask::any(&mut self.rng);
+                self.begin(Some(ask));
+            }
+            50..=51 if self.flights.len() < FLIGHTS_MAX => self.begin(None),
+            52..=53 => self.change(),
+            54..=59 => self.read(),
+            60..=84 => {
+                let pause = Duration::from_millis(self.rng.below(200));
+                return self.pass(pause);
+            }
+            _ => {}
+        }
+        self.remember();
+        self.poll()
+    }
+
+    fn pass(&mut self, time: Duration) -> Result<(), String> {
+        let (before, now) = (self.clock.now(), self.clock.now() + time);
+        self.clock.set(now);
+        self.clock.take_alarms();
+        if before.as_secs() != now.as_secs() {
+            self.server.maintain(self.now());
+        }
+        self.poll()
+    }
+
+    fn now(&self) -> Now {
+        moment(self.clock.now())
+    }
+
+    /// A client lists the directory, or changes something in it.
+    fn begin(&mut self, ask: Option<Ask>) {
+        self.calls += 1;
+        let call = match ask {
+            Some(ask) => ask.call(self.calls, &self.directory),
+            None => {
+                let entry = self.any_entry();
+                told::change(self.calls, &self.directory, entry, &mut self.rng)
+            }
+        };
+        let (server, connection, now) = (Arc::clone(&self.server), Arc::clone(&self.connection), self.now());
+        let answer = Box::pin(async move {
+            let mut reply = Writer::new();
+            let outcome = server.handle(&connection, now, call, &mut reply).await;
+            (outcome.disposition == Disposition::Reply).then(|| reply.into_bytes())
+        });
+        let (began, first) = (self.clock.now(), self.history.len() - 1);
+        self.flights.push(Flight { ask, began, first, answer });
+    }
+
+    /// Lets every call go on, one after the other.
+    fn poll(&mut self) -> Result<(), String> {
+        let mut context = TaskContext::from_waker(Waker::noop());
+        let mut index = 0;
+        while index < self.flights.len() {
+            match self.flights[index].answer.as_mut().poll(&mut context) {
+                Poll::Pending => {
+                    index += 1;
+                    self.remember();
+                }
+                Poll::Ready(reply) => {
+                    self.remember();
+                    let flight = self.flights.remove(index);
+                    self.judge(&flight, reply.ok_or("no answer")?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down what the directory shows, where that is new.
+    fn remember(&mut self) {
+        let mut entries = Entries::new();
+        let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
+        let mut visit = |entry: vfs::Entry<'_>| {
+            let (handle, attributes) = entry.object.expect("memory shows all");
+            entries.insert(entry.name.to_vec(), Is { handle, attributes });
+            ControlFlow::Continue(())
+        };
+        let context = context(self.clock.now());
+        let listed = at_once(self.files.inner().readdir(&context, &self.directory, request, &mut visit));
+        listed.expect("it is there");
+        if self.history.last().is_none_or(|last| last.entries != entries) {
+            self.history.push(Shown { since: self.clock.now(), entries });
+        }
+    }
+
+    /// Whether a listing is what a look could have found.
+    fn judge(&self, flight: &Flight, reply: Bytes) -> Result<(), String> {
+        let Some(ask) = flight.ask else { return Ok(()) };
+        let told = ask.told(reply)?;
+        let since = |moment| self.history.partition_point(|shown| shown.since <= moment).saturating_sub(1);
+        let oldest = flight.began.checked_sub(MAX_AGE).map_or(0, since);
+        for (from, with_access) in [(flight.first, false), (oldest, true)] {
+            let could_be = |shown: &Shown| told::shows(&told, &shown.entries, with_access);
+            if !self.history[from.min(flight.first)..].iter().any(could_be) {
+                let (began, now) = (flight.began, self.clock.now());
+                return Err(format!(
+                    "{ask:?} between {began:?} and {now:?} was told what never was: {told:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// An entry, where there is one.
+    fn any_entry(&mut self) -> Option<Handle> {
+        let entries = &self.history.last().expect("the first is there").entries;
+        let at = self.rng.below(NAMES) as usize;
+        entries.values().nth(at).map(|is| is.handle)
+    }
+
+    /// A local process changes something.
+    fn change(&mut self) {
+        let (context, entry) = (context(self.clock.now()), self.any_entry());
+        let (disk, name) = (self.files.inner(), told::name(&mut self.rng));
+        // Whether there is such a name or not.
+        match (self.rng.below(4), entry) {
+            (0, Some(file)) => {
+                let set =
+                    SetAttributes { mode: Some(self.rng.below(512) as u32), ..SetAttributes::default() };
+                _ = at_once(disk.setattr(&context, &file, &set, None, Authority::Opened));
+            }
+            (1, Some(file)) => {
+                let (offset, data) = (self.rng.below(100), Bytes::from_static(b"local"));
+                _ = at_once(disk.write(
+                    &context,
+                    &file,
+                    offset,
+                    &data,
+                    Stability::Unstable,
+                    Authority::Opened,
+                ));
+            }
+            (2, _) => _ = at_once(disk.remove(&context, &self.directory, &name, Removal::Any)),
+            _ => {
+                let (what, set) = (Create::File(CreateMode::Unchecked), SetAttributes::default());
+                _ = at_once(disk.create(&context, &self.directory, &name, &what, &set));
+            }
+        }
+    }
+
+    /// A local process reads, which moves a time of access.
+    fn read(&mut self) {
+        let Some(file) = self.any_entry() else { return };
+        let context = context(self.clock.now());
+        let request = ReadRequest { offset: 0, count: 8, authority: Authority::Opened, may_splice: false };
+        _ = at_once(self.files.inner().read(&context, &file, request, &mut BytesMut::new()));
+    }
+}
+
+fn context(now: Duration) -> Context {
+    Context::new(Arc::new(Credentials::root()), moment(now).wall)
+}
+
+fn server(backend: Arc<dyn Backend>) -> Arc<Server> {
+    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let mut settings = Settings::new(KEY, 1, [6; 16], b"sim".to_vec());
+    settings.max_delegations = 0;
+    Arc::new(Server::new(settings, ExportTable::new(vec![export]).expect("one export is consistent")))
+}
