@@ -1,6 +1,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
@@ -12,7 +13,7 @@ use rpc::address::{NetId, UniversalAddress};
 use server::{Connection, Server};
 use xdr::Writer;
 
-use super::{DESTINATION, LENGTH, SOURCE, World};
+use super::{DESTINATION, LEASE, LENGTH, SOURCE, World};
 use crate::backchannel::BackChannel;
 use crate::client::{compound, create_session, exchange_id};
 use crate::copying::{bind, called, open, opened, putfh, succeeded};
@@ -141,6 +142,8 @@ struct Asking {
     slot: usize,
     to: Handle,
     name: String,
+    /// When the source was asked to promise it.
+    promised: Duration,
     flight: Pin<Box<dyn Future<Output = Option<Bytes>>>>,
 }
 
@@ -235,7 +238,7 @@ impl Client {
             let outcome = server.handle(&connection, now, call, &mut reply).await;
             (outcome.disposition == server::Disposition::Reply).then(|| reply.into_bytes())
         });
-        self.asking.push(Asking { slot, to, name, flight });
+        self.asking.push(Asking { slot, to, name, promised: world.now, flight });
         Ok(())
     }
 
@@ -247,6 +250,10 @@ impl Client {
                 Poll::Pending => self.asking.push(asking),
                 Poll::Ready(reply) => {
                     let (results, status) = super::parse(reply)?;
+                    // RFC 7862 §15.3.3: so it is where the promise ends before the transfer begins. Mostly that has begun by then.
+                    if status == Status::PARTNER_NO_AUTH && asking.promised + LEASE <= world.now {
+                        continue;
+                    }
                     self.answered(world, (asking.to, asking.name), results.last(), status)?;
                 }
             }
