@@ -10,6 +10,7 @@ use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::open::{
     CreateHow, DelegationType, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenResultFlags, ShareAccess,
 };
+use protocol::nfs4::ops::readdir::{ReadDirArgs, ReadDirOk};
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::verify::VerifyArgs;
 use protocol::nfs4::types::{Bitmap, Handle, Outcome, Stateid, Status, Time};
@@ -535,4 +536,65 @@ fn times_are_kept_on_after_a_restart() {
         assert_eq!(given, kind);
         assert_eq!(give_back(&mut lab, file, stateid), Status::OK);
     }
+}
+
+/// Of whom the export is listed, and how much is asked for: a listing of another length is always looked at.
+fn list(client: &mut Lab, maxcount: u32) -> ReadDirOk {
+    let attributes = Bitmap::of(&ASKED);
+    let arguments = ReadDirArgs { cookie: 0, cookie_verifier: [0; 8], dircount: 0, maxcount, attributes };
+    match client.last(at(&["export"], vec![Op::ReadDir(arguments)])) {
+        OpResult::ReadDir(result) => result.into_result().expect("listed"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_listing_that_is_told_again_is_what_a_new_one_would_be_whatever_a_holder_says() {
+    const LENGTH: u32 = 32_768;
+    let (mut scene, stateid, backend) = kept_slowly();
+    let file = scene.file;
+    let looks = || backend.calls(Method::Readdir);
+    let mut lengths = LENGTH + 1..;
+    // Whether it was told again, and the file in it; a new one at the same time is the same, for the holder as well.
+    let mut listed = |scene: &mut Scene| {
+        let before = looks();
+        let told = list(&mut scene.other, LENGTH);
+        let is_told_again = looks() == before;
+        assert_eq!(told, list(&mut scene.other, lengths.next().expect("one more")));
+        for client in [&mut scene.holder, &mut scene.lab] {
+            let told = list(client, LENGTH);
+            assert_eq!(told, list(client, lengths.next().expect("one more")));
+        }
+        let entry = told.entries.iter().find(|entry| &entry.name[..] == b"file").expect("it is there");
+        (is_told_again, Attributes::from_file_attributes(&entry.attributes).expect("attributes"))
+    };
+    let mut settled = |scene: &mut Scene| {
+        (0..200)
+            .find_map(|_| Some(listed(scene)).filter(|(is_told_again, _)| *is_told_again))
+            .expect("told again")
+            .1
+    };
+    let first = settled(&mut scene);
+    // It has only read the file: that is told to who asks for the file, and nothing that is listed changes.
+    let asked = told(&mut scene, 1, said(first.change, ORIGINAL + 3, ORIGINAL));
+    assert_eq!(asked.time_access, second(ORIGINAL + 3));
+    assert_eq!(settled(&mut scene), first);
+    // It has changed it too: so has the file from then on, as listings show.
+    told(&mut scene, 2, said(first.change, ORIGINAL + 3, ORIGINAL + 5));
+    let changed = settled(&mut scene);
+    assert!(changed.change > first.change, "{changed:?}");
+    // What it hands in is the file's, both times or the one of which nothing else tells.
+    for (slot, (accessed, modified)) in [(7, 9), (11, 9)].into_iter().enumerate() {
+        let handed = hand_in(stateid, times(second(ORIGINAL + accessed), second(ORIGINAL + modified)));
+        assert_eq!(scene.holder.status(vec![putfh(file), handed]), Status::OK, "{slot}");
+        let shown = settled(&mut scene);
+        let times = (shown.time_access, shown.time_modify);
+        assert_eq!(times, (second(ORIGINAL + accessed), second(ORIGINAL + modified)));
+    }
+    // What it writes back.
+    let before = settled(&mut scene);
+    assert_eq!(scene.holder.status(vec![putfh(file), write(stateid)]), Status::OK);
+    assert!(settled(&mut scene).change > before.change);
+    assert_eq!(give_back(&mut scene.holder, file, stateid), Status::OK);
+    settled(&mut scene);
 }
