@@ -107,7 +107,7 @@ impl Backend for LocalFs {
         self.volume.verifier()
     }
 
-    fn getattr<'a>(&'a self, _: &'a Context, file: &'a Handle) -> Op<'a, Attributes> {
+    fn getattr<'a>(&'a self, _: &Context, file: &Handle) -> Op<'a, Attributes> {
         self.volume.getattr(file)
     }
 
@@ -122,7 +122,7 @@ impl Backend for LocalFs {
         self.volume.setattr(context, file, set, guard, authority)
     }
 
-    fn lookup<'a>(&'a self, context: &'a Context, directory: &'a Handle, name: &'a [u8]) -> Op<'a, Found> {
+    fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found> {
         self.when_findable(self.volume.lookup(context, directory, name))
     }
 
@@ -145,21 +145,21 @@ impl Backend for LocalFs {
 
     fn read<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         request: ReadRequest,
-        into: &'a mut BytesMut,
+        into: &mut BytesMut,
     ) -> Op<'a, Read> {
         self.volume.read(context, file, request, into)
     }
 
     fn read_seen<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         seen: &Attributes,
         request: ReadRequest,
-        into: &'a mut BytesMut,
+        into: &mut BytesMut,
     ) -> Op<'a, Read> {
         self.volume.read_seen(context, file, seen, request, into)
     }
@@ -241,8 +241,8 @@ impl Backend for LocalFs {
 
     fn open<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {
@@ -251,9 +251,9 @@ impl Backend for LocalFs {
 
     fn open_seen<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        seen: &'a Attributes,
+        context: &Context,
+        file: &Handle,
+        seen: &Attributes,
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {

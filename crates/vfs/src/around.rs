@@ -12,8 +12,8 @@ use bytes::{Bytes, BytesMut};
 use crate::{
     Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
     Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened,
-    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes, SetXattr,
-    Stability, Timestamp, Verifier, Watch, Written,
+    Payload, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek, SetAttributes,
+    SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 /// An operation of [`Backend`].
@@ -173,17 +173,49 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         self.around.write_verifier(self.inner.write_verifier())
     }
 
+    fn getattr<'a>(&'a self, context: &Context, file: &Handle) -> Op<'a, Attributes> {
+        let call = Call { method: Method::Getattr, subject: Subject::Whole };
+        let (context, file) = (context.clone(), *file);
+        self.around.around(call, move |_| self.inner.getattr(&context, &file))
+    }
+
+    fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found> {
+        let call = Call { method: Method::Lookup, subject: Subject::Name(name) };
+        let (context, directory, name) = (context.clone(), *directory, name.to_vec());
+        self.around.around(call, move |_| self.inner.lookup(&context, &directory, &name))
+    }
+
+    fn open<'a>(
+        &'a self,
+        context: &Context,
+        file: &Handle,
+        access: OpenAccess,
+        authority: Authority,
+    ) -> Op<'a, Opened> {
+        let call = Call { method: Method::Open, subject: Subject::Whole };
+        let (context, file) = (context.clone(), *file);
+        self.around.around(call, move |_| self.inner.open(&context, &file, access, authority))
+    }
+
     fn read<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         mut request: ReadRequest,
-        into: &'a mut BytesMut,
+        _: &mut BytesMut,
     ) -> Op<'a, Read> {
         let call = Call { method: Method::Read, subject: Subject::Bytes(file, request.offset) };
+        let (context, file) = (context.clone(), *file);
         self.around.around(call, move |most| {
             request.count = request.count.min(most.unwrap_or(u32::MAX));
-            self.inner.read(context, file, request, into)
+            // It may run when nobody has a buffer for it any more.
+            let mut data = BytesMut::new();
+            match self.inner.read(&context, &file, request, &mut data) {
+                Op::Ready(Some(Ok(Read { payload: Payload::Appended, count, eof, attributes }))) => {
+                    Op::ok(Read { payload: Payload::Bytes(data.freeze()), count, eof, attributes })
+                }
+                other => other,
+            }
         })
     }
 
@@ -233,11 +265,9 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
     }
 
     passed! {
-        getattr: Getattr(file: &'a Handle) about Subject::Whole => Attributes;
         setattr: Setattr(
             file: &'a Handle, set: &'a SetAttributes, guard: Option<Timestamp>, authority: Authority
         ) about Subject::Attributes(file, set) => Change;
-        lookup: Lookup(directory: &'a Handle, name: &'a [u8]) about Subject::Name(name) => Found;
         parent: Parent(directory: &'a Handle) about Subject::Whole => Found;
         access: Access(file: &'a Handle, want: Access) about Subject::Whole => (Access, Attributes);
         readlink: Readlink(link: &'a Handle) about Subject::Whole => (Bytes, Attributes);
@@ -254,7 +284,6 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
             directory: &'a Handle, request: ReadDir,
             visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send)
         ) about Subject::Whole => ReadDirEnd;
-        open: Open(file: &'a Handle, access: OpenAccess, authority: Authority) about Subject::Whole => Opened;
         statfs: Statfs(file: &'a Handle) about Subject::Whole => (FsStat, Attributes);
         seek: Seek(
             file: &'a Handle, offset: u64, what: Seek, authority: Authority

@@ -331,8 +331,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Changes exactly when unstable data may have been lost: at a start after unclean writes, and when an fsync failed.
     fn write_verifier(&self) -> Verifier;
 
-    /// All attributes.
-    fn getattr<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, Attributes>;
+    /// All attributes. What is returned borrows the backend alone, as that of all operations does that are begun before it is known whether
+    /// they need a future.
+    fn getattr<'a>(&'a self, context: &Context, file: &Handle) -> Op<'a, Attributes>;
 
     /// Sets attributes, all that an object of this kind takes ([`SetAttributes::for_kind`]), or, on failure, as few as the system
     /// allows. The mode of any kind is its owner's alone to set.
@@ -349,7 +350,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     ) -> Op<'a, Change>;
 
     /// Finds a name in a directory. Does not follow symbolic links and does not leave the export.
-    fn lookup<'a>(&'a self, context: &'a Context, directory: &'a Handle, name: &'a [u8]) -> Op<'a, Found>;
+    fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found>;
 
     /// The directory that holds `directory`; [`Error::NotFound`] at the root.
     fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found>;
@@ -365,31 +366,30 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// The text of a symbolic link; [`Error::Invalid`] for anything else.
     fn readlink<'a>(&'a self, context: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)>;
 
-    /// Reads; may append to `into`, and only there ([`Payload::Appended`]).
+    /// Reads; what is answered at once may be appended to `into`, and only there ([`Payload::Appended`]).
     fn read<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         request: ReadRequest,
-        into: &'a mut BytesMut,
+        into: &mut BytesMut,
     ) -> Op<'a, Read>;
 
     /// [`Self::read`] of a file that the same request has just seen, with the attributes `seen`: they may be those that the answer
     /// tells, and the end of the file be where they say.
     fn read_seen<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         seen: &Attributes,
         request: ReadRequest,
-        into: &'a mut BytesMut,
+        into: &mut BytesMut,
     ) -> Op<'a, Read> {
         let _ = seen;
         self.read(context, file, request, into)
     }
 
-    /// Writes all of `data`, or less where that is what could be done. What is returned borrows the backend alone: a WRITE is begun
-    /// before it is known whether it needs a future.
+    /// Writes all of `data`, or less where that is what could be done.
     fn write<'a>(
         &'a self,
         context: &Context,
@@ -465,8 +465,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// [`Error::IsDirectory`], [`Error::IsSymlink`], and [`Error::WrongKind`] for other kinds.
     fn open<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened>;
@@ -478,9 +478,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// As [`Self::open`].
     fn open_seen<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
-        seen: &'a Attributes,
+        context: &Context,
+        file: &Handle,
+        seen: &Attributes,
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {

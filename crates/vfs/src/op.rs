@@ -13,8 +13,11 @@ pub enum Op<'a, T> {
     /// Answered in place. `None` once taken by the poll that returned it.
     Ready(Option<Result<T>>),
     /// Waits for something: a cold read, an fsync, a medium that is offline.
-    Pending(Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>),
+    Pending(Later<'a, T>),
 }
+
+/// An answer that takes time. Nothing of it is done before it is polled.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl<'a, T> Op<'a, T> {
     /// Success at once.
@@ -38,6 +41,15 @@ impl<'a, T> Op<'a, T> {
         match self {
             Self::Ready(result) => result.take(),
             Self::Pending(_) => None,
+        }
+    }
+
+    /// The answer, where there is one without waiting; what to wait for elsewhere, so that nobody has to ask twice.
+    pub fn at_once(self) -> core::result::Result<Result<T>, Later<'a, T>> {
+        match self {
+            Self::Ready(Some(result)) => Ok(result),
+            Self::Ready(None) => unreachable!("an answer is taken once"),
+            Self::Pending(later) => Err(later),
         }
     }
 

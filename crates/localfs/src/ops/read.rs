@@ -29,6 +29,7 @@ use vfs::{
 
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
+use crate::patience::InPlace;
 use crate::sys;
 use crate::turn::Turn;
 use crate::volume::Volume;
@@ -55,6 +56,13 @@ impl Judged {
     fn answer(self, payload: Payload) -> Read {
         Read { count: self.count as u32, eof: self.eof, payload, attributes: self.attributes }
     }
+
+    /// The answer by the range.
+    fn splice(self) -> Read {
+        let source = Arc::clone(&self.file) as Arc<dyn RangeSource>;
+        let range = FileRange { source, offset: self.offset, length: self.count as u32 };
+        self.answer(Payload::Range(range))
+    }
 }
 
 impl Volume {
@@ -63,14 +71,21 @@ impl Volume {
         context: &Context,
         file: &Handle,
         request: ReadRequest,
-        into: &'a mut BytesMut,
+        into: &mut BytesMut,
     ) -> Op<'a, Read> {
-        let later = || {
-            let (context, file) = (context.clone(), *file);
-            move |volume: &Arc<Self>| volume.judge_read(&context, &file, request)
-        };
-        let now = || self.judge_read(context, file, request);
-        self.take_turn(Turn::Look, now, later, move |judged| self.answer_read(judged, request, into))
+        let stretch = InPlace::begin(0);
+        let judged = self.judge_read(context, file, request);
+        if stretch.end() {
+            return match judged {
+                Ok(judged) => self.answer_read(judged, request, into),
+                Err(error) => Op::err(error),
+            };
+        }
+        let (context, file) = (context.clone(), *file);
+        Op::pending(self.on_pool(Turn::Look, move |volume| {
+            let judged = volume.judge_read(&context, &file, request)?;
+            volume.read_on_thread(judged, request)
+        }))
     }
 
     /// The same of a file that this request has just seen so.
@@ -80,7 +95,7 @@ impl Volume {
         file: &Handle,
         seen: &Attributes,
         request: ReadRequest,
-        into: &'a mut BytesMut,
+        into: &mut BytesMut,
     ) -> Op<'a, Read> {
         match self.judge_seen(file, seen, request) {
             Some(judged) => self.answer_read(judged, request, into),
@@ -98,14 +113,12 @@ impl Volume {
         file.reach.reads().then(|| judge(object, file, request, *seen))
     }
 
-    fn answer_read<'a>(&self, judged: Judged, request: ReadRequest, into: &'a mut BytesMut) -> Op<'a, Read> {
+    fn answer_read<'a>(&self, judged: Judged, request: ReadRequest, into: &mut BytesMut) -> Op<'a, Read> {
         if judged.count == 0 {
             return Op::ok(judged.answer(Payload::Appended));
         }
-        if request.may_splice && judged.count as u64 >= MIN_SPLICE_BYTES && self.may_splice(&judged) {
-            let source = Arc::clone(&judged.file) as Arc<dyn RangeSource>;
-            let range = FileRange { source, offset: judged.offset, length: judged.count as u32 };
-            return Op::ok(judged.answer(Payload::Range(range)));
+        if self.may_splice(&judged, request) {
+            return Op::ok(judged.splice());
         }
         match self.read_cached(&judged, into) {
             Ok(true) => {
@@ -118,6 +131,20 @@ impl Volume {
             }
             Err(error) => Op::err(error),
         }
+    }
+
+    /// The same for threads that may wait.
+    fn read_on_thread(&self, judged: Judged, request: ReadRequest) -> Result<Read> {
+        if judged.count > 0 && self.may_splice(&judged, request) {
+            return Ok(judged.splice());
+        }
+        let mut data = BytesMut::new();
+        if self.read_cached(&judged, &mut data)? {
+            judged.object.residence.hit();
+            return Ok(judged.answer(Payload::Bytes(data.freeze())));
+        }
+        judged.object.residence.missed();
+        read_all(judged)
     }
 
     fn judge_read(&self, context: &Context, file: &Handle, request: ReadRequest) -> Result<Judged> {
@@ -153,7 +180,10 @@ impl Volume {
     }
 
     /// Whether the connection's thread may take the data from the page cache without waiting, and will get them.
-    fn may_splice(&self, judged: &Judged) -> bool {
+    fn may_splice(&self, judged: &Judged, request: ReadRequest) -> bool {
+        if !request.may_splice || (judged.count as u64) < MIN_SPLICE_BYTES {
+            return false;
+        }
         if self.is_in_memory {
             return true;
         }
@@ -191,27 +221,28 @@ pub(super) fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {
     sys::read_without_waiting(file.as_fd(), &mut probe, 1, offset) == Ok(1)
 }
 
-async fn read_on_pool(mut judged: Judged) -> Result<Read> {
-    tokio::task::spawn_blocking(move || {
-        let mut data = BytesMut::with_capacity(judged.count);
-        while data.len() < judged.count {
-            let at = judged.offset + data.len() as u64;
-            let left = judged.count - data.len();
-            match sys::read(judged.file.as_fd(), &mut data, left, at) {
-                Ok(0) => {
-                    // A local process has cut the file since its size was taken.
-                    (judged.count, judged.eof) = (data.len(), true);
-                }
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) if !data.is_empty() => (judged.count, judged.eof) = (data.len(), false),
-                Err(errno) => {
-                    judged.file.failed();
-                    return Err(translate(errno));
-                }
+async fn read_on_pool(judged: Judged) -> Result<Read> {
+    tokio::task::spawn_blocking(move || read_all(judged)).await.unwrap_or(Err(Error::ServerFault))
+}
+
+/// Reads for as long as it takes.
+fn read_all(mut judged: Judged) -> Result<Read> {
+    let mut data = BytesMut::with_capacity(judged.count);
+    while data.len() < judged.count {
+        let at = judged.offset + data.len() as u64;
+        let left = judged.count - data.len();
+        match sys::read(judged.file.as_fd(), &mut data, left, at) {
+            Ok(0) => {
+                // A local process has cut the file since its size was taken.
+                (judged.count, judged.eof) = (data.len(), true);
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) if !data.is_empty() => (judged.count, judged.eof) = (data.len(), false),
+            Err(errno) => {
+                judged.file.failed();
+                return Err(translate(errno));
             }
         }
-        Ok(judged.answer(Payload::Bytes(data.freeze())))
-    })
-    .await
-    .unwrap_or(Err(Error::ServerFault))
+    }
+    Ok(judged.answer(Payload::Bytes(data.freeze())))
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::nfs4::types::{OpNum, Status};
 use rpc::message::CallHeader;
+use vfs::{Attributes, Found, Later, Opened, Read};
 use xdr::{Mark, Reader, Writer};
 
 use super::compound::{Compound, Header};
@@ -35,15 +36,32 @@ pub(crate) enum Begun<'r> {
 /// A compound that has to wait for somebody.
 pub(crate) struct Waiting<'r> {
     progress: Progress<'r>,
-    next: Next,
+    next: Next<'r>,
+}
+
+/// What became of an operation that was tried without a future.
+pub(crate) enum Tried<'r> {
+    Done,
+    /// Somebody may have to be waited for: nothing is written, and nothing changed.
+    Waits(Option<Asked<'r>>),
+}
+
+/// What an operation that was tried has asked its backend, which had no answer yet: it waits for that, and does not ask again.
+pub(crate) enum Asked<'r> {
+    Getattr(Later<'r, Attributes>),
+    Read(Later<'r, Read>),
+    /// What an OPEN names.
+    Lookup(Later<'r, Found>),
+    /// An OPEN of what it has found.
+    Open(Box<(Found, Later<'r, Opened>)>),
 }
 
 /// What comes next in a compound.
-enum Next {
+enum Next<'r> {
     /// To find out whether it was executed before, in version 4.0.
     FirstTime,
-    /// This operation, which may have to wait.
-    Operation(Operation, &'static Row),
+    /// This operation, which may have to wait, with what its first try has asked.
+    Operation(Operation, &'static Row, Option<Asked<'r>>),
     /// Its answer.
     End,
     /// The answer that it got before.
@@ -103,10 +121,10 @@ impl Waiting<'_> {
                         FirstTime::Unknown => return Served::Close,
                     }
                 }
-                Next::Operation(operation, row) => {
+                Next::Operation(operation, row, asked) => {
                     let done = {
                         let Progress { compound, arguments, waited, .. } = &mut progress;
-                        let mut execution = pin!(compound.execute(row, arguments, reply));
+                        let mut execution = pin!(compound.execute(row, asked, arguments, reply));
                         poll_fn(|context| {
                             let polled = execution.as_mut().poll(context);
                             *waited |= polled.is_pending();
@@ -134,12 +152,12 @@ impl Waiting<'_> {
 
 impl<'r> Progress<'r> {
     /// Executes operations until one may have to wait.
-    fn go_on(&mut self, reply: &mut Writer) -> Next {
+    fn go_on(&mut self, reply: &mut Writer) -> Next<'r> {
         while self.status == Status::OK && self.compound.index < self.compound.count {
             let (operation, done) = self.compound.start(&mut self.arguments, reply);
             let done = match (done, operation.row) {
-                (None, Some(row)) => return Next::Operation(operation, row),
-                (done, _) => done.unwrap_or(Ok(())),
+                (Ok(Tried::Waits(asked)), Some(row)) => return Next::Operation(operation, row, asked),
+                (done, _) => done.map(drop),
             };
             if let Err(cached) = self.end(&operation, done, reply) {
                 return Next::Replay(cached);
@@ -149,7 +167,7 @@ impl<'r> Progress<'r> {
     }
 
     /// As [`Self::go_on`], in version 4.0, with a compound that was not executed before.
-    fn go_on_first(&mut self, first: First<'r>, reply: &mut Writer) -> Next {
+    fn go_on_first(&mut self, first: First<'r>, reply: &mut Writer) -> Next<'r> {
         self.compound.call = Some(first.call);
         self.first = Some(first);
         self.compound.find_sender();
@@ -157,7 +175,7 @@ impl<'r> Progress<'r> {
     }
 
     /// As [`Self::go_on`], behind an operation that waited.
-    fn go_on_behind(&mut self, operation: &Operation, done: Result, reply: &mut Writer) -> Next {
+    fn go_on_behind(&mut self, operation: &Operation, done: Result, reply: &mut Writer) -> Next<'r> {
         match self.end(operation, done, reply) {
             Ok(()) => self.go_on(reply),
             Err(cached) => Next::Replay(cached),
@@ -240,9 +258,9 @@ struct Operation {
     began: Option<(Duration, usize)>,
 }
 
-impl Compound<'_> {
+impl<'r> Compound<'r> {
     /// Begins an operation: writes its number and room for its status, and runs it where it waits for nothing.
-    fn start(&mut self, arguments: &mut Reader, reply: &mut Writer) -> (Operation, Option<Result>) {
+    fn start(&mut self, arguments: &mut Reader, reply: &mut Writer) -> (Operation, Result<Tried<'r>>) {
         let began = self.request.server.observer().map(|observer| (observer.now(), arguments.position()));
         // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
         let number = arguments.u32();
@@ -255,11 +273,11 @@ impl Compound<'_> {
         let done = match row {
             Some(row) => match self.prepare(row, reply) {
                 Ok(()) => self.execute_at_once(row, arguments, reply),
-                Err(status) => Some(Err(status.into())),
+                Err(status) => Err(status.into()),
             },
-            None if number.is_err() => Some(Err(Status::BADXDR.into())),
+            None if number.is_err() => Err(Status::BADXDR.into()),
             // An operation that the minor version does not have is illegal wherever it comes.
-            None => Some(Err(Status::OP_ILLEGAL.into())),
+            None => Err(Status::OP_ILLEGAL.into()),
         };
         (operation, done)
     }
@@ -376,10 +394,15 @@ impl Compound<'_> {
 }
 
 /// Every operation, by how it is executed.
-impl Compound<'_> {
-    /// Executes an operation that asks no backend, or finds its answer there at once; none for those that may have to wait for one.
-    fn execute_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Option<Result> {
-        Some(match row.number {
+impl<'r> Compound<'r> {
+    /// Executes an operation that asks no backend, or finds its answer there at once.
+    fn execute_at_once(
+        &mut self,
+        row: &Row,
+        arguments: &mut Reader,
+        reply: &mut Writer,
+    ) -> Result<Tried<'r>> {
+        match row.number {
             OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
             OpNum::PUTFH => ops::putfh::run(self, arguments).and_then(|()| self.check_put(arguments)),
             OpNum::PUTROOTFH => ops::putrootfh::run(self).and_then(|()| self.check_put(arguments)),
@@ -410,39 +433,42 @@ impl Compound<'_> {
             OpNum::SETCLIENTID_CONFIRM => ops::setclientid_confirm::run(self, arguments),
             OpNum::RELEASE_LOCKOWNER => ops::release_lockowner::run(self, arguments),
             _ => return self.try_at_once(row, arguments, reply),
-        })
+        }
+        .map(|()| Tried::Done)
     }
 
-    /// Executes an operation whose backend may have the answer in memory; none, with no arguments read, where it has not.
-    fn try_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Option<Result> {
+    /// Executes an operation whose backend may have the answer in memory. Where it has not, no arguments are read.
+    fn try_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result<Tried<'r>> {
         let start = arguments.position();
-        let done = match row.number {
-            OpNum::GETATTR => ops::getattr::at_once(self, arguments, reply),
-            OpNum::READ => ops::read::at_once(self, arguments, reply),
-            OpNum::OPEN => ops::open::at_once(self, arguments, reply),
-            _ => return None,
+        let tried = match row.number {
+            OpNum::GETATTR => ops::getattr::at_once(self, arguments, reply)?,
+            OpNum::READ => ops::read::at_once(self, arguments, reply)?,
+            OpNum::OPEN => ops::open::at_once(self, arguments, reply)?,
+            _ => return Ok(Tried::Waits(None)),
         };
-        match done {
-            Ok(true) => Some(Ok(())),
-            Ok(false) => {
-                arguments.rewind(start);
-                None
-            }
-            Err(failure) => Some(Err(failure)),
+        if matches!(tried, Tried::Waits(_)) {
+            arguments.rewind(start);
         }
+        Ok(tried)
     }
 
     /// Executes an operation that asks a backend.
-    async fn execute(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    async fn execute(
+        &mut self,
+        row: &Row,
+        asked: Option<Asked<'_>>,
+        arguments: &mut Reader,
+        reply: &mut Writer,
+    ) -> Result {
         match row.number {
-            OpNum::GETATTR => ops::getattr::run(self, arguments, reply).await,
+            OpNum::GETATTR => ops::getattr::run(self, asked, arguments, reply).await,
             OpNum::ACCESS => ops::access::run(self, arguments, reply).await,
             OpNum::LOOKUP => ops::lookup::run(self, arguments).await,
-            OpNum::READ => ops::read::run(self, arguments, reply).await,
+            OpNum::READ => ops::read::run(self, asked, arguments, reply).await,
             OpNum::WRITE => ops::write::run(self, arguments, reply).await,
             OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
             // Apart, since it comes often and is much smaller than the largest of the others.
-            OpNum::OPEN => Box::pin(ops::open::run(self, arguments, reply)).await,
+            OpNum::OPEN => Box::pin(ops::open::run(self, asked, arguments, reply)).await,
             _ => Box::pin(self.execute_seldom(row, arguments, reply)).await,
         }
     }

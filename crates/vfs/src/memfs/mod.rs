@@ -309,7 +309,7 @@ impl Backend for MemFs {
         *self.shared.verifier.read()
     }
 
-    fn getattr<'a>(&'a self, _: &'a Context, file: &'a Handle) -> Op<'a, Attributes> {
+    fn getattr<'a>(&'a self, _: &Context, file: &Handle) -> Op<'a, Attributes> {
         self.ask(file, |state, file| Ok(state.attributes(file)))
     }
 
@@ -324,7 +324,7 @@ impl Backend for MemFs {
         self.act(file, |state, file| state.setattr(context, file, set, guard, authority))
     }
 
-    fn lookup<'a>(&'a self, context: &'a Context, directory: &'a Handle, name: &'a [u8]) -> Op<'a, Found> {
+    fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found> {
         self.ask(directory, |state, directory| state.lookup(context, directory, name))
     }
 
@@ -347,10 +347,10 @@ impl Backend for MemFs {
 
     fn read<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         request: ReadRequest,
-        into: &'a mut BytesMut,
+        into: &mut BytesMut,
     ) -> Op<'a, Read> {
         let read = |state: &State, file| state.read(context, file, request, into);
         self.access_content(file, context.now, read, |answer| &mut answer.attributes)
@@ -441,8 +441,8 @@ impl Backend for MemFs {
 
     fn open<'a>(
         &'a self,
-        context: &'a Context,
-        file: &'a Handle,
+        context: &Context,
+        file: &Handle,
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {

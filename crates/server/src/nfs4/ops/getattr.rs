@@ -9,36 +9,46 @@ use crate::nfs4::acl;
 use crate::nfs4::attributes::{needs_space, readable};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::Object;
+use crate::nfs4::serve::{Asked, Tried};
 use crate::nfs4::status::Result;
 
-pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+pub(crate) async fn run(
+    compound: &mut Compound<'_>,
+    asked: Option<Asked<'_>>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
+    if let Some(Asked::Getattr(look)) = asked {
+        // As an operation before would have seen it.
+        compound.set_fresh(look.await?);
+    }
     tell(compound, mask, reply).await
 }
 
-/// As [`run`], without a future, where nobody has to be waited for. False where somebody has to be, with nothing written.
-pub(crate) fn at_once(
-    compound: &mut Compound<'_>,
+/// As [`run`], without a future, where nobody has to be waited for.
+pub(crate) fn at_once<'r>(
+    compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<bool> {
+) -> Result<Tried<'r>> {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
     let object = compound.current()?;
-    let Object::File(file) = &object else { return Ok(false) };
+    let Object::File(file) = &object else { return Ok(Tried::Waits(None)) };
     if compound.may_have_holder(mask) || needs_space(mask) || mask.has(n::ACL) {
-        return Ok(false);
+        return Ok(Tried::Waits(None));
     }
     if compound.fresh().is_none() {
         let context = compound.context(file.export);
-        match file.export.backend.getattr(&context, &file.handle).take_ready() {
-            Some(attributes) => compound.set_fresh(attributes?),
-            None => return Ok(false),
+        match file.export.backend.getattr(&context, &file.handle).at_once() {
+            Ok(attributes) => compound.set_fresh(attributes?),
+            Err(look) => return Ok(Tried::Waits(Some(Asked::Getattr(look)))),
         }
     }
-    let Some(attributes) = compound.fresh() else { return Ok(false) };
+    let Some(attributes) = compound.fresh() else { return Ok(Tried::Waits(None)) };
     let as_granted = compound.change_of_grant(file, mask).map(|change| Attributes { change, ..*attributes });
     compound.subject(object, as_granted.as_ref().unwrap_or(attributes)).write(mask, reply);
-    Ok(true)
+    Ok(Tried::Done)
 }
 
 /// Looks at the current object, and at its file system where that is wanted.

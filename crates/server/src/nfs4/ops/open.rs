@@ -9,13 +9,14 @@ use protocol::nfs4::ops::open::{
     CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
 };
 use protocol::nfs4::types::{OpNum, Stateid, Status};
-use vfs::{Attributes, OpenAccess};
+use vfs::{Attributes, Op, OpenAccess};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::Object;
 use crate::nfs4::rows::DELEGATED_OPEN;
-use crate::nfs4::sequencing::Asked;
+use crate::nfs4::sequencing;
+use crate::nfs4::serve::{Asked, Tried};
 use crate::nfs4::state::{Against, Client, Effect, OpenGrant, Turn};
 use crate::nfs4::status::{Failure, Result};
 
@@ -26,16 +27,24 @@ mod share;
 
 use claim::Target;
 
-pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+/// What is there at once; elsewhere what the backend was asked, if it was.
+type AtOnce<T, A> = std::result::Result<T, Option<A>>;
+
+pub(crate) async fn run(
+    compound: &mut Compound<'_>,
+    asked: Option<Asked<'_>>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result {
     let start = arguments.position();
     let args = OpenArgs::decode(arguments)?;
     if compound.minor == 0 && !is_of_minor_0(&args) {
         return Err(Status::BADXDR.into());
     }
-    let asked = Asked::since(OpNum::OPEN, arguments, start);
-    let turn = compound.open_turn(&asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
+    let turn_asked = sequencing::Asked::since(OpNum::OPEN, arguments, start);
+    let turn = compound.open_turn(&turn_asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
     let body = reply.mark();
-    let done = open_in_turn(compound, turn.as_ref(), &args, reply).await;
+    let done = open_in_turn(compound, turn.as_ref(), &args, asked, reply).await;
     compound.end_turn(turn, done, body, reply)
 }
 
@@ -46,46 +55,57 @@ fn is_of_minor_0(args: &OpenArgs) -> bool {
     is_claim && !matches!(args.how, OpenHow::Create(CreateHow::Exclusive41(_)))
 }
 
-/// As [`run`] of a file that is there, without a future, where nobody has to be waited for and nothing is delegated. False elsewhere,
-/// with nothing opened or written.
-pub(crate) fn at_once(
-    compound: &mut Compound<'_>,
+/// As [`run`] of a file that is there, without a future, where nobody has to be waited for and nothing is delegated.
+pub(crate) fn at_once<'r>(
+    compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<bool> {
+) -> Result<Tried<'r>> {
     // Owners of version 4.0 have turns to take.
     if compound.minor == 0 || compound.state().has_delegations(Against::All) {
-        return Ok(false);
+        return Ok(Tried::Waits(None));
     }
     let args = OpenArgs::decode(arguments)?;
     let delegation = delegated::nothing(compound.client()?, args.share_access.want());
     let (OpenClaim::Null(name), OpenHow::NoCreate, Some(delegation)) = (&args.claim, &args.how, delegation)
     else {
-        return Ok(false);
+        return Ok(Tried::Waits(None));
     };
     let (access, opener) = admit(compound, None, &args)?;
     compound.check_flavor_within()?;
-    let Some(mut target) = claim::by_name_at_once(compound, name, access)? else { return Ok(false) };
+    let (found, mut target) = match claim::by_name_at_once(compound, name, access)? {
+        Ok(sought) => sought,
+        Err(asked) => return Ok(Tried::Waits(asked)),
+    };
     target.file = target.file.with_key(compound.server());
-    let Some((grant, attributes)) = share::open_at_once(compound, &opener, &args, access, &target)? else {
-        return Ok(false);
+    let (grant, attributes) = match share::open_at_once(compound, &opener, &args, access, &target)? {
+        Ok(opened) => opened,
+        Err(asked) => return Ok(Tried::Waits(asked.map(|open| Asked::Open(Box::new((found, open)))))),
     };
     let granted = Granted { opener, target, grant, attributes, delegation };
     granted.answer(compound, None, &args, reply);
-    Ok(true)
+    Ok(Tried::Done)
 }
 
 async fn open_in_turn(
     compound: &mut Compound<'_>,
     turn: Option<&Turn>,
     arguments: &OpenArgs,
+    asked: Option<Asked<'_>>,
     reply: &mut Writer,
 ) -> Result<Effect> {
     let (access, opener) = admit(compound, turn, arguments)?;
-    let mut target =
-        claim::find(compound, arguments, access).await.map_err(|why| not_a_file(why, compound.minor))?;
+    let (lookup, opening) = match asked {
+        Some(Asked::Lookup(lookup)) => (Some(Op::Pending(lookup)), None),
+        Some(Asked::Open(open)) => (Some(Op::ok(open.0)), Some(Op::Pending(open.1))),
+        _ => (None, None),
+    };
+    let mut target = claim::find(compound, arguments, access, lookup)
+        .await
+        .map_err(|why| not_a_file(why, compound.minor))?;
     target.file = target.file.with_key(compound.server());
-    let (grant, attributes) = match share::open(compound, &opener, arguments, access, &target).await {
+    let (grant, attributes) = match share::open(compound, &opener, arguments, access, &target, opening).await
+    {
         Ok(opened) => opened,
         Err(failure) => {
             if let Some(created) = target.seen.filter(|_| target.is_new && failure == Status::DELAY.into()) {

@@ -4,11 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::BytesMut;
 use protocol::nfs4::types::{Stateid, Status};
-use vfs::{Authority, Context, Op, Read, ReadRequest};
+use vfs::{Authority, Op, Read, ReadRequest};
 use xdr::{Decode, Mark, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::{File, not_regular};
+use crate::nfs4::serve::{Asked, Tried};
 use crate::nfs4::state::{Against, IoKind};
 use crate::nfs4::status::{Failure, Result};
 use crate::payload;
@@ -18,20 +19,33 @@ const BEFORE_DATA: usize = 8;
 /// No file has bytes beyond: offsets are signed on POSIX systems.
 const LAST_OFFSET: u64 = i64::MAX as u64;
 
-/// What is asked for, and may be read unless others have it delegated.
-struct Asked<'r> {
+/// What is wanted, and may be read unless others have it delegated.
+struct Wanted<'r> {
     file: File<'r>,
     stateid: Stateid,
     request: ReadRequest,
 }
 
-pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
-    let asked = ask(compound, arguments, reply)?;
-    compound.settle_io(&asked.file, asked.stateid, IoKind::Read).await?;
+pub(crate) async fn run(
+    compound: &mut Compound<'_>,
+    asked: Option<Asked<'_>>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result {
+    let wanted = want(compound, arguments, reply)?;
+    let asked = match asked {
+        Some(Asked::Read(read)) if !may_be_delegated(compound, &wanted) => Some(read),
+        _ => None,
+    };
+    if asked.is_none() {
+        compound.settle_io(&wanted.file, wanted.stateid, IoKind::Read).await?;
+    }
     let head = reply.mark();
     reply.raw(&[0; BEFORE_DATA]);
-    let context = compound.context(asked.file.export);
-    let read = begin(compound, &asked, &context, reply.buffer_mut()).await;
+    let read = match asked {
+        Some(read) => read.await,
+        None => begin(compound, &wanted, reply.buffer_mut()).await,
+    };
     match read {
         Ok(read) => {
             answer(compound, read, head, reply);
@@ -41,37 +55,40 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     }
 }
 
-/// As [`run`], without a future, where nobody has to be waited for. False where somebody has to be, with nothing written.
-pub(crate) fn at_once(
-    compound: &mut Compound<'_>,
+/// As [`run`], without a future, where nobody has to be waited for.
+pub(crate) fn at_once<'r>(
+    compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<bool> {
-    let asked = ask(compound, arguments, reply)?;
-    let may_be_delegated = asked.stateid.is_special() && compound.state().has_delegations(Against::Writers);
-    if may_be_delegated || asked.request.count > payload::AT_ONCE_MAX {
-        return Ok(false);
+) -> Result<Tried<'r>> {
+    let wanted = want(compound, arguments, reply)?;
+    if may_be_delegated(compound, &wanted) || wanted.request.count > payload::AT_ONCE_MAX {
+        return Ok(Tried::Waits(None));
     }
     let head = reply.mark();
     reply.raw(&[0; BEFORE_DATA]);
-    let context = compound.context(asked.file.export);
-    let read = begin(compound, &asked, &context, reply.buffer_mut()).take_ready();
-    match read {
-        Some(Ok(read)) => {
+    let read = begin(compound, &wanted, reply.buffer_mut()).at_once();
+    let asked = match read {
+        Ok(Ok(read)) => {
             answer(compound, read, head, reply);
-            Ok(true)
+            return Ok(Tried::Done);
         }
         // Of what kind it is instead may have to be asked for.
-        None | Some(Err(vfs::Error::WrongKind)) => {
-            reply.rewind(head);
-            Ok(false)
-        }
-        Some(Err(error)) => Err(error.into()),
-    }
+        Ok(Err(vfs::Error::WrongKind)) => None,
+        Ok(Err(error)) => return Err(error.into()),
+        Err(read) => Some(Asked::Read(read)),
+    };
+    reply.rewind(head);
+    Ok(Tried::Waits(asked))
+}
+
+/// Whether somebody who has it delegated for writing may have to be asked first.
+fn may_be_delegated(compound: &Compound<'_>, wanted: &Wanted<'_>) -> bool {
+    wanted.stateid.is_special() && compound.state().has_delegations(Against::Writers)
 }
 
 /// Reads the arguments, and checks all that needs no look at the file.
-fn ask<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> Result<Asked<'r>> {
+fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> Result<Wanted<'r>> {
     let stateid = Stateid::decode(arguments)?;
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
     let file = compound.file(Status::ISDIR)?;
@@ -87,7 +104,7 @@ fn ask<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> R
     let offset = offset.min(LAST_OFFSET);
     let count = count.min(room as u32).min((LAST_OFFSET - offset).min(u64::from(u32::MAX)) as u32);
     let may_splice = compound.request.may_splice;
-    Ok(Asked {
+    Ok(Wanted {
         file,
         stateid,
         request: ReadRequest { offset, count, may_splice, authority: permit.authority },
@@ -95,19 +112,15 @@ fn ask<'r>(compound: &Compound<'r>, arguments: &mut Reader, reply: &Writer) -> R
 }
 
 /// Has the backend read, behind room for what stands before the data.
-fn begin<'a>(
-    compound: &'a Compound<'_>,
-    asked: &'a Asked<'_>,
-    context: &'a Context,
-    into: &'a mut BytesMut,
-) -> Op<'a, Read> {
-    let (backend, handle) = (&asked.file.export.backend, &asked.file.handle);
+fn begin<'r>(compound: &Compound<'r>, wanted: &Wanted<'r>, into: &mut BytesMut) -> Op<'r, Read> {
+    let (export, handle) = (wanted.file.export, &wanted.file.handle);
+    let context = compound.context(export);
     // Who has the file open has waited for nobody since the operation before saw it.
     match compound.fresh() {
-        Some(seen) if asked.request.authority == Authority::Opened => {
-            backend.read_seen(context, handle, seen, asked.request, into)
+        Some(seen) if wanted.request.authority == Authority::Opened => {
+            export.backend.read_seen(&context, handle, seen, wanted.request, into)
         }
-        _ => backend.read(context, handle, asked.request, into),
+        _ => export.backend.read(&context, handle, wanted.request, into),
     }
 }
 

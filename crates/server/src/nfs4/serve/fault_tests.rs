@@ -373,3 +373,71 @@ fn a_call_that_is_cut_off_is_never_executed_again() {
     // The slot goes on.
     assert_eq!(lab.status(at(&["export"], vec![])), Status::OK);
 }
+
+#[test]
+fn a_slow_backend_is_asked_once_for_each_operation() {
+    let anonymous = |count| Op::Read(read::ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count });
+    let open = || open("file", b"owner", open::ShareAccess::READ);
+    for (method, path, op) in [
+        (Method::Getattr, &["export", "file"][..], getattr(&[n::SIZE, n::CHANGE])),
+        // Short enough to be tried, and longer.
+        (Method::Read, &["export", "file"], anonymous(9)),
+        (Method::Read, &["export", "file"], anonymous(1 << 20)),
+        (Method::Lookup, &["export"], open()),
+        (Method::Open, &["export"], open()),
+    ] {
+        let (mut lab, backend) = faulty_lab();
+        let object = lab.handle(path);
+        let asked_for = [Method::Getattr, Method::Read, Method::Lookup, Method::Open];
+        let mut answered = Vec::new();
+        for is_slow in [false, true] {
+            let gate = Gate::new();
+            if is_slow {
+                backend.add(Rule::on(method, Fault::HoldAfter(gate.clone())));
+            }
+            let before = asked_for.map(|method| backend.calls(method));
+            let mut flight = lab.start(1 + u32::from(is_slow), vec![putfh(object), op.clone()]);
+            let early = flight.poll();
+            assert_eq!(early.is_none(), is_slow, "{method:?}");
+            gate.open();
+            let result = early.or_else(|| flight.poll()).expect("an answer");
+            assert_eq!(result.status, Status::OK, "{method:?}");
+            let calls: Vec<_> = asked_for
+                .iter()
+                .zip(before)
+                .map(|(method, before)| backend.calls(*method) - before)
+                .collect();
+            answered.push((calls, result.results.into_vec().pop()));
+        }
+        let (slow, quick) = (answered.pop().unwrap(), answered.pop().unwrap());
+        assert_eq!(slow.0, quick.0, "{method:?}: {asked_for:?}");
+        if !matches!(op, Op::Open(_)) {
+            assert_eq!(slow.1, quick.1);
+        }
+    }
+}
+
+#[test]
+fn what_a_slow_backend_says_at_last_is_the_answer_though_it_is_an_error() {
+    for (method, path, op) in operations() {
+        if !matches!(method, Method::Read | Method::Lookup | Method::Open) {
+            continue;
+        }
+        let (mut lab, backend) = faulty_lab();
+        let object = lab.handle(path);
+        let gate = Gate::new();
+        backend.add(Rule::on(method, Fault::Hold(gate.clone())).times(1));
+        let before = backend.calls(method);
+        let mut flight = lab.start(1, vec![putfh(object), op]);
+        assert!(flight.poll().is_none());
+        // The file goes while it is waited for.
+        lab.ok(at(&["export"], vec![Op::Remove(remove::RemoveArgs { target: name("file") })]));
+        let looked = backend.calls(method);
+        gate.open();
+        let status = flight.poll().expect("an answer").status;
+        let gone = if method == Method::Lookup { Status::NOENT } else { Status::STALE };
+        assert_eq!(status, gone, "{method:?}");
+        assert_eq!((looked - before).min(1), 1);
+        assert_eq!(backend.calls(method), looked, "{method:?}: asked once");
+    }
+}

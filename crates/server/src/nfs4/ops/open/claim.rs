@@ -2,13 +2,15 @@
 
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, FileKind, Found, OpenAccess};
+use vfs::{Attributes, Authority, FileKind, Found, Op, OpenAccess};
 
 use super::super::lookup::{child, not_directory};
+use super::AtOnce;
 use super::creation::create;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object, not_regular};
+use crate::nfs4::serve::Asked;
 use crate::nfs4::status::Result;
 
 /// A regular file to open.
@@ -35,11 +37,12 @@ impl<'r> Target<'r> {
     }
 }
 
-/// Finds or creates what `arguments` want opened.
+/// Finds or creates what `arguments` want opened; `lookup` is what the backend was asked already for the name.
 pub(super) async fn find<'r>(
     compound: &mut Compound<'r>,
     arguments: &OpenArgs,
     access: OpenAccess,
+    lookup: Option<Op<'_, Found>>,
 ) -> Result<Target<'r>> {
     let named = match &arguments.claim {
         OpenClaim::Null(name) => Some(name),
@@ -53,7 +56,7 @@ pub(super) async fn find<'r>(
         compound.check_flavor_within()?;
     }
     let target = match (named, &arguments.how) {
-        (Some(name), OpenHow::NoCreate) => by_name(compound, name, access).await?,
+        (Some(name), OpenHow::NoCreate) => by_name(compound, name, access, lookup).await?,
         // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
         (Some(name), OpenHow::Create(how)) => Box::pin(create(compound, name, how, access)).await?,
         (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
@@ -86,6 +89,7 @@ pub(super) async fn by_name<'r>(
     compound: &mut Compound<'r>,
     name: &[u8],
     access: OpenAccess,
+    lookup: Option<Op<'_, Found>>,
 ) -> Result<Target<'r>> {
     names::check(name)?;
     let directory = match compound.current()? {
@@ -95,28 +99,35 @@ pub(super) async fn by_name<'r>(
             return Err(status.into());
         }
     };
-    let context = compound.context(directory.export);
-    match directory.export.backend.lookup(&context, &directory.handle, name).await {
+    let found = match lookup {
+        Some(lookup) => lookup.await,
+        None => {
+            let context = compound.context(directory.export);
+            directory.export.backend.lookup(&context, &directory.handle, name).await
+        }
+    };
+    match found {
         Ok(found) => named(&directory, &found, access),
         Err(vfs::Error::NotDirectory) => Err(not_directory(compound, &directory).await),
         Err(error) => Err(error.into()),
     }
 }
 
-/// As [`by_name`], where nobody has to be waited for; none elsewhere.
+/// As [`by_name`], where nobody has to be waited for; elsewhere what the backend was asked.
 pub(super) fn by_name_at_once<'r>(
     compound: &Compound<'r>,
     name: &[u8],
     access: OpenAccess,
-) -> Result<Option<Target<'r>>> {
+) -> Result<AtOnce<(Found, Target<'r>), Asked<'r>>> {
     names::check(name)?;
-    let Object::File(directory) = compound.current()? else { return Ok(None) };
+    let Object::File(directory) = compound.current()? else { return Ok(Err(None)) };
     let context = compound.context(directory.export);
-    match directory.export.backend.lookup(&context, &directory.handle, name).take_ready() {
-        Some(Ok(found)) => named(&directory, &found, access).map(Some),
+    match directory.export.backend.lookup(&context, &directory.handle, name).at_once() {
+        Ok(Ok(found)) => Ok(Ok((found, named(&directory, &found, access)?))),
         // Of what kind it is instead may have to be asked for.
-        None | Some(Err(vfs::Error::NotDirectory)) => Ok(None),
-        Some(Err(error)) => Err(error.into()),
+        Ok(Err(vfs::Error::NotDirectory)) => Ok(Err(None)),
+        Ok(Err(error)) => Err(error.into()),
+        Err(lookup) => Ok(Err(Some(Asked::Lookup(lookup)))),
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) async fn create<'r>(
         Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, &directory).await),
         // A name that is no regular file's.
         Err(vfs::Error::Exists) if creation.mode == CreateMode::Unchecked => {
-            by_name(compound, name, access).await?;
+            by_name(compound, name, access, None).await?;
             return Err(Status::EXIST.into());
         }
         Err(error) => return Err(error.into()),
@@ -140,7 +140,7 @@ async fn existing_on_read_only<'r>(
     creation: &Creation,
     access: OpenAccess,
 ) -> Result<Target<'r>> {
-    match by_name(compound, name, access).await {
+    match by_name(compound, name, access, None).await {
         Ok(_) if creation.mode != CreateMode::Unchecked => Err(Status::EXIST.into()),
         // RFC 8881 §18.16.3: with a size of zero "the existing file is truncated", which it cannot be.
         Ok(_) if creation.wanted.set.size == Some(0) => Err(Status::ROFS.into()),

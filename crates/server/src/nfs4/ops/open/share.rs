@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
 use protocol::nfs4::types::Status;
-use vfs::{Attributes, Authority, OpenAccess, Opened, Pin, SetAttributes};
+use vfs::{Attributes, Authority, Later, Op, OpenAccess, Opened, Pin, SetAttributes};
 
-use super::Opener;
 use super::claim::Target;
+use super::{AtOnce, Opener};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::right::Right;
 use crate::nfs4::state::{Against, OpenGrant, OpenRequest};
@@ -43,13 +43,14 @@ pub(super) fn check(
     Ok(OpenAccess { read: share.contains(ShareAccess::READ), write: share.contains(ShareAccess::WRITE) })
 }
 
-/// Opens the file with the backend and takes the share reservation; then truncates.
+/// Opens the file with the backend and takes the share reservation; then truncates. `asked` is what the backend was asked already.
 pub(super) async fn open(
     compound: &mut Compound<'_>,
     opener: &Opener,
     arguments: &OpenArgs,
     access: OpenAccess,
     target: &Target<'_>,
+    asked: Option<Op<'_, Opened>>,
 ) -> Result<(OpenGrant, Attributes)> {
     let file = &target.file;
     let context = compound.context(file.export);
@@ -69,9 +70,10 @@ pub(super) async fn open(
         }
         false => target.seen,
     };
-    let opening = match &seen {
-        Some(seen) => backend.open_seen(&context, &file.handle, seen, wanted, target.authority),
-        None => backend.open(&context, &file.handle, wanted, target.authority),
+    let opening = match (&seen, asked) {
+        (Some(_), Some(opening)) => opening,
+        (Some(seen), None) => backend.open_seen(&context, &file.handle, seen, wanted, target.authority),
+        (None, _) => backend.open(&context, &file.handle, wanted, target.authority),
     };
     let opened = match opening.await {
         // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
@@ -95,33 +97,33 @@ pub(super) async fn open(
     }
 }
 
-/// As [`open`] without a truncation, where nobody has to be waited for, nor anything delegated is in the way; none elsewhere.
-pub(super) fn open_at_once(
-    compound: &Compound<'_>,
+/// As [`open`] without a truncation, where nobody has to be waited for, nor anything delegated is in the way; elsewhere what the
+/// backend was asked.
+pub(super) fn open_at_once<'r>(
+    compound: &Compound<'r>,
     opener: &Opener,
     arguments: &OpenArgs,
     access: OpenAccess,
-    target: &Target<'_>,
-) -> Result<Option<(OpenGrant, Attributes)>> {
-    let (file, Some(seen)) = (&target.file, &target.seen) else { return Ok(None) };
-    let context = compound.context(file.export);
-    let backend = &file.export.backend;
-    let opening = backend.open_seen(&context, &file.handle, seen, access, target.authority).take_ready();
-    let opened = match opening {
-        Some(Ok(opened)) => opened,
-        None => return Ok(None),
+    target: &Target<'r>,
+) -> Result<AtOnce<(OpenGrant, Attributes), Later<'r, Opened>>> {
+    let (export, Some(seen)) = (target.file.export, &target.seen) else { return Ok(Err(None)) };
+    let context = compound.context(export);
+    let opening = export.backend.open_seen(&context, &target.file.handle, seen, access, target.authority);
+    let opened = match opening.at_once() {
+        Ok(Ok(opened)) => opened,
         // As in `open`, which tries once more.
-        Some(Err(vfs::Error::Later)) => {
+        Ok(Err(vfs::Error::Later)) => {
             compound.state().press(compound.now());
-            return Ok(None);
+            return Ok(Err(None));
         }
-        Some(Err(error)) => return Err(error.into()),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(opening) => return Ok(Err(Some(opening))),
     };
     let Opened { pin, attributes } = opened;
     let request = request(compound, opener, arguments, target, pin);
     match compound.state().open(compound.now(), &opener.client, request) {
-        Ok(grant) => Ok(Some((grant, attributes))),
-        Err(Status::DELAY) => Ok(None),
+        Ok(grant) => Ok(Ok((grant, attributes))),
+        Err(Status::DELAY) => Ok(Err(None)),
         Err(status) => Err(status.into()),
     }
 }
