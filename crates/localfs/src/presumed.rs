@@ -233,6 +233,9 @@ mod tests {
     use crate::config::{Config, Durability};
     use crate::janitor::LOOK_ROUNDS;
 
+    /// Makes something so of an object.
+    type Reason<'r> = &'r mut dyn FnMut(Arc<Object>);
+
     struct Case {
         volume: Arc<Volume>,
         context: Context,
@@ -335,7 +338,7 @@ mod tests {
         let name = Name::new(b"f").expect("a name");
         let path = |name: &str| case.top.join(name);
         let mut users = Vec::new();
-        let reasons: [(&str, &mut dyn FnMut(Arc<Object>)); 5] = [
+        let reasons: [(&str, Reason<'_>); 5] = [
             ("a second name", &mut |_| std::fs::hard_link(path("f"), path("g")).expect("linked")),
             ("it was moved there and back", &mut |_| {
                 std::fs::rename(path("f"), path("h")).expect("moved");
