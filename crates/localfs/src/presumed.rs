@@ -30,7 +30,7 @@ use crate::janitor::Alarm;
 use crate::name::Name;
 use crate::object::Object;
 use crate::patience;
-use crate::volume::{Handles, MANY_BLOCKS, Volume};
+use crate::volume::{Handles, Volume};
 
 /// Names that are remembered; a power of two. Of two that share a place the later is.
 const NAMES: usize = 4096;
@@ -183,8 +183,8 @@ impl Volume {
     pub(crate) fn close_presumed(&self, presumed: Presumed) -> Option<Presumed> {
         let Presumed { object, before, is_unchanged, .. } = &presumed;
         let is_certain = *is_unchanged && before.st_nlink == 1 && self.counts_links;
-        // Freeing much is left to another thread (`let_go_if_nameless`).
-        if !is_certain || before.st_blocks >= MANY_BLOCKS || !self.objects.remove_unused(object) {
+        // Nothing was written to it since, so that there is nothing to free that would take long.
+        if !is_certain || !self.objects.remove_unused(object) {
             return Some(presumed);
         }
         self.new_names.was_used(&self.janitor);

@@ -35,7 +35,7 @@ use crate::turn::{Names, Wariness};
 use crate::watch;
 
 /// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
-pub(crate) const MANY_BLOCKS: i64 = 128 * 1024;
+const MANY_BLOCKS: i64 = 128 * 1024;
 /// Locks that make attributes before and after a change one unit; an object has one of them.
 pub(crate) const LOCKS: usize = 256;
 /// Times that an open by handle is tried again where memory is said to be short, most of them a millisecond apart.

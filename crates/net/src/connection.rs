@@ -255,6 +255,7 @@ async fn exchange<F: Future<Output = Answered>>(
         if let Err(error) = output.flush(stream, limits.stall_timeout).await {
             return error.into();
         }
+        turn.give_way().await;
         if is_closing && waiting.is_empty() {
             return End::Closed;
         }
@@ -289,7 +290,7 @@ async fn exchange<F: Future<Output = Answered>>(
             }
             Ok(Some(Event::Received(0) | Event::Shutdown)) => is_closing = true,
             Ok(None) => {}
-            Ok(Some(Event::Received(bytes))) => turn.take(bytes).await,
+            Ok(Some(Event::Received(bytes))) => turn.bytes += bytes,
             Ok(Some(Event::Answered(answered))) => {
                 is_closing |= answered.queue(&mut output) | queue_answered(waiting, &mut output).await;
             }
@@ -336,15 +337,15 @@ struct Turn {
 }
 
 impl Turn {
-    /// So many bytes were read; lets the others go first where that is enough.
-    async fn take(&mut self, bytes: usize) {
-        self.bytes += bytes;
+    /// Lets the others go first where it was enough. To be asked behind the replies, which nobody should wait for meanwhile.
+    async fn give_way(&mut self) {
         if self.bytes >= BYTES_A_TURN {
             self.bytes = 0;
             tokio::task::yield_now().await;
         }
     }
 }
+
 /// Bytes that the record which is arriving may take. Of one in fragments nobody knows before the last; the longest there can
 /// be is taken for it, so that it need not ask again for each.
 fn expected_length(decoder: &RecordDecoder, buffer: &BytesMut, max_record: usize) -> usize {
@@ -489,7 +490,10 @@ mod tests {
     #[test]
     fn a_connection_that_always_has_more_to_read_gives_way() {
         let mut turn = Turn::default();
-        let mut gives_way_after = |bytes| turn.take(bytes).now_or_never().is_none();
+        let mut gives_way_after = |bytes| {
+            turn.bytes += bytes;
+            turn.give_way().now_or_never().is_none()
+        };
         assert!(!gives_way_after(BYTES_A_TURN / 2));
         assert!(gives_way_after(BYTES_A_TURN / 2));
         assert!(!gives_way_after(BYTES_A_TURN - 1));

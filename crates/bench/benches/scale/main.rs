@@ -6,8 +6,8 @@
 //! with the logarithm grows by two thirds from 1,000 to 100,000, and memory that is in no cache any more costs some
 //! hundred nanoseconds each time it is touched.
 //!
-//! `-- 1000` measures among 1,000 alone. Under `valgrind --tool=callgrind --cache-sim=yes` such a run counts instructions and misses: each row's operation has an
-//! instance of [`Lap::time`] of its own, which is told as many operations as times it was called, times [`BATCH`].
+//! `-- 1000` measures among 1,000 alone. Under `valgrind --tool=callgrind --cache-sim=yes` such a run counts instructions and misses: those of
+//! a row are what its call of [`Lap::time`] cost, for [`BATCH`] operations each time.
 
 mod memory;
 mod world;
