@@ -63,6 +63,8 @@ same 1234:2003 "$(stat -c %u:%g own/masked)"
 # A write by somebody else, and a change of owner, take set-user-id away.
 install -m 6777 /bin/true own/suid; chmod 755 own
 o bash -c 'echo x >>own/suid'
+# Where the file is delegated, closing it does not wait for the write, nor does who asks for the mode alone.
+sync
 same 777 "$(stat -c %a own/suid)" 'mode after a write by another user'
 chmod 6755 own/suid; chown "$other:$other" own/suid
 same 755 "$(stat -c %a own/suid)" 'mode after chown'
