@@ -9,6 +9,13 @@
 //! clock went on in between; so what was looked at in the tick of its change is not remembered. That takes a clock read
 //! *before* the looks, so that nothing that is made between them counts as old. A file that is changed is asked for anew, which catches those who set a generation (`FS_IOC_SETVERSION`) too. Time of
 //! creation would outlive changes, but not every file system has it, and some can be told to set it.
+//!
+//! # Of a new file
+//! An open file tells its generation itself where the file system has `FS_IOC_GETVERSION`, in a third of the time that name_to_handle_at(2)
+//! takes. Not every file system means by it what its handles hold; so that is found out of the first files that are made
+//! ([`Trial`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -18,9 +25,47 @@ const INODES: usize = 32 * 1024;
 const PARTS: usize = 16;
 const PART_INODES: usize = INODES / PARTS;
 
-/// Generations of inodes that were looked at lately; each has one place, given by its number.
+/// Files of which both calls must have told one generation, each another.
+const PROOFS: u64 = 4;
+
+/// Generations of inodes.
 #[derive(Debug, Default)]
-pub(crate) struct Generations([Mutex<Vec<Known>>; PARTS]);
+pub(crate) struct Generations {
+    /// Of those that were looked at lately; each has one place, given by its number.
+    known: [Mutex<Vec<Known>>; PARTS],
+    /// Whether open files tell their own.
+    pub(crate) trial: Trial,
+}
+
+/// Whether what open files tell is what their handles hold: the last such generation << 32 | how many there were, each another
+/// than the one before; or [`REFUTED`].
+#[derive(Debug, Default)]
+pub(crate) struct Trial(AtomicU64);
+
+const REFUTED: u64 = u64::MAX;
+
+impl Trial {
+    /// What can be relied on; `None` until that is known.
+    pub(crate) fn verdict(&self) -> Option<bool> {
+        match self.0.load(Ordering::Relaxed) {
+            REFUTED => Some(false),
+            seen if seen & 0xffff_ffff >= PROOFS => Some(true),
+            _ => None,
+        }
+    }
+
+    /// What an open file told was its handle's, or (`None`) was not.
+    pub(crate) fn hear(&self, right: Option<u32>) {
+        let seen = self.0.load(Ordering::Relaxed);
+        let (last, count) = ((seen >> 32) as u32, seen & 0xffff_ffff);
+        match right {
+            None => self.0.store(REFUTED, Ordering::Relaxed),
+            // One that all have proves nothing.
+            Some(generation) if generation == 0 || generation == last || seen == REFUTED => {}
+            Some(generation) => self.0.store(u64::from(generation) << 32 | (count + 1), Ordering::Relaxed),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
@@ -32,7 +77,7 @@ struct Known {
 
 impl Generations {
     fn part(&self, inode: u64) -> (&Mutex<Vec<Known>>, usize) {
-        (&self.0[inode as usize % PARTS], inode as usize / PARTS % PART_INODES)
+        (&self.known[inode as usize % PARTS], inode as usize / PARTS % PART_INODES)
     }
 
     /// The generation of the inode of this number with this change time, in nanoseconds.
@@ -83,6 +128,23 @@ mod tests {
         let inodes = 1 << 40..(1 << 40) + INODES as u64;
         inodes.clone().for_each(|inode| generations.remember(inode, 5, inode as u32));
         assert!(inodes.into_iter().all(|inode| generations.get(inode, 5) == Some(inode as u32)));
+    }
+
+    #[test]
+    fn what_open_files_tell_is_relied_on_once_it_was_right_of_several() {
+        let trial = Trial::default();
+        for generation in [7, 7, 0, 8, 9] {
+            assert_eq!(trial.verdict(), None);
+            trial.hear(Some(generation));
+        }
+        assert_eq!(trial.verdict(), None, "three of them differ");
+        trial.hear(Some(10));
+        assert_eq!(trial.verdict(), Some(true));
+        let trial = Trial::default();
+        trial.hear(Some(7));
+        trial.hear(None);
+        (1..10).for_each(|generation| trial.hear(Some(generation)));
+        assert_eq!(trial.verdict(), Some(false), "once wrong is enough");
     }
 
     #[test]

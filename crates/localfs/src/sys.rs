@@ -42,6 +42,11 @@ impl KernelHandle {
         (self.kind, usize::from(self.length))
     }
 
+    /// Whether both name one object.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        (self.kind, self.bytes()) == (other.kind, other.bytes())
+    }
+
     /// Inode number and generation, of the forms that are known for certain; `None` in any other.
     pub(crate) fn identity(&self) -> Option<(u64, u32)> {
         let word = |at: usize| self.data[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
@@ -319,6 +324,16 @@ pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> Option<[u8; 16]> {
     (answer[0] == 16 && uuid != [0; 16]).then_some(uuid)
 }
 
+/// The generation of an inode, as its file system tells it of an open file (FS_IOC_GETVERSION); an error where it does not.
+pub(crate) fn generation(fd: BorrowedFd<'_>) -> Result<u32> {
+    const FS_IOC_GETVERSION: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<libc::c_long>(b'v', 1);
+    // The request names a `long`; file systems fill an `int`.
+    let mut answer: [libc::c_int; 2] = [0; 2];
+    // SAFETY: the call fills no more than a `long`, for which there is room, aligned as an `int` is to be.
+    check(unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), FS_IOC_GETVERSION, answer.as_mut_ptr()) })?;
+    Ok(answer[0] as u32)
+}
+
 /// Most hard links of a file of this file system, as far as the C library knows.
 pub(crate) fn link_limit(fd: BorrowedFd<'_>) -> u32 {
     // SAFETY: the call takes a descriptor and a constant.
@@ -444,6 +459,21 @@ mod tests {
         }
         assert!(KernelHandle::of((1, 8), 1 << 32, 5).is_none(), "the form has no such numbers");
         assert!(KernelHandle::of((0x4d, 20), 70, 5).is_none());
+    }
+
+    #[test]
+    fn a_file_system_that_tells_generations_tells_those_of_its_handles() {
+        // ext4 does; tmpfs says that it does not know the request.
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let mut told = std::collections::HashSet::new();
+        for _ in 0..3 {
+            let file = tempfile::tempfile_in(directory.path()).expect("temporary file");
+            let Ok(generation) = generation(file.as_fd()) else { return };
+            let Ok((handle, _)) = name_to_handle_at(file.as_fd(), c"") else { return };
+            assert!(handle.identity().is_none_or(|(_, of_handle)| of_handle == generation));
+            told.insert(generation);
+        }
+        assert!(told.len() > 1, "each file has its own");
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
 use crate::presumed::NewNames;
 use crate::streams::Streams;
-use crate::sys;
+use crate::sys::{self, KernelHandle};
 use crate::turn::{Names, Wariness};
 use crate::watch;
 
@@ -355,10 +355,34 @@ impl Volume {
         name: &Name,
     ) -> Result<(Arc<Object>, Snapshot)> {
         let moment = self.changes.moment();
-        let (handle, status) = self.identify(file.as_fd(), directory, name)?;
+        let (handle, status) = match self.identify_new(file.as_fd())? {
+            Some(new) => new,
+            None => self.identify(file.as_fd(), directory, name)?,
+        };
         let object = self.keep(handle, &status, file);
         let snapshot = self.snapshot(&object, &status, moment, true);
         Ok((object, snapshot))
+    }
+
+    /// As [`identify`](Self::identify), of a file that this server has made in a directory of the export: it is on no other mount. `None`
+    /// where that call has to say.
+    fn identify_new(&self, fd: BorrowedFd<'_>) -> Result<Option<(Handle, Statx)>> {
+        let Handles::Kernel { mount, usual, generations: Some(generations) } = &self.handles else {
+            return Ok(None);
+        };
+        let verdict = generations.trial.verdict();
+        if verdict == Some(false) {
+            return Ok(None);
+        }
+        let (told, status) = (sys::generation(fd).ok(), status(fd).map_err(translate)?);
+        let kernel = told.and_then(|told| KernelHandle::of(*usual, status.stx_ino, told));
+        if verdict.is_none() {
+            let held = handle_on(*mount, fd, c"")?;
+            let is_right = kernel.zip(held).is_some_and(|(made, held)| made.is(&held));
+            generations.trial.hear(told.filter(|_| is_right));
+            return Ok(None);
+        }
+        kernel.map(|kernel| Ok((handle::from_kernel(&kernel)?, status))).transpose()
     }
 
     /// Handle and attributes of what was opened as `name` of `directory`, without keeping it.
