@@ -240,7 +240,8 @@ async fn exchange<F: Future<Output = Answered>>(
             connection.is_alone.store(eager.begins() && waiting.is_empty(), Relaxed);
             arrival = Arrival::default();
             // One reading of the clocks serves all records of a read.
-            slot.fill(start(*now.get_or_insert_with(|| shared.clock.now()), record));
+            let now = *now.get_or_insert_with(|| shared.clock.now());
+            slot.fill(|| start(now, record));
             match poll_fn(|context| Poll::Ready(Pin::new(&mut slot).poll(context))).await {
                 Poll::Ready(answered) => {
                     spare_slot = Some(slot);
@@ -478,7 +479,7 @@ mod tests {
         let mut waiting = FuturesUnordered::new();
         for call in calls {
             let mut slot = Slot::new();
-            slot.fill(call);
+            slot.fill(|| call);
             waiting.push(slot);
         }
         let mut output = Output::default();

@@ -21,9 +21,13 @@ impl<F: Future> Slot<F> {
         self.charge = Some(charge);
     }
 
-    /// Puts a call in.
-    pub(crate) fn fill(&mut self, future: F) {
-        self.future.set(Some(future));
+    /// Puts in the call that `start` begins.
+    #[inline]
+    pub(crate) fn fill(&mut self, start: impl FnOnce() -> F) {
+        assert!(self.future.as_ref().is_none(), "a slot is filled while it is empty");
+        // Written where it stays, since nothing has to be dropped before: made elsewhere, it would be copied in whole, kilobytes that hold no
+        // more than its arguments yet.
+        self.future.set(Some(start()));
     }
 }
 

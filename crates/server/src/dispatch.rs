@@ -14,6 +14,7 @@ use rpc::message::{
     AcceptStatus, CallError, CallHeader, MessageType, ReplyHeader, VersionRange, encode_success, peek,
 };
 use tracing::{debug, info};
+use vfs::boxed;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::fetch::Fetches;
@@ -399,7 +400,7 @@ impl Server {
             Operation::Nfs4(PROC_COMPOUND) => match crate::nfs4::begin(&request, reader, reply) {
                 crate::nfs4::Begun::Done(served) => served,
                 // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
-                crate::nfs4::Begun::Waits(waiting) => Box::pin(waiting.serve(&header, reply)).await,
+                crate::nfs4::Begun::Waits(waiting) => boxed(|| waiting.serve(&header, reply)).await,
             },
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {

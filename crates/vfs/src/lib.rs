@@ -39,7 +39,7 @@ pub use error::{Error, Result};
 pub use handle::{Handle, MAX_HANDLE};
 pub use memfs::{MemFs, MemOptions};
 pub use name::check_name;
-pub use op::{Later, Op};
+pub use op::{Later, Op, boxed};
 pub use pace::{Pace, UnderWay};
 pub use payload::{FileRange, Payload, RangeSource};
 pub use watch::{Alarm, EntriesWatch, Interest, Watch};

@@ -19,6 +19,13 @@ pub enum Op<'a, T> {
 /// An answer that takes time. Nothing of it is done before it is polled.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
+/// `Box::pin` of what `make` makes, which is written where it stays: made before the box is there, a future of kilobytes would be copied
+/// into it whole, though it holds no more than its arguments yet.
+pub fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    let place = Box::new_uninit();
+    Box::into_pin(Box::write(place, make()))
+}
+
 impl<'a, T> Op<'a, T> {
     /// Success at once.
     pub fn ok(value: T) -> Self {

@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use protocol::nfs3::{NfsStat, Proc, TABLE};
 use protocol::procedure::Effect;
+use vfs::boxed;
 use xdr::{Decode, Reader, Writer};
 
 use crate::request::{Request, Served};
@@ -64,7 +65,7 @@ pub(crate) async fn procedure(
     macro_rules! serve_boxed {
         ($function:path) => {
             match whole(arguments) {
-                Some(arguments) => Box::pin($function(request, arguments, reply)).await,
+                Some(arguments) => boxed(|| $function(request, arguments, reply)).await,
                 None => return Served::GarbageArguments,
             }
         };
@@ -79,7 +80,7 @@ pub(crate) async fn procedure(
         Proc::READ => serve_boxed!(read::serve),
         Proc::WRITE => match whole(arguments).map(|arguments| write::begin(request, arguments, reply)) {
             Some(Ok(status)) => status,
-            Some(Err(waiting)) => Box::pin(waiting.serve(request, reply)).await,
+            Some(Err(waiting)) => boxed(|| waiting.serve(request, reply)).await,
             None => return Served::GarbageArguments,
         },
         Proc::CREATE => serve_boxed!(create::serve),

@@ -74,6 +74,7 @@ struct Limits {
 }
 
 impl<'r> Compound<'r> {
+    #[inline]
     pub(super) fn new(request: &'r Request<'r>, header: &Header, start: Mark) -> Self {
         let settings = request.server.settings();
         let bytes = &request.arguments;

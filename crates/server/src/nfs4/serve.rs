@@ -11,11 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::nfs4::types::{OpNum, Status};
 use rpc::message::CallHeader;
-use vfs::{Attributes, Found, Later, Opened, Read};
+use vfs::{Attributes, Found, Later, Opened, Read, boxed};
 use xdr::{Mark, Reader, Writer};
 
 use super::compound::{Compound, Header};
-use super::ops;
+use super::ops::{self, open::Target};
 use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
 use super::state::Running;
@@ -27,10 +27,9 @@ use crate::request::{Request, Served};
 const ALONE: u32 = 1;
 
 /// A compound that was begun.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Begun<'r> {
     Done(Served),
-    Waits(Waiting<'r>),
+    Waits(Box<Waiting<'r>>),
 }
 
 /// A compound that has to wait for somebody.
@@ -53,7 +52,7 @@ pub(crate) enum Asked<'r> {
     /// What an OPEN names.
     Lookup(Later<'r, Found>),
     /// An OPEN of what it has found.
-    Open(Box<(Found, Later<'r, Opened>)>),
+    Open(Box<Target<'r>>, Later<'r, Opened>),
 }
 
 /// What comes next in a compound.
@@ -95,23 +94,27 @@ pub(crate) fn begin<'r>(request: &'r Request<'r>, mut arguments: Reader, reply: 
     }
     let compound = Compound::new(request, &header, start);
     let (status, waited, first) = (Status::OK, false, None);
-    let mut progress = Progress { compound, header, arguments, start, status, waited, first };
+    let progress = Progress { compound, header, arguments, start, status, waited, first };
     // Version 4.0 has no slots: RFC 7530 §3.1.1.
-    let next = if progress.header.minor == 0 { Next::FirstTime } else { progress.go_on(reply) };
+    let mut begun = Waiting { progress, next: Next::FirstTime };
+    let Waiting { progress, next } = &mut begun;
+    if progress.header.minor > 0 {
+        *next = progress.go_on(reply);
+    }
     match next {
         Next::End if !progress.must_settle() => Begun::Done(progress.close(reply)),
-        next => Begun::Waits(Waiting { progress, next }),
+        _ => Begun::Waits(Box::new(begun)),
     }
 }
 
 impl Waiting<'_> {
     /// Serves the rest.
-    pub(crate) async fn serve(self, call: &CallHeader, reply: &mut Writer) -> Served {
-        let Self { mut progress, mut next } = self;
+    pub(crate) async fn serve(mut self: Box<Self>, call: &CallHeader, reply: &mut Writer) -> Served {
+        let Self { progress, next } = &mut *self;
         let request = progress.compound.request;
         // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
         loop {
-            next = match next {
+            *next = match std::mem::replace(next, Next::End) {
                 Next::FirstTime => {
                     match sequencing::first_time(request, call, progress.arguments.clone()).await {
                         FirstTime::Yes(first) => progress.go_on_first(first, reply),
@@ -123,7 +126,7 @@ impl Waiting<'_> {
                 }
                 Next::Operation(operation, row, asked) => {
                     let done = {
-                        let Progress { compound, arguments, waited, .. } = &mut progress;
+                        let Progress { compound, arguments, waited, .. } = &mut *progress;
                         let mut execution = pin!(compound.execute(row, asked, arguments, reply));
                         poll_fn(|context| {
                             let polled = execution.as_mut().poll(context);
@@ -456,7 +459,7 @@ impl<'r> Compound<'r> {
     async fn execute(
         &mut self,
         row: &Row,
-        asked: Option<Asked<'_>>,
+        asked: Option<Asked<'r>>,
         arguments: &mut Reader,
         reply: &mut Writer,
     ) -> Result {
@@ -468,8 +471,8 @@ impl<'r> Compound<'r> {
             OpNum::WRITE => ops::write::run(self, arguments, reply).await,
             OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
             // Apart, since it comes often and is much smaller than the largest of the others.
-            OpNum::OPEN => Box::pin(ops::open::run(self, asked, arguments, reply)).await,
-            _ => Box::pin(self.execute_seldom(row, arguments, reply)).await,
+            OpNum::OPEN => boxed(|| ops::open::run(self, asked, arguments, reply)).await,
+            _ => boxed(|| self.execute_seldom(row, arguments, reply)).await,
         }
     }
 

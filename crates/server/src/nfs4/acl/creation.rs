@@ -42,7 +42,7 @@ pub(crate) fn first_attributes(
     Ok(SetAttributes { mode: Some(wanted.set.mode.unwrap_or(0) & !PERMISSIONS), umask: None, ..wanted.set })
 }
 
-/// Gives a new object the ACL that it is wanted with, if any; its attributes then.
+/// Gives a new object the ACL that it is wanted with, if any; its attributes are what they are then.
 ///
 /// # Errors
 /// Why it cannot have it; then it is gone again.
@@ -50,9 +50,9 @@ pub(crate) async fn finish(
     compound: &Compound<'_>,
     (directory, name): (&File<'_>, &[u8]),
     acl: Option<&WireAcl>,
-    created: &Created,
-) -> Result<Attributes> {
-    let Some(acl) = acl else { return Ok(created.attributes) };
+    created: &mut Created,
+) -> Result {
+    let Some(acl) = acl else { return Ok(()) };
     let file = directory.with(created.handle);
     let given = give(compound, &file, acl, &created.attributes).await;
     if given.is_err() && created.is_new {
@@ -61,7 +61,8 @@ pub(crate) async fn finish(
         let now = file.export.backend.getattr(&context, &file.handle).await.unwrap_or(created.attributes);
         take_back(compound, (directory, name), &file, &now).await;
     }
-    given
+    created.attributes = given?;
+    Ok(())
 }
 
 async fn give(

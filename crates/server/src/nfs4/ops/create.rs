@@ -25,12 +25,12 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let context = compound.context(directory.export);
     let place = directory.place(&context);
     let set = first_attributes(compound, &directory, &wanted, what.kind())?;
-    let created = compound.changer().create(place, &arguments.name, &what, &set).await?;
+    let mut created = compound.changer().create(place, &arguments.name, &what, &set).await?;
     let made_in = (&directory, &arguments.name[..]);
-    let attributes = finish(compound, made_in, wanted.acl.as_ref(), &created).await?;
+    finish(compound, made_in, wanted.acl.as_ref(), &mut created).await?;
     put_change(&created.directory, reply);
     wanted.mask.encode(reply);
-    compound.set_current(Object::File(directory.with(created.handle)), Some(attributes));
+    compound.set_current(Object::File(directory.with(created.handle)), Some(created.attributes));
     Ok(())
 }
 

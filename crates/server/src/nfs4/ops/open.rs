@@ -9,7 +9,7 @@ use protocol::nfs4::ops::open::{
     CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
 };
 use protocol::nfs4::types::{OpNum, Stateid, Status};
-use vfs::{Attributes, Op, OpenAccess};
+use vfs::OpenAccess;
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
@@ -25,14 +25,14 @@ mod creation;
 mod delegated;
 mod share;
 
-use claim::Target;
+pub(in crate::nfs4) use claim::Target;
 
 /// What is there at once; elsewhere what the backend was asked, if it was.
 type AtOnce<T, A> = std::result::Result<T, Option<A>>;
 
-pub(crate) async fn run(
-    compound: &mut Compound<'_>,
-    asked: Option<Asked<'_>>,
+pub(crate) async fn run<'r>(
+    compound: &mut Compound<'r>,
+    asked: Option<Asked<'r>>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
@@ -73,54 +73,63 @@ pub(crate) fn at_once<'r>(
     };
     let (access, opener) = admit(compound, None, &args)?;
     compound.check_flavor_within()?;
-    let (found, mut target) = match claim::by_name_at_once(compound, name, access)? {
-        Ok(sought) => sought,
+    let mut target = match claim::by_name_at_once(compound, name, access)? {
+        Ok(target) => target,
         Err(asked) => return Ok(Tried::Waits(asked)),
     };
     target.file = target.file.with_key(compound.server());
-    let (grant, attributes) = match share::open_at_once(compound, &opener, &args, access, &target)? {
-        Ok(opened) => opened,
-        Err(asked) => return Ok(Tried::Waits(asked.map(|open| Asked::Open(Box::new((found, open)))))),
+    let grant = match share::open_at_once(compound, &opener, &args, access, &mut target)? {
+        Ok(grant) => grant,
+        Err(asked) => return Ok(Tried::Waits(asked.map(|open| Asked::Open(Box::new(target), open)))),
     };
-    let granted = Granted { opener, target, grant, attributes, delegation };
+    let granted = Granted { opener: &opener, target: &target, grant, delegation };
     granted.answer(compound, None, &args, reply);
     Ok(Tried::Done)
 }
 
-async fn open_in_turn(
-    compound: &mut Compound<'_>,
+async fn open_in_turn<'r>(
+    compound: &mut Compound<'r>,
     turn: Option<&Turn>,
     arguments: &OpenArgs,
-    asked: Option<Asked<'_>>,
+    asked: Option<Asked<'r>>,
     reply: &mut Writer,
 ) -> Result<Effect> {
     let (access, opener) = admit(compound, turn, arguments)?;
-    let (lookup, opening) = match asked {
-        Some(Asked::Lookup(lookup)) => (Some(Op::Pending(lookup)), None),
-        Some(Asked::Open(open)) => (Some(Op::ok(open.0)), Some(Op::Pending(open.1))),
+    let (lookup, found) = match asked {
+        Some(Asked::Lookup(lookup)) => (Some(lookup), None),
+        Some(Asked::Open(target, opening)) => (None, Some((target, Some(opening)))),
         _ => (None, None),
     };
-    let mut target = claim::find(compound, arguments, access, lookup)
-        .await
-        .map_err(|why| not_a_file(why, compound.minor))?;
+    let (mut target, opening) = match found {
+        Some(found) => found,
+        None => match claim::find(compound, arguments, access, lookup).await {
+            Ok(target) => (target, None),
+            Err(why) => return Err(not_a_file(why, compound.minor)),
+        },
+    };
     target.file = target.file.with_key(compound.server());
-    let (grant, attributes) = match share::open(compound, &opener, arguments, access, &target, opening).await
-    {
-        Ok(opened) => opened,
+    let grant = match share::open(compound, &opener, arguments, access, &mut target, opening).await {
+        Ok(grant) => grant,
         Err(failure) => {
-            if let Some(created) = target.seen.filter(|_| target.is_new && failure == Status::DELAY.into()) {
+            if let Some(created) = &target.seen
+                && target.is_new
+                && failure == Status::DELAY.into()
+            {
                 Box::pin(creation::take_back(compound, arguments, &target, created)).await;
             }
             return Err(failure);
         }
     };
-    let delegation =
-        if compound.room(reply) >= DELEGATED_OPEN && delegated::may_delegate(compound, turn, arguments) {
-            delegated::beside_open(compound, &opener.client, arguments, &target.file, &attributes).await
-        } else {
-            OpenDelegation::None
-        };
-    let granted = Granted { opener, target, grant, attributes, delegation };
+    let delegation = match &target.seen {
+        Some(attributes)
+            if compound.room(reply) >= DELEGATED_OPEN
+                && delegated::may_delegate(compound, turn, arguments) =>
+        {
+            delegated::beside_open(compound, &opener.client, arguments, &target.file, attributes).await
+        }
+        _ => OpenDelegation::None,
+    };
+    let granted = Granted { opener: &opener, target: &target, grant, delegation };
     Ok(granted.answer(compound, turn, arguments, reply))
 }
 
@@ -134,15 +143,14 @@ fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> 
 }
 
 /// A file that is open now.
-struct Granted<'r> {
-    opener: Opener,
-    target: Target<'r>,
+struct Granted<'o, 'r> {
+    opener: &'o Opener,
+    target: &'o Target<'r>,
     grant: OpenGrant,
-    attributes: Attributes,
     delegation: OpenDelegation,
 }
 
-impl<'r> Granted<'r> {
+impl<'r> Granted<'_, 'r> {
     /// Writes the result, and makes the file current.
     fn answer(
         self,
@@ -151,7 +159,7 @@ impl<'r> Granted<'r> {
         arguments: &OpenArgs,
         reply: &mut Writer,
     ) -> Effect {
-        let Self { opener, target, grant, attributes, delegation } = self;
+        let Self { opener, target, grant, delegation } = self;
         let confirm = if turn.is_some_and(Turn::needs_confirmation) {
             OpenResultFlags::CONFIRM
         } else {
@@ -167,7 +175,7 @@ impl<'r> Granted<'r> {
         // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
         // delegation it keeps for as long as it has that.
         let is_delegated = !matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_));
-        let fresh = (!is_delegated).then_some(attributes);
+        let fresh = if is_delegated { None } else { target.seen };
         let instead = delegated::instead_of_open(arguments, &grant, &delegation);
         let no_open = match instead {
             Some(_) => {

@@ -2,7 +2,7 @@
 
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, FileKind, Found, Op, OpenAccess};
+use vfs::{Attributes, Authority, FileKind, Found, Later, OpenAccess, boxed};
 
 use super::super::lookup::{child, not_directory};
 use super::AtOnce;
@@ -15,13 +15,13 @@ use crate::nfs4::status::Result;
 
 /// A regular file to open.
 #[derive(Debug)]
-pub(super) struct Target<'r> {
+pub(in crate::nfs4) struct Target<'r> {
     pub(super) file: File<'r>,
     /// On whose word: a file that this OPEN created is open for its creator, whatever its mode says.
     pub(super) authority: Authority,
     /// Whether this OPEN created it.
     pub(super) is_new: bool,
-    /// As it was when this OPEN had found it by its name, or created it.
+    /// As it was when this OPEN had found it by its name, created it, or in the end opened it.
     pub(super) seen: Option<Attributes>,
     /// The directory around a creation; the same twice where none was.
     pub(super) change: ChangeInfo,
@@ -37,13 +37,14 @@ impl<'r> Target<'r> {
     }
 }
 
-/// Finds or creates what `arguments` want opened; `lookup` is what the backend was asked already for the name.
+/// Finds or creates what `arguments` want opened; `lookup` is what the backend was asked already for the name. Boxed, since it passes
+/// through many hands.
 pub(super) async fn find<'r>(
     compound: &mut Compound<'r>,
     arguments: &OpenArgs,
     access: OpenAccess,
-    lookup: Option<Op<'_, Found>>,
-) -> Result<Target<'r>> {
+    lookup: Option<Later<'_, Found>>,
+) -> Result<Box<Target<'r>>> {
     let named = match &arguments.claim {
         OpenClaim::Null(name) => Some(name),
         OpenClaim::Fh | OpenClaim::Previous(_) => None,
@@ -58,7 +59,7 @@ pub(super) async fn find<'r>(
     let target = match (named, &arguments.how) {
         (Some(name), OpenHow::NoCreate) => by_name(compound, name, access, lookup).await?,
         // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
-        (Some(name), OpenHow::Create(how)) => Box::pin(create(compound, name, how, access)).await?,
+        (Some(name), OpenHow::Create(how)) => boxed(|| create(compound, name, how, access)).await?,
         (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
         // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
         (None, OpenHow::Create(_)) => return Err(Status::INVAL.into()),
@@ -76,12 +77,12 @@ pub(super) async fn find<'r>(
 }
 
 /// CLAIM_FH and CLAIM_PREVIOUS: the current object itself.
-async fn by_handle<'r>(compound: &mut Compound<'r>, access: OpenAccess) -> Result<Target<'r>> {
+async fn by_handle<'r>(compound: &mut Compound<'r>, access: OpenAccess) -> Result<Box<Target<'r>>> {
     let file = compound.file(Status::ISDIR)?;
     check_writable(&file, access)?;
     let attributes = compound.attributes().await?;
     check_regular(&attributes)?;
-    Ok(Target::found(file, None, ChangeInfo::default()))
+    Ok(Box::new(Target::found(file, None, ChangeInfo::default())))
 }
 
 /// CLAIM_NULL without creation.
@@ -89,8 +90,8 @@ pub(super) async fn by_name<'r>(
     compound: &mut Compound<'r>,
     name: &[u8],
     access: OpenAccess,
-    lookup: Option<Op<'_, Found>>,
-) -> Result<Target<'r>> {
+    lookup: Option<Later<'_, Found>>,
+) -> Result<Box<Target<'r>>> {
     names::check(name)?;
     let directory = match compound.current()? {
         Object::File(directory) => directory,
@@ -107,7 +108,7 @@ pub(super) async fn by_name<'r>(
         }
     };
     match found {
-        Ok(found) => named(&directory, &found, access),
+        Ok(found) => Ok(Box::new(named(&directory, &found, access)?)),
         Err(vfs::Error::NotDirectory) => Err(not_directory(compound, &directory).await),
         Err(error) => Err(error.into()),
     }
@@ -118,12 +119,12 @@ pub(super) fn by_name_at_once<'r>(
     compound: &Compound<'r>,
     name: &[u8],
     access: OpenAccess,
-) -> Result<AtOnce<(Found, Target<'r>), Asked<'r>>> {
+) -> Result<AtOnce<Target<'r>, Asked<'r>>> {
     names::check(name)?;
     let Object::File(directory) = compound.current()? else { return Ok(Err(None)) };
     let context = compound.context(directory.export);
     match directory.export.backend.lookup(&context, &directory.handle, name).at_once() {
-        Ok(Ok(found)) => Ok(Ok((found, named(&directory, &found, access)?))),
+        Ok(Ok(found)) => Ok(Ok(named(&directory, &found, access)?)),
         // Of what kind it is instead may have to be asked for.
         Ok(Err(vfs::Error::NotDirectory)) => Ok(Err(None)),
         Ok(Err(error)) => Err(error.into()),

@@ -52,7 +52,7 @@ pub(super) async fn create<'r>(
     name: &[u8],
     how: &CreateHow,
     access: OpenAccess,
-) -> Result<Target<'r>> {
+) -> Result<Box<Target<'r>>> {
     // "If the client attempts to use EXCLUSIVE4 on a persistent session, … the server MUST return NFS4ERR_INVAL" (§18.16.3).
     let is_persistent = compound.session().is_some_and(Running::is_persistent);
     if is_persistent && matches!(how, CreateHow::Exclusive(_)) {
@@ -86,7 +86,7 @@ pub(super) async fn create<'r>(
     let is_ours = created.is_new || is_own_retry(&creation, &created.attributes, context.credentials.uid);
     let (size, attributes_set) = if is_ours {
         let acl = creation.wanted.acl.as_ref();
-        created.attributes = finish(compound, (&directory, name), acl, &created).await?;
+        finish(compound, (&directory, name), acl, &mut created).await?;
         let mask = told_as_set(creation.wanted.mask, created.verifier_in_times);
         (size.filter(|size| *size != created.attributes.size), mask)
     } else {
@@ -95,7 +95,7 @@ pub(super) async fn create<'r>(
         let size = size.filter(|size| *size == 0 && creation.mode == CreateMode::Unchecked);
         (size, if size.is_some() { Bitmap::of(&[number::SIZE]) } else { Bitmap::EMPTY })
     };
-    Ok(Target {
+    Ok(Box::new(Target {
         file: directory.with(created.handle),
         authority: if is_ours { Authority::Opened } else { Authority::Caller },
         is_new: created.is_new,
@@ -107,7 +107,7 @@ pub(super) async fn create<'r>(
         },
         attributes_set,
         size,
-    })
+    }))
 }
 
 /// What `attrset` tells of a creation.
@@ -139,7 +139,7 @@ async fn existing_on_read_only<'r>(
     name: &[u8],
     creation: &Creation,
     access: OpenAccess,
-) -> Result<Target<'r>> {
+) -> Result<Box<Target<'r>>> {
     match by_name(compound, name, access, None).await {
         Ok(_) if creation.mode != CreateMode::Unchecked => Err(Status::EXIST.into()),
         // RFC 8881 §18.16.3: with a size of zero "the existing file is truncated", which it cannot be.
@@ -155,13 +155,13 @@ pub(super) async fn take_back(
     compound: &Compound<'_>,
     arguments: &OpenArgs,
     target: &Target<'_>,
-    created: Attributes,
+    created: &Attributes,
 ) {
     let (OpenClaim::Null(name), Ok(Object::File(directory))) = (&arguments.claim, compound.current()) else {
         return;
     };
     let place = (&directory, &name[..]);
-    crate::nfs4::take_back::take_back(compound, place, &target.file, &created).await;
+    crate::nfs4::take_back::take_back(compound, place, &target.file, created).await;
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
 use protocol::nfs4::types::Status;
-use vfs::{Attributes, Authority, Later, Op, OpenAccess, Opened, Pin, SetAttributes};
+use vfs::{Authority, Later, Op, OpenAccess, Opened, Pin, SetAttributes};
 
 use super::claim::Target;
 use super::{AtOnce, Opener};
@@ -43,15 +43,16 @@ pub(super) fn check(
     Ok(OpenAccess { read: share.contains(ShareAccess::READ), write: share.contains(ShareAccess::WRITE) })
 }
 
-/// Opens the file with the backend and takes the share reservation; then truncates. `asked` is what the backend was asked already.
+/// Opens the file with the backend and takes the share reservation; then truncates. `asked` is what the backend was asked already. The
+/// target is as it was seen last.
 pub(super) async fn open(
     compound: &mut Compound<'_>,
     opener: &Opener,
     arguments: &OpenArgs,
     access: OpenAccess,
-    target: &Target<'_>,
-    asked: Option<Op<'_, Opened>>,
-) -> Result<(OpenGrant, Attributes)> {
+    target: &mut Target<'_>,
+    asked: Option<Later<'_, Opened>>,
+) -> Result<OpenGrant> {
     let file = &target.file;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
@@ -68,10 +69,10 @@ pub(super) async fn open(
             compound.settle(file, against, right).await?;
             None
         }
-        false => target.seen,
+        false => target.seen.as_ref(),
     };
-    let opening = match (&seen, asked) {
-        (Some(_), Some(opening)) => opening,
+    let opening = match (seen, asked) {
+        (Some(_), Some(opening)) => Op::Pending(opening),
         (Some(seen), None) => backend.open_seen(&context, &file.handle, seen, wanted, target.authority),
         (None, _) => backend.open(&context, &file.handle, wanted, target.authority),
     };
@@ -85,11 +86,15 @@ pub(super) async fn open(
     };
     let grant = reserve(compound, opener, arguments, target, &opened).await?;
     if target.size.is_none() {
-        return Ok((grant, opened.attributes));
+        target.seen = Some(opened.attributes);
+        return Ok(grant);
     }
     let set = SetAttributes { size: target.size, ..SetAttributes::default() };
     match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
-        Ok(change) => Ok((grant, change.after)),
+        Ok(change) => {
+            target.seen = Some(change.after);
+            Ok(grant)
+        }
         Err(error) => {
             compound.state().withdraw_open(&opener.client, grant);
             Err(error.into())
@@ -104,8 +109,8 @@ pub(super) fn open_at_once<'r>(
     opener: &Opener,
     arguments: &OpenArgs,
     access: OpenAccess,
-    target: &Target<'r>,
-) -> Result<AtOnce<(OpenGrant, Attributes), Later<'r, Opened>>> {
+    target: &mut Target<'r>,
+) -> Result<AtOnce<OpenGrant, Later<'r, Opened>>> {
     let (export, Some(seen)) = (target.file.export, &target.seen) else { return Ok(Err(None)) };
     let context = compound.context(export);
     let opening = export.backend.open_seen(&context, &target.file.handle, seen, access, target.authority);
@@ -122,7 +127,10 @@ pub(super) fn open_at_once<'r>(
     let Opened { pin, attributes } = opened;
     let request = request(compound, opener, arguments, target, pin);
     match compound.state().open(compound.now(), &opener.client, request) {
-        Ok(grant) => Ok(Ok((grant, attributes))),
+        Ok(grant) => {
+            target.seen = Some(attributes);
+            Ok(Ok(grant))
+        }
         Err(Status::DELAY) => Ok(Err(None)),
         Err(status) => Err(status.into()),
     }
