@@ -7,6 +7,8 @@ mkdir "$D/kept" "$D/elsewhere"
 for n in $(seq 200); do echo "$n" >"$D/kept/$n"; done
 mkdir "$D/kept/below"
 ln "$D/kept/7" "$D/elsewhere/seven"
+# An entry that nobody has delegated or lists.
+ln -s nowhere "$D/kept/link"
 sleep 1 # until the times of all this are past what the file system's clock tells apart
 append() { echo "$1" >>"$2"; }
 mount_other
@@ -21,9 +23,9 @@ told() {
     echo 3 >/proc/sys/vm/drop_caches
     eval "find '$D/kept' $ENTRIES" >"$L/told"
 }
-# Whether the server watches what is there, so that the next listing may be told again.
+# Whether the server watches the directory's entries, so that the next listing may be told again.
 is_watched() {
-    host 'line="^fanotify ino:$(printf %x "$(stat --format=%i "$H/kept/1")") "
+    host 'line="^fanotify ino:$(printf %x "$(stat --format=%i "$H/kept/link")") "
         for server in $(pgrep -x enfys); do ! grep -qs "$line" "/proc/$server/fdinfo/"* || exit 0; done
         exit 1'
 }
@@ -31,6 +33,8 @@ is_watched() {
 after() {
     local what=$1 attempt asked
     shift
+    # Who holds a delegation has change attributes of its own: to that client nothing is told again.
+    remount
     for attempt in $(seq 70); do
         ! is_watched || break
         told
