@@ -67,6 +67,7 @@ mod permission;
 mod presumed;
 mod probe;
 mod seen;
+mod shortage;
 mod streams;
 mod sys;
 mod turn;

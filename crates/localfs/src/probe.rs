@@ -26,6 +26,7 @@ use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::ops::watch_entries::is_watched;
 use crate::presumed::NewNames;
+use crate::shortage::Shortages;
 use crate::streams::Streams;
 use crate::sys;
 use crate::turn::{Names, Wariness};
@@ -146,6 +147,7 @@ pub(crate) fn open_with(
         round: AtomicU32::new(0),
         janitor: crate::janitor::Alarm::default(),
         watches: watch::OnDemand::new(capacity / 2),
+        shortages: Shortages::default(),
         has_watched_entries: is_watched(f_type),
         root_fd,
         #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
 use crate::presumed::NewNames;
+use crate::shortage::Shortages;
 use crate::streams::Streams;
 use crate::sys::{self, KernelHandle};
 use crate::turn::{Names, Wariness};
@@ -116,6 +117,8 @@ pub(crate) struct Volume {
     pub(crate) janitor: crate::janitor::Alarm,
     /// Who is told of what other processes do.
     pub(crate) watches: watch::OnDemand,
+    /// What could not be watched for want of something, and is in the log.
+    pub(crate) shortages: Shortages,
     /// Whether all changes of a directory's entries can be watched for.
     pub(crate) has_watched_entries: bool,
     /// The error of the next sync.

@@ -150,6 +150,9 @@ impl Watches {
 
     /// Has `alarm` rung at these events of the object that they name `name`. `file` leads to it; `kept` is it, where it has to be kept
     /// open. Returns the number by which it is [removed](Self::remove).
+    ///
+    /// # Errors
+    /// `ENOSPC` where the user has no more marks, `EMFILE` where no more objects may be kept.
     pub(crate) fn add(
         &self,
         name: &Handle,
@@ -164,7 +167,7 @@ impl Watches {
             && kept.is_some()
             && self.0.kept.load(Ordering::Relaxed) >= self.0.max_kept
         {
-            return Err(Errno::NOSPC);
+            return Err(Errno::MFILE);
         }
         if events & !present != 0 {
             mark(self.0.group.as_fd(), Mark::Add, events & !present, file)?;

@@ -1,5 +1,6 @@
 //! What a local process changes is recalled from whoever has it delegated.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,6 +14,7 @@ use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::ops::lookup::LookupArgs;
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareAccess, ShareDeny};
+use protocol::nfs4::ops::readdir::ReadDirArgs;
 use protocol::nfs4::ops::write::WriteArgs;
 use protocol::nfs4::types::{
     Bitmap, Component, Handle, Outcome, StableHow, StateOwner, Stateid, Status, Utf8,
@@ -26,6 +28,11 @@ use crate::status::status;
 
 /// A server of one directory with `file` and `other` in it, with these words in the export's table.
 fn started(place: &Place, words: &str) -> Server {
+    Server::start(place, &configured(place, words))
+}
+
+/// Arguments of such a server.
+fn configured(place: &Place, words: &str) -> [OsString; 3] {
     let (export, state) = (place.directory("export"), place.path("state"));
     for file in ["file", "other"] {
         std::fs::write(export.join(file), "first").expect("file");
@@ -37,11 +44,35 @@ fn started(place: &Place, words: &str) -> Server {
         export.display(),
     );
     let config = place.file("enfys.toml", &config);
-    Server::start(place, &["serve".as_ref(), "--config".as_ref(), config.as_os_str()])
+    ["serve".into(), "--config".into(), config.into()]
+}
+
+/// A command in a user namespace of its own, one of whose limits (`/proc/sys/user`) is this; none where there are no such.
+fn limited(limit: &str, to: u32) -> Option<Command> {
+    let limited = || {
+        let script = format!("echo {to} >/proc/sys/user/{limit} && exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c", &script, "-"]);
+        command
+    };
+    let can = limited().arg("true").output().is_ok_and(|output| output.status.success());
+    if !can {
+        println!("skipped: no user namespace with limits of its own");
+    }
+    can.then(limited)
 }
 
 /// Opens a file; its handle, and the stateid of what is delegated.
 fn held(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Handle, Stateid) {
+    match opened(client, name, access) {
+        (handle, OpenDelegation::Read(read)) => (handle, read.stateid),
+        (handle, OpenDelegation::Write(write)) => (handle, write.stateid),
+        (_, none) => panic!("nothing is delegated: {none:?}"),
+    }
+}
+
+/// Opens a file; its handle, and what is delegated.
+fn opened(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Handle, OpenDelegation) {
     let open = Op::Open(OpenArgs {
         seqid: 0,
         share_access: access,
@@ -55,11 +86,7 @@ fn held(client: &mut Client4, name: &'static str, access: ShareAccess) -> (Handl
     let [.., OpResult::Open(Outcome::Ok(open)), OpResult::GetFh(Outcome::Ok(handle))] = &results[..] else {
         panic!("as OPEN and GETFH: {results:?}");
     };
-    match &open.delegation {
-        OpenDelegation::Read(read) => (*handle, read.stateid),
-        OpenDelegation::Write(write) => (*handle, write.stateid),
-        none => panic!("nothing is delegated: {none:?}"),
-    }
+    (*handle, open.delegation.clone())
 }
 
 /// Change attribute and size, as the client is told; and gives the file back behind that, where it shall.
@@ -198,18 +225,49 @@ fn where_local_changes_are_ignored_nobody_looks_for_them() {
 fn the_log_says_why_an_export_is_not_watched() {
     let place = Place::new();
     let export = place.directory("export");
-    let mut command = Command::new("unshare");
-    let script = "echo 0 >/proc/sys/user/max_fanotify_groups && exec \"$@\"";
-    command.args(["--user", "--map-root-user", "sh", "-c", script, "-"]);
-    let can = command.arg("true").output().is_ok_and(|output| output.status.success());
-    if !can {
-        return println!("skipped: no user namespace with limits of its own");
-    }
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "sh", "-c", script, "-", ENFYS]);
-    command.args(crate::server::with(&place, &[&export]));
+    let Some(mut command) = limited("max_fanotify_groups", 0) else { return };
+    command.arg(ENFYS).args(crate::server::with(&place, &[&export]));
     let server = Server::spawn(&place, command);
     server.await_log(0, "export /export: local processes' changes recall no delegation: there are as many users of fanotify(7)");
     assert_eq!(groups(&server), 0);
+    server.stop();
+}
+
+#[test]
+fn the_log_says_what_limits_the_number_of_what_is_watched() {
+    let place = Place::new();
+    let Some(mut command) = limited("max_fanotify_marks", 1) else { return };
+    let server = Server::spawn(&place, {
+        command.arg(ENFYS).args(configured(&place, ""));
+        command
+    });
+    if !is_watched(&server) {
+        return;
+    }
+    let mut holder = Client4::reachable(server.address);
+    held(&mut holder, "file", ShareAccess::READ);
+    let (_, delegation) = opened(&mut holder, "other", ShareAccess::READ);
+    assert!(matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_)), "{delegation:?}");
+    let undelegated = "no more files are delegated whose local changes are to be seen: this user watches as many files as it may \
+                       (user.max_fanotify_marks)";
+    server.await_log(0, undelegated);
+    opened(&mut holder, "other", ShareAccess::READ);
+    // Repeated listings would have the directory and its entries watched.
+    let lookup = Op::Lookup(LookupArgs { name: Component::from_static(b"export") });
+    let readdir = Op::ReadDir(ReadDirArgs {
+        cookie: 0,
+        cookie_verifier: [0; 8],
+        dircount: 4096,
+        maxcount: 4096,
+        attributes: Bitmap::of(&[n::SIZE]),
+    });
+    for _ in 0..3 {
+        holder.run(vec![Op::PutRootFh, lookup.clone(), readdir.clone()]).expect("a listing");
+    }
+    let untold = "directories are looked at each time that they are listed: this user watches as many files";
+    server.await_log(0, untold);
+    let log = server.log();
+    assert_eq!((log.matches(undelegated).count(), log.matches(untold).count()), (1, 1), "{log}");
+    assert!(log.contains(&place.path("export").display().to_string()), "{log}");
     server.stop();
 }

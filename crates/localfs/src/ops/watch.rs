@@ -8,6 +8,7 @@ use vfs::{Alarm, Error, Handle, Interest, Op, Result, Watch};
 use crate::errno::translate;
 use crate::handle::{self, Meaning};
 use crate::object::{OpenFile, Reach};
+use crate::shortage::Shortage;
 use crate::sys;
 use crate::volume::{Handles, Volume};
 use crate::watch::{Watches, events_of};
@@ -77,8 +78,14 @@ impl Volume {
         let events = events_of(object.kind, interest);
         match watches.add(&name, events, alarm, &object.file(), kept) {
             Ok(number) => Ok(Some(Box::new(Watching { volume: Arc::clone(self), name, number }))),
-            // As many as the user may have.
-            Err(Errno::NOSPC) => Err(Error::Later),
+            Err(Errno::NOSPC) => {
+                self.is_short_of(Shortage::FileMarks);
+                Err(Error::Later)
+            }
+            Err(Errno::MFILE) => {
+                self.is_short_of(Shortage::FilesKept);
+                Err(Error::Later)
+            }
             Err(errno) => Err(translate(errno)),
         }
     }

@@ -27,6 +27,7 @@ use rustix::io::Errno;
 use vfs::{Attributes, EntriesWatch, FileKind, Handle, Interest, Op, Result};
 
 use crate::errno::translate;
+use crate::shortage::Shortage;
 use crate::streams::{BUFFER_BYTES, RawEntry, entries};
 use crate::sys::{self, Mark};
 use crate::turn::Turn;
@@ -111,13 +112,19 @@ impl Volume {
                 let volume = Arc::clone(self);
                 Ok(Some(Arc::new(Marks { volume, group: Some(group), entries, access_times_set })))
             }
-            // One must be allowed to read what one marks; and there are as many groups and marks as may be.
+            Err(Errno::NOSPC) => {
+                self.is_short_of(Shortage::EntryMarks);
+                Ok(None)
+            }
+            Err(Errno::MFILE) => {
+                self.is_short_of(Shortage::Groups);
+                Ok(None)
+            }
+            // One must be allowed to read what one marks.
             Ok(None)
             | Err(
                 Errno::ACCESS
                 | Errno::PERM
-                | Errno::NOSPC
-                | Errno::MFILE
                 | Errno::NOSYS
                 | Errno::INVAL
                 | Errno::NODEV
