@@ -13,6 +13,10 @@ use std::time::Instant;
 use calls::{Call, calls};
 use world::World;
 
+/// The program's own: what allocations cost is part of a call.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Calls that are timed together: as many as a client of depth 64 has in one read of its connection.
 const BATCH: usize = 64;
 /// Batches of each measurement.
