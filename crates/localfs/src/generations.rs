@@ -26,7 +26,9 @@ const PARTS: usize = 16;
 const PART_INODES: usize = INODES / PARTS;
 
 /// Files of which both calls must have told one generation, each another.
-const PROOFS: u64 = 4;
+const PROOFS: u16 = 4;
+/// Files after which it must be known.
+const LOOKS_MAX: u16 = 256;
 
 /// Generations of inodes.
 #[derive(Debug, Default)]
@@ -37,33 +39,43 @@ pub(crate) struct Generations {
     pub(crate) trial: Trial,
 }
 
-/// Whether what open files tell is what their handles hold: the last such generation << 32 | how many there were, each another
-/// than the one before; or [`REFUTED`].
+/// Whether what open files tell is what their handles hold: the last such generation << 32 | files looked at << 16 | how many of them prove
+/// it; or [`REFUTED`].
 #[derive(Debug, Default)]
 pub(crate) struct Trial(AtomicU64);
 
 const REFUTED: u64 = u64::MAX;
+
+/// A [`Trial`]'s number, taken apart.
+fn taken_apart(heard: u64) -> (u32, u16, u16) {
+    ((heard >> 32) as u32, (heard >> 16) as u16, heard as u16)
+}
 
 impl Trial {
     /// What can be relied on; `None` until that is known.
     pub(crate) fn verdict(&self) -> Option<bool> {
         match self.0.load(Ordering::Relaxed) {
             REFUTED => Some(false),
-            seen if seen & 0xffff_ffff >= PROOFS => Some(true),
+            heard if taken_apart(heard).2 >= PROOFS => Some(true),
             _ => None,
         }
     }
 
     /// What an open file told was its handle's, or (`None`) was not.
     pub(crate) fn hear(&self, right: Option<u32>) {
-        let seen = self.0.load(Ordering::Relaxed);
-        let (last, count) = ((seen >> 32) as u32, seen & 0xffff_ffff);
-        match right {
-            None => self.0.store(REFUTED, Ordering::Relaxed),
-            // One that all have proves nothing.
-            Some(generation) if generation == 0 || generation == last || seen == REFUTED => {}
-            Some(generation) => self.0.store(u64::from(generation) << 32 | (count + 1), Ordering::Relaxed),
-        }
+        let heard = self.0.load(Ordering::Relaxed);
+        let (last, looks, proofs) = taken_apart(heard);
+        let heard = match right {
+            Some(generation) if heard != REFUTED && looks < LOOKS_MAX => {
+                // One that all have proves nothing.
+                let proves = generation != 0 && generation != last;
+                u64::from(generation) << 32
+                    | u64::from(looks + 1) << 16
+                    | u64::from(proofs + u16::from(proves))
+            }
+            _ => REFUTED,
+        };
+        self.0.store(heard, Ordering::Relaxed);
     }
 }
 
@@ -145,6 +157,11 @@ mod tests {
         trial.hear(None);
         (1..10).for_each(|generation| trial.hear(Some(generation)));
         assert_eq!(trial.verdict(), Some(false), "once wrong is enough");
+        let trial = Trial::default();
+        (0..LOOKS_MAX).for_each(|_| trial.hear(Some(7)));
+        assert_eq!(trial.verdict(), None);
+        trial.hear(Some(7));
+        assert_eq!(trial.verdict(), Some(false), "nobody looks for ever");
     }
 
     #[test]
