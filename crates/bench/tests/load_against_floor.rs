@@ -20,14 +20,10 @@ fn start_floor(export: &Path, large_read: LargeRead) -> SocketAddr {
 }
 
 fn start_floor_with(export: &Path, manner: Manner) -> SocketAddr {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     let export = export.to_owned();
-    thread::spawn(move || floor::serve(&export, address, manner).unwrap());
-    while std::net::TcpStream::connect(address).is_err() {
-        thread::yield_now();
-    }
+    thread::spawn(move || floor::serve(&export, listener, manner).unwrap());
     address
 }
 

@@ -1,6 +1,6 @@
 //! `enfys-floor`: the floor as a process of its own, so that its CPU time can be told from the generator's.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,7 +27,9 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let large_read = if options.sendfile { LargeRead::Sendfile } else { LargeRead::Pread };
     let durability = if options.sync { Durability::Batch } else { Durability::None };
-    match floor::serve(&options.export, options.listen, Manner { large_read, durability }) {
+    let served = TcpListener::bind(options.listen)
+        .and_then(|listener| floor::serve(&options.export, listener, Manner { large_read, durability }));
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: floor over {} on {}: {error}", options.export.display(), options.listen);

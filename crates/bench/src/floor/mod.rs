@@ -12,11 +12,10 @@ mod replies;
 mod unsynced;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::path::Path;
 
 use protocol::nfs3::Proc;
-use tokio::net::TcpListener;
 
 use calls::Files;
 pub use calls::LargeRead;
@@ -46,16 +45,17 @@ pub enum Durability {
     Batch,
 }
 
-/// Serves the prepared files (see [`crate::layout::prepare`]) below `export` until the process is ended.
+/// Serves the prepared files (see [`crate::layout::prepare`]) below `export` until the process is ended, to whoever connects to `listener`.
 ///
 /// # Errors
-/// When a file or the address cannot be opened.
-pub fn serve(export: &Path, listen: SocketAddr, manner: Manner) -> io::Result<()> {
+/// When a file cannot be opened, or nobody connects any more.
+pub fn serve(export: &Path, listener: TcpListener, manner: Manner) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Leaked on purpose: it lives as long as the process, and connections reach it without counting references.
     let files: &'static Files = Box::leak(Box::new(Files::open(export, manner)?));
     runtime.block_on(async {
-        let listener = TcpListener::bind(listen).await?;
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
         println!("floor on {}", listener.local_addr()?);
         loop {
             let (stream, _) = listener.accept().await?;
