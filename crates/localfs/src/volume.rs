@@ -378,14 +378,18 @@ impl Volume {
             return Ok(None);
         }
         let (told, status) = (sys::generation(fd).ok(), status(fd).map_err(translate)?);
-        let kernel = told.and_then(|told| KernelHandle::of(*usual, status.stx_ino, told));
-        if verdict.is_none() {
-            let held = handle_on(*mount, fd, c"")?;
-            let is_right = kernel.zip(held).is_some_and(|(made, held)| made.is(&held));
-            generations.trial.hear(told.filter(|_| is_right));
-            return Ok(None);
-        }
-        kernel.map(|kernel| Ok((handle::from_kernel(&kernel)?, status))).transpose()
+        let made = told.and_then(|told| KernelHandle::of(*usual, status.stx_ino, told));
+        let kernel = match made.filter(|_| verdict.is_some()) {
+            Some(made) => made,
+            None => {
+                let held = handle_on(*mount, fd, c"")?.ok_or(Error::Access)?;
+                if verdict.is_none() {
+                    generations.trial.hear(told.filter(|_| made.is_some_and(|made| made.is(&held))));
+                }
+                held
+            }
+        };
+        Ok(Some((handle::from_kernel(&kernel)?, status)))
     }
 
     /// Handle and attributes of what was opened as `name` of `directory`, without keeping it.
