@@ -11,8 +11,12 @@
 //! - the watch is asked, behind that, whether anything has changed: then all that was kept of the directory goes;
 //! - it must not be older than [`MAX_AGE`], which bounds what no watch shows (times of access, for one).
 //!
-//! What depends on the caller is never kept: a reply with the change attribute of somebody's delegation, one in which an object could not be
+//! What depends on the caller is never kept: a reply with the change attribute of the caller's delegation, one in which an object could not be
 //! looked at, one with free space or ACLs, or a change attribute that a coarse clock will move by itself.
+//!
+//! A client that has something delegated is told of it as it was at the grant, whatever others have done to it since
+//! ([`State::change_of_grant`](crate::nfs4::State::change_of_grant)). What was looked at when nothing of its own was otherwise stays true for it as
+//! long as nothing changes and nothing more is delegated to it; so a reply says for whom it is not ([`Page::is_for`]).
 //!
 //! Bounds: bytes ([`Settings::kept_listings_bytes`](crate::Settings::kept_listings_bytes)), with what the kernel holds for an entry that is watched, and directories. What is not
 //! asked for goes; a directory that changes as often as it is listed is watched ever more rarely. The rejected alternative, attributes of
@@ -25,7 +29,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use protocol::nfs4::types::Bitmap;
+use protocol::nfs4::types::{Bitmap, ClientId};
 use vfs::{Access, Attributes, Context, EntriesWatch, Entry, Handle, Verifier};
 
 use crate::request::Request;
@@ -51,6 +55,8 @@ const MAX_COUNTED: usize = 1024;
 const ENTRY_BYTES: usize = 1536;
 /// What a reply is charged beside its bytes.
 const PAGE_BYTES: usize = 256;
+/// Clients that a reply says it is not for. Where they would be more, it is for none that has anything delegated.
+const MAX_EXCEPT: usize = 16;
 
 /// Which READDIR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -125,6 +131,18 @@ struct Page {
     bytes: Bytes,
     /// When its request came: it was looked at behind that.
     made: Duration,
+    /// Delegations granted before it was looked at.
+    grants: u64,
+    /// Clients that may have been told otherwise of something that they had delegated.
+    except: Vec<ClientId>,
+}
+
+/// A client that has something delegated, and may have to be told otherwise than others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Holder {
+    pub(crate) client: ClientId,
+    /// Which of all grants was its last.
+    pub(crate) last_grant: u64,
 }
 
 /// What there is for a READDIR.
@@ -150,46 +168,67 @@ pub(crate) struct Keeper<'r> {
     key: Key,
     form: Form,
     watch: Arc<dyn EntriesWatch>,
-    is_for_all: bool,
+    may_be_kept: bool,
+    grants: u64,
+    except: Vec<ClientId>,
 }
 
 impl Keeper<'_> {
-    /// An entry as it is told.
+    /// An entry as it is.
     pub(crate) fn saw(&mut self, entry: &Entry<'_>) {
-        self.is_for_all &= match &entry.object {
+        self.may_be_kept &= match &entry.object {
             Some((_, attributes)) => self.watch.is_final(attributes),
             None => !self.form.plus,
         };
     }
 
+    /// This client may have to be told otherwise.
+    pub(crate) fn except(&mut self, client: ClientId) {
+        if self.except.len() <= MAX_EXCEPT && !self.except.contains(&client) {
+            self.except.push(client);
+        }
+    }
+
     /// Something was told that is the caller's own.
     pub(crate) fn spoil(&mut self) {
-        self.is_for_all = false;
+        self.may_be_kept = false;
     }
 
     /// What was told, one part behind the other.
     pub(crate) fn keep(self, told: &[&[u8]]) {
-        if !self.is_for_all {
+        if !self.may_be_kept {
             return;
         }
-        let page = Page { bytes: told.concat().into(), made: self.request.now.monotonic };
-        self.request.server.listings.put(&self.key, self.form, &self.watch, page);
-        self.request.server.metrics.kept_listings_made.fetch_add(1, Relaxed);
+        let Self { request, grants, except, .. } = self;
+        let page = Page { bytes: told.concat().into(), made: request.now.monotonic, grants, except };
+        request.server.listings.put(&self.key, self.form, &self.watch, page);
+        request.server.metrics.kept_listings_made.fetch_add(1, Relaxed);
     }
 }
 
-/// How a READDIR that passed its own checks goes on.
+impl Page {
+    /// Whether `holder`, where the caller is one, would be told the same: what it had delegated was as it was granted when this was looked at,
+    /// and is so still. What was granted later may be granted as it was before a change that came before this look.
+    fn is_for(&self, holder: Option<Holder>) -> bool {
+        holder.is_none_or(|Holder { client, last_grant }| {
+            last_grant <= self.grants && self.except.len() <= MAX_EXCEPT && !self.except.contains(&client)
+        })
+    }
+}
+
+/// How a READDIR that passed its own checks goes on; `holder` where the caller may be told otherwise than others.
 pub(crate) async fn way<'r>(
     request: &'r Request<'r>,
     export: &Export,
     context: &Context,
     directory: &Handle,
     form: Form,
+    holder: Option<Holder>,
 ) -> Way<'r> {
     let server = request.server;
     let key = Key { export: export.id, directory: *directory };
     let now = request.now.monotonic;
-    let watch = match server.listings.find(&key, &form, &request.exports, now) {
+    let watch = match server.listings.find(&key, &form, holder, &request.exports, now) {
         Found::Nothing => return Way::Look(None),
         Found::Watched(watch) => watch,
         Found::Wanted => {
@@ -218,7 +257,9 @@ pub(crate) async fn way<'r>(
         server.listings.has_changed(&key, &watch);
         return Way::Look(None);
     }
-    Way::Look(Some(Keeper { request, key, form, watch, is_for_all: true }))
+    // Before anything is looked at.
+    let grants = server.nfs4.grants();
+    Way::Look(Some(Keeper { request, key, form, watch, may_be_kept: true, grants, except: Vec::new() }))
 }
 
 /// The directory's attributes, where the caller may list it and look its entries up.
@@ -240,7 +281,14 @@ impl Listings {
         (table.bytes, table.kept.len())
     }
 
-    fn find(&self, key: &Key, form: &Form, exports: &Arc<ExportTable>, now: Duration) -> Found {
+    fn find(
+        &self,
+        key: &Key,
+        form: &Form,
+        holder: Option<Holder>,
+        exports: &Arc<ExportTable>,
+        now: Duration,
+    ) -> Found {
         if self.max_bytes == 0 {
             return Found::Nothing;
         }
@@ -252,7 +300,7 @@ impl Listings {
         kept.last = kept.last.max(now);
         let watch = Arc::clone(&kept.watch);
         match kept.pages.get(form) {
-            Some(page) if now < page.made + MAX_AGE => {
+            Some(page) if now < page.made + MAX_AGE && page.is_for(holder) => {
                 kept.told = kept.told.saturating_add(u32::from(form.cookie == 0));
                 Found::Page(watch, page.bytes.clone())
             }

@@ -101,7 +101,9 @@ async fn try_list(
     let way = match is_full {
         true => Way::Look(None),
         false => {
-            listings::way(request, target.export, &target.context, &target.handle, page.form(read_dir)).await
+            // Version 3 has no change attribute, and nothing delegated.
+            let form = page.form(read_dir);
+            listings::way(request, target.export, &target.context, &target.handle, form, None).await
         }
     };
     let mut keeper = match way {

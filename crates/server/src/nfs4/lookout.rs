@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use protocol::nfs4::attributes::number;
-use protocol::nfs4::types::Bitmap;
+use protocol::nfs4::types::{Bitmap, ClientId};
 use vfs::{Alarm, Attributes, Entry, Interest};
 
 use super::compound::Compound;
 use super::object::File;
 use super::state::{Client, DelegationKind, LocalChange, Lookout, NotDelegated};
+use crate::listings::Holder;
 use crate::{Now, Server};
 
 impl Server {
@@ -85,16 +86,17 @@ impl Compound<'_> {
         self.state().change_of_grant(client, file.key(self.server()))
     }
 
-    /// Whether that may be so of any file.
-    pub(crate) fn may_hide_changes(&self, mask: Bitmap) -> bool {
-        self.who().is_some_and(|client| self.may_hide_changes_from(client, mask))
+    /// The caller, where that may be so of any file.
+    pub(crate) fn holder(&self, mask: Bitmap) -> Option<Holder> {
+        let client = self.who().filter(|client| self.may_hide_changes_from(client, mask))?;
+        Some(Holder { client: client.id(), last_grant: client.last_grant() })
     }
 
     fn may_hide_changes_from(&self, client: &Client, mask: Bitmap) -> bool {
         mask.has(number::CHANGE) && self.state().may_hide_changes(client)
     }
 
-    /// The same of what a listing has met in `directory`; whether it was so.
+    /// Puts it over what a listing has met in `directory`; whether it is another.
     pub(crate) fn hide_changes_of_entry(
         &self,
         directory: File<'_>,
@@ -103,7 +105,23 @@ impl Compound<'_> {
     ) -> bool {
         let Some((handle, attributes)) = &mut entry.object else { return false };
         let Some(change) = self.change_of_grant(&directory.with(*handle), mask) else { return false };
-        attributes.change = change;
-        true
+        std::mem::replace(&mut attributes.change, change) != change
+    }
+
+    /// Tells of all clients that may be told of another change attribute than what a listing has met in `directory` has.
+    pub(crate) fn told_otherwise(
+        &self,
+        directory: File<'_>,
+        mask: Bitmap,
+        entry: &Entry<'_>,
+        tell: impl FnMut(ClientId),
+    ) {
+        if let Some((handle, attributes)) = &entry.object
+            && mask.has(number::CHANGE)
+            && self.state().is_anything_watched()
+        {
+            let file = directory.with(*handle).key(self.server());
+            self.state().told_otherwise(file, attributes.change, tell);
+        }
     }
 }

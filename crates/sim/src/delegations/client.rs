@@ -21,6 +21,7 @@ use xdr::Opaque;
 
 use super::directories;
 use super::history::History;
+use super::listed::{self, Knew, Listed};
 use super::times::{self, Kept};
 use super::{FILES, Subject};
 use crate::client::{at_export, export};
@@ -33,6 +34,7 @@ use crate::stage::{Actor, Progress, moment};
 enum Purpose {
     Read { file: u64, began: u64 },
     Stat { file: u64, began: u64 },
+    List(Knew),
     Write { file: u64, value: u64 },
     Return { file: u64, stateid: Stateid },
 }
@@ -66,6 +68,7 @@ pub(super) struct Client {
     held: HashMap<u64, Held>,
     /// Of what was given back: the change attribute, as it was told last before that, and what is cached.
     cached: HashMap<u64, (u64, u64)>,
+    listed: Listed,
     to_return: VecDeque<u64>,
     /// What its program has read that it must not.
     pub(super) wrong: Option<String>,
@@ -90,6 +93,7 @@ impl Client {
             again: None,
             held: HashMap::new(),
             cached: HashMap::new(),
+            listed: Listed::default(),
             to_return: VecDeque::new(),
             wrong: None,
         }
@@ -176,11 +180,24 @@ impl Client {
                 let began = history.now();
                 Some(self.ask(Purpose::Stat { file, began }, rng, now))
             }
+            _ if self.subject == Subject::Files && !self.is_mute && rng.chance(75) => {
+                self.left += 1;
+                Some(self.ask(self.listing(), rng, now))
+            }
             _ => {
                 let began = history.now();
                 Some(self.ask(Purpose::Read { file, began }, rng, now))
             }
         }
+    }
+
+    /// A look at all files at once.
+    fn listing(&self) -> Purpose {
+        let is_read = |file: &u64| self.held.get(file).filter(|held| !held.is_write && !held.is_returning);
+        Purpose::List(Knew {
+            held: (0..FILES).filter_map(|file| Some((file, is_read(&file)?.stateid))).collect(),
+            others: (0..FILES).filter(|file| !self.held.contains_key(file)).collect(),
+        })
     }
 
     /// Asks the server for a read or a write.
@@ -193,6 +210,7 @@ impl Client {
                 directories::write(&name(file), value)
             }
             Purpose::Stat { file, .. } => times::stat(&name(file)),
+            Purpose::List(_) => listed::list(),
             Purpose::Read { file, .. } => {
                 let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 8 });
                 self.open(file, ShareAccess::READ, read)
@@ -289,9 +307,17 @@ impl Client {
                     held.kept.judge(done).map_err(|why| format!("{}, file {file}: {why}", self.peer.name))?;
                 }
             }
+            (Purpose::List(Knew { held, others }), Status::OK) => {
+                let told = listed::told(done).ok_or("no listing")?;
+                let is_held = |(file, stateid): &&(u64, Stateid)| {
+                    self.held.get(file).is_some_and(|held| held.stateid == *stateid && !held.is_returning)
+                };
+                let held = held.iter().filter(is_held).map(|(file, _)| (*file, self.held[file].kept.change));
+                self.listed.judge(&told, held, others).map_err(|why| format!("{}: {why}", self.peer.name))?;
+            }
             (Purpose::Stat { .. }, Status::NOENT) => {}
             (
-                Purpose::Read { .. } | Purpose::Stat { .. } | Purpose::Write { .. },
+                Purpose::Read { .. } | Purpose::Stat { .. } | Purpose::List(_) | Purpose::Write { .. },
                 Status::DELAY | Status::NOENT,
             ) => self.again = Some(purpose),
             (purpose, status) => return Err(format!("{}: {purpose:?}: {status:?}", self.peer.name)),

@@ -7,12 +7,16 @@
 //! A process beside the server changes files too, without asking. Whoever had one delegated then may go on with what it has until it has given
 //! that back, and nobody any longer ([`outside`]): neither under a delegation, nor because the change attribute says that what is cached is good.
 //!
+//! A listing tells those who have a file delegated for reading the change attribute that they have, told again or not (`server/listings.rs`), and
+//! others one that never goes back.
+//!
 //! Some clients keep the times of what they may write. What others are told about when a file was changed never goes back, and
 //! the time that is handed in is the file's.
 
 mod client;
 pub(crate) mod directories;
 mod history;
+mod listed;
 mod outside;
 mod times;
 

@@ -23,7 +23,7 @@ pub(super) struct Kept {
     /// Whether it keeps them for all others.
     pub(super) is_ours: bool,
     /// With the delegation.
-    change: u64,
+    pub(super) change: u64,
     /// Last change of the file.
     pub(super) modified: Timestamp,
 }

@@ -288,3 +288,94 @@ fn what_will_not_be_delegated_is_not_watched() {
     opened(&mut other, open("file", b"o", READ));
     assert_eq!(backend.calls(Method::Watch), 0, "another writes");
 }
+
+/// The same as [`listed_change`], and whether it was looked at for that.
+fn listed(client: &mut Lab, backend: &Faulty<MemFs>) -> (u64, bool) {
+    let looks = backend.calls(Method::Readdir);
+    (listed_change(client), backend.calls(Method::Readdir) > looks)
+}
+
+/// Lists until nothing is looked at; what is told.
+#[track_caller]
+fn told_again(client: &mut Lab, backend: &Faulty<MemFs>) -> u64 {
+    let told = (0..200).map(|_| listed(client, backend)).find(|(_, is_looked_at)| !is_looked_at);
+    told.expect("it is told again").0
+}
+
+#[test]
+fn what_others_were_told_is_told_to_a_holder_too_while_it_is_as_granted() {
+    let (Scene { mut holder, mut other, .. }, backend) = scene();
+    hold(&mut holder, "file", READ);
+    let granted = change_of(&mut holder, &["export", "file"]);
+    assert_eq!(told_again(&mut other, &backend), granted);
+    assert_eq!(listed(&mut holder, &backend), (granted, false));
+    // And the other way round.
+    (holder.seconds, other.seconds) = (holder.seconds + 1, other.seconds + 1);
+    assert_eq!(listed(&mut holder, &backend), (granted, true));
+    assert_eq!(listed(&mut other, &backend), (granted, false));
+    // Nobody has told it of the change yet.
+    change(&backend, "file");
+    let now = told_again(&mut other, &backend);
+    assert_ne!(now, granted);
+    for _ in 0..3 {
+        assert_eq!(listed(&mut holder, &backend), (granted, true));
+        assert_eq!(listed(&mut other, &backend), (now, false), "what the holder is told is its own");
+    }
+}
+
+#[test]
+fn what_was_kept_before_the_alarm_is_not_told_to_the_holder_behind_it() {
+    let (Scene { lab, mut holder, mut other, .. }, backend) = scene();
+    let stateid = hold(&mut holder, "file", BOTH);
+    let granted = change_of(&mut holder, &["export", "file"]);
+    holder.ok(at(&["export", "file"], vec![super::write(stateid)]));
+    let own = told_again(&mut other, &backend);
+    assert_ne!(own, granted);
+    assert_eq!(listed_change(&mut holder), own);
+    backend.outsiders().meet(&object(&backend, "file"), Interest::Uses);
+    assert_eq!((recall(&lab), recalled(&holder).len()), (1, 1));
+    assert_eq!(listed(&mut holder, &backend), (granted, true));
+    assert_eq!(listed(&mut other, &backend), (own, false));
+}
+
+#[test]
+fn what_was_kept_before_a_grant_is_not_told_to_its_holder() {
+    let (Scene { mut lab, mut holder, mut other, .. }, backend) = scene();
+    // Something else, so that it is one who may be told otherwise.
+    lab.file(&["export", "beside"], b"");
+    hold(&mut holder, "beside", READ);
+    let before = told_again(&mut other, &backend);
+    let gate = Gate::new();
+    // The look behind the watch sees the file as it was, and is answered later.
+    backend.add(Rule::on(Method::Getattr, Fault::HoldAfter(gate.clone())).times(1));
+    let mut flight = holder.start(1, at(&["export"], vec![open("file", b"o", READ)]));
+    assert_eq!(status(flight.poll()), None);
+    change(&backend, "file");
+    let changed = told_again(&mut other, &backend);
+    assert_ne!(changed, before);
+    gate.open();
+    let result = flight.poll().expect("it is answered");
+    let given = &open_result(result.results.last().unwrap()).delegation;
+    assert!(delegated(given).is_some(), "no alarm has come: {given:?}");
+    assert_eq!(change_of(&mut holder, &["export", "file"]), before);
+    assert_eq!(listed(&mut holder, &backend), (before, true));
+    assert_eq!(listed(&mut other, &backend), (changed, false));
+}
+
+#[test]
+fn what_is_otherwise_for_many_holders_is_told_again_to_those_who_hold_nothing() {
+    let (Scene { lab, mut other, .. }, backend) = scene();
+    let names = (b'A'..=b'Z').map(|name| (&*Vec::leak(vec![name]), u64::from(name)));
+    let mut holders: Vec<Lab> = names.map(|(name, number)| lab.reachable(name, number)).collect();
+    for holder in &mut holders {
+        hold(holder, "file", READ);
+    }
+    let granted = change_of(&mut holders[0], &["export", "file"]);
+    change(&backend, "file");
+    let now = told_again(&mut other, &backend);
+    assert_ne!(now, granted);
+    for holder in &mut holders {
+        assert_eq!(listed(holder, &backend), (granted, true));
+    }
+    assert_eq!(listed(&mut other, &backend), (now, false));
+}

@@ -169,12 +169,13 @@ async fn directory(
         let (compound, keeper) = (&*compound, &mut keeper);
         let mut visit = |mut entry: Entry<'_>| {
             let mask = listing.mask;
-            let is_hidden = compound.hide_changes_of_entry(directory, mask, &mut entry);
-            if let Some(keeper) = keeper {
+            if let Some(keeper) = keeper.as_mut() {
                 keeper.saw(&entry);
-                if is_hidden {
-                    keeper.spoil();
-                }
+                compound.told_otherwise(directory, mask, &entry, |client| keeper.except(client));
+            }
+            let is_hidden = compound.hide_changes_of_entry(directory, mask, &mut entry);
+            if let Some(keeper) = keeper.as_mut().filter(|_| is_hidden) {
+                keeper.spoil();
             }
             // An entry whose object went meanwhile is told by rdattr_error, or else as if the listing had come later.
             if entry.object.is_none() && needs_object(mask) && !mask.has(number::RDATTR_ERROR) {
@@ -207,8 +208,7 @@ async fn directory(
     }
 }
 
-/// Whether what was told before may be told again. What is not the same for everybody is looked at each time: space, ACLs, and the change
-/// attributes that holders of delegations are told.
+/// Whether what was told before may be told again. What is not the same for everybody is looked at each time: space and ACLs.
 async fn way<'r>(
     compound: &Compound<'r>,
     directory: File<'_>,
@@ -216,7 +216,7 @@ async fn way<'r>(
     (arguments, listing): (&ReadDirArgs, &Listing<'_>),
 ) -> Way<'r> {
     let mask = listing.mask;
-    if needs_space(mask) || mask.has(number::ACL) || compound.may_hide_changes(mask) {
+    if needs_space(mask) || mask.has(number::ACL) {
         return Way::Look(None);
     }
     let form = Form {
@@ -227,7 +227,8 @@ async fn way<'r>(
         plus: needs_object(mask),
         room: [listing.dircount, listing.left, 0, 0],
     };
-    listings::way(compound.request, directory.export, context, &directory.handle, form).await
+    let holder = compound.holder(mask);
+    listings::way(compound.request, directory.export, context, &directory.handle, form, holder).await
 }
 
 /// Whether the directory now has another verifier than the client sent.

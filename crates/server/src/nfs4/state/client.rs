@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release,
+    Ordering::Release, Ordering::SeqCst,
 };
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(super) struct Holdings {
     pub(super) lost_delegations: AtomicU32,
     /// Delegations.
     pub(super) delegations: AtomicU32,
+    /// Which of all [grants](super::gauges::Gauges::grants) was its last.
+    pub(super) last_grant: AtomicU64,
     /// What it has not confirmed to know of its directories.
     pub(super) notices: Unconfirmed,
     /// Copies in the background.
@@ -160,6 +162,12 @@ impl Client {
     #[must_use]
     pub fn id(&self) -> ClientId {
         self.id
+    }
+
+    /// Which of all [grants](super::State::grants) was its last; 0 where it never had one.
+    #[must_use]
+    pub fn last_grant(&self) -> u64 {
+        self.holdings.last_grant.load(SeqCst)
     }
 
     /// `co_ownerid`.

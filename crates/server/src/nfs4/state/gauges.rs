@@ -74,6 +74,8 @@ pub(super) struct Gauges {
     pub(super) delegations: AtomicU64,
     pub(super) write_delegations: AtomicU64,
     pub(super) directory_delegations: AtomicU64,
+    /// Delegations granted so far.
+    pub(super) grants: AtomicU64,
     /// Delegations whose objects are watched: while there are none, everybody is told what objects say themselves.
     pub(super) lookouts: AtomicU64,
     /// What holders of directories have not confirmed to know.
@@ -96,6 +98,7 @@ impl Gauges {
             delegations: AtomicU64::new(0),
             write_delegations: AtomicU64::new(0),
             directory_delegations: AtomicU64::new(0),
+            grants: AtomicU64::new(0),
             lookouts: AtomicU64::new(0),
             notices: Unconfirmed::default(),
             denying: AtomicU64::new(0),
@@ -130,6 +133,7 @@ impl Gauges {
         self.write_delegations.fetch_add(u64::from(kind.is_write()), SeqCst);
         self.directory_delegations.fetch_add(u64::from(kind.is_directory()), SeqCst);
         client.holdings.delegations.fetch_add(1, Relaxed);
+        client.holdings.last_grant.fetch_max(self.grants.fetch_add(1, SeqCst) + 1, SeqCst);
     }
 
     pub(super) fn delegation_left(&self, client: &Client, kind: DelegationKind) {

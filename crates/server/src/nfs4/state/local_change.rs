@@ -139,10 +139,35 @@ impl State {
         self.send_contended(now, change.file, recalls);
     }
 
+    /// Whether anything is watched for somebody who has it delegated.
+    #[must_use]
+    pub fn is_anything_watched(&self) -> bool {
+        self.gauges.lookouts.load(SeqCst) > 0
+    }
+
     /// Whether `client` may have to be told an older change attribute than an object has.
     #[must_use]
     pub fn may_hide_changes(&self, client: &Client) -> bool {
-        self.gauges.lookouts.load(SeqCst) > 0 && client.holdings.delegations.load(Relaxed) > 0
+        self.is_anything_watched() && client.holdings.delegations.load(Relaxed) > 0
+    }
+
+    /// Tells of all that have an object delegated and may have to be told another change attribute than this one, now or as soon as an
+    /// alarm has come.
+    pub fn told_otherwise(&self, file: FileKey, change: u64, mut tell: impl FnMut(ClientId)) {
+        let shard = self.shards[self.shard_of(file)].lock();
+        let Some(record) = shard.files.get(&file) else { return };
+        for index in &record.delegations {
+            let delegation = shard.delegation_at(*index);
+            if delegation.lookout.is_some() && delegation.questions.change_of_grant() != change {
+                tell(shard.entry(*index).client.id());
+            }
+        }
+    }
+
+    /// Delegations granted so far. Those can be found by their objects.
+    #[must_use]
+    pub fn grants(&self) -> u64 {
+        self.gauges.grants.load(SeqCst)
     }
 
     /// The change attribute that an object had when it was delegated to `client`, where that is told of it. Only the change attribute is: by it

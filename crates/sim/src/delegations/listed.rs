@@ -1,0 +1,87 @@
+//! Change attributes of files in listings.
+
+use std::collections::BTreeMap;
+
+use protocol::nfs4::attributes::{Attributes, number as n};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::readdir::ReadDirArgs;
+use protocol::nfs4::types::{Bitmap, Outcome, Stateid};
+
+use super::FILES;
+use super::client::name;
+use crate::client::export;
+
+/// Bytes of a listing: more than all files take.
+const LISTING_BYTES: u32 = 4 << 10;
+
+/// What a client had when it asked for a listing.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Knew {
+    /// Files that it had delegated for reading, and by which stateids.
+    pub(super) held: Vec<(u64, Stateid)>,
+    /// Files that it did not have delegated.
+    pub(super) others: Vec<u64>,
+}
+
+/// What one client was told of files that it did not have delegated.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// The latest of each.
+    latest: BTreeMap<u64, u64>,
+}
+
+/// A listing of the files, all clients' the same.
+pub(super) fn list() -> Vec<Op> {
+    let list = ReadDirArgs {
+        cookie: 0,
+        cookie_verifier: [0; 8],
+        dircount: LISTING_BYTES,
+        maxcount: LISTING_BYTES,
+        attributes: Bitmap::of(&[n::CHANGE]),
+    };
+    let mut ops = export();
+    ops.push(Op::ReadDir(list));
+    ops
+}
+
+/// The change attributes among some results, by file; none where there is no whole listing.
+pub(super) fn told<'a>(results: impl Iterator<Item = &'a OpResult>) -> Option<BTreeMap<u64, u64>> {
+    let listings = results.filter_map(|result| match result {
+        OpResult::ReadDir(Outcome::Ok(listing)) if listing.eof => Some(listing),
+        _ => None,
+    });
+    let file_of = |told: &[u8]| (0..FILES).find(|file| name(*file).as_bytes() == told);
+    let entries = listings.last()?.entries.iter().map(|entry| {
+        let seen = Attributes::from_file_attributes(&entry.attributes).ok()?;
+        Some((file_of(&entry.name)?, seen.change?))
+    });
+    entries.collect()
+}
+
+impl Listed {
+    /// Judges what was told.
+    ///
+    /// # Errors
+    /// Where a file of `held` has not the change attribute that it was granted with, or one of `others` an older one than was told before.
+    pub(super) fn judge(
+        &mut self,
+        told: &BTreeMap<u64, u64>,
+        mut held: impl Iterator<Item = (u64, u64)>,
+        others: &[u64],
+    ) -> Result<(), String> {
+        if let Some((file, granted)) = held.find(|(file, granted)| told.get(file) != Some(granted)) {
+            let listed = told.get(&file);
+            return Err(format!("file {file}: granted with change {granted}, listed with {listed:?}"));
+        }
+        for file in others {
+            let (Some(change), latest) = (told.get(file), self.latest.entry(*file).or_default()) else {
+                continue;
+            };
+            if change < latest {
+                return Err(format!("file {file}: listed with change {change} behind {latest}"));
+            }
+            *latest = *change;
+        }
+        Ok(())
+    }
+}
