@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
-use vfs::FileKind;
+use vfs::{FileKind, Handle};
 
 use crate::object::{Object, OpenFile, Reach};
 use crate::volume::{Handles, Volume};
@@ -38,10 +38,18 @@ const MAX_CLOSED: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     state: Arc<(Mutex<State>, Condvar)>,
-    /// Files whose last open was closed.
-    closed: Mutex<VecDeque<Weak<Object>>>,
+    closed: Mutex<Closed>,
     /// Some object lost its last name, and nobody knows which.
     is_all_in_doubt: AtomicBool,
+}
+
+/// Files whose last open was closed.
+#[derive(Debug, Default)]
+struct Closed {
+    /// By handle: held weakly, the memory of each that is removed meanwhile would stay taken, and that of the next one come from far.
+    files: VecDeque<Handle>,
+    /// The janitor was told of them.
+    is_told: bool,
 }
 
 #[derive(Debug, Default)]
@@ -118,17 +126,20 @@ fn run((state, wake): &(Mutex<State>, Condvar), volume: &Weak<Volume>) {
 
 impl Volume {
     /// Has the janitor look whether an object that no open holds any more has a name.
-    pub(crate) fn look_later(&self, object: Arc<Object>) {
+    pub(crate) fn look_later(&self, object: &Object) {
         if !object.await_look() {
             return;
         }
         let mut closed = self.janitor.closed.lock();
-        let first = if closed.len() < MAX_CLOSED { None } else { closed.pop_front() };
-        closed.push_back(Arc::downgrade(&object));
+        let first = if closed.files.len() < MAX_CLOSED { None } else { closed.files.pop_front() };
+        closed.files.push_back(object.handle);
+        let is_told = std::mem::replace(&mut closed.is_told, true);
         drop(closed);
-        match first {
-            None => self.janitor.ring_for_closed(),
-            Some(first) => self.look_at(&first),
+        if !is_told {
+            self.janitor.ring_for_closed();
+        }
+        if let Some(first) = first {
+            self.look_at(&first);
         }
     }
 
@@ -152,12 +163,12 @@ impl Volume {
 
     fn look_at_closed(&self) {
         let closed = std::mem::take(&mut *self.janitor.closed.lock());
-        closed.iter().for_each(|object| self.look_at(object));
+        closed.files.iter().for_each(|handle| self.look_at(handle));
     }
 
     /// Looks whether an object that was closed has a name; if it is there still.
-    fn look_at(&self, object: &Weak<Object>) {
-        if let Some(object) = object.upgrade() {
+    fn look_at(&self, handle: &Handle) {
+        if let Some(object) = self.objects.peek(handle) {
             object.begin_look();
             self.let_go_if_gone(object);
         }
@@ -306,7 +317,10 @@ mod tests {
             drop(first);
             volume.look_at_closed();
             assert!(volume.objects.peek(&handle).is_some(), "an open holds it");
+            let object = volume.objects.peek(&handle).expect("held");
             drop(second);
+            assert_eq!(Arc::weak_count(&object), 0, "its memory is nobody's once it is removed");
+            drop(object);
             if is_local {
                 volume.look_at_closed();
             }

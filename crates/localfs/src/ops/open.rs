@@ -31,7 +31,7 @@ impl Drop for Held {
             // This is the end of it.
             Unpinned::LastOfNameless => self.volume.let_go_if_gone(object),
             // A local process may have taken the last name.
-            Unpinned::Last => self.volume.look_later(object),
+            Unpinned::Last => self.volume.look_later(&object),
         }
     }
 }

@@ -95,7 +95,7 @@ impl Volume {
         self.act_as_server();
         if let Some(object) = watches.remove(name, number, || self.watched_file(name)) {
             // It may have lost its last name while it was kept open.
-            self.look_later(object);
+            self.look_later(&object);
         }
     }
 
