@@ -27,7 +27,7 @@ use memmap2::MmapMut;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, IFlags};
 use rustix::io::Errno;
-use server::RECORD_BYTES_MAX;
+use server::{RECORD_BYTES_MAX, prefetch};
 
 use crate::mapping;
 
@@ -45,6 +45,8 @@ const SUFFIX: usize = 4;
 const CELLS_MAX: usize = (PREFIX + RECORD_BYTES_MAX + SUFFIX).div_ceil(CELL);
 /// What the file begins with; the last byte is the format's version.
 const MAGIC: &[u8; 8] = b"EnfysRp\x04";
+/// Bytes behind the last record that are brought near: an operation's two records, and most replies.
+const PREFETCHED: usize = 8 * CELL;
 /// Where the header has the [boot ID](boot_id) and the [key](Key).
 const BOOT_AT: usize = MAGIC.len();
 const KEY_AT: usize = BOOT_AT + 16;
@@ -220,6 +222,10 @@ impl Ring {
         rest.fill(0);
         self.live.push_back((self.head as u32, cells as u32));
         (self.head, self.next) = (self.head + cells, number + 1);
+        // The next records' place, which nobody has touched since the ring came by: of that one store would wait for memory, and
+        // with it every locked instruction behind it.
+        let (next, most) = (CELL + self.head * CELL, self.map.len());
+        prefetch(&self.map[next..most.min(next + PREFETCHED)]);
     }
 
     /// Gives up the records that begin in these cells; returns where the last of them ends, or `to`.

@@ -29,6 +29,7 @@ mod once;
 mod outbox;
 mod payload;
 mod portmap;
+mod prefetch;
 #[cfg(test)]
 mod reload_tests;
 mod reply_cache;
@@ -61,6 +62,7 @@ pub use nfs4::state::{
 pub use once::{RECORD_BYTES_MAX, ReplyLog, StableLog};
 pub use outbox::Outbox;
 pub use portmap::{Registration, registrations};
+pub use prefetch::prefetch;
 pub use settings::{Now, Settings};
 pub use state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use throttle::Throttle;

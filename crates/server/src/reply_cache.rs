@@ -19,7 +19,6 @@
 //!   to it attributes are not kept, but told anew (see [`short`]).
 
 mod kept;
-mod prefetch;
 pub(crate) mod short;
 mod tags;
 

@@ -8,9 +8,9 @@
 //!
 //! Where more replies than a bucket has slots fall into it, one goes a little before its turn.
 
-use super::prefetch::prefetch;
 use super::tags::{Tagged, tag};
 use super::{Memory, Reply};
+use crate::prefetch;
 
 /// Replies that a bucket tells of; four fill a cache line.
 const WAYS: usize = 4;

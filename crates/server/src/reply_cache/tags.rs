@@ -4,7 +4,7 @@
 //! are a small part of the buckets' memory, and mostly near. Where none fits, nothing is kept under the digest; the bucket
 //! will be written when the call is answered, and is asked for meanwhile.
 
-use super::prefetch::prefetch;
+use crate::prefetch;
 
 /// A digest's: bits that tell neither its shard (the lowest) nor its bucket (the highest).
 type Tag = u8;

@@ -7,7 +7,7 @@ const LINE: usize = 64;
 /// Has the lines of `memory` brought near, to be written. Nothing waits for them: neither this thread, nor a locked
 /// instruction that follows, as it would for a load or a store. Where the processor knows no such hint, nothing happens.
 #[inline]
-pub(super) fn prefetch<T>(memory: &[T]) {
+pub fn prefetch<T>(memory: &[T]) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
