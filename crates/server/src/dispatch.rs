@@ -14,7 +14,6 @@ use rpc::message::{
     AcceptStatus, CallError, CallHeader, MessageType, ReplyHeader, VersionRange, encode_success, peek,
 };
 use tracing::{debug, info};
-use vfs::boxed;
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::fetch::Fetches;
@@ -397,10 +396,9 @@ impl Server {
         let served = match operation {
             Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
-            Operation::Nfs4(PROC_COMPOUND) => match crate::nfs4::begin(&request, reader, reply) {
+            Operation::Nfs4(PROC_COMPOUND) => match crate::nfs4::begin(&request, &header, reader, reply) {
                 crate::nfs4::Begun::Done(served) => served,
-                // Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
-                crate::nfs4::Begun::Waits(waiting) => boxed(|| waiting.serve(&header, reply)).await,
+                crate::nfs4::Begun::Waits(rest) => rest.await,
             },
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {

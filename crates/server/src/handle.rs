@@ -64,10 +64,15 @@ impl HandleKey {
     /// Makes the wire form of a backend's handle.
     #[must_use]
     pub fn seal(&self, export: ExportId, inner: &Handle) -> WireHandle {
+        Self::seal_known(self.fingerprint(export, inner), export, inner)
+    }
+
+    /// As [`Self::seal`], where the [fingerprint](Self::fingerprint) is known: it is the tag.
+    pub(crate) fn seal_known(fingerprint: u64, export: ExportId, inner: &Handle) -> WireHandle {
         let mut data = [0; WIRE_HANDLE_MAX];
         data[0] = VERSION;
         data[EXPORT_AT..TAG_AT].copy_from_slice(&export.0.to_be_bytes());
-        data[TAG_AT..INNER_AT].copy_from_slice(&self.tag(export, inner));
+        data[TAG_AT..INNER_AT].copy_from_slice(&fingerprint.to_be_bytes());
         data[INNER_AT..INNER_AT + inner.len()].copy_from_slice(inner);
         WireHandle { length: (INNER_AT + inner.len()) as u8, data }
     }

@@ -76,6 +76,9 @@ impl Object<'_> {
     pub(crate) fn seal(&self, key: &HandleKey) -> WireHandle {
         match self {
             Self::Pseudo(node) => key.seal(ExportId::PSEUDO, &node.handle()),
+            Self::File(File { export, handle, fingerprint: Some(known) }) => {
+                HandleKey::seal_known(*known, export.id, handle)
+            }
             Self::File(file) => key.seal(file.export.id, &file.handle),
         }
     }

@@ -3,8 +3,8 @@
 //! Results are written straight into the reply; status and counts are filled in behind. An operation that fails leaves
 //! its status alone. What operations share is the [`Compound`].
 
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -29,11 +29,12 @@ const ALONE: u32 = 1;
 /// A compound that was begun.
 pub(crate) enum Begun<'r> {
     Done(Served),
-    Waits(Box<Waiting<'r>>),
+    /// What serves the rest. Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
+    Waits(Pin<Box<dyn Future<Output = Served> + Send + 'r>>),
 }
 
 /// A compound that has to wait for somebody.
-pub(crate) struct Waiting<'r> {
+struct Waiting<'r> {
     progress: Progress<'r>,
     next: Next<'r>,
 }
@@ -82,7 +83,12 @@ struct Progress<'r> {
 }
 
 /// Begins one COMPOUND, and ends it where nobody has to be waited for: only the others need a future.
-pub(crate) fn begin<'r>(request: &'r Request<'r>, mut arguments: Reader, reply: &mut Writer) -> Begun<'r> {
+pub(crate) fn begin<'r>(
+    request: &'r Request<'r>,
+    call: &'r CallHeader,
+    mut arguments: Reader,
+    reply: &'r mut Writer,
+) -> Begun<'r> {
     let start = reply.mark();
     let Ok(header) = Header::open(&mut arguments, reply) else {
         return Begun::Done(Served::GarbageArguments);
@@ -92,63 +98,77 @@ pub(crate) fn begin<'r>(request: &'r Request<'r>, mut arguments: Reader, reply: 
         // array."
         return Begun::Done(header.close(Status::MINOR_VERS_MISMATCH, 0, reply));
     }
-    let compound = Compound::new(request, &header, start);
-    let (status, waited, first) = (Status::OK, false, None);
-    let progress = Progress { compound, header, arguments, start, status, waited, first };
-    // Version 4.0 has no slots: RFC 7530 §3.1.1.
-    let mut begun = Waiting { progress, next: Next::FirstTime };
+    let mut begun = Waiting {
+        progress: Progress {
+            compound: Compound::new(request, &header, start),
+            header,
+            arguments,
+            start,
+            status: Status::OK,
+            waited: false,
+            first: None,
+        },
+        // Version 4.0 has no slots: RFC 7530 §3.1.1.
+        next: Next::FirstTime,
+    };
     let Waiting { progress, next } = &mut begun;
     if progress.header.minor > 0 {
         *next = progress.go_on(reply);
     }
     match next {
         Next::End if !progress.must_settle() => Begun::Done(progress.close(reply)),
-        _ => Begun::Waits(Box::new(begun)),
+        _ => Begun::Waits(boxed(|| begun.serve(call, reply))),
     }
 }
 
-impl Waiting<'_> {
+impl<'r> Waiting<'r> {
     /// Serves the rest.
-    pub(crate) async fn serve(mut self: Box<Self>, call: &CallHeader, reply: &mut Writer) -> Served {
-        let Self { progress, next } = &mut *self;
-        let request = progress.compound.request;
-        // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
-        loop {
-            *next = match std::mem::replace(next, Next::End) {
-                Next::FirstTime => {
-                    match sequencing::first_time(request, call, progress.arguments.clone()).await {
-                        FirstTime::Yes(first) => progress.go_on_first(first, reply),
-                        FirstTime::No(cached) => Next::Replay(cached),
-                        // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established
-                        // transport connection has been broken."
-                        FirstTime::Unknown => return Served::Close,
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "such a function would have itself twice: as its argument, and as what that is moved to"
+    )]
+    fn serve(mut self, call: &'r CallHeader, reply: &'r mut Writer) -> impl Future<Output = Served> + Send {
+        async move {
+            let Self { progress, next } = &mut self;
+            let request = progress.compound.request;
+            // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
+            loop {
+                *next = match std::mem::replace(next, Next::End) {
+                    Next::FirstTime => {
+                        match sequencing::first_time(request, call, progress.arguments.clone()).await {
+                            FirstTime::Yes(first) => progress.go_on_first(first, reply),
+                            FirstTime::No(cached) => Next::Replay(cached),
+                            // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established
+                            // transport connection has been broken."
+                            FirstTime::Unknown => return Served::Close,
+                        }
                     }
-                }
-                Next::Operation(operation, row, asked) => {
-                    let done = {
-                        let Progress { compound, arguments, waited, .. } = &mut *progress;
-                        let mut execution = pin!(compound.execute(row, asked, arguments, reply));
-                        poll_fn(|context| {
-                            let polled = execution.as_mut().poll(context);
-                            *waited |= polled.is_pending();
-                            polled
-                        })
-                        .await
-                    };
-                    progress.go_on_behind(&operation, done, reply)
-                }
-                Next::End => {
-                    // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
-                    if let Some(change) = progress.unsettled() {
-                        let _ = progress.compound.state().settled(change, request.thread()).await;
-                        progress.waited = true;
+                    Next::Operation(operation, row, asked) => {
+                        let done = {
+                            let Progress { compound, arguments, waited, .. } = &mut *progress;
+                            let mut execution = pin!(compound.execute(row, asked, arguments, reply));
+                            poll_fn(|context| {
+                                let polled = execution.as_mut().poll(context);
+                                *waited |= polled.is_pending();
+                                polled
+                            })
+                            .await
+                        };
+                        progress.go_on_behind(&operation, done, reply)
                     }
-                    let served = progress.close(reply);
-                    progress.compound.settle_written().await;
-                    return served;
-                }
-                Next::Replay(cached) => return replay(request, &cached, progress.start, reply).await,
-            };
+                    Next::End => {
+                        // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
+                        if let Some(change) = progress.unsettled() {
+                            let _ = progress.compound.state().settled(change, request.thread()).await;
+                            progress.waited = true;
+                        }
+                        let served = progress.close(reply);
+                        progress.compound.settle_written().await;
+                        return served;
+                    }
+                    Next::Replay(cached) => return replay(request, &cached, progress.start, reply).await,
+                };
+            }
         }
     }
 }

@@ -187,6 +187,22 @@ pub struct OpenArgs {
     pub claim: OpenClaim,
 }
 
+impl OpenArgs {
+    /// Whether encoded arguments say `OPEN4_CREATE`, found without decoding them; no, where they are cut off before that.
+    #[must_use]
+    pub fn create(encoded: &[u8]) -> bool {
+        const OPEN4_CREATE: u32 = 1;
+        // Behind `seqid`, `share_access`, `share_deny` and the owner's client ID.
+        const OWNER_AT: usize = 20;
+        let u32_at = |at: usize| Some(u32::from_be_bytes(*encoded.get(at..)?.first_chunk()?));
+        let open_type = || {
+            let length = u32_at(OWNER_AT)? as usize;
+            u32_at(OWNER_AT + 4 + length.checked_next_multiple_of(4)?)
+        };
+        open_type() == Some(OPEN4_CREATE)
+    }
+}
+
 xdr::constants! {
     /// `open_delegation_type4`.
     pub struct DelegationType: u32 {
@@ -343,3 +359,36 @@ pub struct OpenOk {
 
 /// `OPEN4res`.
 pub type OpenResult = Outcome<OpenOk>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(how: OpenHow, owner: &'static [u8]) -> Vec<u8> {
+        let args = OpenArgs {
+            seqid: 1,
+            share_access: ShareAccess::BOTH,
+            share_deny: ShareDeny::empty(),
+            owner: StateOwner { client_id: 1, owner: xdr::Opaque::from_static(owner) },
+            how,
+            claim: OpenClaim::Fh,
+        };
+        let mut writer = xdr::Writer::new();
+        args.encode(&mut writer);
+        writer.into_bytes().to_vec()
+    }
+
+    #[test]
+    fn creation_is_seen_without_decoding_and_not_in_what_is_cut_off() {
+        for owner in [&b""[..], b"o", b"own", b"owner of", b"123456789"] {
+            let exclusive = OpenHow::Create(CreateHow::Exclusive(Verifier::default()));
+            let creating = encoded(exclusive, owner);
+            assert!(OpenArgs::create(&creating));
+            assert!(!OpenArgs::create(&encoded(OpenHow::NoCreate, owner)));
+            let said_at = 24 + owner.len().next_multiple_of(4);
+            assert!((0..said_at + 4).all(|length| !OpenArgs::create(&creating[..length])));
+        }
+        // An owner longer than all there is.
+        assert!(!OpenArgs::create(&[0xff; 64]));
+    }
+}

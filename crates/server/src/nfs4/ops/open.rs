@@ -62,7 +62,8 @@ pub(crate) fn at_once<'r>(
     reply: &mut Writer,
 ) -> Result<Tried<'r>> {
     // Owners of version 4.0 have turns to take.
-    if compound.minor == 0 || compound.state().has_delegations(Against::All) {
+    let waits = compound.minor == 0 || compound.state().has_delegations(Against::All);
+    if waits || OpenArgs::create(arguments.peek()) {
         return Ok(Tried::Waits(None));
     }
     let args = OpenArgs::decode(arguments)?;

@@ -8,6 +8,7 @@ use foldhash::quality::FixedState;
 use siphasher::sip::SipHasher13;
 
 use super::range::Ranges;
+use super::shard::List;
 use super::share::Opens;
 use super::wire::ClientId;
 
@@ -76,7 +77,7 @@ struct LockOwner {
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) opens: Opens,
-    pub(super) delegations: Vec<u32>,
+    pub(super) delegations: List,
     pub(super) ranges: Ranges,
     lock_owners: Map<(ClientId, Arc<[u8]>), LockOwner>,
     next_owner: u32,
@@ -86,7 +87,7 @@ impl File {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             opens: Opens::default(),
-            delegations: Vec::new(),
+            delegations: List::new(),
             ranges: Ranges::new(seed),
             lock_owners: map(seed),
             next_owner: 0,

@@ -11,6 +11,7 @@ mod lists;
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use vfs::Pin;
 
 use super::client::Client;
@@ -26,6 +27,7 @@ use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid};
 pub(super) use ends::Event;
 use ends::{Phase, adjust_holding};
+pub(super) use lists::List;
 
 /// Names a file among all exports, whichever handle it was reached by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,7 +79,7 @@ pub(super) struct Open {
     /// `None` once the open is revoked.
     pub(super) pin: Option<Arc<dyn Pin>>,
     /// Lock stateids under it, those that are lost and not acknowledged among them.
-    locks: Vec<u32>,
+    locks: List,
     /// Its place in the file's list.
     at_file: u32,
 }
@@ -123,7 +125,7 @@ pub(super) struct Shard {
     opens: Map<(FileKey, ClientId, Arc<[u8]>), u32>,
     /// Lock stateids by their open and their owner's number.
     locks: Numbered<(u32, u32), u32>,
-    clients: Numbered<ClientId, Vec<u32>>,
+    clients: Numbered<ClientId, List>,
     delegations: Numbered<(FileKey, ClientId), u32>,
     /// Operations that wait until a delegation of the file is back.
     pub(super) waiting: Numbered<FileKey, Vec<Arc<Waiter>>>,
@@ -135,7 +137,7 @@ pub(super) struct Shard {
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     /// Closing a file takes a system call.
-    pub(super) pins: Vec<Arc<dyn Pin>>,
+    pub(super) pins: SmallVec<[Arc<dyn Pin>; 1]>,
     /// So does the end of a watch.
     pub(super) lookouts: Vec<Lookout>,
     /// Files in which somebody waits for a lock that may be free now.
@@ -267,7 +269,7 @@ impl Shard {
     ) -> u32 {
         let Opened { owner, opener, modes, pin } = opened;
         let key = (file, client.id(), Arc::clone(&owner));
-        let open = Open { owner, opener, modes, pin: Some(pin), locks: Vec::new(), at_file: 0 };
+        let open = Open { owner, opener, modes, pin: Some(pin), locks: List::new(), at_file: 0 };
         let index = self.add(client, file, Kind::Open(open), gauges);
         self.enter_file(file, index, &modes);
         self.opens.insert(key, index);

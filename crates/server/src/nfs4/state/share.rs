@@ -1,5 +1,6 @@
 //! Share reservations: who may open, and who denies (RFC 8881 §9.7, §9.9).
 
+use super::shard::List;
 use super::wire::{ShareAccess, ShareDeny, Status};
 
 /// Access and deny of one open, with what they were made of.
@@ -110,7 +111,7 @@ const LIST_MIN: usize = 64;
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Opens {
     /// Entries, class after class.
-    list: Vec<u32>,
+    list: List,
     /// Where each class ends.
     ends: [u32; CLASSES],
 }
@@ -150,7 +151,7 @@ impl Opens {
         }
         self.list.pop();
         if self.list.capacity() > LIST_MIN && self.list.len() < self.list.capacity() / 4 {
-            self.list.shrink_to(self.list.capacity() / 2);
+            self.list.grow(self.list.capacity() / 2);
         }
     }
 

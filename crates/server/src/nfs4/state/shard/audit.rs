@@ -8,7 +8,7 @@ use super::super::audit::{Sum, Sums, same};
 use super::super::client::Client;
 use super::super::file::File;
 use super::super::wire::ClientId;
-use super::{Entry, FileKey, Kind, Phase, Shard};
+use super::{Entry, FileKey, Kind, List, Phase, Shard};
 
 impl Shard {
     /// Adds to `sums` what `clients` hold here.
@@ -36,7 +36,7 @@ impl Shard {
         same("free cells", self.free.len(), free)?;
         let maps = [self.opens.len(), self.locks.len(), self.delegations.len()];
         same("opens, lock stateids and delegations listed", maps, held)?;
-        same("entries that clients name", self.clients.values().map(Vec::len).sum(), living)?;
+        same("entries that clients name", self.clients.values().map(List::len).sum(), living)?;
         let of_files = self.files.values().map(|file| file.opens.len() + file.delegations.len());
         same("entries that files name", of_files.sum(), held[0] + held[2])?;
         for (key, file) in &self.files {

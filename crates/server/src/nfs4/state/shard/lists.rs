@@ -1,9 +1,15 @@
 //! The lists that files and opens have of their entries: how an entry comes into them, and leaves them in constant time.
 
+use smallvec::SmallVec;
+
 use super::super::delegation::DelegationKind;
 use super::super::file::File;
 use super::super::share::Modes;
 use super::{Cell, Entry, FileKey, Kind, Shard};
+
+/// Entries, by index. The first four lie in the list itself, which takes no more room for that: most files are open once, and
+/// most opens have one lock-owner.
+pub(in super::super) type List = SmallVec<[u32; 4]>;
 
 impl Shard {
     /// Takes a lock stateid out of its open's list, where it is in one.
