@@ -190,7 +190,7 @@ pub struct OpenArgs {
 impl OpenArgs {
     /// Whether encoded arguments say `OPEN4_CREATE`, found without decoding them; no, where they are cut off before that.
     #[must_use]
-    pub fn create(encoded: &[u8]) -> bool {
+    pub fn creates(encoded: &[u8]) -> bool {
         const OPEN4_CREATE: u32 = 1;
         // Behind `seqid`, `share_access`, `share_deny` and the owner's client ID.
         const OWNER_AT: usize = 20;
@@ -383,12 +383,12 @@ mod tests {
         for owner in [&b""[..], b"o", b"own", b"owner of", b"123456789"] {
             let exclusive = OpenHow::Create(CreateHow::Exclusive(Verifier::default()));
             let creating = encoded(exclusive, owner);
-            assert!(OpenArgs::create(&creating));
-            assert!(!OpenArgs::create(&encoded(OpenHow::NoCreate, owner)));
+            assert!(OpenArgs::creates(&creating));
+            assert!(!OpenArgs::creates(&encoded(OpenHow::NoCreate, owner)));
             let said_at = 24 + owner.len().next_multiple_of(4);
-            assert!((0..said_at + 4).all(|length| !OpenArgs::create(&creating[..length])));
+            assert!((0..said_at + 4).all(|length| !OpenArgs::creates(&creating[..length])));
         }
         // An owner longer than all there is.
-        assert!(!OpenArgs::create(&[0xff; 64]));
+        assert!(!OpenArgs::creates(&[0xff; 64]));
     }
 }

@@ -13,10 +13,10 @@ pub(crate) fn run(compound: &mut Compound<'_>, reply: &mut Writer) -> Result {
 
 #[cfg(test)]
 mod tests {
-    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::compound::{Op, OpResult};
     use protocol::nfs4::types::Status;
 
-    use crate::testing::lab;
+    use crate::testing::{at, create, lab};
 
     #[test]
     fn needs_a_current_file_handle() {
@@ -29,5 +29,14 @@ mod tests {
         let handle = before.handle(&["export"]);
         assert!(handle.len() <= 64);
         assert_eq!(lab().handle(&[]), before.handle(&[]));
+    }
+
+    #[test]
+    fn an_opened_file_has_the_handle_that_its_name_leads_to() {
+        let mut lab = lab();
+        let result = lab.last(at(&["export"], vec![create("file", b"owner"), Op::GetFh]));
+        let OpResult::GetFh(told) = result else { panic!("{result:?}") };
+        let handle = told.into_result().expect("a handle");
+        assert_eq!(handle, lab.handle(&["export", "file"]));
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn at_once<'r>(
 ) -> Result<Tried<'r>> {
     // Owners of version 4.0 have turns to take.
     let waits = compound.minor == 0 || compound.state().has_delegations(Against::All);
-    if waits || OpenArgs::create(arguments.peek()) {
+    if waits || OpenArgs::creates(arguments.peek()) {
         return Ok(Tried::Waits(None));
     }
     let args = OpenArgs::decode(arguments)?;
