@@ -7,26 +7,26 @@
 //! each time (`NFS4_POLL_RETRY_MIN` in Linux).
 
 mod client;
+mod holders;
 
 use std::fmt;
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
-use protocol::nfs4::ops::delegation::DelegReturnArgs;
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::lookup::LookupArgs;
-use protocol::nfs4::ops::open::{
-    DelegationWant, OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareAccess, ShareDeny,
-};
+use protocol::nfs4::ops::open::{DelegationWant, OpenArgs, OpenClaim, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::types::{Component, Handle, Outcome, StateOwner, Stateid, Status};
 use xdr::Opaque;
 
 use self::client::Client;
+use self::holders::Holders;
 use crate::layout::{self, SMALL_FILES};
 use crate::peers::{EXPORT, Peer, Place, Running};
+use crate::process;
+use crate::results::median;
 
 /// Linux's first pause after DELAY.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -44,111 +44,104 @@ pub struct Case {
 
 /// What it took to open all files to write.
 #[derive(Debug, Clone, Copy)]
-pub struct Cost {
-    /// While the others had them open, and nothing delegated.
-    pub plain: Duration,
-    /// While the others had them delegated.
-    pub delegated: Duration,
+struct Took {
+    time: Duration,
+    /// Of the server's processes.
+    cpu: Duration,
     /// Answers of DELAY.
-    pub put_off: u32,
+    put_off: u32,
+}
+
+/// What it took, once while the others had the files open and nothing was delegated, and once while they had them delegated.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    plain: Took,
+    delegated: Took,
+}
+
+impl Round {
+    /// How many times as long it took with delegations.
+    fn ratio(&self) -> f64 {
+        self.delegated.time.as_secs_f64() / self.plain.time.as_secs_f64()
+    }
+}
+
+/// Several rounds of one case.
+#[derive(Debug)]
+pub struct Cost {
+    files: u32,
+    rounds: Vec<Round>,
 }
 
 impl Cost {
-    /// How many times as long it took with delegations.
-    #[must_use]
-    pub fn ratio(&self) -> f64 {
-        self.delegated.as_secs_f64() / self.plain.as_secs_f64()
+    /// The columns of [`Self`]'s row.
+    pub const COLUMNS: [&str; 6] = [
+        "without",
+        "with delegations",
+        "times",
+        "least to most",
+        "server CPU of an open, without and with",
+        "DELAYs",
+    ];
+
+    fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
+        median(self.rounds.iter().map(figure).collect()).unwrap_or(f64::NAN)
     }
 }
 
+/// Medians over the rounds; of the times, the median of the rounds' own.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { plain, delegated, put_off } = self;
-        let (plain, delegated) = (plain.as_secs_f64(), delegated.as_secs_f64());
-        write!(f, "{plain:.3} s | {delegated:.3} s | {:.1} | {put_off}", self.ratio())
+        let seconds = |took: fn(&Round) -> Took| self.median(|round| took(round).time.as_secs_f64());
+        let cpu_us = |took: fn(&Round) -> Took| {
+            self.median(|round| took(round).cpu.as_secs_f64() * 1e6 / f64::from(self.files))
+        };
+        let (plain, delegated) = (|round: &Round| round.plain, |round: &Round| round.delegated);
+        let ratios = || self.rounds.iter().map(Round::ratio);
+        let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
+        let put_off: u32 = self.rounds.iter().map(|round| round.delegated.put_off).sum();
+        write!(
+            f,
+            "{:.3} s | {:.3} s | {:.1}",
+            seconds(plain),
+            seconds(delegated),
+            self.median(Round::ratio)
+        )?;
+        write!(f, " | {least:.1} to {most:.1} | {:.0} and {:.0} µs", cpu_us(plain), cpu_us(delegated))?;
+        write!(f, " | {put_off}")
     }
 }
 
-/// Measures one case on a server of its own, so that no file is known to be contended.
+/// Measures one case in several rounds; each of both runs of a round on a server of its own, so that no file is known to be contended.
 ///
 /// # Errors
 /// Why the server does not start, delegates nothing, or answers anything that it must not.
-pub fn measure(peer: Peer, place: &Place, case: Case) -> Result<Cost, String> {
-    let (plain, _) = run(peer, place, case, DelegationWant::NO_DELEG)?;
-    let (delegated, put_off) = run(peer, place, case, DelegationWant::READ_DELEG)?;
-    Ok(Cost { plain, delegated, put_off })
+pub fn measure(peer: Peer, place: &Place, case: Case, rounds: u32) -> Result<Cost, String> {
+    let round = |_| {
+        let plain = run(peer, place, case, DelegationWant::NO_DELEG)?;
+        Ok(Round { plain, delegated: run(peer, place, case, DelegationWant::READ_DELEG)? })
+    };
+    Ok(Cost { files: case.files, rounds: (0..rounds).map(round).collect::<Result<_, String>>()? })
 }
 
-/// A client that holds files, on a thread of its own.
-struct Holder {
-    stream: TcpStream,
-    thread: JoinHandle<Result<u32, String>>,
-}
-
-fn run(peer: Peer, place: &Place, case: Case, want: DelegationWant) -> Result<(Duration, u32), String> {
+fn run(peer: Peer, place: &Place, case: Case, want: DelegationWant) -> Result<Took, String> {
     // A server that knows of clients before it would wait for them.
     let scratch = tempfile::tempdir_in(&place.scratch).map_err(|error| error.to_string())?;
     let running = Running::start(peer, &Place { scratch: scratch.path().into(), ..place.clone() })?;
-    let mut holders = Vec::new();
-    for number in 0..case.holders {
-        holders.push(hold(running.server, number, case, want)?);
-    }
-    let mut opener = Client::connect(running.server, "opener", Duration::ZERO)?;
+    let holders = Holders::start(running.server, case, want)?;
+    let mut opener = Client::connect(running.server, "opener")?;
     let directory = directory(&mut opener)?;
-    let began = Instant::now();
+    let cpu = || process::cpu_time(running.pid()).map_err(|error| format!("its CPU time: {error}"));
+    let (began, cpu_before) = (Instant::now(), cpu()?);
     let mut put_off = 0;
     for file in 0..case.files {
         put_off += open_to_write(&mut opener, directory, file, case.delay)?;
     }
-    let took = began.elapsed();
+    let took = Took { time: began.elapsed(), cpu: cpu()? - cpu_before, put_off };
     let expected = if want == DelegationWant::READ_DELEG { case.files } else { 0 };
-    for holder in holders {
-        // It may have ended by itself: then its thread says why.
-        let _ = holder.stream.shutdown(Shutdown::Both);
-        let returned = holder.thread.join().map_err(|_| "a holder panicked")??;
-        if returned != expected {
-            return Err(format!("a holder gave {returned} delegations back in place of {expected}"));
-        }
-    }
-    Ok((took, put_off))
-}
-
-/// A client opens all files, and then gives back what is recalled. Its thread tells how many that were.
-fn hold(server: SocketAddr, number: u32, case: Case, want: DelegationWant) -> Result<Holder, String> {
-    let mut client = Client::connect(server, &format!("holder-{number}"), case.delay)?;
-    client.await_trial()?;
-    let directory = directory(&mut client)?;
-    for file in 0..case.files {
-        let open = open(OpenClaim::Null(name(file)), ShareAccess::READ.with_want(want));
-        let (status, results) = client.call(vec![Op::PutFh(PutFhArgs { handle: directory }), open])?;
-        let Some(OpResult::Open(Outcome::Ok(opened))) = results.last() else {
-            return Err(format!("OPEN of file {file}: {status:?}"));
-        };
-        let is_delegated = matches!(opened.delegation, OpenDelegation::Read(_));
-        if is_delegated != (want == DelegationWant::READ_DELEG) {
-            return Err(format!("file {file} is delegated: {:?}", opened.delegation));
-        }
-    }
-    let stream = client.stream()?;
-    let thread = thread::spawn(move || {
-        let mut returned = 0;
-        while client.take_callback()? {
-            while let Some((handle, stateid)) = client.recalled.pop_front() {
-                give_back(&mut client, handle, stateid)?;
-                returned += 1;
-            }
-        }
-        Ok(returned)
-    });
-    Ok(Holder { stream, thread })
-}
-
-fn give_back(client: &mut Client, handle: Handle, stateid: Stateid) -> Result<(), String> {
-    let again = open(OpenClaim::DelegateCurFh(stateid), ShareAccess::READ);
-    let back = Op::DelegReturn(DelegReturnArgs { stateid });
-    match client.call(vec![Op::PutFh(PutFhArgs { handle }), again, back])? {
-        (Status::OK, _) => Ok(()),
-        (status, results) => Err(format!("DELEGRETURN: {status:?}, {results:?}")),
+    match holders.end()?.into_iter().find(|returned| *returned != expected) {
+        Some(returned) => Err(format!("a holder gave {returned} delegations back in place of {expected}")),
+        None => Ok(took),
     }
 }
 
@@ -202,4 +195,24 @@ fn directory(client: &mut Client) -> Result<Handle, String> {
 fn name(file: u32) -> Component {
     assert!(file < SMALL_FILES, "there are only {SMALL_FILES} files");
     Opaque::new(layout::small_name(file).into_bytes()).expect("the names are short")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_medians_and_the_extremes_of_the_rounds_own_ratios() {
+        let took = |ms, cpu_us, put_off| Took {
+            time: Duration::from_millis(ms),
+            cpu: Duration::from_micros(cpu_us),
+            put_off,
+        };
+        let round =
+            |plain, delegated| Round { plain: took(plain, 500, 7), delegated: took(delegated, 1500, 1) };
+        let cost = Cost { files: 10, rounds: vec![round(100, 400), round(50, 250), round(200, 300)] };
+        let row = cost.to_string();
+        assert_eq!(row, "0.100 s | 0.300 s | 4.0 | 1.5 to 5.0 | 50 and 150 µs | 3");
+        assert_eq!(row.split(" | ").count(), Cost::COLUMNS.len());
+    }
 }

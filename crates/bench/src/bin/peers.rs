@@ -10,7 +10,7 @@ use bench::load::{CONNECTIONS_MAX, DEPTH_MAX};
 use bench::operation::Operation;
 use bench::peers::{self, Peer, Place, Plan};
 use bench::process;
-use bench::recalls::{self, Case};
+use bench::recalls::{self, Case, Cost};
 use bench::results::Shape;
 use clap::{Args, Parser, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -46,6 +46,9 @@ enum Chore {
         /// Milliseconds of a round trip
         #[arg(long, value_delimiter = ',', default_values_t = [0, 10], value_parser = clap::value_parser!(u64).range(..=1000))]
         delay_ms: Vec<u64>,
+        /// How often each case is measured, without delegations and with them by turns; the table shows medians
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: u32,
     },
 }
 
@@ -118,8 +121,8 @@ fn run(cli: &Cli) -> Result<(), String> {
     let chosen = chosen_peers(&cli.machine.only)?;
     match &cli.command {
         Some(Chore::Idle { connections }) => idle(&chosen, &place, *connections),
-        Some(Chore::Recalls { files, holders, delay_ms }) => {
-            recalls(&chosen, &place, *files, holders, delay_ms)
+        Some(Chore::Recalls { files, holders, delay_ms, rounds }) => {
+            recalls(&chosen, &place, (*files, *rounds), holders, delay_ms)
         }
         None => compare(&cli.compare, chosen, &place),
     }
@@ -190,17 +193,17 @@ fn idle(peers: &[Peer], place: &Place, connections: usize) -> Result<(), String>
 fn recalls(
     peers: &[Peer],
     place: &Place,
-    files: u32,
+    (files, rounds): (u32, u32),
     holders: &[u32],
     delays_ms: &[u64],
 ) -> Result<(), String> {
-    println!("| server | round trip | holders | without | with delegations | times | DELAYs |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| server | round trip | holders | {} |", Cost::COLUMNS.join(" | "));
+    println!("|---|---|---|{}", "---|".repeat(Cost::COLUMNS.len()));
     for peer in peers.iter().filter(|peer| matches!(peer, Peer::Enfys | Peer::Ganesha)) {
         for (delay_ms, holders) in delays_ms.iter().flat_map(|ms| holders.iter().map(move |n| (*ms, *n))) {
             let case = Case { holders, files, delay: Duration::from_millis(delay_ms) };
-            let cost =
-                recalls::measure(*peer, place, case).map_err(|why| format!("{}: {why}", peer.name()))?;
+            let cost = recalls::measure(*peer, place, case, rounds)
+                .map_err(|why| format!("{}: {why}", peer.name()))?;
             println!("| {} | {delay_ms} ms | {holders} | {cost} |", peer.name());
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::thread;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use protocol::nfs4::callback::sequence::CbSequenceOk;
 use protocol::nfs4::callback::{self, CbCompoundArgs, CbCompoundResult, CbOp, CbOpResult};
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
@@ -19,11 +19,13 @@ use protocol::nfs4::types::{ClientOwner, Handle, Outcome, SessionId, Stateid, St
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, MessageType, encode_call, encode_success, parse_reply, peek};
-use rpc::record::LAST_FRAGMENT;
+use rpc::record::{RecordDecoder, finish_record, start_record};
 use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
 
 /// Bytes of a record at most: nothing here is long.
 const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Bytes that are read at once, at most.
+const READ_BYTES: usize = 16 << 10;
 /// How long a server may keep this client waiting.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -31,11 +33,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Client {
     stream: TcpStream,
+    /// What was read, and is no record yet.
+    incoming: BytesMut,
+    records: RecordDecoder,
+    /// Of the last call.
     xid: u32,
     session: SessionId,
     sequence: u32,
-    /// How long it takes before it answers a callback.
-    delay: Duration,
     /// What was recalled, to be given back.
     pub(super) recalled: VecDeque<(Handle, Stateid)>,
     /// A callback has come: the server knows that the way is open.
@@ -44,16 +48,17 @@ pub(super) struct Client {
 
 impl Client {
     /// Connects, and makes a session.
-    pub(super) fn connect(server: SocketAddr, name: &str, delay: Duration) -> Result<Self, String> {
+    pub(super) fn connect(server: SocketAddr, name: &str) -> Result<Self, String> {
         let stream = TcpStream::connect(server).map_err(|error| format!("connect to {server}: {error}"))?;
         let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(TIMEOUT)));
         set.map_err(|error| error.to_string())?;
         let mut client = Self {
             stream,
+            incoming: BytesMut::new(),
+            records: RecordDecoder::new(RECORD_BYTES_MAX),
             xid: 0,
             session: SessionId::default(),
             sequence: 0,
-            delay,
             recalled: VecDeque::new(),
             is_called: false,
         };
@@ -108,7 +113,7 @@ impl Client {
         self.stream.try_clone().map_err(|error| error.to_string())
     }
 
-    /// Takes callbacks until the server has tried the way to this client.
+    /// Answers the server's trial of the way to this client.
     pub(super) fn await_trial(&mut self) -> Result<(), String> {
         while !self.is_called {
             let record = self.read().map_err(|error| format!("no callback: {error}"))?;
@@ -117,19 +122,23 @@ impl Client {
         Ok(())
     }
 
-    /// Takes one record, which is a callback; false when the connection has ended.
-    pub(super) fn take_callback(&mut self) -> Result<bool, String> {
-        match self.read() {
-            Ok(record) => self.called(record).map(|()| true),
-            Err(_) => Ok(false),
-        }
-    }
-
     /// Sends operations in the session; the results behind SEQUENCE's, and the status of all.
     pub(super) fn call(&mut self, operations: Vec<Op>) -> Result<(Status, Vec<OpResult>), String> {
+        self.send(operations)?;
+        let record = self.await_reply()?;
+        self.reply(record)
+    }
+
+    /// Sends operations in the session. Nothing else is sent before the [reply](Self::reply) has come.
+    pub(super) fn send(&mut self, operations: Vec<Op>) -> Result<(), String> {
         self.sequence += 1;
         let sequence = Op::Sequence(SequenceArgs::in_first_slot(self.session, self.sequence));
-        let result = self.compound(std::iter::once(sequence).chain(operations).collect())?;
+        self.send_compound(std::iter::once(sequence).chain(operations).collect())
+    }
+
+    /// What the reply to [`Self::send`] says: the results behind SEQUENCE's, and the status of all.
+    pub(super) fn reply(&self, record: Bytes) -> Result<(Status, Vec<OpResult>), String> {
+        let result = self.compound_reply(record)?;
         let mut results = result.results.into_vec();
         match results.first() {
             Some(OpResult::Sequence(Outcome::Ok(_))) => results.remove(0),
@@ -139,10 +148,15 @@ impl Client {
     }
 
     fn compound(&mut self, operations: Vec<Op>) -> Result<CompoundResult, String> {
+        self.send_compound(operations)?;
+        let record = self.await_reply()?;
+        self.compound_reply(record)
+    }
+
+    fn send_compound(&mut self, operations: Vec<Op>) -> Result<(), String> {
         let ops = List::new(operations).map_err(|_| "too many operations")?;
         let args = CompoundArgs { tag: Utf8::default(), minor_version: 1, ops };
         self.xid += 1;
-        let mut record = Writer::new();
         // The files are this process's, and the server is told not to squash.
         let credential = OpaqueAuth::sys(&AuthSys {
             stamp: 0,
@@ -152,37 +166,47 @@ impl Client {
             gids: GroupList::default(),
         });
         let header = CallHeader { credential, ..CallHeader::new(self.xid, PROGRAM, VERSION, PROC_COMPOUND) };
-        encode_call(&mut record, &header, &args);
-        self.write(&record.into_bytes()).map_err(|error| error.to_string())?;
+        self.write(|record| encode_call(record, &header, &args))
+    }
+
+    /// The next record that is no callback; those before it are answered.
+    fn await_reply(&mut self) -> Result<Bytes, String> {
         loop {
             let record = self.read().map_err(|error| format!("no answer: {error}"))?;
-            match peek(&record).map_err(|error| error.to_string())? {
-                (_, MessageType::CALL) => self.called(record)?,
-                (xid, _) if xid == self.xid => return parse_reply(record).map_err(|error| error.to_string()),
-                (xid, _) => return Err(format!("an answer to {xid}, which was not asked")),
+            if !is_call(&record)? {
+                return Ok(record);
             }
+            self.called(record)?;
+        }
+    }
+
+    fn compound_reply(&self, record: Bytes) -> Result<CompoundResult, String> {
+        match peek(&record).map_err(|error| error.to_string())? {
+            (xid, _) if xid == self.xid => parse_reply(record).map_err(|error| error.to_string()),
+            (xid, _) => Err(format!("an answer to {xid}, which was not asked")),
         }
     }
 
     /// Answers a call of the server's.
-    fn called(&mut self, record: Bytes) -> Result<(), String> {
+    pub(super) fn called(&mut self, record: Bytes) -> Result<(), String> {
         self.is_called = true;
         let mut reader = Reader::new(record);
         let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;
-        let mut reply = Writer::new();
-        encode_success(&mut reply, header.xid);
+        let mut result = None;
         if header.procedure == callback::PROC_COMPOUND {
             let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
-            self.execute(&args)?.encode(&mut reply);
+            result = Some(self.execute(&args)?);
         }
-        self.write(&reply.into_bytes()).map_err(|error| error.to_string())
+        self.write(|reply| {
+            encode_success(reply, header.xid);
+            result.iter().for_each(|result| result.encode(reply));
+        })
     }
 
     fn execute(&mut self, args: &CbCompoundArgs) -> Result<CbCompoundResult, String> {
         let [CbOp::Sequence(sequence), CbOp::Recall(recall)] = &args.ops[..] else {
             return Err(format!("a callback that is no recall: {args:?}"));
         };
-        thread::sleep(self.delay);
         self.recalled.push_back((recall.handle, recall.stateid));
         let sequence = CbSequenceOk {
             session_id: sequence.session_id,
@@ -196,27 +220,51 @@ impl Client {
         Ok(CbCompoundResult { status: Status::OK, tag: Utf8::default(), results })
     }
 
-    fn write(&mut self, message: &[u8]) -> io::Result<()> {
-        let mut record = (LAST_FRAGMENT | message.len() as u32).to_be_bytes().to_vec();
-        record.extend_from_slice(message);
-        self.stream.write_all(&record)
+    /// Sends a record.
+    fn write(&mut self, encode: impl FnOnce(&mut Writer)) -> Result<(), String> {
+        let mut writer = Writer::new();
+        let start = start_record(&mut writer);
+        encode(&mut writer);
+        finish_record(&mut writer, start);
+        self.stream.write_all(&writer.into_bytes()).map_err(|error| error.to_string())
     }
 
+    /// Waits for a record.
     fn read(&mut self) -> io::Result<Bytes> {
-        let mut record = Vec::new();
         loop {
-            let mut mark = [0; 4];
-            self.stream.read_exact(&mut mark)?;
-            let mark = u32::from_be_bytes(mark);
-            let (start, length) = (record.len(), (mark & !LAST_FRAGMENT) as usize);
-            if start + length > RECORD_BYTES_MAX {
-                return Err(io::Error::other("a record longer than any that was asked for"));
+            if let Some(record) = self.next_record()? {
+                return Ok(record);
             }
-            record.resize(start + length, 0);
-            self.stream.read_exact(&mut record[start..])?;
-            if mark & LAST_FRAGMENT != 0 {
-                return Ok(record.into());
+            if !self.receive()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
+    }
+
+    /// A record that has come.
+    pub(super) fn next_record(&mut self) -> io::Result<Option<Bytes>> {
+        self.records.decode(&mut self.incoming).map_err(io::Error::other)
+    }
+
+    /// Reads what has come, or waits for something to come; false where the connection has ended.
+    pub(super) fn receive(&mut self) -> io::Result<bool> {
+        let mut bytes = [0; READ_BYTES];
+        let length = self.stream.read(&mut bytes)?;
+        self.incoming.extend_from_slice(&bytes[..length]);
+        Ok(length > 0)
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Whether a record is a call of the server's, or else a reply.
+pub(super) fn is_call(record: &[u8]) -> Result<bool, String> {
+    match peek(record).map_err(|error| error.to_string())? {
+        (_, MessageType::CALL) => Ok(true),
+        _ => Ok(false),
     }
 }

@@ -1,0 +1,147 @@
+//! Clients that hold files until they are recalled: one thread for all of them, so that what is measured is not how long threads take
+//! to take turns.
+
+use std::collections::VecDeque;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::fh::PutFhArgs;
+use protocol::nfs4::ops::open::{DelegationWant, OpenClaim, OpenDelegation, ShareAccess};
+use protocol::nfs4::types::{Outcome, Status};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::client::{Client, is_call};
+use super::{Case, directory, name, open};
+
+/// All of them, each of which has all files open.
+pub(super) struct Holders {
+    streams: Vec<TcpStream>,
+    thread: JoinHandle<Result<Vec<u32>, String>>,
+}
+
+impl Holders {
+    /// Opens the files, and from then on gives back what is recalled.
+    pub(super) fn start(server: SocketAddr, case: Case, want: DelegationWant) -> Result<Self, String> {
+        let make = |number| Holder::new(server, number, case, want);
+        let mut holders = (0..case.holders).map(make).collect::<Result<Vec<_>, _>>()?;
+        let streams = holders.iter().map(|holder| holder.client.stream()).collect::<Result<_, _>>()?;
+        let thread = thread::spawn(move || {
+            while take_turns(&mut holders)? {}
+            Ok(holders.into_iter().map(|holder| holder.returned).collect())
+        });
+        Ok(Self { streams, thread })
+    }
+
+    /// Ends the connections; how many delegations each has given back.
+    pub(super) fn end(self) -> Result<Vec<u32>, String> {
+        for stream in self.streams {
+            // It may have ended by itself: then the thread says why.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.thread.join().map_err(|_| "a holder panicked")?
+    }
+}
+
+struct Holder {
+    client: Client,
+    /// How long it takes before it answers a callback.
+    delay: Duration,
+    /// Callbacks, and when they are to be answered.
+    calls: VecDeque<(Instant, Bytes)>,
+    /// A delegation is on its way back.
+    is_returning: bool,
+    returned: u32,
+    has_ended: bool,
+}
+
+impl Holder {
+    fn new(server: SocketAddr, number: u32, case: Case, want: DelegationWant) -> Result<Self, String> {
+        let mut client = Client::connect(server, &format!("holder-{number}"))?;
+        client.await_trial()?;
+        let directory = directory(&mut client)?;
+        for file in 0..case.files {
+            let open = open(OpenClaim::Null(name(file)), ShareAccess::READ.with_want(want));
+            let (status, results) = client.call(vec![Op::PutFh(PutFhArgs { handle: directory }), open])?;
+            let Some(OpResult::Open(Outcome::Ok(opened))) = results.last() else {
+                return Err(format!("OPEN of file {file}: {status:?}"));
+            };
+            let is_delegated = matches!(opened.delegation, OpenDelegation::Read(_));
+            if is_delegated != (want == DelegationWant::READ_DELEG) {
+                return Err(format!("file {file} is delegated: {:?}", opened.delegation));
+            }
+        }
+        Ok(Self {
+            client,
+            delay: case.delay,
+            calls: VecDeque::new(),
+            is_returning: false,
+            returned: 0,
+            has_ended: false,
+        })
+    }
+
+    /// Something has come.
+    fn receive(&mut self) -> Result<(), String> {
+        // What was shut down here says so by an error, or by its end.
+        self.has_ended = !self.client.receive().unwrap_or(false);
+        while let Some(record) = self.client.next_record().map_err(|error| error.to_string())? {
+            if is_call(&record)? {
+                self.calls.push_back((Instant::now() + self.delay, record));
+            } else {
+                self.take_reply(record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what is due, and gives back what was recalled by it.
+    fn answer(&mut self) -> Result<(), String> {
+        while let Some((_, call)) = self.calls.pop_front_if(|(due, _)| *due <= Instant::now()) {
+            self.client.called(call)?;
+        }
+        if self.is_returning {
+            return Ok(());
+        }
+        let Some((handle, stateid)) = self.client.recalled.pop_front() else { return Ok(()) };
+        let again = open(OpenClaim::DelegateCurFh(stateid), ShareAccess::READ);
+        let back = Op::DelegReturn(DelegReturnArgs { stateid });
+        self.is_returning = true;
+        self.client.send(vec![Op::PutFh(PutFhArgs { handle }), again, back])
+    }
+
+    fn take_reply(&mut self, record: Bytes) -> Result<(), String> {
+        self.is_returning = false;
+        self.returned += 1;
+        match self.client.reply(record)? {
+            (Status::OK, _) => Ok(()),
+            (status, results) => Err(format!("DELEGRETURN: {status:?}, {results:?}")),
+        }
+    }
+}
+
+/// Waits until something has come or is due, and does what there is to do then; false when all connections have ended.
+fn take_turns(holders: &mut [Holder]) -> Result<bool, String> {
+    let next = holders.iter().filter_map(|holder| holder.calls.front()).map(|(due, _)| *due).min();
+    let wait = next.map(|due| due.saturating_duration_since(Instant::now()));
+    let wait =
+        wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
+    let mut open: Vec<_> = holders.iter_mut().filter(|holder| !holder.has_ended).collect();
+    if open.is_empty() {
+        return Ok(false);
+    }
+    let mut descriptors: Vec<_> =
+        open.iter().map(|holder| PollFd::new(&holder.client, PollFlags::IN)).collect();
+    rustix::event::poll(&mut descriptors, wait.as_ref()).map_err(|errno| format!("poll: {errno}"))?;
+    let has_come: Vec<_> = descriptors.iter().map(|descriptor| !descriptor.revents().is_empty()).collect();
+    for (holder, has_come) in open.iter_mut().zip(has_come) {
+        if has_come {
+            holder.receive()?;
+        }
+        holder.answer()?;
+    }
+    Ok(true)
+}
