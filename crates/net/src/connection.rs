@@ -295,7 +295,10 @@ async fn exchange<F: Future<Output = Answered>>(
             Ok(Some(Event::Answered(answered))) => {
                 is_closing |= answered.queue(&mut output) | queue_answered(waiting, &mut output).await;
             }
-            Ok(Some(Event::Calling(call))) => queue_call(&call, &mut output),
+            Ok(Some(Event::Calling(call))) => {
+                eager.calls();
+                queue_call(&call, &mut output);
+            }
             Err(error) => return error.into(),
         }
     }
