@@ -26,6 +26,8 @@ use xdr::{Decode, Encode, List, Opaque, Reader, Writer};
 const RECORD_BYTES_MAX: usize = 1 << 20;
 /// Bytes that are read at once, at most.
 const READ_BYTES: usize = 16 << 10;
+/// How long a server may take to try the way to this client, before it is taken not to: not all do.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server may keep this client waiting.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -113,13 +115,17 @@ impl Client {
         self.stream.try_clone().map_err(|error| error.to_string())
     }
 
-    /// Answers the server's trial of the way to this client.
+    /// Takes callbacks until the server has tried the way to this client, or does not mean to.
     pub(super) fn await_trial(&mut self) -> Result<(), String> {
+        self.stream.set_read_timeout(Some(TRIAL_TIMEOUT)).map_err(|error| error.to_string())?;
         while !self.is_called {
-            let record = self.read().map_err(|error| format!("no callback: {error}"))?;
-            self.called(record)?;
+            match self.read() {
+                Ok(record) => self.called(record)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(format!("no callback: {error}")),
+            }
         }
-        Ok(())
+        self.stream.set_read_timeout(Some(TIMEOUT)).map_err(|error| error.to_string())
     }
 
     /// Sends operations in the session; the results behind SEQUENCE's, and the status of all.

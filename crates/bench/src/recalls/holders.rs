@@ -71,7 +71,8 @@ impl Holder {
             };
             let is_delegated = matches!(opened.delegation, OpenDelegation::Read(_));
             if is_delegated != (want == DelegationWant::READ_DELEG) {
-                return Err(format!("file {file} is delegated: {:?}", opened.delegation));
+                let what = if is_delegated { "delegates, unasked," } else { "does not delegate" };
+                return Err(format!("the server {what} file {file}: {:?}", opened.delegation));
             }
         }
         Ok(Self {
