@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 use vfs::{Attributes, Device, FileKind, Timestamp};
 
+use crate::change::Told;
+
 /// What is known of an object at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Snapshot {
@@ -69,8 +71,8 @@ pub(crate) fn created(status: &Statx) -> Option<Timestamp> {
     (status.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(status.stx_btime))
 }
 
-/// All attributes; `fsid` and `change` are not the kernel's.
-pub(crate) fn attributes(status: &Statx, fsid: u64, change: u64) -> Attributes {
+/// All attributes; `fsid` and what is told of the last change are not the kernel's.
+pub(crate) fn attributes(status: &Statx, fsid: u64, told: Told) -> Attributes {
     Attributes {
         kind: kind_of(status.stx_mode),
         mode: u32::from(status.stx_mode) & 0o7777,
@@ -85,9 +87,9 @@ pub(crate) fn attributes(status: &Statx, fsid: u64, change: u64) -> Attributes {
         fileid: status.stx_ino,
         accessed: time(status.stx_atime),
         modified: time(status.stx_mtime),
-        changed: changed(status),
+        changed: told.changed,
         created: created(status),
-        change,
+        change: told.number,
     }
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn attributes_of_stat(
     status: &Stat,
     created: Option<Timestamp>,
     fsid: u64,
-    change: u64,
+    told: Told,
 ) -> Attributes {
     let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
     let (major, minor) = (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev));
@@ -115,9 +117,9 @@ pub(crate) fn attributes_of_stat(
         fileid: status.st_ino as u64,
         accessed: time(status.st_atime as i64, status.st_atime_nsec as u32),
         modified: time(status.st_mtime as i64, status.st_mtime_nsec as u32),
-        changed: changed_of_stat(status),
+        changed: told.changed,
         created,
-        change,
+        change: told.number,
     }
 }
 
@@ -145,8 +147,9 @@ mod tests {
             let fd = std::fs::File::open(path).expect("open");
             let by_statx = status(fd.as_fd()).expect("statx");
             let by_fstat = rustix::fs::fstat(&fd).expect("fstat");
-            let expected = attributes(&by_statx, 3, 4);
-            assert_eq!(attributes_of_stat(&by_fstat, created(&by_statx), 3, 4), expected);
+            let told = Told { changed: changed(&by_statx), number: 4 };
+            let expected = attributes(&by_statx, 3, told);
+            assert_eq!(attributes_of_stat(&by_fstat, created(&by_statx), 3, told), expected);
             assert_eq!(changed_of_stat(&by_fstat), changed(&by_statx));
         }
     }

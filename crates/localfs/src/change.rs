@@ -9,9 +9,7 @@
 //! across restarts, for changes by local processes too. [`is_multigrain`] finds out by trying.
 //!
 //! tmpfs is an exception (as of Linux 6.18): when a name is linked, removed or renamed there, the directory gets the
-//! ctime of the *file*, which may be the one that the directory has already. For its directories a ctime counts a
-//! little more once it is settled (see below), so that such a change by a local process shows a tick late; after a
-//! change of our own the directory's ctime is moved on.
+//! ctime of the *file*, which may be the one that the directory has already. What is told of its directories is in [`shared`].
 //!
 //! **Ticks** otherwise. A ctime older than the current tick is *settled*: every later change gets another one. A
 //! ctime within the current tick is *fresh*: more changes may follow that it cannot show (git calls such an index
@@ -25,6 +23,8 @@
 //! client re-reads once what may have changed unseen. Only `recent` remembers anything, and only for a tick:
 //! forgetting it makes numbers grow faster, never repeat, so that it is bounded and a restart harmless.
 
+mod shared;
+
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
@@ -33,27 +33,38 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::time::ClockId;
 use vfs::{Attributes, FileKind, Timestamp};
 
+use self::shared::Shared;
+
 /// Longest tick of a Linux kernel (HZ=100), in nanoseconds.
 const LONGEST_TICK_NS: u64 = 10_000_000;
 /// Shortest tick of a Linux kernel (HZ=1000), in nanoseconds.
 const SHORTEST_TICK_NS: u64 = 1_000_000;
 /// Changes that the probe makes.
 const PROBE_ROUNDS: u32 = 32;
-/// What a settled ctime of a directory counts more, where it may be shared: less than the time between two changes, in
-/// nanoseconds.
-const SETTLED_DIRECTORY: u64 = 50;
 /// Shards of the memory of the current tick.
 const RECENT_SHARDS: usize = 16;
 /// Objects remembered a shard; above that all of the shard are forgotten.
 const MAX_RECENT: usize = 1024;
+
+/// Device and inode number.
+type Key = (u64, u64);
+
+/// What clients are told of an object's last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The time of change.
+    pub(crate) changed: Timestamp,
+    /// The change attribute.
+    pub(crate) number: u64,
+}
 
 /// How this file system's ctime behaves.
 #[derive(Debug)]
 pub(crate) enum ChangeClock {
     /// A ctime that was looked at is never given again; but directories may share one with a file, where said so.
     Multigrain {
-        /// Whether directories may.
-        shared: bool,
+        /// What is told of directories, where they may.
+        shared: Option<Box<Shared>>,
     },
     /// ctime advances by ticks.
     Ticks(Box<Ticks>),
@@ -64,7 +75,7 @@ pub(crate) enum ChangeClock {
 pub(crate) struct Ticks {
     /// Steps of ctime on disk, in nanoseconds.
     granularity_ns: u64,
-    recent: [Mutex<HashMap<(u64, u64), Recent>>; RECENT_SHARDS],
+    recent: [Mutex<HashMap<Key, Recent>>; RECENT_SHARDS],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +92,11 @@ pub(crate) struct Moment {
 }
 
 impl ChangeClock {
+    /// For ctimes that are never given again once they were looked at; those of directories may be, where they are `shared` with files.
+    pub(crate) fn multigrain(shared: bool) -> Self {
+        Self::Multigrain { shared: shared.then(Box::default) }
+    }
+
     /// For ctimes that advance by ticks of the kernel and are stored in steps of `granularity_ns`.
     pub(crate) fn ticks(granularity_ns: u64) -> Self {
         Self::Ticks(Box::new(Ticks { granularity_ns, recent: std::array::from_fn(|_| Mutex::default()) }))
@@ -89,31 +105,32 @@ impl ChangeClock {
     /// To be called before the attributes are taken.
     pub(crate) fn moment(&self) -> Moment {
         match self {
-            Self::Multigrain { shared: false } => Moment { coarse_ns: 0 },
+            Self::Multigrain { shared: None } => Moment { coarse_ns: 0 },
             _ => Moment { coarse_ns: present_ns() },
         }
     }
 
-    /// The change attribute of an object with this ctime, seen after `moment`; `own` where a change through this server
-    /// came just before. The object is told by what identifies it, and whether it is a directory.
-    pub(crate) fn number(
+    /// What is told of an object with this ctime, seen after `moment`; `own` where a change through this server came just before. The
+    /// object is told by what identifies it, and whether it is a directory.
+    pub(crate) fn told(
         &self,
         moment: Moment,
-        (key, is_directory): ((u64, u64), bool),
+        (key, is_directory): (Key, bool),
         changed: Timestamp,
         own: bool,
-    ) -> u64 {
+    ) -> Told {
         let changed_ns = nanoseconds(changed);
-        match self {
-            Self::Multigrain { shared: true } if is_directory && changed_ns < moment.coarse_ns => {
-                changed_ns.saturating_add(SETTLED_DIRECTORY)
+        let number = match self {
+            Self::Multigrain { shared: Some(shared) } if is_directory => {
+                return shared.told(moment, key, changed, own);
             }
             Self::Multigrain { .. } => changed_ns,
             Self::Ticks(ticks) if ticks.is_settled(moment, changed_ns) => {
                 ticks.settled(key, changed_ns, moment)
             }
             Self::Ticks(ticks) => ticks.fresh(key, changed_ns, own, clock_ns(ClockId::Realtime)),
-        }
+        };
+        Told { changed, number }
     }
 
     /// Whether changes within one tick have one ctime.
@@ -123,12 +140,12 @@ impl ChangeClock {
 
     /// Whether what was told of an object stands until its next change.
     pub(crate) fn is_steady(&self) -> bool {
-        matches!(self, Self::Multigrain { shared: false })
+        matches!(self, Self::Multigrain { shared: None })
     }
 
     /// A change through this server was made to this object, which nobody has looked at since: the next look gives a
     /// later number than those before.
-    pub(crate) fn was_changed(&self, key: (u64, u64)) {
+    pub(crate) fn was_changed(&self, key: Key) {
         if let Self::Ticks(ticks) = self
             && let Some(entry) = ticks.recent(key).get_mut(&key)
         {
@@ -138,13 +155,14 @@ impl ChangeClock {
 
     /// Whether the change attribute among these is what is told of the object until its next change: no part of it grows with time.
     pub(crate) fn is_final(&self, attributes: &Attributes) -> bool {
-        let changed_ns = nanoseconds(attributes.changed);
         let settled_part = match self {
-            Self::Multigrain { shared: true } if attributes.kind == FileKind::Directory => SETTLED_DIRECTORY,
+            Self::Multigrain { shared: Some(_) } if attributes.kind == FileKind::Directory => {
+                return Shared::is_final(attributes);
+            }
             Self::Multigrain { .. } => 0,
             Self::Ticks(ticks) => ticks.settled_offset(),
         };
-        attributes.change == changed_ns.saturating_add(settled_part)
+        attributes.change == nanoseconds(attributes.changed).saturating_add(settled_part)
     }
 
     /// Whether any later change shows in ctime.
@@ -169,7 +187,7 @@ impl Ticks {
 
     /// Since Linux 6.13 two ctimes may lie closer together than a tick, because the clock of all file systems follows those
     /// of multigrain ones. So what was told of a ctime just settled is remembered, for the next one to be above it.
-    fn settled(&self, key: (u64, u64), changed_ns: u64, moment: Moment) -> u64 {
+    fn settled(&self, key: Key, changed_ns: u64, moment: Moment) -> u64 {
         let number = changed_ns.saturating_add(self.settled_offset());
         if moment.coarse_ns - changed_ns < 2 * self.settled_offset() + LONGEST_TICK_NS {
             let mut recent = self.recent(key);
@@ -179,7 +197,7 @@ impl Ticks {
     }
 
     /// The shard that remembers `key`, with room for it.
-    fn recent(&self, key: (u64, u64)) -> MutexGuard<'_, HashMap<(u64, u64), Recent>> {
+    fn recent(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Recent>> {
         let mut recent = self.recent[(key.1 as usize) % RECENT_SHARDS].lock();
         if recent.len() >= MAX_RECENT {
             recent.clear();
@@ -187,7 +205,7 @@ impl Ticks {
         recent
     }
 
-    fn fresh(&self, key: (u64, u64), changed_ns: u64, own: bool, now_ns: u64) -> u64 {
+    fn fresh(&self, key: Key, changed_ns: u64, own: bool, now_ns: u64) -> u64 {
         let highest = self.settled_offset() - 1;
         let longest = 2 * self.granularity_ns.max(LONGEST_TICK_NS);
         let elapsed = now_ns.saturating_sub(changed_ns).min(longest);
@@ -209,6 +227,11 @@ pub(crate) fn nanoseconds(time: Timestamp) -> u64 {
     u64::try_from(time.seconds).map_or(0, |seconds| {
         seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(time.nanoseconds))
     })
+}
+
+/// The time so long after the epoch.
+fn timestamp(ns: u64) -> Timestamp {
+    Timestamp { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as u32 }
 }
 
 /// The clock that file systems take times from, in nanoseconds since the epoch: it advances by ticks.
@@ -250,7 +273,7 @@ pub(crate) fn probe(directory: BorrowedFd<'_>, is_in_memory: bool) -> (ChangeClo
     // Where each round takes a tick or more, ticks differ too, and nothing has been shown.
     let too_slow = clock_ns(ClockId::Monotonic) - started_ns > u64::from(PROBE_ROUNDS) * SHORTEST_TICK_NS / 4;
     match (repeated || too_slow, whole_seconds) {
-        (false, _) => (ChangeClock::Multigrain { shared: is_in_memory }, 1),
+        (false, _) => (ChangeClock::multigrain(is_in_memory), 1),
         (true, true) => (ChangeClock::ticks(1_000_000_000), 1_000_000_000),
         (true, false) => (ChangeClock::ticks(1), 1),
     }
@@ -270,11 +293,7 @@ mod tests {
         }
     }
 
-    fn at(ns: u64) -> Timestamp {
-        Timestamp { seconds: (ns / SECOND) as i64, nanoseconds: (ns % SECOND) as u32 }
-    }
-
-    fn attributes(kind: FileKind, changed: Timestamp) -> Attributes {
+    pub(super) fn attributes(kind: FileKind, changed: Timestamp) -> Attributes {
         let zero = Timestamp::default();
         Attributes {
             kind,
@@ -297,13 +316,10 @@ mod tests {
 
     #[test]
     fn a_settled_ctime_gives_one_number_for_ever_and_across_restarts() {
-        let ctime = at(5 * SECOND);
+        let ctime = timestamp(5 * SECOND);
         let later = Moment { coarse_ns: 5 * SECOND + 1 };
         let (one, other) = (ChangeClock::ticks(1), ChangeClock::ticks(1));
-        assert_eq!(
-            one.number(later, (KEY, false), ctime, false),
-            other.number(later, (KEY, false), ctime, true)
-        );
+        assert_eq!(one.told(later, (KEY, false), ctime, false), other.told(later, (KEY, false), ctime, true));
     }
 
     #[test]
@@ -329,16 +345,16 @@ mod tests {
         let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
         let clocks = [
             (ChangeClock::ticks(1), [false, false]),
-            (ChangeClock::Multigrain { shared: true }, [true, false]),
-            (ChangeClock::Multigrain { shared: false }, [true, true]),
+            (ChangeClock::multigrain(true), [true, false]),
+            (ChangeClock::multigrain(false), [true, true]),
         ];
         for (clock, is_final_at_once) in clocks {
             for (kind, at_once) in [FileKind::Regular, FileKind::Directory].into_iter().zip(is_final_at_once)
             {
                 let is_final = |moment| {
                     let key = (KEY, kind == FileKind::Directory);
-                    let change = clock.number(moment, key, at(5 * SECOND), false);
-                    clock.is_final(&Attributes { change, ..attributes(kind, at(5 * SECOND)) })
+                    let told = clock.told(moment, key, timestamp(5 * SECOND), false);
+                    clock.is_final(&Attributes { change: told.number, ..attributes(kind, told.changed) })
                 };
                 assert_eq!(is_final(fresh), at_once, "{clock:?}, {kind:?}");
                 assert!(is_final(settled), "{clock:?}, {kind:?}");
@@ -353,7 +369,8 @@ mod tests {
         for step in 0..200_000 {
             highest = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 60 * step);
         }
-        let settled = clock.number(Moment { coarse_ns: 6 * SECOND }, (KEY, false), at(5 * SECOND), false);
+        let settled =
+            clock.told(Moment { coarse_ns: 6 * SECOND }, (KEY, false), timestamp(5 * SECOND), false).number;
         assert!(highest < settled, "a local change after the last look must show once the tick is over");
         let next =
             ticks(&clock).fresh(KEY, 5 * SECOND + SHORTEST_TICK_NS, false, 5 * SECOND + SHORTEST_TICK_NS);
@@ -363,12 +380,13 @@ mod tests {
     #[test]
     fn a_ctime_soon_after_one_that_has_settled_is_above_it() {
         let clock = ChangeClock::ticks(1);
-        let settled =
-            clock.number(Moment { coarse_ns: 5 * SECOND + 10 }, (KEY, false), at(5 * SECOND), false);
+        let settled = clock
+            .told(Moment { coarse_ns: 5 * SECOND + 10 }, (KEY, false), timestamp(5 * SECOND), false)
+            .number;
         let next = ticks(&clock).fresh(KEY, 5 * SECOND + 20, true, 5 * SECOND + 30);
         assert!(next > settled);
         let moment = Moment { coarse_ns: 5 * SECOND + 4_000_000 };
-        assert!(clock.number(moment, (KEY, false), at(5 * SECOND + 20), false) > next);
+        assert!(clock.told(moment, (KEY, false), timestamp(5 * SECOND + 20), false).number > next);
     }
 
     #[test]
@@ -390,19 +408,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_may_share_its_ctime_shows_so_when_the_tick_is_over() {
-        let clock = ChangeClock::Multigrain { shared: true };
-        let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
-        let number = |moment, is_directory| clock.number(moment, (KEY, is_directory), at(5 * SECOND), false);
-        assert!(number(fresh, true) < number(settled, true));
-        assert_eq!(number(fresh, false), number(settled, false), "files never do");
-    }
-
-    #[test]
     fn whole_seconds_settle_only_when_the_second_is_over() {
         let clock = ChangeClock::ticks(SECOND);
         let within = Moment { coarse_ns: 5 * SECOND + 900_000_000 };
-        assert!(!clock.is_settled(within, at(5 * SECOND)));
-        assert!(clock.is_settled(Moment { coarse_ns: 6 * SECOND }, at(5 * SECOND)));
+        assert!(!clock.is_settled(within, timestamp(5 * SECOND)));
+        assert!(clock.is_settled(Moment { coarse_ns: 6 * SECOND }, timestamp(5 * SECOND)));
     }
 }

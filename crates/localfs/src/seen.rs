@@ -60,8 +60,8 @@ impl Volume {
         if after.attributes.change > before.change || object.kind != FileKind::Directory {
             return Ok(after);
         }
-        // The change time was another object's (see `change`). chown(2) to nobody new sets it to now, and does no more to
-        // a directory; files always have their own.
+        // The change time was another object's, and no more of its changes can be told apart (see `change`). chown(2) to nobody
+        // new sets it to now, and does no more to a directory; files always have their own.
         self.act_as_server();
         // A descriptor that can read is kept from here on: with one of `O_PATH` the call takes half as long again, for it has to
         // look a path up.
@@ -237,8 +237,7 @@ mod tests {
     }
 
     /// Change times that tell all changes apart, and such that do not.
-    const CLOCKS: [fn() -> ChangeClock; 2] =
-        [|| ChangeClock::Multigrain { shared: false }, || ChangeClock::ticks(1)];
+    const CLOCKS: [fn() -> ChangeClock; 2] = [|| ChangeClock::multigrain(false), || ChangeClock::ticks(1)];
 
     impl Case {
         fn new() -> Self {
@@ -376,7 +375,7 @@ mod tests {
 
     #[test]
     fn names_of_a_batch_are_looked_up_in_a_directory_seen_once() {
-        let case = Case::with(ChangeClock::Multigrain { shared: false });
+        let case = Case::with(ChangeClock::multigrain(false));
         let (volume, root) = (&case.volume, case.volume.root.handle);
         let look_up = |context: &Context| answer(volume.lookup(context, &root, b"f")).directory;
         let top = case.directory.path().join("export");
@@ -422,5 +421,40 @@ mod tests {
         }
         let seen = volume.stat(&volume.root).expect("attributes").attributes;
         assert_eq!(last.map(|last| last.after.changed), Some(seen.changed));
+    }
+
+    #[test]
+    fn each_removal_on_tmpfs_shows_in_the_time_of_change_and_nothing_does_behind_it() {
+        let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
+            println!("skipped: no file system in memory");
+            return;
+        };
+        let volume = crate::probe::open(&Config::new(place.path().to_path_buf())).expect("volume");
+        if !matches!(volume.changes, ChangeClock::Multigrain { shared: Some(_) }) {
+            println!("skipped: no change times that tell changes apart");
+            return;
+        }
+        let (context, root) = (batch(1), volume.root.handle);
+        let (what, set) = (Create::File(CreateMode::Guarded), SetAttributes::default());
+        let names: Vec<_> = (0..200).map(|number| format!("f{number}")).collect();
+        for name in &names {
+            answer(volume.create(&context, &root, name.as_bytes(), &what, &set));
+        }
+        let mut last = volume.stat(&volume.root).expect("seen").attributes.changed;
+        let mut steps = 0;
+        for name in &names {
+            let after = answer(volume.remove(&context, &root, name.as_bytes(), Removal::File)).after;
+            assert!(after.changed > last, "{name}: a client of version 3 has nothing else to go by");
+            last = after.changed;
+            let by_kernel = rustix::fs::fstat(&volume.root_fd).expect("seen");
+            steps += usize::from(crate::attributes::changed_of_stat(&by_kernel) != last);
+        }
+        assert!(steps > 0, "the kernel need not be asked to move it on each time");
+        let is_over = |started_ns| patience::ticks_ns() > started_ns + 20_000_000;
+        let started_ns = patience::ticks_ns();
+        while !is_over(started_ns) {
+            std::thread::yield_now();
+        }
+        assert_eq!(volume.stat(&volume.root).expect("seen").attributes.changed, last);
     }
 }

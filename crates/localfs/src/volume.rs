@@ -223,9 +223,9 @@ impl Volume {
         self.require_name(object, u32::from(status.st_nlink != 0))?;
         let changed = changed_of_stat(status);
         let is_directory = object.kind == FileKind::Directory;
-        let number = self.changes.number(moment, (object.key, is_directory), changed, own_change);
+        let told = self.changes.told(moment, (object.key, is_directory), changed, own_change);
         Ok(Snapshot {
-            attributes: attributes_of_stat(status, object.created, object.fsid, number),
+            attributes: attributes_of_stat(status, object.created, object.fsid, told),
             sealed: None,
             settled: self.changes.is_settled(moment, changed),
         })
@@ -269,10 +269,10 @@ impl Volume {
     fn snapshot(&self, object: &Object, status: &Statx, moment: Moment, own_change: bool) -> Snapshot {
         let changed = changed(status);
         let is_directory = object.kind == FileKind::Directory;
-        let number = self.changes.number(moment, (object.key, is_directory), changed, own_change);
+        let told = self.changes.told(moment, (object.key, is_directory), changed, own_change);
         self.remember_seal(object, status, moment);
         Snapshot {
-            attributes: attributes(status, object.fsid, number),
+            attributes: attributes(status, object.fsid, told),
             sealed: Some(is_sealed(status)),
             settled: self.changes.is_settled(moment, changed),
         }
@@ -412,7 +412,7 @@ impl Volume {
     pub(crate) fn seen(&self, moment: Moment, status: &Statx, fsid: u64) -> Attributes {
         let key = (device_of(status), status.stx_ino);
         let is_directory = kind_of(status.stx_mode) == FileKind::Directory;
-        attributes(status, fsid, self.changes.number(moment, (key, is_directory), changed(status), false))
+        attributes(status, fsid, self.changes.told(moment, (key, is_directory), changed(status), false))
     }
 
     fn identify(&self, fd: BorrowedFd<'_>, directory: &Object, name: &Name) -> Result<(Handle, Statx)> {

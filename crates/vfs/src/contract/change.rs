@@ -126,6 +126,23 @@ pub(super) fn a_thousand_writes_are_a_thousand_changes(t: &Subject) {
     }
 }
 
+// The same of a directory, which some file systems give the time of what is removed from it.
+pub(super) fn two_hundred_removals_are_two_hundred_changes(t: &Subject) {
+    let (me, top) = (t.me(), t.top());
+    let names: Vec<_> = (0..200).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        done(me.file(&top, name));
+    }
+    let mut last = me.getattr(&top).unwrap().change;
+    for name in &names {
+        let removed = me.remove(&top, name, Removal::File).unwrap();
+        assert!(removed.after.change > last, "removal of {name}");
+        let told = me.getattr(&top).unwrap().change;
+        assert!(t.is_same_change(removed.after.change, told), "what a REMOVE tells is what GETATTR tells");
+        last = told;
+    }
+}
+
 pub(super) fn before_and_after_join_up(t: &Subject) {
     let (me, top) = (t.me(), t.top());
     let file = me.file(&top, "f");

@@ -209,6 +209,7 @@ cases! { $
         reading_leaves_the_change_attribute
         it_moves_though_the_clock_stands
         a_thousand_writes_are_a_thousand_changes
+        two_hundred_removals_are_two_hundred_changes
         before_and_after_join_up
     }
     watch_entries {
