@@ -27,6 +27,7 @@ mod shared;
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
@@ -64,7 +65,7 @@ pub(crate) enum ChangeClock {
     /// A ctime that was looked at is never given again; but directories may share one with a file, where said so.
     Multigrain {
         /// What is told of directories, where they may.
-        shared: Option<Box<Shared>>,
+        shared: Option<Arc<Shared>>,
     },
     /// ctime advances by ticks.
     Ticks(Box<Ticks>),
@@ -94,7 +95,12 @@ pub(crate) struct Moment {
 impl ChangeClock {
     /// For ctimes that are never given again once they were looked at; those of directories may be, where they are `shared` with files.
     pub(crate) fn multigrain(shared: bool) -> Self {
-        Self::Multigrain { shared: shared.then(Box::default) }
+        Self::Multigrain { shared: shared.then(Shared::of_all) }
+    }
+
+    /// Whether directories may be given a ctime that they had before, after it was looked at.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Multigrain { shared: Some(_) })
     }
 
     /// For ctimes that advance by ticks of the kernel and are stored in steps of `granularity_ns`.
@@ -345,7 +351,7 @@ mod tests {
         let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
         let clocks = [
             (ChangeClock::ticks(1), [false, false]),
-            (ChangeClock::multigrain(true), [true, false]),
+            (ChangeClock::Multigrain { shared: Some(Arc::default()) }, [true, false]),
             (ChangeClock::multigrain(false), [true, true]),
         ];
         for (clock, is_final_at_once) in clocks {

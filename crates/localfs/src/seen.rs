@@ -57,20 +57,36 @@ impl Volume {
     /// Attributes just after a change of what was `before`.
     fn stat_moved_on(&self, object: &Object, before: &Attributes) -> Result<Snapshot> {
         let after = self.stat_after(object)?;
-        if after.attributes.change > before.change || object.kind != FileKind::Directory {
+        if object.kind != FileKind::Directory {
             return Ok(after);
         }
-        // The change time was another object's, and no more of its changes can be told apart (see `change`). chown(2) to nobody
-        // new sets it to now, and does no more to a directory; files always have their own.
+        let after = if self.shows(before, &after.attributes) { after } else { self.move_on(object, after)? };
+        if self.changes.is_shared() {
+            // A look between the change and its number was told what stood before: nobody goes on from that one.
+            object.dirt.was_touched();
+        }
+        Ok(after)
+    }
+
+    /// Whether a directory's change shows in what is told behind it, as its time too.
+    fn shows(&self, before: &Attributes, after: &Attributes) -> bool {
+        // Where the tick has gone by in between, a step may be missing, and others may have been told the same before it was made.
+        let is_over = self.changes.is_shared() && self.changes.is_final(after);
+        after.change > before.change && !is_over
+    }
+
+    /// Moves on the change time of a directory that looked so. The time was another object's, and this change cannot be told apart
+    /// from those before it (see `change`).
+    fn move_on(&self, directory: &Object, after: Snapshot) -> Result<Snapshot> {
         self.act_as_server();
-        // A descriptor that can read is kept from here on: with one of `O_PATH` the call takes half as long again, for it has to
-        // look a path up.
-        let moved_on = match self.readable(object) {
+        // chown(2) to nobody new sets it to now, and does no more to a directory; files always have their own. A descriptor that can
+        // read is kept from here on: with one of `O_PATH` the call takes half as long again, for it has to look a path up.
+        let moved_on = match self.readable(directory) {
             Ok(file) => rustix::fs::fchown(&*file, None, None),
-            Err(_) => object.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH)),
+            Err(_) => directory.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH)),
         };
         match moved_on {
-            Ok(()) => self.stat_after(object),
+            Ok(()) => self.stat_after(directory),
             Err(_) => Ok(after),
         }
     }
@@ -128,8 +144,8 @@ impl Volume {
         Ok(Change { before: before.before(), after: after.attributes, atomic: true })
     }
 
-    /// Attributes of a directory, behind the look at a name in it. They may be from before that, if no request came between: who takes
-    /// an entry that is newer for one of that directory asks once more at worst.
+    /// Attributes of a directory, before the look at a name in it: who takes an entry that is newer for one of that directory asks once
+    /// more at worst.
     pub(crate) fn stat_around_name(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
         if let Some(seen) = self.recall(context, directory) {
             return Ok(seen.attributes);
@@ -421,6 +437,53 @@ mod tests {
         }
         let seen = volume.stat(&volume.root).expect("attributes").attributes;
         assert_eq!(last.map(|last| last.after.changed), Some(seen.changed));
+    }
+
+    /// Of directories that may be given the change time of a file.
+    fn shared() -> ChangeClock {
+        ChangeClock::Multigrain { shared: Some(Arc::default()) }
+    }
+
+    #[test]
+    fn a_change_that_would_be_told_like_what_was_before_is_moved_on() {
+        let case = Case::with(shared());
+        let before = case.volume.stat(&case.volume.root).expect("seen").attributes;
+        let later = |changed_ns: u32, change| {
+            let nanoseconds = before.changed.nanoseconds % 900_000_000 + changed_ns;
+            let changed = Timestamp { nanoseconds, ..before.changed };
+            Attributes { changed, change: before.change + change, ..before }
+        };
+        let before = later(0, 0);
+        assert!(case.volume.shows(&before, &later(1, 1)));
+        assert!(!case.volume.shows(&before, &later(0, 0)), "no step was left");
+        assert!(!case.volume.shows(&before, &later(0, 100)), "nor was one, and the tick has gone by since");
+        assert!(!case.volume.shows(&before, &later(1, 200)), "it has, so that others may have looked before");
+        let settled = Attributes { change: before.change + 1, ..before };
+        assert!(
+            Case::with(ChangeClock::ticks(1)).volume.shows(&before, &settled),
+            "ticks are told by number"
+        );
+    }
+
+    #[test]
+    fn nobody_goes_on_from_a_look_between_a_change_and_its_number() {
+        let (case, context) = (Case::with(shared()), batch(7));
+        if !case.volume.may_glance() {
+            return; // Nothing is remembered.
+        }
+        let root = &case.volume.root;
+        let is_gone_on_from = |change: &dyn Fn(&Attributes)| {
+            let (standing, seen) = (case.volume.standing(root), case.volume.stat(root).expect("seen"));
+            change(&seen.attributes);
+            case.volume.remember_since(standing, &context, root, &seen);
+            case.volume.recall(&context, root).is_some()
+        };
+        assert!(
+            (0..100).any(|_| is_gone_on_from(&|_| ())),
+            "but for those that the end of a tick came between"
+        );
+        let numbered = |before: &Attributes| _ = case.volume.change_since(root, before).expect("told");
+        assert!((0..100).all(|_| !is_gone_on_from(&numbered)));
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Eager {
 
     /// The server calls this client, for somebody who waits.
     pub(crate) fn calls(&mut self) {
-        self.prompted = PROMPTED;
+        self.prompted = if self.limit.is_zero() { 0 } else { PROMPTED };
     }
 
     /// All that has come is answered, and no part of a request is there.
@@ -144,18 +144,24 @@ impl Eager {
     /// Something has come.
     pub(crate) fn received(&mut self, now: impl FnOnce() -> Instant) {
         let came_alone = self.is_alone();
-        self.arrivals = ARRIVALS.get() + u64::from(self.prompted == 0);
-        ARRIVALS.set(self.arrivals);
         self.alone = if came_alone { self.alone.saturating_add(1) } else { 0 };
         let (replied, asked) = (self.replied.take(), self.asked.take());
-        let Some(since) = replied.or(asked) else { return };
-        let is_soon = now().saturating_duration_since(since) < self.limit * ASLEEP;
+        let gap = replied.or(asked).map(|since| now().saturating_duration_since(since));
+        let is_soon = gap.is_some_and(|gap| gap < self.limit * ASLEEP);
         if asked.is_some() {
-            if is_soon { self.answers.confirm() } else { self.answers.forget() }
+            if is_soon {
+                self.answers.confirm();
+            } else {
+                self.answers.forget();
+                // The call has not brought this about, or does no longer.
+                self.prompted = 0;
+            }
         }
         if replied.is_some() {
             if came_alone && is_soon { self.next.confirm() } else { self.next.forget() }
         }
+        self.arrivals = ARRIVALS.get() + u64::from(self.prompted == 0);
+        ARRIVALS.set(self.arrivals);
     }
 
     /// Whether to look once more before sleeping.
@@ -163,7 +169,7 @@ impl Eager {
         if let Some(asked) = self.asked.filter(|_| self.answers.is_formed()) {
             let looks_on = now().saturating_duration_since(asked) < self.limit;
             if !looks_on {
-                self.asked = None;
+                (self.asked, self.prompted) = (None, 0);
                 self.answers.looked_in_vain();
             }
             return looks_on;
@@ -399,6 +405,25 @@ mod tests {
             assert_eq!(opens[IN_A_ROW as usize..], [(true, true); 2]);
             assert_eq!(open(holder_asks, other_asks), (true, false), "somebody else has come");
             assert_eq!(open(false, false), (false, false), "it begins anew");
+        }
+    }
+
+    #[test]
+    fn what_comes_long_behind_a_call_is_a_request_like_any() {
+        let (mut one, mut called) = (Case::new(), Case::new());
+        // Whether the core looked for what comes then, or is not used to it yet.
+        for formed in [false, true] {
+            if formed {
+                (0..IN_A_ROW).for_each(|_| _ = called.recall(LIMIT / 2, LIMIT / 2));
+            }
+            one.one_by_one(2 * IN_A_ROW as usize, LIMIT / 2);
+            called.eager.calls();
+            called.eager.rests(|| called.now);
+            one.replies(1);
+            assert!(one.eager.looks_on(|| one.now));
+            assert_eq!(called.eager.looks_on(|| called.now), formed);
+            called.waits(LIMIT * 100);
+            assert!(!one.eager.looks_on(|| one.now), "somebody else has come");
         }
     }
 

@@ -36,11 +36,11 @@ impl Holders {
         Ok(Self { streams, thread })
     }
 
-    /// Ends the connections; how many delegations each has given back.
+    /// Ends the connections, when the server has said all that it has to; how many delegations each has given back.
     pub(super) fn end(self) -> Result<Vec<u32>, String> {
         for stream in self.streams {
             // It may have ended by itself: then the thread says why.
-            let _ = stream.shutdown(Shutdown::Both);
+            let _ = stream.shutdown(Shutdown::Write);
         }
         self.thread.join().map_err(|_| "a holder panicked")?
     }
@@ -87,7 +87,7 @@ impl Holder {
 
     /// Something has come.
     fn receive(&mut self) -> Result<(), String> {
-        // What was shut down here says so by an error, or by its end.
+        // A connection that broke is one that ended: what is missing then is counted.
         self.has_ended = !self.client.receive().unwrap_or(false);
         while let Some(record) = self.client.next_record().map_err(|error| error.to_string())? {
             if is_call(&record)? {
@@ -126,7 +126,8 @@ impl Holder {
 
 /// Waits until something has come or is due, and does what there is to do then; false when all connections have ended.
 fn take_turns(holders: &mut [Holder]) -> Result<bool, String> {
-    let next = holders.iter().filter_map(|holder| holder.calls.front()).map(|(due, _)| *due).min();
+    let waiting = holders.iter().filter(|holder| !holder.has_ended);
+    let next = waiting.filter_map(|holder| holder.calls.front()).map(|(due, _)| *due).min();
     let wait = next.map(|due| due.saturating_duration_since(Instant::now()));
     let wait =
         wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });

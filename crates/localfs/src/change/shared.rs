@@ -5,12 +5,14 @@
 //! what is told of the ctime C, as the time of change and as the change attribute, is C and as many nanoseconds as there were
 //! steps at it. The steps are remembered for as long as there is room. Where they are not, which after a restart is everywhere,
 //! C and more than there can have been is told: whoever was told anything of C before asks again, in vain, but never trusts
-//! what was changed since. Each later ctime is above all that: between two changes more time goes by than steps are told.
+//! what was changed since. A later ctime is above all that, but for one that the next tick gives within 100 ns; so whoever makes
+//! a change compares what is told of it with what was told before, and has the kernel move ctime on where it does not show.
 //!
 //! Local processes' changes count no steps. So the change attribute moves on once more when C is settled: whatever happens from then
 //! on has a later ctime.
 
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 use quick_cache::DefaultHashBuilder;
@@ -31,6 +33,9 @@ pub(crate) struct Shared {
     shards: [Mutex<Shard>; RECENT_SHARDS],
 }
 
+/// Of all volumes: two of them may have a directory in common.
+static OF_ALL: LazyLock<Arc<Shared>> = LazyLock::new(Arc::default);
+
 #[derive(Debug, Default)]
 struct Shard {
     steps: HashMap<Key, Steps, DefaultHashBuilder>,
@@ -45,6 +50,11 @@ struct Steps {
 }
 
 impl Shared {
+    /// The one of this process.
+    pub(crate) fn of_all() -> Arc<Self> {
+        Arc::clone(&OF_ALL)
+    }
+
     /// What is told of a directory with this ctime, seen after `moment`; `own` where a change through this server came just before.
     /// That one is told apart from all before, unless there is no room for another step: then what was told before is told again.
     pub(crate) fn told(&self, moment: Moment, key: Key, changed: Timestamp, own: bool) -> Told {
@@ -197,7 +207,7 @@ mod tests {
 
     #[test]
     fn files_have_their_own_ctime() {
-        let clock = ChangeClock::multigrain(true);
+        let clock = ChangeClock::Multigrain { shared: Some(Arc::default()) };
         let told = |moment, is_directory| clock.told(moment, (KEY, is_directory), timestamp(CTIME_NS), true);
         assert_eq!(told(FRESH, false), told(SETTLED, false));
         assert_ne!(told(FRESH, true), told(SETTLED, true));

@@ -140,6 +140,8 @@ impl Volume {
             // Whoever made it may remove it; if not, the caller gets its own error all the same.
             let _ = self.act_as(context);
             let _ = directory.with_fd(|fd| rustix::fs::unlinkat(fd, name.as_c_str(), flags));
+            // Whoever has seen the name is told of another change.
+            let _ = self.stat_after(directory);
         }
         finished
     }

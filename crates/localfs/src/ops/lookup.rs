@@ -25,6 +25,7 @@ impl Volume {
         directory.require_directory()?;
         let name = Name::new(name)?;
         self.enter(context, &directory, EXECUTE)?;
+        let around = self.stat_around_name(context, &directory)?;
         let (object, seen) = match self.find_and_look(&directory, &name) {
             // Nothing is found in a directory that a local process has removed.
             Err(Error::NotFound) => return Err(self.stat(&directory).err().unwrap_or(Error::NotFound)),
@@ -38,7 +39,6 @@ impl Volume {
                 other => other?.attributes,
             },
         };
-        let directory = self.stat_around_name(context, &directory)?;
-        Ok(Found { handle: object.handle, attributes, directory })
+        Ok(Found { handle: object.handle, attributes, directory: around })
     }
 }
