@@ -25,12 +25,9 @@ impl Volume {
         directory.require_directory()?;
         let name = Name::new(name)?;
         self.enter(context, &directory, EXECUTE)?;
+        // Tells too where a local process has removed the directory, in which nothing is found.
         let around = self.stat_around_name(context, &directory)?;
-        let (object, seen) = match self.find_and_look(&directory, &name) {
-            // Nothing is found in a directory that a local process has removed.
-            Err(Error::NotFound) => return Err(self.stat(&directory).err().unwrap_or(Error::NotFound)),
-            other => other?,
-        };
+        let (object, seen) = self.find_and_look(&directory, &name)?;
         let attributes = match seen {
             Some(attributes) => attributes,
             None => match self.stat(&object) {
