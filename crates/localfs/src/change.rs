@@ -6,7 +6,7 @@
 //!
 //! **Multigrain timestamps** (ext4, XFS, btrfs and tmpfs since Linux 6.13): a ctime that somebody has looked at is
 //! never given to a later change. We look before every answer, so ctime in nanoseconds *is* a change attribute,
-//! across restarts, for changes by local processes too. [`is_multigrain`] finds out by trying.
+//! across restarts, for changes by local processes too. [`probe`] finds out by trying.
 //!
 //! tmpfs is an exception (as of Linux 6.18): when a name is linked, removed or renamed there, the directory gets the
 //! ctime of the *file*, which may be the one that the directory has already. What is told of its directories is in [`shared`].

@@ -131,15 +131,15 @@ fn take_turns(holders: &mut [Holder]) -> Result<bool, String> {
     let wait = next.map(|due| due.saturating_duration_since(Instant::now()));
     let wait =
         wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
-    let mut open: Vec<_> = holders.iter_mut().filter(|holder| !holder.has_ended).collect();
-    if open.is_empty() {
+    let mut left: Vec<_> = holders.iter_mut().filter(|holder| !holder.has_ended).collect();
+    if left.is_empty() {
         return Ok(false);
     }
     let mut descriptors: Vec<_> =
-        open.iter().map(|holder| PollFd::new(&holder.client, PollFlags::IN)).collect();
+        left.iter().map(|holder| PollFd::new(&holder.client, PollFlags::IN)).collect();
     rustix::event::poll(&mut descriptors, wait.as_ref()).map_err(|errno| format!("poll: {errno}"))?;
     let has_come: Vec<_> = descriptors.iter().map(|descriptor| !descriptor.revents().is_empty()).collect();
-    for (holder, has_come) in open.iter_mut().zip(has_come) {
+    for (holder, has_come) in left.iter_mut().zip(has_come) {
         if has_come {
             holder.receive()?;
         }

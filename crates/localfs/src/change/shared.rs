@@ -206,6 +206,17 @@ mod tests {
     }
 
     #[test]
+    fn volumes_count_the_steps_of_a_directory_that_they_have_in_common() {
+        let (one, other) = (ChangeClock::multigrain(true), ChangeClock::multigrain(true));
+        // Of no device that there is: other tests have volumes as well.
+        let directory = ((u64::MAX, 2), true);
+        let told = |clock: &ChangeClock, own| clock.told(FRESH, directory, timestamp(CTIME_NS), own);
+        let (first, second) = (told(&one, true), told(&other, true));
+        assert!(second.number > first.number);
+        assert_eq!(told(&one, false), second);
+    }
+
+    #[test]
     fn files_have_their_own_ctime() {
         let clock = ChangeClock::Multigrain { shared: Some(Arc::default()) };
         let told = |moment, is_directory| clock.told(moment, (KEY, is_directory), timestamp(CTIME_NS), true);
