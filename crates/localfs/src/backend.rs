@@ -188,11 +188,11 @@ impl Backend for LocalFs {
 
     fn create<'a>(
         &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
-        what: &'a Create,
-        set: &'a SetAttributes,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
     ) -> Op<'a, Created> {
         let created = self.volume.create(context, directory, name, what, set);
         self.when_findable(created)
@@ -200,9 +200,9 @@ impl Backend for LocalFs {
 
     fn remove<'a>(
         &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
         removal: Removal,
     ) -> Op<'a, Change> {
         self.volume.remove(context, directory, name, removal)

@@ -185,6 +185,32 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         self.around.around(call, move |_| self.inner.lookup(&context, &directory, &name))
     }
 
+    fn create<'a>(
+        &'a self,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Op<'a, Created> {
+        let call = Call { method: Method::Create, subject: Subject::Name(name) };
+        let (context, directory, name) = (context.clone(), *directory, name.to_vec());
+        let (what, set) = (what.clone(), *set);
+        self.around.around(call, move |_| self.inner.create(&context, &directory, &name, &what, &set))
+    }
+
+    fn remove<'a>(
+        &'a self,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        removal: Removal,
+    ) -> Op<'a, Change> {
+        let call = Call { method: Method::Remove, subject: Subject::Name(name) };
+        let (context, directory, name) = (context.clone(), *directory, name.to_vec());
+        self.around.around(call, move |_| self.inner.remove(&context, &directory, &name, removal))
+    }
+
     fn open<'a>(
         &'a self,
         context: &Context,
@@ -272,10 +298,6 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         access: Access(file: &'a Handle, want: Access) about Subject::Whole => (Access, Attributes);
         readlink: Readlink(link: &'a Handle) about Subject::Whole => (Bytes, Attributes);
         commit: Commit(file: &'a Handle, offset: u64, count: u64) about Subject::Bytes(file, offset) => Change;
-        create: Create(
-            directory: &'a Handle, name: &'a [u8], what: &'a Create, set: &'a SetAttributes
-        ) about Subject::Name(name) => Created;
-        remove: Remove(directory: &'a Handle, name: &'a [u8], removal: Removal) about Subject::Name(name) => Change;
         rename: Rename(
             from: (&'a Handle, &'a [u8]), to: (&'a Handle, &'a [u8])
         ) about Subject::Names(from.1, to.1) => Renamed;

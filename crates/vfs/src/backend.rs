@@ -414,19 +414,19 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// for directories; owner the caller; group the caller's, or the directory's where it has set-group-id.
     fn create<'a>(
         &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
-        what: &'a Create,
-        set: &'a SetAttributes,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
     ) -> Op<'a, Created>;
 
     /// Removes a name; the object goes with its last name and its last [`Pin`].
     fn remove<'a>(
         &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
         removal: Removal,
     ) -> Op<'a, Change>;
 

@@ -11,10 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::nfs4::types::{OpNum, Status};
 use rpc::message::CallHeader;
-use vfs::{Attributes, Found, Later, Opened, Read, boxed};
+use vfs::{Attributes, Change, Created, Found, Later, Opened, Read, boxed};
 use xdr::{Mark, Reader, Writer};
 
 use super::compound::{Compound, Header};
+use super::entries::at_once::Underway;
 use super::ops::{self, open::Target};
 use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
@@ -52,8 +53,11 @@ pub(crate) enum Asked<'r> {
     Read(Later<'r, Read>),
     /// What an OPEN names.
     Lookup(Later<'r, Found>),
-    /// An OPEN of what it has found.
-    Open(Box<Target<'r>>, Later<'r, Opened>),
+    /// What an OPEN makes.
+    Create(Box<Underway<'r, Created>>),
+    /// An OPEN of what it has found or made.
+    Open(Box<Target<'r>>, Option<Later<'r, Opened>>),
+    Remove(Box<Underway<'r, Change>>),
 }
 
 /// What comes next in a compound.
@@ -467,6 +471,7 @@ impl<'r> Compound<'r> {
             OpNum::GETATTR => ops::getattr::at_once(self, arguments, reply)?,
             OpNum::READ => ops::read::at_once(self, arguments, reply)?,
             OpNum::OPEN => ops::open::at_once(self, arguments, reply)?,
+            OpNum::REMOVE => ops::remove::at_once(self, arguments, reply)?,
             _ => return Ok(Tried::Waits(None)),
         };
         if matches!(tried, Tried::Waits(_)) {
@@ -490,8 +495,9 @@ impl<'r> Compound<'r> {
             OpNum::READ => ops::read::run(self, asked, arguments, reply).await,
             OpNum::WRITE => ops::write::run(self, arguments, reply).await,
             OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
-            // Apart, since it comes often and is much smaller than the largest of the others.
+            // Apart, since they come often and are much smaller than the largest of the others.
             OpNum::OPEN => boxed(|| ops::open::run(self, asked, arguments, reply)).await,
+            OpNum::REMOVE => boxed(|| ops::remove::run(self, asked, arguments, reply)).await,
             _ => boxed(|| self.execute_seldom(row, arguments, reply)).await,
         }
     }
@@ -507,7 +513,6 @@ impl<'r> Compound<'r> {
             OpNum::OPENATTR => ops::openattr::run(self, arguments).await,
             OpNum::READDIR => ops::readdir::run(self, arguments, reply).await,
             OpNum::READLINK => ops::readlink::run(self, reply).await,
-            OpNum::REMOVE => ops::remove::run(self, arguments, reply).await,
             OpNum::RENAME => ops::rename::run(self, arguments, reply).await,
             OpNum::SECINFO => ops::secinfo::run(self, arguments, reply).await,
             OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,

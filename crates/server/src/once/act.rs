@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use tracing::debug;
 use vfs::{
     Attributes, Authority, Change, Context, Create, CreateMode, Created, Error, FileKind, Found, Handle,
-    Linked, Removal, Renamed, SetAttributes, SetTime, Timestamp,
+    Later, Linked, Op, Removal, Renamed, SetAttributes, SetTime, Timestamp,
 };
 
 use super::before::Before;
@@ -42,6 +42,16 @@ pub(super) struct Attempt<'s> {
     targets: [u64; CHANGES],
     at: Timestamp,
 }
+
+/// A change of a name that was begun and that its backend has not answered yet.
+pub(crate) struct Underway<'s, T> {
+    later: Later<'s, T>,
+    attempt: Option<Attempt<'s>>,
+    is_change: fn(&T) -> bool,
+}
+
+/// An outcome, or what there is to wait for.
+pub(crate) type AtOnce<T, U> = Result<Result<T, Error>, U>;
 
 /// A directory of an export.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +124,32 @@ impl<'s> Once<'s> {
         }
         attempt.end(removed.is_ok());
         removed
+    }
+
+    /// As [`Self::create`] without a future, where [`Self::is_immediate`].
+    pub(crate) fn create_at_once(
+        &self,
+        export: &'s Export,
+        (context, directory): (&Context, &Handle),
+        name: &[u8],
+        (what, set): (&Create, &SetAttributes),
+    ) -> AtOnce<Created, Underway<'s, Created>> {
+        let attempt = self.begin_at_once(export, Kind::Create, (directory, name));
+        let created = export.backend.create(context, directory, name, what, set);
+        Underway::of(attempt, created, |created| created.is_new)
+    }
+
+    /// As [`Self::remove`] without a future, where [`Self::is_immediate`].
+    pub(crate) fn remove_at_once(
+        &self,
+        export: &'s Export,
+        (context, directory): (&Context, &Handle),
+        name: &[u8],
+        removal: Removal,
+    ) -> AtOnce<Change, Underway<'s, Change>> {
+        let attempt = self.begin_at_once(export, Kind::Remove, (directory, name));
+        let removed = export.backend.remove(context, directory, name, removal);
+        Underway::of(attempt, removed, |_| true)
     }
 
     /// [`Backend::rename`](vfs::Backend::rename), within one export.
@@ -213,6 +249,36 @@ impl<'s> Once<'s> {
         kind: Kind,
         targets: [u64; CHANGES],
     ) -> Option<Attempt<'s>> {
+        let attempt = self.write_down(kind, targets)?;
+        if export.backend.is_stable() {
+            // A machine that ends behind the change and before its record would leave nobody who knows whose it is.
+            attempt.journal.sync().await;
+            self.request.is_stable.store(true, Relaxed);
+        }
+        Some(attempt)
+    }
+
+    /// Whose way it is.
+    pub(crate) fn request(&self) -> &'s Request<'s> {
+        self.request
+    }
+
+    /// Whether a change in `export` waits for no log, nor can have been made by a process before.
+    pub(crate) fn is_immediate(&self, export: &Export) -> bool {
+        self.log.is_none_or(|(journal, _)| !journal.knows_before() && !export.backend.is_stable())
+    }
+
+    fn begin_at_once(
+        &self,
+        export: &Export,
+        kind: Kind,
+        (directory, name): (&Handle, &[u8]),
+    ) -> Option<Attempt<'s>> {
+        let (journal, _) = self.log?;
+        self.write_down(kind, [journal.target(export.id, directory, Some(name)), 0])
+    }
+
+    fn write_down(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
         let claim = journal.knows_before().then(|| journal.claim_key(self.request.who(), kind, &targets));
         let mut attempt = Attempt { journal, call, claim, kind, targets, at: self.request.now.wall };
@@ -221,12 +287,34 @@ impl<'s> Once<'s> {
             attempt.at = began;
         }
         journal.begin(call, attempt.at, kind, targets);
-        if export.backend.is_stable() {
-            // A machine that ends behind the change and before its record would leave nobody who knows whose it is.
-            journal.sync().await;
-            self.request.is_stable.store(true, Relaxed);
-        }
         Some(attempt)
+    }
+}
+
+impl<'s, T> Underway<'s, T> {
+    /// What became of an attempt whose backend was asked. `is_change` tells success that changed nothing from others.
+    fn of(attempt: Option<Attempt<'s>>, change: Op<'s, T>, is_change: fn(&T) -> bool) -> AtOnce<T, Self> {
+        match change.at_once() {
+            Ok(done) => Ok(Self::end(attempt, done, is_change)),
+            Err(later) => Err(Self { later, attempt, is_change }),
+        }
+    }
+
+    /// Waits for the outcome.
+    pub(crate) async fn outcome(self) -> Result<T, Error> {
+        let Self { later, attempt, is_change } = self;
+        Self::end(attempt, later.await, is_change)
+    }
+
+    fn end(
+        attempt: Option<Attempt<'s>>,
+        done: Result<T, Error>,
+        is_change: fn(&T) -> bool,
+    ) -> Result<T, Error> {
+        if let Some(attempt) = attempt {
+            attempt.end(done.as_ref().is_ok_and(is_change));
+        }
+        done
     }
 }
 

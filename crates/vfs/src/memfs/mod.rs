@@ -374,20 +374,20 @@ impl Backend for MemFs {
 
     fn create<'a>(
         &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
-        what: &'a Create,
-        set: &'a SetAttributes,
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
     ) -> Op<'a, Created> {
         self.act(directory, |state, directory| state.create(context, directory, name, what, set))
     }
 
     fn remove<'a>(
         &'a self,
-        context: &'a Context,
-        directory: &'a Handle,
-        name: &'a [u8],
+        context: &Context,
+        directory: &Handle,
+        name: &[u8],
         removal: Removal,
     ) -> Op<'a, Change> {
         self.act(directory, |state, directory| state.remove(context, directory, name, removal))

@@ -188,18 +188,20 @@ pub struct OpenArgs {
 }
 
 impl OpenArgs {
-    /// Whether encoded arguments say `OPEN4_CREATE`, found without decoding them; no, where they are cut off before that.
+    /// `share_access` of encoded arguments, and whether they say `OPEN4_CREATE`, without decoding them; nothing, where they are cut off
+    /// before that.
     #[must_use]
-    pub fn creates(encoded: &[u8]) -> bool {
+    pub fn glance(encoded: &[u8]) -> Option<(ShareAccess, bool)> {
         const OPEN4_CREATE: u32 = 1;
-        // Behind `seqid`, `share_access`, `share_deny` and the owner's client ID.
+        // Behind `seqid`.
+        const SHARE_ACCESS_AT: usize = 4;
+        // Behind that, `share_deny` and the owner's client ID.
         const OWNER_AT: usize = 20;
         let u32_at = |at: usize| Some(u32::from_be_bytes(*encoded.get(at..)?.first_chunk()?));
-        let open_type = || {
-            let length = u32_at(OWNER_AT)? as usize;
-            u32_at(OWNER_AT + 4 + length.checked_next_multiple_of(4)?)
-        };
-        open_type() == Some(OPEN4_CREATE)
+        let length = u32_at(OWNER_AT)? as usize;
+        let open_type = u32_at(OWNER_AT + 4 + length.checked_next_multiple_of(4)?)?;
+        let share_access = ShareAccess::from_bits_retain(u32_at(SHARE_ACCESS_AT)?);
+        Some((share_access, open_type == OPEN4_CREATE))
     }
 }
 
@@ -379,16 +381,17 @@ mod tests {
     }
 
     #[test]
-    fn creation_is_seen_without_decoding_and_not_in_what_is_cut_off() {
+    fn what_is_seen_without_decoding_is_what_is_there_and_nothing_in_what_is_cut_off() {
         for owner in [&b""[..], b"o", b"own", b"owner of", b"123456789"] {
             let exclusive = OpenHow::Create(CreateHow::Exclusive(Verifier::default()));
             let creating = encoded(exclusive, owner);
-            assert!(OpenArgs::creates(&creating));
-            assert!(!OpenArgs::creates(&encoded(OpenHow::NoCreate, owner)));
+            assert_eq!(OpenArgs::glance(&creating), Some((ShareAccess::BOTH, true)));
+            let opening = encoded(OpenHow::NoCreate, owner);
+            assert_eq!(OpenArgs::glance(&opening), Some((ShareAccess::BOTH, false)));
             let said_at = 24 + owner.len().next_multiple_of(4);
-            assert!((0..said_at + 4).all(|length| !OpenArgs::creates(&creating[..length])));
+            assert!((0..said_at + 4).all(|length| OpenArgs::glance(&creating[..length]).is_none()));
         }
         // An owner longer than all there is.
-        assert!(!OpenArgs::creates(&[0xff; 64]));
+        assert_eq!(OpenArgs::glance(&[0xff; 64]), None);
     }
 }

@@ -55,37 +55,47 @@ fn is_of_minor_0(args: &OpenArgs) -> bool {
     is_claim && !matches!(args.how, OpenHow::Create(CreateHow::Exclusive41(_)))
 }
 
-/// As [`run`] of a file that is there, without a future, where nobody has to be waited for and nothing is delegated.
+/// As [`run`], without a future, where nobody has to be waited for and nothing is delegated.
 pub(crate) fn at_once<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result<Tried<'r>> {
-    // Owners of version 4.0 have turns to take.
-    let waits = compound.minor == 0 || compound.state().has_delegations(Against::All);
-    if waits || OpenArgs::creates(arguments.peek()) {
-        return Ok(Tried::Waits(None));
-    }
-    let args = OpenArgs::decode(arguments)?;
-    let delegation = delegated::nothing(compound.client()?, args.share_access.want());
-    let (OpenClaim::Null(name), OpenHow::NoCreate, Some(delegation)) = (&args.claim, &args.how, delegation)
-    else {
+    let Some(delegation) = nothing_to_wait_for(compound, arguments.peek()) else {
         return Ok(Tried::Waits(None));
     };
+    let args = OpenArgs::decode(arguments)?;
+    let OpenClaim::Null(name) = &args.claim else { return Ok(Tried::Waits(None)) };
     let (access, opener) = admit(compound, None, &args)?;
     compound.check_flavor_within()?;
-    let mut target = match claim::by_name_at_once(compound, name, access)? {
+    let target = match &args.how {
+        OpenHow::NoCreate => claim::by_name_at_once(compound, name, access)?,
+        OpenHow::Create(how) => creation::create_at_once(compound, name, how)?,
+    };
+    let mut target = match target {
         Ok(target) => target,
         Err(asked) => return Ok(Tried::Waits(asked)),
     };
     target.file = target.file.with_key(compound.server());
     let grant = match share::open_at_once(compound, &opener, &args, access, &mut target)? {
         Ok(grant) => grant,
-        Err(asked) => return Ok(Tried::Waits(asked.map(|open| Asked::Open(Box::new(target), open)))),
+        // What was made is not made twice.
+        Err(asked) => return Ok(Tried::Waits(Some(Asked::Open(Box::new(target), asked)))),
     };
     let granted = Granted { opener: &opener, target: &target, grant, delegation };
     granted.answer(compound, None, &args, reply);
     Ok(Tried::Done)
+}
+
+/// What is answered of delegations where [`at_once`] is worth a try.
+fn nothing_to_wait_for(compound: &mut Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
+    // Owners of version 4.0 have turns to take.
+    if compound.minor == 0 || compound.state().has_delegations(Against::All) {
+        return None;
+    }
+    let (access, creates) = OpenArgs::glance(encoded)?;
+    let delegation = delegated::nothing(compound.client().ok()?, access.want())?;
+    (!creates || creation::is_immediate(compound)).then_some(delegation)
 }
 
 async fn open_in_turn<'r>(
@@ -96,14 +106,9 @@ async fn open_in_turn<'r>(
     reply: &mut Writer,
 ) -> Result<Effect> {
     let (access, opener) = admit(compound, turn, arguments)?;
-    let (lookup, found) = match asked {
-        Some(Asked::Lookup(lookup)) => (Some(lookup), None),
-        Some(Asked::Open(target, opening)) => (None, Some((target, Some(opening)))),
-        _ => (None, None),
-    };
-    let (mut target, opening) = match found {
-        Some(found) => found,
-        None => match claim::find(compound, arguments, access, lookup).await {
+    let (mut target, opening) = match asked {
+        Some(Asked::Open(target, opening)) => (target, opening),
+        asked => match claim::find(compound, arguments, access, asked).await {
             Ok(target) => (target, None),
             Err(why) => return Err(not_a_file(why, compound.minor)),
         },

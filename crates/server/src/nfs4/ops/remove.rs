@@ -1,24 +1,65 @@
 //! REMOVE (RFC 8881 §18.25): takes a name away, be it a file's or an empty directory's.
 
 use protocol::nfs4::ops::remove::RemoveArgs;
-use protocol::nfs4::types::Status;
-use vfs::Removal;
+use protocol::nfs4::types::{Component, Status};
+use vfs::{Change, Removal};
 use xdr::{Decode, Reader, Writer};
 
 use crate::nfs4::compound::{Compound, put_change};
+use crate::nfs4::entries;
 use crate::nfs4::names;
+use crate::nfs4::object::File;
+use crate::nfs4::serve::{Asked, Tried};
 use crate::nfs4::status::Result;
 
-pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+pub(crate) async fn run<'r>(
+    compound: &mut Compound<'r>,
+    asked: Option<Asked<'r>>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result {
+    let (directory, target) = want(compound, arguments)?;
+    // An open file stays what it is until its last CLOSE: opens hold a pin.
+    let removed = match asked {
+        Some(Asked::Remove(removal)) => removal.outcome().await,
+        _ => {
+            let context = compound.context(directory.export);
+            compound.changer().remove(directory.place(&context), &target, Removal::Any).await
+        }
+    };
+    answer(compound, &removed?, reply);
+    Ok(())
+}
+
+/// As [`run`], without a future, where nobody has to be waited for.
+pub(crate) fn at_once<'r>(
+    compound: &mut Compound<'r>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result<Tried<'r>> {
+    let (directory, target) = want(compound, arguments)?;
+    let context = compound.context(directory.export);
+    match entries::at_once::remove(compound.once(), (&directory, &context), &target, Removal::Any) {
+        Some(Ok(removed)) => {
+            answer(compound, &removed?, reply);
+            Ok(Tried::Done)
+        }
+        Some(Err(removal)) => Ok(Tried::Waits(Some(Asked::Remove(Box::new(removal))))),
+        None => Ok(Tried::Waits(None)),
+    }
+}
+
+/// Reads the arguments, and checks all that needs no look at the directory.
+fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader) -> Result<(File<'r>, Component)> {
     let RemoveArgs { target } = RemoveArgs::decode(arguments)?;
     let directory = compound.writable(Status::ROFS)?;
     names::check(&target)?;
-    let context = compound.context(directory.export);
-    // An open file stays what it is until its last CLOSE: opens hold a pin.
-    let change = compound.changer().remove(directory.place(&context), &target, Removal::Any).await?;
-    put_change(&change, reply);
+    Ok((directory, target))
+}
+
+fn answer(compound: &mut Compound<'_>, change: &Change, reply: &mut Writer) {
+    put_change(change, reply);
     compound.set_fresh(change.after);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -37,13 +37,13 @@ impl<'r> Target<'r> {
     }
 }
 
-/// Finds or creates what `arguments` want opened; `lookup` is what the backend was asked already for the name. Boxed, since it passes
+/// Finds or creates what `arguments` want opened; `asked` is what the backend was asked already. Boxed, since it passes
 /// through many hands.
 pub(super) async fn find<'r>(
     compound: &mut Compound<'r>,
     arguments: &OpenArgs,
     access: OpenAccess,
-    lookup: Option<Later<'_, Found>>,
+    asked: Option<Asked<'r>>,
 ) -> Result<Box<Target<'r>>> {
     let named = match &arguments.claim {
         OpenClaim::Null(name) => Some(name),
@@ -56,10 +56,15 @@ pub(super) async fn find<'r>(
     if named.is_some() {
         compound.check_flavor_within()?;
     }
+    let (lookup, creation) = match asked {
+        Some(Asked::Lookup(lookup)) => (Some(lookup), None),
+        Some(Asked::Create(creation)) => (None, Some(creation)),
+        _ => (None, None),
+    };
     let target = match (named, &arguments.how) {
         (Some(name), OpenHow::NoCreate) => by_name(compound, name, access, lookup).await?,
         // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
-        (Some(name), OpenHow::Create(how)) => boxed(|| create(compound, name, how, access)).await?,
+        (Some(name), OpenHow::Create(how)) => boxed(|| create(compound, name, (how, access), creation)).await?,
         (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
         // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
         (None, OpenHow::Create(_)) => return Err(Status::INVAL.into()),

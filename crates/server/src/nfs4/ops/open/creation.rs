@@ -3,16 +3,21 @@
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, Create, CreateMode, FileKind, OpenAccess, SetAttributes};
+use vfs::{
+    Attributes, Authority, Context, Create, CreateMode, Created, FileKind, OpenAccess, SetAttributes,
+};
 
 use super::super::lookup::not_directory;
+use super::AtOnce;
 use super::claim::{Target, by_name, check_regular};
 use crate::IdNames;
 use crate::nfs4::acl::creation::{finish, first_attributes};
 use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
+use crate::nfs4::entries::{self, at_once::Underway};
 use crate::nfs4::names;
-use crate::nfs4::object::Object;
+use crate::nfs4::object::{File, Object};
+use crate::nfs4::serve::Asked;
 use crate::nfs4::set_attributes::Wanted;
 use crate::nfs4::state::Running;
 use crate::nfs4::status::Result;
@@ -46,13 +51,21 @@ impl Creation {
     }
 }
 
-/// CLAIM_NULL with creation.
-pub(super) async fn create<'r>(
-    compound: &mut Compound<'r>,
+/// What is to be made where.
+struct Plan<'r> {
+    creation: Creation,
+    directory: File<'r>,
+    what: Create,
+    /// Without the size: truncation waits for the share reservation; in a new file nobody holds one.
+    set: SetAttributes,
+}
+
+/// Checks all that needs no look at the directory; what was wanted alone, where nothing can be created.
+fn plan<'r>(
+    compound: &Compound<'r>,
     name: &[u8],
     how: &CreateHow,
-    access: OpenAccess,
-) -> Result<Box<Target<'r>>> {
+) -> Result<std::result::Result<Plan<'r>, Creation>> {
     // "If the client attempts to use EXCLUSIVE4 on a persistent session, … the server MUST return NFS4ERR_INVAL" (§18.16.3).
     let is_persistent = compound.session().is_some_and(Running::is_persistent);
     if is_persistent && matches!(how, CreateHow::Exclusive(_)) {
@@ -61,20 +74,37 @@ pub(super) async fn create<'r>(
     let creation = Creation::parse(how, compound.minor, compound.id_names())?;
     let directory = match compound.current()? {
         Object::File(directory) if !directory.export.options.read_only => directory,
-        // What is there can be opened all the same, as open(2) with O_CREAT does on a read-only file system.
-        _ => return existing_on_read_only(compound, name, &creation, access).await,
+        _ => return Ok(Err(creation)),
     };
     names::check(name)?;
-    // Truncation waits for the share reservation; in a new file nobody holds one.
-    let size = creation.wanted.set.size;
     let set = first_attributes(compound, &directory, &creation.wanted, FileKind::Regular)?;
-    let set = SetAttributes { size: None, ..set };
-    let context = compound.context(directory.export);
     let what = Create::File(creation.mode);
-    let created = compound.changer().create(directory.place(&context), name, &what, &set).await;
+    Ok(Ok(Plan { creation, directory, what, set: SetAttributes { size: None, ..set } }))
+}
+
+/// CLAIM_NULL with creation. `asked` is what the backend was asked already.
+pub(super) async fn create<'r>(
+    compound: &mut Compound<'r>,
+    name: &[u8],
+    (how, access): (&CreateHow, OpenAccess),
+    asked: Option<Box<Underway<'r, Created>>>,
+) -> Result<Box<Target<'r>>> {
+    let plan = match plan(compound, name, how)? {
+        Ok(plan) => plan,
+        // What is there can be opened all the same, as open(2) with O_CREAT does on a read-only file system.
+        Err(creation) => return existing_on_read_only(compound, name, &creation, access).await,
+    };
+    let (creation, directory) = (&plan.creation, &plan.directory);
+    let context = compound.context(directory.export);
+    let created = match asked {
+        Some(asked) => asked.outcome().await,
+        None => {
+            compound.changer().create(directory.place(&context), name, &plan.what, &plan.set).await
+        }
+    };
     let mut created = match created {
         Ok(created) => created,
-        Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, &directory).await),
+        Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, directory).await),
         // A name that is no regular file's.
         Err(vfs::Error::Exists) if creation.mode == CreateMode::Unchecked => {
             by_name(compound, name, access, None).await?;
@@ -83,31 +113,75 @@ pub(super) async fn create<'r>(
         Err(error) => return Err(error.into()),
     };
     check_regular(&created.attributes)?;
-    let is_ours = created.is_new || is_own_retry(&creation, &created.attributes, context.credentials.uid);
-    let (size, attributes_set) = if is_ours {
-        let acl = creation.wanted.acl.as_ref();
-        finish(compound, (&directory, name), acl, &mut created).await?;
-        let mask = told_as_set(creation.wanted.mask, created.verifier_in_times);
-        (size.filter(|size| *size != created.attributes.size), mask)
-    } else {
-        // "When an UNCHECKED4 create encounters an existing file, the attributes specified by createattrs are not used,
-        // except that when createattrs specifies the size attribute with a size of zero, the existing file is truncated."
-        let size = size.filter(|size| *size == 0 && creation.mode == CreateMode::Unchecked);
-        (size, if size.is_some() { Bitmap::of(&[number::SIZE]) } else { Bitmap::EMPTY })
+    let is_ours = plan.is_ours(&created, &context);
+    if is_ours {
+        finish(compound, (directory, name), creation.wanted.acl.as_ref(), &mut created).await?;
+    }
+    Ok(Box::new(plan.made(&created, is_ours)))
+}
+
+/// Whether a creation here waits for no log, nor can have been made by a process before: then [`create_at_once`] is worth a try.
+pub(super) fn is_immediate(compound: &mut Compound<'_>) -> bool {
+    let Ok(Object::File(directory)) = compound.current() else { return false };
+    compound.once().is_immediate(directory.export)
+}
+
+/// As [`create`] without an ACL, where nobody has to be waited for; elsewhere what the backend was asked.
+pub(super) fn create_at_once<'r>(
+    compound: &mut Compound<'r>,
+    name: &[u8],
+    how: &CreateHow,
+) -> Result<AtOnce<Target<'r>, Asked<'r>>> {
+    let plan = match plan(compound, name, how)? {
+        Ok(plan) if plan.creation.wanted.acl.is_none() => plan,
+        _ => return Ok(Err(None)),
     };
-    Ok(Box::new(Target {
-        file: directory.with(created.handle),
-        authority: if is_ours { Authority::Opened } else { Authority::Caller },
-        is_new: created.is_new,
-        seen: created.is_new.then_some(created.attributes),
-        change: ChangeInfo {
-            atomic: created.directory.atomic,
-            before: created.directory.before.change,
-            after: created.directory.after.change,
-        },
-        attributes_set,
-        size,
-    }))
+    let context = compound.context(plan.directory.export);
+    let (place, what) = ((&plan.directory, &context), (&plan.what, &plan.set));
+    let created = match entries::at_once::create(compound.once(), place, name, what) {
+        Some(Ok(Ok(created))) => created,
+        // Of what kind it is, or what has the name, may have to be asked for.
+        Some(Ok(Err(vfs::Error::NotDirectory | vfs::Error::Exists))) | None => return Ok(Err(None)),
+        Some(Ok(Err(error))) => return Err(error.into()),
+        Some(Err(creation)) => return Ok(Err(Some(Asked::Create(Box::new(creation))))),
+    };
+    check_regular(&created.attributes)?;
+    let is_ours = plan.is_ours(&created, &context);
+    Ok(Ok(plan.made(&created, is_ours)))
+}
+
+impl<'r> Plan<'r> {
+    /// Whether what was created or found is the caller's to open whatever its mode says, with what it wanted set.
+    fn is_ours(&self, created: &Created, context: &Context) -> bool {
+        created.is_new || is_own_retry(&self.creation, &created.attributes, context.credentials.uid)
+    }
+
+    /// What to open.
+    fn made(&self, created: &Created, is_ours: bool) -> Target<'r> {
+        let size = self.creation.wanted.set.size;
+        let (size, attributes_set) = if is_ours {
+            let mask = told_as_set(self.creation.wanted.mask, created.verifier_in_times);
+            (size.filter(|size| *size != created.attributes.size), mask)
+        } else {
+            // "When an UNCHECKED4 create encounters an existing file, the attributes specified by createattrs are not used,
+            // except that when createattrs specifies the size attribute with a size of zero, the existing file is truncated."
+            let size = size.filter(|size| *size == 0 && self.creation.mode == CreateMode::Unchecked);
+            (size, if size.is_some() { Bitmap::of(&[number::SIZE]) } else { Bitmap::EMPTY })
+        };
+        Target {
+            file: self.directory.with(created.handle),
+            authority: if is_ours { Authority::Opened } else { Authority::Caller },
+            is_new: created.is_new,
+            seen: created.is_new.then_some(created.attributes),
+            change: ChangeInfo {
+                atomic: created.directory.atomic,
+                before: created.directory.before.change,
+                after: created.directory.after.change,
+            },
+            attributes_set,
+            size,
+        }
+    }
 }
 
 /// What `attrset` tells of a creation.

@@ -1,5 +1,6 @@
 //! Share access and deny (RFC 8881 §9.7): checked, then reserved, with the file open at the backend; truncation behind that.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
@@ -102,7 +103,7 @@ pub(super) async fn open(
     }
 }
 
-/// As [`open`] without a truncation, where nobody has to be waited for, nor anything delegated is in the way; elsewhere what the
+/// As [`open`], where nothing is truncated, nobody has to be waited for, nor anything delegated is in the way; elsewhere what the
 /// backend was asked.
 pub(super) fn open_at_once<'r>(
     compound: &Compound<'r>,
@@ -111,16 +112,15 @@ pub(super) fn open_at_once<'r>(
     access: OpenAccess,
     target: &mut Target<'r>,
 ) -> Result<AtOnce<OpenGrant, Later<'r, Opened>>> {
-    let (export, Some(seen)) = (target.file.export, &target.seen) else { return Ok(Err(None)) };
+    let (export, Some(seen), None) = (target.file.export, &target.seen, target.size) else {
+        return Ok(Err(None));
+    };
     let context = compound.context(export);
     let opening = export.backend.open_seen(&context, &target.file.handle, seen, access, target.authority);
     let opened = match opening.at_once() {
         Ok(Ok(opened)) => opened,
-        // As in `open`, which tries once more.
-        Ok(Err(vfs::Error::Later)) => {
-            compound.state().press(compound.now());
-            return Ok(Err(None));
-        }
+        // `open` makes room, and tries once more.
+        Ok(Err(vfs::Error::Later)) => return Ok(Err(Some(Box::pin(ready(Err(vfs::Error::Later)))))),
         Ok(Err(error)) => return Err(error.into()),
         Err(opening) => return Ok(Err(Some(opening))),
     };
