@@ -306,9 +306,11 @@ impl Subject<'_> {
         if self.acl.is_none() {
             mask.remove(n::ACL);
         }
+        let numbers = self.of_object();
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
             note(number, reply);
-            self.put(number, reply);
+            // In place: most of what is asked for is such, and an attribute is a few instructions then.
+            if OF_OBJECT.has(number) { numbers.put(number, reply) } else { self.put(number, reply) }
             Ok(())
         });
         match written {
@@ -329,7 +331,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Writes one value. Numbers outside of [`SUPPORTED`] never come here.
+    /// Writes one value that is not [`OF_OBJECT`]. Numbers outside of [`SUPPORTED`] never come here.
     fn put(&self, number: u32, reply: &mut Writer) {
         match number {
             n::FILEHANDLE => reply.opaque(&self.object.seal(&self.settings.handle_key)),
@@ -347,7 +349,6 @@ impl Subject<'_> {
             n::SPACE_AVAIL => reply.u64(self.space.available_bytes),
             n::SPACE_FREE => reply.u64(self.space.free_bytes),
             n::SPACE_TOTAL => reply.u64(self.space.total_bytes),
-            _ if OF_OBJECT.has(number) => self.of_object().put(number, reply),
             _ => self.put_of_file_system(number, reply),
         }
     }

@@ -68,16 +68,18 @@ pub(crate) fn at_once<'r>(
     let OpenClaim::Null(name) = &args.claim else { return Ok(Tried::Waits(None)) };
     let (access, opener) = admit(compound, None, &args)?;
     compound.check_flavor_within()?;
+    let Object::File(directory) = compound.current()? else { return Ok(Tried::Waits(None)) };
+    let context = compound.context(directory.export);
     let target = match &args.how {
-        OpenHow::NoCreate => claim::by_name_at_once(compound, name, access)?,
-        OpenHow::Create(how) => creation::create_at_once(compound, name, how)?,
+        OpenHow::NoCreate => claim::by_name_at_once((&directory, &context), name, access)?,
+        OpenHow::Create(how) => creation::create_at_once(compound, &context, name, how)?,
     };
     let mut target = match target {
         Ok(target) => target,
         Err(asked) => return Ok(Tried::Waits(asked)),
     };
     target.file = target.file.with_key(compound.server());
-    let grant = match share::open_at_once(compound, &opener, &args, access, &mut target)? {
+    let grant = match share::open_at_once(compound, &context, &opener, (&args, access), &mut target)? {
         Ok(grant) => grant,
         // What was made is not made twice.
         Err(asked) => return Ok(Tried::Waits(Some(Asked::Open(Box::new(target), asked)))),

@@ -2,7 +2,7 @@
 
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, FileKind, Found, Later, OpenAccess, boxed};
+use vfs::{Attributes, Authority, Context, FileKind, Found, Later, OpenAccess, boxed};
 
 use super::super::lookup::{child, not_directory};
 use super::AtOnce;
@@ -121,15 +121,13 @@ pub(super) async fn by_name<'r>(
 
 /// As [`by_name`], where nobody has to be waited for; elsewhere what the backend was asked.
 pub(super) fn by_name_at_once<'r>(
-    compound: &Compound<'r>,
+    (directory, context): (&File<'r>, &Context),
     name: &[u8],
     access: OpenAccess,
 ) -> Result<AtOnce<Target<'r>, Asked<'r>>> {
     names::check(name)?;
-    let Object::File(directory) = compound.current()? else { return Ok(Err(None)) };
-    let context = compound.context(directory.export);
-    match directory.export.backend.lookup(&context, &directory.handle, name).at_once() {
-        Ok(Ok(found)) => Ok(Ok(named(&directory, &found, access)?)),
+    match directory.export.backend.lookup(context, &directory.handle, name).at_once() {
+        Ok(Ok(found)) => Ok(Ok(named(directory, &found, access)?)),
         // Of what kind it is instead may have to be asked for.
         Ok(Err(vfs::Error::NotDirectory)) => Ok(Err(None)),
         Ok(Err(error)) => Err(error.into()),

@@ -129,6 +129,7 @@ pub(super) fn is_immediate(compound: &mut Compound<'_>) -> bool {
 /// As [`create`] without an ACL, where nobody has to be waited for; elsewhere what the backend was asked.
 pub(super) fn create_at_once<'r>(
     compound: &mut Compound<'r>,
+    context: &Context,
     name: &[u8],
     how: &CreateHow,
 ) -> Result<AtOnce<Target<'r>, Asked<'r>>> {
@@ -136,8 +137,7 @@ pub(super) fn create_at_once<'r>(
         Ok(plan) if plan.creation.wanted.acl.is_none() => plan,
         _ => return Ok(Err(None)),
     };
-    let context = compound.context(plan.directory.export);
-    let (place, what) = ((&plan.directory, &context), (&plan.what, &plan.set));
+    let (place, what) = ((&plan.directory, context), (&plan.what, &plan.set));
     let created = match entries::at_once::create(compound.once(), place, name, what) {
         Some(Ok(Ok(created))) => created,
         // Of what kind it is, or what has the name, may have to be asked for.
@@ -146,7 +146,7 @@ pub(super) fn create_at_once<'r>(
         Some(Err(creation)) => return Ok(Err(Some(Asked::Create(Box::new(creation))))),
     };
     check_regular(&created.attributes)?;
-    let is_ours = plan.is_ours(&created, &context);
+    let is_ours = plan.is_ours(&created, context);
     Ok(Ok(plan.made(&created, is_ours)))
 }
 

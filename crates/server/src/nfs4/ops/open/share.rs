@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
 use protocol::nfs4::types::Status;
-use vfs::{Authority, Later, Op, OpenAccess, Opened, Pin, SetAttributes};
+use vfs::{Authority, Context, Later, Op, OpenAccess, Opened, Pin, SetAttributes};
 
 use super::claim::Target;
 use super::{AtOnce, Opener};
@@ -107,16 +107,15 @@ pub(super) async fn open(
 /// backend was asked.
 pub(super) fn open_at_once<'r>(
     compound: &Compound<'r>,
+    context: &Context,
     opener: &Opener,
-    arguments: &OpenArgs,
-    access: OpenAccess,
+    (arguments, access): (&OpenArgs, OpenAccess),
     target: &mut Target<'r>,
 ) -> Result<AtOnce<OpenGrant, Later<'r, Opened>>> {
     let (export, Some(seen), None) = (target.file.export, &target.seen, target.size) else {
         return Ok(Err(None));
     };
-    let context = compound.context(export);
-    let opening = export.backend.open_seen(&context, &target.file.handle, seen, access, target.authority);
+    let opening = export.backend.open_seen(context, &target.file.handle, seen, access, target.authority);
     let opened = match opening.at_once() {
         Ok(Ok(opened)) => opened,
         // `open` makes room, and tries once more.
