@@ -60,9 +60,14 @@ impl Hasher for OwnerHasher {
     fn write_usize(&mut self, _length: usize) {}
 }
 
-/// An empty one; `seed` is nobody's but this server's.
+/// Makes the hasher; `seed` is nobody's but this server's.
+pub(super) fn keyed(seed: u64) -> Keyed {
+    Keyed(seed)
+}
+
+/// An empty one.
 pub(super) fn map<K, V>(seed: u64) -> Map<K, V> {
-    HashMap::with_hasher(Keyed(seed))
+    HashMap::with_hasher(keyed(seed))
 }
 
 /// A lock-owner of a file.

@@ -10,7 +10,7 @@ use super::client::Client;
 use super::delegation::Against;
 use super::gauges::weight;
 use super::recovery::Says;
-use super::shard::{Dropped, Event, FileKey, Kind, Opened, Shard};
+use super::shard::{Dropped, Event, FileKey, Kind, OpenKey, Opened, Shard};
 use super::share::{Modes, valid_bits};
 use super::stateid::{Place, next_seqid};
 use super::wire::{ShareAccess, ShareDeny, Stateid, Status};
@@ -167,8 +167,7 @@ impl State {
             return Err(Status::DELAY);
         }
         let OpenRequest { file, owner, opener, pin, .. } = request;
-        let key = (file, client.id(), owner);
-        if let Some(index) = shard.find_open(&key) {
+        if let Some(index) = shard.find_open(OpenKey { file, client: client.id(), owner: &owner }) {
             // §9.9: "represented by a single stateid whose "other" value matches that of the original open, and whose "seqid"
             // value is incremented", even where "the "upgrade" results in no change to the open mode".
             let previous = shard.open_at(index).modes;
@@ -183,7 +182,7 @@ impl State {
             }
             return Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: Some(previous) });
         }
-        let opened = Opened { owner: key.2, opener, modes: Modes::new(bits), pin };
+        let opened = Opened { owner, opener, modes: Modes::new(bits), pin };
         let index = shard.add_open(client, file, opened, &self.gauges);
         Ok(OpenGrant { stateid: shard.stateid(index, self.boot), previous: None })
     }

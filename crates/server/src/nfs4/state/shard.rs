@@ -6,6 +6,7 @@
 //! [`lists`].
 
 mod audit;
+mod by_owner;
 mod ends;
 mod lists;
 
@@ -16,7 +17,7 @@ use vfs::Pin;
 
 use super::client::Client;
 use super::delegation::{DELEGATION_WEIGHT, Delegation};
-use super::file::{File, Map, Numbered, map, numbered};
+use super::file::{File, Numbered, keyed, numbered};
 use super::gauges::{Gauges, adjust, weight};
 use super::local_change::Lookout;
 use super::lock_queue::LockQueue;
@@ -25,6 +26,8 @@ use super::share::Modes;
 use super::stateid::{Flaw, Place, Revocation, check_seqid};
 use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid};
+pub(super) use by_owner::OpenKey;
+use by_owner::ByOwner;
 pub(super) use ends::Event;
 use ends::{Phase, adjust_holding};
 pub(super) use lists::List;
@@ -122,7 +125,7 @@ pub(super) struct Shard {
     cells: Vec<Cell>,
     free: Vec<u32>,
     pub(super) files: Numbered<FileKey, File>,
-    opens: Map<(FileKey, ClientId, Arc<[u8]>), u32>,
+    opens: ByOwner,
     /// Lock stateids by their open and their owner's number.
     locks: Numbered<(u32, u32), u32>,
     clients: Numbered<ClientId, List>,
@@ -167,7 +170,7 @@ impl Shard {
             cells: Vec::new(),
             free: Vec::new(),
             files: numbered(seed),
-            opens: map(seed),
+            opens: ByOwner::new(keyed(seed)),
             locks: numbered(seed),
             clients: numbered(seed),
             delegations: numbered(seed),
@@ -255,8 +258,8 @@ impl Shard {
     }
 
     /// The owner's open of a file.
-    pub(super) fn find_open(&self, key: &(FileKey, ClientId, Arc<[u8]>)) -> Option<u32> {
-        self.opens.get(key).copied()
+    pub(super) fn find_open(&self, key: OpenKey<'_>) -> Option<u32> {
+        self.opens.get(&self.cells, key)
     }
 
     /// Adds an open; its share reservation must not conflict.
@@ -268,11 +271,10 @@ impl Shard {
         gauges: &Gauges,
     ) -> u32 {
         let Opened { owner, opener, modes, pin } = opened;
-        let key = (file, client.id(), Arc::clone(&owner));
         let open = Open { owner, opener, modes, pin: Some(pin), locks: List::new(), at_file: 0 };
         let index = self.add(client, file, Kind::Open(open), gauges);
         self.enter_file(file, index, &modes);
-        self.opens.insert(key, index);
+        self.opens.insert(&self.cells, index);
         gauges.open_came(client);
         adjust(&gauges.denying, i64::from(modes.deny() != 0));
         index
@@ -434,7 +436,7 @@ impl Shard {
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty()
-            && self.opens.is_empty()
+            && self.opens.len() == 0
             && self.locks.is_empty()
             && self.delegations.is_empty()
             && self.waiting.is_empty()

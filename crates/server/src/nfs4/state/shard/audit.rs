@@ -8,7 +8,7 @@ use super::super::audit::{Sum, Sums, same};
 use super::super::client::Client;
 use super::super::file::File;
 use super::super::wire::ClientId;
-use super::{Entry, FileKey, Kind, List, Phase, Shard};
+use super::{Entry, FileKey, Kind, List, OpenKey, Phase, Shard};
 
 impl Shard {
     /// Adds to `sums` what `clients` hold here.
@@ -70,9 +70,9 @@ impl Shard {
         let (listed, placed) = match &entry.kind {
             Kind::Open(open) => {
                 same("whether it has its file open", open.pin.is_some(), is_held)?;
-                let key = (entry.file, entry.client.id(), Arc::clone(&open.owner));
+                let key = OpenKey { file: entry.file, client: entry.client.id(), owner: &open.owner };
                 let placed = file.and_then(|file| file.opens.iter().nth(open.at_file as usize));
-                (self.opens.get(&key), placed)
+                (self.find_open(key), placed)
             }
             Kind::Lock(lock) => {
                 let of_open =
@@ -84,21 +84,21 @@ impl Shard {
                 if entry.client.sessionless().is_none() {
                     same("the lock stateid found at its place", of_open, Some(&index))?;
                 }
-                (self.locks.get(&(lock.open, lock.owner_number)), of_open)
+                (self.locks.get(&(lock.open, lock.owner_number)).copied(), of_open)
             }
             Kind::Delegation(delegation) => {
                 let key = (entry.file, entry.client.id());
                 let placed = file.and_then(|file| file.delegations.get(delegation.at_file as usize));
-                (self.delegations.get(&key), placed)
+                (self.delegations.get(&key).copied(), placed)
             }
         };
         match (is_held, entry.phase) {
             (true, _) => {
-                same("the entry found by its key", listed, Some(&index))?;
+                same("the entry found by its key", listed, Some(index))?;
                 same("the entry found at its place", placed, Some(&index))
             }
             (false, Phase::Freed) => Err("its stateid is freed".into()),
-            (false, _) if listed == Some(&index) => Err("it is found by its key, and revoked".into()),
+            (false, _) if listed == Some(index) => Err("it is found by its key, and revoked".into()),
             (false, _) => Ok(()),
         }
     }

@@ -127,9 +127,9 @@ impl Shard {
         let (file, client) = (entry.file, entry.client.id());
         match &mut entry.kind {
             Kind::Open(open) => {
-                let (modes, at_file, owner) = (open.modes, open.at_file, Arc::clone(&open.owner));
+                let (modes, at_file) = (open.modes, open.at_file);
                 dropped.pins.extend(open.pin.take());
-                self.opens.remove(&(file, client, owner));
+                self.opens.remove(&self.cells, index);
                 self.leave_queue_of_open(file, index, gauges, dropped);
                 self.take_from_file(file, at_file);
                 self.forget_unused(file);
