@@ -10,8 +10,14 @@ use crate::setup::is_root;
 
 /// Run inside new network, mount and process namespaces: NFS-Ganesha wants rpcbind, which otherwise would answer for
 /// the whole machine, and both leave files in `/run` and `/var/lib`. When the comparison ends, all its servers do.
+///
+/// TCP is Linux's own there, whatever the machine is set to: BBR paces loopback too, and the interrupts of its timers and what they
+/// make of a long reply count as the server's.
 const IN_NAMESPACE: &str = "\
 ip link set lo up
+for to in 127.0.0.0/8 127.0.0.1; do
+    ip route change local $to dev lo table local congctl cubic || echo 'TCP stays as the machine has it' >&2
+done
 mount -t tmpfs tmpfs /run && mkdir -p /run/rpcbind /run/ganesha
 if [ -d /var/lib/nfs ]; then mkdir -p /var/lib/nfs/ganesha && mount -t tmpfs tmpfs /var/lib/nfs/ganesha; fi
 ENFYS_PEERS_NAMESPACE=1 exec \"$@\"";

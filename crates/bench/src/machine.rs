@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,9 @@ pub struct Machine {
     pub cores: usize,
     /// Type of the exported file system.
     pub file_system: String,
+    /// TCP's congestion control between two sockets of this machine.
+    #[serde(default)]
+    pub congestion_control: String,
 }
 
 impl Machine {
@@ -32,8 +37,16 @@ impl Machine {
             processor: known(model.map_or("", |rest| rest.trim_start_matches([' ', '\t', ':']))),
             cores: information.lines().filter(|line| line.starts_with("processor")).count(),
             file_system: known(file_system_at(&read("/proc/self/mounts"), export)),
+            congestion_control: known(&congestion_control().unwrap_or_default()),
         }
     }
+}
+
+/// What a connection over loopback has: a route may say otherwise than the machine's setting.
+fn congestion_control() -> io::Result<String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let stream = TcpStream::connect(listener.local_addr()?)?;
+    Ok(rustix::net::sockopt::tcp_congestion(&stream)?)
 }
 
 /// The type of the mount that `path` lies on: the longest mount point above it, the last of those mounted.
@@ -48,14 +61,24 @@ fn file_system_at<'m>(mounts: &'m str, path: &Path) -> &'m str {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, processor, cores, file_system } = self;
-        write!(f, "Linux {kernel}, {processor}, {cores} core(s), export on {file_system}")
+        let Self { kernel, processor, cores, file_system, congestion_control } = self;
+        write!(
+            f,
+            "Linux {kernel}, {processor}, {cores} core(s), TCP {congestion_control}, export on {file_system}"
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn congestion_control_is_one_that_the_kernel_has() {
+        let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+        let own = congestion_control().unwrap();
+        assert!(available.split_whitespace().any(|name| name == own), "{own}: {available}");
+    }
 
     #[test]
     fn file_system_is_that_of_the_nearest_mount_point() {

@@ -310,7 +310,11 @@ impl Subject<'_> {
         let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
             note(number, reply);
             // In place: most of what is asked for is such, and an attribute is a few instructions then.
-            if OF_OBJECT.has(number) { numbers.put(number, reply) } else { self.put(number, reply) }
+            if OF_OBJECT.has(number) {
+                numbers.put(number, reply)
+            } else {
+                self.put(number, reply)
+            }
             Ok(())
         });
         match written {

@@ -43,11 +43,12 @@ struct Waiting<'r> {
 /// What became of an operation that was tried without a future.
 pub(crate) enum Tried<'r> {
     Done,
-    /// Somebody may have to be waited for: nothing is written, and nothing changed.
+    /// Somebody may have to be waited for: nothing is written, and nothing changed but what this says.
     Waits(Option<Asked<'r>>),
 }
 
-/// What an operation that was tried has asked its backend, which had no answer yet: it waits for that, and does not ask again.
+/// What an operation that was tried has asked its backend, which had no answer yet, or what it has found or made there: it goes on
+/// with that, and does not ask again.
 pub(crate) enum Asked<'r> {
     Getattr(Later<'r, Attributes>),
     Read(Later<'r, Read>),

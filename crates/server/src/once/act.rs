@@ -263,9 +263,9 @@ impl<'s> Once<'s> {
         self.request
     }
 
-    /// Whether a change in `export` waits for no log, nor can have been made by a process before.
+    /// As [`Journal::is_immediate`]; so is a change that is written down nowhere.
     pub(crate) fn is_immediate(&self, export: &Export) -> bool {
-        self.log.is_none_or(|(journal, _)| !journal.knows_before() && !export.backend.is_stable())
+        self.log.is_none_or(|(journal, _)| journal.is_immediate(export))
     }
 
     fn begin_at_once(

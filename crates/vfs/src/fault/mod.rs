@@ -20,7 +20,7 @@ mod gate;
 mod outsiders;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -94,6 +94,8 @@ pub struct Script {
     calls: [AtomicU64; Method::COUNT],
     /// Times that data may have been lost.
     losses: AtomicU64,
+    /// Whether what it is around stands for a disk.
+    is_stable: AtomicBool,
     outsiders: Outsiders,
 }
 
@@ -102,7 +104,8 @@ impl<B: Backend> Faulty<B> {
     pub fn new(inner: B) -> Self {
         let calls = std::array::from_fn(|_| AtomicU64::new(0));
         let (losses, outsiders) = (AtomicU64::new(0), Outsiders::default());
-        Self::of(inner, Script { rules: Mutex::new(Vec::new()), calls, losses, outsiders })
+        let is_stable = AtomicBool::new(true);
+        Self::of(inner, Script { rules: Mutex::new(Vec::new()), calls, losses, is_stable, outsiders })
     }
 
     /// Adds a rule behind the others.
@@ -118,6 +121,11 @@ impl<B: Backend> Faulty<B> {
     /// Forgets all rules. What a gate holds stays held.
     pub fn heal(&self) {
         self.around.rules.lock().clear();
+    }
+
+    /// Promises nothing of stable storage any more: see [`Backend::is_stable`].
+    pub fn be_unstable(&self) {
+        self.around.is_stable.store(false, Ordering::Relaxed);
     }
 
     /// Others than the server, who change what is inside without it.
@@ -200,9 +208,8 @@ impl Around for Script {
         Some(self.outsiders.watch(object, interest, alarm))
     }
 
-    /// What it is around stands for a disk.
     fn is_stable(&self, _: bool) -> bool {
-        true
+        self.is_stable.load(Ordering::Relaxed)
     }
 
     fn write_verifier(&self, verifier: Verifier) -> Verifier {

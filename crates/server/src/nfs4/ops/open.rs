@@ -90,7 +90,7 @@ pub(crate) fn at_once<'r>(
 }
 
 /// What is answered of delegations where [`at_once`] is worth a try.
-fn nothing_to_wait_for(compound: &mut Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
+fn nothing_to_wait_for(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
     // Owners of version 4.0 have turns to take.
     if compound.minor == 0 || compound.state().has_delegations(Against::All) {
         return None;
@@ -107,7 +107,14 @@ async fn open_in_turn<'r>(
     asked: Option<Asked<'r>>,
     reply: &mut Writer,
 ) -> Result<Effect> {
-    let (access, opener) = admit(compound, turn, arguments)?;
+    let is_begun = matches!(asked, Some(Asked::Create(_) | Asked::Open(..)));
+    let (access, opener) = if is_begun {
+        // It was admitted when it began. Refused now, it would leave what it has made; where there is no more room, that is seen when
+        // the share is reserved, and what was made is taken back.
+        understand(compound, turn, arguments)?
+    } else {
+        admit(compound, turn, arguments)?
+    };
     let (mut target, opening) = match asked {
         Some(Asked::Open(target, opening)) => (target, opening),
         asked => match claim::find(compound, arguments, access, asked).await {
@@ -141,10 +148,19 @@ async fn open_in_turn<'r>(
     Ok(granted.answer(compound, turn, arguments, reply))
 }
 
-/// Checks what an OPEN asks for, and whether its owner may open anything now.
-fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<(OpenAccess, Opener)> {
+/// Checks what an OPEN asks for.
+fn understand(
+    compound: &Compound<'_>,
+    turn: Option<&Turn>,
+    arguments: &OpenArgs,
+) -> Result<(OpenAccess, Opener)> {
     let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
-    let opener = Opener::new(compound, turn, arguments)?;
+    Ok((access, Opener::new(compound, turn, arguments)?))
+}
+
+/// As [`understand`], and whether its owner may open anything now.
+fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<(OpenAccess, Opener)> {
+    let (access, opener) = understand(compound, turn, arguments)?;
     let reclaim = arguments.claim.is_reclaim();
     compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
     Ok((access, opener))

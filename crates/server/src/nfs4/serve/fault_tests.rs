@@ -1,22 +1,26 @@
 //! Compounds over a file system that fails, falls short or takes its time.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::Mutex;
 use protocol::nfs4::attributes::{Attributes, number as n};
 use protocol::nfs4::callback::CbOpResult;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::*;
 use protocol::nfs4::types::{Bitmap, HasStatus, Outcome, StableHow, Stateid, Status};
+use vfs::around::{Around, Call, Wrapped};
 use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
-use vfs::{Error, MemFs};
+use vfs::{Error, MemFs, MemOptions, Op as BackendOp};
 use xdr::{Opaque, Writer};
 
-use crate::ExportOptions;
 use crate::testing::{
-    Flight, Lab, at, compound, create, faulty, getattr, lab_of, lookup, mode, name, open, putfh, size,
+    Flight, Lab, at, compound, create, export, faulty, getattr, lab_of, lab_with, lookup, mode, name, open,
+    putfh, size,
 };
+use crate::{Export, ExportOptions};
 
 fn faulty_lab() -> (Lab, Arc<Faulty<MemFs>>) {
     faulty_lab_where(|_| {})
@@ -45,6 +49,8 @@ fn operations() -> Vec<(Method, &'static [&'static str], Op)> {
     let (cookie_verifier, maxcount) = ([0; 8], 1000);
     let list = readdir::ReadDirArgs { cookie: 0, cookie_verifier, dircount: 0, maxcount, attributes };
     let fifo = create::CreateType::FIFO;
+    let emptying = open::OpenHow::Create(open::CreateHow::Unchecked(size(0)));
+    let emptied = crate::testing::open_args("file", b"owner", open::ShareAccess::BOTH, emptying);
     vec![
         (Method::Access, file, Op::Access(access::AccessArgs { access: access::AccessMask::READ })),
         (Method::Commit, file, COMMIT),
@@ -54,6 +60,8 @@ fn operations() -> Vec<(Method, &'static [&'static str], Op)> {
             Op::Create(create::CreateArgs { object_type: fifo, name: name("f"), attributes: mode(0) }),
         ),
         (Method::Create, directory, create("new", b"owner")),
+        (Method::Open, directory, create("new", b"owner")),
+        (Method::Setattr, directory, Op::Open(emptied)),
         (Method::Statfs, directory, getattr(&[n::SPACE_FREE])),
         (Method::Lookup, directory, open("file", b"owner", open::ShareAccess::READ)),
         (Method::Open, directory, open("file", b"owner", open::ShareAccess::READ)),
@@ -91,12 +99,14 @@ fn the_backend_s_errors_reach_the_client_by_their_names() {
 #[test]
 fn what_has_to_wait_is_answered_like_what_has_not() {
     // Waits before it is done, or when it is: what is done already is not done again.
-    let holds: [Option<fn(Gate) -> Fault>; 3] = [None, Some(Fault::Hold), Some(Fault::HoldAfter)];
+    type Hold = fn(Gate) -> Fault;
+    let holds: [Option<Hold>; 3] = [None, Some(Fault::Hold), Some(Fault::HoldAfter)];
     for (method, path, op) in operations() {
         let answers = holds.map(|hold| {
             let (mut lab, backend) = faulty_lab();
             let object = lab.handle(path);
-            let (gate, asked) = (Gate::new(), backend.calls(method));
+            let calls = || (backend.calls(method), backend.calls(Method::Create));
+            let (gate, asked) = (Gate::new(), calls());
             if let Some(hold) = hold {
                 backend.add(Rule::on(method, hold(gate.clone())));
             }
@@ -104,7 +114,8 @@ fn what_has_to_wait_is_answered_like_what_has_not() {
             let answer = flight.poll();
             assert_eq!(answer.is_none(), hold.is_some(), "{method:?}");
             gate.open();
-            (answer.or_else(|| flight.poll()).expect("an answer"), backend.calls(method) - asked)
+            let answer = answer.or_else(|| flight.poll()).expect("an answer");
+            (answer, calls().0 - asked.0, calls().1 - asked.1)
         });
         assert_eq!(answers[0].0.status, Status::OK, "{method:?}");
         assert!(answers.iter().all(|answer| *answer == answers[0]), "{method:?}: {answers:?}");
@@ -268,6 +279,52 @@ fn a_creation_that_is_told_to_come_again_leaves_nothing_of_its_own() {
     assert_eq!(lab.status(creation()), Status::OK);
 }
 
+/// Has something else happen while an operation of one kind is done, once.
+struct Meanwhile {
+    method: Method,
+    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meanwhile").field("method", &self.method).finish_non_exhaustive()
+    }
+}
+
+impl Around for Meanwhile {
+    fn around<'a, T: Send + 'a>(
+        &'a self,
+        call: Call<'_>,
+        run: impl FnOnce(Option<u32>) -> BackendOp<'a, T> + Send + 'a,
+    ) -> BackendOp<'a, T> {
+        let done = run(None);
+        let act = if call.method == self.method { self.act.lock().take() } else { None };
+        if let Some(act) = act {
+            act();
+        }
+        done
+    }
+}
+
+#[test]
+fn a_creation_that_finds_no_more_room_is_taken_back() {
+    for method in [Method::Create, Method::Open] {
+        let around = Meanwhile { method, act: Mutex::default() };
+        let backend = Arc::new(Wrapped::of(MemFs::new(&MemOptions::default()), around));
+        let exported = Export { backend: backend.clone(), ..export(1, "/export") };
+        let mut lab = lab_with(vec![exported], |settings| settings.max_state = 2);
+        lab.ok(at(&["export"], vec![create("a", b"owner")]));
+        let mut other = lab.other(b"other");
+        let taking = move || {
+            other.ok(at(&["export"], vec![open("a", b"other", open::ShareAccess::READ)]));
+        };
+        *backend.around().act.lock() = Some(Box::new(taking));
+        assert_eq!(lab.status_at(&["export"], create("new", b"owner")), Status::DELAY, "{method:?}");
+        assert!(backend.around().act.lock().is_none());
+        assert_eq!(lab.status_at(&["export"], lookup("new")), Status::NOENT, "{method:?}");
+    }
+}
+
 #[test]
 fn the_backend_is_asked_once() {
     let (mut lab, backend) = faulty_lab();
@@ -422,7 +479,9 @@ fn a_slow_backend_is_asked_once_for_each_operation() {
 #[test]
 fn what_a_slow_backend_says_at_last_is_the_answer_though_it_is_an_error() {
     for (method, path, op) in operations() {
-        if !matches!(method, Method::Read | Method::Lookup | Method::Open) {
+        // What makes a file is not about the one that goes.
+        let creates = matches!(&op, Op::Open(args) if matches!(args.how, open::OpenHow::Create(_)));
+        if creates || !matches!(method, Method::Read | Method::Lookup | Method::Open) {
             continue;
         }
         let (mut lab, backend) = faulty_lab();

@@ -67,6 +67,13 @@ impl Machine {
         Self { files, notes: Arc::default(), processes: 0 }
     }
 
+    /// The same, whose files promise nothing of stable storage: changes there wait for no log.
+    fn unstable() -> Self {
+        let machine = Self::new();
+        machine.files.be_unstable();
+        machine
+    }
+
     /// The next process, started after so many seconds.
     fn start(&mut self, seconds: u64) -> Arc<Server> {
         self.processes += 1;

@@ -6,7 +6,8 @@ use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::rename::RenameArgs;
 use protocol::nfs4::ops::xattr::{RemoveXattrArgs, SetXattrOption};
 use protocol::nfs4::types::Status;
-use vfs::fault::Method;
+use vfs::Backend;
+use vfs::fault::{Fault, Gate, Method, Rule};
 use xdr::Opaque;
 
 use super::{Killed, Machine};
@@ -113,6 +114,9 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
+/// Where changes wait for the log, and where they are made at once.
+const MACHINES: [fn() -> Machine; 2] = [Machine::new, Machine::unstable];
+
 /// Of version 4.2, which has all of these.
 pub(super) fn compound(ops: Vec<Op>) -> CompoundArgs {
     CompoundArgs { minor_version: 2, ..crate::testing::compound(ops) }
@@ -158,9 +162,10 @@ pub(super) fn status(reply: &[u8]) -> Status {
 
 #[test]
 fn every_change_is_made_once_wherever_the_server_is_killed() {
-    for (case, killed) in CASES.iter().flat_map(|case| Killed::ALL.map(|killed| (case, killed))) {
-        let what = format!("{}, {killed:?}", case.what);
-        let mut machine = Machine::new();
+    let kills = CASES.iter().flat_map(|case| Killed::ALL.map(|killed| (case, killed)));
+    for ((case, killed), new) in kills.flat_map(|kill| MACHINES.map(|new| (kill, new))) {
+        let mut machine = new();
+        let what = format!("{}, {killed:?}, {}", case.what, machine.files.is_stable());
         let mut lab = client(&mut machine);
         lab.seconds = 110;
         let before = machine.records();
@@ -195,9 +200,31 @@ fn every_change_is_made_once_wherever_the_server_is_killed() {
 }
 
 #[test]
+fn a_change_that_its_backend_answers_later_is_written_down_like_others() {
+    for (case, hold) in CASES
+        .iter()
+        .flat_map(|case| [Fault::Hold, Fault::HoldAfter].map(|hold: fn(Gate) -> Fault| (case, hold)))
+    {
+        let mut machine = Machine::unstable();
+        let mut lab = client(&mut machine);
+        lab.seconds = 110;
+        let (before, asked) = (machine.records(), machine.files.calls(case.method));
+        let gate = Gate::new();
+        machine.files.add(Rule::on(case.method, hold(gate.clone())).times(1));
+        let mut change = lab.start(1, (case.ops)(1));
+        assert!(change.poll().is_none(), "{}", case.what);
+        assert_eq!(machine.records() - before, 1, "{}: begun", case.what);
+        gate.open();
+        assert_eq!(change.poll().map(|result| result.status), Some(Status::OK), "{}", case.what);
+        assert_eq!(machine.records() - before, 3, "{}: ended and finished too", case.what);
+        assert_eq!(machine.files.calls(case.method) - asked, 1, "{}", case.what);
+    }
+}
+
+#[test]
 fn a_claim_outlives_further_kills() {
-    for case in CASES {
-        let mut machine = Machine::new();
+    for (case, new) in CASES.iter().flat_map(|case| MACHINES.map(|new| (case, new))) {
+        let mut machine = new();
         let mut lab = client(&mut machine);
         lab.seconds = 110;
         let before = machine.records();

@@ -64,7 +64,9 @@ pub(super) async fn find<'r>(
     let target = match (named, &arguments.how) {
         (Some(name), OpenHow::NoCreate) => by_name(compound, name, access, lookup).await?,
         // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
-        (Some(name), OpenHow::Create(how)) => boxed(|| create(compound, name, (how, access), creation)).await?,
+        (Some(name), OpenHow::Create(how)) => {
+            boxed(|| create(compound, name, (how, access), creation)).await?
+        }
         (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
         // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
         (None, OpenHow::Create(_)) => return Err(Status::INVAL.into()),

@@ -3,9 +3,7 @@
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{
-    Attributes, Authority, Context, Create, CreateMode, Created, FileKind, OpenAccess, SetAttributes,
-};
+use vfs::{Attributes, Authority, Context, Create, CreateMode, Created, FileKind, OpenAccess, SetAttributes};
 
 use super::super::lookup::not_directory;
 use super::AtOnce;
@@ -98,9 +96,7 @@ pub(super) async fn create<'r>(
     let context = compound.context(directory.export);
     let created = match asked {
         Some(asked) => asked.outcome().await,
-        None => {
-            compound.changer().create(directory.place(&context), name, &plan.what, &plan.set).await
-        }
+        None => compound.changer().create(directory.place(&context), name, &plan.what, &plan.set).await,
     };
     let mut created = match created {
         Ok(created) => created,
@@ -120,10 +116,10 @@ pub(super) async fn create<'r>(
     Ok(Box::new(plan.made(&created, is_ours)))
 }
 
-/// Whether a creation here waits for no log, nor can have been made by a process before: then [`create_at_once`] is worth a try.
-pub(super) fn is_immediate(compound: &mut Compound<'_>) -> bool {
+/// Whether [`create_at_once`] is worth a try: where no log is waited for.
+pub(super) fn is_immediate(compound: &Compound<'_>) -> bool {
     let Ok(Object::File(directory)) = compound.current() else { return false };
-    compound.once().is_immediate(directory.export)
+    compound.server().journal.as_ref().is_none_or(|journal| journal.is_immediate(directory.export))
 }
 
 /// As [`create`] without an ACL, where nobody has to be waited for; elsewhere what the backend was asked.
@@ -141,7 +137,10 @@ pub(super) fn create_at_once<'r>(
     let created = match entries::at_once::create(compound.once(), place, name, what) {
         Some(Ok(Ok(created))) => created,
         // Of what kind it is, or what has the name, may have to be asked for.
-        Some(Ok(Err(vfs::Error::NotDirectory | vfs::Error::Exists))) | None => return Ok(Err(None)),
+        Some(Ok(Err(vfs::Error::NotDirectory))) | None => return Ok(Err(None)),
+        Some(Ok(Err(vfs::Error::Exists))) if plan.creation.mode == CreateMode::Unchecked => {
+            return Ok(Err(None));
+        }
         Some(Ok(Err(error))) => return Err(error.into()),
         Some(Err(creation)) => return Ok(Err(Some(Asked::Create(Box::new(creation))))),
     };

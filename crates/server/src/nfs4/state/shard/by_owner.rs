@@ -1,5 +1,5 @@
 //! Opens by file, client and open-owner: their indexes alone, since what they are found by stands in the entries. So an open
-//! pays four bytes for it, and shares its owner with nobody.
+//! pays four bytes for it.
 
 use core::hash::BuildHasher;
 
@@ -9,7 +9,7 @@ use super::super::file::Keyed;
 use super::super::wire::ClientId;
 use super::{Cell, Entry, FileKey, Kind};
 
-/// What tells an open from all others that are held. Clients choose the owner; see [`Keyed`].
+/// What tells an open from all others that are held. Clients choose the owner: see [`Map`](super::super::file::Map).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) struct OpenKey<'o> {
     pub(in super::super) file: FileKey,
@@ -48,9 +48,8 @@ impl ByOwner {
     /// Takes an open out, whose entry is still as it was.
     pub(super) fn remove(&mut self, cells: &[Cell], index: u32) {
         let hash = hash_of(self.hasher, cells, index);
-        if let Ok(place) = self.indexes.find_entry(hash, |other| *other == index) {
-            place.remove();
-        }
+        let place = self.indexes.find_entry(hash, |other| *other == index);
+        place.expect("what is held is listed here").remove();
     }
 }
 
