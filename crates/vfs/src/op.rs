@@ -16,7 +16,8 @@ pub enum Op<'a, T> {
     Pending(Later<'a, T>),
 }
 
-/// An answer that takes time. Nothing of it is done before it is polled.
+/// An answer that takes time. Nothing of a look is done before it is polled; a change may have been made by then, and wait to be on
+/// stable storage.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// `Box::pin` of what `make` makes, which is written where it stays: made before the box is there, a future of kilobytes would be copied
@@ -42,8 +43,8 @@ impl<'a, T> Op<'a, T> {
         Self::Pending(Box::pin(future))
     }
 
-    /// Takes the answer, where there is one without waiting. Elsewhere the operation can still be awaited, or dropped: then it is
-    /// as if it had never been asked for.
+    /// Takes the answer, where there is one without waiting. Elsewhere the operation can still be awaited; one that changes nothing
+    /// can be dropped too, as if it had never been asked for.
     pub fn take_ready(&mut self) -> Option<Result<T>> {
         match self {
             Self::Ready(result) => result.take(),

@@ -15,7 +15,7 @@ use crate::Export;
 use crate::once::{Once, Place};
 use crate::request::Request;
 
-pub(crate) mod at_once;
+pub(super) mod at_once;
 
 /// Who changes something, and how it is made once.
 #[derive(Debug, Clone, Copy)]

@@ -15,7 +15,6 @@ use vfs::{Attributes, Change, Created, Found, Later, Opened, Read, boxed};
 use xdr::{Mark, Reader, Writer};
 
 use super::compound::{Compound, Header};
-use super::entries::at_once::Underway;
 use super::ops::{self, open::Target};
 use super::rows::{self, Needs, Row};
 use super::sequencing::{self, First, FirstTime};
@@ -55,10 +54,10 @@ pub(crate) enum Asked<'r> {
     /// What an OPEN names.
     Lookup(Later<'r, Found>),
     /// What an OPEN makes.
-    Create(Box<Underway<'r, Created>>),
+    Create(Later<'r, Created>),
     /// An OPEN of what it has found or made.
     Open(Box<Target<'r>>, Option<Later<'r, Opened>>),
-    Remove(Box<Underway<'r, Change>>),
+    Remove(Later<'r, Change>),
 }
 
 /// What comes next in a compound.

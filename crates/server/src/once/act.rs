@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use tracing::debug;
 use vfs::{
     Attributes, Authority, Change, Context, Create, CreateMode, Created, Error, FileKind, Found, Handle,
-    Later, Linked, Op, Removal, Renamed, SetAttributes, SetTime, Timestamp,
+    Linked, Op, Removal, Renamed, SetAttributes, SetTime, Timestamp,
 };
 
 use super::before::Before;
@@ -42,16 +42,6 @@ pub(super) struct Attempt<'s> {
     targets: [u64; CHANGES],
     at: Timestamp,
 }
-
-/// A change of a name that was begun and that its backend has not answered yet.
-pub(crate) struct Underway<'s, T> {
-    later: Later<'s, T>,
-    attempt: Option<Attempt<'s>>,
-    is_change: fn(&T) -> bool,
-}
-
-/// An outcome, or what there is to wait for.
-pub(crate) type AtOnce<T, U> = Result<Result<T, Error>, U>;
 
 /// A directory of an export.
 #[derive(Debug, Clone, Copy)]
@@ -133,10 +123,10 @@ impl<'s> Once<'s> {
         (context, directory): (&Context, &Handle),
         name: &[u8],
         (what, set): (&Create, &SetAttributes),
-    ) -> AtOnce<Created, Underway<'s, Created>> {
+    ) -> Op<'s, Created> {
         let attempt = self.begin_at_once(export, Kind::Create, (directory, name));
         let created = export.backend.create(context, directory, name, what, set);
-        Underway::of(attempt, created, |created| created.is_new)
+        ended(attempt, created, |created| created.is_new)
     }
 
     /// As [`Self::remove`] without a future, where [`Self::is_immediate`].
@@ -146,10 +136,10 @@ impl<'s> Once<'s> {
         (context, directory): (&Context, &Handle),
         name: &[u8],
         removal: Removal,
-    ) -> AtOnce<Change, Underway<'s, Change>> {
+    ) -> Op<'s, Change> {
         let attempt = self.begin_at_once(export, Kind::Remove, (directory, name));
         let removed = export.backend.remove(context, directory, name, removal);
-        Underway::of(attempt, removed, |_| true)
+        ended(attempt, removed, |_| true)
     }
 
     /// [`Backend::rename`](vfs::Backend::rename), within one export.
@@ -291,30 +281,21 @@ impl<'s> Once<'s> {
     }
 }
 
-impl<'s, T> Underway<'s, T> {
-    /// What became of an attempt whose backend was asked. `is_change` tells success that changed nothing from others.
-    fn of(attempt: Option<Attempt<'s>>, change: Op<'s, T>, is_change: fn(&T) -> bool) -> AtOnce<T, Self> {
-        match change.at_once() {
-            Ok(done) => Ok(Self::end(attempt, done, is_change)),
-            Err(later) => Err(Self { later, attempt, is_change }),
-        }
-    }
-
-    /// Waits for the outcome.
-    pub(crate) async fn outcome(self) -> Result<T, Error> {
-        let Self { later, attempt, is_change } = self;
-        Self::end(attempt, later.await, is_change)
-    }
-
-    fn end(
-        attempt: Option<Attempt<'s>>,
-        done: Result<T, Error>,
-        is_change: fn(&T) -> bool,
-    ) -> Result<T, Error> {
-        if let Some(attempt) = attempt {
-            attempt.end(done.as_ref().is_ok_and(is_change));
-        }
+/// What became of an attempt whose backend was asked: written down now, or when it has answered. `is_change` tells success that changed
+/// something from other success.
+fn ended<'s, T: Send + 's>(
+    attempt: Option<Attempt<'s>>,
+    mut change: Op<'s, T>,
+    is_change: fn(&T) -> bool,
+) -> Op<'s, T> {
+    let Some(attempt) = attempt else { return change };
+    let end = move |done: Result<T, Error>| {
+        attempt.end(done.as_ref().is_ok_and(is_change));
         done
+    };
+    match change.take_ready() {
+        Some(done) => end(done).into(),
+        None => Op::pending(async move { end(change.await) }),
     }
 }
 

@@ -55,7 +55,7 @@ use siphasher::sip::SipHasher24;
 use tracing::{debug, info};
 use vfs::{Handle, Timestamp};
 
-pub(crate) use act::{AtOnce, Once, Place, Underway};
+pub(crate) use act::{Once, Place};
 use before::Before;
 pub(crate) use before::Recognised;
 use record::{CHANGES, Kind, Record};

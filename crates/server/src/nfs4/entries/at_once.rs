@@ -1,24 +1,22 @@
 //! Changes of a directory's entries without a future: where nobody has to be asked or told, and no log is waited for.
+//!
+//! What the backend has begun and not answered can be awaited, and is not to be asked again. Nobody comes to have anything of it
+//! delegated meanwhile.
 
-use vfs::{Change, Context, Create, Created, Removal, SetAttributes};
+use vfs::{Change, Context, Create, Created, Op, Removal, SetAttributes};
 
-use super::Changed;
-use crate::nfs4::object::File;
+use crate::nfs4::compound::Compound;
+use crate::nfs4::object::{File, Object};
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::{Against, Changing, EntryChange};
-use crate::once::{self, AtOnce, Once};
+use crate::once::Once;
 
-/// A change that its backend has not answered yet. Nobody comes to have anything of it delegated meanwhile.
-pub(crate) struct Underway<'r, T> {
-    change: once::Underway<'r, T>,
-    _changing: [Option<Changing<'r>>; 2],
-}
-
-impl<T> Underway<'_, T> {
-    /// Waits for the outcome.
-    pub(crate) async fn outcome(self) -> Changed<T> {
-        self.change.outcome().await
-    }
+/// Whether a change of the current directory is worth a try: asked before anything is decoded for it.
+pub(crate) fn is_worth_a_try(compound: &Compound<'_>) -> bool {
+    let Ok(Object::File(directory)) = compound.current() else { return false };
+    let waits = || compound.state().has_delegations(Against::Entries(EntryChange::Add));
+    let journal = compound.server().journal.as_ref();
+    journal.is_none_or(|journal| journal.is_immediate(directory.export)) && !waits()
 }
 
 /// As [`Changer::create`](super::Changer::create); nothing, and nothing done, where somebody may have to be waited for first.
@@ -27,10 +25,10 @@ pub(crate) fn create<'r>(
     (directory, context): (&File<'r>, &Context),
     name: &[u8],
     what: (&Create, &SetAttributes),
-) -> Option<AtOnce<Created, Underway<'r, Created>>> {
-    let _changing = [Some(announce(once, directory)?), None];
+) -> Option<Op<'r, Created>> {
+    let announced = announce(once, directory)?;
     let created = once.create_at_once(directory.export, (context, &directory.handle), name, what);
-    Some(created.map_err(|change| Underway { change, _changing }))
+    Some(until_answered(created, announced))
 }
 
 /// As [`Changer::remove`](super::Changer::remove); nothing, and nothing done, where somebody may have to be waited for first.
@@ -39,12 +37,12 @@ pub(crate) fn remove<'r>(
     (directory, context): (&File<'r>, &Context),
     name: &[u8],
     removal: Removal,
-) -> Option<AtOnce<Change, Underway<'r, Change>>> {
+) -> Option<Op<'r, Change>> {
     // What the name leads to was never delegated, and will not be.
-    let file = Some(once.request().server.nfs4.changing_unnamed()?);
-    let _changing = [Some(announce(once, directory)?), file];
+    let file = once.request().server.nfs4.changing_unnamed()?;
+    let announced = announce(once, directory)?;
     let removed = once.remove_at_once(directory.export, (context, &directory.handle), name, removal);
-    Some(removed.map_err(|change| Underway { change, _changing }))
+    Some(until_answered(removed, (file, announced)))
 }
 
 /// Announces a change of a directory that nobody has delegated.
@@ -56,4 +54,16 @@ fn announce<'r>(once: Once<'r>, directory: &File<'r>) -> Option<Changing<'r>> {
     // Behind the announcement: either this sees a delegation, or its grant sees the change.
     let is_watched = once.request().server.nfs4.has_delegations(Against::Entries(EntryChange::Add));
     (!is_watched).then_some(changing)
+}
+
+/// Keeps what was announced until the backend has answered.
+fn until_answered<'r, T: Send + 'r>(change: Op<'r, T>, announced: impl Send + 'r) -> Op<'r, T> {
+    match change {
+        Op::Ready(_) => change,
+        Op::Pending(later) => Op::pending(async move {
+            let done = later.await;
+            drop(announced);
+            done
+        }),
+    }
 }

@@ -13,6 +13,7 @@ use vfs::OpenAccess;
 use xdr::{Decode, Encode, Reader, Writer};
 
 use crate::nfs4::compound::Compound;
+use crate::nfs4::entries::at_once;
 use crate::nfs4::object::Object;
 use crate::nfs4::rows::DELEGATED_OPEN;
 use crate::nfs4::sequencing;
@@ -97,7 +98,7 @@ fn nothing_to_wait_for(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDe
     }
     let (access, creates) = OpenArgs::glance(encoded)?;
     let delegation = delegated::nothing(compound.client().ok()?, access.want())?;
-    (!creates || creation::is_immediate(compound)).then_some(delegation)
+    (!creates || at_once::is_worth_a_try(compound)).then_some(delegation)
 }
 
 async fn open_in_turn<'r>(

@@ -2,11 +2,11 @@
 
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::types::{Component, Status};
-use vfs::{Change, Removal};
+use vfs::{Change, Op, Removal};
 use xdr::{Decode, Reader, Writer};
 
 use crate::nfs4::compound::{Compound, put_change};
-use crate::nfs4::entries;
+use crate::nfs4::entries::at_once;
 use crate::nfs4::names;
 use crate::nfs4::object::File;
 use crate::nfs4::serve::{Asked, Tried};
@@ -21,7 +21,7 @@ pub(crate) async fn run<'r>(
     let (directory, target) = want(compound, arguments)?;
     // An open file stays what it is until its last CLOSE: opens hold a pin.
     let removed = match asked {
-        Some(Asked::Remove(removal)) => removal.outcome().await,
+        Some(Asked::Remove(removal)) => removal.await,
         _ => {
             let context = compound.context(directory.export);
             compound.changer().remove(directory.place(&context), &target, Removal::Any).await
@@ -37,14 +37,18 @@ pub(crate) fn at_once<'r>(
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result<Tried<'r>> {
+    if !at_once::is_worth_a_try(compound) {
+        return Ok(Tried::Waits(None));
+    }
     let (directory, target) = want(compound, arguments)?;
     let context = compound.context(directory.export);
-    match entries::at_once::remove(compound.once(), (&directory, &context), &target, Removal::Any) {
+    let removed = at_once::remove(compound.once(), (&directory, &context), &target, Removal::Any);
+    match removed.map(Op::at_once) {
         Some(Ok(removed)) => {
             answer(compound, &removed?, reply);
             Ok(Tried::Done)
         }
-        Some(Err(removal)) => Ok(Tried::Waits(Some(Asked::Remove(Box::new(removal))))),
+        Some(Err(removal)) => Ok(Tried::Waits(Some(Asked::Remove(removal)))),
         None => Ok(Tried::Waits(None)),
     }
 }

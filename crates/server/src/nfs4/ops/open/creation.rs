@@ -3,7 +3,10 @@
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{Attributes, Authority, Context, Create, CreateMode, Created, FileKind, OpenAccess, SetAttributes};
+use vfs::{
+    Attributes, Authority, Context, Create, CreateMode, Created, FileKind, Later, Op, OpenAccess,
+    SetAttributes,
+};
 
 use super::super::lookup::not_directory;
 use super::AtOnce;
@@ -12,7 +15,7 @@ use crate::IdNames;
 use crate::nfs4::acl::creation::{finish, first_attributes};
 use crate::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::nfs4::compound::Compound;
-use crate::nfs4::entries::{self, at_once::Underway};
+use crate::nfs4::entries::at_once;
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object};
 use crate::nfs4::serve::Asked;
@@ -85,7 +88,7 @@ pub(super) async fn create<'r>(
     compound: &mut Compound<'r>,
     name: &[u8],
     (how, access): (&CreateHow, OpenAccess),
-    asked: Option<Box<Underway<'r, Created>>>,
+    asked: Option<Later<'r, Created>>,
 ) -> Result<Box<Target<'r>>> {
     let plan = match plan(compound, name, how)? {
         Ok(plan) => plan,
@@ -95,7 +98,7 @@ pub(super) async fn create<'r>(
     let (creation, directory) = (&plan.creation, &plan.directory);
     let context = compound.context(directory.export);
     let created = match asked {
-        Some(asked) => asked.outcome().await,
+        Some(asked) => asked.await,
         None => compound.changer().create(directory.place(&context), name, &plan.what, &plan.set).await,
     };
     let mut created = match created {
@@ -116,12 +119,6 @@ pub(super) async fn create<'r>(
     Ok(Box::new(plan.made(&created, is_ours)))
 }
 
-/// Whether [`create_at_once`] is worth a try: where no log is waited for.
-pub(super) fn is_immediate(compound: &Compound<'_>) -> bool {
-    let Ok(Object::File(directory)) = compound.current() else { return false };
-    compound.server().journal.as_ref().is_none_or(|journal| journal.is_immediate(directory.export))
-}
-
 /// As [`create`] without an ACL, where nobody has to be waited for; elsewhere what the backend was asked.
 pub(super) fn create_at_once<'r>(
     compound: &mut Compound<'r>,
@@ -134,7 +131,7 @@ pub(super) fn create_at_once<'r>(
         _ => return Ok(Err(None)),
     };
     let (place, what) = ((&plan.directory, context), (&plan.what, &plan.set));
-    let created = match entries::at_once::create(compound.once(), place, name, what) {
+    let created = match at_once::create(compound.once(), place, name, what).map(Op::at_once) {
         Some(Ok(Ok(created))) => created,
         // Of what kind it is, or what has the name, may have to be asked for.
         Some(Ok(Err(vfs::Error::NotDirectory))) | None => return Ok(Err(None)),
@@ -142,7 +139,7 @@ pub(super) fn create_at_once<'r>(
             return Ok(Err(None));
         }
         Some(Ok(Err(error))) => return Err(error.into()),
-        Some(Err(creation)) => return Ok(Err(Some(Asked::Create(Box::new(creation))))),
+        Some(Err(creation)) => return Ok(Err(Some(Asked::Create(creation)))),
     };
     check_regular(&created.attributes)?;
     let is_ours = plan.is_ours(&created, context);
