@@ -19,6 +19,7 @@ mod reads;
 mod sys;
 mod times;
 mod tree;
+mod uncommitted;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -87,6 +88,12 @@ const COMMANDS: &[Command] = &[
     ("copy-over", "FILE OTHER: have the kernel copy over what the other file has", 2, |a| {
         ranges::copy_over(Path::new(&a[0]), Path::new(&a[1]))
     }),
+    (
+        "uncommitted",
+        "FILE NEW_FILE SENT GO: copy it, make SENT before it is committed, set its times when GO is there",
+        4,
+        |a| uncommitted::write(Path::new(&a[0]), Path::new(&a[1]), Path::new(&a[2]), Path::new(&a[3])),
+    ),
     ("hold", "FILE: lock as standard input says", 1, |a| locks::hold(Path::new(&a[0]))),
 ];
 

@@ -1,4 +1,4 @@
-//! The system calls that need `unsafe`: POSIX locks and shared mappings.
+//! The system calls that need `unsafe`: POSIX locks, shared mappings, and what writes a file out without making it stable.
 
 use std::fs::File;
 use std::io;
@@ -63,6 +63,15 @@ fn fcntl(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Resul
     // SAFETY: the descriptor is open as long as `file` lives, the commands given are those that take a pointer
     // to `struct flock`, and `lock` is one that the kernel may write to.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// sync_file_range(2) of the whole file: it is written out, and that has ended, but nothing says that it is stable. On NFS those are WRITEs
+/// without a COMMIT.
+pub(crate) fn write_out(file: &File) -> io::Result<()> {
+    let how = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open as long as `file` lives; the call takes no memory.
+    let result = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, how) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
