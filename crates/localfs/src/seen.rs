@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use rustix::fs::AtFlags;
-use vfs::{Attributes, Change, Context, FileKind, Result, Timestamp};
+use vfs::{Attributes, Change, Context, Error, FileKind, Result, Timestamp};
 
 use crate::attributes::Snapshot;
 use crate::errno::translate;
@@ -137,11 +137,20 @@ impl Volume {
         directory: &Arc<Object>,
         before: &Attributes,
     ) -> Result<Change> {
-        let after = self.stat_moved_on(directory, before)?;
-        if self.may_glance() {
-            self.remember(context, directory, &after);
+        match self.stat_moved_on(directory, before) {
+            Ok(after) => {
+                if self.may_glance() {
+                    self.remember(context, directory, &after);
+                }
+                Ok(Change { before: before.before(), after: after.attributes, atomic: true })
+            }
+            Err(error) => change_of_gone(before, error),
         }
-        Ok(Change { before: before.before(), after: after.attributes, atomic: true })
+    }
+
+    /// The same, where the next change of an entry in it is not as likely.
+    pub(crate) fn change_of_entries(&self, directory: &Object, before: &Attributes) -> Result<Change> {
+        self.change_since(directory, before).or_else(|error| change_of_gone(before, error))
     }
 
     /// Attributes of a directory, before the look at a name in it: who takes an entry that is newer for one of that directory asks once
@@ -218,6 +227,16 @@ fn is_in_batch(context: &Context) -> bool {
 impl Seen {
     fn is_of(&self, object: &Arc<Object>) -> bool {
         std::ptr::eq(self.object.as_ptr(), Arc::as_ptr(object))
+    }
+}
+
+/// What the change of an entry did to a directory of which a look behind it says `error`. Once it is empty it may lose its own name before
+/// that, as its lock is its entries' alone. The entry was changed all the same, and who asked for that must not be told of a failure:
+/// the look behind is not atomic with the change then (RFC 8881 §18.25.3).
+fn change_of_gone(before: &Attributes, error: Error) -> Result<Change> {
+    match error {
+        Error::Stale => Ok(Change { before: before.before(), after: *before, atomic: false }),
+        error => Err(error),
     }
 }
 
@@ -484,6 +503,31 @@ mod tests {
         );
         let numbered = |before: &Attributes| _ = case.volume.change_since(root, before).expect("told");
         assert!((0..100).all(|_| !is_gone_on_from(&numbered)));
+    }
+
+    #[test]
+    fn a_directory_that_goes_behind_the_change_of_its_last_entry_takes_the_answer_along_with_no_failure() {
+        let (case, context) = (Case::with(shared()), batch(7));
+        let root = case.volume.root.handle;
+        let created = answer(case.volume.create(
+            &context,
+            &root,
+            b"emptied",
+            &Create::Directory,
+            &SetAttributes::default(),
+        ));
+        let directory = case.volume.object(&created.handle).expect("known");
+        let before = case.volume.stat(&directory).expect("seen").attributes;
+        rustix::fs::unlinkat(&case.volume.root_fd, "emptied", rustix::fs::AtFlags::REMOVEDIR).expect("empty");
+        let told = [
+            case.volume.change_by_entry(&context, &directory, &before),
+            case.volume.change_of_entries(&directory, &before),
+        ];
+        for change in told {
+            let change = change.expect("the entry was changed");
+            assert_eq!((change.before, change.after, change.atomic), (before.before(), before, false));
+        }
+        assert_eq!(case.volume.change_since(&directory, &before).unwrap_err(), Error::Stale, "of itself");
     }
 
     #[test]

@@ -404,9 +404,7 @@ impl Server {
             Operation::Mount(_) => {
                 Box::pin(crate::mount::procedure(&request, procedure, reader, reply)).await
             }
-            Operation::NfsAcl(_) => {
-                Box::pin(crate::nfs3::acl::procedure(&request, procedure, reader, reply)).await
-            }
+            Operation::NfsAcl(_) => Box::pin(self.nfs_acl(&request, &header, reader, reply)).await,
             Operation::Portmap(_) => {
                 crate::portmap::procedure(&request, header.version, procedure, reader, reply)
             }
@@ -483,6 +481,50 @@ impl Server {
     }
 
     /// NFSv3, with the reply cache around calls that are not idempotent.
+    /// A call that is executed for the first time, or what becomes of one that is not.
+    async fn begin_once(
+        &self,
+        request: &Request<'_>,
+        key: CallKey,
+        start: Mark,
+        reply: &mut Writer,
+    ) -> std::result::Result<Execution<'_>, Served> {
+        match self.reply_cache.begin(key, request.now.monotonic) {
+            Begin::Execute(execution) => Ok(execution),
+            Begin::InProgress => Err(Served::Drop),
+            Begin::Replay(cached) => {
+                request.settle_earlier().await;
+                Err(self.replay(&cached, start, reply))
+            }
+        }
+    }
+
+    /// A late copy of SETACL would bring an older list back, as one of SETATTR an older mode. The log for the next process has none: sent
+    /// again there, it does the same.
+    async fn nfs_acl(
+        &self,
+        request: &Request<'_>,
+        header: &CallHeader,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Served {
+        let procedure = header.procedure;
+        if procedure != protocol::nfsacl::Proc::SETACL.0 {
+            return crate::nfs3::acl::procedure(request, procedure, arguments, reply).await;
+        }
+        let start = reply.mark();
+        let key = CallKey::new(&self.call_secret, request.connection.peer.ip(), header, arguments.peek());
+        let execution = match self.begin_once(request, key, start, reply).await {
+            Ok(execution) => execution,
+            Err(served) => return served,
+        };
+        let served = crate::nfs3::acl::procedure(request, procedure, arguments, reply).await;
+        if let Served::Done { .. } = served {
+            execution.finish(reply.inline_since(start));
+        }
+        served
+    }
+
     async fn nfs3(
         &self,
         request: &mut Request<'_>,
@@ -500,13 +542,9 @@ impl Server {
         if header.procedure == WRITE3 {
             return self.write3(request, key, arguments, reply).await;
         }
-        let execution: Execution<'_> = match self.reply_cache.begin(key, request.now.monotonic) {
-            Begin::Execute(execution) => execution,
-            Begin::InProgress => return Served::Drop,
-            Begin::Replay(cached) => {
-                request.settle_earlier().await;
-                return self.replay(&cached, start, reply);
-            }
+        let execution = match self.begin_once(request, key, start, reply).await {
+            Ok(execution) => execution,
+            Err(served) => return served,
         };
         let journal = self.journal.as_ref();
         if let Some(journal) = journal {

@@ -70,7 +70,7 @@ impl Volume {
             self.find(&directory, &name)?;
         }
         let attributes = self.stat_after(&object)?.attributes;
-        let linked = Linked { attributes, directory: self.change_since(&directory, &before)? };
+        let linked = Linked { attributes, directory: self.change_of_entries(&directory, &before)? };
         Ok(([(Arc::clone(&object), numbers.0), (Arc::clone(&directory), numbers.1)], linked))
     }
 }

@@ -85,8 +85,8 @@ impl Volume {
         let mut numbers = vec![(Arc::clone(&from), begun.0.made())];
         numbers.extend(begun.1.map(|begun| (Arc::clone(&to), begun.made())));
         self.remember_move(context, &to, &new);
-        let changed = self.change_since(&from, &from_before)?;
-        let to_changed = if is_same { changed } else { self.change_since(&to, &to_before)? };
+        let changed = self.change_of_entries(&from, &from_before)?;
+        let to_changed = if is_same { changed } else { self.change_of_entries(&to, &to_before)? };
         let renamed = Renamed { from: changed, to: to_changed };
         if let Some(replaced) = replaced {
             self.lost_a_name(replaced);

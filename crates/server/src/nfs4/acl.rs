@@ -210,25 +210,28 @@ fn from_wire(
             // RFC 8881 §6.2.1: what `aclsupport` does not name.
             _ => return Err(Status::ATTRNOTSUPP),
         };
-        // RFC 8881 §6.2.1.4: these are about directories.
-        if !is_directory && ace.flags.intersects(INHERITANCE) {
-            return Err(Status::INVAL);
+        // RFC 8881 §6.2.1.4.1: on what is no directory, and for INHERIT_ONLY without an entry that is inherited, "the operation
+        // attempting to set the ACL SHOULD fail with NFS4ERR_ATTRNOTSUPP".
+        let inherited = ace.flags.intersects(AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT);
+        let is_idle = ace.flags.contains(AceFlags::INHERIT_ONLY) && !inherited;
+        if is_idle || (!is_directory && ace.flags.intersects(INHERITANCE)) {
+            return Err(Status::ATTRNOTSUPP);
         }
         let rule = Rule { tag: tag_of(ace, names)?, is_allowed, mask: ace.mask };
         let both = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
         // POSIX gives everything new the same, all the way down: an ALLOW for less is left out, a DENY holds for more.
         let goes_whole = ace.flags.contains(both) && !ace.flags.contains(AceFlags::NO_PROPAGATE_INHERIT);
-        if ace.flags.intersects(both) && (goes_whole || !is_allowed) {
+        if inherited && (goes_whole || !is_allowed) {
             default.push(rule);
         }
-        inherits |= ace.flags.intersects(both);
+        inherits |= inherited;
         if !ace.flags.contains(AceFlags::INHERIT_ONLY) {
             access.push(rule);
         }
     }
     // What is new belongs to who makes it, and to a group of theirs: whom a named entry is about is not known yet.
     let default = if inherits { Some(list(&default, None, true)?) } else { None };
-    Ok((list(&access, Some((file.uid, file.gid)), is_directory)?, default))
+    Ok((list(&access, Some(file.uid), is_directory)?, default))
 }
 
 /// An entry of a given list.
@@ -239,8 +242,8 @@ struct Rule {
     mask: AceMask,
 }
 
-/// User and group of the objects that a list is for, where they are known.
-type Own = Option<(u32, u32)>;
+/// User of the object that a list is for, where it is known.
+type Own = Option<u32>;
 
 /// The POSIX list that grants no more than `rules`.
 fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl, Status> {
@@ -253,7 +256,7 @@ fn list(rules: &[Rule], own: Own, is_directory: bool) -> std::result::Result<Acl
     }
     let found = Found::new(rules);
     let entry = |tag| {
-        let allowed = granted(&found.concerning(tag, own), tag, own);
+        let allowed = granted(&found.concerning(tag), tag, own);
         AclEntry { tag, permissions: permissions_of(allowed, is_directory) }
     };
     let mut entries: Vec<_> = tags.into_iter().map(entry).collect();
@@ -294,9 +297,8 @@ impl<'r> Found<'r> {
     }
 
     /// All that [`granted`] needs for a class, in order.
-    fn concerning(&self, class: AclTag, own: Own) -> Vec<Rule> {
-        let is_owning = own.is_some_and(|(_, gid)| class == AclTag::Group(gid));
-        if is_owning || !matches!(class, AclTag::User(_) | AclTag::Group(_)) {
+    fn concerning(&self, class: AclTag) -> Vec<Rule> {
+        if !matches!(class, AclTag::User(_) | AclTag::Group(_)) {
             return self.rules.to_vec();
         }
         let named = &self.by_tag[self.by_tag.partition_point(|(tag, _)| *tag < class)..];
@@ -322,15 +324,11 @@ fn granted(rules: &[Rule], class: AclTag, own: Own) -> AceMask {
     allowed
 }
 
-/// Whether an entry is about everybody in a class.
+/// Whether an entry is about everybody in a class. The file's group by its name is a class of its own: both entries are its members', and
+/// what GROUP@ is given goes to another group with the file.
 fn covers(tag: AclTag, class: AclTag, own: Own) -> bool {
-    tag == AclTag::Other
-        || tag == class
-        || own.is_some_and(|(uid, gid)| {
-            (class == AclTag::Owner && tag == AclTag::User(uid))
-                || (class == AclTag::OwningGroup && tag == AclTag::Group(gid))
-                || (class == AclTag::Group(gid) && tag == AclTag::OwningGroup)
-        })
+    let names_owner = || class == AclTag::Owner && own.is_some_and(|uid| tag == AclTag::User(uid));
+    tag == AclTag::Other || tag == class || names_owner()
 }
 
 /// Whether an entry may be about somebody in a class. POSIX judges the owner by the owner's entry and named users by theirs,

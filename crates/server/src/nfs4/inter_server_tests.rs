@@ -470,10 +470,11 @@ fn who_permits_all_networks_does_not_permit_this_machine() {
     let lab = lab_with(vec![exported], |settings| {
         settings.copy_from = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
     });
-    let is_permitted = |netid, address| {
-        let networks = &lab.server.settings().copy_from;
-        !super::ops::copy::from_elsewhere::permitted(networks, &[at_address(netid, address)]).is_empty()
+    let local = "192.0.2.1".parse().unwrap();
+    let permitted = |networks, netid, address| {
+        super::ops::copy::from_elsewhere::permitted(networks, local, &[at_address(netid, address)]).len()
     };
+    let is_permitted = |netid, address| permitted(&lab.server.settings().copy_from, netid, address) == 1;
     assert!(is_permitted(b"tcp", b"192.0.2.7.8.1") && is_permitted(b"tcp6", b"2001:db8::1.8.1"));
     for near in
         [&b"127.0.0.1.8.1"[..], b"127.9.9.9.8.1", b"0.0.0.0.8.1", b"0.1.2.3.8.1", b"169.254.169.254.0.80"]
@@ -484,8 +485,10 @@ fn who_permits_all_networks_does_not_permit_this_machine() {
         assert!(!is_permitted(b"tcp6", near), "{}", near.escape_ascii());
     }
     let own = ["127.0.0.0/8".parse().unwrap()];
-    let mapped = at_address(b"tcp6", b"::ffff:127.0.0.1.8.1");
-    assert_eq!(super::ops::copy::from_elsewhere::permitted(&own, &[mapped]).len(), 1);
+    assert_eq!(permitted(&own, b"tcp6", b"::ffff:127.0.0.1.8.1"), 1);
+    // By the address that its clients reach it at.
+    assert!(!is_permitted(b"tcp", b"192.0.2.1.8.1") && !is_permitted(b"tcp6", b"::ffff:192.0.2.1.0.80"));
+    assert_eq!(permitted(&["192.0.2.0/24".parse().unwrap()], b"tcp", b"192.0.2.1.8.1"), 1);
 }
 
 #[test]

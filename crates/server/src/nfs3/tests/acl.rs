@@ -64,6 +64,23 @@ fn a_file_without_a_list_has_the_one_that_its_mode_says_with_a_mask() {
 }
 
 #[test]
+fn a_late_copy_of_setting_a_list_does_not_bring_it_back() {
+    let pair = pair();
+    let file = pair.file(b"file");
+    let with = |entries: &[(AclTag, u32, u32)]| SetAclArgs {
+        fh: file,
+        acl: SecAttr { mask: Mask::ACL, acl: list(entries, 0), dfacl: Acl::default() },
+    };
+    let closed = LISTED.map(|(tag, id, perm)| (tag, id, if tag == AclTag::USER { 0 } else { perm }));
+    let send =
+        |xid, args: &SetAclArgs| pair.raw(xid, PROGRAM, VERSION, Proc::SETACL.0, args).expect("a reply");
+    let first = send(7_000, &with(&LISTED));
+    send(7_001, &with(&closed));
+    assert_eq!(send(7_000, &with(&LISTED)), first, "what was answered is answered again");
+    assert_eq!(pair.get_acl(file, Mask::ACL).acl, list(&closed, 0));
+}
+
+#[test]
 fn lists_are_set_and_got_and_judge() {
     let pair = pair();
     let file = pair.file(b"file");

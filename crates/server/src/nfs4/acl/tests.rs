@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use protocol::nfs4::attributes::number as n;
 use protocol::nfs4::attributes::{FileAttributes, SetAttributes};
-use protocol::nfs4::compound::Op;
-use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::setattr::{SetAttrArgs, SetAttrResult};
 use protocol::nfs4::types::Stateid;
 
 use super::*;
@@ -98,7 +98,9 @@ fn named_users_and_groups_get_entries_and_a_mask() {
     assert_eq!(default, None);
     // The owner by name is the owner.
     assert_eq!(classes(vec![allow("10", R)]).0, 4);
-    assert_eq!(classes(vec![allow("g:20", R)]).1, 4);
+    // Its group by name is not whichever group it may have later; its members have what they are given by either.
+    let (list, _) = converted(vec![allow("g:20", R), allow("GROUP@", W), deny("GROUP@", R)], &FILE).unwrap();
+    assert_eq!((list.get(AclTag::OwningGroup), list.get(AclTag::Group(20))), (Some(2), Some(4)));
 }
 
 #[test]
@@ -150,7 +152,9 @@ fn refuses_what_it_does_not_know() {
     assert_eq!(one(ace(AceType(9), "OWNER@", R)), Status::ATTRNOTSUPP);
     assert_eq!(one(allow("INTERACTIVE@", R)), Status::BADOWNER);
     assert_eq!(one(allow("somebody@example.org", R)), Status::BADOWNER);
-    assert_eq!(one(Ace { flags: AceFlags::FILE_INHERIT, ..allow("OWNER@", R) }), Status::INVAL);
+    assert_eq!(one(Ace { flags: AceFlags::FILE_INHERIT, ..allow("OWNER@", R) }), Status::ATTRNOTSUPP);
+    let idle = vec![Ace { flags: AceFlags::INHERIT_ONLY, ..allow("OWNER@", R) }];
+    assert_eq!(converted(idle, &DIRECTORY).unwrap_err(), Status::ATTRNOTSUPP, "inherited by nothing");
     let many =
         (0..1100).map(|id: u32| Ace { who: id_text(id, IdKind::User, None), ..allow("", R) }).collect();
     assert_eq!(converted(many, &FILE).unwrap_err(), Status::NOSPC);
@@ -158,15 +162,23 @@ fn refuses_what_it_does_not_know() {
 
 /// A list with named users 100, 101 and groups 200, 201.
 fn any_list() -> impl Strategy<Value = Acl> {
+    list_naming([AclTag::User(100), AclTag::User(101), AclTag::Group(200), AclTag::Group(201)])
+}
+
+/// One that may name the owner and the group of [`FILE`], too.
+fn any_list_with_its_own() -> impl Strategy<Value = Acl> {
+    list_naming([AclTag::User(10), AclTag::User(101), AclTag::Group(20), AclTag::Group(201)])
+}
+
+fn list_naming(tags: [AclTag; 4]) -> impl Strategy<Value = Acl> {
     let permission = || 0u8..8;
     let named = prop::collection::vec((0usize..4, permission()), 0..4);
     ((permission(), permission(), permission(), permission()), named).prop_map(
-        |((owner, group, other, mask), named)| {
+        move |((owner, group, other, mask), named)| {
             let mut entries =
                 vec![(AclTag::Owner, owner), (AclTag::OwningGroup, group), (AclTag::Other, other)];
             for (which, permissions) in named {
-                let tag =
-                    [AclTag::User(100), AclTag::User(101), AclTag::Group(200), AclTag::Group(201)][which];
+                let tag = tags[which];
                 if !entries.iter().any(|(other, _)| *other == tag) {
                     entries.push((tag, permissions));
                 }
@@ -188,14 +200,14 @@ fn any_ace() -> impl Strategy<Value = Ace> {
     })
 }
 
-/// What RFC 8881 §6.2.1's algorithm allows of `want`.
-fn rfc_allows(aces: &[Ace], uid: u32, groups: &[u32], want: AceMask) -> bool {
+/// What RFC 8881 §6.2.1's algorithm allows of `want`, of a file of this group.
+fn rfc_allows(aces: &[Ace], gid: u32, (uid, groups): (u32, &[u32]), want: AceMask) -> bool {
     let mut left = want;
     for ace in aces {
         let is_group = ace.flags.contains(AceFlags::IDENTIFIER_GROUP);
         let applies = match &ace.who[..] {
             b"OWNER@" => uid == FILE.uid,
-            b"GROUP@" => groups.contains(&FILE.gid),
+            b"GROUP@" => groups.contains(&gid),
             b"EVERYONE@" => true,
             text => {
                 let id: u32 = std::str::from_utf8(text).unwrap().parse().unwrap();
@@ -216,7 +228,7 @@ fn rfc_allows(aces: &[Ace], uid: u32, groups: &[u32], want: AceMask) -> bool {
 
 proptest! {
     #[test]
-    fn a_list_comes_back_as_it_was(access in any_list(), default in prop::option::of(any_list())) {
+    fn a_list_comes_back_as_it_was(access in any_list_with_its_own(), default in prop::option::of(any_list())) {
         let shown = to_wire(&access, default.as_ref(), true, None);
         let (back, back_default) = from_wire(&shown, &DIRECTORY, None).unwrap();
         // With the mask applied: what is masked away grants nothing, and is not shown.
@@ -227,14 +239,14 @@ proptest! {
     #[test]
     fn nobody_is_granted_more_than_was_asked(aces in prop::collection::vec(any_ace(), 0..7)) {
         let list = converted(aces.clone(), &FILE).unwrap().0;
-        for uid in [10, 100, 101, 500] {
-            for groups in [&[][..], &[20], &[200], &[201], &[20, 200], &[200, 201], &[20, 200, 201]] {
+        let groups = [&[][..], &[20], &[200], &[201], &[20, 200], &[200, 201], &[20, 200, 201]];
+        // The list is made for the first, and stays when the file is given to the others.
+        for (gid, uid) in [FILE.gid, 200, 300].into_iter().flat_map(|gid| [10, 100, 101, 500].map(|uid| (gid, uid))) {
+            for (groups, want) in groups.into_iter().flat_map(|groups| (1..8).map(move |want| (groups, want))) {
                 let who = vfs::Credentials { uid, gid: 999, groups: groups.into() };
-                for want in 1..8 {
-                    if list.grants(&who, (FILE.uid, FILE.gid), want) {
-                        let asked = rfc_allows(&aces, uid, groups, mask_of(want, false));
-                        prop_assert!(asked, "{uid} of {groups:?} gets {want} by {list:?}");
-                    }
+                if list.grants(&who, (FILE.uid, gid), want) {
+                    let asked = rfc_allows(&aces, gid, (uid, groups), mask_of(want, false));
+                    prop_assert!(asked, "{uid} of {groups:?} gets {want} of a file of {gid} by {list:?}");
                 }
             }
         }
@@ -247,10 +259,10 @@ proptest! {
             is_allowed: ace.ace_type == AceType::ALLOWED,
             mask: ace.mask,
         };
-        let (rules, own) = (aces.iter().map(rule).collect::<Vec<_>>(), known.then_some((10, 20)));
+        let (rules, own) = (aces.iter().map(rule).collect::<Vec<_>>(), known.then_some(10));
         let found = Found::new(&rules);
         for class in rules.iter().map(|rule| rule.tag).chain([AclTag::Owner, AclTag::OwningGroup]) {
-            let concerning = found.concerning(class, own);
+            let concerning = found.concerning(class);
             prop_assert_eq!(granted(&concerning, class, own), granted(&rules, class, own), "{:?}", class);
         }
     }
@@ -264,7 +276,7 @@ proptest! {
                 let who = vfs::Credentials { uid, gid: 999, groups: groups.into() };
                 for want in 1..8 {
                     let granted = access.grants(&who, (FILE.uid, FILE.gid), want);
-                    prop_assert_eq!(rfc_allows(&shown, uid, groups, mask_of(want, false)), granted);
+                    prop_assert_eq!(rfc_allows(&shown, FILE.gid, (uid, groups), mask_of(want, false)), granted);
                 }
             }
         }
@@ -309,6 +321,32 @@ fn a_list_is_set_behind_the_mode_and_may_change_it() {
     lab.ok(vec![putfh(file), Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes })]);
     // RFC 8881 §6.4.1.3: "The mode-related attribute is set as given, then the ACL attribute is set as given".
     assert_eq!(lab.attributes(&["export", "file"], &[n::MODE]).mode.unwrap().bits(), 0o4444);
+}
+
+#[test]
+fn where_the_list_cannot_be_had_what_was_set_before_it_is_told() {
+    let mut lab = lab();
+    let file = lab.file(&["export", "file"], b"data");
+    // More than the file system keeps, and no more than a list may have.
+    let users =
+        (0..600).map(|id: u32| Ace { who: id_text(id, IdKind::User, None), ..allow("", R) }).collect();
+    let mode = Some(protocol::nfs4::types::Mode::from_bits_retain(0o666));
+    let attributes = SetAttributes {
+        size: Some(1),
+        mode,
+        acl: Some(List::new(users).unwrap()),
+        ..SetAttributes::default()
+    };
+    let set =
+        Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: attributes.to_file_attributes() });
+    let reply = lab.run(vec![putfh(file), set]);
+    let attributes_set = Bitmap::of(&[n::SIZE, n::MODE]);
+    assert_eq!(
+        reply.results.last(),
+        Some(&OpResult::SetAttr(SetAttrResult { status: Status::NOSPC, attributes_set }))
+    );
+    let now = lab.attributes(&["export", "file"], &[n::SIZE, n::MODE]);
+    assert_eq!((now.size, now.mode), (Some(1), mode), "as the answer says");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::nfs4::attributes::{FileAttributes, number as n};
 use protocol::nfs4::types::{Bitmap, Stateid, Status};
-use vfs::{Attributes, Authority, Context, Credentials, SetAttributes, SetTime};
+use vfs::{Attributes, Authority, Context, Credentials, FileKind, SetAttributes, SetTime};
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::read::wrong_kind;
@@ -15,8 +15,10 @@ use crate::nfs4::object::File;
 use crate::nfs4::right::Right;
 use crate::nfs4::set_attributes::Wanted;
 use crate::nfs4::state::{Against, HeldTimes, IoKind, Times};
-use crate::nfs4::status::Result;
+use crate::nfs4::status::{Failure, Result, in_minor};
 
+/// The attributes that are set one behind the other, and behind all others.
+const LAST: Bitmap = Bitmap::of(&[n::ACL, n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY]);
 /// The attributes that set the mode.
 const MODES: Bitmap = Bitmap::of(&[n::MODE, n::MODE_SET_MASKED]);
 
@@ -57,12 +59,14 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             Some((lists, present.kind))
         }
     };
-    let mut told = wanted.mask;
+    // What has been set so far.
+    let mut told = Bitmap::EMPTY;
     if !set.is_empty() {
         let context = compound.context(file.export);
         let backend = &file.export.backend;
         match backend.setattr(&context, &file.handle, &set, None, authority).await {
             Ok(change) => {
+                told = wanted.mask.difference(LAST);
                 // "what (if any) attributes were successfully set" (§18.30.3): no mode of what takes none.
                 if set.for_kind(change.after.kind).mode.is_none() {
                     told = told.difference(MODES);
@@ -73,16 +77,35 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
             Err(error) => return Err(wrong_kind(compound, error).await),
         }
     }
-    if let Some((lists, kind)) = acl {
-        // RFC 8881 §6.4.1.3: "the attributes MUST be applied in this order: mode (or mode_set_masked), then ACL."
-        let after = lists.set(compound, &file, kind).await?;
-        compound.set_fresh(after);
-    }
-    if let Some(held) = held {
-        held.set(compound, &file).await?;
+    let done = set_last(compound, &file, acl, held).await;
+    if done.is_ok() {
+        told = told.union(wanted.mask.intersection(LAST));
     }
     told.encode(reply);
-    Ok(())
+    // "A failed SETATTR may partially change a file's attributes, hence the reason why the reply always includes the status and
+    // the list of attributes that were set" (§18.30.4).
+    done.map_err(|failure| match failure {
+        Failure::Status(status) => Failure::Written(in_minor(status, compound.minor)),
+        other => other,
+    })
+}
+
+/// Sets what goes behind all others, [`LAST`].
+async fn set_last(
+    compound: &mut Compound<'_>,
+    file: &File<'_>,
+    acl: Option<(Lists, FileKind)>,
+    held: Option<HandedIn>,
+) -> Result {
+    if let Some((lists, kind)) = acl {
+        // RFC 8881 §6.4.1.3: "the attributes MUST be applied in this order: mode (or mode_set_masked), then ACL."
+        let after = lists.set(compound, file, kind).await?;
+        compound.set_fresh(after);
+    }
+    match held {
+        Some(held) => held.set(compound, file).await,
+        None => Ok(()),
+    }
 }
 
 /// Times that a client sets itself are known of what it keeps the times of: its word for later ones is judged by them.

@@ -30,14 +30,16 @@ const ADDRESSES_MAX: usize = 4;
 const COPYING_MAX: u32 = 8;
 /// How long a copy goes on before its answer; what is left then goes on behind it, or is the client's to ask for.
 pub(super) const INLINE_PATIENCE: Duration = Duration::from_secs(10);
-/// Bits that the addresses of a network share at least that permits what is [near](is_near): as many as those of 127.0.0.0/8.
+/// Bits that the addresses of a network share at least that permits what is [near](is_near), or this machine by the address that clients
+/// reach it at: as many as those of 127.0.0.0/8.
 const NEAR_BITS: u8 = 8;
 /// A step: all that is copied before the answer, unless that is to be the whole.
 const INLINE_BYTES: u64 = 1;
 
 /// Judges such a copy. Nothing is asked of the source yet.
 pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Plan<'r>> {
-    let addresses = permitted(&compound.server().settings().copy_from, &arguments.source_servers);
+    let local = compound.request.connection.local.ip();
+    let addresses = permitted(&compound.server().settings().copy_from, local, &arguments.source_servers);
     // §11.1.2.1: "the destination is not allowing it for this file"; also where it allows none at all. NOTSUPP would have Linux's
     // client never ask for any COPY again.
     if addresses.is_empty() {
@@ -117,13 +119,15 @@ fn source_handle(compound: &Compound<'_>, destination: &File<'_>) -> Result<Hand
     }
 }
 
-/// Where this server may connect to, of what the client names. Names and URLs would have to be looked up, by whom the client
-/// chooses.
-pub(crate) fn permitted(networks: &[Network], servers: &[NetLocation]) -> Vec<SocketAddr> {
+/// Where this server may connect to, of what the client names, who reaches it at `local`. Names and URLs would have to be looked up, by
+/// whom the client chooses.
+pub(crate) fn permitted(networks: &[Network], local: IpAddr, servers: &[NetLocation]) -> Vec<SocketAddr> {
+    let is_local = |ip| ip == local.to_canonical();
     let is_permitted = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();
-        let is_own = |(own, bits)| is_near(own) && bits >= NEAR_BITS;
-        let permits = |network: &Network| network.contains(ip) && (!is_near(ip) || is_own(network.parts()));
+        let is_own = |(own, bits)| bits >= NEAR_BITS && (is_near(own) || is_local(ip));
+        let is_far = !is_near(ip) && !is_local(ip);
+        let permits = |network: &Network| network.contains(ip) && (is_far || is_own(network.parts()));
         address.port() != 0 && networks.iter().any(permits)
     };
     servers.iter().filter_map(address).filter(is_permitted).take(ADDRESSES_MAX).collect()
