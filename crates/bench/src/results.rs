@@ -100,6 +100,43 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
+/// What one thing is of another, where both were measured by turns: the machine's mood of a round is in both and cancels out, which it does not
+/// in the ratio of two medians.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// Median of the rounds' own ratios.
+    pub median: f64,
+    /// Least and greatest that the median of infinitely many rounds would be, with 95 % confidence: the order statistics that a fair coin
+    /// falls outside of once in twenty times or more seldom. Of fewer than six rounds, their extremes, which promise less.
+    pub interval: (f64, f64),
+}
+
+impl Ratio {
+    /// Summarises the ratios of rounds; nothing is the summary of nothing.
+    #[must_use]
+    pub fn of(mut rounds: Vec<f64>) -> Option<Self> {
+        rounds.sort_by(f64::total_cmp);
+        let outside = ranks_outside(rounds.len());
+        let interval = (*rounds.get(outside)?, rounds[rounds.len() - 1 - outside]);
+        Some(Self { median: median(rounds)?, interval })
+    }
+}
+
+/// How many of `count` values can be left out at either end so that the rest spans the true median with 95 % confidence. A value is on either
+/// side of it as a coin falls: the interval from the n-th to the n-th last misses it where fewer than n values are on one side.
+fn ranks_outside(count: usize) -> usize {
+    // Probability that exactly `below` values are below the median, and that at most so many are.
+    let mut exactly = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
+    let mut at_most = exactly;
+    let mut below = 0;
+    while 2.0 * at_most <= 0.05 && below < count / 2 {
+        exactly *= (count - below) as f64 / (below + 1) as f64;
+        at_most += exactly;
+        below += 1;
+    }
+    below.saturating_sub(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +165,23 @@ mod tests {
         assert_eq!(summary.server_cpu_us, Some(7.0));
         assert_eq!(summary.server_cpu_range_us, Some((5.0, 9.0)));
         assert_eq!(Summary::of(&[]), None);
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_is_that_of_the_sign_test() {
+        // The ranks that tables of the binomial distribution with p = 1/2 give for 95 %.
+        for (rounds, lowest) in [(6, 1), (8, 1), (9, 2), (12, 3), (20, 6), (31, 10), (61, 23), (100, 40)] {
+            let ratio = Ratio::of((1..=rounds).map(f64::from).collect()).unwrap();
+            assert_eq!(ratio.interval, (f64::from(lowest), f64::from(rounds + 1 - lowest)), "{rounds}");
+            assert_eq!(ratio.median, f64::from(rounds + 1) / 2.0);
+        }
+        let few = Ratio::of(vec![3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(
+            (few.median, few.interval),
+            (2.0, (1.0, 3.0)),
+            "too few for any confidence: their extremes"
+        );
+        assert_eq!(Ratio::of(Vec::new()), None);
     }
 
     #[test]

@@ -54,9 +54,10 @@ enum Chore {
 
 #[derive(Args)]
 struct Compare {
-    /// How often everything is measured; the report shows medians
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    /// How often everything is measured; the report shows medians. A promise is judged by the ratios within the rounds: it is "open" while
+    /// they do not agree with 95 % confidence, for which it takes six or more
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// Operations, by name
     #[arg(long, value_delimiter = ',', default_values_t = Operation::ALL.iter().copied())]
     ops: Vec<Operation>,
@@ -158,7 +159,7 @@ fn compare(options: &Compare, peers: Vec<Peer>, place: &Place) -> Result<(), Str
         peers,
         operations: options.ops.clone(),
         shapes,
-        rounds: options.rounds,
+        rounds: options.rounds as usize,
         warm_up: window / 4,
         window,
     };

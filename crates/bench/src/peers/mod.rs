@@ -20,7 +20,7 @@ pub use self::table::{details, targets};
 use crate::load::{self, LoadPlan, Xids};
 use crate::machine::Machine;
 use crate::operation::Operation;
-use crate::results::{Measurement, Shape, Summary};
+use crate::results::{Measurement, Ratio, Shape, Summary};
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -38,6 +38,9 @@ pub struct Plan {
     /// Each window.
     pub window: Duration,
 }
+
+/// What is measured: a server under an operation.
+pub type Case = (Peer, Operation);
 
 /// One measurement of one server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,15 +81,30 @@ impl Comparison {
 
     /// Medians over the rounds.
     #[must_use]
-    pub fn summary(&self, peer: Peer, operation: Operation, shape: Shape) -> Option<Summary> {
-        let runs: Vec<&Measurement> = self
-            .runs
-            .iter()
-            .filter(|run| run.peer == peer)
-            .map(|run| &run.measurement)
-            .filter(|measurement| measurement.operation == operation && measurement.shape == shape)
-            .collect();
-        Summary::of(&runs)
+    pub fn summary(&self, case: Case, shape: Shape) -> Option<Summary> {
+        Summary::of(&self.measured(case, shape).map(|run| &run.measurement).collect::<Vec<_>>())
+    }
+
+    /// What `figure` of `own` is of that of `base`, over the rounds in which both were measured and the latter is more than nothing.
+    #[must_use]
+    pub fn ratio(
+        &self,
+        (own, base): (Case, Case),
+        shape: Shape,
+        figure: impl Fn(&Measurement) -> Option<f64>,
+    ) -> Option<Ratio> {
+        let rounds = |case| {
+            let measured = self.measured(case, shape);
+            measured.filter_map(|run| Some((run.round, figure(&run.measurement)?)))
+        };
+        let bases: BTreeMap<usize, f64> = rounds(base).filter(|(_, figure)| *figure > 0.0).collect();
+        Ratio::of(rounds(own).filter_map(|(round, figure)| Some(figure / bases.get(&round)?)).collect())
+    }
+
+    fn measured(&self, (peer, operation): Case, shape: Shape) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| {
+            run.peer == peer && run.measurement.operation == operation && run.measurement.shape == shape
+        })
     }
 }
 
