@@ -480,7 +480,6 @@ impl Server {
         Outcome { disposition, operation, is_error: !is_expected }
     }
 
-    /// NFSv3, with the reply cache around calls that are not idempotent.
     /// A call that is executed for the first time, or what becomes of one that is not.
     async fn begin_once(
         &self,
@@ -525,6 +524,7 @@ impl Server {
         served
     }
 
+    /// NFSv3, with the reply cache around calls that are not idempotent.
     async fn nfs3(
         &self,
         request: &mut Request<'_>,
