@@ -343,15 +343,15 @@ mod tests {
 
     #[test]
     fn a_promise_is_kept_or_not_once_the_rounds_agree() {
-        let verdict_of = |ratios: &[f64]| verdict_of(creations(ratios), Operation::CreateRemove41, 64);
-        assert_eq!(verdict_of(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]), "met", "whatever the moods");
-        assert_eq!(verdict_of(&[1.05, 1.02, 1.08, 1.11, 1.05, 1.03]), "open", "one of six");
-        assert_eq!(verdict_of(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2]), "open", "the same");
-        assert_eq!(verdict_of(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2, 1.2, 1.2, 1.2]), "not met", "one of nine");
+        let verdict = |ratios: &[f64]| verdict_of(creations(ratios), Operation::CreateRemove41, 64);
+        assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]), "met", "whatever the moods");
+        assert_eq!(verdict(&[1.05, 1.02, 1.08, 1.11, 1.05, 1.03]), "open", "one of six");
+        assert_eq!(verdict(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2]), "open", "the same");
+        assert_eq!(verdict(&[1.12, 1.3, 1.11, 1.09, 1.2, 1.2, 1.2, 1.2, 1.2]), "not met", "one of nine");
         let mut shuffled = creations(&[1.05, 1.02, 1.08, 1.09, 1.05, 1.03]);
         shuffled.reverse();
-        assert_eq!(verdict_of(&[]), "–");
-        assert_eq!(super::tests::verdict_of(shuffled, Operation::CreateRemove41, 64), "met", "in any order");
+        assert_eq!(verdict(&[]), "–");
+        assert_eq!(verdict_of(shuffled, Operation::CreateRemove41, 64), "met", "in any order");
     }
 
     #[test]
