@@ -411,9 +411,7 @@ impl Server {
             Operation::None => unreachable!("select names an operation"),
         };
         // Something was taken from a client, and this call may be the first to see that.
-        if let Some(change) = self.nfs4.unsettled(None) {
-            let _ = self.nfs4.settled(change, request.thread()).await;
-        }
+        crate::nfs4::settle::settle_taken(&request).await;
         let sealing = sealing.as_deref();
         self.conclude(Call { xid, operation, sealing, start }, served, reply)
     }

@@ -45,7 +45,8 @@ pub(super) fn begin<'r>(
         return Err(Box::new(Waiting::Failed(target, status)));
     }
     let changing = changing(request, &target.handle);
-    if request.server.nfs4.has_delegations(Against::All) {
+    let state = &request.server.nfs4;
+    if state.has_delegations(Against::All) || state.unsettled(None).is_some() {
         return Err(Box::new(Waiting::Before(target, args)));
     }
     let mut writing = write(changing, &target, args);

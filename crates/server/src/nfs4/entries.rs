@@ -9,7 +9,7 @@ use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Rena
 
 use super::object::File;
 use super::right::Right;
-use super::settle::{Named, announce_name, changing, is_absent, settle, settle_behind};
+use super::settle::{Named, announce_name, changing, is_absent, settle, settle_behind, settle_taken};
 use super::state::{Against, Changing, Client, Entries, EntryChange};
 use crate::Export;
 use crate::once::{Once, Place};
@@ -58,6 +58,7 @@ impl<'c> Changer<'c> {
         if !is_there {
             announced.settle(EntryChange::Add, Right::Entries(place.directory)).await?;
         }
+        settle_taken(self.request).await;
         announced.begin();
         let created = self.once.create(place, name, what, set).await;
         let made = created.as_ref().ok().filter(|created| created.is_new);
@@ -79,6 +80,7 @@ impl<'c> Changer<'c> {
         if file.may_be_there() {
             announced.settle(EntryChange::Remove, file.right(place.directory)).await?;
         }
+        settle_taken(self.request).await;
         announced.begin();
         let removed = self.once.remove(place, name, removal).await;
         let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
@@ -131,6 +133,7 @@ impl<'c> Changer<'c> {
             first.settle(kinds.0, old_file.right(from)).await?;
             target.settle(kinds.1, new_file.right(to)).await?;
         }
+        settle_taken(self.request).await;
         let occupant = target.occupant(new).await;
         if let Some(source) = &mut source {
             source.begin();
@@ -173,6 +176,7 @@ impl<'c> Changer<'c> {
         settle(self.request, self.who, object, Against::All, (place.context, right)).await?;
         let mut announced = self.announce(place);
         announced.settle(EntryChange::Add, right).await?;
+        settle_taken(self.request).await;
         announced.begin();
         let linked = self.once.link(place, file, name).await;
         let made = linked.as_ref().ok();

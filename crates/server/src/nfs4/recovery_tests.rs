@@ -4,15 +4,21 @@ use std::sync::Arc;
 
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::lock::{LockArgs, LockOutcome, LockType, Locker, OpenToLockOwner};
-use protocol::nfs4::ops::open::{DelegationType, OpenArgs, OpenClaim, OpenHow, ShareAccess};
+use protocol::nfs4::ops::open::{CreateHow, DelegationType, OpenArgs, OpenClaim, OpenHow, ShareAccess};
 use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::ops::session::{ReclaimCompleteArgs, SequenceStatus};
+use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::setclientid::RenewArgs;
-use protocol::nfs4::types::{Handle, HasStatus, StateOwner, Stateid, Status};
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{Handle, HasStatus, StableHow, StateOwner, Stateid, Status};
+use vfs::{Context, Credentials, Timestamp};
 use xdr::Opaque;
 
 use super::state::Disk;
-use crate::testing::{KEY, Lab, at, channel, export, open, open_args, open_result, putfh, session_args};
+use crate::testing::{
+    KEY, Lab, at, channel, create, export, name, open, open_args, open_result, putfh, session_args, size,
+};
 use crate::testing0::Lab0;
 use crate::{Export, ExportTable, Server, Settings};
 
@@ -43,6 +49,15 @@ impl Site {
         self.server = start(&self.disk, &self.exports, self.starts);
     }
 
+    /// The change attributes of the export's directory and of its `file`, where that is there.
+    fn seen(&self) -> [Option<u64>; 2] {
+        let (backend, context) = (&self.exports[0].backend, &root_context());
+        let root = backend.root();
+        let directory = backend.getattr(context, &root).at_once().ok().and_then(Result::ok);
+        let file = backend.lookup(context, &root, b"file").at_once().ok().and_then(Result::ok);
+        [directory.map(|it| it.change), file.map(|it| it.attributes.change)]
+    }
+
     /// A client that has said nothing.
     fn stranger(&mut self, minor: u32) -> Lab {
         self.connections += 1;
@@ -66,6 +81,10 @@ impl Site {
         (lab.session, lab.sequence, lab.client_id) = (session.session_id, 0, id.client_id);
         lab
     }
+}
+
+fn root_context() -> Context {
+    Context::new(Arc::new(Credentials::root()), Timestamp::default())
 }
 
 fn start(disk: &Arc<Disk>, exports: &[Export], number: u64) -> Arc<Server> {
@@ -248,6 +267,71 @@ fn no_version_answers_before_what_was_taken_away_is_written_down() {
     site.disk.sync();
     assert!(third.poll_bytes().is_some());
     assert_eq!(fourth.poll().map(|result| result.status), Some(Status::OK));
+}
+
+/// A client that had the file open is evicted, and the disk is too slow to have noted that.
+fn evicted_for_now() -> (Site, Lab, Handle) {
+    let mut site = Site::new();
+    let (mut client, mut other) = (site.client(b"client", 1), site.client(b"other", 1));
+    let (file, _) = client.open(&["export", "file"], b"o");
+    other.ok(at(&["export"], vec![]));
+    site.disk.slow_down();
+    site.server.nfs4.evict(client.client_id).unwrap();
+    (site, other, file)
+}
+
+fn writing(stateid: Stateid) -> Op {
+    let data = Opaque::from_static(b"other");
+    Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::Unstable, data })
+}
+
+/// RFC 8881 §8.4.3: who may reclaim a lock after a loss finds what the lock kept.
+#[test]
+fn nothing_changes_before_what_had_kept_it_from_that_is_written_down_as_taken() {
+    let truncating = OpenHow::Create(CreateHow::Unchecked(size(0)));
+    let opening = || Op::Open(open_args("file", b"p", ShareAccess::BOTH, truncating.clone()));
+    let cutting = SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: size(0) };
+    let removing = Op::Remove(RemoveArgs { target: name("file") });
+    let inside = |op| at(&["export"], vec![op]);
+    let onto = |op| at(&["export", "file"], vec![op]);
+    let changes = [
+        onto(writing(Stateid::ANONYMOUS)),
+        at(&["export"], vec![open("file", b"p", ShareAccess::BOTH), writing(Stateid::CURRENT)]),
+        inside(opening()),
+        onto(Op::SetAttr(cutting)),
+        inside(removing),
+        inside(create("new", b"p")),
+    ];
+    for change in changes {
+        let (site, mut other, _) = evicted_for_now();
+        let shown = format!("{change:?}");
+        let before = site.seen();
+        let mut flight = other.start(1, change);
+        assert_eq!(flight.poll(), None, "{shown}");
+        assert_eq!(site.seen(), before, "{shown}");
+        site.disk.sync();
+        assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK), "{shown}");
+        assert_ne!(site.seen(), before, "{shown}");
+    }
+}
+
+#[test]
+fn nor_does_version_3_change_anything_before() {
+    let (site, mut other, file) = evicted_for_now();
+    let before = site.seen();
+    let args = protocol::nfs3::WriteArgs {
+        file: protocol::nfs3::FileHandle::new(&file).unwrap(),
+        offset: 0,
+        count: 5,
+        stable: protocol::nfs3::StableHow::Unstable,
+        data: Opaque::from_static(b"other"),
+    };
+    let mut flight = other.start_nfs3(protocol::nfs3::Proc::WRITE.0, &args);
+    assert!(flight.poll_bytes().is_none());
+    assert_eq!(site.seen(), before);
+    site.disk.sync();
+    assert!(flight.poll_bytes().is_some());
+    assert_ne!(site.seen(), before);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use protocol::nfs4::types::{Bitmap, Stateid, Status};
-use vfs::{Authority, Context, Credentials, Error, Found, Handle, SetAttributes, SetTime};
+use vfs::{Authority, Context, Credentials, Error, Found, Handle, SetAttributes, SetTime, Thread};
 
 use super::attributes;
 use super::compound::Compound;
@@ -81,11 +81,31 @@ pub(crate) async fn settle(
     against: Against,
     need: (&Context, Right<'_>),
 ) -> Result<(), Error> {
-    if !request.server.nfs4.has_delegations(against) {
-        return Ok(());
+    if request.server.nfs4.has_delegations(against) {
+        // Boxed: the futures of READ and WRITE stay small.
+        Box::pin(wait(request, who, object, against, need)).await?;
     }
-    // Boxed: the futures of READ and WRITE stay small.
-    Box::pin(wait(request, who, object, against, need)).await
+    if against.is_by_change() {
+        settle_taken(request).await;
+    }
+    Ok(())
+}
+
+/// Waits until it is stable what was taken away from clients, which is seldom anything. A change that somebody makes because of
+/// that could otherwise outlive a crash by which the taking is forgotten, and whoever had kept the change away would reclaim what had
+/// kept it away (RFC 8881 §8.4.3).
+pub(crate) async fn settle_taken(request: &Request<'_>) {
+    request.server.settle_taken(request.thread()).await;
+}
+
+impl Server {
+    /// As the function of that name; `thread` is what the calling thread may be used for.
+    pub(crate) async fn settle_taken(&self, thread: Thread) {
+        if let Some(change) = self.nfs4.unsettled(None) {
+            // It never fails: see [`StateLog`](crate::StateLog).
+            let _ = self.nfs4.settled(change, thread).await;
+        }
+    }
 }
 
 /// As [`settle`], behind a change that was made already and cannot be told to come again: whoever stands against it loses
@@ -239,15 +259,17 @@ pub(crate) async fn settle_in_background(
     against: Against,
 ) -> Result<(), Status> {
     let state = &server.nfs4;
-    if !state.has_delegations(against) {
-        return Ok(());
-    }
     let deadline = state.wait_until(now);
-    while let Some(waiter) = state.clash(now, deadline, Some(who), file, against) {
+    while state.has_delegations(against)
+        && let Some(waiter) = state.clash(now, deadline, Some(who), file, against)
+    {
         let waiting = Waiting { state, file, waiter };
         if !(&*waiting.waiter).await {
             return Err(Status::DELAY);
         }
+    }
+    if against.is_by_change() {
+        server.settle_taken(Thread::Shared).await;
     }
     Ok(())
 }
@@ -325,6 +347,9 @@ impl<'r> Compound<'r> {
     /// Waits until others' delegations of `file` that stand against an operation are back, for which the caller needs `right`.
     pub(crate) async fn settle(&self, file: &File<'_>, against: Against, right: Right<'_>) -> OpResult {
         if !self.state().has_delegations(against) {
+            if against.is_by_change() {
+                settle_taken(self.request).await;
+            }
             return Ok(());
         }
         let context = self.context(file.export);
@@ -336,6 +361,9 @@ impl<'r> Compound<'r> {
     /// recalls; an open has done so before.
     pub(crate) async fn settle_io(&self, file: &File<'_>, by: Stateid, kind: IoKind) -> OpResult {
         if !by.is_special() {
+            if kind == IoKind::Write {
+                settle_taken(self.request).await;
+            }
             return Ok(());
         }
         let against = if kind == IoKind::Read { Against::Writers } else { Against::All };

@@ -52,8 +52,9 @@ fn announce<'r>(once: Once<'r>, directory: &File<'r>) -> Option<Changing<'r>> {
     }
     let changing = changing(once.request(), &directory.handle);
     // Behind the announcement: either this sees a delegation, or its grant sees the change.
-    let is_watched = once.request().server.nfs4.has_delegations(Against::Entries(EntryChange::Add));
-    (!is_watched).then_some(changing)
+    let state = &once.request().server.nfs4;
+    let is_watched = state.has_delegations(Against::Entries(EntryChange::Add));
+    (!is_watched && state.unsettled(None).is_none()).then_some(changing)
 }
 
 /// Keeps what was announced until the backend has answered.

@@ -129,6 +129,11 @@ pub enum Against {
 }
 
 impl Against {
+    /// Whether what conflicts changes something. An OPEN alone does not, whatever it conflicts with.
+    pub fn is_by_change(self) -> bool {
+        !matches!(self, Self::Writers)
+    }
+
     /// What an OPEN with these bits of access and deny conflicts with. A deny conflicts with what the holder may open
     /// locally.
     pub(super) fn open((access, deny): (u8, u8)) -> Self {

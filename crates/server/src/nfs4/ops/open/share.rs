@@ -11,6 +11,7 @@ use super::claim::Target;
 use super::{AtOnce, Opener};
 use crate::nfs4::compound::Compound;
 use crate::nfs4::right::Right;
+use crate::nfs4::settle::settle_taken;
 use crate::nfs4::state::{Against, OpenGrant, OpenRequest};
 use crate::nfs4::status::Result;
 
@@ -90,6 +91,8 @@ pub(super) async fn open(
         target.seen = Some(opened.attributes);
         return Ok(grant);
     }
+    // The reservation may be somebody's who has lost it just now.
+    settle_taken(compound.request).await;
     let set = SetAttributes { size: target.size, ..SetAttributes::default() };
     match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
         Ok(change) => {

@@ -24,7 +24,8 @@
 //! - that a client holds something: the answers to that client ([`Recovery::unsettled`] with its client);
 //! - that something was taken from a client, or that it may not reclaim any more: all answers, of every version, because
 //!   anyone may have got what was taken. That is seldom: a lease that was over, a delegation that did not come back, an
-//!   administrator, the end of a grace period.
+//!   administrator, the end of a grace period. Changes of files wait as well, before they are made: they would be there after
+//!   a crash, answered or not ([`settle_taken`](crate::nfs4::settle::settle_taken)).
 //!
 //! **Version 4.0** has no RECLAIM_COMPLETE. A client of it has done with reclaims when it reads or writes by what it has
 //! reclaimed, or asks for new state [`ASKS`] times in a row: clients hold their programs up until they have reclaimed all
