@@ -1,0 +1,138 @@
+//! Version 3 and its side protocol for ACLs, with the reply caches around what must not be executed twice.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use protocol::nfs3::NfsStat;
+use rpc::message::CallHeader;
+use xdr::{Mark, Reader, Writer};
+
+use crate::Server;
+use crate::once::Recognised;
+use crate::reply_cache::{Begin, CallKey, Execution};
+use crate::request::{Request, Served};
+
+/// NFSv3's WRITE.
+const WRITE3: u32 = protocol::nfs3::Proc::WRITE.0;
+
+impl Server {
+    /// A call that is executed for the first time, or what becomes of one that is not.
+    async fn begin_once(
+        &self,
+        request: &Request<'_>,
+        key: CallKey,
+        start: Mark,
+        reply: &mut Writer,
+    ) -> std::result::Result<Execution<'_>, Served> {
+        match self.reply_cache.begin(key, request.now.monotonic) {
+            Begin::Execute(execution) => Ok(execution),
+            Begin::InProgress => Err(Served::Drop),
+            Begin::Replay(cached) => {
+                request.settle_earlier().await;
+                Err(self.replay(&cached, start, reply))
+            }
+        }
+    }
+
+    /// A late copy of SETACL would bring an older list back, as one of SETATTR an older mode. The log for the next process has none: sent
+    /// again there, it does the same.
+    pub(super) async fn nfs_acl(
+        &self,
+        request: &Request<'_>,
+        header: &CallHeader,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Served {
+        let procedure = header.procedure;
+        if procedure != protocol::nfsacl::Proc::SETACL.0 {
+            return crate::nfs3::acl::procedure(request, procedure, arguments, reply).await;
+        }
+        let start = reply.mark();
+        let key = CallKey::new(&self.call_secret, request.connection.peer.ip(), header, arguments.peek());
+        let execution = match self.begin_once(request, key, start, reply).await {
+            Ok(execution) => execution,
+            Err(served) => return served,
+        };
+        let served = crate::nfs3::acl::procedure(request, procedure, arguments, reply).await;
+        if let Served::Done { .. } = served {
+            execution.finish(reply.inline_since(start));
+        }
+        served
+    }
+
+    /// NFSv3, with the reply cache around calls that are not idempotent.
+    pub(super) async fn nfs3(
+        &self,
+        request: &mut Request<'_>,
+        header: &CallHeader,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Served {
+        if !crate::nfs3::is_non_idempotent(header.procedure) {
+            return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
+        }
+        // Kept are results without header, whose verifier is another one in each reply by RPCSEC_GSS.
+        let start = reply.mark();
+        let client = request.connection.peer.ip();
+        let key = CallKey::new(&self.call_secret, client, header, arguments.peek());
+        if header.procedure == WRITE3 {
+            return self.write3(request, key, arguments, reply).await;
+        }
+        let execution = match self.begin_once(request, key, start, reply).await {
+            Ok(execution) => execution,
+            Err(served) => return served,
+        };
+        let journal = self.journal.as_ref();
+        if let Some(journal) = journal {
+            request.call = Some(key.id());
+            if let Recognised::Finished(kept) = journal.recognise(key.id(), request.who(), request.now, false)
+            {
+                execution.finish(&kept);
+                return self.replay(&kept, start, reply);
+            }
+        }
+        let served = crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
+        if let Served::Done { .. } = served {
+            let results = reply.inline_since(start);
+            execution.finish(results);
+            if let Some(journal) = journal.filter(|_| request.is_logged.load(Relaxed)) {
+                journal.finish(key.id(), request.now.wall, results);
+                request.settle().await;
+            }
+        }
+        served
+    }
+
+    /// WRITE of version 3, which has a reply cache of its own. In no log: it can be repeated, over a restart too, as nobody
+    /// was told of writes that it might undo.
+    async fn write3(
+        &self,
+        request: &Request<'_>,
+        key: CallKey,
+        arguments: Reader,
+        reply: &mut Writer,
+    ) -> Served {
+        let execution = match self.write3_reply_cache.begin(key, request.now.monotonic) {
+            Begin::Execute(execution) => execution,
+            Begin::InProgress => return Served::Drop,
+            Begin::Replay(kept) => {
+                self.metrics.replayed.fetch_add(1, Relaxed);
+                let status = Box::pin(crate::nfs3::write::repeat(request, arguments, &kept, reply)).await;
+                return Served::Done { is_error: status != NfsStat::OK };
+            }
+        };
+        let results = reply.mark();
+        let served = crate::nfs3::procedure(request, WRITE3, arguments, reply).await;
+        if let Served::Done { .. } = served {
+            execution.finish(&crate::nfs3::write::shorten(reply.inline_since(results)));
+        }
+        served
+    }
+
+    /// Answers with the results that were the answer before.
+    fn replay(&self, kept: &[u8], start: Mark, reply: &mut Writer) -> Served {
+        self.metrics.replayed.fetch_add(1, Relaxed);
+        reply.rewind(start);
+        reply.raw(kept);
+        Served::Done { is_error: false }
+    }
+}
