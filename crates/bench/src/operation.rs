@@ -40,8 +40,8 @@ pub enum Target {
     OfFloor(f64),
     /// At most this many times the floor that answers by `sendfile`.
     OfSendfileFloor(f64),
-    /// At most this many times what the floor takes for another operation: the bare system calls of the same.
-    OfBareCalls(Operation, f64),
+    /// At most this many times what the floor takes for the bare system calls of the same ([`Operation::on_the_floor`]).
+    OfBareCalls(f64),
     /// At most this many times another operation of the same server: what version 3 takes for the same.
     OfOwn(Operation, f64),
     /// At most this part of what NFS-Ganesha takes.
@@ -53,19 +53,13 @@ const LISTING_OF_FLOOR: f64 = 1.8;
 /// What every operation of NFSv4 that a program sees may take of NFS-Ganesha's CPU.
 const OF_GANESHA: Target = Target::OfGanesha(0.15);
 /// What OPEN, READ and CLOSE in one compound may take.
-const OPEN_READ_CLOSE: &[Target] = &[
-    Target::OfBareCalls(Operation::OpenReadFloor, 3.0),
-    Target::OfOwn(Operation::OpenRead, 1.1),
-    OF_GANESHA,
-];
+const OPEN_READ_CLOSE: &[Target] =
+    &[Target::OfBareCalls(3.0), Target::OfOwn(Operation::OpenRead, 1.1), OF_GANESHA];
 /// What an OPEN that creates, its CLOSE, and REMOVE may take.
 const OPEN_CREATE_REMOVE: &[Target] = &[Target::OfOwn(Operation::CreateRemove, 1.1), OF_GANESHA];
 /// What READDIR with attributes may take.
-const READDIR: &[Target] = &[
-    Target::OfBareCalls(Operation::Readdirplus, LISTING_OF_FLOOR),
-    Target::OfOwn(Operation::Readdirplus, 1.1),
-    OF_GANESHA,
-];
+const READDIR: &[Target] =
+    &[Target::OfBareCalls(LISTING_OF_FLOOR), Target::OfOwn(Operation::Readdirplus, 1.1), OF_GANESHA];
 
 macro_rules! operations {
     ($($variant:ident $name:literal $title:literal $version:ident $payload:expr, $targets:expr;)*) => {
@@ -143,6 +137,17 @@ operations! {
 }
 
 impl Operation {
+    /// The operation by which the floor makes the bare system calls of this one.
+    #[must_use]
+    pub fn on_the_floor(self) -> Self {
+        match self {
+            Self::OpenRead | Self::OpenReadClose41 | Self::OpenReadClose42 => Self::OpenReadFloor,
+            Self::CreateRemove41 | Self::CreateRemove42 => Self::CreateRemove,
+            Self::Readdir41 | Self::Readdir42 => Self::Readdirplus,
+            other => other,
+        }
+    }
+
     /// Whether this is a call of the floor's own, which no server knows.
     #[must_use]
     pub fn is_of_floor(self) -> bool {
