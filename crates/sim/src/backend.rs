@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use parking_lot::Mutex;
 use vfs::around::{Around, Call, Method, Subject, Wrapped};
-use vfs::{MemFs, Op};
+use vfs::{Authority, Backend, Context, Credentials, MemFs, Op, ReadRequest, Timestamp};
 
 use crate::rng::Rng;
 
@@ -207,4 +208,15 @@ impl Around for Slowness {
     fn is_stable(&self, _: bool) -> bool {
         true
     }
+}
+
+/// The first `count` bytes of a file of the root directory; nothing where there is none. For what has its answers in memory.
+pub(crate) fn content(files: &dyn Backend, name: &str, count: u32) -> Option<Vec<u8>> {
+    let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
+    let context = &Context::new(Arc::new(Credentials::root()), now);
+    let found = files.lookup(context, &files.root(), name.as_bytes()).now().ok()?;
+    let request = ReadRequest { offset: 0, count, may_splice: false, authority: Authority::Opened };
+    let mut content = BytesMut::new();
+    files.read(context, &found.handle, request, &mut content).now().expect("it is a file");
+    Some(content.to_vec())
 }

@@ -1,4 +1,4 @@
-//! A client that takes and drops locks, and reclaims what it believes to hold. It does one thing at a time.
+//! A client that takes and drops locks, writes under them, and reclaims what it believes to hold. It does one thing at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,10 +16,11 @@ use protocol::nfs4::ops::open_state::OpenConfirmArgs;
 use protocol::nfs4::ops::session::{CreateSessionFlags, ReclaimCompleteArgs, SequenceArgs, SequenceStatus};
 use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdConfirmArgs, SetClientIdResult};
 use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
-use protocol::nfs4::types::{Handle, Outcome, SessionId, StateOwner, Stateid, Status};
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{Handle, Outcome, SessionId, StableHow, StateOwner, Stateid, Status};
 use xdr::{List, Opaque};
 
-use super::history::History;
+use super::history::{History, Mark};
 use crate::client::{component, compound, create_session, exchange_id, export, set_client_id};
 use crate::rng::Rng;
 
@@ -46,6 +47,13 @@ enum Deed {
         handle: Handle,
         reclaims: bool,
     },
+    /// In version 4.0: later ones write in the compound that takes the lock.
+    Write {
+        file: u64,
+        open: Stateid,
+        lock: Stateid,
+        handle: Handle,
+    },
     Unlock {
         file: u64,
         open: Stateid,
@@ -69,6 +77,8 @@ struct Held {
     handle: Handle,
     /// Which of the file's locks, in the order in which they were given, it is.
     generation: u64,
+    /// What it has written there since; none where it has not heard of that.
+    mark: Option<Mark>,
 }
 
 /// After so long a silence a lease may be over; it is 90 seconds.
@@ -168,8 +178,8 @@ impl Client {
         }
         let deed = self.next.take().unwrap_or_else(|| self.choose(files, rng));
         self.doing = Some((deed, now));
-        let ops = self.words(deed);
         self.xid += 1;
+        let ops = self.words(deed);
         Some(compound(self.xid, self.minor, ops))
     }
 
@@ -224,11 +234,18 @@ impl Client {
                 let args = OpenConfirmArgs { open_stateid: open, seqid: self.next_seqid() };
                 at(handle, Op::OpenConfirm(args))
             }
-            Deed::Lock { open, handle, reclaims, .. } => at(handle, self.lock(open, reclaims)),
+            Deed::Lock { open, handle, reclaims, .. } => {
+                let mut ops = at(handle, self.lock(open, reclaims));
+                if self.minor > 0 && !reclaims {
+                    ops.push(self.write(Stateid::CURRENT));
+                }
+                ops
+            }
+            Deed::Write { lock, handle, .. } => at(handle, self.write(lock)),
             Deed::Unlock { file, lock, handle, .. } => {
                 // From here on it does not hold it, whatever becomes of the request.
                 self.held.remove(&file);
-                self.due.remove(&file);
+                self.reclaimed(file);
                 // The lock-owner's second request.
                 let (lock_type, seqid, offset, length) = (LockType::Write, 1, 0, u64::MAX);
                 at(handle, Op::LockU(LockUArgs { lock_type, seqid, lock_stateid: lock, offset, length }))
@@ -257,7 +274,7 @@ impl Client {
     }
 
     fn open(&mut self, file: u64, reclaims: bool) -> Vec<Op> {
-        let name = format!("file-{file}");
+        let name = super::file_name(file);
         let (mut ops, claim, how) = if reclaims {
             let handle = self.held[&file].handle;
             (
@@ -285,11 +302,27 @@ impl Client {
         Op::Lock(LockArgs { lock_type: LockType::Write, reclaim, offset: 0, length: 10, locker })
     }
 
+    /// Marks the file as this client's of this moment.
+    fn write(&self, stateid: Stateid) -> Op {
+        let data = Opaque::new(self.mark().to_vec()).expect("a few bytes");
+        Op::Write(WriteArgs { stateid, offset: 0, stable: StableHow::Unstable, data })
+    }
+
+    /// What the request under way writes: no two are the same.
+    fn mark(&self) -> Mark {
+        u64::from(self.xid).to_be_bytes()
+    }
+
     /// Takes an answer.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn hear(&mut self, result: &CompoundResult, history: &mut History) -> Result<(), String> {
+    pub(super) fn hear(
+        &mut self,
+        result: &CompoundResult,
+        now: Duration,
+        history: &mut History,
+    ) -> Result<(), String> {
         let Some((deed, sent)) = self.doing.take() else { return Err("nothing was asked".into()) };
         self.is_unsure |= sent > self.heard + SILENCE;
         self.heard = sent;
@@ -298,6 +331,12 @@ impl Client {
             self.has_lost = ok.status_flags.intersects(lost);
         }
         match result.status {
+            Status::OK
+                if now > sent + SILENCE
+                    && let Some(unlock) = too_late(deed, result) =>
+            {
+                self.next = Some(unlock);
+            }
             Status::OK => self.succeed(deed, result, history)?,
             // Another server, or this one has forgotten the client.
             Status::BADSESSION | Status::STALE_CLIENTID | Status::STALE_STATEID | Status::DEADSESSION => {
@@ -360,14 +399,27 @@ impl Client {
             (Deed::ConfirmOpen { file, handle, .. }, Some(OpResult::OpenConfirm(Outcome::Ok(open)))) => {
                 self.next = Some(Deed::Lock { file, open: *open, handle, reclaims: false });
             }
-            (Deed::Lock { file, open, handle, reclaims }, Some(OpResult::Lock(LockOutcome::Ok(lock)))) => {
-                let generation = match self.held.get(&file).filter(|_| reclaims) {
-                    Some(held) => history.reclaim(file, held.generation, &self.name)?,
-                    None => history.take(file, &self.name)?,
+            (Deed::Lock { file, open, handle, reclaims }, Some(last)) => {
+                let lock = results.iter().find_map(lock_result).ok_or("no LOCK")?;
+                let (generation, mark) = match self.held.get(&file).filter(|_| reclaims) {
+                    Some(held) => (history.reclaim(file, held.generation, held.mark, &self.name)?, held.mark),
+                    None => {
+                        let has_written = matches!(last, OpResult::Write(Outcome::Ok(_)));
+                        (history.take(file, &self.name)?, has_written.then(|| self.mark()))
+                    }
                 };
                 self.busy = self.heard;
-                self.held.insert(file, Held { open, lock: *lock, handle, generation });
+                self.held.insert(file, Held { open, lock, handle, generation, mark });
                 self.reclaimed(file);
+                if mark.is_none() && !reclaims {
+                    self.next = Some(Deed::Write { file, open, lock, handle });
+                }
+            }
+            (Deed::Write { file, .. }, Some(OpResult::Write(Outcome::Ok(_)))) => {
+                let mark = self.mark();
+                if let Some(held) = self.held.get_mut(&file) {
+                    held.mark = Some(mark);
+                }
             }
             (Deed::Unlock { open, handle, .. }, _) => self.next = Some(Deed::Close { open, handle }),
             (Deed::Test, Some(OpResult::TestStateid(Outcome::Ok(statuses)))) => {
@@ -391,7 +443,8 @@ impl Client {
 
     fn fail(&mut self, deed: Deed, status: Status) -> Result<(), String> {
         // RFC 7530 §9.1.7: the seqid is taken but for some errors, of which this one can come.
-        let is_sequenced = !matches!(deed, Deed::Unlock { .. } | Deed::Renew | Deed::Confirm(_));
+        let is_sequenced =
+            !matches!(deed, Deed::Unlock { .. } | Deed::Write { .. } | Deed::Renew | Deed::Confirm(_));
         if is_sequenced && status == Status::BAD_STATEID {
             self.seqid = self.seqid.saturating_sub(1);
         }
@@ -418,6 +471,7 @@ impl Client {
             // What it had was taken away, and it has not looked yet.
             (
                 Deed::Unlock { .. }
+                | Deed::Write { .. }
                 | Deed::Close { .. }
                 | Deed::Free(_)
                 | Deed::ConfirmOpen { .. }
@@ -429,5 +483,20 @@ impl Client {
             (deed, status) => return Err(format!("{}: {deed:?}: {status:?}", self.name)),
         }
         Ok(())
+    }
+}
+
+/// What follows where it was given a lock so long ago that the lock may be lost, and another's by now: its lease counts from when it
+/// asked.
+fn too_late(deed: Deed, result: &CompoundResult) -> Option<Deed> {
+    let Deed::Lock { file, open, handle, .. } = deed else { return None };
+    let lock = result.results.iter().find_map(lock_result)?;
+    Some(Deed::Unlock { file, open, lock, handle })
+}
+
+fn lock_result(result: &OpResult) -> Option<Stateid> {
+    match result {
+        OpResult::Lock(LockOutcome::Ok(lock)) => Some(*lock),
+        _ => None,
     }
 }

@@ -1,8 +1,9 @@
 //! Locks over servers that are killed, with a log of state whose last records are torn, clients that fall silent for longer than
 //! a lease or two, and grace periods that end with and without them.
 //!
-//! Three things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
-//! two hold it, and nobody who holds it again missed another holder (RFC 8881 §8.4.3). And a client that was there all the
+//! Four things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
+//! two hold it, and nobody who holds it again missed another holder (RFC 8881 §8.4.3). What it wrote under the lock is what is
+//! there: nobody changed the file, be it in a request that the crash cut off. And a client that was there all the
 //! time reclaims all that it held, and is waited for, though it should hold nothing.
 
 mod client;
@@ -24,7 +25,7 @@ use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
     Server, Settings, Squash, Transport,
 };
-use vfs::{MemFs, MemOptions, Timestamp};
+use vfs::{Backend, MemFs, MemOptions, Timestamp};
 use xdr::Writer;
 
 use crate::rng::Rng;
@@ -74,7 +75,8 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
 impl World {
     fn new(seed: u64) -> Self {
         let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
-        let backend = Arc::new(MemFs::new(&MemOptions::default()));
+        let backend: Arc<dyn Backend> = Arc::new(MemFs::new(&MemOptions::default()));
+        let history = History::new(FILES, Arc::clone(&backend));
         let exports =
             vec![Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) }];
         let disk = Arc::new(Disk::default());
@@ -91,7 +93,7 @@ impl World {
             clients: CLIENTS.iter().enumerate().map(|(index, minor)| Client::new(index, *minor)).collect(),
             connections: 0,
             flights: CLIENTS.iter().map(|_| None).collect(),
-            history: History::new(FILES),
+            history,
             messages: 0,
         }
     }
@@ -165,10 +167,14 @@ impl World {
             *flight = None;
             let result: CompoundResult =
                 parse_reply(reply.ok_or("no answer")?).map_err(|error| error.to_string())?;
-            client.hear(&result, &mut self.history)?;
+            client.hear(&result, self.now, &mut self.history)?;
         }
         Ok(())
     }
+}
+
+fn file_name(file: u64) -> String {
+    format!("file-{file}")
 }
 
 fn start(exports: &[Export], disk: &Arc<Disk>, number: u64, now: Duration) -> Arc<Server> {

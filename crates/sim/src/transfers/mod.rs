@@ -9,12 +9,12 @@ mod client;
 mod link;
 
 use core::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use protocol::nfs4::compound::{CompoundResult, OpResult};
 use protocol::nfs4::types::Status;
 use rpc::message::parse_reply;
@@ -23,11 +23,13 @@ use server::{
     Now, Offload, Server, Settings, Squash, Transport,
 };
 use vfs::{
-    Authority, Backend, Create, CreateMode, Credentials, MemFs, MemOptions, ReadRequest, SetAttributes,
-    Stability, Timestamp,
+    Authority, Backend, Create, CreateMode, Credentials, MemFs, MemOptions, SetAttributes, Stability,
+    Timestamp,
 };
 use xdr::Writer;
 
+use crate::backend::content;
+use crate::copies::at_once;
 use crate::rng::Rng;
 use crate::scenario::Report;
 use client::Client;
@@ -286,21 +288,7 @@ impl World {
 
     /// What is in a file of the destination.
     fn content(&self, name: &str) -> Vec<u8> {
-        let files = &self.destination.files;
-        let context = root();
-        let Ok(found) = files.lookup(&context, &files.root(), name.as_bytes()).now() else {
-            return Vec::new();
-        };
-        let request = ReadRequest {
-            offset: 0,
-            count: 2 * LENGTH as u32,
-            may_splice: false,
-            authority: Authority::Opened,
-        };
-        let mut content = BytesMut::new();
-        let read = at_once(files.read(&context, &found.handle, request, &mut content));
-        read.expect("it is a file");
-        content.to_vec()
+        content(&*self.destination.files, name, 2 * LENGTH as u32).unwrap_or_default()
     }
 }
 
@@ -341,13 +329,6 @@ fn parse(reply: Option<Bytes>) -> Result<(Vec<OpResult>, Status), String> {
 }
 
 /// The outcome of what memory answers at once.
-fn at_once<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("memory answers at once, and nothing is delegated"),
-    }
-}
-
 fn source(files: &Arc<MemFs>, instance: u64) -> Arc<Server> {
     start(files, instance, |settings| {
         settings.handle_key = HandleKey([4; 16]);
