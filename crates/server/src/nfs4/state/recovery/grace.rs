@@ -128,7 +128,8 @@ impl Recovery {
                     clients.awaited -= 1;
                 } else {
                     clients.remove(&name);
-                    self.write(&name, None);
+                    // What it has not reclaimed may be another's in a moment.
+                    self.hold_back(self.write(&name, None));
                 }
                 self.end_if_nobody_is_awaited(&clients);
             }

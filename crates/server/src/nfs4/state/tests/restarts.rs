@@ -536,6 +536,20 @@ fn a_client_of_version_4_0_that_asks_for_new_state_and_reclaims_nothing_is_forgo
 }
 
 #[test]
+fn others_wait_until_it_is_stable_that_a_client_of_version_4_0_is_forgotten() {
+    let (site, peer) = Site::with_client0();
+    let stranger = site.world.peer("stranger");
+    site.disk.slow_down();
+    for _ in 0..3 {
+        let _ = site.ask0(&peer);
+    }
+    assert!(!site.in_grace());
+    assert_eq!(site.waits(&stranger.client), (true, true), "what it held is free from now on");
+    site.disk.sync();
+    assert_eq!(site.waits(&stranger.client), (false, false));
+}
+
+#[test]
 fn a_client_of_version_4_0_has_done_when_it_reads_or_writes_again() {
     let (site, peer) = Site::with_client0();
     let reclaimed = site.reclaim_as(&site.client0(&peer), 1).unwrap();
