@@ -92,7 +92,7 @@ mod tests;
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -155,6 +155,9 @@ use wire::{ClientId, SessionId, Stateid, Status, Verifier};
 
 use crate::Settings;
 
+/// Client IDs in a row that are tried for one that no client has, once all have been given and they begin anew.
+const IDS_TRIED: usize = 1024;
+
 /// All NFSv4 state of a server; one for all cores. See the module.
 #[derive(Debug)]
 pub struct State {
@@ -188,7 +191,8 @@ pub struct State {
     /// Connections to clients of version 4.0.
     paths: path::Paths,
     hasher: FixedState,
-    client_ids: AtomicU32,
+    /// How many have been tried: the low half of it is the last one's number.
+    client_ids: AtomicU64,
     session_ids: AtomicU64,
 }
 
@@ -228,7 +232,7 @@ impl State {
             closed: owner::Closed::default(),
             paths: path::Paths::default(),
             hasher: FixedState::with_seed(seed),
-            client_ids: AtomicU32::new(0),
+            client_ids: AtomicU64::new(0),
             session_ids: AtomicU64::new(0),
             settings: settings.clone(),
         }
@@ -288,14 +292,22 @@ impl State {
         Duration::from_nanos(self.tick.load(Relaxed))
     }
 
-    /// The instance before a counter: a client ID of another instance is not found (STALE_CLIENTID).
-    fn next_client_id(&self) -> ClientId {
-        u64::from(self.boot) << 32 | u64::from(self.client_ids.fetch_add(1, Relaxed).wrapping_add(1))
+    /// The instance before a counter: a client ID of another instance is not found (STALE_CLIENTID). After 2^32 of them numbers come
+    /// again, and those of living clients are left out; `None` where [`IDS_TRIED`] in a row are such, and the next call goes on.
+    fn next_client_id(&self, table: &ClientTable) -> Option<ClientId> {
+        let next = || self.client_id_of(self.client_ids.fetch_add(1, Relaxed) + 1);
+        let is_free = |id: &ClientId| *id as u32 != 0 && table.record(*id).is_none();
+        std::iter::repeat_with(next).take(IDS_TRIED).find(is_free)
+    }
+
+    /// The client ID with a count's number.
+    fn client_id_of(&self, count: u64) -> ClientId {
+        u64::from(self.boot) << 32 | u64::from(count as u32)
     }
 
     /// Whether this instance has given a client ID.
     fn has_given(&self, id: ClientId) -> bool {
-        let number = id as u32;
+        let number = u64::from(id as u32);
         id >> 32 == u64::from(self.boot) && (1..=self.client_ids.load(Relaxed)).contains(&number)
     }
 

@@ -110,7 +110,7 @@ impl State {
     /// SETCLIENTID.
     ///
     /// # Errors
-    /// CLID_INUSE; DELAY where there is no room for a record.
+    /// CLID_INUSE; DELAY where there is no room for a record, or no ID.
     pub fn set_client_id(
         &self,
         now: Duration,
@@ -165,7 +165,7 @@ impl State {
         if !self.has_room_for_record(&mut table, now, removed) {
             return Err(SetClientIdError::Status(Status::DELAY));
         }
-        let id = self.next_client_id();
+        let id = self.next_client_id(&table).ok_or(SetClientIdError::Status(Status::DELAY))?;
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);

@@ -174,7 +174,7 @@ pub(super) struct ClientTable {
     records: BTreeMap<ClientId, Record>,
     /// By family.
     owners: [HashMap<Bytes, Owned>; 2],
-    /// Unconfirmed ones by age: client IDs are given in ascending order.
+    /// Unconfirmed ones; client IDs are given in ascending order, until they begin anew.
     unconfirmed: BTreeSet<ClientId>,
     /// Where the last sweep ended.
     swept: ClientId,
@@ -199,6 +199,13 @@ impl ClientTable {
         self.unconfirmed.insert(id);
         let (phase, create, sessions) = (Phase::Unconfirmed, CreateSlot::new(), Vec::new());
         self.records.insert(id, Record { client, phase, create, sessions, confirmation });
+    }
+
+    /// The unconfirmed record that has been there for longest, where `last` is the last ID: those behind it are from before IDs
+    /// began anew.
+    fn oldest_unconfirmed(&self, last: ClientId) -> Option<ClientId> {
+        let of_before = self.unconfirmed.range((Excluded(last), Unbounded)).next();
+        of_before.or_else(|| self.unconfirmed.first()).copied()
     }
 
     /// Takes out a record whose lease is over.
@@ -290,7 +297,7 @@ impl State {
     /// EXCHANGE_ID (RFC 8881 §18.35).
     ///
     /// # Errors
-    /// CLID_INUSE, NOENT, NOT_SAME, PERM as §18.35.4 says; DELAY where there is no room for a record.
+    /// CLID_INUSE, NOENT, NOT_SAME, PERM as §18.35.4 says; DELAY where there is no room for a record, or no ID.
     pub fn exchange_id(&self, now: Duration, request: &ExchangeId<'_>) -> Result<ExchangedId, Status> {
         let (result, removed) = self.decide_exchange(now, request);
         self.let_go(removed);
@@ -334,7 +341,7 @@ impl State {
         if !self.has_room_for_record(&mut table, now, &mut removed) {
             return (Err(Status::DELAY), removed);
         }
-        let id = self.next_client_id();
+        let Some(id) = self.next_client_id(&table) else { return (Err(Status::DELAY), removed) };
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.by.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
@@ -358,7 +365,7 @@ impl State {
 
     /// A flood of EXCHANGE_IDs or SETCLIENTIDs pushes out the oldest of its own; only then, clients whose lease has expired.
     fn make_room_for_record(&self, table: &mut ClientTable, now: Duration) -> Vec<Record> {
-        if let Some(oldest) = table.unconfirmed.first().copied() {
+        if let Some(oldest) = table.oldest_unconfirmed(self.client_id_of(self.client_ids.load(Relaxed))) {
             return table.remove(oldest, Event::Expire).into_iter().collect();
         }
         self.take_expired(table, now, true).0

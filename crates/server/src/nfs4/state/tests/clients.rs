@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::*;
 
 #[test]
@@ -137,5 +139,52 @@ fn counts_return_to_zero_when_clients_leave() {
     assert!(world.state.connections.is_empty());
     for shard in &world.state.shards {
         assert!(shard.lock().is_empty(), "nothing is left of a file, an owner or a client");
+    }
+}
+
+#[test]
+fn client_ids_that_begin_anew_leave_out_those_of_living_clients() {
+    let mut world = World::new();
+    let mut a = world.peer("a");
+    let b = world.peer0("b", 1);
+    let open = world.open(&a, 1, "o", BOTH);
+    let gone = world.peer0("gone", 1);
+    world.state.evict(gone.id).unwrap();
+    world.state.client_ids.store(u64::from(u32::MAX) - 2, Relaxed);
+    let last = [world.peer0("y", 1).id, world.peer("z").client.id()];
+    assert_eq!(last.map(|id| id as u32), [u32::MAX - 1, u32::MAX]);
+    // None is zero, and one and two are a's and b's.
+    let first = [world.peer("c").client.id(), world.peer0("d", 1).id];
+    assert_eq!(first.map(|id| id as u32), [3, 4]);
+    assert!([a.client.id(), b.id, last[0], last[1]].iter().all(|id| !first.contains(id)));
+    a.ping(&world);
+    world.close(&a, 1, &open).unwrap();
+    assert_eq!(world.state.named_client(world.now, b.id).map(|client| client.id()), Ok(b.id));
+    world.pass(LEASE);
+    world.state.press(world.now);
+    let told = world.state.named_client(world.now, last[0]).map(|client| client.id());
+    assert_eq!(told, Err(Status::EXPIRED), "it was given before they began anew");
+}
+
+#[test]
+fn who_finds_no_client_id_comes_again() {
+    let world = World::new();
+    for n in 0..IDS_TRIED {
+        world.exchange(&format!("client {n}"), 1, &ROOT).unwrap();
+    }
+    world.state.client_ids.store(0, Relaxed);
+    assert_eq!(world.exchange("one more", 1, &ROOT), Err(Status::DELAY));
+    assert!(world.exchange("one more", 1, &ROOT).is_ok());
+    assert_eq!(world.state.counts().clients, IDS_TRIED as u64 + 1);
+}
+
+#[test]
+fn a_flood_pushes_out_its_oldest_where_client_ids_begin_anew() {
+    let world = World::with(&Settings { max_clients: 4, ..settings() }, &[]);
+    world.state.client_ids.store(u64::from(u32::MAX) - 3, Relaxed);
+    let flood: Vec<_> = (0..5).map(|n| world.exchange(&format!("flood {n}"), 1, &ROOT).unwrap()).collect();
+    assert_eq!(world.create(flood[0].client_id, 1, 1), Err(Status::STALE_CLIENTID));
+    for id in &flood[1..] {
+        assert!(world.create(id.client_id, id.sequence_id, 1).is_ok(), "{id:?}");
     }
 }

@@ -33,9 +33,9 @@ use super::wire::{
     SequenceStatus, SessionId, ShareAccess, ShareDeny, Stateid, Status,
 };
 use super::{
-    Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, LockError, LockNotice, LockRange,
-    LockRequest, LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State,
-    StateProtect,
+    Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, IDS_TRIED, LockError, LockNotice,
+    LockRange, LockRequest, LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced,
+    State, StateProtect,
 };
 use crate::{ConnectionId, HandleKey, Outbox, Settings};
 
