@@ -193,7 +193,8 @@ impl Server {
         entries: impl IntoIterator<Item = (Bytes, Bytes)>,
         now: Now,
     ) -> Self {
-        let records = Records { log: Some(log), entries: entries.into_iter().collect() };
+        let (entries, read_at) = (entries.into_iter().collect(), now.wall);
+        let records = Records { log: Some(log), entries, read_at };
         Self { nfs4: State::new(&self.settings, records, now.monotonic), ..self }
     }
 

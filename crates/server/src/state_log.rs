@@ -23,6 +23,9 @@ pub(crate) mod key {
     pub(crate) const CLIENT: u8 = b'c';
     /// A persistent session, and its ID. Before [`SLOT`] in order, so that damage that costs any of its slots costs the session.
     pub(crate) const SESSION: u8 = b'p';
+    /// When a persistent session was found dead, by its ID. Not in [`SESSION`]'s value, which would come behind its slots in the log then,
+    /// and stay where damage costs those.
+    pub(crate) const DEAD: u8 = b'd';
     /// A slot of a persistent session, by the session's ID and its number.
     pub(crate) const SLOT: u8 = b'r';
 }

@@ -153,7 +153,7 @@ use stateid::Place;
 use table::ClientTable;
 use wire::{ClientId, SessionId, Stateid, Status, Verifier};
 
-use crate::Settings;
+use crate::{Now, Settings};
 
 /// Client IDs in a row that are tried for one that no client has, once all have been given and they begin anew.
 const IDS_TRIED: usize = 1024;
@@ -203,6 +203,7 @@ impl State {
     pub fn new(settings: &Settings, records: Records, now: Duration) -> Self {
         let persistence = records.log.as_ref();
         let persistence = persistence.map(|log| {
+            let now = Now { monotonic: now, wall: records.read_at };
             Persistence::new(Arc::clone(log), &records.entries, settings.max_persistent_slots, now)
         });
         let recovery = Arc::new(Recovery::new(records, settings.lease, now));

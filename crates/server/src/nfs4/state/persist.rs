@@ -35,13 +35,14 @@ use super::sequence::{Replay, Running};
 use super::slot::CACHED_REPLY_MAX;
 use super::snapshot::PersistenceSnapshot;
 use super::wire::{SequenceArgs, SequenceOk, SequenceStatus, SessionId, Status};
-use crate::StateLog;
-use crate::once::{CallId, Stable};
+use crate::once::{CallId, REMEMBER_FOR, Stable};
 use crate::state_log::key;
+use crate::{Now, StateLog};
 use room::{Full, Room};
 
 /// How long dead sessions are kept. RFC 8881 §2.10.6.5 lets go of "a session that has been deleted because the client failed
-/// to use the session for an extended period of time".
+/// to use the session for an extended period of time". By the time of day, since servers that start again every day would otherwise keep
+/// all that there ever were; and, as that may go wrong, as long at least as calls are remembered.
 const DEAD_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Bytes of a client's name (RFC 8881 §3.3.1, `NFS4_OPAQUE_LIMIT`).
@@ -74,29 +75,77 @@ fn slot_key(id: &SessionId, slot: u32) -> Vec<u8> {
     [&[key::SLOT], &id[..], &slot.to_be_bytes()].concat()
 }
 
-/// What a key is about.
-fn parse_key(bytes: &[u8]) -> Option<(SessionId, Option<u32>)> {
+/// Its value is when a server found it first, in seconds of Unix time.
+fn dead_key(id: &SessionId) -> Vec<u8> {
+    [&[key::DEAD], &id[..]].concat()
+}
+
+/// What a key tells of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    Session,
+    Dead,
+    Slot(u32),
+}
+
+fn parse_key(bytes: &[u8]) -> Option<(SessionId, About)> {
     let (head, rest) = bytes.split_first()?;
     let (id, rest) = rest.split_first_chunk()?;
     match *head {
-        key::SESSION if rest.is_empty() => Some((*id, None)),
-        key::SLOT => Some((*id, Some(u32::from_be_bytes(rest.try_into().ok()?)))),
+        key::SESSION if rest.is_empty() => Some((*id, About::Session)),
+        key::DEAD if rest.is_empty() => Some((*id, About::Dead)),
+        key::SLOT => Some((*id, About::Slot(u32::from_be_bytes(rest.try_into().ok()?)))),
         _ => None,
     }
 }
 
 /// A session of before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Dead {
     slots: u32,
     owner: Bytes,
     /// Its client has another session, and repeats here what it still has to.
     is_superseded: bool,
+    /// The log has when it was found first.
+    is_dated: bool,
+    /// When it is let go, monotonic.
+    bury_at: Duration,
     /// By slot.
     last: HashMap<u32, RequestRecord>,
 }
 
 impl Dead {
+    /// One that is found at `now`, for the first time as far as is known.
+    fn new(record: &SessionRecord, now: Now) -> Self {
+        Self {
+            slots: record.slots,
+            owner: record.owner.bytes().clone(),
+            is_superseded: false,
+            is_dated: false,
+            bury_at: now.monotonic + DEAD_FOR,
+            last: HashMap::new(),
+        }
+    }
+
+    /// Takes in what the log tells of it; false where nothing can be made of that.
+    fn learn(&mut self, about: About, value: &Bytes, now: Now) -> bool {
+        match about {
+            About::Session => true,
+            About::Dead => xdr::from_bytes(value.clone()).is_ok_and(|since| self.was_found(since, now)),
+            About::Slot(slot) => {
+                xdr::from_bytes(value.clone()).map(|last| self.last.insert(slot, last)).is_ok()
+            }
+        }
+    }
+
+    /// It was found before, by the time of day; false where that is still to come.
+    fn was_found(&mut self, since: i64, now: Now) -> bool {
+        let Ok(dead_for) = u64::try_from(now.wall.seconds.saturating_sub(since)) else { return false };
+        let rest = DEAD_FOR.saturating_sub(Duration::from_secs(dead_for));
+        (self.is_dated, self.bury_at) = (true, now.monotonic + rest.max(REMEMBER_FOR));
+        true
+    }
+
     /// Judges a request (RFC 8881 §18.46.4: what was "performed and recorded in a persistent reply cache … will be processed
     /// successfully, while requests that were not previously performed and recorded are rejected with NFS4ERR_DEADSESSION").
     fn judge(&self, request: &SequenceArgs, digest: u64) -> Result<Replay, Status> {
@@ -148,8 +197,6 @@ pub(super) struct Persistence {
     last: AtomicU64,
     dead: Mutex<HashMap<SessionId, Dead>>,
     has_dead: AtomicBool,
-    /// When dead sessions are let go, monotonic.
-    bury_at: Duration,
 }
 
 /// Places that a session of so many slots takes.
@@ -157,34 +204,32 @@ fn places(slots: u32) -> usize {
     slots as usize + 1
 }
 
+/// The sessions that a log knows of at a start. What nothing can be made of is taken away.
+fn read(log: &dyn StateLog, entries: &[(Bytes, Bytes)], now: Now) -> HashMap<SessionId, Dead> {
+    let told = || entries.iter().filter_map(|(key, value)| Some((key, parse_key(key)?, value)));
+    let mut dead: HashMap<SessionId, Dead> = HashMap::new();
+    for (_, (id, _), value) in told().filter(|(_, (_, about), _)| *about == About::Session) {
+        if let Ok(record) = xdr::from_bytes(value.clone()) {
+            dead.insert(id, Dead::new(&record, now));
+        }
+    }
+    for (key, (id, about), value) in told() {
+        // Of a slot whose session is not there nobody knows what else was executed: the session is lost.
+        if !dead.get_mut(&id).is_some_and(|dead| dead.learn(about, value, now)) {
+            log.set(key, None);
+        }
+    }
+    for (id, dead) in dead.iter_mut().filter(|(_, dead)| !dead.is_dated) {
+        dead.is_dated = true;
+        log.set(&dead_key(id), Some(&xdr::to_bytes(&now.wall.seconds)));
+    }
+    dead
+}
+
 impl Persistence {
     /// `entries` are what the log has, other things among it; `room` is how many slots may be kept.
-    pub(super) fn new(
-        log: Arc<dyn StateLog>,
-        entries: &[(Bytes, Bytes)],
-        room: usize,
-        now: Duration,
-    ) -> Self {
-        let mut dead: HashMap<SessionId, Dead> = HashMap::new();
-        let mut requests = Vec::new();
-        for (key, value) in entries {
-            match parse_key(key) {
-                Some((id, None)) => {
-                    if let Ok(SessionRecord { slots, owner }) = xdr::from_bytes(value.clone()) {
-                        dead.insert(id, Dead { slots, owner: owner.bytes().clone(), ..Dead::default() });
-                    }
-                }
-                Some((id, Some(slot))) => requests.push((id, slot, key, value)),
-                None => {}
-            }
-        }
-        for (id, slot, key, value) in requests {
-            match (dead.get_mut(&id), xdr::from_bytes(value.clone())) {
-                (Some(dead), Ok(request)) => _ = dead.last.insert(slot, request),
-                // Nobody knows what else was executed there: the session is lost.
-                _ => _ = log.set(key, None),
-            }
-        }
+    pub(super) fn new(log: Arc<dyn StateLog>, entries: &[(Bytes, Bytes)], room: usize, now: Now) -> Self {
+        let dead = read(&*log, entries, now);
         if !dead.is_empty() {
             info!("persistent sessions of before, for what is sent again: {}", dead.len());
         }
@@ -197,7 +242,6 @@ impl Persistence {
             last: AtomicU64::new(0),
             has_dead: AtomicBool::new(!dead.is_empty()),
             dead: Mutex::new(dead),
-            bury_at: now + DEAD_FOR,
         }
     }
 
@@ -300,15 +344,17 @@ impl Persistence {
         let gone: Vec<_> = dead.extract_if(|id, dead| over(id, dead)).collect();
         self.has_dead.store(!dead.is_empty(), Relaxed);
         drop(dead);
-        gone.iter()
-            .for_each(|(id, dead)| self.forget(id, &dead.owner, dead.slots, dead.last.keys().copied()));
+        for (id, dead) in &gone {
+            self.set(&dead_key(id), None);
+            self.forget(id, &dead.owner, dead.slots, dead.last.keys().copied());
+        }
         gone.len()
     }
 
     /// Lets dead sessions go when their time is over.
     pub(super) fn maintain(&self, now: Duration) {
-        if self.has_dead.load(Relaxed) && now >= self.bury_at {
-            self.bury(|_, _| true);
+        if self.has_dead.load(Relaxed) {
+            self.bury(|_, dead| now >= dead.bury_at);
         }
     }
 }

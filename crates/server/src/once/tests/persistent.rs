@@ -24,10 +24,13 @@ use super::{Killed, at as time};
 use crate::once::{ReplyLog, StableLog};
 use crate::state_log::{StateLog, key};
 use crate::testing::{KEY, Lab, at, channel, getattr, mode, open_args};
-use crate::{Export, ExportTable, Server, Settings};
+use crate::{Export, ExportTable, Now, Server, Settings};
 
 /// Slots that there is room for: two sessions of the size that [`channel`] asks for.
 const ROOM: usize = 2 * 65 + 1;
+
+/// Seconds.
+const DAY: u64 = 24 * 60 * 60;
 
 #[derive(Debug, Default, Clone)]
 struct Content {
@@ -115,6 +118,10 @@ impl Machine {
     }
 
     fn start(&mut self, seconds: u64) -> Arc<Server> {
+        self.start_at(time(seconds))
+    }
+
+    fn start_at(&mut self, now: Now) -> Arc<Server> {
         self.servers += 1;
         let mut settings = Settings::new(KEY, self.servers, [self.servers as u8; 16], b"test".to_vec());
         settings.max_persistent_slots = self.room;
@@ -122,8 +129,8 @@ impl Machine {
         let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
         let Content { records, map, .. } = self.log.now.lock().clone();
         let entries = map.into_iter().map(|(key, value)| (key.into(), value.into()));
-        let server = server.with_state_log(self.log.clone(), entries, time(seconds));
-        Arc::new(server.with_stable_log(self.log.clone(), records, time(seconds)))
+        let server = server.with_state_log(self.log.clone(), entries, now);
+        Arc::new(server.with_stable_log(self.log.clone(), records, now))
     }
 
     /// A client with a persistent session, on a directory that everybody may change.
@@ -364,12 +371,52 @@ fn dead_sessions_make_room_when_their_clients_are_back_or_their_time_is_over() {
     // What nobody comes back for goes after a day.
     machine.reconnect(&mut lab, 140);
     assert_eq!(machine.log.count(key::SESSION), 2);
-    lab.seconds = 140 + 24 * 60 * 60 - 1;
+    // The superuser's is one of the first server, the user's of the second.
+    for (seconds, sessions) in [(120 + DAY - 1, 2), (120 + DAY, 1), (140 + DAY - 1, 1), (140 + DAY, 0)] {
+        lab.seconds = seconds;
+        lab.server.maintain(lab.now());
+        assert_eq!(machine.log.count(key::SESSION), sessions, "{seconds}");
+    }
+}
+
+#[test]
+fn dead_sessions_go_after_a_day_however_often_the_server_starts() {
+    let mut machine = Machine::new();
+    let mut lab = machine.client();
+    let (call, reply) = change(&mut lab);
+    for hours in [0, 8, 16] {
+        machine.reconnect(&mut lab, 120 + hours * 60 * 60);
+        lab.server.maintain(lab.now());
+        assert_eq!(lab.raw(&call).unwrap(), reply, "{hours}");
+    }
+    lab.seconds = 120 + DAY - 1;
     lab.server.maintain(lab.now());
     assert_eq!(machine.log.count(key::SESSION), 2);
     lab.seconds += 1;
     lab.server.maintain(lab.now());
-    assert_eq!(machine.log.count(key::SESSION), 0);
+    let left = [key::SESSION, key::SLOT, key::DEAD].map(|what| machine.log.count(what));
+    assert_eq!(left, [0; 3]);
+}
+
+#[test]
+fn dead_sessions_stay_as_long_as_calls_are_remembered_whatever_the_clock_says() {
+    let mut machine = Machine::new();
+    machine.client();
+    let alive = machine.log.now.lock().map.clone();
+    let remembered = crate::once::REMEMBER_FOR.as_secs();
+    // A clock that was right, behind, and ahead when the sessions were found: from a future that was none, the day begins anew.
+    for (wrong, stay) in [(0, remembered), (-1_000_000, remembered), (i64::from(u32::MAX), DAY)] {
+        machine.log.now.lock().map = alive.clone();
+        let mut first = time(120);
+        first.wall.seconds += wrong;
+        machine.start_at(first);
+        let start = 120 + DAY;
+        let server = machine.start(start);
+        for (seconds, sessions) in [(start + stay - 1, 2), (start + stay, 0)] {
+            server.maintain(time(seconds));
+            assert_eq!(machine.log.count(key::SESSION), sessions, "{wrong}, {seconds}");
+        }
+    }
 }
 
 #[test]
@@ -377,8 +424,10 @@ fn where_the_log_has_lost_a_session_or_cannot_be_read_it_is_not_known() {
     let mut machine = Machine::new();
     let mut lab = machine.client();
     let (call, _) = change(&mut lab);
-    let sound = machine.log.now.lock().map.clone();
     let of_session = [&[key::SESSION], &lab.session[..]].concat();
+    let dead = [&[key::DEAD], &lab.session[..]].concat();
+    let mut sound = machine.log.now.lock().map.clone();
+    sound.insert(dead, xdr::to_bytes(&1_000_000_i64).to_vec());
     for damage in [None, Some(&b""[..]), Some(b"\0\0\0\x40\0\0\0\x09short")] {
         let mut map = sound.clone();
         match damage {
@@ -390,8 +439,10 @@ fn where_the_log_has_lost_a_session_or_cannot_be_read_it_is_not_known() {
         let told = status(&lab.raw(&call).unwrap());
         assert_eq!(told, Status::BADSESSION, "{damage:?}");
         // Nor is anything of it left.
+        assert!(!machine.log.now.lock().map.contains_key(&of_session), "{damage:?}");
         let of_slots = [&[key::SLOT], &lab.session[..]].concat();
         assert!(!machine.log.now.lock().map.keys().any(|key| key.starts_with(&of_slots)), "{damage:?}");
+        assert_eq!(machine.log.count(key::DEAD), machine.log.count(key::SESSION), "{damage:?}");
     }
 }
 

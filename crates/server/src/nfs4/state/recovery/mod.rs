@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use vfs::{Op, Thread};
+use vfs::{Op, Thread, Timestamp};
 
 use super::client::Client;
 use super::shard::FileKey;
@@ -115,18 +115,20 @@ pub(super) enum Says {
     Uses,
 }
 
-/// What a server begins with: where it writes, and what is written there.
+/// What a server begins with: where it writes, what is written there, and when that was read.
 #[derive(Debug, Default)]
 pub struct Records {
     /// Where; nobody reclaims anything after this server where there is none.
     pub log: Option<Arc<dyn StateLog>>,
     /// All keys with their values.
     pub entries: Vec<(Bytes, Bytes)>,
+    /// By the time of day.
+    pub read_at: Timestamp,
 }
 
 impl Recovery {
     pub(super) fn new(records: Records, lease: Duration, now: Duration) -> Self {
-        let Records { log, entries } = records;
+        let Records { log, entries, .. } = records;
         let mut clients = Clients::default();
         let (mut previous_lease, mut useless) = (None, Vec::new());
         for (key, value) in entries {

@@ -25,7 +25,7 @@ fn records(known: &[(&'static str, u8)], made: impl Fn(Client) -> Client) -> Rec
         let record = ClientRecord::of(&client).expect("a short principal");
         (Name::of(&client).key().into(), xdr::to_bytes(&record))
     };
-    Records { log: None, entries: known.iter().map(entry).collect() }
+    Records { entries: known.iter().map(entry).collect(), ..Records::default() }
 }
 
 /// A log in memory, which outlives its servers.
@@ -71,7 +71,7 @@ impl Disk {
             };
         }
         let log: Arc<dyn StateLog> = self.clone();
-        Records { log: Some(log), entries: entries.into_iter().collect() }
+        Records { log: Some(log), entries: entries.into_iter().collect(), ..Records::default() }
     }
 
     /// How many clients have records.
@@ -142,7 +142,8 @@ fn keys_of_others_are_left_alone() {
     let disk = Arc::new(Disk::default());
     let log: Arc<dyn StateLog> = disk.clone();
     let lease = Duration::from_secs(90);
-    let recovery = Recovery::new(Records { log: Some(log), entries: vec![foreign, broken] }, lease, lease);
+    let records = Records { log: Some(log), entries: vec![foreign, broken], ..Records::default() };
+    let recovery = Recovery::new(records, lease, lease);
     assert!(!recovery.in_grace(lease), "what is not understood lets nobody reclaim");
     assert_eq!(disk.changes(), 2, "the broken one is taken away, and the lease written");
 }
