@@ -9,7 +9,7 @@ pub(super) struct Known {
     pub(super) same_verifier: bool,
     /// The principal is that of the request.
     pub(super) same_principal: bool,
-    /// It has sessions, opens, locks or delegations, and its lease has not expired.
+    /// It has sessions, opens, locks or delegations, or may reclaim them, and its lease has not expired.
     pub(super) in_use: bool,
 }
 
@@ -26,9 +26,12 @@ pub(super) enum Decision {
     Refuse(Status),
 }
 
-/// The scenario of §18.35.4 that a request is, by its number there.
-pub(super) fn decide(update: bool, confirmed: Option<Known>) -> Decision {
+/// The scenario of §18.35.4 that a request is, by its number there. `is_kept`: the name is that of another principal's client, which
+/// may still reclaim what it held before a restart.
+pub(super) fn decide(update: bool, confirmed: Option<Known>, is_kept: bool) -> Decision {
     match (update, confirmed) {
+        // 3, of a record that did not outlive the server, and whose state may be reclaimed: the lease runs as long as the grace period.
+        (false, None) if is_kept => Decision::Refuse(Status::CLID_INUSE),
         // 1 New Owner ID; 4 Replacement of Unconfirmed Record.
         (false, None) => Decision::New,
         // 2 Non-Update on Existing Client ID: "The confirmed record is unchanged."
@@ -82,7 +85,9 @@ mod tests {
             (true, known(true, true, true), Decision::Existing),
         ];
         for (update, confirmed, decision) in table {
-            assert_eq!(decide(update, confirmed), decision, "update {update}, {confirmed:?}");
+            assert_eq!(decide(update, confirmed, false), decision, "update {update}, {confirmed:?}");
         }
+        assert_eq!(decide(false, None, true), refuse(Status::CLID_INUSE));
+        assert_eq!(decide(true, None, true), refuse(Status::NOENT));
     }
 }

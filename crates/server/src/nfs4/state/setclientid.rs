@@ -67,7 +67,7 @@ pub enum SetClientIdError {
 struct Known {
     same_verifier: bool,
     same_principal: bool,
-    /// It holds something, and its lease has not expired.
+    /// It holds something, or may reclaim it, and its lease has not expired.
     in_use: bool,
 }
 
@@ -82,9 +82,12 @@ enum Decision {
     Refuse,
 }
 
-/// The cases of §16.33.5.
-fn decide(confirmed: Option<Known>) -> Decision {
+/// The cases of §16.33.5. `is_kept`: the name is that of another principal's client, which may still reclaim what it held before a
+/// restart.
+fn decide(confirmed: Option<Known>, is_kept: bool) -> Decision {
     match confirmed {
+        // The record did not outlive the server, and what it is to protect may come back.
+        None if is_kept => Decision::Refuse,
         // "For any confirmed record with the same id string x, if the recorded principal does not match that of the SETCLIENTID
         // call, then the server returns an NFS4ERR_CLID_INUSE error." A record that holds nothing is nobody's loss, as for
         // EXCHANGE_ID (RFC 8881 §18.35.4) and in Linux's server.
@@ -139,13 +142,14 @@ impl State {
             removed.extend(table.expire(id));
             owned = table.owned(Family::Sessionless, request.owner);
         }
+        let is_kept = self.recovery.keeps_from(now, Family::Sessionless, request.owner, request.principal);
         let confirmed = owned.confirmed.and_then(|id| table.record_mut(id));
         let known = confirmed.as_ref().map(|record| Known {
             same_verifier: *record.client.verifier() == request.verifier,
             same_principal: record.client.principal() == request.principal,
-            in_use: record.is_in_use(now, self.lease),
+            in_use: record.stands(now, self.lease, is_kept),
         });
-        match (decide(known), confirmed) {
+        match (decide(known, is_kept), confirmed) {
             (Decision::Update, Some(record)) => {
                 // "Any pre-existing unconfirmed { v, x, c, *, * } is removed."
                 if let Some(confirmation) = &mut record.confirmation {
@@ -238,8 +242,10 @@ impl State {
             Phase::Unconfirmed => {
                 // What SETCLIENTID found of another principal's record may have changed: it is judged again before it goes.
                 let old = table.owned(Family::Sessionless, client.owner()).confirmed;
-                let is_others =
-                    |old: &&Record| old.client.principal() != principal && old.is_in_use(now, self.lease);
+                let is_kept = self.recovery.keeps_from(now, Family::Sessionless, client.owner(), principal);
+                let is_others = |old: &&Record| {
+                    old.client.principal() != principal && old.stands(now, self.lease, is_kept)
+                };
                 if old.and_then(|id| table.record(id)).filter(is_others).is_some() {
                     return Err(Status::CLID_INUSE);
                 }
@@ -288,9 +294,10 @@ mod tests {
     #[test]
     fn the_decisions_are_those_of_the_rfc() {
         let known = |same_verifier, same_principal, in_use| {
-            decide(Some(Known { same_verifier, same_principal, in_use }))
+            decide(Some(Known { same_verifier, same_principal, in_use }), false)
         };
-        assert_eq!(decide(None), Decision::New);
+        assert_eq!(decide(None, false), Decision::New);
+        assert_eq!(decide(None, true), Decision::Refuse);
         assert_eq!(known(true, true, true), Decision::Update);
         assert_eq!(known(true, true, false), Decision::Update);
         assert_eq!(known(false, true, true), Decision::New, "a client that restarted");

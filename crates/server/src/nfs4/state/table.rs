@@ -140,9 +140,14 @@ impl Record {
         self.phase
     }
 
-    /// Whether DESTROY_CLIENTID and a collision must leave it alone.
+    /// Whether DESTROY_CLIENTID must leave it alone.
     pub(super) fn is_in_use(&self, now: Duration, lease: Duration) -> bool {
         (self.client.has_state() || !self.sessions.is_empty()) && !self.client.is_expired(now, lease)
+    }
+
+    /// Whether a collision must leave it alone. `is_kept`: its client may still reclaim.
+    pub(super) fn stands(&self, now: Duration, lease: Duration, is_kept: bool) -> bool {
+        self.is_in_use(now, lease) || (is_kept && !self.client.is_expired(now, lease))
     }
 }
 
@@ -312,13 +317,15 @@ impl State {
         let mut removed = Vec::new();
         let mut table = self.clients.lock();
         let owned = table.owned(Family::WithSessions, request.owner);
+        let is_kept =
+            self.recovery.keeps_from(now, Family::WithSessions, request.owner, &request.by.principal);
         let confirmed = owned.confirmed.and_then(|id| table.records.get(&id));
         let known = confirmed.map(|record| Known {
             same_verifier: *record.client.verifier() == request.verifier,
             same_principal: record.client.protect().is_of(record.client.principal(), request.by),
-            in_use: record.is_in_use(now, self.lease),
+            in_use: record.stands(now, self.lease, is_kept),
         });
-        match decide(request.update, known) {
+        match decide(request.update, known, is_kept) {
             Decision::Refuse(status) => return (Err(status), removed),
             Decision::Existing => {
                 // The slot's next ID, as Linux's server has it; the client ignores it where CONFIRMED_R is set.

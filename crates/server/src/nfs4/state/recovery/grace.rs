@@ -7,7 +7,10 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use super::super::client::{Client, nanos};
+use bytes::Bytes;
+
+use super::super::client::{Client, Principal, nanos};
+use super::super::table::Family;
 use super::record::{ClientRecord, Name};
 use super::{ASKS, Clients, Recovery, Says, Standing};
 
@@ -76,6 +79,23 @@ impl Recovery {
         self.hold_back(last);
         self.in_grace.store(false, Release);
         awaited
+    }
+
+    /// Whether a name is that of a client which may still reclaim, and `principal` another one than made its record. Whoever took the
+    /// name would have it when that client comes back for what it held.
+    pub(in super::super) fn keeps_from(
+        &self,
+        now: Duration,
+        family: Family,
+        owner: &[u8],
+        principal: &Principal,
+    ) -> bool {
+        if !self.in_grace(now) {
+            return false;
+        }
+        let name = Name::new(family, Bytes::copy_from_slice(owner));
+        let clients = self.clients.lock();
+        clients.noted.get(&name).is_some_and(|noted| noted.is_awaited() && !noted.record.is_by(principal))
     }
 
     /// A client of a new instance is confirmed: whether it held state before, and may reclaim it.

@@ -22,8 +22,12 @@ pub(super) struct Name {
 }
 
 impl Name {
+    pub(super) fn new(family: Family, owner: Bytes) -> Self {
+        Self { family, owner }
+    }
+
     pub(super) fn of(client: &Client) -> Self {
-        Self { family: Family::of(client), owner: client.owner().clone() }
+        Self::new(Family::of(client), client.owner().clone())
     }
 
     pub(super) fn key(&self) -> Vec<u8> {
@@ -89,15 +93,27 @@ impl From<FileKey> for LostFile {
     }
 }
 
+impl Recorded {
+    /// None where it is too long to be kept.
+    fn of(principal: &Principal) -> Option<Self> {
+        Some(match principal {
+            Principal::Anonymous => Self::Anonymous,
+            Principal::System(uid) => Self::System(*uid),
+            Principal::Gss(name) => Self::Gss(Opaque::new(name.clone()).ok()?),
+        })
+    }
+}
+
 impl ClientRecord {
     /// A client that has lost nothing; none where it has a principal that is too long to be kept.
     pub(super) fn of(client: &Client) -> Option<Self> {
-        let principal = match client.principal() {
-            Principal::Anonymous => Recorded::Anonymous,
-            Principal::System(uid) => Recorded::System(*uid),
-            Principal::Gss(name) => Recorded::Gss(Opaque::new(name.clone()).ok()?),
-        };
+        let principal = Recorded::of(client.principal())?;
         Some(Self { verifier: *client.verifier(), principal, lost: Lost::Files(List::default()) })
+    }
+
+    /// Whether it is of this principal.
+    pub(super) fn is_by(&self, principal: &Principal) -> bool {
+        Recorded::of(principal).as_ref() == Some(&self.principal)
     }
 
     /// Whether `other` is of the same principal.

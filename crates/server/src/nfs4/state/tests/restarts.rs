@@ -2,7 +2,8 @@
 
 use super::owners::Peer0;
 use super::*;
-use crate::nfs4::state::Disk;
+use crate::nfs4::state::wire::NetAddress;
+use crate::nfs4::state::{Callback, Disk, SetClientId, SetClientIdError};
 
 /// A log, and the servers that use it in turn.
 struct Site {
@@ -314,28 +315,58 @@ fn a_client_that_restarted_too_is_not_waited_for_and_reclaims_nothing() {
 fn somebody_else_of_the_same_name_neither_reclaims_nor_gives_up_what_is_not_his() {
     let site = Site::after_a_had_one_open();
     let other = Principal::System(7);
-    let id = site.world.exchange("a", 1, &other).unwrap();
-    let request = CreateSession {
-        client_id: id.client_id,
-        sequence: id.sequence_id,
-        flags: CreateSessionFlags::empty(),
-        fore_channel: &channel(4),
-        back_channel: &channel(4),
-        callback_program: 0,
-        security: &SecParmsList::default(),
-        lacks_context: false,
-        minor: 1,
-        outbox: None,
-        principal: &other,
-        connection: ConnectionId(99),
-    };
-    let session = site.world.state.create_session(site.world.now, &request).unwrap().session_id;
-    let stranger = Arc::clone(&site.world.state.sessions.get(&session).unwrap().client);
+    assert_eq!(site.world.exchange("a", 1, &other), Err(Status::CLID_INUSE));
+    // Nor by a record that it should not have been given.
+    let slots = Arc::clone(&site.world.state.slot_memory);
+    let stranger = Client::new(77, Bytes::from_static(b"a"), [1; 8], other, slots, site.world.now);
+    let (stranger, recovery) = (Arc::new(stranger), &site.world.state.recovery);
+    assert!(!recovery.returns(site.world.now, &stranger));
     assert_eq!(site.reclaim_as(&stranger, 1), Err(Status::NO_GRACE));
     site.world.state.reclaim_complete(&stranger).unwrap();
     assert!(site.in_grace(), "the one who held it may still come");
-    site.world.state.evict(stranger.id()).unwrap();
+    recovery.forget(&stranger);
     site.come_back("a", &[1]);
+}
+
+#[test]
+fn a_name_is_kept_for_the_principal_that_may_reclaim_and_no_longer() {
+    let others = [Principal::System(7), Principal::Anonymous, Principal::Gss(Bytes::from(vec![0; 5000]))];
+    for ends in [true, false] {
+        let mut site = Site::after_a_had_one_open();
+        let b = site.world.exchange("b", 1, &others[0]).unwrap();
+        site.world.create_as(&others[0], b.client_id, b.sequence_id, 9).unwrap();
+        for (verifier, other) in
+            [1, 2].into_iter().flat_map(|verifier| others.iter().map(move |it| (verifier, it)))
+        {
+            assert_eq!(site.world.exchange("a", verifier, other), Err(Status::CLID_INUSE), "{other:?}");
+        }
+        if ends {
+            site.end_grace();
+        } else {
+            let a = site.come_back("a", &[1]);
+            assert!(!site.in_grace());
+            assert_eq!(site.world.exchange("a", 1, &others[0]), Err(Status::CLID_INUSE), "it is in use");
+            site.world.state.evict(a.client.id()).unwrap();
+        }
+        let taken = site.world.exchange("a", 2, &others[0]).unwrap();
+        assert!(site.world.create_as(&others[0], taken.client_id, taken.sequence_id, 9).is_ok());
+    }
+}
+
+#[test]
+fn a_lease_that_is_over_in_the_period_gives_its_name_away() {
+    let mut site = Site::after_a_had_one_open();
+    // Clients that reclaim make the period longer than a lease.
+    let other = Principal::System(7);
+    let a = site.world.fresh_peer("a", 1);
+    site.world.state.destroy_session(a.connection, &a.session).unwrap();
+    assert_eq!(site.world.exchange("a", 2, &other), Err(Status::CLID_INUSE), "it has not completed");
+    site.world.pass(LEASE - SECOND);
+    site.world.state.recovery.reclaims(site.world.now);
+    site.world.pass(SECOND);
+    assert!(site.in_grace());
+    assert!(site.world.exchange("a", 2, &other).is_ok());
+    assert!(!site.in_grace());
 }
 
 #[test]
@@ -491,6 +522,32 @@ impl Site {
     fn reclaim0(&self, peer: &Peer0, fileid: u64) -> Result<(), Status> {
         self.reclaim_as(&self.client0(peer), fileid).map(drop)
     }
+}
+
+#[test]
+fn a_name_of_version_4_0_is_kept_for_the_principal_that_may_reclaim_and_no_longer() {
+    let mut site = Site::new();
+    let mut peer = site.world.peer0("a", 1);
+    site.world.open0(&mut peer, 1, "o");
+    site.restart();
+    let (other, callback) = (Principal::System(7), Callback::default());
+    let take = |site: &Site, owner: &[u8]| {
+        let request = SetClientId { owner, verifier: [9; 8], principal: &other, callback: &callback };
+        let ok = site.world.state.set_client_id(site.world.now, &request)?;
+        let (state, now) = (&site.world.state, site.world.now);
+        state.confirm_client_id(now, ok.client_id, ok.confirm, &other).map_err(SetClientIdError::Status)
+    };
+    let in_use = || Some(SetClientIdError::InUse(NetAddress::default()));
+    assert_eq!(take(&site, b"a").err(), in_use());
+    assert!(take(&site, b"b").is_ok());
+    let peer = site.world.peer0("a", 1);
+    assert_eq!(take(&site, b"a").err(), in_use(), "it has reclaimed nothing yet");
+    assert_eq!(site.reclaim0(&peer, 1), Ok(()));
+    assert_eq!(take(&site, b"a").err(), in_use());
+    site.restart();
+    assert_eq!(take(&site, b"a").err(), in_use());
+    site.end_grace();
+    assert!(take(&site, b"a").is_ok());
 }
 
 #[test]
