@@ -9,7 +9,7 @@
 //! told. A session that lives on would have to know the sequence IDs of requests that were not written down (READ, GETATTR, …),
 //! or write down every request; a dead one does not, because those are repeated in the next session.
 //!
-//! Kept is, therefore: the session with its number of slots and its client's name, and of each slot the last request that may
+//! Kept is, therefore: the session with its number of slots, its client's name and principal, and of each slot the last request that may
 //! not be executed twice, with its reply. Requests that can be repeated cost nothing. Room for the replies of all slots is
 //! set aside when a session is made; where there is none, it is an ordinary one.
 //!
@@ -31,6 +31,8 @@ use tracing::info;
 use vfs::{Op, Thread};
 use xdr::{Decode, Encode, Opaque};
 
+use super::client::{Client, Principal};
+use super::recovery::Recorded;
 use super::sequence::{Replay, Running};
 use super::slot::CACHED_REPLY_MAX;
 use super::snapshot::PersistenceSnapshot;
@@ -55,6 +57,34 @@ const REPLY_BYTES_MAX: usize = CACHED_REPLY_MAX as usize;
 struct SessionRecord {
     slots: u32,
     owner: Opaque<OWNER_BYTES_MAX>,
+    principal: Recorded,
+}
+
+/// The same by servers that did not keep principals.
+#[derive(Debug, Decode)]
+struct OldSessionRecord {
+    slots: u32,
+    owner: Opaque<OWNER_BYTES_MAX>,
+}
+
+/// Whose a session is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Whose {
+    owner: Bytes,
+    /// None where it was not kept.
+    principal: Option<Principal>,
+}
+
+impl Whose {
+    fn of(client: &Client) -> Self {
+        Self { owner: client.owner().clone(), principal: Some(client.principal().clone()) }
+    }
+
+    /// Whether both may be the same client: one of another principal is not, by whatever name (RFC 8881 §18.35.4).
+    fn may_be(&self, other: &Self) -> bool {
+        let is_known = self.principal.is_some() && other.principal.is_some();
+        self.owner == other.owner && (!is_known || self.principal == other.principal)
+    }
 }
 
 /// What is kept of the last request of a slot that may not be executed twice.
@@ -103,7 +133,7 @@ fn parse_key(bytes: &[u8]) -> Option<(SessionId, About)> {
 #[derive(Debug)]
 struct Dead {
     slots: u32,
-    owner: Bytes,
+    whose: Whose,
     /// Its client has another session, and repeats here what it still has to.
     is_superseded: bool,
     /// The log has when it was found first.
@@ -115,16 +145,18 @@ struct Dead {
 }
 
 impl Dead {
-    /// One that is found at `now`, for the first time as far as is known.
-    fn new(record: &SessionRecord, now: Now) -> Self {
-        Self {
-            slots: record.slots,
-            owner: record.owner.bytes().clone(),
-            is_superseded: false,
-            is_dated: false,
-            bury_at: now.monotonic + DEAD_FOR,
-            last: HashMap::new(),
-        }
+    /// One that is found at `now`, for the first time as far as is known; `None` where nothing can be made of its record.
+    fn read(record: &Bytes, now: Now) -> Option<Self> {
+        let (slots, owner, principal) = match xdr::from_bytes(record.clone()) {
+            Ok(SessionRecord { slots, owner, principal }) => (slots, owner, Some(principal.into())),
+            Err(_) => {
+                let OldSessionRecord { slots, owner } = xdr::from_bytes(record.clone()).ok()?;
+                (slots, owner, None)
+            }
+        };
+        let whose = Whose { owner: owner.bytes().clone(), principal };
+        let bury_at = now.monotonic + DEAD_FOR;
+        Some(Self { slots, whose, is_superseded: false, is_dated: false, bury_at, last: HashMap::new() })
     }
 
     /// Takes in what the log tells of it; false where nothing can be made of that.
@@ -209,9 +241,7 @@ fn read(log: &dyn StateLog, entries: &[(Bytes, Bytes)], now: Now) -> HashMap<Ses
     let told = || entries.iter().filter_map(|(key, value)| Some((key, parse_key(key)?, value)));
     let mut dead: HashMap<SessionId, Dead> = HashMap::new();
     for (_, (id, _), value) in told().filter(|(_, (_, about), _)| *about == About::Session) {
-        if let Ok(record) = xdr::from_bytes(value.clone()) {
-            dead.insert(id, Dead::new(&record, now));
-        }
+        dead.extend(Dead::read(value, now).map(|session| (id, session)));
     }
     for (key, (id, about), value) in told() {
         // Of a slot whose session is not there nobody knows what else was executed: the session is lost.
@@ -234,7 +264,7 @@ impl Persistence {
             info!("persistent sessions of before, for what is sent again: {}", dead.len());
         }
         let mut places_of = Room::new(room);
-        dead.values().for_each(|dead| places_of.hold(&dead.owner, places(dead.slots)));
+        dead.values().for_each(|dead| places_of.hold(&dead.whose, places(dead.slots)));
         Self {
             log,
             stable: None,
@@ -251,41 +281,43 @@ impl Persistence {
     }
 
     /// Makes a session of so many slots a persistent one, where there is room for them, and the client's share allows it.
-    pub(super) fn admit(&self, id: &SessionId, owner: &Bytes, slots: u32) -> bool {
+    pub(super) fn admit(&self, id: &SessionId, client: &Client, slots: u32) -> bool {
         if !self.is_sound() {
             return false;
         }
-        let Ok(name) = Opaque::new(owner.clone()) else { return false };
-        self.supersede(owner);
-        if !self.take(owner, places(slots)) {
+        let owner = Opaque::new(client.owner().clone()).ok();
+        let Some((owner, principal)) = owner.zip(Recorded::of(client.principal())) else { return false };
+        let whose = Whose::of(client);
+        self.supersede(&whose);
+        if !self.take(&whose, places(slots)) {
             return false;
         }
-        self.set(&session_key(id), Some(&xdr::to_bytes(&SessionRecord { slots, owner: name })));
+        self.set(&session_key(id), Some(&xdr::to_bytes(&SessionRecord { slots, owner, principal })));
         true
     }
 
     /// A persistent session of so many slots is gone.
-    pub(super) fn leave(&self, id: &SessionId, owner: &Bytes, slots: u32, kept: &KeptSlots) {
+    pub(super) fn leave(&self, id: &SessionId, client: &Client, slots: u32, kept: &KeptSlots) {
         let kept = kept.0.lock().take();
-        self.forget(id, owner, slots, kept.into_iter().flatten());
+        self.forget(id, &Whose::of(client), slots, kept.into_iter().flatten());
     }
 
-    fn forget(&self, id: &SessionId, owner: &Bytes, slots: u32, kept: impl IntoIterator<Item = u32>) {
+    fn forget(&self, id: &SessionId, whose: &Whose, slots: u32, kept: impl IntoIterator<Item = u32>) {
         self.set(&session_key(id), None);
         kept.into_iter().for_each(|slot| self.set(&slot_key(id, slot), None));
-        self.room.lock().give_back(owner, places(slots));
+        self.room.lock().give_back(whose, places(slots));
     }
 
     /// Sets places aside; dead sessions whose clients have others already make room, first those of the one that asks.
-    fn take(&self, owner: &Bytes, places: usize) -> bool {
-        let mut taken = self.room.lock().take(owner, places);
+    fn take(&self, whose: &Whose, places: usize) -> bool {
+        let mut taken = self.room.lock().take(whose, places);
         if taken == Err(Full::Share) {
-            self.bury(|_, dead| dead.is_superseded && dead.owner == owner);
-            taken = self.room.lock().take(owner, places);
+            self.bury(|_, dead| dead.is_superseded && dead.whose.may_be(whose));
+            taken = self.room.lock().take(whose, places);
         }
         if taken == Err(Full::All) {
             self.bury(|_, dead| dead.is_superseded);
-            taken = self.room.lock().take(owner, places);
+            taken = self.room.lock().take(whose, places);
         }
         taken.is_ok()
     }
@@ -330,11 +362,12 @@ impl Persistence {
         self.has_dead.load(Relaxed) && self.dead.lock().contains_key(id)
     }
 
-    /// The owner gets another session: what it still repeats of before is all that its dead sessions are for.
-    fn supersede(&self, owner: &[u8]) {
+    /// The client gets another session: what it still repeats of before is all that its dead sessions are for.
+    fn supersede(&self, whose: &Whose) {
         if self.has_dead.load(Relaxed) {
             let mut dead = self.dead.lock();
-            dead.values_mut().filter(|dead| dead.owner == owner).for_each(|dead| dead.is_superseded = true);
+            let own = dead.values_mut().filter(|dead| dead.whose.may_be(whose));
+            own.for_each(|dead| dead.is_superseded = true);
         }
     }
 
@@ -346,7 +379,7 @@ impl Persistence {
         drop(dead);
         for (id, dead) in &gone {
             self.set(&dead_key(id), None);
-            self.forget(id, &dead.owner, dead.slots, dead.last.keys().copied());
+            self.forget(id, &dead.whose, dead.slots, dead.last.keys().copied());
         }
         gone.len()
     }

@@ -476,14 +476,12 @@ impl State {
         let client = Arc::clone(&record.client);
         let wants_persistence = request.flags.contains(CreateSessionFlags::PERSIST);
         let persistence = self.persistence.as_ref().filter(|_| wants_persistence);
-        let persistence =
-            persistence.filter(|keeps| keeps.admit(&id, record.client.owner(), fore.max_requests));
+        let persistence = persistence.filter(|keeps| keeps.admit(&id, &record.client, fore.max_requests));
         let session =
             Session::new(id, client, fore.clone(), channel, persistence.is_some(), self.settings.max_slots);
         let Some(session) = session else {
-            persistence.inspect(|keeps| {
-                keeps.leave(&id, record.client.owner(), fore.max_requests, &KeptSlots::default())
-            });
+            persistence
+                .inspect(|keeps| keeps.leave(&id, &record.client, fore.max_requests, &KeptSlots::default()));
             return Err(Status::DELAY);
         };
         // "The connection CREATE_SESSION that is sent over is associated with the session's fore channel."
@@ -633,8 +631,8 @@ impl State {
             session.close(&self.connections);
             self.abandon_session(&session);
             if let Some(persistence) = self.persistence.as_ref().filter(|_| session.is_persistent) {
-                let (owner, slots) = (session.client.owner(), session.slots.granted());
-                persistence.leave(id, owner, slots, &session.kept_slots);
+                let slots = session.slots.granted();
+                persistence.leave(id, &session.client, slots, &session.kept_slots);
             }
         }
     }

@@ -379,6 +379,45 @@ fn dead_sessions_make_room_when_their_clients_are_back_or_their_time_is_over() {
     }
 }
 
+/// Whether the client gets a persistent session, and its ID.
+fn persists(lab: &mut Lab, name: &'static [u8]) -> (bool, u64) {
+    let id = lab.exchange(name);
+    let created = lab.create_session(&id, channel());
+    (created.flags.contains(CreateSessionFlags::PERSIST), id.client_id)
+}
+
+#[test]
+fn another_principal_of_the_same_name_takes_no_room_of_dead_sessions() {
+    let mut machine = Machine::new();
+    let mut lab = machine.client();
+    let (call, reply) = change(&mut lab);
+    machine.reconnect(&mut lab, 120);
+    assert!(lab.server.end_grace(lab.now()).is_some());
+    lab.uid = 1001;
+    let (is_persistent, stranger) = persists(&mut lab, b"of the user");
+    assert!(!is_persistent, "two dead ones take all there is");
+    lab.server.nfs4.evict(stranger).unwrap();
+    lab.uid = 1000;
+    assert_eq!(lab.raw(&call).unwrap(), reply);
+    assert!(persists(&mut lab, b"of the user").0);
+}
+
+#[test]
+fn a_session_that_was_kept_without_its_principal_is_known_by_its_name() {
+    let mut machine = Machine::new();
+    let mut lab = machine.client();
+    let (call, reply) = change(&mut lab);
+    let of_session = [&[key::SESSION], &lab.session[..]].concat();
+    // Slots, and the name.
+    let old = b"\0\0\0\x40\0\0\0\x0bof the user\0";
+    let new = machine.log.now.lock().map.insert(of_session, old.to_vec()).unwrap();
+    assert!(new.starts_with(old) && new.len() > old.len());
+    machine.reconnect(&mut lab, 120);
+    assert_eq!(lab.raw(&call).unwrap(), reply);
+    assert!(persists(&mut lab, b"of the user").0, "it makes room");
+    assert_eq!(status(&lab.raw(&call).unwrap()), Status::BADSESSION);
+}
+
 #[test]
 fn dead_sessions_go_after_a_day_however_often_the_server_starts() {
     let mut machine = Machine::new();

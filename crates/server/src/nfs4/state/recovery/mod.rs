@@ -51,6 +51,7 @@ use super::shard::FileKey;
 use super::wire::ClientId;
 use crate::StateLog;
 use crate::state_log::key;
+pub(super) use record::Recorded;
 use record::{ClientRecord, Name};
 
 /// How often in a row a client of version 4.0 asks for new state before it is taken to reclaim nothing more. More than once,

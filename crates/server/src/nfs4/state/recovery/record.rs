@@ -59,8 +59,9 @@ pub(super) struct ClientRecord {
     lost: Lost,
 }
 
+/// A principal.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-enum Recorded {
+pub(in super::super) enum Recorded {
     #[xdr(case = 0)]
     Anonymous,
     #[xdr(case = 1)]
@@ -95,12 +96,22 @@ impl From<FileKey> for LostFile {
 
 impl Recorded {
     /// None where it is too long to be kept.
-    fn of(principal: &Principal) -> Option<Self> {
+    pub(in super::super) fn of(principal: &Principal) -> Option<Self> {
         Some(match principal {
             Principal::Anonymous => Self::Anonymous,
             Principal::System(uid) => Self::System(*uid),
             Principal::Gss(name) => Self::Gss(Opaque::new(name.clone()).ok()?),
         })
+    }
+}
+
+impl From<Recorded> for Principal {
+    fn from(recorded: Recorded) -> Self {
+        match recorded {
+            Recorded::Anonymous => Self::Anonymous,
+            Recorded::System(uid) => Self::System(uid),
+            Recorded::Gss(name) => Self::Gss(name.bytes().clone()),
+        }
     }
 }
 
