@@ -4,9 +4,8 @@ use protocol::nfs3::{FATTR_LENGTH, Fattr, NfsStat, Outcome, PostOpAttr, ReadArgs
 use vfs::{Authority, ReadRequest};
 use xdr::Writer;
 
-use super::reply::{answer, check_denials, fattr, resolve, settle, status};
-use crate::nfs4::right::Right;
-use crate::nfs4::state::{Against, IoKind};
+use super::reply::{admit_io, answer, fattr, resolve, status};
+use crate::nfs4::state::IoKind;
 use crate::payload;
 use crate::request::Request;
 
@@ -21,10 +20,7 @@ pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Wri
         Ok(target) => target,
         Err(status) => return answer(reply, &Outcome::<ReadOk, PostOpAttr>::Fail(status, None)),
     };
-    if let Err(status) = check_denials(request, &target, IoKind::Read) {
-        return answer(reply, &Outcome::<ReadOk, _>::Fail(status, target.post_op().await));
-    }
-    if let Err(status) = settle(request, &target, Against::Writers, Right::Content(IoKind::Read)).await {
+    if let Err(status) = admit_io(request, &target, IoKind::Read).await {
         return answer(reply, &Outcome::<ReadOk, _>::Fail(status, target.post_op().await));
     }
     let start = reply.mark();

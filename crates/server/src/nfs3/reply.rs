@@ -106,6 +106,18 @@ pub(super) async fn settle(
     settled.await.map_err(status)
 }
 
+/// As [`settle`], for I/O, which opens may deny ([`check_denials`]): those that are there, and those that come with a delegation
+/// that is given back.
+pub(super) async fn admit_io(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    kind: IoKind,
+) -> Result<(), NfsStat> {
+    check_denials(request, target, kind)?;
+    settle(request, target, Against::io(kind), Right::Content(kind)).await?;
+    check_denials(request, target, kind)
+}
+
 /// How a call changes names: no client of version 4 makes it.
 pub(super) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
     Changer { request, who: None, once: request.once() }
@@ -126,10 +138,9 @@ pub(super) async fn settle_truncation<'s>(
     match backend.lookup(&directory.context, &directory.handle, name).await {
         Ok(found) if found.attributes.kind == FileKind::Regular => {
             let changing = changing(request, &found.handle);
-            check_denials_of(request, directory.export, found.handle, IoKind::Write)?;
             let context = directory.context.clone();
             let file = Target { export: directory.export, handle: found.handle, context };
-            settle(request, &file, Against::All, Right::Content(IoKind::Write)).await?;
+            admit_io(request, &file, IoKind::Write).await?;
             Ok(Some(changing))
         }
         // The operation itself finds out what is wrong.

@@ -33,6 +33,10 @@ async fn set(request: &Request<'_>, target: &Target<'_>, args: &SetattrArgs) -> 
         let right = Right::Attributes(&set, Authority::Caller);
         settle(request, target, Against::All, right).await?;
     }
+    if set.size.is_some() {
+        // Behind the wait anew, as in `admit_io`.
+        check_denials(request, target, IoKind::Write)?;
+    }
     // "If the guard … does not match the ctime of the object, NFS3ERR_NOT_SYNC."
     let guard = args.guard.map(timestamp).transpose()?;
     let Target { export, handle, context } = target;

@@ -4,9 +4,8 @@ use protocol::nfs3::{FileHandle, NfsStat, Outcome, StableHow, WccData, WriteArgs
 use vfs::{Authority, Op, Stability, Verifier, Written};
 use xdr::{Decode, Encode, Reader, Writer};
 
-use super::reply::{answer, check_denials, resolve_writable, settle, status, wcc_data};
+use super::reply::{admit_io, answer, check_denials, resolve_writable, status, wcc_data};
 use crate::Export;
-use crate::nfs4::right::Right;
 use crate::nfs4::settle::changing;
 use crate::nfs4::state::{Against, Changing, IoKind};
 use crate::reply_cache::short::SHORT;
@@ -63,8 +62,7 @@ impl Waiting<'_> {
         let (target, writing) = match self {
             Self::Before(target, args) => {
                 let changing = changing(request, &target.handle);
-                let right = Right::Content(IoKind::Write);
-                if let Err(status) = settle(request, &target, Against::All, right).await {
+                if let Err(status) = admit_io(request, &target, IoKind::Write).await {
                     return fail(&target, status, reply).await;
                 }
                 let writing = write(changing, &target, args);

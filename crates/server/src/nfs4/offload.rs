@@ -95,14 +95,15 @@ impl Server {
         let now = piece.as_ref().map_or(now, |piece| piece.at.or_later(now));
         let client = offload.client();
         let _changing = self.nfs4.changing(&task.span.destination);
-        let (export, written) = self.may_write(offload, now)?;
         let at = (self, now.monotonic);
         settle_in_background(at, client, task.destination, Against::All).await?;
+        // Behind the wait: see `Compound::admit_io`.
+        let (export, written) = self.may_write(offload, now)?;
         let context = Context::new(Arc::clone(&task.credentials), now.wall);
         let copied = match (&task.source, piece) {
             (Origin::Here { file, handle, stateid }, _) => {
-                let read = self.authority(offload, now, *file, *stateid, IoKind::Read)?;
                 settle_in_background(at, client, *file, Against::Writers).await?;
+                let read = self.authority(offload, now, *file, *stateid, IoKind::Read)?;
                 let step = task.span.within(*handle, [read, written]).behind(before.count);
                 export.backend.copy_range(&context, &step).await
             }

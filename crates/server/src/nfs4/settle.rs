@@ -18,7 +18,7 @@ use super::attributes;
 use super::compound::Compound;
 use super::object::{File, Object};
 use super::right::Right;
-use super::state::{Against, Changing, Client, FileKey, Held, Inquiry, IoKind, State, Waiter};
+use super::state::{Against, Changing, Client, FileKey, Held, Inquiry, IoKind, IoPermit, State, Waiter};
 use super::status::Result as OpResult;
 use crate::once::Place;
 use crate::request::Request;
@@ -357,17 +357,28 @@ impl<'r> Compound<'r> {
         Ok(settle(self.request, self.who(), object, against, (&context, right)).await?)
     }
 
+    /// Whether I/O on `file` may go ahead by `given`, once it waits for nobody's delegation any more.
+    ///
+    /// Judged before the wait, so that nobody is asked for what the caller may not have; and behind it, because whoever gives a delegation
+    /// back first opens what it had opened by itself, and may deny others what this is: RFC 8881 §8.2.3, where "an existing open denies the
+    /// form of access requested, then access will be denied to the request."
+    pub(crate) async fn admit_io(&self, file: &File<'_>, given: Stateid, kind: IoKind) -> OpResult<IoPermit> {
+        let permit = self.check_io(file, given, kind)?;
+        let may_wait = given.is_special() && self.state().has_delegations(Against::io(kind));
+        self.settle_io(file, given, kind).await?;
+        if may_wait { self.check_io(file, given, kind) } else { Ok(permit) }
+    }
+
     /// As [`Self::settle`], for I/O by a stateid. RFC 8881 §10.4.4: a "READ or WRITE operation done with a special stateid"
     /// recalls; an open has done so before.
-    pub(crate) async fn settle_io(&self, file: &File<'_>, by: Stateid, kind: IoKind) -> OpResult {
+    async fn settle_io(&self, file: &File<'_>, by: Stateid, kind: IoKind) -> OpResult {
         if !by.is_special() {
             if kind == IoKind::Write {
                 settle_taken(self.request).await;
             }
             return Ok(());
         }
-        let against = if kind == IoKind::Read { Against::Writers } else { Against::All };
-        self.settle(file, against, Right::Content(kind)).await
+        self.settle(file, Against::io(kind), Right::Content(kind)).await
     }
 
     /// Before attributes of `object` are told that the holder of a write delegation knows better: asks it. Gives what is not as

@@ -91,6 +91,10 @@ pub(super) fn conflicts(scene: &mut Scene) -> Vec<(&'static str, bool, Flight)> 
     let sattr = nfs3::Sattr { mode: Some(0o600), ..nfs3::Sattr::default() };
     let setattr = nfs3::SetattrArgs { object: wire, new_attributes: sattr, guard: None };
     flights.push(("NFSv3 SETATTR", true, other.start_nfs3(nfs3::Proc::SETATTR.0, &setattr)));
+    let sattr = nfs3::Sattr { size: Some(2), ..nfs3::Sattr::default() };
+    let setattr = nfs3::SetattrArgs { object: wire, new_attributes: sattr, guard: None };
+    let what = "NFSv3 SETATTR of the size";
+    flights.push((what, true, other.start_nfs3(nfs3::Proc::SETATTR.0, &setattr)));
     let link = nfs3::LinkArgs { file: wire, link: place("link3") };
     flights.push(("NFSv3 LINK", true, other.start_nfs3(nfs3::Proc::LINK.0, &link)));
     let empty = nfs3::Sattr { size: Some(0), ..nfs3::Sattr::default() };

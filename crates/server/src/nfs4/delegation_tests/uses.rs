@@ -3,11 +3,13 @@
 use protocol::nfs4::compound::Op;
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::delegation::DelegReturnArgs;
-use protocol::nfs4::ops::open::{ClaimDelegateCur, OpenArgs, OpenClaim, OpenDelegation, OpenHow};
+use protocol::nfs4::ops::open::{ClaimDelegateCur, OpenArgs, OpenClaim, OpenDelegation, OpenHow, ShareDeny};
 use protocol::nfs4::types::{Stateid, Status};
 
+use super::recalls::conflicts;
 use super::{
-    BOTH, READ, Scene, WRITE, counts, give_back, hold, opened, read, recalled, scene, set, status, write,
+    BOTH, READ, Scene, WRITE, counts, first_word, give_back, hold, opened, read, recalled, scene, set,
+    status, write,
 };
 use crate::testing::{at, mode, name, open, open_args, putfh};
 
@@ -65,4 +67,37 @@ fn opens_made_under_a_delegation_come_before_it_goes_back() {
     assert_eq!(counts(&lab), (2, 0, 0), "one owner's opens are one");
     let previous = Op::Open(claim(OpenClaim::DelegatePrevFh, READ));
     assert_eq!(holder.status(vec![putfh(file), previous]), Status::NOTSUPP);
+}
+
+/// RFC 8881 §8.2.3: an open that denies what I/O without one is about to do, be it made while that waits.
+#[test]
+fn what_comes_with_a_delegation_that_is_given_back_denies_the_io_that_waited() {
+    const LOCKED: u32 = Status::LOCKED.0;
+    const JUKEBOX: u32 = protocol::nfs3::NfsStat::JUKEBOX.0;
+    let denied = [
+        ("READ", LOCKED),
+        ("WRITE", LOCKED),
+        ("SETATTR of the size", LOCKED),
+        ("NFSv3 READ", JUKEBOX),
+        ("NFSv3 WRITE", JUKEBOX),
+        ("NFSv3 SETATTR of the size", JUKEBOX),
+        ("NFSv3 CREATE", JUKEBOX),
+    ];
+    for (what, answer) in denied {
+        let mut scene = scene();
+        let stateid = hold(&mut scene.holder, "file", BOTH);
+        let started = conflicts(&mut scene).into_iter().find(|(name, ..)| *name == what);
+        let (_, _, mut flight) = started.unwrap_or_else(|| panic!("{what} is no conflict"));
+        assert!(flight.poll_bytes().is_none(), "{what}");
+        assert_eq!(recalled(&scene.holder).len(), 1, "{what}");
+        let claim = OpenClaim::DelegateCurFh(stateid);
+        let opening = OpenArgs {
+            claim,
+            share_deny: ShareDeny::BOTH,
+            ..open_args("", b"local", BOTH, OpenHow::NoCreate)
+        };
+        scene.holder.ok(vec![putfh(scene.file), Op::Open(opening)]);
+        assert_eq!(give_back(&mut scene.holder, scene.file, stateid), Status::OK);
+        assert_eq!(flight.poll_bytes().map(|bytes| first_word(&bytes)), Some(answer), "{what}");
+    }
 }

@@ -26,8 +26,7 @@ pub(super) async fn change(
     let file = compound.writable(Status::WRONG_TYPE)?;
     let _changing = compound.changing(&file);
     // "The aa_stateid MUST refer to a stateid that is valid for a WRITE operation" (§15.1.3), and alike in §15.4.3.
-    let permit = compound.check_io(&file, stateid, IoKind::Write)?;
-    compound.settle_io(&file, stateid, IoKind::Write).await?;
+    let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     let context = compound.context(file.export);
     match work(&*file.export.backend, &context, &file.handle, permit.authority).await {
         Ok(change) => {

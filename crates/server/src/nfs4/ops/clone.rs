@@ -42,13 +42,13 @@ pub(super) async fn judge<'r>(
     let changing = compound.changing(&destination);
     // "The ca_dst_stateid MUST refer to a stateid that is valid for a WRITE operation … The ca_src_stateid MUST refer to a
     // stateid that is valid for a READ operation" (§15.13.3).
-    let written = compound.check_io(&destination, destination_stateid, IoKind::Write)?;
-    let read = compound.check_io(&source, source_stateid, IoKind::Read)?;
+    compound.check_io(&destination, destination_stateid, IoKind::Write)?;
+    compound.check_io(&source, source_stateid, IoKind::Read)?;
     if source.export.id != destination.export.id {
         return Err(Status::XDEV.into());
     }
-    compound.settle_io(&destination, destination_stateid, IoKind::Write).await?;
-    compound.settle_io(&source, source_stateid, IoKind::Read).await?;
+    let written = compound.admit_io(&destination, destination_stateid, IoKind::Write).await?;
+    let read = compound.admit_io(&source, source_stateid, IoKind::Read).await?;
     let range = CopyRange {
         source: source.handle,
         source_offset: 0,

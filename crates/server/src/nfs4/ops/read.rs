@@ -32,13 +32,14 @@ pub(crate) async fn run(
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
-    let wanted = want(compound, arguments, reply)?;
+    let mut wanted = want(compound, arguments, reply)?;
     let asked = match asked {
         Some(Asked::Read(read)) if !may_be_delegated(compound, &wanted) => Some(read),
         _ => None,
     };
     if asked.is_none() {
-        compound.settle_io(&wanted.file, wanted.stateid, IoKind::Read).await?;
+        let permit = compound.admit_io(&wanted.file, wanted.stateid, IoKind::Read).await?;
+        wanted.request.authority = permit.authority;
     }
     let head = reply.mark();
     reply.raw(&[0; BEFORE_DATA]);

@@ -26,8 +26,7 @@ const MAX_MISSES: u32 = 2;
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let ReadPlusArgs { stateid, offset, count } = ReadPlusArgs::decode(arguments)?;
     let file = compound.file(Status::ISDIR)?;
-    let permit = compound.check_io(&file, stateid, IoKind::Read)?;
-    compound.settle_io(&file, stateid, IoKind::Read).await?;
+    let permit = compound.admit_io(&file, stateid, IoKind::Read).await?;
     // Attributes before content, as everywhere: a GETATTR that follows must not vouch for bytes older than itself.
     let seen = compound.attributes().await?;
     if seen.kind != FileKind::Regular {

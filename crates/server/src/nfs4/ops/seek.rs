@@ -20,8 +20,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         _ => return Err(Status::UNION_NOTSUPP.into()),
     };
     let file = compound.file(Status::ISDIR)?;
-    let permit = compound.check_io(&file, arguments.stateid, IoKind::Read)?;
-    compound.settle_io(&file, arguments.stateid, IoKind::Read).await?;
+    let permit = compound.admit_io(&file, arguments.stateid, IoKind::Read).await?;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
     // "If the sa_offset is beyond the end of the file, then SEEK MUST return NFS4ERR_NXIO" (§15.11.3): the backend's NoDevice.

@@ -29,10 +29,12 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let wanted = Wanted::parse(&attributes, compound.minor, can_set(compound.minor), compound.id_names())?;
     // "Since setting the size attribute modifies the file's data, it has the same locking requirements as a
     // corresponding WRITE" (§18.30.3); without it, no stateid is looked at.
-    let authority = match wanted.set.size {
-        Some(_) => compound.check_io(&file, stateid, IoKind::Write)?.authority,
-        None => Authority::Caller,
+    let resizes = wanted.set.size.is_some();
+    let judge = |compound: &Compound<'_>| match resizes {
+        true => compound.check_io(&file, stateid, IoKind::Write).map(|permit| permit.authority),
+        false => Ok(Authority::Caller),
     };
+    let mut authority = judge(compound)?;
     let held = Some(wanted.held).filter(|held| !held.is_empty()).map(|held| HandedIn { stateid, held });
     if let Some(held) = &held {
         held.judge(compound, &file)?;
@@ -45,6 +47,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     // Who sets nothing needs no right, and must not get others' delegations recalled by that.
     if is_owners || held.is_some() || !wanted.set.is_empty() {
         compound.settle(&file, Against::All, right).await?;
+        // Behind the wait anew: see `Compound::admit_io`.
+        authority = judge(compound)?;
     }
     let set = match wanted.masked {
         None => wanted.set,

@@ -20,8 +20,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let file = compound.writable(Status::ISDIR)?;
     // Nothing is delegated from the look at what stands against it until the data are written.
     let _changing = compound.changing(&file);
-    let permit = compound.check_io(&file, stateid, IoKind::Write)?;
-    compound.settle_io(&file, stateid, IoKind::Write).await?;
+    let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
         return Err(Status::FBIG.into());
     }

@@ -35,8 +35,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let file = compound.writable(Status::ISDIR)?;
     // As for WRITE: nothing is delegated from the look at what stands against it until the data are written.
     let _changing = compound.changing(&file);
-    let permit = compound.check_io(&file, stateid, IoKind::Write)?;
-    compound.settle_io(&file, stateid, IoKind::Write).await?;
+    let permit = compound.admit_io(&file, stateid, IoKind::Write).await?;
     let blocks = Blocks::new(&block)?;
     // As for WRITE, the verifier before the data.
     let verifier = file.export.backend.write_verifier();

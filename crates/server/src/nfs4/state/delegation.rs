@@ -129,6 +129,11 @@ pub enum Against {
 }
 
 impl Against {
+    /// What I/O without an open conflicts with.
+    pub fn io(kind: IoKind) -> Self {
+        if kind == IoKind::Read { Self::Writers } else { Self::All }
+    }
+
     /// Whether what conflicts changes something. An OPEN alone does not, whatever it conflicts with.
     pub fn is_by_change(self) -> bool {
         !matches!(self, Self::Writers)

@@ -55,8 +55,7 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
     let handle = source_handle(compound, &destination)?;
     let stateid = arguments.destination_stateid;
     let changing = compound.changing(&destination);
-    let permit = compound.check_io(&destination, stateid, IoKind::Write)?;
-    compound.settle_io(&destination, stateid, IoKind::Write).await?;
+    let permit = compound.admit_io(&destination, stateid, IoKind::Write).await?;
     let credentials = compound.context(destination.export).credentials;
     let source = SourceFile {
         addresses,
