@@ -68,7 +68,8 @@ fn wishes_are_answered_with_what_was_wanted_or_why_not() {
     };
     use DelegationWant as Want;
     let kind = |delegation: &OpenDelegation| delegated(delegation).map(|(kind, _)| kind);
-    assert_eq!(kind(&wish(&mut holder, READ, Want::READ_DELEG)), Some(DelegationType::READ));
+    let first = wish(&mut holder, READ, Want::READ_DELEG);
+    assert_eq!(kind(&first), Some(DelegationType::READ));
     assert_eq!(kind(&wish(&mut holder, READ, Want::ANY_DELEG)), Some(DelegationType::READ));
     assert_eq!(kind(&wish(&mut holder, BOTH, Want::ANY_DELEG)), Some(DelegationType::WRITE));
     assert_eq!(kind(&wish(&mut holder, BOTH, Want::READ_DELEG)), Some(DelegationType::READ));
@@ -80,6 +81,17 @@ fn wishes_are_answered_with_what_was_wanted_or_why_not() {
     assert_eq!(again, why(WhyNoDelegation::NOT_SUPP_UPGRADE));
     let (_, none) = opened(&mut lab, open("b", b"o", READ.with_want(Want::READ_DELEG)));
     assert_eq!(none, OpenDelegation::NoneExt(NoDelegation::Resource(false)), "it cannot be called");
+    let (file, stateid) = (holder.handle(&["export", "a"]), delegated(&first).unwrap().1);
+    for (want, answer) in [
+        (Want::NO_PREFERENCE, OpenDelegation::None),
+        (Want::NO_DELEG, why(WhyNoDelegation::NOT_WANTED)),
+        (Want::READ_DELEG, OpenDelegation::NoneExt(NoDelegation::Resource(false))),
+    ] {
+        let mut args = open_args("", b"local", READ.with_want(want), OpenHow::NoCreate);
+        args.claim = OpenClaim::DelegateCurFh(stateid);
+        let OpResult::Open(result) = holder.last(vec![putfh(file), Op::Open(args)]) else { panic!() };
+        assert_eq!(result.into_result().unwrap().delegation, answer, "on its way back, {want:?}");
+    }
 }
 
 /// RFC 8881 §18.16.3: CLAIM_FH is an OPEN of what the client knows already, as Linux's client sends it.
@@ -132,6 +144,13 @@ fn a_delegation_may_be_wanted_without_an_open() {
     assert_eq!(given(&mut holder, root, want(DelegationWant::READ_DELEG)), why(WhyNoDelegation::IS_DIR));
     assert_eq!(given(&mut holder, file, want(DelegationWant::CANCEL)), why(WhyNoDelegation::CANCELLED));
     assert_eq!(holder.status(vec![putfh(file), want(DelegationWant::NO_DELEG)]), Status::INVAL);
+    // §18.49.3: no wish is no wish, whatever is claimed.
+    for nothing in [DelegationWant::NO_PREFERENCE, DelegationWant::NO_DELEG] {
+        let want = ShareAccess::empty().with_want(nothing);
+        let claim = DelegationClaim::Previous(DelegationType::READ);
+        let op = Op::WantDelegation(WantDelegationArgs { want, claim });
+        assert_eq!(holder.status(vec![putfh(file), op]), Status::INVAL, "{nothing:?}");
+    }
     let previous = WantDelegationArgs { want: ShareAccess::empty(), claim: DelegationClaim::DelegatePrevFh };
     assert_eq!(holder.status(vec![putfh(file), Op::WantDelegation(previous)]), Status::NOTSUPP);
     holder.uid = 1000;
@@ -174,6 +193,14 @@ fn a_client_that_wants_only_one_of_them_gets_a_delegation_instead_of_an_open() {
     assert!(
         !opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && delegated(&opened.delegation).is_some()
     );
+    assert_eq!(give_back(&mut holder, file, delegated(&opened.delegation).unwrap().1), Status::OK);
+    // One for reading alone is not what was opened.
+    lab.file(&["export", "second"], b"");
+    let access = (BOTH | one).with_want(DelegationWant::READ_DELEG);
+    let results = holder.ok(at(&["export"], vec![open("second", b"o", access)]));
+    let opened = open_result(results.last().unwrap());
+    assert!(!opened.flags.contains(OpenResultFlags::NO_OPEN_STATEID) && !opened.stateid.is_special());
+    assert_eq!(delegated(&opened.delegation).unwrap().0, DelegationType::READ);
     // Minor version 1 has no such wish.
     let mut other = lab.reachable(b"other", 12);
     let op = Op::Open(open_args("file", b"o", READ | one, OpenHow::NoCreate));

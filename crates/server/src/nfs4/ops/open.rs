@@ -145,6 +145,7 @@ async fn open_in_turn<'r>(
         }
         _ => OpenDelegation::None,
     };
+    let delegation = delegated::explained(delegation, arguments.share_access.want());
     let granted = Granted { opener: &opener, target: &target, grant, delegation };
     Ok(granted.answer(compound, turn, arguments, reply))
 }

@@ -16,7 +16,7 @@ use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let WantDelegationArgs { want, claim } = WantDelegationArgs::decode(arguments)?;
-    let access = wanted(want, &claim)?;
+    let (access, want) = wanted(want.want(), &claim)?;
     let client = Arc::clone(compound.client()?);
     let reclaim = matches!(claim, DelegationClaim::Previous(_));
     compound.state().admit_open(compound.now(), &client, &[], reclaim)?;
@@ -26,6 +26,8 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
         _ if access.is_empty() => Some(WhyNoDelegation::CANCELLED),
         FileKind::Regular => None,
         FileKind::Directory => Some(WhyNoDelegation::IS_DIR),
+        // "Write delegations are not available for file types that are not writable" (§18.49.3).
+        _ if want == DelegationWant::WRITE_DELEG => Some(WhyNoDelegation::WRITE_DELEG_NOT_SUPP_FTYPE),
         _ => Some(WhyNoDelegation::NOT_SUPP_FTYPE),
     };
     if let Some(why) = refusal {
@@ -43,33 +45,38 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     let context = compound.context(file.export);
     file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
     // RFC 9754 §5 has times kept by the word of an OPEN.
-    let asked = DelegationWish { access, want: want.want(), times: false, reclaim };
+    let asked = DelegationWish { access, want, times: false, reclaim };
     delegate(compound, &client, &file, asked, &attributes).await.encode(reply);
     // As OPEN does: what was seen before the grant may have changed by then.
     compound.forget_fresh();
     Ok(())
 }
 
-/// The access that a delegation is wanted for; none where a wish is cancelled.
+/// The access that a delegation is wanted for, none where a wish is cancelled, and the wish.
 ///
 /// # Errors
-/// INVAL where no delegation is wanted: §18.49.3 knows READ, WRITE, ANY and CANCEL. NOTSUPP for what was held before the
-/// client's own restart, which is not kept.
-fn wanted(want: ShareAccess, claim: &DelegationClaim) -> std::result::Result<ShareAccess, Status> {
-    match (claim, want.want()) {
+/// INVAL where no delegation is wanted: §18.49.3 knows READ, WRITE, ANY and CANCEL, whatever is claimed. NOTSUPP for what was held before
+/// the client's own restart, which is not kept.
+fn wanted(
+    want: DelegationWant,
+    claim: &DelegationClaim,
+) -> std::result::Result<(ShareAccess, DelegationWant), Status> {
+    use DelegationType as Type;
+    use DelegationWant as Want;
+    match (claim, want) {
         (DelegationClaim::DelegatePrevFh, _) => Err(Status::NOTSUPP),
-        (DelegationClaim::Previous(DelegationType::READ | DelegationType::READ_ATTRS_DELEG), _) => {
-            Ok(ShareAccess::READ)
+        (_, Want::CANCEL) => Ok((ShareAccess::empty(), want)),
+        // The lesser one of ANY stands in nobody's way.
+        (DelegationClaim::Fh, Want::READ_DELEG | Want::ANY_DELEG) => Ok((ShareAccess::READ, want)),
+        (DelegationClaim::Fh, Want::WRITE_DELEG) => Ok((ShareAccess::BOTH, want)),
+        // What was held is what is wanted.
+        (DelegationClaim::Previous(held), Want::READ_DELEG | Want::WRITE_DELEG | Want::ANY_DELEG) => {
+            match *held {
+                Type::READ | Type::READ_ATTRS_DELEG => Ok((ShareAccess::READ, Want::READ_DELEG)),
+                Type::WRITE | Type::WRITE_ATTRS_DELEG => Ok((ShareAccess::BOTH, Want::WRITE_DELEG)),
+                _ => Err(Status::INVAL),
+            }
         }
-        (DelegationClaim::Previous(DelegationType::WRITE | DelegationType::WRITE_ATTRS_DELEG), _) => {
-            Ok(ShareAccess::BOTH)
-        }
-        (DelegationClaim::Previous(_), _) => Err(Status::INVAL),
-        (DelegationClaim::Fh, DelegationWant::READ_DELEG) => Ok(ShareAccess::READ),
-        (DelegationClaim::Fh, DelegationWant::WRITE_DELEG) => Ok(ShareAccess::BOTH),
-        // The lesser one stands in nobody's way.
-        (DelegationClaim::Fh, DelegationWant::ANY_DELEG) => Ok(ShareAccess::READ),
-        (DelegationClaim::Fh, DelegationWant::CANCEL) => Ok(ShareAccess::empty()),
-        (DelegationClaim::Fh, _) => Err(Status::INVAL),
+        _ => Err(Status::INVAL),
     }
 }

@@ -26,13 +26,28 @@ pub(super) fn may_delegate(compound: &Compound<'_>, turn: Option<&Turn>, argumen
 /// The answer where nothing is delegated beside an open, whatever file it is of; none where something may be.
 pub(super) fn nothing(client: &Client, want: DelegationWant) -> Option<OpenDelegation> {
     match want {
-        DelegationWant::NO_DELEG => {
-            Some(OpenDelegation::NoneExt(NoDelegation::Other(WhyNoDelegation::NOT_WANTED.0)))
-        }
+        DelegationWant::NO_DELEG => Some(not_delegated(WhyNoDelegation::NOT_WANTED)),
         // Whoever cannot be called back gets none. RFC 8881 §18.16.3: "why" is told to those who have said what they want.
         DelegationWant::NO_PREFERENCE if !client.is_reachable() => Some(OpenDelegation::None),
         _ => None,
     }
+}
+
+/// With the reason that is due to who has said what it wants, where nothing is delegated. RFC 8881 §18.16.3: "if … the server does not
+/// return a delegation, it MUST return a delegation type of OPEN_DELEGATE_NONE_EXT". Version 4.0 knows no wishes.
+pub(super) fn explained(delegation: OpenDelegation, want: DelegationWant) -> OpenDelegation {
+    match (delegation, want) {
+        (OpenDelegation::None, DelegationWant::NO_DELEG) => not_delegated(WhyNoDelegation::NOT_WANTED),
+        (OpenDelegation::None, DelegationWant::CANCEL) => not_delegated(WhyNoDelegation::CANCELLED),
+        (OpenDelegation::None, want) if want != DelegationWant::NO_PREFERENCE => {
+            OpenDelegation::NoneExt(NoDelegation::Resource(false))
+        }
+        (delegation, _) => delegation,
+    }
+}
+
+fn not_delegated(why: WhyNoDelegation) -> OpenDelegation {
+    OpenDelegation::NoneExt(NoDelegation::Other(why.0))
 }
 
 /// What is delegated beside the open.
@@ -81,7 +96,10 @@ pub(super) fn instead_of_open(
         && arguments.share_deny.is_empty()
         && grant.is_new();
     match delegation {
-        OpenDelegation::Read(read) if is_wanted => Some(read.stateid),
+        // One for reading does not stand for an open that writes: RFC 8881 §18.16.3 lets a client want it beside such a one.
+        OpenDelegation::Read(read) if is_wanted && !arguments.share_access.contains(ShareAccess::WRITE) => {
+            Some(read.stateid)
+        }
         OpenDelegation::Write(write) | OpenDelegation::WriteAttributes(write) if is_wanted => {
             Some(write.stateid)
         }
