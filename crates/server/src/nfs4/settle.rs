@@ -313,9 +313,13 @@ async fn ask(
         let waiter = match state.inquire(now, deadline, who, file, number) {
             Inquiry::Nobody => return Ok(None),
             Inquiry::Told(held) => {
-                // Where it cannot be done, the size still says that something has changed.
-                if held.is_news && touch(request, (export, handle)).await.is_ok() {
-                    state.touched(&held);
+                if held.is_news {
+                    // Nobody comes to have it delegated as it was before. And who has given it back just now has set its times.
+                    let _changing = changing(request, handle);
+                    // Where it cannot be done, the size still says that something has changed.
+                    if state.still_holds(&held) && touch(request, (export, handle)).await.is_ok() {
+                        state.touched(&held);
+                    }
                 }
                 return Ok(Some(held));
             }

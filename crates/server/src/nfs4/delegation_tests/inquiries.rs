@@ -4,14 +4,17 @@ use protocol::nfs3;
 use protocol::nfs4::attributes::{Attributes, number as n};
 use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::compound::{CompoundResult, Op};
+use protocol::nfs4::ops::open::OpenDelegation;
 use protocol::nfs4::ops::setattr::SetAttrArgs;
 use protocol::nfs4::ops::verify::VerifyArgs;
 use protocol::nfs4::types::{Bitmap, Outcome, Status};
 use vfs::fault::{Fault, Gate, Method, Rule};
 use xdr::{Decode, Reader};
 
-use super::{BOTH, Scene, counts, give_back, hold, recalled, scene, scene_in, status, write};
-use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, lookup, putfh, size};
+use super::{
+    BOTH, READ, Scene, counts, delegated, give_back, hold, opened, recalled, scene, scene_in, status, write,
+};
+use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, lookup, open, putfh, size};
 
 const ASKED: [u32; 3] = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
 
@@ -62,6 +65,27 @@ fn the_holder_of_a_write_delegation_is_asked_for_attributes() {
     assert_eq!(other.status_at(&["export"], getattr(&ASKED)), Status::OK);
     assert!(holder.calls().is_empty());
     assert_eq!(counts(&lab), (0, 1, 0), "nothing was recalled");
+}
+
+#[test]
+fn nothing_is_delegated_while_the_file_s_times_move_on_for_what_its_holder_has_changed() {
+    let (exported, backend) = faulty();
+    let Scene { lab, mut holder, mut other, file } = scene_in(lab_of(vec![exported]));
+    let stateid = hold(&mut holder, "file", BOTH);
+    let mut flight = other.start(1, vec![putfh(file), getattr(&ASKED)]);
+    assert!(flight.poll().is_none());
+    let gate = Gate::new();
+    backend.add(Rule::on(Method::Setattr, Fault::Hold(gate.clone())).times(1));
+    tell(&holder, 777, 5);
+    assert!(flight.poll().is_none());
+    assert_eq!(give_back(&mut holder, file, stateid), Status::OK);
+    let mut third = lab.reachable(b"third", 13);
+    let (_, none) = opened(&mut third, open("file", b"o", READ));
+    assert_eq!(none, OpenDelegation::None, "it is about to change");
+    gate.open();
+    answered(flight.poll());
+    let (_, read) = opened(&mut third, open("file", b"p", READ));
+    assert!(delegated(&read).is_some(), "it has changed");
 }
 
 #[test]

@@ -207,6 +207,11 @@ impl State {
         true
     }
 
+    /// Whether whoever said this has the file still.
+    pub fn still_holds(&self, held: &Held) -> bool {
+        self.shards[held.place.shard].lock().is_delegation(held.place)
+    }
+
     /// The file's times and its change attribute have moved on since a holder said this.
     pub fn touched(&self, held: &Held) {
         let (mut shard, place) = (self.shards[held.place.shard].lock(), held.place);
