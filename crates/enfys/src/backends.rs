@@ -21,8 +21,9 @@ pub struct Backends {
     open: HashMap<Source, Opened>,
     /// Different at every start.
     instance: u64,
-    /// First write verifier of every directory.
+    /// First write verifier of every directory that is served from the start on.
     verifier: Verifier,
+    has_started: bool,
     /// Where indexes of handles live; none for what is transient.
     state_dir: Option<PathBuf>,
     /// Whether data of a file system that is no longer served may have been lost.
@@ -31,7 +32,8 @@ pub struct Backends {
 
 #[derive(Debug, Clone)]
 enum Opened {
-    Directory(LocalFs),
+    /// With its first write verifier.
+    Directory(LocalFs, Verifier),
     Memory(Arc<MemFs>),
 }
 
@@ -49,7 +51,7 @@ pub struct Removed(Vec<Opened>);
 impl Backends {
     /// None yet.
     pub fn new(instance: u64, verifier: Verifier, state_dir: Option<PathBuf>) -> Self {
-        Self { open: HashMap::new(), instance, verifier, state_dir, has_lost: false }
+        Self { open: HashMap::new(), instance, verifier, has_started: false, state_dir, has_lost: false }
     }
 
     /// Opens what `plans` name and is not open yet; changes nothing.
@@ -77,7 +79,7 @@ impl Backends {
         let Prepared { table, open } = prepared;
         for plan in plans {
             match open.get(&plan.source) {
-                Some(Opened::Directory(directory)) => {
+                Some(Opened::Directory(directory, _)) => {
                     say_unless_watched(plan, directory);
                     if let Err(error) = directory.set_durability(durability(plan)) {
                         error!("{}", plan.blame(format!("what was answered before is not stable: {error}")));
@@ -90,9 +92,22 @@ impl Backends {
                 None => {}
             }
         }
+        self.has_started = true;
         let mut before = std::mem::replace(&mut self.open, open);
         before.retain(|source, _| !self.open.contains_key(source));
         (table, Removed(before.into_values().collect()))
+    }
+
+    /// Calls may still change what is no longer served behind [`Self::close`].
+    pub fn doubt(&mut self) {
+        self.has_lost = true;
+    }
+
+    /// The first write verifier of a directory that is opened now. RFC 8881 §18.3.3 has it vary "at each server event or instantiation that
+    /// may lead to a loss of uncommitted data". A directory that was served before in this process, perhaps by another name, may have lost
+    /// some, and what is opened now knows nothing of that.
+    fn first_verifier(&self) -> Result<Verifier, String> {
+        if self.has_started { state_dir::random() } else { Ok(self.verifier) }
     }
 
     /// Flushes and closes what is no longer served.
@@ -129,7 +144,7 @@ impl Backends {
         let backend = opened.backend();
         backend.sync().await.map_err(|error| format!("flushing: {error}"))?;
         Ok(match opened {
-            Opened::Directory(directory) => directory.write_verifier() == self.verifier,
+            Opened::Directory(directory, first) => directory.write_verifier() == *first,
             // What memory loses has its own verifier.
             Opened::Memory(_) => true,
         })
@@ -138,17 +153,18 @@ impl Backends {
     fn open(&self, plan: &ExportPlan) -> Result<Opened, String> {
         match &plan.source {
             Source::Directory(path) => {
+                let first = self.first_verifier()?;
                 let config = Config {
                     durability: durability(plan),
                     state_directory: self.state_dir.clone(),
-                    verifier_seed: self.verifier,
+                    verifier_seed: first,
                     ..Config::new(path)
                 };
                 let directory = LocalFs::open(&config).map_err(|error| error.to_string())?;
                 let acts = if directory.acts_as_callers() { "each caller" } else { "this process's user" };
                 let handles = if directory.uses_index() { "an index" } else { "the kernel" };
                 info!("{}: acts as {acts}, finds files by handles of {handles}", path.display());
-                Ok(Opened::Directory(directory))
+                Ok(Opened::Directory(directory, first))
             }
             Source::Memory(_) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -171,7 +187,7 @@ impl Backends {
 impl Opened {
     fn backend(&self) -> Arc<dyn Backend> {
         match self {
-            Self::Directory(directory) => Arc::new(directory.clone()),
+            Self::Directory(directory, _) => Arc::new(directory.clone()),
             Self::Memory(memory) => Arc::clone(memory) as Arc<dyn Backend>,
         }
     }

@@ -87,6 +87,9 @@ const BLOCKING_THREADS: usize = 4;
 
 /// Exit status after a second signal, when not everything was flushed.
 const CUT_SHORT: i32 = 1;
+/// How long a reload waits for calls that began before it, and how often it looks for them.
+const OLD_CALLS_FOR: Duration = Duration::from_secs(10);
+const OLD_CALLS_LOOK: Duration = Duration::from_millis(10);
 
 fn start_log(filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("--log `{filter}`: {error}"))?;
@@ -314,6 +317,12 @@ async fn reload(
     }
     let (exports, removed) = backends.take(&new.exports, prepared);
     server.replace_exports(exports);
+    if !calls_are_over(server).await {
+        warn!(
+            "calls that began before go on for long: what they write to exports that were removed may be lost"
+        );
+        backends.doubt();
+    }
     backends.close(removed).await;
     let is_served = |export: &ExportPlan| new.exports.iter().any(|other| other.pseudo == export.pseudo);
     for export in old.exports.iter().filter(|export| !is_served(export)) {
@@ -324,6 +333,17 @@ async fn reload(
     }
     // What is fixed is compared with what is in effect, not with what was asked for last.
     Ok(Plan { exports: new.exports, warnings: Vec::new(), ..old.clone() })
+}
+
+/// Waits until the calls are over that have exports of before; false where that takes too long.
+async fn calls_are_over(server: &Server) -> bool {
+    for _ in 0..OLD_CALLS_FOR.as_millis() / OLD_CALLS_LOOK.as_millis() {
+        if !server.has_retired_exports() {
+            return true;
+        }
+        tokio::time::sleep(OLD_CALLS_LOOK).await;
+    }
+    !server.has_retired_exports()
 }
 
 /// Ends in order, unless told once more to end.

@@ -274,6 +274,12 @@ impl Server {
         self.revoke_unserved();
     }
 
+    /// Whether any call under way began with exports that were replaced since.
+    #[must_use]
+    pub fn has_retired_exports(&self) -> bool {
+        self.retired.lock().iter().any(|table| table.strong_count() > 0)
+    }
+
     fn revoke_unserved(&self) {
         let served: HashSet<_> = self.exports.load().iter().map(|export| export.fsid).collect();
         self.nfs4.revoke_unserved(|fsid| served.contains(&fsid));

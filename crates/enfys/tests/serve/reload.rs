@@ -91,6 +91,33 @@ fn a_removed_export_goes_stale_and_comes_back() {
     lab.server.stop();
 }
 
+/// What a client was told of one opening of a directory, another one cannot keep: it knows nothing of what the first may have lost.
+#[test]
+fn a_directory_that_is_opened_again_has_another_write_verifier() {
+    let place = Place::new();
+    place.directory("one");
+    let one = "[[export]]\npath = 'DIR/one'\npseudo = '/one'\n";
+    let two = "[[export]]\nmemory = true\npseudo = '/two'\n";
+    let lab = Lab::start(place, &format!("{one}{two}"));
+    let mut client = Client::connect(lab.server.address);
+    let root = client.mount("/one").unwrap();
+    let file = client.create(root, "file").unwrap();
+    let first = client.write(file, b"unstable", StableHow::Unstable).unwrap();
+    lab.reload(&format!("{one}{two}"));
+    assert_eq!(client.commit(file).unwrap(), first, "it was not opened again");
+    lab.reload(two);
+    lab.reload(&format!("{one}{two}"));
+    let second = client.commit(file).unwrap();
+    assert_ne!(second, first);
+    assert_eq!(client.write(file, b"unstable", StableHow::Unstable).unwrap(), second);
+    // Nothing was lost: the next server's is the first server's, and nobody takes it for the second.
+    lab.server.stop();
+    let server = Server::start(&lab.place, &["serve", "--config", lab.config.to_str().unwrap()]);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.commit(file).unwrap(), first);
+    server.stop();
+}
+
 #[test]
 fn changed_options_are_in_effect() {
     let place = Place::new();
