@@ -9,7 +9,8 @@ use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let (offset, count) = (arguments.u64()?, arguments.u32()?);
-    let file = compound.writable(Status::ISDIR)?;
+    // On an export that has become read-only as well: what was written before is to be kept, and RFC 8881 §15.2 has no ROFS here.
+    let file = compound.file(Status::ISDIR)?;
     let context = compound.context(file.export);
     let backend = &file.export.backend;
     // RFC 8881 §18.3.3: "If the count is zero, a flush from the offset to the end of the file is done": the backend's
@@ -32,7 +33,7 @@ mod tests {
     use protocol::nfs4::types::{StableHow, Stateid, Status};
     use xdr::Opaque;
 
-    use crate::testing::{at, lab, mode, name, putfh};
+    use crate::testing::{at, lab, mode, name, putfh, read_only};
 
     const WHOLE: Op = Op::Commit(CommitArgs { offset: 0, count: 0 });
 
@@ -53,6 +54,12 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn what_was_written_before_an_export_became_read_only_is_kept() {
+        let (mut lab, file) = read_only();
+        assert_eq!(lab.status(vec![putfh(file), WHOLE]), Status::OK);
     }
 
     #[test]
