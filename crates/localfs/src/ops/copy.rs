@@ -86,7 +86,8 @@ impl Judged {
             }
             at = data_from(hole);
             if at - hole >= COPIED_HOLE_BYTES {
-                return Stretch::Data(hole - start);
+                // Where the data went that were there a moment ago, the hole is next; "nothing" would be the end of the copy.
+                return if hole == start { Stretch::Hole(at - start) } else { Stretch::Data(hole - start) };
             }
             if at == hole {
                 // A file system that tells of the hole and not of what is behind it.

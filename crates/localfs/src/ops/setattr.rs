@@ -150,13 +150,17 @@ impl Volume {
         before: &Attributes,
         size: u64,
     ) -> Result<()> {
-        if self.is_in_memory || patience::may_wait() || size == before.size {
+        if patience::may_wait() || size == before.size {
             return Ok(());
         }
-        self.require_visited_file(object, before)?;
+        // In memory each page is freed as well.
         if size < before.size && before.used >= MANY_BYTES {
             patience::wait()?;
         }
+        if self.is_in_memory {
+            return Ok(());
+        }
+        self.require_visited_file(object, before)?;
         require_page(object, file, before.size, size.min(before.size))
     }
 
