@@ -526,6 +526,30 @@ fn a_large_read_of_cached_data_is_a_range_and_a_small_one_a_copy() {
     assert!(matches!(read(4096).payload, vfs::Payload::Appended));
 }
 
+/// Each page is freed, on whatever file system, and others are served by the same thread.
+#[test]
+fn a_large_file_is_cut_on_the_pool() {
+    const LARGE: usize = 65 << 20;
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    let cut = |length: usize| {
+        std::fs::write(place.path("a"), vec![1; length]).expect("write");
+        let (context, set) = (me(), SetAttributes { size: Some(0), ..SetAttributes::default() });
+        let op = place.fs().setattr(&context, &file, &set, None, Authority::Caller);
+        let was_pending = matches!(op, vfs::Op::Pending(_));
+        assert_eq!(place.wait(op).expect("cut").after.size, 0);
+        was_pending
+    };
+    assert!(cut(LARGE));
+    // Elsewhere it may have to wait for the disk as well.
+    assert!(!cut(4096) || !common::is_in_memory(&place.path("")));
+}
+
+#[test]
+fn a_large_file_in_memory_is_cut_on_the_pool() {
+    common::again_mounted(&["-t", "tmpfs", "none"], &["a_large_file_is_cut_on_the_pool"]);
+}
+
 #[test]
 fn a_cold_read_waits_on_the_pool() {
     let place = Place::new();
