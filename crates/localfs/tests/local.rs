@@ -550,6 +550,32 @@ fn a_large_file_in_memory_is_cut_on_the_pool() {
     common::again_mounted(&["-t", "tmpfs", "none"], &["a_large_file_is_cut_on_the_pool"]);
 }
 
+/// The kernel looks at each page there, with others waiting for the same thread.
+#[test]
+fn holes_of_a_large_file_in_memory_are_looked_for_on_the_pool_and_only_where_there_may_be_any() {
+    common::again_mounted(&["-t", "tmpfs", "none"], &["the_end_of_what_is_dense"]);
+}
+
+#[test]
+fn the_end_of_what_is_dense_in_memory_is_known() {
+    const LARGE: u64 = 32 << 20;
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o600);
+    let hole = || {
+        let context = me();
+        let op = place.fs().seek(&context, &file, 0, vfs::Seek::Hole, Authority::Caller);
+        let was_pending = matches!(op, vfs::Op::Pending(_));
+        (place.wait(op).expect("found"), was_pending)
+    };
+    std::fs::write(place.path("a"), vec![1; LARGE as usize]).expect("write");
+    let (end, was_pending) = hole();
+    assert_eq!(end, Some(LARGE));
+    assert!(!was_pending || !common::is_in_memory(&place.path("")));
+    let local = std::fs::OpenOptions::new().write(true).open(place.path("a")).expect("open");
+    local.set_len(2 * LARGE).expect("longer");
+    assert_eq!(hole(), (Some(LARGE), true), "what has a hole is looked at");
+}
+
 #[test]
 fn a_cold_read_waits_on_the_pool() {
     let place = Place::new();

@@ -42,6 +42,8 @@ struct Judged {
     count: u64,
     /// Whether these are all to the end of the source.
     reaches_end: bool,
+    /// [`Volume::is_dense`] of the source.
+    is_dense: bool,
 }
 
 /// What the source has next, and how many bytes of it a step may take.
@@ -66,6 +68,9 @@ impl Stretch {
 impl Judged {
     /// What there is from `start` on. Between large holes all is data: small ones are not worth a step each.
     fn next_stretch(&self, start: u64) -> Stretch {
+        if self.is_dense {
+            return Stretch::Data(self.count.min(STEP_BYTES));
+        }
         let file = self.source.file.as_fd();
         let end = start + self.count;
         // Moves the descriptor's position, which nobody uses. Behind the last data there is nothing; what cannot tell has data.
@@ -215,8 +220,9 @@ impl Volume {
             return Err(Error::TooLarge);
         }
         let file = self.readable(&source)?;
+        let is_dense = self.is_dense(&seen.attributes);
         let source = Source { object: source, file };
-        Ok(Judged { source, destination, count, reaches_end: count == left })
+        Ok(Judged { source, destination, count, reaches_end: count == left, is_dense })
     }
 
     /// Whether the file system may share all of the range.
