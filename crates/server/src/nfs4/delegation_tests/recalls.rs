@@ -217,6 +217,22 @@ fn a_recall_that_crosses_the_reply_that_grants_says_so_and_is_repeated() {
     assert!(holder.calls()[0].sequence().referring_calls.is_empty());
 }
 
+/// RFC 8881 §2.10.6.2: what is sent again is the same request, though the client has shown meanwhile that it has the reply.
+#[test]
+fn a_recall_that_is_sent_again_refers_to_the_same_call() {
+    let Scene { mut lab, mut holder, mut other, .. } = scene();
+    holder.ok(at(&["export"], vec![open("file", b"o", READ)]));
+    let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", WRITE)]));
+    assert_eq!(status(flight.poll()), None);
+    let call = holder.calls().pop().unwrap();
+    holder.answer(call.refusal(Status::DELAY));
+    assert_eq!(holder.status(vec![]), Status::OK);
+    lab.pass(1);
+    let again = holder.calls().pop().unwrap();
+    assert_eq!(again.sequence().referring_calls, call.sequence().referring_calls);
+    assert_eq!(again.sequence().referring_calls.len(), 1);
+}
+
 #[test]
 fn the_administrator_recalls_a_file_by_its_path() {
     let Scene { mut lab, mut holder, mut other, file } = scene();

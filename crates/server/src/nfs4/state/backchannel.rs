@@ -1,6 +1,8 @@
 //! The back channel's side of a session: which slots callbacks may use (RFC 8881 §2.10.6, with the roles changed), and what
 //! a callback looks like on the wire.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use protocol::nfs4::callback::sequence::{CbSequenceArgs, ReferringCallList};
 use protocol::nfs4::callback::{self, CbCompoundArgs, CbOp};
@@ -60,8 +62,11 @@ struct CallbackSlot {
     sequence_id: u32,
     /// What was sent, until it is answered.
     callback: Option<Callback>,
-    /// Over which connection, when it was sent last.
+    /// The calls that it refers to, as they were when it was sent first: sent again, it is the same request (§2.10.6.2).
+    referring: Option<ReferringCallList>,
+    /// Over which connection, when it was sent last, and when that was, monotonic.
     connection: ConnectionId,
+    sent_at: Duration,
 }
 
 /// A callback's place: what its CB_SEQUENCE says.
@@ -138,15 +143,27 @@ impl BackChannel {
             && self.attributes.max_request_size as usize >= CALLBACK_BYTES as usize + NOTICE_BYTES_MAX
     }
 
-    /// Takes a slot for a new callback, the lowest that is idle, as sent over `connection`; gives it back where all are
-    /// taken.
-    pub fn send(&mut self, callback: Callback, connection: ConnectionId) -> Result<CallbackTurn, Callback> {
+    /// Takes a slot for a new callback, the lowest that is idle, as sent over `connection` at this time; gives it back where all
+    /// are taken.
+    pub fn send(
+        &mut self,
+        callback: Callback,
+        (connection, now): (ConnectionId, Duration),
+    ) -> Result<CallbackTurn, Callback> {
         let idle = self.slots.iter().position(|slot| slot.phase == Phase::Idle);
         let index = match idle {
             Some(index) => index,
             None if (self.slots.len() as u32) < self.attributes.max_requests.min(CALLBACKS_MAX) => {
-                let (phase, sequence_id) = (Phase::Idle, 0);
-                self.slots.push(CallbackSlot { phase, sequence_id, callback: None, connection });
+                let (phase, sequence_id, sent_at) = (Phase::Idle, 0, now);
+                let (callback, referring) = (None, None);
+                self.slots.push(CallbackSlot {
+                    phase,
+                    sequence_id,
+                    callback,
+                    referring,
+                    connection,
+                    sent_at,
+                });
                 self.slots.len() - 1
             }
             None => return Err(callback),
@@ -154,14 +171,15 @@ impl BackChannel {
         let slot = &mut self.slots[index];
         // §18.36.4: "the first CB_SEQUENCE operation on a slot after session creation MUST have a sequence ID of one".
         slot.sequence_id = slot.sequence_id.wrapping_add(1);
+        slot.referring = callback.referring_calls();
         slot.callback = Some(callback);
-        Ok(self.sent(index, connection))
+        Ok(self.sent(index, (connection, now)))
     }
 
     /// Sends again what may have been lost, under the same sequence ID; `None` where nothing was lost on this slot.
-    pub fn send_again(&mut self, slot_id: u32, connection: ConnectionId) -> Option<CallbackTurn> {
+    pub fn send_again(&mut self, slot_id: u32, way: (ConnectionId, Duration)) -> Option<CallbackTurn> {
         let index = slot_id as usize;
-        (self.slots.get(index)?.phase == Phase::Unsure).then(|| self.sent(index, connection))
+        (self.slots.get(index)?.phase == Phase::Unsure).then(|| self.sent(index, way))
     }
 
     /// Slots whose callback may have been lost.
@@ -202,16 +220,19 @@ impl BackChannel {
         left
     }
 
-    /// Over which connection a callback was sent that is not answered yet.
+    /// Over which connection a callback was sent, last at this time, that is not answered yet.
     #[must_use]
-    pub fn awaits(&self, turn: CallbackTurn) -> Option<ConnectionId> {
+    pub fn awaits(&self, turn: CallbackTurn, sent_at: Duration) -> Option<ConnectionId> {
         let slot = self.slots.get(turn.slot_id as usize)?;
-        let waits = slot.phase == Phase::Sent && slot.sequence_id == turn.sequence_id;
+        let is_last = slot.sequence_id == turn.sequence_id && slot.sent_at == sent_at;
+        let waits = slot.phase == Phase::Sent && is_last;
         waits.then_some(slot.connection)
     }
 
     /// The record of a callback in its slot.
-    pub fn record(&self, turn: CallbackTurn, xid: u32, referring: Option<ReferringCallList>) -> Bytes {
+    pub fn record(&self, turn: CallbackTurn, xid: u32) -> Bytes {
+        let slot = self.slots.get(turn.slot_id as usize);
+        let referring = slot.and_then(|slot| slot.referring.clone());
         let sequence = CbOp::Sequence(CbSequenceArgs {
             session_id: self.session,
             sequence_id: turn.sequence_id,
@@ -220,7 +241,7 @@ impl BackChannel {
             cache_this: false,
             referring_calls: List::new(referring.into_iter().collect()).unwrap_or_default(),
         });
-        let callback = self.slots.get(turn.slot_id as usize).and_then(|slot| slot.callback.as_ref());
+        let callback = slot.and_then(|slot| slot.callback.as_ref());
         let ops = std::iter::once(sequence).chain(callback.map(|callback| callback.operation().clone()));
         let args = CbCompoundArgs {
             tag: Opaque::default(),
@@ -254,11 +275,11 @@ impl BackChannel {
         Some(slot)
     }
 
-    fn sent(&mut self, index: usize, connection: ConnectionId) -> CallbackTurn {
+    fn sent(&mut self, index: usize, (connection, now): (ConnectionId, Duration)) -> CallbackTurn {
         let slot = &mut self.slots[index];
         slot.phase =
             step(TRANSITIONS, slot.phase, Event::Send).expect("only idle and unsure slots are sent on");
-        slot.connection = connection;
+        (slot.connection, slot.sent_at) = (connection, now);
         let sequence_id = slot.sequence_id;
         let highest = self.slots.iter().rposition(|slot| slot.phase != Phase::Idle).unwrap_or(index);
         CallbackTurn { slot_id: index as u32, sequence_id, highest_slot_id: highest as u32 }
@@ -308,7 +329,8 @@ mod tests {
 
     #[test]
     fn callbacks_take_the_lowest_idle_slot_and_retry_what_was_lost() {
-        let (mut back, home, new) = (back(), ConnectionId(1), ConnectionId(2));
+        let at = Duration::from_secs;
+        let (mut back, home, new) = (back(), (ConnectionId(1), at(1)), (ConnectionId(2), at(5)));
         let send = |back: &mut BackChannel| back.send(Callback::recall_slot(1), home);
         let (first, second) = (send(&mut back).unwrap(), send(&mut back).unwrap());
         assert_eq!((first, second), (turn(0, 1, 0), turn(1, 1, 1)));
@@ -322,7 +344,9 @@ mod tests {
         assert_eq!(back.unsure(), [1]);
         assert_eq!(back.send_again(0, new), None);
         assert_eq!(back.send_again(1, new), Some(turn(1, 1, 1)));
-        back.lost_connection(home);
+        assert_eq!(back.awaits(second, at(1)), None, "that one was lost");
+        assert_eq!(back.awaits(second, at(5)), Some(new.0));
+        back.lost_connection(home.0);
         assert_eq!(back.unsure(), [0], "what went over the new one is still on its way");
         assert_eq!(back.abandon().len(), 2);
         assert!(back.answered(turn(1, 1, 1)).is_none(), "nobody waits for it any more");

@@ -110,6 +110,11 @@ impl Callback {
         matches!(self.purpose, Purpose::Notify(_))
     }
 
+    /// The request whose reply the client must have seen, while it may not have.
+    pub(super) fn referring_calls(&self) -> Option<ReferringCallList> {
+        self.referring.as_ref().and_then(Referring::list)
+    }
+
     pub(super) fn operation(&self) -> &CbOp {
         &self.operation
     }
@@ -257,24 +262,24 @@ impl State {
         if !is_usable || session.has_fault.load(Relaxed) {
             return Some(callback);
         }
-        let referring = callback.referring.as_ref().and_then(Referring::list);
-        let turn = match back.send(callback, *connection) {
+        let now = self.tick();
+        let turn = match back.send(callback, (*connection, now)) {
             Ok(turn) => turn,
             Err(callback) => return Some(callback),
         };
         let sent = Sent::through(session, Some(turn));
-        if !outbox.call(sent, |xid| back.record(turn, xid, referring)) {
+        if !outbox.call(sent, |xid| back.record(turn, xid)) {
             back.lost(turn);
             self.watched.unsure.lock().push(Arc::downgrade(session));
         }
         drop(back);
-        self.watch(session, turn);
+        self.watch(session, turn, now);
         None
     }
 
-    fn watch(&self, session: &Arc<Session>, turn: CallbackTurn) {
+    fn watch(&self, session: &Arc<Session>, turn: CallbackTurn, now: Duration) {
         let mut sent = self.watched.sent.lock();
-        sent.push_back((self.tick(), Arc::downgrade(session), turn));
+        sent.push_back((now, Arc::downgrade(session), turn));
     }
 
     /// A session has another connection for callbacks: it is tried, and what may be lost is sent again.
@@ -296,12 +301,12 @@ impl State {
     fn resume(&self, session: &Arc<Session>) {
         let bound = session.bound.read();
         if let Some((connection, outbox)) = bound.back() {
-            let mut back = session.back.lock();
+            let (mut back, now) = (session.back.lock(), self.tick());
             for slot in back.unsure() {
-                let Some(turn) = back.send_again(slot, *connection) else { continue };
+                let Some(turn) = back.send_again(slot, (*connection, now)) else { continue };
                 let sent = Sent::through(session, Some(turn));
-                if outbox.call(sent, |xid| back.record(turn, xid, None)) {
-                    self.watch(session, turn);
+                if outbox.call(sent, |xid| back.record(turn, xid)) {
+                    self.watch(session, turn, now);
                 } else {
                     back.lost(turn);
                     self.watched.unsure.lock().push(Arc::downgrade(session));
@@ -457,9 +462,10 @@ impl State {
         let is_due = |entry: &mut (Duration, Weak<Session>, CallbackTurn)| entry.0 + PATIENCE <= now;
         loop {
             let due = self.watched.sent.lock().pop_front_if(is_due);
-            let Some((_, session, turn)) = due else { break };
+            let Some((sent_at, session, turn)) = due else { break };
             let Some(session) = session.upgrade() else { continue };
-            let silent = session.back.lock().awaits(turn);
+            // What was sent again since has its time from then on, and an entry of its own.
+            let silent = session.back.lock().awaits(turn, sent_at);
             if let Some(connection) = silent {
                 self.give_up(&session, connection);
             }

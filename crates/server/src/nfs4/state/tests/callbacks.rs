@@ -360,6 +360,52 @@ fn a_client_may_ask_to_be_asked_again() {
 }
 
 #[test]
+fn who_asks_to_be_asked_again_over_and_over_is_no_lost_path() {
+    let mut world = World::new();
+    let mut peer = reachable(&mut world, "a");
+    world.state.expire(world.now);
+    send(&world, &peer, [5]);
+    let first = drain(&world.outbox).pop().unwrap();
+    assert!(answer(&world, &peer, first.refusal(Status::DELAY)));
+    for second in 1..40 {
+        world.pass(SECOND);
+        world.state.expire(world.now);
+        let again = drain(&world.outbox).pop().unwrap_or_else(|| panic!("asked again after {second} s"));
+        assert_eq!(again.place(), first.place());
+        assert_eq!(peer.ping(&world), SequenceStatus::empty(), "after {second} s");
+        assert!(answer(&world, &peer, again.refusal(Status::DELAY)));
+    }
+}
+
+#[test]
+fn what_was_sent_again_has_its_time_from_then_on() {
+    let mut world = World::new();
+    let mut peer = reachable(&mut world, "a");
+    world.state.expire(world.now);
+    send(&world, &peer, [5]);
+    let first = drain(&world.outbox).pop().unwrap();
+    for after in [14, 14] {
+        world.pass(after * SECOND);
+        world.state.expire(world.now);
+        assert_eq!(peer.ping(&world), SequenceStatus::empty());
+        // Its connection goes, and another one comes.
+        let old = std::mem::take(&mut world.outbox);
+        old.close();
+        world.state.connection_closed(peer.connection);
+        peer.connection = ConnectionId(peer.connection.0 + 50);
+        let both = DirFromClient::FORE_OR_BOTH;
+        world.state.bind_connection(peer.connection, Some(&world.outbox), &peer.session, both).unwrap();
+        assert_eq!(drain(&world.outbox).pop().unwrap().place(), first.place());
+    }
+    world.pass(14 * SECOND);
+    world.state.expire(world.now);
+    assert_eq!(peer.ping(&world), SequenceStatus::empty());
+    world.pass(SECOND);
+    world.state.expire(world.now);
+    assert_eq!(peer.ping(&world), DOWN, "it has had its time");
+}
+
+#[test]
 fn what_a_full_connection_does_not_take_waits_for_the_next_look() {
     let mut world = World::new();
     let peer = reachable(&mut world, "a");
