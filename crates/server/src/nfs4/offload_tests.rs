@@ -181,6 +181,36 @@ fn a_long_copy_goes_on_behind_its_answer_and_tells_its_end() {
 }
 
 #[test]
+fn who_asks_to_hear_of_the_end_later_does_and_not_for_ever() {
+    let mut scene = scene();
+    let (stateid, offload) = scene.begin();
+    scene.finish(&offload);
+    let later = |scene: &Scene| {
+        let call = scene.client.calls().pop().expect("it is told");
+        scene.client.answer(call.results(CbOpResult::Offload(Outcome::Error(Status::DELAY))));
+        call.operation().clone()
+    };
+    let first = later(&scene);
+    assert!(scene.client.calls().is_empty(), "not at once");
+    scene.lab.pass(1);
+    assert_eq!(later(&scene), first);
+    assert_eq!(scene.status(stateid).map(|status| status.count), Ok(LONG), "it is known until then");
+    scene.lab.pass(1);
+    assert_eq!(scene.told()[0].stateid, stateid);
+    assert_eq!(scene.status(stateid), Err(Status::BAD_STATEID));
+    let (_, offload) = scene.begin();
+    scene.finish(&offload);
+    let mut asked = 0;
+    while let Some(call) = scene.client.calls().pop() {
+        scene.client.answer(call.results(CbOpResult::Offload(Outcome::Error(Status::DELAY))));
+        scene.client.ok(vec![]);
+        scene.lab.pass(1);
+        (asked, scene.client.seconds) = (asked + 1, scene.lab.seconds);
+    }
+    assert_eq!((asked, known(&scene)), (101, 0));
+}
+
+#[test]
 fn what_is_short_or_must_be_answered_when_done_is() {
     let mut scene = scene();
     let short = scene.ask(INLINE_BYTES, false);

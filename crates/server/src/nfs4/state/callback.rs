@@ -424,7 +424,7 @@ impl State {
             Purpose::Recall(place) => self.recall_answered(place, status),
             Purpose::GetAttr(place) => self.getattr_answered(place, result),
             Purpose::Notify(place) => self.notify_answered(self.tick(), place, status),
-            Purpose::Offload(number) => self.offload_answered(number),
+            Purpose::Offload(number) => self.offload_answered(number, callback, status),
         }
     }
 

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ use crate::nfs4::inter_server::Reading;
 const COPIES_MAX: usize = 64;
 /// Copies of one client at most: others find room, and what it wants beyond that is copied before the answer.
 const COPIES_A_CLIENT: u32 = 8;
+/// How often a client may put off hearing of a copy's end, each time for a second.
+const PUT_OFF_MAX: u32 = 100;
 /// In the place of an index into the shards, where none reaches: the stateid is a copy's.
 const COPY_INDEX: u32 = u32::MAX;
 /// §4.8: "A copy offload stateid's seqid MUST NOT be zero." It never changes.
@@ -158,6 +160,8 @@ pub struct Offload {
     asked_by: Option<Referring>,
     pub(super) task: CopyTask,
     progress: Mutex<Progress>,
+    /// How often its client has asked to hear of its end later.
+    put_off: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -189,6 +193,8 @@ pub struct OffloadCounts {
 #[derive(Debug, Default)]
 pub(super) struct Offloads {
     inner: Mutex<Inner>,
+    /// CB_OFFLOADs that their clients put off; at most one a copy.
+    again: Mutex<Vec<(u32, Callback)>>,
     counts: OffloadCounts,
 }
 
@@ -337,7 +343,14 @@ impl State {
             stuck_since: None,
             wakers: Vec::new(),
         });
-        let offload = Arc::new(Offload { number, client: Arc::clone(client), asked_by, task, progress });
+        let offload = Arc::new(Offload {
+            number,
+            client: Arc::clone(client),
+            asked_by,
+            task,
+            progress,
+            put_off: AtomicU32::new(0),
+        });
         // Four thousand million copies later a number comes round: the one of that name is gone.
         inner.copies.insert(number, Arc::clone(&offload));
         inner.wanted.push_back(offload);
@@ -444,11 +457,26 @@ impl State {
         Ok(offload)
     }
 
-    /// The client has answered CB_OFFLOAD. §4.8: the stateid is valid until "the client replies to a CB_OFFLOAD operation".
-    pub(super) fn offload_answered(&self, number: u32) {
+    /// The client has answered CB_OFFLOAD. §4.8: the stateid is valid until "the client replies to a CB_OFFLOAD operation". With DELAY,
+    /// which §16.1 has for it, it asks to hear of that later, perhaps because it has not seen the answer to its COPY.
+    pub(super) fn offload_answered(&self, number: u32, callback: Callback, status: Status) {
         let mut inner = self.offloads.inner.lock();
-        if let Some(offload) = inner.copies.get(&number).map(Arc::clone) {
+        let Some(offload) = inner.copies.get(&number).map(Arc::clone) else { return };
+        if status == Status::DELAY && offload.put_off.fetch_add(1, Relaxed) < PUT_OFF_MAX {
+            self.offloads.again.lock().push((number, callback));
+        } else {
             inner.forget(&offload);
+        }
+    }
+
+    /// Tells of ends whose clients have put that off.
+    pub(super) fn tend_offloads(&self) {
+        let again = std::mem::take(&mut *self.offloads.again.lock());
+        for (number, callback) in again {
+            let client = self.offloads.inner.lock().copies.get(&number).map(|it| Arc::clone(&it.client));
+            if let Some(client) = client {
+                self.call(&client, callback);
+            }
         }
     }
 
