@@ -162,7 +162,7 @@ impl Calls {
         !self.waiting.is_empty()
     }
 
-    /// Whether any session carries callbacks.
+    /// Whether any session carries callbacks: one that is out of step, or too narrow, is no way, whatever connection it has.
     fn has_way(&self) -> bool {
         let carries = |session: Arc<Session>| {
             let is_sound = !session.has_fault.load(Relaxed);
@@ -324,7 +324,7 @@ impl State {
         back.lost_connection(connection);
         session.is_cut.store(!back.unsure().is_empty(), Relaxed);
         drop(back);
-        if !session.client.has_back_connection() {
+        if !session.client.calls.lock().has_way() {
             session.client.set_reachable(false);
         }
         self.resume(session);
@@ -334,10 +334,12 @@ impl State {
     pub(super) fn abandon_session(&self, session: &Session) {
         let left = session.back.lock().abandon();
         let client = &session.client;
-        if !client.has_back_connection() {
+        let mut calls = client.calls.lock();
+        if !calls.has_way() {
             client.set_reachable(false);
         }
-        client.calls.lock().put_back(left);
+        calls.put_back(left);
+        drop(calls);
         self.pump(client);
     }
 

@@ -333,6 +333,27 @@ fn a_client_is_reachable_while_one_of_its_sessions_is_in_step() {
 }
 
 #[test]
+fn a_session_that_is_out_of_step_is_no_way_when_the_other_one_goes() {
+    for is_destroyed in [false, true] {
+        let mut world = World::new();
+        let peer = reachable(&mut world, "a");
+        let second = world.create(peer.client.id(), 2, 70).unwrap();
+        drain(&world.outbox);
+        send(&world, &peer, [5]);
+        let call = drain(&world.outbox).pop().unwrap();
+        assert_eq!(call.sequence().session_id, peer.session);
+        assert!(answer(&world, &peer, call.refusal(Status::SEQ_MISORDERED)));
+        assert!(peer.client.is_reachable());
+        if is_destroyed {
+            world.state.destroy_session(ConnectionId(70), &second.session_id).unwrap();
+        } else {
+            world.state.connection_closed(ConnectionId(70));
+        }
+        assert!(!peer.client.is_reachable(), "what it were delegated could not be recalled");
+    }
+}
+
+#[test]
 fn a_connection_that_has_closed_is_no_way_whatever_arrives_over_it() {
     let mut world = World::new();
     let mut peer = reachable(&mut world, "a");
