@@ -380,13 +380,19 @@ fn a_client_may_ask_to_be_asked_again() {
     assert_eq!(drain(&world.outbox).pop().unwrap().place(), call.place());
 }
 
-#[test]
-fn who_asks_to_be_asked_again_over_and_over_is_no_lost_path() {
+/// A client that was just called.
+fn called() -> (World, Peer, Call) {
     let mut world = World::new();
-    let mut peer = reachable(&mut world, "a");
+    let peer = reachable(&mut world, "a");
     world.state.expire(world.now);
     send(&world, &peer, [5]);
-    let first = drain(&world.outbox).pop().unwrap();
+    let call = drain(&world.outbox).pop().unwrap();
+    (world, peer, call)
+}
+
+#[test]
+fn who_asks_to_be_asked_again_over_and_over_is_no_lost_path() {
+    let (mut world, mut peer, first) = called();
     assert!(answer(&world, &peer, first.refusal(Status::DELAY)));
     for second in 1..40 {
         world.pass(SECOND);
@@ -400,11 +406,7 @@ fn who_asks_to_be_asked_again_over_and_over_is_no_lost_path() {
 
 #[test]
 fn what_was_sent_again_has_its_time_from_then_on() {
-    let mut world = World::new();
-    let mut peer = reachable(&mut world, "a");
-    world.state.expire(world.now);
-    send(&world, &peer, [5]);
-    let first = drain(&world.outbox).pop().unwrap();
+    let (mut world, mut peer, first) = called();
     for after in [14, 14] {
         world.pass(after * SECOND);
         world.state.expire(world.now);
