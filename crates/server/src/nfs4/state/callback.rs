@@ -26,6 +26,7 @@ use xdr::List;
 use super::State;
 use super::backchannel::CallbackTurn;
 use super::client::Client;
+use super::notices::Charge;
 use super::session::Session;
 use super::stateid::Place;
 use super::wire::{SessionId, Status};
@@ -33,8 +34,8 @@ use crate::{ConnectionId, Outbox};
 
 /// How long a client may take to answer a callback before the connection counts as no way to it any more.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Callbacks of one client that wait for a way out, at most. What is over is dropped: its sender comes again, or does
-/// without.
+/// Callbacks of one client that wait for a way out, at most, beside notices of changes, which have a bound of their own
+/// ([`Notices`](super::notices::Notices)). What is over is dropped: its sender comes again, or does without.
 const WAITING_MAX: usize = 1 << 16;
 
 /// A call to a client.
@@ -55,7 +56,7 @@ pub(super) enum Purpose {
     /// Its holder is asked for attributes.
     GetAttr(Place),
     /// The holder of the directory there is told of changes.
-    Notify(Place),
+    Notify(Place, Weak<Charge>),
     /// The copy of this number has ended.
     Offload(u32),
 }
@@ -106,8 +107,8 @@ impl Callback {
     }
 
     /// Whether it tells of changes: it may be longer than others.
-    fn is_notice(&self) -> bool {
-        matches!(self.purpose, Purpose::Notify(_))
+    pub(super) fn is_notice(&self) -> bool {
+        matches!(self.purpose, Purpose::Notify(..))
     }
 
     /// The request whose reply the client must have seen, while it may not have.
@@ -154,12 +155,52 @@ impl Sent {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     waiting: VecDeque<Callback>,
+    /// Notices of changes, with what each of them counts. They want more room than a session may have that carries all else:
+    /// recalls must not wait for them.
+    notices: VecDeque<(Arc<Charge>, Callback)>,
     sessions: Vec<Weak<Session>>,
 }
 
 impl Calls {
     pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !(self.waiting.is_empty() && self.notices.is_empty())
+    }
+
+    /// Has a callback wait. What is over is dropped, and a notice whose delegation has ended.
+    fn add(&mut self, callback: Callback) {
+        match &callback.purpose {
+            Purpose::Notify(_, charge) => {
+                let charge = charge.upgrade();
+                self.notices.extend(charge.map(|charge| (charge, callback)));
+            }
+            _ if self.waiting.len() < WAITING_MAX => self.waiting.push_back(callback),
+            _ => {}
+        }
+    }
+
+    /// Offers what waits to `send`, which gives back what it has no way for.
+    pub(super) fn offer(&mut self, mut send: impl FnMut(Callback) -> Option<Callback>) {
+        while let Some(callback) = self.waiting.pop_front() {
+            if let Some(left) = send(callback) {
+                self.waiting.push_front(left);
+                break;
+            }
+        }
+        while let Some((charge, notice)) = self.notices.pop_front() {
+            // Where nobody else counts it, its delegation has ended meanwhile: the client has nothing that it is about.
+            let is_wanted = Arc::strong_count(&charge) > 1;
+            // Where one has no way, those behind it have none either.
+            if is_wanted && let Some(left) = send(notice) {
+                self.notices.push_front((charge, left));
+                break;
+            }
+        }
+    }
+
+    /// Notices that wait.
+    #[cfg(test)]
+    pub(super) fn notices_waiting(&self) -> usize {
+        self.notices.len()
     }
 
     /// Whether any session carries callbacks: one that is out of step, or too narrow, is no way, whatever connection it has.
@@ -182,8 +223,16 @@ impl Calls {
 
     /// What did not get through waits again, before all others; but what is about the session that it did not get through.
     pub(super) fn put_back(&mut self, left: Vec<Callback>) {
-        let others = left.into_iter().rev().filter(|callback| !callback.is_of_its_session());
-        others.for_each(|callback| self.waiting.push_front(callback));
+        for callback in left.into_iter().rev().filter(|callback| !callback.is_of_its_session()) {
+            match &callback.purpose {
+                Purpose::Notify(_, charge) => {
+                    if let Some(charge) = charge.upgrade() {
+                        self.notices.push_front((charge, callback));
+                    }
+                }
+                _ => self.waiting.push_front(callback),
+            }
+        }
     }
 }
 
@@ -209,10 +258,10 @@ impl State {
     /// Calls a client, now or when there is a way to it.
     pub(super) fn call(&self, client: &Arc<Client>, callback: Callback) {
         let mut calls = client.calls.lock();
-        if client.is_gone() || calls.waiting.len() >= WAITING_MAX {
+        if client.is_gone() {
             return;
         }
-        calls.waiting.push_back(callback);
+        calls.add(callback);
         drop(calls);
         match client.sessionless() {
             Some(_) => self.pump_path(client),
@@ -230,27 +279,13 @@ impl State {
     /// Sends what waits, as far as slots go.
     fn pump(&self, client: &Client) {
         let mut calls = client.calls.lock();
-        if calls.waiting.is_empty() {
+        if !calls.has_waiting() {
             return;
         }
         let sessions: Vec<Arc<Session>> = calls.sessions.iter().filter_map(Weak::upgrade).collect();
-        // Notices want more room than a session may have that carries all else: they must not keep recalls waiting.
-        let mut notices = Vec::new();
-        while let Some(callback) = calls.waiting.pop_front() {
-            let mut left = Some(callback);
-            for session in &sessions {
-                left = left.and_then(|callback| self.send(session, callback));
-            }
-            match left {
-                None => {}
-                Some(notice) if notice.is_notice() => notices.push(notice),
-                Some(callback) => {
-                    calls.waiting.push_front(callback);
-                    break;
-                }
-            }
-        }
-        notices.into_iter().rev().for_each(|notice| calls.waiting.push_front(notice));
+        calls.offer(|callback| {
+            sessions.iter().try_fold(callback, |callback, session| self.send(session, callback))
+        });
     }
 
     /// Sends a callback through a session; gives it back where that has no slot or no connection for it.
@@ -425,7 +460,7 @@ impl State {
             Purpose::Advice => {}
             Purpose::Recall(place) => self.recall_answered(place, status),
             Purpose::GetAttr(place) => self.getattr_answered(place, result),
-            Purpose::Notify(place) => self.notify_answered(self.tick(), place, status),
+            Purpose::Notify(place, _) => self.notify_answered(self.tick(), place, status),
             Purpose::Offload(number) => self.offload_answered(number, callback, status),
         }
     }

@@ -57,7 +57,7 @@ pub(super) struct Holdings {
     /// Which of all [grants](super::gauges::Gauges::grants) was its last.
     pub(super) last_grant: AtomicU64,
     /// What it has not confirmed to know of its directories.
-    pub(super) notices: Unconfirmed,
+    pub(super) notices: Arc<Unconfirmed>,
     /// Copies in the background.
     pub(super) copies: AtomicU32,
     /// Connections that are back channels of any session.

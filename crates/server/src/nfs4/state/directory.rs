@@ -199,7 +199,7 @@ impl State {
         }
         let client = Arc::clone(&shard.entry(place.index).client);
         let delegation = shard.delegation_at_mut(place.index);
-        delegation.notices.answered(self.gauges.notices_of(&client));
+        delegation.notices.answered();
         let call = match status {
             _ if !delegation.is_granted() => None,
             Status::OK => self.next_notice(&mut shard, place.index),
@@ -216,10 +216,9 @@ impl State {
 
     /// The callback that tells a holder what has gathered.
     fn next_notice(&self, shard: &mut Shard, index: u32) -> Option<(Arc<Client>, Callback)> {
-        let changes = shard.delegation_at_mut(index).notices.take();
-        if changes.is_empty() {
-            return None;
-        }
+        let client = Arc::clone(&shard.entry(index).client);
+        let account = self.gauges.notices_of(&client);
+        let (changes, charge) = shard.delegation_at_mut(index).notices.take(account)?;
         self.delegations.counts.notices.fetch_add(changes.len() as u64, Relaxed);
         let (place, delegation) = (shard.place(index), shard.delegation_at(index));
         let args = CbNotifyArgs {
@@ -228,8 +227,7 @@ impl State {
             changes: List::new(changes).unwrap_or_default(),
         };
         let referring = delegation.granted_by.clone();
-        let client = Arc::clone(&shard.entry(index).client);
-        Some((client, Callback::new(CbOp::Notify(args), Purpose::Notify(place), referring)))
+        Some((client, Callback::new(CbOp::Notify(args), Purpose::Notify(place, charge), referring)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Counts of what there is.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::client::Client;
@@ -79,7 +80,7 @@ pub(super) struct Gauges {
     /// Delegations whose objects are watched: while there are none, everybody is told what objects say themselves.
     pub(super) lookouts: AtomicU64,
     /// What holders of directories have not confirmed to know.
-    pub(super) notices: Unconfirmed,
+    pub(super) notices: Arc<Unconfirmed>,
     /// Opens that deny something: while there are none, I/O without an open needs no look at the file.
     pub(super) denying: AtomicU64,
 }
@@ -100,7 +101,7 @@ impl Gauges {
             directory_delegations: AtomicU64::new(0),
             grants: AtomicU64::new(0),
             lookouts: AtomicU64::new(0),
-            notices: Unconfirmed::default(),
+            notices: Arc::default(),
             denying: AtomicU64::new(0),
         }
     }

@@ -2,9 +2,12 @@
 //!
 //! Criteria first. A holder decides by its silence how long a notice is kept, and by its own changes how many there are. So
 //! there is a bound on what gathers for one delegation, one on what one client's delegations let gather, so that its silence
-//! costs others nothing, and one over all. Whoever reaches any of them has the directory recalled, and reads it anew.
+//! costs others nothing, and one over all. Whoever reaches any of them has the directory recalled, and reads it anew. What is in
+//! a callback counts until the holder has answered it or has returned the directory, and as long as it waits for a way to the
+//! client ([`Charge`]): returning directories frees nothing that is still in a queue. On a slot it is bounded by the slots.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use protocol::nfs4::callback::notify::Notification;
 use vfs::Change;
@@ -49,8 +52,22 @@ impl Unconfirmed {
 /// Where the memory for one client's notices is counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Account<'a> {
-    pub(super) all: &'a Unconfirmed,
-    pub(super) own: &'a Unconfirmed,
+    pub(super) all: &'a Arc<Unconfirmed>,
+    pub(super) own: &'a Arc<Unconfirmed>,
+}
+
+/// What one callback tells, counted until nobody has it any more: the delegation, until it is answered, and whatever queue it is in.
+#[derive(Debug)]
+pub(super) struct Charge {
+    bytes: usize,
+    all: Arc<Unconfirmed>,
+    own: Arc<Unconfirmed>,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        Account { all: &self.all, own: &self.own }.give_back(self.bytes);
+    }
 }
 
 impl Account<'_> {
@@ -67,6 +84,11 @@ impl Account<'_> {
         self.own.give_back(bytes);
         self.all.give_back(bytes);
     }
+
+    /// Has what was taken given back by itself.
+    fn hand_over(self, bytes: usize) -> Arc<Charge> {
+        Arc::new(Charge { bytes, all: Arc::clone(self.all), own: Arc::clone(self.own) })
+    }
 }
 
 /// What the holder of a directory is told.
@@ -75,14 +97,14 @@ pub(super) struct Notices {
     /// The directory's `change` behind the last change that it was told of; at first, as of the grant.
     told_until: u64,
     gathered: Vec<Notification>,
-    /// Bytes taken for what the callback under way tells; zero where none is.
-    under_way: usize,
+    /// What the callback under way tells; none where none is.
+    under_way: Option<Arc<Charge>>,
 }
 
 impl Notices {
     /// Of a directory that is granted where its `change` is this, or was a moment ago: then it is recalled at the next change.
     pub(super) fn since(change: u64) -> Self {
-        Self { told_until: change, gathered: Vec::new(), under_way: 0 }
+        Self { told_until: change, gathered: Vec::new(), under_way: None }
     }
 
     /// Takes a change; false where it does not go on from the last one, or too much has gathered.
@@ -107,10 +129,10 @@ impl Notices {
         is_kept
     }
 
-    /// The next callback's; nothing while one is under way.
-    pub(super) fn take(&mut self) -> Vec<Notification> {
-        if self.under_way > 0 {
-            return Vec::new();
+    /// The next callback's, and what they count; none while one is under way.
+    pub(super) fn take(&mut self, account: Account<'_>) -> Option<(Vec<Notification>, Weak<Charge>)> {
+        if self.under_way.is_some() || self.gathered.is_empty() {
+            return None;
         }
         let mut length = 0;
         let fits = |notification: &&Notification| {
@@ -119,13 +141,15 @@ impl Notices {
         };
         let count = self.gathered.iter().take_while(fits).count();
         let taken: Vec<Notification> = self.gathered.drain(..count).collect();
-        self.under_way = taken.iter().map(bytes).sum();
-        taken
+        let charge = account.hand_over(taken.iter().map(bytes).sum());
+        let told = Arc::downgrade(&charge);
+        self.under_way = Some(charge);
+        Some((taken, told))
     }
 
     /// The holder has answered for what was under way.
-    pub(super) fn answered(&mut self, account: Account<'_>) {
-        account.give_back(std::mem::take(&mut self.under_way));
+    pub(super) fn answered(&mut self) {
+        self.under_way = None;
     }
 
     /// The delegation is on its way back: nothing more is told.
@@ -136,7 +160,7 @@ impl Notices {
     /// The delegation ends.
     pub(super) fn end(&mut self, account: Account<'_>) {
         self.forget(account);
-        self.answered(account);
+        self.answered();
     }
 }
 

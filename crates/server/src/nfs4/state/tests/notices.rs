@@ -1,12 +1,16 @@
 //! The memory for what holders of directories are to be told.
 
 use protocol::nfs4::callback::notify::notify_type;
-use protocol::nfs4::types::{Bitmap, Handle};
+use protocol::nfs4::callback::{CbOp, CbOpResult};
+use protocol::nfs4::types::{Bitmap, Handle, Outcome};
 use vfs::{Attributes, Before, Change, Device, FileKind, Timestamp};
 
+use super::super::callback::Callback;
 use super::super::notices::{ALL_BYTES_MAX, CLIENT_BYTES_MAX};
 use super::super::{DelegationKind, Entries, Wish};
+use super::callbacks::reachable;
 use super::*;
+use crate::testing::drain;
 
 /// Directories of each client: enough to reach its bound with what may gather for each of them.
 const DIRECTORIES: u64 = 200;
@@ -110,4 +114,69 @@ fn what_a_delegation_let_gather_is_given_back_with_it() {
     // It is on its way back: only what may be under way is kept.
     world.state.entries_unsure(world.now, file(2));
     assert!(peer.client.holdings.notices.bytes() <= 2048 * 2);
+}
+
+/// Has the client do all that it is called for, as long as it is called; how many CB_NOTIFY that were.
+fn obey(world: &World, peer: &Peer, mut calls: Vec<crate::testing::Call>) -> usize {
+    let mut notices = 0;
+    while !calls.is_empty() {
+        for call in &calls {
+            let result = match call.operation() {
+                CbOp::Notify(_) => CbOpResult::Notify(Outcome::Ok(())),
+                CbOp::Recall(_) => CbOpResult::Recall(Outcome::Ok(())),
+                _ => CbOpResult::RecallAny(Outcome::Ok(())),
+            };
+            notices += usize::from(matches!(result, CbOpResult::Notify(_)));
+            assert!(world.state.replied(peer.connection, &world.outbox, call.results(result)));
+        }
+        calls = drain(&world.outbox);
+    }
+    notices
+}
+
+#[test]
+fn what_returned_delegations_leave_behind_counts_until_it_is_gone_and_is_never_sent() {
+    let mut world = World::new();
+    let peer = reachable(&mut world, "silent");
+    // As many calls as it takes at once.
+    (0..16).for_each(|number| world.state.call(&peer.client, Callback::recall_any(number)));
+    let calls = drain(&world.outbox);
+    assert_eq!(calls.len(), 16);
+    // The notice of one that it keeps waits before those of all that it returns.
+    grant(&world, &peer, 1);
+    rename(&world, 1, 0);
+    for fileid in 2..6000 {
+        let stateid = grant(&world, &peer, fileid);
+        rename(&world, fileid, 0);
+        world.state.return_delegation(world.now, &peer.client, file(fileid), &stateid).unwrap();
+    }
+    let (waiting, counted) =
+        (peer.client.calls.lock().notices_waiting(), peer.client.holdings.notices.bytes());
+    // Three names each.
+    assert!(waiting * 3 * LONG.len() <= counted, "{waiting} wait, and count {counted} bytes");
+    assert!(counted <= CLIENT_BYTES_MAX);
+    assert_eq!(obey(&world, &peer, calls), 1, "the other directories are nobody's");
+    assert_eq!((world.state.gauges.notices.bytes(), peer.client.holdings.notices.bytes()), (0, 0));
+}
+
+#[test]
+fn of_all_notices_that_wait_one_finds_out_that_there_is_no_way() {
+    let mut world = World::new();
+    let peer = reachable(&mut world, "silent");
+    (0..17).for_each(|number| world.state.call(&peer.client, Callback::recall_any(number)));
+    for fileid in 0..20 {
+        grant(&world, &peer, fileid);
+        rename(&world, fileid, 0);
+    }
+    let mut offered = Vec::new();
+    let mut calls = peer.client.calls.lock();
+    assert_eq!(calls.notices_waiting(), 20);
+    calls.offer(|callback| {
+        offered.push(callback.is_notice());
+        Some(callback)
+    });
+    assert_eq!(offered, [false, true], "a recall, and a notice");
+    assert_eq!(calls.notices_waiting(), 20);
+    drop(calls);
+    assert_eq!(obey(&world, &peer, drain(&world.outbox)), 20);
 }
