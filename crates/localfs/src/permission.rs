@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
-use vfs::{Attributes, Authority, Context, Credentials, Error, FileKind, Result};
+use vfs::{Attributes, Authority, Context, Credentials, Error, FileKind, Result, SetAttributes};
 
 use crate::acl;
 use crate::attributes::Snapshot;
@@ -30,6 +30,10 @@ pub(crate) const WRITE: u32 = 2;
 pub(crate) const EXECUTE: u32 = 1;
 
 pub(crate) const STICKY: u32 = 0o1000;
+pub(crate) const SET_USER_ID: u32 = 0o4000;
+pub(crate) const SET_GROUP_ID: u32 = 0o2000;
+/// The bits that let a program run with the rights of its owner or its group.
+pub(crate) const SET_IDS: u32 = SET_USER_ID | SET_GROUP_ID;
 
 /// Whether the permission bits give `who` all of `want`.
 pub(crate) fn mode_grants(who: &Credentials, file: &Attributes, want: u32) -> bool {
@@ -96,6 +100,25 @@ impl Volume {
     /// Whether the caller is somebody whom the kernel does not judge: another than the server that can only be itself.
     pub(crate) fn is_foreign(&self, context: &Context) -> bool {
         matches!(self.actor, Actor::Itself { uid, .. } if context.credentials.uid != uid)
+    }
+
+    /// Returns `set` without the set-ID bits that a foreign caller may not give.
+    ///
+    /// What a foreign caller makes belongs to the server's own user: such a bit would let every local user who can run the
+    /// file act as that user. A directory keeps the set-group-ID bit, which on Linux grants nothing: it only says which group
+    /// new entries get. Set-user-ID has no meaning on a directory there.
+    pub(crate) fn without_foreign_set_ids(
+        &self,
+        context: &Context,
+        kind: FileKind,
+        set: &SetAttributes,
+    ) -> SetAttributes {
+        let masked = match kind {
+            _ if !self.is_foreign(context) => 0,
+            FileKind::Directory => SET_USER_ID,
+            _ => SET_IDS,
+        };
+        SetAttributes { mode: set.mode.map(|mode| mode & !masked), ..*set }
     }
 
     /// Whether the caller has all of `want`, by permission bits and ACL.

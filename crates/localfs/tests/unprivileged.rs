@@ -137,6 +137,71 @@ fn what_another_user_creates_belongs_to_the_server() {
     assert_eq!(given.err(), Some(Error::NotPermitted));
 }
 
+/// Permission and set-ID bits of an entry, as the kernel has them.
+fn bits(place: &Place, name: &str) -> u32 {
+    std::fs::symlink_metadata(place.path(name)).expect("metadata").permissions().mode() & 0o7777
+}
+
+// The file would belong to the server's user: whoever runs it would act as that user.
+#[test]
+fn another_user_creates_no_file_with_set_id_bits() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
+    let root = place.fs().root();
+    let kinds = [
+        ("guarded", GUARDED),
+        ("unchecked", Create::File(CreateMode::Unchecked)),
+        ("exclusive", Create::File(CreateMode::Exclusive(*b"verifier"))),
+        ("fifo", Create::Fifo),
+        ("socket", Create::Socket),
+    ];
+    for (name, what) in &kinds {
+        place.make(&user(2000, &[]), &root, name, what, 0o6755).expect("create");
+        assert_eq!(bits(&place, name), 0o755, "{name}");
+    }
+    place.make(&me(), &root, "own", &GUARDED, 0o6755).expect("create");
+    assert_eq!(bits(&place, "own"), 0o6755, "the server's own user could do that without a server");
+}
+
+#[test]
+fn a_clients_superuser_gives_files_no_set_id_bits() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.file(&me(), "a", 0o644);
+    let chmod = |who: &vfs::Context, bits| {
+        place.wait(place.fs().setattr(who, &file, &mode(bits), None, Authority::Caller)).expect("chmod");
+    };
+    let root_caller = user(0, &[]);
+    chmod(&root_caller, 0o6711);
+    assert_eq!(bits(&place, "a"), 0o711);
+    chmod(&me(), 0o6711);
+    assert_eq!(bits(&place, "a"), 0o6711, "the server's own user could do that without a server");
+    chmod(&root_caller, 0o6700);
+    assert_eq!(bits(&place, "a"), 0o700, "nor keeps them");
+}
+
+#[test]
+fn a_directory_of_another_user_keeps_set_group_id_alone() {
+    if !is_child() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::set_permissions(&place.config.directory, std::fs::Permissions::from_mode(0o777)).expect("chmod");
+    let root = place.fs().root();
+    let other = user(2000, &[]);
+    let made = place.make(&other, &root, "made", &Create::Directory, 0o6777).expect("mkdir");
+    assert_eq!(bits(&place, "made"), 0o2777);
+    // What is made in it gets its group and no set-ID bit; a directory gets the bit too.
+    place.make(&other, &made, "file", &GUARDED, 0o2755).expect("create");
+    place.make(&other, &made, "below", &Create::Directory, 0o755).expect("mkdir");
+    assert_eq!((bits(&place, "made/file"), bits(&place, "made/below")), (0o755, 0o2755));
+}
+
 #[test]
 fn acls_are_read_for_others() {
     if !is_child() {

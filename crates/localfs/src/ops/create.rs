@@ -27,14 +27,12 @@ use crate::identity::with_umask;
 use crate::name::Name;
 use crate::object::{Object, OpenFile, Reach};
 use crate::patience;
-use crate::permission::{EXECUTE, WRITE};
+use crate::permission::{EXECUTE, SET_GROUP_ID, SET_IDS, WRITE};
 use crate::turn::Turn;
 use crate::volume::{Actor, Volume};
 
 /// Longest text of a symbolic link in bytes (PATH_MAX without its NUL).
 const MAX_SYMLINK_BYTES: usize = 4095;
-const SET_GROUP_ID: u32 = 0o2000;
-const SET_IDS: u32 = 0o6000;
 /// What the mode of a file has until its verifier is written: its creator must be able to.
 const WHILE_UNVERIFIED: u32 = 0o600;
 
@@ -70,6 +68,7 @@ impl Volume {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
+        let set = &self.without_foreign_set_ids(context, kind_of(what), set);
         self.require_visited(&directory)?;
         let lock = self.lock(&directory)?;
         let before = self.stat_before_entry(context, &directory)?;
@@ -345,6 +344,18 @@ fn are_times_of(verifier: &Verifier, file: &Attributes) -> bool {
 /// Whether what was created so keeps its verifier in its times.
 fn has_verifier_in_times(what: &Create, file: &Attributes) -> bool {
     matches!(what, Create::File(CreateMode::Exclusive(verifier)) if are_times_of(verifier, file))
+}
+
+fn kind_of(what: &Create) -> FileKind {
+    match what {
+        Create::File(_) => FileKind::Regular,
+        Create::Directory => FileKind::Directory,
+        Create::Symlink(_) => FileKind::Symlink,
+        Create::Fifo => FileKind::Fifo,
+        Create::Socket => FileKind::Socket,
+        Create::CharDevice(_) => FileKind::CharDevice,
+        Create::BlockDevice(_) => FileKind::BlockDevice,
+    }
 }
 
 fn wanted_mode(what: &Create, set: &SetAttributes) -> u32 {

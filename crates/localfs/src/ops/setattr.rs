@@ -78,7 +78,7 @@ impl Volume {
             return Ok((Self::no_change(&before), None));
         }
         self.judge_setattr(context, object, &before, set, authority)?;
-        let set = &set.for_kind(object.kind);
+        let set = &self.without_foreign_set_ids(context, object.kind, &set.for_kind(object.kind));
         if set.is_empty() {
             return Ok((Self::no_change(&before), None));
         }
