@@ -1,12 +1,14 @@
 //! What can be told of exported directories before they are opened.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 use crate::export_plan::{ExportPlan, Source};
+use crate::writable;
 
 /// A directory as the file system knows it.
 struct Directory<'a> {
@@ -15,6 +17,17 @@ struct Directory<'a> {
     path: PathBuf,
     /// Device and inode.
     id: (u64, u64),
+    metadata: Metadata,
+}
+
+/// Notes which directories are on file systems that are mounted read-only.
+pub fn note_read_only_mounts(exports: &mut [ExportPlan]) {
+    for export in exports {
+        let Source::Directory(path) = &export.source else { continue };
+        // A directory that is not there is an error of `check`.
+        let flags = rustix::fs::statvfs(path).map(|found| found.f_flag);
+        export.is_mounted_read_only = flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY));
+    }
 }
 
 /// Checks that the directories are there, may be read, and do not get into each other's way; returns warnings.
@@ -57,6 +70,7 @@ pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<Str
             );
             return Err(export.blame(why));
         }
+        warnings.extend(writable::warning(export, path, &directory.metadata));
         seen.push(directory);
     }
     Ok(warnings)
@@ -69,7 +83,7 @@ fn look<'a>(export: &'a ExportPlan, path: &Path) -> io::Result<Directory<'a>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty())?;
         let id = (metadata.dev(), metadata.ino());
-        Ok(Directory { export, path: std::fs::canonicalize(path)?, id })
+        Ok(Directory { export, path: std::fs::canonicalize(path)?, id, metadata })
     } else {
         Err(io::Error::from(io::ErrorKind::NotADirectory))
     }

@@ -24,6 +24,8 @@ pub struct ExportPlan {
     pub pseudo: String,
     pub id: Option<u32>,
     pub options: ExportOptions,
+    /// Whether the directory is on a file system that is mounted read-only on this machine.
+    pub is_mounted_read_only: bool,
     /// `FILE:LINE`; none where the command line asks for it.
     place: Option<String>,
 }
@@ -110,7 +112,7 @@ impl ExportPlan {
             recall_local_changes: config.local_changes != Some(LocalChangesConfig::Ignore),
         };
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
-        Ok(Self { source, is_async: config.r#async, memory, pseudo, id: config.id, options, place: None })
+        Ok(Self { is_async: config.r#async, memory, id: config.id, options, ..Self::new(source, pseudo) })
     }
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
@@ -128,7 +130,13 @@ impl ExportPlan {
 
     fn new(source: Source, pseudo: String) -> Self {
         let (memory, options) = (MemoryLimits::default(), ExportOptions::default());
-        Self { source, is_async: false, memory, pseudo, id: None, options, place: None }
+        let (is_async, is_mounted_read_only) = (false, false);
+        Self { source, is_async, memory, pseudo, id: None, options, is_mounted_read_only, place: None }
+    }
+
+    /// Whether the command line asks for it, and not a configuration file.
+    pub fn is_of_command_line(&self) -> bool {
+        self.place.is_none()
     }
 
     /// `why` it cannot be served, with what a person needs to find it.
@@ -149,7 +157,11 @@ impl fmt::Display for ExportPlan {
             }
             Source::Memory(_) => f.write_str("memory")?,
         }
-        let access = if self.options.read_only { "read-only" } else { "read-write" };
+        let access = match (self.options.read_only, self.is_mounted_read_only) {
+            (true, _) => "read-only",
+            (false, true) => "read-only (its file system is mounted read-only here)",
+            (false, false) => "read-write",
+        };
         let squash = match self.options.squash {
             Squash::None => "nobody squashed",
             Squash::Root => "root squashed",

@@ -20,6 +20,7 @@ mod metrics;
 mod plan;
 #[cfg(feature = "krb5")]
 mod principals;
+mod reach;
 mod reply_log;
 mod security;
 mod serve;
@@ -29,6 +30,7 @@ mod stable_log;
 mod state_dir;
 mod state_log;
 mod waiters;
+mod writable;
 
 use std::process::ExitCode;
 

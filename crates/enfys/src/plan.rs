@@ -76,6 +76,7 @@ impl Plan {
             listen.push(SocketAddr::from((Ipv4Addr::LOCALHOST, NFS_PORT)));
         }
         let state_dir = state_dir(arguments.state_dir.as_ref().or(config.state_dir.as_ref()), &exports)?;
+        directories::note_read_only_mounts(&mut exports);
         let mut warnings = check_exports(&exports, state_dir.as_deref())?;
         if config.persistent_sessions && state_dir.is_none() {
             warnings.push("persistent-sessions: of no use without a state-dir".into());

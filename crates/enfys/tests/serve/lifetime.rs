@@ -19,7 +19,7 @@ fn the_mount_commands_are_printed_with_real_ports() {
         "serving memory as /export: read-write, root squashed, for any client that reaches it\n\
          \x20 mount -t nfs -o vers=4.1,port={port} 127.0.0.1:/export /mnt\n\
          \x20 mount -t nfs -o vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock 127.0.0.1:/export /mnt\n\
-         \x20 nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}\n"
+         \x20 'nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}'\n"
     );
     assert_eq!(server.announced, expected);
     server.stop();

@@ -8,6 +8,7 @@ mod copies;
 mod disk;
 mod dissected;
 mod documents;
+mod first_hour;
 mod libnfs;
 mod lifetime;
 mod memory;

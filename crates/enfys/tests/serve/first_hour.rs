@@ -1,0 +1,156 @@
+//! What a newcomer does first: the commands of the README, and what a start says about what they get.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use protocol::nfs3::StableHow;
+
+use crate::client::Client;
+use crate::server::{ENFYS, Place, Server, mode, run, with};
+
+/// The first commands that README.md shows.
+fn first_commands() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(path).expect("README.md");
+    let block = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next());
+    block.expect("a block of commands").lines().map(String::from).collect()
+}
+
+#[test]
+fn the_first_commands_of_the_readme_give_an_export_that_can_be_written() {
+    let place = Place::new();
+    let directory = place.path("data").display().to_string();
+    let commands = first_commands();
+    let [make, serve] = &*commands else { panic!("{commands:?}") };
+    let make = make.replace("/srv/data", &directory);
+    assert!(Command::new("sh").args(["-c", &make]).status().unwrap().success(), "{make}");
+    let serve = serve.strip_prefix("cargo run --release -p enfys -- serve ").expect("the program");
+    assert_eq!(serve, "/srv/data");
+    let server = Server::start(&place, &with(&place, &[directory.as_ref()]));
+    assert!(!server.log().contains("WARN"), "{}", server.log());
+    let own = rustix::process::geteuid().as_raw();
+    let ordinary = if own == 0 { 1000 } else { own };
+    // Root, who mounts, is squashed.
+    for uid in [0, ordinary] {
+        let mut client = Client::connect(server.address);
+        client.uid = uid;
+        let root = client.mount("/export").unwrap();
+        let file = client.create(root, &format!("of-{uid}")).unwrap();
+        client.write(file, b"written", StableHow::FileSync).unwrap();
+    }
+    server.stop();
+}
+
+/// What `check-config` says about a directory with these permission bits and this line in its export.
+fn checked(place: &Place, directory: &Path, line: &str) -> String {
+    let text = format!(
+        "state-dir = '{}'\n[[export]]\npath = '{}'\n{line}\n",
+        place.path("state").display(),
+        directory.display()
+    );
+    let file = place.file("enfys.toml", &text);
+    let output = run(&["check-config".as_ref(), file.as_path()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn an_export_that_nobody_can_write_is_warned_of() {
+    let place = Place::new();
+    let directory = place.directory("data");
+    std::fs::set_permissions(&directory, mode(0o755)).unwrap();
+    let squash_all = "squash = 'all'";
+    let warning = format!(
+        "probably no client can create files here: {} belongs to {}:{} with mode 755, and every user of every client acts \
+         as 65534:65534.",
+        directory.display(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw()
+    );
+    let said = checked(&place, &directory, squash_all);
+    assert!(said.contains(&warning), "{said}");
+    assert!(said.contains("--squash none"), "{said}");
+    let server = Server::start(&place, &with(&place, &[&directory, "--squash=all".as_ref()]));
+    assert!(server.log().contains(&warning), "{}", server.log());
+    server.stop();
+    for line in ["squash = 'none'", "squash = 'all'\nread-only = true"] {
+        assert!(!checked(&place, &directory, line).contains("no client can"), "{line}");
+    }
+    std::fs::set_permissions(&directory, mode(0o1777)).unwrap();
+    assert!(!checked(&place, &directory, squash_all).contains("no client can"));
+}
+
+/// Runs a script as root of namespaces of its own, with the binary as `$1` and a place's directory as `$2`; `None` where the
+/// system does not let a test do that.
+fn isolated(place: &Place, script: &str) -> Option<Output> {
+    let run = |words: &[&str]| {
+        Command::new("unshare").args(["--user", "--map-root-user", "--mount", "--net"]).args(words).output()
+    };
+    if !run(&["ip", "link"]).is_ok_and(|output| output.status.success()) {
+        println!("skipped: no namespaces for tests, or no `ip`");
+        return None;
+    }
+    let directory = place.path("").display().to_string();
+    let output = run(&["sh", "-c", script, "sh", ENFYS, &directory]).expect("unshare ran before");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(output)
+}
+
+#[test]
+fn an_export_of_a_read_only_mount_is_not_called_read_write() {
+    let place = Place::new();
+    place.directory("data");
+    let script = r#"
+        set -e
+        mount -t tmpfs -o ro,mode=1777 tmpfs "$2/data"
+        printf "state-dir = '%s/state'\n[[export]]\npath = '%s/data'\n" "$2" "$2" >"$2/enfys.toml"
+        exec "$1" check-config "$2/enfys.toml"
+    "#;
+    let Some(output) = isolated(&place, script) else { return };
+    let said = String::from_utf8(output.stdout).unwrap();
+    let expected = "as /export: read-only (its file system is mounted read-only here), root squashed";
+    assert!(said.contains(expected), "{said}");
+}
+
+/// Starts a server on all addresses of a machine with `192.0.2.7`, prints what it announces and logs, and ends it.
+const ON_ALL_ADDRESSES: &str = r#"
+    set -e
+    trap 'kill $server 2>/dev/null || true' EXIT
+    ip link set lo up
+    ip address add 192.0.2.7/24 dev lo
+    "$1" serve --memory --listen 0.0.0.0:2049 --metrics 0.0.0.0:9100 >"$2/out" 2>"$2/log" & server=$!
+    until grep -q metrics: "$2/out"; do
+        kill -0 $server || { cat "$2/log" >&2; exit 1; }
+        sleep 0.02
+    done
+    kill $server; wait $server; server=
+    cat "$2/out" "$2/log"
+"#;
+
+#[test]
+fn clients_are_shown_an_address_that_they_can_use() {
+    let place = Place::new();
+    let Some(output) = isolated(&place, ON_ALL_ADDRESSES) else { return };
+    let said = String::from_utf8(output.stdout).unwrap();
+    for expected in [
+        "  mount -t nfs -o vers=4.1,port=2049 192.0.2.7:/export /mnt\n",
+        "  'nfs://192.0.2.7/export?version=3&nfsport=2049&mountport=2049'\n",
+        "metrics: http://192.0.2.7:9100/metrics\n",
+        "every machine that reaches 0.0.0.0:2049 may mount it: the command line cannot limit the clients, only `clients` \
+         in a configuration file (--config) can\n",
+    ] {
+        assert!(said.contains(expected), "`{expected}` is missing in: {said}");
+    }
+}
+
+#[test]
+fn the_announced_url_is_one_word_of_a_shell() {
+    let place = Place::new();
+    let server = Server::start(&place, &["serve", "--memory", "--listen", "127.0.0.1:0"]);
+    let line = server.announced.lines().find(|line| line.contains("nfs://")).expect("a URL");
+    let said = Command::new("sh").args(["-c", &format!("printf %s {line}")]).output().unwrap();
+    let port = server.address.port();
+    let expected = format!("nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}");
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+    server.stop();
+}
