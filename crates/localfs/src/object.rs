@@ -161,6 +161,8 @@ impl Residence {
 pub(crate) struct Object {
     pub(crate) handle: Handle,
     pub(crate) kind: FileKind,
+    /// Held while the object is changed and looked at before and after, so that both attributes and the change are one unit.
+    pub(crate) lock: Mutex<()>,
     /// As told to clients.
     pub(crate) fsid: u64,
     /// Device and inode number, while this server runs.
@@ -199,6 +201,7 @@ impl Object {
         Self {
             handle,
             kind,
+            lock: Mutex::new(()),
             fsid,
             key,
             dirt,

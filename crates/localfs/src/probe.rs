@@ -30,7 +30,7 @@ use crate::shortage::Shortages;
 use crate::streams::Streams;
 use crate::sys;
 use crate::turn::{Names, Wariness};
-use crate::volume::{Actor, Handles, LOCKS, Volume, mount_of};
+use crate::volume::{Actor, Handles, Volume, mount_of};
 use crate::watch;
 
 /// `f_type` of file systems that keep nothing on a device: tmpfs and ramfs.
@@ -139,7 +139,6 @@ pub(crate) fn open_with(
         moves: AtomicU64::new(0),
         streams: Streams::default(),
         has_stable_positions,
-        locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         fsid: identities.fsid,
         fsids: Mutex::new(HashMap::new()),
         verifier_seed: config.verifier_seed,

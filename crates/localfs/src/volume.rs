@@ -37,8 +37,6 @@ use crate::watch;
 
 /// Blocks of 512 bytes from which on a file is freed on the pool: 64 MiB.
 const MANY_BLOCKS: i64 = 128 * 1024;
-/// Locks that make attributes before and after a change one unit; an object has one of them.
-pub(crate) const LOCKS: usize = 256;
 /// Times that an open by handle is tried again where memory is said to be short, most of them a millisecond apart.
 const MAX_TRIES: u32 = 50;
 /// File systems inside one export (btrfs subvolumes) whose ids are remembered; more are asked for each time.
@@ -106,7 +104,6 @@ pub(crate) struct Volume {
     pub(crate) streams: Streams,
     /// Whether directory positions stay what they are while entries come and go.
     pub(crate) has_stable_positions: bool,
-    pub(crate) locks: Box<[Mutex<()>]>,
     pub(crate) fsid: u64,
     pub(crate) fsids: Mutex<HashMap<u64, u64>>,
     pub(crate) verifier_seed: [u8; 8],
@@ -141,8 +138,7 @@ impl fmt::Debug for Volume {
     }
 }
 
-/// Both of a directory's or file's locks are held in the order of their numbers, so that no two requests wait for
-/// each other.
+/// The locks of the one or two objects that a request changes.
 pub(crate) struct Locks<'a> {
     _first: MutexGuard<'a, ()>,
     _second: Option<MutexGuard<'a, ()>>,
@@ -329,19 +325,23 @@ impl Volume {
     ///
     /// # Errors
     /// See [`patience::wait`].
-    pub(crate) fn lock(&self, object: &Object) -> Result<Locks<'_>> {
-        Ok(Locks { _first: self.wait_for(&self.locks[lock_number(object)])?, _second: None })
+    pub(crate) fn lock<'a>(&self, object: &'a Object) -> Result<Locks<'a>> {
+        Ok(Locks { _first: self.wait_for(&object.lock)?, _second: None })
     }
 
-    /// Locks two objects, which may be one.
+    /// Locks two objects, which may be one: in the order of their addresses, so that no two requests wait for each
+    /// other.
     ///
     /// # Errors
     /// See [`patience::wait`].
-    pub(crate) fn lock_both(&self, one: &Object, other: &Object) -> Result<Locks<'_>> {
-        let (one, other) = (lock_number(one), lock_number(other));
-        let first = self.wait_for(&self.locks[one.min(other)])?;
-        let second = if one == other { None } else { Some(self.wait_for(&self.locks[one.max(other)])?) };
-        Ok(Locks { _first: first, _second: second })
+    pub(crate) fn lock_both<'a>(&self, one: &'a Object, other: &'a Object) -> Result<Locks<'a>> {
+        if std::ptr::eq(one, other) {
+            return self.lock(one);
+        }
+        let (low, high) =
+            if std::ptr::from_ref(one) < std::ptr::from_ref(other) { (one, other) } else { (other, one) };
+        let first = self.wait_for(&low.lock)?;
+        Ok(Locks { _first: first, _second: Some(self.wait_for(&high.lock)?) })
     }
 
     /// The object behind a descriptor that was opened as `name` of `directory`.
@@ -685,9 +685,4 @@ pub(crate) fn mount_of(status: &Statx, root_device: u64) -> u64 {
     } else {
         u64::from(device_of(status) != root_device)
     }
-}
-
-fn lock_number(object: &Object) -> usize {
-    // Inode numbers of neighbours differ in their low bits; handles need not.
-    (object.key.1 ^ object.key.1 >> 8) as usize % LOCKS
 }

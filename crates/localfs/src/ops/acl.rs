@@ -74,7 +74,7 @@ impl Volume {
         if !self.has_acls {
             return Err(Error::NotSupported);
         }
-        let _lock = self.lock(&object)?;
+        let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         self.require_writable()?;
         // The kernel knows the caller only where the server can become it.
@@ -99,6 +99,7 @@ impl Volume {
         }
         let number = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
+        drop(lock);
         Ok((object, number, change))
     }
 }

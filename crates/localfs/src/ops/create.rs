@@ -106,6 +106,7 @@ impl Volume {
             is_new: true,
             verifier_in_times: has_verifier_in_times(what, &attributes),
         };
+        drop(lock);
         Ok((vec![(object, own_number), (directory, number)], created))
     }
 

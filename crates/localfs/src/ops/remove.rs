@@ -43,7 +43,7 @@ impl Volume {
         directory.require_directory()?;
         let name = Name::new(name)?;
         self.require_visited(&directory)?;
-        let _lock = self.lock(&directory)?;
+        let lock = self.lock(&directory)?;
         let before = self.stat_before_entry(context, &directory)?;
         self.enter(context, &directory, EXECUTE)?;
         let victim = self.victim(context, &directory, &name)?;
@@ -65,6 +65,7 @@ impl Volume {
             Victim::Presumed(presumed) => self.lost_presumed(presumed),
             Victim::Closed | Victim::Elsewhere => {}
         }
+        drop(lock);
         Ok((directory, number, change))
     }
 

@@ -132,12 +132,13 @@ impl Volume {
         if !self.is_in_memory || length > MAX_BYTES_IN_PLACE {
             patience::wait()?;
         }
-        let _lock = self.lock(&object)?;
+        let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         self.require_write(context, &object, &before, authority)?;
         let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Error::Invalid)?;
         let punches = how.contains(FallocateFlags::PUNCH_HOLE);
         if punches && offset >= before.attributes.size {
+            drop(lock);
             return Ok((object, Made::NONE, Self::no_change(&before)));
         }
         if !punches && end > self.properties.max_file_size {
@@ -149,6 +150,7 @@ impl Volume {
         rustix::fs::fallocate(&file, how, offset, length).map_err(translate)?;
         let number = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
+        drop(lock);
         Ok((object, number, change))
     }
 
@@ -183,7 +185,7 @@ impl Volume {
             // The extents that are freed may have to be read.
             patience::wait()?;
         }
-        let _lock = self.lock(&object)?;
+        let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         self.require_write(context, &object, &before, authority)?;
         let length = u64::from(length);
@@ -198,6 +200,7 @@ impl Volume {
         let number = begun.made();
         extended?;
         let change = self.change_since(&object, &before.attributes)?;
+        drop(lock);
         Ok((object, number, change))
     }
 }

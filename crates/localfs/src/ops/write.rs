@@ -50,13 +50,14 @@ impl Volume {
     ) -> Result<(Arc<Object>, Written, Made)> {
         let object = self.object(file)?;
         object.require_regular()?;
-        let _lock = self.lock(&object)?;
+        let lock = self.lock(&object)?;
         let before = self.stat_before_write(context, &object)?;
         self.require_write(context, &object, &before, authority)?;
         // RFC 1813 §3.3.7: "If count is 0, the WRITE will succeed and return a count of 0, barring errors due to
         // permissions checking."
         if data.is_empty() {
             let written = Written { count: 0, stability, change: Self::no_change(&before) };
+            drop(lock);
             return Ok((object, written, Made::NONE));
         }
         let room = self.properties.max_file_size.saturating_sub(offset).min(data.len() as u64) as usize;
@@ -70,6 +71,7 @@ impl Volume {
         let change = self.made(begun.of_bytes(count));
         let around = self.change_by_write(context, (&object, &file), &before)?;
         let written = Written { count: count as u32, stability, change: around };
+        drop(lock);
         Ok((object, written, change))
     }
 

@@ -153,7 +153,7 @@ impl Volume {
     ) -> Result<(Arc<Object>, Made, Change)> {
         let name = full_name(name)?;
         let object = self.object(file)?;
-        let _lock = self.lock(&object)?;
+        let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         if !has_xattrs(&object) {
             return Err(Error::NotPermitted);
@@ -177,6 +177,7 @@ impl Volume {
         edit.apply(&file, &name).map_err(translate)?;
         let number = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
+        drop(lock);
         Ok((object, number, change))
     }
 
