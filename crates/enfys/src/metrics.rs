@@ -199,6 +199,11 @@ impl Everything {
                 "Connections closed in mid-record or mid-reply",
                 &metrics.stalled_connections,
             ),
+            (
+                "unreachable_connections",
+                "Connections lost because the peer acknowledged nothing",
+                &metrics.unreachable_connections,
+            ),
             ("read_delegations", "Delegations for reading granted", &delegations.granted_read),
             ("write_delegations", "Delegations for writing granted", &delegations.granted_write),
             ("directory_delegations", "Delegations of directories granted", &delegations.granted_directory),

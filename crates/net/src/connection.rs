@@ -15,7 +15,7 @@ use rpc::record::{self, RecordDecoder, RecordError};
 use server::{Connection, Disposition, Outbox, Outcome, Server, Throttle};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use xdr::Writer;
 
 use crate::budget::{Budget, Charge};
@@ -35,7 +35,7 @@ const BYTES_A_TURN: usize = READ_AT_ONCE;
 /// where memory is short.
 const SHORT_RECORD: usize = 4 << 10;
 
-/// A record may take so many times the stall timeout, however steadily its bytes drip.
+/// The peer may keep the server waiting for one record for this many stall timeouts, however steadily its bytes come.
 const RECORD_PATIENCE: u32 = 5;
 
 /// How long a connection waits before it looks again whether there is memory for its record.
@@ -94,16 +94,45 @@ pub(crate) enum End {
     Closed,
     /// What came is not RPC, or a record is over the limit.
     Protocol(String),
-    /// The peer neither sends the rest of a record nor takes a reply.
-    Stalled,
-    /// The socket failed.
+    /// The peer is reachable, but keeps the server waiting for too long.
+    Stalled(Stall),
+    /// The peer's machine acknowledges nothing, so it or the network is down.
+    Unreachable(io::Error),
+    /// The socket failed in another way.
     Io(io::Error),
+}
+
+/// What a stalled peer leaves undone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// It does not send the rest of a record: so many bytes came, and at least so many are missing.
+    Sending { received: usize, missing: usize },
+    /// It does not take its replies, of which so many bytes are left.
+    Receiving { unsent: usize },
+}
+
+impl std::fmt::Display for Stall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sending { received, missing } => {
+                write!(
+                    f,
+                    "the peer stopped within a record, {missing} bytes or more missing after {received}"
+                )
+            }
+            Self::Receiving { unsent } => {
+                write!(f, "the peer stopped taking replies, {unsent} bytes unsent")
+            }
+        }
+    }
 }
 
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
+        use io::ErrorKind::{HostUnreachable, NetworkUnreachable, TimedOut};
         match error.kind() {
-            io::ErrorKind::TimedOut => Self::Stalled,
+            // tcp(7): keepalive probes or data went unacknowledged for too long, or an ICMP message said why.
+            TimedOut | HostUnreachable | NetworkUnreachable => Self::Unreachable(error),
             _ => Self::Io(error),
         }
     }
@@ -124,9 +153,13 @@ fn tell(shared: &Shared, connection: &Connection, end: End) {
             metrics.malformed.fetch_add(1, Relaxed);
             shared.complain(|more| warn!(%peer, more, "connection closed: {why}"));
         }
-        End::Stalled => {
+        End::Stalled(stall) => {
             metrics.stalled_connections.fetch_add(1, Relaxed);
-            shared.complain(|more| warn!(%peer, more, "connection closed: the peer stopped in the middle"));
+            shared.complain(|more| warn!(%peer, more, "connection closed: {stall}"));
+        }
+        End::Unreachable(error) => {
+            metrics.unreachable_connections.fetch_add(1, Relaxed);
+            shared.complain(|more| info!(%peer, more, "connection lost: the peer is unreachable: {error}"));
         }
         End::Io(error) => debug!(%peer, "connection lost: {error}"),
     }
@@ -232,7 +265,7 @@ async fn exchange<F: Future<Output = Answered>>(
                 Err(error) => {
                     // What was answered before goes out all the same.
                     let flushed = output.flush(stream, limits.stall_timeout).await;
-                    return flushed.map_or_else(End::from, |()| error.into());
+                    return flushed.err().unwrap_or_else(|| error.into());
                 }
             };
             let mut slot = spare_slot.take().unwrap_or_else(Slot::new);
@@ -253,8 +286,8 @@ async fn exchange<F: Future<Output = Answered>>(
                 }
             }
         }
-        if let Err(error) = output.flush(stream, limits.stall_timeout).await {
-            return error.into();
+        if let Err(end) = output.flush(stream, limits.stall_timeout).await {
+            return end;
         }
         turn.give_way().await;
         if is_closing && waiting.is_empty() {
@@ -283,23 +316,27 @@ async fn exchange<F: Future<Output = Answered>>(
         let event = if is_in_record && may_read {
             arrival.wait(event, limits.stall_timeout, has_memory, has_calls).await
         } else {
-            event.await.map(Some)
+            Awaited::Event(event.await)
         };
         match event {
-            Ok(Some(Event::Received(0))) if is_in_record => {
+            Awaited::Event(Ok(Event::Received(0))) if is_in_record => {
                 return End::Protocol("the stream ends within a record".into());
             }
-            Ok(Some(Event::Received(0) | Event::Shutdown)) => is_closing = true,
-            Ok(None) => {}
-            Ok(Some(Event::Received(bytes))) => turn.bytes += bytes,
-            Ok(Some(Event::Answered(answered))) => {
+            Awaited::Event(Ok(Event::Received(0) | Event::Shutdown)) => is_closing = true,
+            Awaited::Event(Ok(Event::Received(bytes))) => turn.bytes += bytes,
+            Awaited::Event(Ok(Event::Answered(answered))) => {
                 is_closing |= answered.queue(&mut output) | queue_answered(waiting, &mut output).await;
             }
-            Ok(Some(Event::Calling(call))) => {
+            Awaited::Event(Ok(Event::Calling(call))) => {
                 eager.calls();
                 queue_call(&call, &mut output);
             }
-            Err(error) => return error.into(),
+            Awaited::Event(Err(error)) => return error.into(),
+            Awaited::LookAgain => {}
+            Awaited::Stalled => {
+                let received = decoder.bytes_assembled() + buffer.len();
+                return End::Stalled(Stall::Sending { received, missing: decoder.bytes_wanted() });
+            }
         }
     }
 }
@@ -362,8 +399,20 @@ fn expected_length(decoder: &RecordDecoder, buffer: &BytesMut, max_record: usize
 struct Arrival {
     /// The memory it takes, where that is much.
     charge: Option<Charge>,
-    /// By when it must be there.
-    deadline: Option<tokio::time::Instant>,
+    /// How long the server has waited for the peer. Time in which the server itself did not read does not count.
+    waited: Duration,
+}
+
+/// What comes of waiting while a record arrives.
+#[derive(Debug)]
+enum Awaited<E> {
+    /// What was waited for.
+    Event(E),
+    /// Nothing, but it is time to look whether there is memory, or what the calls do.
+    LookAgain,
+    /// The peer sends nothing for the stall timeout while no calls of its wait, or its record takes
+    /// [`RECORD_PATIENCE`] times that.
+    Stalled,
 }
 
 impl Arrival {
@@ -375,30 +424,28 @@ impl Arrival {
         bytes <= SHORT_RECORD || self.charge.is_some()
     }
 
-    /// What is next while it arrives: none where it is time to look again.
-    ///
-    /// # Errors
-    /// `TimedOut` where the peer has stalled: it sends nothing for `stall_timeout` while no calls of its wait, or its record
-    /// drips for [`RECORD_PATIENCE`] times that. Where there is no memory for the record, that is not the peer's fault.
-    async fn wait(
+    /// Waits for `event` while the record arrives. Where there is no memory for the record, that is not the peer's fault.
+    async fn wait<E>(
         &mut self,
-        event: impl Future<Output = io::Result<Event>>,
+        event: impl Future<Output = E>,
         stall_timeout: Duration,
         has_memory: bool,
         has_calls: bool,
-    ) -> io::Result<Option<Event>> {
-        let now = tokio::time::Instant::now();
-        let deadline = *self.deadline.get_or_insert(now + stall_timeout * RECORD_PATIENCE);
-        let patience = if has_memory { stall_timeout } else { BUDGET_PAUSE };
-        match tokio::time::timeout_at(deadline.min(now + patience), event).await {
-            Ok(event) => event.map(Some),
+    ) -> Awaited<E> {
+        let began = tokio::time::Instant::now();
+        let left = (stall_timeout * RECORD_PATIENCE).saturating_sub(self.waited);
+        let patience = left.min(if has_memory { stall_timeout } else { BUDGET_PAUSE });
+        let event = tokio::time::timeout_at(began + patience, event).await;
+        self.waited += began.elapsed();
+        match event {
+            Ok(event) => Awaited::Event(event),
             Err(_) if !has_memory => {
                 // Others' requests hold all the memory there is.
                 *self = Self::default();
-                Ok(None)
+                Awaited::LookAgain
             }
-            Err(_) if has_calls && tokio::time::Instant::now() < deadline => Ok(None),
-            Err(elapsed) => Err(elapsed.into()),
+            Err(_) if has_calls && self.waited < stall_timeout * RECORD_PATIENCE => Awaited::LookAgain,
+            Err(_) => Awaited::Stalled,
         }
     }
 }
@@ -502,6 +549,33 @@ mod tests {
         assert!(gives_way_after(BYTES_A_TURN / 2));
         assert!(!gives_way_after(BYTES_A_TURN - 1));
         assert!(gives_way_after(BYTES_A_TURN));
+    }
+
+    #[test]
+    fn a_peer_that_acknowledges_nothing_is_unreachable_and_not_stalled() {
+        use rustix::io::Errno;
+        for errno in [Errno::TIMEDOUT, Errno::HOSTUNREACH, Errno::NETUNREACH] {
+            let end = End::from(io::Error::from(errno));
+            assert!(matches!(end, End::Unreachable(_)), "{end:?}");
+        }
+        assert!(matches!(End::from(io::Error::from(Errno::CONNRESET)), End::Io(_)));
+    }
+
+    #[test]
+    fn time_in_which_the_server_does_not_read_is_not_held_against_a_record() {
+        let stall_timeout = Duration::from_millis(300);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("runtime");
+        runtime.block_on(async {
+            let mut arrival = Arrival::default();
+            let first = arrival.wait(std::future::ready(()), stall_timeout, true, true).await;
+            assert!(matches!(first, Awaited::Event(())));
+            // Replies are sent meanwhile.
+            std::thread::sleep(stall_timeout * RECORD_PATIENCE);
+            let next = arrival.wait(std::future::pending::<()>(), stall_timeout, true, true).await;
+            assert!(matches!(next, Awaited::LookAgain), "{next:?}");
+            let last = arrival.wait(std::future::pending::<()>(), stall_timeout, true, false).await;
+            assert!(matches!(last, Awaited::Stalled), "{last:?}");
+        });
     }
 
     #[test]

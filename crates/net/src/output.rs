@@ -8,6 +8,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use xdr::{External, Part, Writer};
 
+use crate::connection::{End, Stall};
 use crate::pool;
 
 /// Replies up to this length are gathered into one write by copying; longer ones leave from where they are.
@@ -15,6 +16,9 @@ const GATHER_AT_MOST: usize = 16 << 10;
 
 /// Bytes that wait to be sent before a connection's next calls are looked at.
 const HIGH_WATER: usize = 256 << 10;
+
+/// The peer may take this many stall timeouts for what waits, however steadily it takes it.
+const SEND_PATIENCE: u32 = 5;
 
 /// Bytes sent at once from a source that has no descriptor.
 const COPY_AT_ONCE: usize = 256 << 10;
@@ -101,36 +105,48 @@ impl Output {
     /// Sends everything.
     ///
     /// # Errors
-    /// What the socket says; `TimedOut` where the peer takes nothing for `stall_timeout`.
-    pub(crate) async fn flush(&mut self, stream: &TcpStream, stall_timeout: Duration) -> io::Result<()> {
+    /// What the socket says; [`Stall::Receiving`] where the peer takes nothing for `stall_timeout`, or not everything within
+    /// [`SEND_PATIENCE`] times that.
+    pub(crate) async fn flush(&mut self, stream: &TcpStream, stall_timeout: Duration) -> Result<(), End> {
+        let mut deadline = None;
+        let mut attempt = Attempt::WhenReady;
+        let mut has_sent = false;
         while !self.is_empty() {
-            match self.send_some(stream) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(_) => {}
+            match self.send_some(stream, attempt) {
+                Ok(0) => return Err(End::Io(io::ErrorKind::WriteZero.into())),
+                Ok(_) => has_sent = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match tokio::time::timeout(stall_timeout, stream.writable()).await {
-                        Ok(ready) => ready?,
-                        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+                    let now = tokio::time::Instant::now();
+                    let deadline = *deadline.get_or_insert(now + stall_timeout * SEND_PATIENCE);
+                    let is_stalled = attempt == Attempt::Now && !has_sent;
+                    if is_stalled || now >= deadline {
+                        return Err(End::Stalled(Stall::Receiving { unsent: self.length }));
                     }
+                    has_sent = false;
+                    let until = deadline.min(now + stall_timeout);
+                    attempt = match tokio::time::timeout_at(until, stream.writable()).await {
+                        Ok(ready) => ready.map(|()| Attempt::WhenReady)?,
+                        Err(_) => Attempt::Now,
+                    };
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
     }
 
     /// Sends from the front with one system call.
-    fn send_some(&mut self, stream: &TcpStream) -> io::Result<usize> {
+    fn send_some(&mut self, stream: &TcpStream, attempt: Attempt) -> io::Result<usize> {
         let more_follows = self.queue.len() > 1 || !self.tail.is_empty();
         let sent = match self.queue.front_mut() {
             None => {
-                let sent = stream.try_io(Interest::WRITABLE, || send(stream, &self.tail, false))?;
+                let sent = attempt.on(stream, || send(stream, &self.tail, false))?;
                 self.tail.advance(sent);
                 sent
             }
             Some(Chunk::Inline(bytes)) => {
-                let sent = stream.try_io(Interest::WRITABLE, || send(stream, bytes, more_follows))?;
+                let sent = attempt.on(stream, || send(stream, bytes, more_follows))?;
                 bytes.advance(sent);
                 if bytes.is_empty() {
                     self.queue.pop_front();
@@ -138,8 +154,7 @@ impl Output {
                 sent
             }
             Some(Chunk::Whole { reply, sent }) => {
-                let count =
-                    stream.try_io(Interest::WRITABLE, || send(stream, &reply[*sent..], more_follows))?;
+                let count = attempt.on(stream, || send(stream, &reply[*sent..], more_follows))?;
                 *sent += count;
                 if *sent == reply.len() {
                     pool::give_sent_reply(std::mem::take(reply));
@@ -148,7 +163,7 @@ impl Output {
                 count
             }
             Some(Chunk::External { source, sent }) => {
-                let count = send_external(stream, source.as_ref(), *sent, more_follows)?;
+                let count = send_external(stream, source.as_ref(), *sent, more_follows, attempt)?;
                 *sent += count;
                 if *sent == source.length() {
                     self.queue.pop_front();
@@ -178,6 +193,24 @@ impl Output {
     }
 }
 
+/// Whether to ask the socket to take bytes before epoll(7) says that it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    WhenReady,
+    /// A socket counts as writable only once a third of its send buffer is free, up to a megabyte and more, for which a slow
+    /// peer may need longer than the timeout. It takes bytes as soon as any of the buffer is free.
+    Now,
+}
+
+impl Attempt {
+    fn on(self, stream: &TcpStream, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        match self {
+            Self::WhenReady => stream.try_io(Interest::WRITABLE, send),
+            Self::Now => send(),
+        }
+    }
+}
+
 /// MSG_MORE keeps a header and the data that `sendfile` brings behind it in full segments.
 fn send(stream: &TcpStream, bytes: &[u8], more_follows: bool) -> io::Result<usize> {
     let more = if more_follows { SendFlags::MORE } else { SendFlags::empty() };
@@ -195,14 +228,15 @@ fn send_external(
     source: &dyn External,
     sent: usize,
     more_follows: bool,
+    attempt: Attempt,
 ) -> io::Result<usize> {
     let left = source.length() - sent;
     if let Some(bytes) = source.bytes() {
-        return stream.try_io(Interest::WRITABLE, || send(stream, &bytes[sent..], more_follows));
+        return attempt.on(stream, || send(stream, &bytes[sent..], more_follows));
     }
     if let Some((descriptor, offset)) = source.descriptor() {
         let mut position = offset + sent as u64;
-        let count = stream.try_io(Interest::WRITABLE, || {
+        let count = attempt.on(stream, || {
             let sent = rustix::fs::sendfile(stream, descriptor, Some(&mut position), left);
             if is_about_the_file(&sent) {
                 source.failed();
@@ -217,7 +251,7 @@ fn send_external(
     }
     let mut copy = vec![0; left.min(COPY_AT_ONCE)];
     source.copy_to(sent, &mut copy);
-    stream.try_io(Interest::WRITABLE, || send(stream, &copy, more_follows))
+    attempt.on(stream, || send(stream, &copy, more_follows))
 }
 
 /// Writes a record's parts into one buffer: for datagrams.
@@ -231,4 +265,52 @@ pub(crate) fn gather(writer: &Writer, into: &mut Vec<u8>) {
             source.copy_to(0, &mut into[start..]);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A peer with a short receive buffer, and the server's end of its connection.
+    fn connection() -> (std::net::TcpStream, TcpStream) {
+        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let peer = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        sockopt::set_socket_recv_buffer_size(&peer, 64 << 10).expect("an option");
+        connect(&peer, &address).expect("a connection");
+        let (ours, _) = listener.accept().expect("a connection");
+        ours.set_nonblocking(true).expect("an option");
+        (peer.into(), TcpStream::from_std(ours).expect("a runtime"))
+    }
+
+    /// Flushes until the peer counts as stalled; returns the bytes that are left.
+    async fn flush_in_vain(output: &mut Output, stream: &TcpStream) -> usize {
+        match output.flush(stream, Duration::from_millis(20)).await {
+            Err(End::Stalled(Stall::Receiving { unsent })) => unsent,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_slow_peer_takes_counts_before_the_socket_is_writable() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+        runtime.block_on(async {
+            let (mut peer, stream) = connection();
+            let mut output = Output::default();
+            for _ in 0..64 {
+                let mut reply = Writer::new();
+                reply.raw(&vec![0; 1 << 20]);
+                output.push(&mut reply);
+            }
+            let unsent = flush_in_vain(&mut output, &stream).await;
+            // Twice what its receive buffer holds: some of the server's send buffer is free, but less than a third.
+            peer.read_exact(&mut vec![0; 256 << 10]).expect("the first bytes");
+            let unsent_then = flush_in_vain(&mut output, &stream).await;
+            assert!(unsent_then < unsent, "{unsent_then} of {unsent} bytes are left");
+        });
+    }
 }

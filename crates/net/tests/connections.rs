@@ -398,6 +398,26 @@ fn closes_on_a_reader_that_takes_nothing_and_serves_others_meanwhile() {
 }
 
 #[test]
+fn closes_on_a_reader_that_takes_its_replies_in_drips_without_end() {
+    let server = start(Limits { cores: 1, stall_timeout: Duration::from_millis(100), ..Limits::default() });
+    let mut client = server.client();
+    let file = file_of(&server, &mut client, 1 << 20);
+    let mut dripping = server.client();
+    let read = ReadArgs { file, offset: 0, count: 1 << 20 };
+    for xid in 0..64 {
+        dripping.send(&record(xid, Proc::READ, &read));
+    }
+    // One percent of the replies in the time that they may take.
+    let mut taken = 0;
+    while server.closed() == (0, 0) && taken < 64 << 20 {
+        taken += dripping.stream.read(&mut [0; 16 << 10]).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(server.closed(), (1, 0), "{taken} bytes were taken");
+    assert!(client.is_alive());
+}
+
+#[test]
 fn answers_a_client_that_has_closed_its_sending_half() {
     let server = start(limits());
     let mut client = server.client();

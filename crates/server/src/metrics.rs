@@ -76,6 +76,8 @@ pub struct Metrics {
     pub bad_handles: AtomicU64,
     /// Connections closed because the peer stopped in the middle of a record or took no reply.
     pub stalled_connections: AtomicU64,
+    /// Connections lost because the peer's machine acknowledged nothing.
+    pub unreachable_connections: AtomicU64,
     /// Connections not taken because there were too many.
     pub refused_connections: AtomicU64,
     /// Replies that came from a reply cache.
@@ -103,6 +105,7 @@ impl Default for Metrics {
             unserved: AtomicU64::new(0),
             bad_handles: AtomicU64::new(0),
             stalled_connections: AtomicU64::new(0),
+            unreachable_connections: AtomicU64::new(0),
             refused_connections: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
             kept_listings_told: AtomicU64::new(0),

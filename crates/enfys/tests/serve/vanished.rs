@@ -17,11 +17,12 @@ const SCRIPT: &str = r#"
         kill -0 $server || { cat "$2/log" >&2; exit 1; }
         sleep 0.02
     done
-    connections() {
+    metric() {
         exec 4<>/dev/tcp/127.0.0.1/9100
         printf 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n' >&4
-        sed -n 's/^enfys_connections //p' <&4
+        sed -n "s/^enfys_$1 //p" <&4
     }
+    connections() { metric connections; }
     exec 3<>/dev/tcp/127.0.0.1/2049
     until [ "$(connections)" = 1 ]; do sleep 0.02; done
     ip link set lo down
@@ -36,6 +37,9 @@ const SCRIPT: &str = r#"
         sleep 0.1
     done
     echo "left: $(connections)"
+    echo "stalled: $(metric stalled_connections_total)"
+    echo "unreachable: $(metric unreachable_connections_total)"
+    grep -c 'connection lost: the peer is unreachable' "$2/log"
 "#;
 
 #[test]
@@ -58,5 +62,5 @@ fn the_connection_of_a_peer_that_vanished_is_closed() {
     let directory = place.path("").display().to_string();
     let output = isolated(&["bash", "-c", SCRIPT, "bash", ENFYS, &directory]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "left: 0\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "left: 0\nstalled: 0\nunreachable: 1\n1\n");
 }
