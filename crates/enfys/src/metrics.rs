@@ -1,5 +1,7 @@
 //! Prometheus metrics: what the server counts, what there is, and how long calls take.
 
+mod grace;
+
 use std::fmt::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use net::Clock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -50,9 +53,15 @@ impl MetricsServer {
     }
 
     /// Serves `/metrics` of `server` from now on; within a runtime.
-    pub fn start(self, server: Arc<Server>, latencies: Arc<Latencies>, connections: Arc<AtomicUsize>) {
+    pub fn start(
+        self,
+        server: Arc<Server>,
+        latencies: Arc<Latencies>,
+        connections: Arc<AtomicUsize>,
+        clock: Clock,
+    ) {
         let mut registry = Registry::with_prefix("enfys");
-        registry.register_collector(Box::new(Everything { server, latencies, connections }));
+        registry.register_collector(Box::new(Everything { server, latencies, connections, clock }));
         tokio::spawn(async move {
             loop {
                 if let Ok((stream, _)) = self.listener.accept().await {
@@ -100,6 +109,7 @@ struct Everything {
     server: Arc<Server>,
     latencies: Arc<Latencies>,
     connections: Arc<AtomicUsize>,
+    clock: Clock,
 }
 
 impl Collector for Everything {
@@ -123,6 +133,8 @@ impl Collector for Everything {
         self.encode_counters(&mut encoder)?;
         self.encode_state_counters(&mut encoder)?;
         self.encode_gauges(&mut encoder)?;
+        let grace = self.server.look_at_grace(self.clock.now(), grace::NAMES_MAX);
+        grace::encode(&mut encoder, grace.as_ref())?;
         self.encode_latencies(&mut encoder)
     }
 }

@@ -67,7 +67,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
         metrics_address = Some(metrics.address());
         let _context = runtime.enter();
-        metrics.start(Arc::clone(&server), latencies, running.connections());
+        metrics.start(Arc::clone(&server), latencies, running.connections(), running.clock());
     }
     let answering = control.map(|control| {
         let _context = runtime.enter();

@@ -10,7 +10,8 @@ use vfs::{Context, Credentials};
 
 use crate::nfs4::object::File;
 use crate::nfs4::state::{
-    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot, PersistenceSnapshot,
+    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot,
+    PersistenceSnapshot,
 };
 use crate::{Now, Server};
 
@@ -167,7 +168,7 @@ impl Server {
             counts: self.nfs4.counts(),
             replayed: self.metrics.replayed.load(Relaxed),
             lease: self.settings.lease,
-            grace: self.nfs4.look_at_grace(now),
+            grace: self.nfs4.look_at_grace(now, most),
             persistence: self.nfs4.look_at_persistence(),
             delegations: DelegationTotals::of(self.nfs4.delegation_counts()),
             clients,
@@ -212,6 +213,12 @@ impl Server {
             file = file.with(found.map_err(|error| RecallError::Lookup(part.into(), error))?.handle);
         }
         Ok(self.nfs4.recall_file(now.monotonic, file.key(self)))
+    }
+
+    /// The grace period, where one runs, with so many names of clients at most.
+    #[must_use]
+    pub fn look_at_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
+        self.nfs4.look_at_grace(now.monotonic, names)
     }
 
     /// Ends the grace period: what was not reclaimed is lost. Returns how many clients it waited for; `None` where none runs.

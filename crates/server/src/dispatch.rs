@@ -195,7 +195,9 @@ impl Server {
     ) -> Self {
         let (entries, read_at) = (entries.into_iter().collect(), now.wall);
         let records = Records { log: Some(log), entries, read_at };
-        Self { nfs4: State::new(&self.settings, records, now.monotonic), ..self }
+        let nfs4 = State::new(&self.settings, records, now.monotonic);
+        nfs4.log_grace(now.monotonic);
+        Self { nfs4, ..self }
     }
 
     pub(crate) fn observer(&self) -> Option<&dyn Observer> {

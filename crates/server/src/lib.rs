@@ -30,6 +30,7 @@ mod outbox;
 mod payload;
 mod portmap;
 mod prefetch;
+mod quoted;
 #[cfg(test)]
 mod reload_tests;
 mod reply_cache;
@@ -57,12 +58,14 @@ pub use metrics::{Effort, Metrics, Observer, OperationMetrics};
 pub use nfs4::Advanced;
 pub use nfs4::state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
-    LocalChange, Offload, OffloadCounts, PersistenceSnapshot, Principal, SessionSnapshot, SlotUse, Standing,
+    LocalChange, Offload, OffloadCounts, PersistenceSnapshot, Principal, Reclaimers, SessionSnapshot,
+    SlotUse, Standing,
 };
 pub use once::{RECORD_BYTES_MAX, ReplyLog, StableLog};
 pub use outbox::Outbox;
 pub use portmap::{Registration, registrations};
 pub use prefetch::prefetch;
+pub use quoted::Quoted;
 pub use settings::{Now, Settings};
 pub use state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use throttle::Throttle;

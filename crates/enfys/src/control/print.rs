@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::protocol::{Client, Evicted, MAX_CLIENTS, Recalled, Status};
+use super::protocol::{Client, Evicted, Grace, MAX_CLIENTS, Recalled, Status};
 
 /// Characters of a client's name in the table; the whole of it is in `--json`.
 const NAME_WIDTH: usize = 32;
+/// Clients that a grace period waits for, named in the text at most; all of them are in `--json`.
+const WAITED_FOR_NAMED: usize = 4;
 
 /// `enfys status`.
 pub fn status(status: &Status) -> String {
@@ -28,7 +30,7 @@ fn summary(status: &Status) -> String {
         Some(grace) => format!(
             "grace period for {:.0} s more at most, waiting for {}",
             grace.seconds_left.ceil(),
-            counted(grace.clients_waited_for as u64, "client")
+            waited_for(grace)
         ),
         None => "no grace period".into(),
     };
@@ -84,6 +86,27 @@ fn summary(status: &Status) -> String {
     )
 }
 
+/// How many clients a grace period waits for, and the first of their names.
+fn waited_for(grace: &Grace) -> String {
+    let count = grace.clients_waited_for;
+    let names: Vec<_> = grace.names.iter().take(WAITED_FOR_NAMED).map(|name| shortened(name)).collect();
+    let more = match count.saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let names = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    let clients = counted(count as u64, "client");
+    if names.is_empty() { clients } else { format!("{clients}: {names}{more}") }
+}
+
+/// The first characters of a client's name.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(NAME_WIDTH) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
 /// Columns, and whether what is in them stands at the right.
 const COLUMNS: [(&str, bool); 14] = [
     ("CLIENT", false),
@@ -125,7 +148,6 @@ fn table(clients: &[Client]) -> String {
 fn row(client: &Client) -> [String; COLUMNS.len()] {
     let sessions = &client.sessions;
     let sum = |value: fn(&super::protocol::Session) -> u64| sessions.iter().map(value).sum::<u64>();
-    let name: String = client.name.chars().take(NAME_WIDTH).collect();
     let state = if client.reclaiming { "reclaiming" } else { &client.state };
     [
         client.id.clone(),
@@ -144,7 +166,7 @@ fn row(client: &Client) -> [String; COLUMNS.len()] {
         client.locks.to_string(),
         client.delegations.to_string(),
         client.lost.to_string(),
-        if name.len() < client.name.len() { format!("{name}…") } else { name },
+        shortened(&client.name),
     ]
 }
 
@@ -209,6 +231,23 @@ fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grace_period_names_the_first_clients_that_it_waits_for() {
+        let shown = |count: usize, names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            waited_for(&Grace { seconds_left: 1.0, clients_waited_for: count, names })
+        };
+        assert_eq!(shown(1, &["Linux NFSv4.2 host"]), r#"1 client: "Linux NFSv4.2 host""#);
+        assert_eq!(
+            shown(9, &["a", "b", "c", "d", "e"]),
+            r#"9 clients: "a", "b", "c", "d" and 5 more"#,
+            "four are named"
+        );
+        let (long, cut) = ("x".repeat(NAME_WIDTH + 1), "x".repeat(NAME_WIDTH));
+        assert_eq!(shown(1, &[&long]), format!("1 client: \"{cut}…\""));
+        assert_eq!(shown(3, &[]), "3 clients", "of a server that tells no names");
+    }
 
     #[test]
     fn amounts_have_units_that_fit() {

@@ -104,6 +104,9 @@ pub struct Grace {
     pub seconds_left: f64,
     /// Clients that may reclaim yet.
     pub clients_waited_for: usize,
+    /// What they call themselves, sorted; [`MAX_CLIENTS`] of them at most.
+    #[serde(default)]
+    pub names: Vec<String>,
 }
 
 /// How persistent sessions stand.
@@ -273,9 +276,10 @@ impl From<&server::Snapshot> for Status {
         Self {
             software: concat!("enfys ", env!("CARGO_PKG_VERSION")).into(),
             lease_seconds: snapshot.lease.as_secs_f64(),
-            grace: snapshot.grace.map(|grace| Grace {
+            grace: snapshot.grace.as_ref().map(|grace| Grace {
                 seconds_left: grace.left.as_secs_f64(),
-                clients_waited_for: grace.waiting,
+                clients_waited_for: grace.waiting_for.count,
+                names: grace.waiting_for.names.iter().map(|name| name.escape_ascii().to_string()).collect(),
             }),
             persistence: snapshot.persistence.map(|persistence| Persistence {
                 written: persistence.is_sound,

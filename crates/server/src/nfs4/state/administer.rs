@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::State;
 use super::client::Client;
+use super::recovery::EndOfGrace;
 use super::table::Event;
 use super::wire::{ClientId, SessionId};
 
@@ -54,7 +55,7 @@ impl State {
     /// Ends the grace period: what was not reclaimed until now is lost. Returns how many clients it waited for; `None` where
     /// none runs.
     pub fn end_grace(&self, now: Duration) -> Option<usize> {
-        self.recovery.in_grace(now).then(|| self.recovery.end_grace())
+        self.recovery.in_grace(now).then(|| self.recovery.end_grace(EndOfGrace::Administrator))
     }
 }
 

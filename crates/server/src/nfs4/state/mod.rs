@@ -120,9 +120,9 @@ pub use path::Dial;
 pub(crate) use promise::Promise;
 pub use protect::{Credential, StateProtect};
 pub use range::LockRange;
-pub use recovery::Records;
 #[cfg(test)]
 pub(crate) use recovery::tests::Disk;
+pub use recovery::{Reclaimers, Records};
 pub(crate) use sequence::hash_request;
 pub use sequence::{Replay, Running, Sequenced};
 pub use session::{CreateSession, MAX_OPERATIONS};
@@ -275,6 +275,11 @@ impl State {
     #[must_use]
     pub fn in_grace(&self, now: Duration) -> bool {
         self.recovery.in_grace(now)
+    }
+
+    /// Logs whether a grace period runs, and for whom.
+    pub(crate) fn log_grace(&self, now: Duration) {
+        self.recovery.log_start(now);
     }
 
     /// The change to the log that has to be stable before anything is answered, or anything to `client`; `None` where all is.

@@ -14,6 +14,7 @@ use bytes::Bytes;
 
 use super::State;
 use super::client::{Client, Principal};
+use super::recovery::Reclaimers;
 use super::session::Session;
 use super::slot::SlotUse;
 use super::table::{Phase, Record};
@@ -102,12 +103,12 @@ pub struct PersistenceSnapshot {
 }
 
 /// A grace period that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraceSnapshot {
     /// Until it ends by itself, at the latest.
     pub left: Duration,
     /// Clients that may have held state before the restart and have not completed their reclaims.
-    pub waiting: usize,
+    pub waiting_for: Reclaimers,
 }
 
 impl State {
@@ -170,10 +171,11 @@ impl State {
         }
     }
 
-    /// The grace period, where one runs.
+    /// The grace period, where one runs, with `most` names of clients at most.
     #[must_use]
-    pub fn look_at_grace(&self, now: Duration) -> Option<GraceSnapshot> {
-        self.recovery.grace_left(now).map(|(left, waiting)| GraceSnapshot { left, waiting })
+    pub fn look_at_grace(&self, now: Duration, most: usize) -> Option<GraceSnapshot> {
+        let (left, waiting_for) = self.recovery.grace_left(now, most)?;
+        Some(GraceSnapshot { left, waiting_for })
     }
 }
 

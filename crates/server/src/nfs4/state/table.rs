@@ -571,6 +571,8 @@ impl State {
     /// expired ones with state stay until something presses, or a day.
     pub fn expire(&self, now: Duration) -> Swept {
         self.tick.fetch_max(nanos(now), Relaxed);
+        // A period whose time is over ends, and is logged, though nobody asks for it.
+        self.recovery.in_grace(now);
         self.tend_callbacks(now);
         self.recall_slots(now);
         self.tend_delegations(now);

@@ -4,20 +4,47 @@
 //! done with its reclaims, or after its time: a lease, and up to another one while reclaims keep coming. A client hears of
 //! the restart only with what it sends next, which may be its renewal at the very end of the first.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::MutexGuard;
+use tracing::info;
 
 use super::super::client::{Client, Principal, nanos};
 use super::super::table::Family;
+use super::reclaimers::NAMES_MAX;
 use super::record::{ClientRecord, Name};
-use super::{ASKS, Clients, Recovery, Says, Standing};
+use super::{ASKS, Clients, Reclaimers, Recovery, Says, Standing};
 
 /// How long a client that reclaims may take from one reclaim to the next, where the period is to wait for it.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// Why a grace period ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum EndOfGrace {
+    /// Its time was over.
+    Timeout,
+    /// The administrator ended it.
+    Administrator,
+}
+
 impl Recovery {
+    /// Logs whether a grace period begins, and for whom.
+    pub(in super::super) fn log_start(&self, now: Duration) {
+        let waiting_for = self.clients.lock().reclaimers(NAMES_MAX);
+        if waiting_for.count == 0 {
+            return info!("no grace period: no client held anything when the server before ended");
+        }
+        let seconds = self.grace_ends().saturating_sub(now).as_secs();
+        info!(
+            clients = waiting_for.count,
+            names = %waiting_for,
+            seconds,
+            "grace period began: new opens and locks wait until these clients have reclaimed what they held"
+        );
+    }
+
     /// A client that may reclaim does so.
     pub(in super::super) fn reclaims(&self, now: Duration) {
         self.latest_reclaim.fetch_max(nanos(now), Relaxed);
@@ -41,29 +68,29 @@ impl Recovery {
             return false;
         }
         if now >= self.grace_ends() {
-            self.end_grace();
+            self.end_grace(EndOfGrace::Timeout);
             return false;
         }
         true
     }
 
-    /// How long it runs at most from now on, and how many clients it waits for; `None` where it does not run.
-    pub(in super::super) fn grace_left(&self, now: Duration) -> Option<(Duration, usize)> {
-        let waiting = self.in_grace(now).then(|| self.clients.lock().awaited)?;
-        Some((self.grace_ends().saturating_sub(now), waiting))
+    /// How long it runs at most from now on, and which clients it waits for, `most` of them by name; `None` where it does not run.
+    pub(in super::super) fn grace_left(&self, now: Duration, most: usize) -> Option<(Duration, Reclaimers)> {
+        let waiting_for = self.in_grace(now).then(|| self.clients.lock().reclaimers(most))?;
+        Some((self.grace_ends().saturating_sub(now), waiting_for))
     }
 
     /// Ends it for all; returns how many clients it waited for.
     ///
     /// §8.4.3, the second edge condition: "the indication that the client had not completed its reclaims at the time at which
     /// the grace period ended means that the server must reject a reclaim from client A" after the next restart.
-    pub(in super::super) fn end_grace(&self) -> usize {
+    pub(in super::super) fn end_grace(&self, why: EndOfGrace) -> usize {
         let mut clients = self.clients.lock();
         if !self.in_grace.load(Acquire) {
             return 0;
         }
         let awaited = clients.awaited;
-        let mut last = 0;
+        let (mut last, mut lost) = (0, Vec::new());
         clients.noted.retain(|name, noted| match noted.standing {
             Standing::Present(_) => true,
             Standing::Awaited { spoke: Some(id), .. } => {
@@ -72,12 +99,21 @@ impl Recovery {
             }
             Standing::Awaited { spoke: None, .. } => {
                 last = self.write(name, None);
+                lost.push(name.owner().clone());
                 false
             }
         });
         clients.awaited = 0;
         self.hold_back(last);
         self.in_grace.store(false, Release);
+        let clients_at_start = clients.awaited_at_start;
+        drop(clients);
+        let lost = Reclaimers::new(lost.iter(), NAMES_MAX);
+        let event = match why {
+            EndOfGrace::Timeout => "grace period ended: its time is over",
+            EndOfGrace::Administrator => "grace period ended by the administrator",
+        };
+        info!(clients = clients_at_start, lost = lost.count, names_of_lost = %lost, "{event}");
         awaited
     }
 
@@ -116,7 +152,7 @@ impl Recovery {
         if noted.record.same_principal(&own) {
             clients.remove(&name);
             self.hold_back(self.write(&name, None));
-            self.end_if_nobody_is_awaited(&clients);
+            self.end_if_nobody_is_awaited(clients);
         }
         false
     }
@@ -151,7 +187,7 @@ impl Recovery {
                     // What it has not reclaimed may be another's in a moment.
                     self.hold_back(self.write(&name, None));
                 }
-                self.end_if_nobody_is_awaited(&clients);
+                self.end_if_nobody_is_awaited(clients);
             }
         }
         // It may be new, or the period may have ended, and the record gone with it, while it was still reclaiming.
@@ -181,9 +217,13 @@ impl Recovery {
         *asked >= ASKS
     }
 
-    pub(super) fn end_if_nobody_is_awaited(&self, clients: &Clients) {
-        if clients.awaited == 0 {
-            self.in_grace.store(false, Release);
+    /// Ends the period with the last client that it waited for.
+    pub(super) fn end_if_nobody_is_awaited(&self, clients: MutexGuard<'_, Clients>) {
+        let clients_at_start = clients.awaited_at_start;
+        let ends = clients.awaited == 0 && self.in_grace.swap(false, AcqRel);
+        drop(clients);
+        if ends {
+            info!(clients = clients_at_start, lost = 0, "grace period ended: no client is left to wait for");
         }
     }
 }

@@ -5,7 +5,7 @@
 //! - Who held state when the server ended, and lost none of it, reclaims it: after a kill and after a power failure.
 //! - What was taken from a client is never reclaimed by it, nor anything by a client that was away while a grace period ended
 //!   (the edge conditions of §8.4.3): others may have had it since.
-//! - Who has held nothing for long makes nobody wait.
+//! - A client that has held nothing for long makes nobody wait.
 //! - What a client holds is not written down; a client is, once, and no request waits for that but its RECLAIM_COMPLETE, or
 //!   its first OPEN where it has held nothing for long, or is of version 4.0.
 //!
@@ -33,6 +33,7 @@
 //! before, a client that has said anything but reclaims since its last one keeps its record.
 
 mod grace;
+mod reclaimers;
 mod record;
 
 use std::collections::HashMap;
@@ -51,6 +52,8 @@ use super::shard::FileKey;
 use super::wire::ClientId;
 use crate::StateLog;
 use crate::state_log::key;
+pub(super) use grace::EndOfGrace;
+pub use reclaimers::Reclaimers;
 pub(super) use record::Recorded;
 use record::{ClientRecord, Name};
 
@@ -80,6 +83,8 @@ struct Clients {
     noted: HashMap<Name, Noted>,
     /// How many of these are from before the start.
     awaited: usize,
+    /// How many there were at the start.
+    awaited_at_start: usize,
 }
 
 #[derive(Debug)]
@@ -147,6 +152,7 @@ impl Recovery {
             }
         }
         clients.awaited = clients.noted.len();
+        clients.awaited_at_start = clients.awaited;
         if let Some(log) = &log {
             for name in useless {
                 log.set(&name.key(), None);
@@ -233,7 +239,7 @@ impl Recovery {
         if may_hold {
             self.hold_back(number);
         }
-        self.end_if_nobody_is_awaited(&clients);
+        self.end_if_nobody_is_awaited(clients);
     }
 
     /// Something that a client holds of a file is taken away.
@@ -315,6 +321,12 @@ impl Clients {
         if let Some(old) = self.noted.insert(name, noted) {
             self.awaited -= usize::from(old.is_awaited());
         }
+    }
+
+    /// Those that may still reclaim what they held before the start.
+    fn reclaimers(&self, most: usize) -> Reclaimers {
+        let awaited = self.noted.iter().filter(|(_, noted)| noted.is_awaited());
+        Reclaimers::new(awaited.map(|(name, _)| name.owner()), most)
     }
 
     fn remove(&mut self, name: &Name) {

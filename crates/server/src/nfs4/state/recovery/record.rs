@@ -30,6 +30,10 @@ impl Name {
         Self::new(Family::of(client), client.owner().clone())
     }
 
+    pub(super) fn owner(&self) -> &Bytes {
+        &self.owner
+    }
+
     pub(super) fn key(&self) -> Vec<u8> {
         let family = match self.family {
             Family::Sessionless => 0,

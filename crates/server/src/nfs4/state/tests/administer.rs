@@ -3,7 +3,9 @@
 use core::net::SocketAddr;
 
 use super::*;
-use crate::nfs4::state::{CallbackPath, ClientSnapshot, Evicted, GraceSnapshot, SlotUse, Standing};
+use crate::nfs4::state::{
+    CallbackPath, ClientSnapshot, Evicted, GraceSnapshot, Reclaimers, SlotUse, Standing,
+};
 
 fn look(world: &World) -> Vec<ClientSnapshot> {
     let (clients, omitted) = world.state.look_at_clients(world.now, usize::MAX, |_| true);
@@ -124,15 +126,20 @@ fn nobody_else_can_use_an_evicted_clients_number() {
 #[test]
 fn grace_ends_when_told_and_reclaims_are_refused_then() {
     let world = World::with(&settings(), &["a", "b"]);
-    let waiting = |waiting| Some(GraceSnapshot { left: LEASE, waiting });
-    assert_eq!(world.state.look_at_grace(world.now), waiting(2));
+    let waiting_for = |names: &[&'static str]| {
+        let names: Vec<_> = names.iter().map(|name| Bytes::from_static(name.as_bytes())).collect();
+        Some(GraceSnapshot { left: LEASE, waiting_for: Reclaimers { count: names.len(), names } })
+    };
+    assert_eq!(world.state.look_at_grace(world.now, 9), waiting_for(&["a", "b"]));
+    let shortened = world.state.look_at_grace(world.now, 1).unwrap().waiting_for;
+    assert_eq!((shortened.count, shortened.names), (2, vec![Bytes::from_static(b"a")]));
     let a = world.fresh_peer("a", 1);
     assert!(look(&world)[0].is_reclaiming);
     // An evicted client has nothing to reclaim any more: nobody waits for it.
     world.state.evict(a.client.id()).unwrap();
-    assert_eq!(world.state.look_at_grace(world.now), waiting(1));
+    assert_eq!(world.state.look_at_grace(world.now, 9), waiting_for(&["b"]));
     assert_eq!(world.state.end_grace(world.now), Some(1));
-    assert_eq!(world.state.look_at_grace(world.now), None);
+    assert_eq!(world.state.look_at_grace(world.now, 9), None);
     assert_eq!(world.state.end_grace(world.now), None, "it is over");
     let b = world.fresh_peer("b", 1);
     assert!(!b.client.is_reclaiming());

@@ -6,21 +6,21 @@ use crate::nfs4::state::wire::NetAddress;
 use crate::nfs4::state::{Callback, Disk, SetClientId, SetClientIdError};
 
 /// A log, and the servers that use it in turn.
-struct Site {
-    disk: Arc<Disk>,
-    world: World,
+pub(super) struct Site {
+    pub(super) disk: Arc<Disk>,
+    pub(super) world: World,
     settings: Settings,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let disk = Arc::new(Disk::default());
         let settings = settings();
         Self { world: World::after(&settings, disk.records()), disk, settings }
     }
 
     /// A server that was killed when its client `a` had file 1 open, and the next.
-    fn after_a_had_one_open() -> Self {
+    pub(super) fn after_a_had_one_open() -> Self {
         let mut site = Self::new();
         let a = site.world.peer("a");
         site.world.open(&a, 1, "o", BOTH);
@@ -29,21 +29,28 @@ impl Site {
     }
 
     /// The server is killed, and another one takes its place.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.settings.instance += 1;
         self.world = World::after(&self.settings, self.disk.records());
     }
 
-    fn in_grace(&self) -> bool {
+    pub(super) fn in_grace(&self) -> bool {
         self.world.state.in_grace(self.world.now)
     }
 
-    fn end_grace(&mut self) {
+    /// The clients that the grace period waits for; none where there is none.
+    pub(super) fn waited_for(&self) -> Vec<Bytes> {
+        let grace = self.world.state.look_at_grace(self.world.now, usize::MAX);
+        assert_eq!(grace.is_some(), self.in_grace());
+        grace.map(|grace| grace.waiting_for.names).unwrap_or_default()
+    }
+
+    pub(super) fn end_grace(&mut self) {
         self.world.pass(LEASE);
         assert!(!self.in_grace());
     }
 
-    fn reclaim(&self, peer: &Peer, fileid: u64) -> Result<Stateid, Status> {
+    pub(super) fn reclaim(&self, peer: &Peer, fileid: u64) -> Result<Stateid, Status> {
         self.reclaim_as(&peer.client, fileid)
     }
 
@@ -55,12 +62,12 @@ impl Site {
         self.world.state.open(self.world.now, client, request).map(|grant| grant.stateid)
     }
 
-    fn complete(&self, peer: &Peer) {
+    pub(super) fn complete(&self, peer: &Peer) {
         self.world.state.reclaim_complete(&peer.client).unwrap();
     }
 
     /// The client comes back, reclaims these files, and is done.
-    fn come_back(&self, name: &str, files: &[u64]) -> Peer {
+    pub(super) fn come_back(&self, name: &str, files: &[u64]) -> Peer {
         let peer = self.world.fresh_peer(name, 1);
         for fileid in files {
             self.reclaim(&peer, *fileid).unwrap_or_else(|status| panic!("{name}, {fileid}: {status:?}"));
@@ -77,7 +84,7 @@ impl Site {
     }
 
     /// Whether the answers to a client, and to all, wait.
-    fn waits(&self, client: &Client) -> (bool, bool) {
+    pub(super) fn waits(&self, client: &Client) -> (bool, bool) {
         let state = &self.world.state;
         (state.unsettled(Some(client)).is_some(), state.unsettled(None).is_some())
     }
@@ -111,7 +118,7 @@ fn who_held_something_is_waited_for_and_reclaims_it() {
     site.world.open(&b, 2, "o", BOTH);
     for _ in 0..3 {
         site.restart();
-        assert_eq!(site.world.state.look_at_grace(site.world.now).map(|grace| grace.waiting), Some(2));
+        assert_eq!(site.waited_for(), ["a", "b"]);
         let stranger = site.world.peer("c");
         assert_eq!(site.world.try_open(&stranger, 3, "o", READ, NONE), Err(Status::GRACE));
         site.come_back("a", &[1]);
@@ -132,7 +139,7 @@ fn who_might_have_held_something_is_waited_for() {
     site.world.fresh_peer("new", 1);
     for _ in 0..3 {
         site.restart();
-        assert_eq!(site.world.state.look_at_grace(site.world.now).map(|grace| grace.waiting), Some(2));
+        assert_eq!(site.waited_for(), ["a", "idle"]);
         let a = site.come_back("a", &[]);
         assert_eq!(site.world.try_open(&a, 1, "o", READ, NONE), Err(Status::GRACE));
         site.come_back("idle", &[]);
@@ -495,15 +502,15 @@ fn the_period_is_as_long_as_the_longer_of_both_leases() {
 
 /// Clients of version 4.0.
 impl Site {
-    fn client0(&self, peer: &Peer0) -> Arc<Client> {
+    pub(super) fn client0(&self, peer: &Peer0) -> Arc<Client> {
         self.world.state.named_client(self.world.now, peer.id).unwrap()
     }
 
-    fn renew0(&self, peer: &Peer0) {
+    pub(super) fn renew0(&self, peer: &Peer0) {
         self.world.state.renewed(self.world.now, &self.client0(peer));
     }
 
-    fn ask0(&self, peer: &Peer0) -> Result<(), Status> {
+    pub(super) fn ask0(&self, peer: &Peer0) -> Result<(), Status> {
         self.world.state.admit_open(self.world.now, &self.client0(peer), b"o", false)
     }
 
@@ -519,7 +526,7 @@ impl Site {
         (site, peer)
     }
 
-    fn reclaim0(&self, peer: &Peer0, fileid: u64) -> Result<(), Status> {
+    pub(super) fn reclaim0(&self, peer: &Peer0, fileid: u64) -> Result<(), Status> {
         self.reclaim_as(&self.client0(peer), fileid).map(drop)
     }
 }
