@@ -79,7 +79,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     runtime.block_on(serve(arguments, plan, &mut signals, &server, &mut backends));
     service::stopping();
     info!("stopping: no new calls; what was taken is answered, then everything is flushed");
-    runtime.block_on(stop(running, registered, &mut signals, &backends, &state))
+    runtime.block_on(stop(running, registered, &mut signals, &server, &backends, &state))
 }
 
 /// Threads of the main runtime for what blocks; the cores have their own.
@@ -351,9 +351,11 @@ async fn stop(
     running: Running,
     registered: Option<Registered>,
     signals: &mut Signals,
+    server: &Server,
     backends: &Backends,
     state: &State,
 ) -> Result<(), String> {
+    let clock = running.clock();
     let in_order = async {
         let ended = tokio::task::spawn_blocking(move || {
             // The port mapper may take its time: whoever asks it meanwhile finds nobody.
@@ -362,6 +364,11 @@ async fn stop(
         });
         let ended = ended.await;
         ended.map_err(|error| format!("stopping: {error}"))?;
+        // Every call has been answered, and none follows.
+        let reclaimers = server.prepare_restart(clock.now()).await;
+        if state.directory.is_some() {
+            info!(clients = reclaimers.count, names = %reclaimers, "clients that may reclaim after the next start");
+        }
         let verifier = backends.flush().await?;
         match (&state.directory, verifier) {
             (Some(directory), Some(verifier)) => directory.keep_clean_verifier(verifier),

@@ -6,12 +6,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 
-use vfs::{Context, Credentials};
+use vfs::{Context, Credentials, Thread};
 
 use crate::nfs4::object::File;
 use crate::nfs4::state::{
     Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot,
-    PersistenceSnapshot,
+    PersistenceSnapshot, Reclaimers,
 };
 use crate::{Now, Server};
 
@@ -219,6 +219,18 @@ impl Server {
     #[must_use]
     pub fn look_at_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
         self.nfs4.look_at_grace(now.monotonic, names)
+    }
+
+    /// Prepares the state log for an orderly restart: the next server waits only for clients that hold opens, locks or delegations now.
+    /// Returns which these are, when that is on stable storage.
+    ///
+    /// To be called when the last call has been answered and none follows. Behind a server that ends without this, all clients that
+    /// may have held something may reclaim.
+    pub async fn prepare_restart(&self, now: Now) -> Reclaimers {
+        let (reclaimers, change) = self.nfs4.prepare_restart(now.monotonic);
+        // It does not fail: see `StateLog`.
+        let _ = self.nfs4.settled(change, Thread::Shared).await;
+        reclaimers
     }
 
     /// Ends the grace period: what was not reclaimed is lost. Returns how many clients it waited for; `None` where none runs.

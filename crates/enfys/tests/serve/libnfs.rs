@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use crate::server::{Place, Server, with};
 
 /// Whether the client is on this machine.
-fn is_installed() -> bool {
+pub fn is_installed() -> bool {
     let all = ["nfs-ls", "nfs-cp", "nfs-cat"].iter().all(|program| {
         Command::new("sh")
             .args(["-c", &format!("command -v {program}")])
@@ -32,13 +32,13 @@ fn content(length: usize) -> Vec<u8> {
     std::iter::repeat_with(byte).take(length).collect()
 }
 
-fn url(server: &Server, path: &str, version: u32) -> String {
+pub fn url(server: &Server, path: &str, version: u32) -> String {
     let (host, port) = (server.address.ip(), server.address.port());
     format!("nfs://{host}/export{path}?version={version}&nfsport={port}&mountport={port}")
 }
 
 #[track_caller]
-fn succeeds(program: &str, arguments: &[&str]) -> Vec<u8> {
+pub fn succeeds(program: &str, arguments: &[&str]) -> Vec<u8> {
     let Output { status, stdout, stderr } =
         Command::new(program).args(arguments).output().expect("it is installed");
     assert!(status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&stderr));

@@ -1,12 +1,16 @@
-//! What clients of version 4 find after the server was killed.
+//! What clients of version 4 find after the server was killed, or stopped in order.
 
 use std::time::Instant;
 
 use protocol::nfs4::types::Status;
 
+use serde_json::Value;
+
 use crate::client::{Client, Client4};
+use crate::libnfs;
+use crate::metrics::scrape;
 use crate::server::{Place, Server, with};
-use crate::status::{ask, status};
+use crate::status::{ask, said, status};
 
 const CLIENTS: usize = 1000;
 /// Of each client; in one compound.
@@ -90,4 +94,89 @@ fn the_records_of_clients_that_come_one_by_one_wait_for_no_other_thread() {
     server.kill();
     let _server = Server::start(&place, &arguments);
     assert_eq!(status(&place)["grace"]["clients_waited_for"], CLIENTS + 1, "each has its record");
+}
+
+/// A server with a file `file`, and metrics.
+fn with_metrics(place: &Place) -> (Server, Vec<String>) {
+    let metrics = ["--metrics".as_ref(), "127.0.0.1:0".as_ref()];
+    let arguments = with(place, &[&[place.directory("export").as_path()], &metrics[..]].concat());
+    let server = Server::start(place, &arguments);
+    let mut maker = Client::connect(server.address);
+    let root = maker.mount("/export").unwrap();
+    maker.create(root, "file").unwrap();
+    (server, arguments)
+}
+
+#[test]
+fn nobody_waits_after_an_orderly_restart_for_clients_that_hold_nothing() {
+    let place = Place::new();
+    let (server, arguments) = with_metrics(&place);
+    let _idle = Client4::connect(server.address);
+    // A client of version 4.0 that opens, reads, closes and ends.
+    let has_ended = libnfs::is_installed();
+    if has_ended {
+        libnfs::succeeds("nfs-cat", &[&libnfs::url(&server, "/file", 4)]);
+        assert_eq!(status(&place)["totals"]["clients"], 2);
+    }
+    server.stop();
+
+    let from = std::fs::read_to_string(place.path("log")).unwrap().len();
+    let mut server = Server::start(&place, &arguments);
+    assert_eq!(status(&place)["grace"], Value::Null);
+    server.await_log(from, "no grace period");
+    // One who comes back, and one who is new: not a single GRACE.
+    for name in ["test client", "new client"] {
+        let mut client = Client4::named(server.address, name);
+        client.complete();
+        assert_eq!(client.open("export", "file"), Ok(()), "{name}");
+    }
+    if has_ended {
+        libnfs::succeeds("nfs-cat", &[&libnfs::url(&server, "/file", 4)]);
+    }
+    let metrics = scrape(server.metrics_address());
+    assert_eq!(metrics["enfys_grace_active"], 0.0);
+    assert_eq!(metrics["enfys_operation_errors_total{program=\"nfs4\",operation=\"OPEN\"}"], 0.0);
+    server.stop();
+}
+
+#[test]
+fn others_wait_after_an_orderly_restart_for_holders_alone_and_see_which() {
+    const HOLDER: &str = "Linux NFSv4.2 \"host\"\n";
+    let place = Place::new();
+    let (server, arguments) = with_metrics(&place);
+    Client4::named(server.address, "idle").complete();
+    let mut holder = Client4::named(server.address, HOLDER);
+    holder.complete();
+    let file = holder.open_often("export", "file", 1).unwrap();
+    server.stop();
+
+    let from = std::fs::read_to_string(place.path("log")).unwrap().len();
+    let mut server = Server::start(&place, &arguments);
+    server.await_log(from, r#"clients=1 names=["Linux NFSv4.2 \"host\"\n"]"#);
+    let grace = &status(&place)["grace"];
+    assert_eq!(
+        (&grace["clients_waited_for"], &grace["names"][0]),
+        (&1.into(), &r#"Linux NFSv4.2 \"host\"\n"#.into())
+    );
+    let text = said(&ask(&place, &["status"]));
+    assert!(text.contains(r#"waiting for 1 client: "Linux NFSv4.2 \"host\"\n""#), "{text}");
+    let metrics = server.metrics_address();
+    let scraped = scrape(metrics);
+    assert_eq!((scraped["enfys_grace_active"], scraped["enfys_grace_clients_waited_for"]), (1.0, 1.0));
+    assert!(scraped["enfys_grace_left_seconds"] > 0.0);
+    let named = r#"enfys_grace_client_waited_for{client="Linux NFSv4.2 \\\"host\\\"\\n"}"#;
+    assert_eq!(scraped.get(named), Some(&1.0), "{scraped:#?}");
+
+    let mut idle = Client4::named(server.address, "idle");
+    idle.complete();
+    assert_eq!(idle.open("export", "file"), Err(Status::GRACE));
+    let mut holder = Client4::named(server.address, HOLDER);
+    assert_eq!(holder.reclaim(file, 1), Ok(()));
+    holder.complete();
+    server.await_log(from, "grace period ended");
+    assert_eq!(idle.open("export", "file"), Ok(()));
+    let scraped = scrape(metrics);
+    assert_eq!((scraped["enfys_grace_active"], scraped["enfys_grace_clients_waited_for"]), (0.0, 0.0));
+    assert_eq!(scraped.get(named), None);
+    server.stop();
 }

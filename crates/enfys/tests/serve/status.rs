@@ -18,7 +18,7 @@ pub fn ask(place: &Place, words: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn said(output: &Output) -> String {
+pub fn said(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).expect("text")
 }

@@ -154,13 +154,15 @@ impl Client {
         self.is_awaited
     }
 
-    /// The server was killed, and whatever was asked of it is not answered any more.
-    pub(super) fn lose_server(&mut self, now: Duration, lease: Duration) {
+    /// The server ended, and whatever was asked of it is not answered any more. Behind an orderly stop nobody waits for a client
+    /// that holds nothing.
+    pub(super) fn lose_server(&mut self, now: Duration, lease: Duration, in_order: bool) {
         let was_there = self.away_until <= now && self.heard + lease / 2 > now;
         if was_there && self.is_complete && !self.is_unsure && !self.has_lost {
             self.due.extend(self.held.keys());
             // Version 4.0 has no RECLAIM_COMPLETE that would say so.
-            self.is_awaited |= self.minor > 0 && self.busy + lease / 2 > now;
+            let may_hold = !in_order || !self.held.is_empty();
+            self.is_awaited |= self.minor > 0 && self.busy + lease / 2 > now && may_hold;
         }
         (self.doing, self.next) = (None, None);
     }

@@ -1,10 +1,11 @@
-//! Locks over servers that are killed, with a log of state whose last records are torn, clients that fall silent for longer than
-//! a lease or two, and grace periods that end with and without them.
+//! Locks over servers that are killed, with a log of state whose last records are torn, or stopped in order, clients that fall silent for
+//! longer than a lease or two, and grace periods that end with and without them.
 //!
-//! Four things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
+//! Five things must hold. Whoever is told that it has its lock again is the last one who was told that it has that lock: so no
 //! two hold it, and nobody who holds it again missed another holder (RFC 8881 §8.4.3). What it wrote under the lock is what is
 //! there: nobody changed the file, be it in a request that the crash cut off. And a client that was there all the
-//! time reclaims all that it held, and is waited for, though it should hold nothing.
+//! time reclaims all that it held, and is waited for, though it should hold nothing. Behind a server that was stopped in order, only
+//! clients are waited for that held something then, or might still have reclaimed it.
 
 mod client;
 mod disk;
@@ -40,6 +41,8 @@ const CLIENTS: [u32; 4] = [1, 0, 2, 0];
 const FILES: u64 = 4;
 /// What happens in a run.
 const STEPS: u32 = 300;
+/// How often a server that stops lets what it has taken go on: a call waits for the disk a few times.
+const STOP_ROUNDS: u32 = 8;
 
 type Flight = Pin<Box<dyn Future<Output = Option<Bytes>>>>;
 
@@ -117,6 +120,7 @@ impl World {
                 self.clients[client as usize].leave(self.now + Duration::from_secs(away));
             }
             6..50 => self.disk.sync(),
+            50..52 => self.stop()?,
             _ => {}
         }
         for index in 0..self.clients.len() {
@@ -132,9 +136,50 @@ impl World {
 
     /// The machine goes down, and comes up again.
     fn kill(&mut self) {
+        self.start_next(false);
+    }
+
+    /// The server answers what it has taken, as far as connections last, and ends; then the machine goes down and comes up again.
+    ///
+    /// # Errors
+    /// Where the next server waits for a client that held nothing.
+    fn stop(&mut self) -> Result<(), String> {
+        for flight in &mut self.flights {
+            if self.rng.chance(20) {
+                *flight = None;
+            }
+        }
+        for _ in 0..STOP_ROUNDS {
+            self.disk.sync();
+            self.poll()?;
+        }
+        let holders = self.holders();
+        let (server, now) = (Arc::clone(&self.server), moment(self.now));
+        let mut prepared = std::pin::pin!(server.prepare_restart(now));
+        let mut context = Context::from_waker(Waker::noop());
+        while prepared.as_mut().poll(&mut context).is_pending() {
+            self.disk.sync();
+        }
+        self.start_next(true);
+        let waiting_for = self.server.look_at_grace(now, usize::MAX).map(|grace| grace.waiting_for.names);
+        match waiting_for.iter().flatten().find(|name| !holders.contains(*name)) {
+            None => Ok(()),
+            Some(name) => Err(format!("{name:?} held nothing at an orderly stop, and is waited for")),
+        }
+    }
+
+    /// Clients that hold opens or locks, or may still reclaim what they held before.
+    fn holders(&self) -> Vec<Bytes> {
+        let look = self.server.look(moment(self.now), usize::MAX);
+        let waiting_for = look.grace.map(|grace| grace.waiting_for.names).unwrap_or_default();
+        let holding = look.clients.into_iter().filter(|client| client.opens + client.locks > 0);
+        holding.map(|client| client.owner).chain(waiting_for).collect()
+    }
+
+    fn start_next(&mut self, in_order: bool) {
         self.disk.crash(&mut self.rng);
         let lease = self.lease();
-        self.clients.iter_mut().for_each(|client| client.lose_server(self.now, lease));
+        self.clients.iter_mut().for_each(|client| client.lose_server(self.now, lease, in_order));
         self.flights.iter_mut().for_each(|flight| *flight = None);
         self.starts += 1;
         self.started = self.now;

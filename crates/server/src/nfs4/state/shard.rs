@@ -10,6 +10,7 @@ mod by_owner;
 mod ends;
 mod lists;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -255,6 +256,17 @@ impl Shard {
         let cell = self.cells.get(place.index as usize).filter(|cell| cell.generation == place.generation);
         let entry = cell.and_then(|cell| cell.entry.as_ref());
         entry.is_some_and(|entry| entry.phase == Phase::Held && matches!(entry.kind, Kind::Delegation(_)))
+    }
+
+    /// Adds the clients that hold something here which outlives a restart of the server. RFC 8881 §10.9.4: "no provision is made for
+    /// reclaiming directory delegations in the event of client or server restart".
+    pub(super) fn add_holders(&self, holders: &mut HashSet<ClientId>) {
+        let entries = self.cells.iter().filter_map(|cell| cell.entry.as_ref());
+        let held = entries.filter(|entry| entry.phase == Phase::Held).filter(|entry| match &entry.kind {
+            Kind::Open(_) | Kind::Lock(_) => true,
+            Kind::Delegation(delegation) => !delegation.kind.is_directory(),
+        });
+        holders.extend(held.map(|entry| entry.client.id()));
     }
 
     /// The owner's open of a file.

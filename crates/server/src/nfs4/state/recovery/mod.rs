@@ -5,7 +5,7 @@
 //! - Who held state when the server ended, and lost none of it, reclaims it: after a kill and after a power failure.
 //! - What was taken from a client is never reclaimed by it, nor anything by a client that was away while a grace period ended
 //!   (the edge conditions of §8.4.3): others may have had it since.
-//! - A client that has held nothing for long makes nobody wait.
+//! - A client that has held nothing for long makes nobody wait, and behind an orderly stop neither does one that holds nothing then.
 //! - What a client holds is not written down; a client is, once, and no request waits for that but its RECLAIM_COMPLETE, or
 //!   its first OPEN where it has held nothing for long, or is of version 4.0.
 //!
@@ -13,7 +13,8 @@
 //! §8.4.2.1 lets the period last for "all clients that are known to possibly have had locks". So a mount, which takes many
 //! requests, waits for the disk, and not the first program that opens a file. One of version 4.0 has its record from its first
 //! open or delegation on. The record goes with the client, or when that has held nothing for a lease, and comes again with
-//! the next open.
+//! the next open. An orderly stop removes the records of all clients that hold nothing when the last call has been answered
+//! ([`stop`]); after any other end, all who may have held something may reclaim.
 //!
 //! A record says which incarnation may hold state, whose it is, and of which files it has lost something ([`record`]); files
 //! are told apart so that one delegation that was revoked does not cost all else. A client of version 4.1 whose record is from
@@ -35,6 +36,7 @@
 mod grace;
 mod reclaimers;
 mod record;
+mod stop;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ mod protect;
 mod reclaims;
 mod restarts;
 mod sessions;
+mod stops;
 mod threads;
 mod waiters;
 

@@ -19,11 +19,17 @@ const GATHERED: u64 = 32;
 const LONG: [u8; 255] = [b'n'; 255];
 
 fn grant(world: &World, peer: &Peer, fileid: u64) -> Stateid {
+    let kind = DelegationKind::Directory(Bitmap::of(&[notify_type::RENAME_ENTRY]));
+    delegate(world, peer, fileid, kind)
+}
+
+/// Grants a delegation of this kind.
+pub(super) fn delegate(world: &World, peer: &Peer, fileid: u64, kind: DelegationKind) -> Stateid {
     peer.client.set_reachable(true);
     let inner = vfs::Handle::new(&fileid.to_be_bytes()).unwrap();
     let wish = Wish {
         times: None,
-        kind: DelegationKind::Directory(Bitmap::of(&[notify_type::RENAME_ENTRY])),
+        kind,
         judged: 0,
         opener: 0,
         change: 0,

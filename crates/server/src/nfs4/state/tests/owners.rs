@@ -56,7 +56,7 @@ impl World {
         confirmed
     }
 
-    fn close0(&self, peer: &mut Peer0, fileid: u64, stateid: &Stateid) {
+    pub(super) fn close0(&self, peer: &mut Peer0, fileid: u64, stateid: &Stateid) {
         peer.seqid += 1;
         let turn = self.state.stateid_turn(self.now, stateid, peer.seqid, 8, false).unwrap();
         let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
