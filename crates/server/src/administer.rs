@@ -84,17 +84,22 @@ impl DelegationTotals {
 pub enum EvictError {
     /// No client is called so.
     Unknown,
-    /// Several are: some of their IDs.
-    Ambiguous(Vec<u64>),
+    /// Several are: some of them, with the names that they give themselves.
+    Ambiguous(Vec<(u64, Box<[u8]>)>),
 }
 
 impl fmt::Display for EvictError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("no client has this id, address or name"),
-            Self::Ambiguous(ids) => {
-                f.write_str("several clients are called so; say which one:")?;
-                ids.iter().try_for_each(|id| write!(f, " {id:#x}"))
+            Self::Ambiguous(clients) => {
+                f.write_str("several clients have this address or name; give the id of one:")?;
+                let mut separator = "";
+                clients.iter().try_for_each(|(id, name)| {
+                    write!(f, "{separator} {id:#x} ({})", name.escape_ascii())?;
+                    separator = ",";
+                    Ok(())
+                })
             }
         }
     }
@@ -188,7 +193,8 @@ impl Server {
         let client = found.pop().ok_or(EvictError::Unknown)?;
         if omitted > 0 || !found.is_empty() {
             found.push(client);
-            return Err(EvictError::Ambiguous(found.iter().map(|client| client.id).collect()));
+            let named = found.into_iter().map(|client| (client.id, client.owner[..].into())).collect();
+            return Err(EvictError::Ambiguous(named));
         }
         let evicted = self.nfs4.evict(client.id).ok_or(EvictError::Unknown)?;
         self.metrics.evicted.fetch_add(1, Relaxed);
@@ -202,15 +208,14 @@ impl Server {
     /// Where the path leads to no file.
     pub async fn recall(&self, now: Now, path: &str) -> Result<FileRecall, RecallError> {
         let exports = self.exports();
-        let inside = |export: &&Arc<crate::Export>| {
-            path.strip_prefix(&*export.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let export = exports.iter().find(inside).ok_or(RecallError::NoExport)?;
+        let holder = exports.iter().find_map(|export| Some((export, export.below(path.as_bytes())?)));
+        let (export, below) = holder.ok_or(RecallError::NoExport)?;
         let context = Context::new(Arc::new(Credentials::root()), now.wall);
         let mut file = File::root(export);
-        for part in path[export.path.len()..].split('/').filter(|part| !part.is_empty()) {
-            let found = export.backend.lookup(&context, &file.handle, part.as_bytes()).await;
-            file = file.with(found.map_err(|error| RecallError::Lookup(part.into(), error))?.handle);
+        for part in below.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            let found = export.backend.lookup(&context, &file.handle, part).await;
+            let failed = |error| RecallError::Lookup(String::from_utf8_lossy(part).into(), error);
+            file = file.with(found.map_err(failed)?.handle);
         }
         Ok(self.nfs4.recall_file(now.monotonic, file.key(self)))
     }
@@ -260,8 +265,11 @@ mod tests {
         assert_eq!(snapshot.clients[0].address, Some(lab.connection.peer));
         assert_eq!(lab.server.evict(now, "nobody").unwrap_err(), EvictError::Unknown);
         assert_eq!(lab.server.evict(now, "192.0.2.1").unwrap_err(), EvictError::Unknown);
-        let both = EvictError::Ambiguous(vec![lab.client_id, other.client_id]);
-        assert_eq!(lab.server.evict(now, "::ffff:127.0.0.1").unwrap_err(), both);
+        let both = format!(
+            "several clients have this address or name; give the id of one: {:#x} (client), {:#x} (other)",
+            lab.client_id, other.client_id
+        );
+        assert_eq!(lab.server.evict(now, "::ffff:127.0.0.1").unwrap_err().to_string(), both);
         assert_eq!(lab.status(vec![]), Status::OK, "nothing was done");
         let (client, lost) = lab.server.evict(now, "other").unwrap();
         assert_eq!((client.id, lost.sessions), (other.client_id, 1));

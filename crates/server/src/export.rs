@@ -55,6 +55,20 @@ impl Network {
         }
     }
 
+    /// The address with the bits behind the prefix cleared.
+    fn base(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_bits)).unwrap_or(0);
+                IpAddr::from((address.to_bits() & mask).to_be_bytes())
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix_bits)).unwrap_or(0);
+                IpAddr::from((address.to_bits() & mask).to_be_bytes())
+            }
+        }
+    }
+
     /// An address of it, and how many bits all of its addresses share.
     pub(crate) fn parts(&self) -> (IpAddr, u8) {
         (self.address, self.prefix_bits)
@@ -70,10 +84,13 @@ impl fmt::Display for Network {
 impl std::str::FromStr for Network {
     type Err = String;
 
-    /// An address, or `ADDRESS/PREFIX-LENGTH`.
+    /// An address, or `ADDRESS/PREFIX-LENGTH` without bits behind the prefix: with some, a network and a single address are
+    /// equally likely to be meant.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is not an IP address"))?;
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("expected an IP address or ADDRESS/PREFIX-LENGTH, found `{text}`"))?;
         let width = if address.is_ipv4() { 32 } else { 128 };
         let prefix_bits = match prefix {
             None => width,
@@ -83,7 +100,15 @@ impl std::str::FromStr for Network {
                 .filter(|bits| *bits <= width)
                 .ok_or_else(|| format!("`{prefix}` is not a prefix length of at most {width}"))?,
         };
-        Ok(Self { address, prefix_bits })
+        let network = Self { address, prefix_bits };
+        let base = network.base();
+        if base == address {
+            Ok(network)
+        } else {
+            Err(format!(
+                "`{text}` has bits behind the prefix: did you mean `{base}/{prefix_bits}`, or `{address}` alone?"
+            ))
+        }
     }
 }
 
@@ -131,7 +156,7 @@ impl ExportOptions {
 pub struct Export {
     /// Its number in handles; the same over restarts.
     pub id: ExportId,
-    /// Path by which it is mounted in every version, `/` and names, without a slash at the end.
+    /// Path by which it is mounted in every version, `/` and names, without a slash at the end; or `/` alone.
     pub path: String,
     /// The file system.
     pub backend: Arc<dyn Backend>,
@@ -139,6 +164,13 @@ pub struct Export {
     pub options: ExportOptions,
     /// `fsid` on the wire (major, minor): the same over restarts, and unlike any other export's.
     pub fsid: (u64, u64),
+}
+
+impl Export {
+    /// What of a path is below this export: empty or with a slash at its start. None where the path is not in it.
+    pub(crate) fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        below(self.path.as_bytes(), path)
+    }
 }
 
 /// Why exports cannot stand beside each other.
@@ -157,6 +189,10 @@ impl fmt::Display for ExportError {
         match self {
             Self::InvalidPath(path) => {
                 write!(f, "export path `{path}` must be absolute, without empty, `.` or `..` parts")
+            }
+            Self::OverlappingPaths(a, b) if a == "/" || b == "/" => {
+                let inside = if a == "/" { b } else { a };
+                write!(f, "an export at `/` must be the only one: `{inside}` would be inside of it")
             }
             Self::OverlappingPaths(a, b) => write!(f, "export paths `{a}` and `{b}` overlap"),
             Self::SameId(a, b) => {
@@ -202,11 +238,13 @@ impl ExportTable {
     pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a str>) -> Result<(), ExportError> {
         let mut seen: Vec<&str> = Vec::new();
         for path in paths {
-            let is_valid = path.strip_prefix('/').is_some_and(|rest| {
-                rest.split('/')
-                    .all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
-            });
-            if !is_valid {
+            let is_valid = |path: &str| {
+                path.strip_prefix('/').is_some_and(|rest| {
+                    rest.split('/')
+                        .all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
+                })
+            };
+            if path != "/" && !is_valid(path) {
                 return Err(ExportError::InvalidPath(path.into()));
             }
             if let Some(other) = seen.iter().find(|other| covers(path, other) || covers(other, path)) {
@@ -231,8 +269,8 @@ impl ExportTable {
     /// The export that is mounted by this path; slashes at the end do not count.
     #[must_use]
     pub fn by_path(&self, path: &[u8]) -> Option<&Arc<Export>> {
-        let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-        self.exports.iter().find(|export| export.path.as_bytes() == &path[..end])
+        let is_top = |rest: &[u8]| rest.iter().all(|byte| *byte == b'/');
+        self.exports.iter().find(|export| export.below(path).is_some_and(is_top))
     }
 
     /// All exports in the order of the configuration.
@@ -243,7 +281,13 @@ impl ExportTable {
 
 /// Whether `inner` is `outer` or lies below it.
 fn covers(outer: &str, inner: &str) -> bool {
-    inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    below(outer.as_bytes(), inner.as_bytes()).is_some()
+}
+
+/// What of `path` is below `top`; `/` is above every path.
+fn below<'p>(top: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(top.strip_suffix(b"/").unwrap_or(top))?;
+    (rest.is_empty() || rest[0] == b'/').then_some(rest)
 }
 
 #[cfg(test)]
@@ -271,8 +315,38 @@ mod tests {
     }
 
     #[test]
+    fn a_network_has_no_bits_behind_its_prefix() {
+        let error = |text: &str| text.parse::<Network>().unwrap_err();
+        for (text, meant) in [
+            ("10.0.0.5/8", "`10.0.0.0/8`, or `10.0.0.5` alone?"),
+            ("10.0.0.1/0", "`0.0.0.0/0`, or `10.0.0.1` alone?"),
+            ("192.0.2.129/25", "`192.0.2.128/25`, or `192.0.2.129` alone?"),
+            ("fd00::1/8", "`fd00::/8`, or `fd00::1` alone?"),
+            ("::1/0", "`::/0`, or `::1` alone?"),
+        ] {
+            assert_eq!(error(text), format!("`{text}` has bits behind the prefix: did you mean {meant}"));
+        }
+        for right in ["10.0.0.5/32", "::1/128", "0.0.0.0/0", "::/0", "192.0.2.128/25"] {
+            assert_eq!(network(right).to_string(), right);
+        }
+    }
+
+    #[test]
+    fn an_export_at_the_top_stands_alone() {
+        assert_eq!(ExportTable::check_paths(["/"]), Ok(()));
+        for paths in [["/", "/a"], ["/a/b", "/"], ["/", "/"]] {
+            let error = ExportTable::check_paths(paths).unwrap_err();
+            assert!(error.to_string().starts_with("an export at `/` must be the only one"), "{error}");
+        }
+        for wrong in ["", "//", "/a/"] {
+            assert_eq!(ExportTable::check_paths([wrong]), Err(ExportError::InvalidPath(wrong.into())));
+        }
+    }
+
+    #[test]
     fn paths_cover_whole_components_only() {
         assert!(covers("/a", "/a/b") && covers("/a", "/a"));
         assert!(!covers("/a", "/ab") && !covers("/a/b", "/a"));
+        assert!(covers("/", "/a") && covers("/", "/") && !covers("/a", "/"));
     }
 }

@@ -50,10 +50,7 @@ async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat>
 
 /// The export that `path` lies in, and what of the path is below it.
 fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export, &'p [u8])> {
-    request.exports.iter().find_map(|export| {
-        let rest = path.strip_prefix(export.path.as_bytes())?;
-        (rest.is_empty() || rest[0] == b'/').then_some((&**export, rest))
-    })
+    request.exports.iter().find_map(|export| Some((&**export, export.below(path)?)))
 }
 
 /// Ports below this one only a superuser of the client can send from.

@@ -175,3 +175,20 @@ fn each_client_takes_back_its_own_mounts() {
     assert_eq!(lab.mount(Proc::UMNTALL, &[]).unwrap().len(), 0);
     assert_eq!(lab.dump(), all[2..]);
 }
+
+#[test]
+fn an_export_at_the_root_is_mounted_by_a_slash() {
+    let mut lab = lab_of(vec![export(1, "/")]);
+    let root = lab.mnt(b"/").unwrap().fhandle;
+    let at = |name: &'static str| DirOpArgs { dir: root, name: Filename::from_static(name.as_bytes()) };
+    let attributes = Sattr { mode: Some(0o755), ..Sattr::default() };
+    let made = lab.nfs3(nfs3::Proc::MKDIR.0, &MkdirArgs { where_: at("dir"), attributes });
+    assert_eq!(made, nfs3::NfsStat::OK);
+    let below = lab.mnt(b"/dir").unwrap().fhandle;
+    assert_ne!(below, root);
+    assert_eq!(lab.mnt(b"//dir/").unwrap().fhandle, below);
+    assert_eq!(lab.mnt(b"/missing"), Err(MountStat::NOENT));
+    assert_eq!(lab.mnt(b"dir"), Err(MountStat::NOENT));
+    assert!(lab.server.exports().by_path(b"/").is_some());
+    assert!(lab.server.exports().by_path(b"/dir").is_none());
+}

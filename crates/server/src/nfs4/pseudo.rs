@@ -63,7 +63,7 @@ impl PseudoFs {
         let mut at = 0;
         self.nodes[at].leads_to.push(export.id);
         let mut end = 0;
-        for name in export.path.split('/').skip(1) {
+        for name in export.path.split('/').skip(1).filter(|name| !name.is_empty()) {
             end += 1 + name.len();
             let known = self.child_named(at, name.as_bytes());
             at = known.unwrap_or_else(|| self.add(&export.path[..end], name.as_bytes(), at));
@@ -106,11 +106,16 @@ impl PseudoFs {
         &self.nodes[0]
     }
 
-    /// The directory that a handle names; none where nothing is exported below it any more.
-    pub(crate) fn by_handle(&self, handle: &Handle) -> Option<&Node> {
+    /// The directory that a handle names; none where nothing is exported below it any more. An export that is mounted over the
+    /// root hides it only from those who may use the export.
+    pub(crate) fn by_handle(&self, handle: &Handle, exports: &ExportTable, peer: IpAddr) -> Option<&Node> {
         let id = u64::from_be_bytes((**handle).try_into().ok()?);
         let node = &self.nodes[*self.by_id.get(&id)?];
-        node.export.is_none().then_some(node)
+        let is_hidden = match node.is_root() {
+            true => node.mounted(exports, peer).is_some(),
+            false => node.export.is_some(),
+        };
+        (!is_hidden).then_some(node)
     }
 
     /// Where an export is mounted.
@@ -120,7 +125,7 @@ impl PseudoFs {
 
     /// The directory above; none above the root.
     pub(crate) fn parent(&self, node: &Node) -> Option<&Node> {
-        (!node.name.is_empty()).then(|| &self.nodes[node.parent])
+        (!node.is_root()).then(|| &self.nodes[node.parent])
     }
 
     /// The entries of a directory, in the order of the configuration.
@@ -165,9 +170,19 @@ impl Node {
         Handle::new(&self.id.to_be_bytes()).expect("eight bytes are a short handle")
     }
 
+    /// Whether it is the top of the tree.
+    pub(crate) fn is_root(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// The export that is mounted here, where a client at `peer` may use it.
+    pub(crate) fn mounted<'e>(&self, exports: &'e ExportTable, peer: IpAddr) -> Option<&'e Arc<Export>> {
+        exports.by_id(self.export?).filter(|export| export.options.admits(peer))
+    }
+
     /// Whether a client at `peer` may use anything here or below; everybody sees the root.
     pub(crate) fn is_visible(&self, exports: &ExportTable, peer: IpAddr) -> bool {
-        self.name.is_empty() || self.visible(exports, peer).next().is_some()
+        self.is_root() || self.visible(exports, peer).next().is_some()
     }
 
     /// The exports here and below that a client at `peer` may use.
@@ -234,10 +249,19 @@ mod tests {
     fn a_directory_is_known_by_its_path_in_every_table() {
         let (before, after) = (tree(&["/data/a"]), tree(&["/export", "/data/b", "/data/a"]));
         let handle = find(&before, &["data"]).unwrap().handle();
-        assert_eq!(*after.pseudo().by_handle(&handle).unwrap().name, *b"data");
-        assert!(tree(&["/export"]).pseudo().by_handle(&handle).is_none(), "nothing is below it any more");
-        assert!(tree(&["/data"]).pseudo().by_handle(&handle).is_none(), "an export is mounted over it");
-        assert!(before.pseudo().by_handle(&Handle::new(b"short").unwrap()).is_none());
+        let name = |table: &ExportTable, handle: &Handle| {
+            let peer = "192.0.2.1".parse().unwrap();
+            table.pseudo().by_handle(handle, table, peer).map(|node| node.name.to_vec())
+        };
+        assert_eq!(name(&after, &handle), Some(b"data".to_vec()));
+        assert_eq!(name(&tree(&["/export"]), &handle), None, "nothing is below it any more");
+        assert_eq!(name(&tree(&["/data"]), &handle), None, "an export is mounted over it");
+        assert_eq!(name(&before, &Handle::new(b"short").unwrap()), None);
+        let root = before.pseudo().root().handle();
+        assert_eq!(name(&after, &root), Some(Vec::new()));
+        assert_eq!(name(&tree(&["/"]), &root), None, "an export is mounted over it");
+        let closed = ExportTable::new(vec![export_for(1, "/", "10.0.0.0/8")]).unwrap();
+        assert_eq!(name(&closed, &root), Some(Vec::new()), "the root of those who may not use the export");
     }
 
     #[test]

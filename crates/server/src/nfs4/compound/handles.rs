@@ -204,8 +204,10 @@ impl<'r> Compound<'r> {
     ) -> attributes::Subject<'s> {
         let mounted_on = match &object {
             // RFC 8881 §5.8.2.23: at the root of a file system, the number of the directory it is mounted on.
+            // Nothing is below the root of the tree.
             Object::File(file) if file.is_root() => {
-                self.exports().pseudo().mount_of(file.export.id).map(|node| node.id)
+                let mount = self.exports().pseudo().mount_of(file.export.id);
+                mount.filter(|node| !node.is_root()).map(|node| node.id)
             }
             _ => None,
         };

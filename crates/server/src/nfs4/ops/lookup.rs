@@ -52,14 +52,13 @@ pub(crate) fn child<'r>(compound: &Compound<'r>, directory: &'r Node, name: &[u8
     exports.pseudo().children(directory).find(|node| *node.name == *name && node.is_visible(exports, peer))
 }
 
-/// The object that a client finds at a node: where an export is mounted, its root.
+/// The object that a client finds at a node: where an export is mounted, its root. Who may not use an export at the root of the
+/// tree finds an empty directory there.
 pub(crate) fn enter<'r>(compound: &Compound<'r>, node: &'r Node) -> Result<Object<'r>> {
-    match node.export {
-        None => Ok(Object::Pseudo(node)),
-        Some(id) => {
-            let export = compound.exports().by_id(id).ok_or(Status::NOENT)?;
-            Ok(Object::File(File::root(export)))
-        }
+    match node.mounted(compound.exports(), compound.request.connection.peer.ip()) {
+        Some(export) => Ok(Object::File(File::root(export))),
+        None if node.export.is_none() || node.is_root() => Ok(Object::Pseudo(node)),
+        None => Err(Status::NOENT.into()),
     }
 }
 

@@ -41,7 +41,7 @@ fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
         let pseudo = compound.exports().pseudo();
         let peer = compound.request.connection.peer.ip();
         return pseudo
-            .by_handle(&handle)
+            .by_handle(&handle, compound.exports(), peer)
             .filter(|node| node.is_visible(compound.exports(), peer))
             .map(Object::Pseudo)
             .ok_or(Status::STALE.into());
