@@ -12,7 +12,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
-use crate::export_plan::{ExportPlan, MemoryLimits, Source};
+use crate::export_plan::{ExportPlan, Source, limits};
 use crate::state_dir;
 
 /// File systems in use, by what they were opened for.
@@ -205,11 +205,6 @@ fn say_unless_watched(plan: &ExportPlan, directory: &LocalFs) {
 
 fn durability(plan: &ExportPlan) -> Durability {
     if plan.is_async { Durability::Async } else { Durability::Sync }
-}
-
-/// Bytes in all, and of one user.
-fn limits(memory: MemoryLimits) -> (u64, Option<u64>) {
-    (memory.bytes.unwrap_or(MemOptions::default().max_bytes), memory.quota)
 }
 
 /// Numbers an export. They are made of its path and its file system's identity by a hash that must never change:

@@ -1,7 +1,8 @@
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::address::Address;
 
 /// An NFS server in user space.
 #[derive(Debug, Parser)]
@@ -15,7 +16,7 @@ pub struct Cli {
 pub enum Command {
     /// Serve directories over NFSv3, NFSv4.0, NFSv4.1 and NFSv4.2
     Serve(Box<ServeArguments>),
-    /// Check a configuration file and say what would be served
+    /// Check a configuration file and print everything that would be in force, as TOML
     CheckConfig(CheckArguments),
     /// Show the clients of a server that runs, and what they hold
     Status(StatusArguments),
@@ -58,9 +59,10 @@ pub struct ServeArguments {
     /// configuration's exports
     #[arg(value_name = "PATH[:/PSEUDO]")]
     pub paths: Vec<String>,
-    /// Address to listen on; may be given several times; port 0 takes a free one [default: 127.0.0.1:2049]
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub listen: Vec<SocketAddr>,
+    /// Address to listen on: PORT (of 127.0.0.1), ADDRESS:PORT, or HOST:PORT, looked up at the start; may be given
+    /// several times; port 0 takes a free one [default: 127.0.0.1:2049]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub listen: Vec<Address>,
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
@@ -95,8 +97,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// Address to serve Prometheus metrics on, at /metrics; none unless given
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub metrics: Option<SocketAddr>,
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub metrics: Option<Address>,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N")]
     pub cores: Option<usize>,
@@ -111,6 +113,9 @@ pub struct CheckArguments {
     /// The configuration
     #[arg(value_name = "FILE")]
     pub config: PathBuf,
+    /// Print one line of JSON, on standard output; an error too, as {"error": "…"}
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which server is meant.

@@ -1,19 +1,23 @@
 //! The configuration file: TOML, every key known, every wrong one named with its line.
 
-use std::net::SocketAddr;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
-use toml::Spanned;
+
+use crate::address::Address;
+use crate::explain::explain;
+use crate::places::Places;
 
 /// What a configuration file can say.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// Addresses to listen on.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Address>,
     /// Address of the metrics.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<Address>,
     /// Where durable state lives.
     pub state_dir: Option<PathBuf>,
     /// Whether to answer port mapper calls.
@@ -36,10 +40,11 @@ pub struct Config {
     /// Bounds.
     pub limits: Limits,
     /// What to serve.
-    export: Vec<Spanned<ExportConfig>>,
-    /// Where it was read, and its text: for messages.
+    #[serde(rename = "export")]
+    pub exports: Vec<ExportConfig>,
+    /// Where its keys stand, for messages.
     #[serde(skip)]
-    source: (PathBuf, String),
+    pub places: Arc<Places>,
 }
 
 /// `[control]`.
@@ -83,6 +88,66 @@ pub struct Limits {
     pub busy_poll_microseconds: Option<u32>,
     /// Threads that serve.
     pub cores: Option<usize>,
+}
+
+/// Values that a limit may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    least: u64,
+    /// None where the greatest integer of TOML is fine.
+    most: Option<u64>,
+}
+
+impl Range {
+    const fn from(least: u64) -> Self {
+        Self { least, most: None }
+    }
+
+    const fn within(least: u64, most: u64) -> Self {
+        Self { least, most: Some(most) }
+    }
+
+    /// Whether a value is in it.
+    pub fn contains(&self, value: u64) -> bool {
+        value >= self.least && self.most.is_none_or(|most| value <= most)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.most {
+            Some(most) => write!(f, "an integer from {} to {most}", self.least),
+            None => write!(f, "an integer of at least {}", self.least),
+        }
+    }
+}
+
+/// READs and WRITEs that make sense: at least a page, at most what the wire types decode.
+const IO_BYTES: Range = Range::within(4096, 4 << 20);
+
+impl Limits {
+    /// All of them: key, value, and the values that it may have.
+    pub fn all(&self) -> [(&'static str, Option<u64>, Range); 14] {
+        let size = |value: Option<usize>| value.map(|value| value as u64);
+        let some = Range::from(1);
+        let any = Range::from(0);
+        [
+            ("connections", size(self.connections), some),
+            ("connections-per-address", size(self.connections_per_address), some),
+            ("memory-bytes", size(self.memory_bytes), some),
+            ("io-bytes", self.io_bytes.map(u64::from), IO_BYTES),
+            ("reply-cache-bytes", size(self.reply_cache_bytes), any),
+            ("slot-cache-bytes", size(self.slot_cache_bytes), any),
+            ("kept-listings-bytes", size(self.kept_listings_bytes), any),
+            ("clients", size(self.clients), some),
+            ("state", size(self.state), some),
+            ("delegations", size(self.delegations), any),
+            ("lease-seconds", self.lease_seconds.map(u64::from), Range::within(1, 3600)),
+            ("silence-seconds", self.silence_seconds.map(u64::from), Range::within(9, 3600)),
+            ("busy-poll-microseconds", self.busy_poll_microseconds.map(u64::from), Range::within(0, 1000)),
+            ("cores", size(self.cores), some),
+        ]
+    }
 }
 
 /// `squash = "…"`.
@@ -149,32 +214,9 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {}", path.display(), crate::said(&error)))?;
-        let parsed: Result<Self, toml::de::Error> = toml::from_str(&text);
-        let source = (path.to_path_buf(), text);
-        match parsed {
-            Ok(config) => Ok(Self { source, ..config }),
-            Err(error) => {
-                let at = error.span().map_or(0, |span| span.start);
-                Err(format!("{}: {}", place(&source, at), error.message().replace('\n', ", ")))
-            }
-        }
+        let config: Self = toml::from_str(&text).map_err(|error| explain(path, &text, &error))?;
+        Ok(Self { places: Arc::new(Places::new(path, &text)), ..config })
     }
-
-    /// All exports, each with its place (`FILE:LINE`) for messages.
-    pub fn exports(&self) -> impl Iterator<Item = (String, &ExportConfig)> {
-        self.export.iter().map(|export| (place(&self.source, export.span().start), export.get_ref()))
-    }
-
-    /// The file.
-    pub fn file(&self) -> &Path {
-        &self.source.0
-    }
-}
-
-/// `FILE:LINE` of a byte of a file's text.
-fn place((path, text): &(PathBuf, String), at: usize) -> String {
-    let before = text.get(..at).unwrap_or_default();
-    format!("{}:{}", path.display(), before.matches('\n').count() + 1)
 }
 
 #[cfg(test)]
@@ -189,35 +231,89 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_is_named_with_its_line() {
-        let error = read("portmap = true\n[limits]\nconnektions = 4\n").unwrap_err();
-        assert!(error.starts_with("FILE:3: ") && error.contains("connektions"), "{error}");
-        let error = read("[[export]]\npath = '/a'\n\n[[export]]\nreadonly = true\n").unwrap_err();
-        assert!(error.starts_with("FILE:5: ") && error.contains("readonly"), "{error}");
+    fn a_wrong_key_is_named_with_its_line_and_the_one_that_is_meant() {
+        for (text, expected) in [
+            (
+                "portmap = true\n[limits]\nconnektions = 4\n",
+                "FILE:3: unknown key `connektions` (did you mean `connections`?), expected one of `connections`, ",
+            ),
+            (
+                "[[export]]\npath = '/a'\n\n[[export]]\nread_only = true\n",
+                "FILE:5: unknown key `read_only` (did you mean `read-only`?), expected one of `path`, ",
+            ),
+            ("squash = 'all'", "FILE:1: unknown key `squash` (it belongs in [[export]]), expected one of "),
+            ("io-bytes = 5", "FILE:1: unknown key `io-bytes` (it belongs in [limits]), expected one of "),
+            (
+                "[control]\nsockets = '/a'",
+                "FILE:2: unknown key `sockets` (did you mean `socket`?), expected `socket`",
+            ),
+            ("xyz = 1", "FILE:1: unknown key `xyz`, expected one of `listen`, `metrics`, "),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
     }
 
     #[test]
-    fn a_wrong_value_is_named_with_its_line() {
-        for (text, line) in [
-            ("listen = ['localhost']", 1),
-            ("\nmetrics = 9100", 2),
-            ("[[export]]\npath = '/a'\nsquash = 'some'", 3),
-            ("[[export]]\npath = '/a'\nlocal-changes = 'watch'", 3),
-            ("[limits]\nio-bytes = -1", 2),
-            ("portmap = true\nportmap = true", 2),
-            ("[[export]]\npath = '/a", 2),
+    fn a_wrong_value_is_named_with_its_line_and_key_and_what_was_expected() {
+        let forms = crate::address::FORMS;
+        for (text, expected) in [
+            ("listen = ['localhost']", format!("FILE:1: `listen`: expected {forms}, found `localhost`")),
+            (
+                "listen = [\n'2049',\ntrue]",
+                format!("FILE:3: `listen`: expected a list of addresses, each {forms}, found boolean `true`"),
+            ),
+            ("listen = 'x'", format!("FILE:1: `listen`: expected a list of addresses, each {forms}, found string \"x\"")),
+            ("\nmetrics = true", format!("FILE:2: `metrics`: expected {forms}, found boolean `true`")),
+            (
+                "[[export]]\npath = '/a'\nsquash = 'some'",
+                "FILE:3: `squash` in [[export]]: unknown value `some`, expected one of `root`, `all`, `none`".into(),
+            ),
+            (
+                "[[export]]\npath = '/a'\nlocal-changes = 'watch'",
+                "FILE:3: `local-changes` in [[export]]: unknown value `watch`, expected `recall` or `ignore`".into(),
+            ),
+            (
+                "[limits]\nio-bytes = -1",
+                "FILE:2: `io-bytes` in [limits]: expected an integer from 4096 to 4194304, found integer `-1`".into(),
+            ),
+            (
+                "[limits]\nclients = '5'",
+                "FILE:2: `clients` in [limits]: expected an integer of at least 1, found string \"5\"".into(),
+            ),
+            (
+                "[[export]]\nid = 4294967296",
+                "FILE:2: `id` in [[export]]: expected an integer from 1 to 4294967295, found integer `4294967296`".into(),
+            ),
+            ("[[export]]\npath = 7", "FILE:2: `path` in [[export]]: expected an absolute path, as in".into()),
+            ("[[export]]\npath = '/a'\nasync = 1", "FILE:3: `async` in [[export]]: expected true or false, found".into()),
+            ("[[export]]\nclients = [\n7]", "FILE:3: `clients` in [[export]]: expected a list of networks, as in".into()),
+            ("versions = [4.1]", "FILE:1: `versions`: expected a list of versions, as in [\"3\", \"4.1\"], found".into()),
+            ("portmap = true\nportmap = true", "FILE:2: not valid TOML: duplicate key, in `portmap = true`".into()),
+            ("[[export]]\npath = '/a", "FILE:2: not valid TOML: ".into()),
         ] {
             let error = read(text).unwrap_err();
-            assert!(error.starts_with(&format!("FILE:{line}: ")), "{text}: {error}");
+            assert!(error.starts_with(&expected), "{text}: {error}, expected {expected}");
             assert!(!error.contains('\n'), "{error}");
         }
     }
 
     #[test]
-    fn exports_know_their_places() {
-        let config = read("portmap = false\n\n[[export]]\npath = '/a'\n[[export]]\nmemory = true\n").unwrap();
-        let places: Vec<_> =
-            config.exports().map(|(place, _)| place.rsplit(':').next().unwrap().to_owned()).collect();
-        assert_eq!(places, ["3", "5"]);
+    fn a_port_alone_is_an_address() {
+        let config = read("listen = [2049, '2050', 'localhost:2051']\nmetrics = 9100").unwrap();
+        let shown: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["127.0.0.1:2049", "127.0.0.1:2050", "localhost:2051"]);
+        assert_eq!(config.metrics, Some(Address::local(9100)));
+    }
+
+    #[test]
+    fn every_limit_has_a_range() {
+        let toml = |name: &str| format!("[limits]\n{name} = 9");
+        for (name, ..) in Limits::default().all() {
+            let config = read(&toml(name)).unwrap();
+            let set: Vec<_> =
+                config.limits.all().into_iter().filter(|(_, value, _)| value.is_some()).collect();
+            assert_eq!((set.len(), set[0].0, set[0].1), (1, name, Some(9)));
+        }
     }
 }

@@ -39,14 +39,15 @@ pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<Str
     let mut warnings = Vec::new();
     for export in exports {
         let Source::Directory(path) = &export.source else { continue };
-        let directory = look(export, path)
-            .map_err(|error| export.blame(format!("{}: {}", path.display(), crate::said(&error))))?;
+        let directory = look(export, path).map_err(|error| {
+            export.blame_key("path", format!("{}: {}", path.display(), crate::said(&error)))
+        })?;
         for other in &seen {
             // State of NFSv4 (locks, share reservations) is kept for each export: two that hold the same files would let
             // one client's lock pass another's by.
             if other.id == directory.id {
                 let why = format!("{} is exported as {} already", path.display(), other.export.pseudo);
-                return Err(export.blame(why));
+                return Err(export.blame_key("path", why));
             }
             let nested = [(other, &directory), (&directory, other)];
             let nested = nested.into_iter().find(|(outer, inner)| {
@@ -68,7 +69,7 @@ pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<Str
                  give another with --state-dir",
                 state_dir.display()
             );
-            return Err(export.blame(why));
+            return Err(export.blame_key("path", why));
         }
         warnings.extend(writable::warning(export, path, &directory.metadata));
         seen.push(directory);

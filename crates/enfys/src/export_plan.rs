@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use server::{DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
-use vfs::Credentials;
+use vfs::{Credentials, MemOptions};
 
 use crate::cli::{ServeArguments, SquashArgument};
 use crate::config::{Config, ExportConfig, LocalChangesConfig, SquashConfig};
+use crate::places::Places;
 use crate::plan::networks;
 use crate::security;
 
@@ -26,8 +27,23 @@ pub struct ExportPlan {
     pub options: ExportOptions,
     /// Whether the directory is on a file system that is mounted read-only on this machine.
     pub is_mounted_read_only: bool,
-    /// `FILE:LINE`; none where the command line asks for it.
-    place: Option<String>,
+    /// None where the command line asks for it.
+    place: Option<Place>,
+}
+
+/// Where a configuration has an export.
+#[derive(Debug, Clone)]
+struct Place {
+    places: Arc<Places>,
+    /// Which of the exports it is.
+    index: usize,
+}
+
+impl Place {
+    /// `FILE:LINE` of a key of the export, or of its header where it has no such key.
+    fn of(&self, key: &str) -> String {
+        self.places.of(&format!("export.{}.{key}", self.index))
+    }
 }
 
 /// What is behind an export; equal sources are one and the same file system when exports are read again.
@@ -64,40 +80,32 @@ impl ExportPlan {
     /// # Errors
     /// One line that names the file and the line.
     pub fn of_config(config: &Config, arguments: Option<&ServeArguments>) -> Result<Vec<Self>, String> {
-        let plans = config.exports().map(|(place, export)| {
-            let mut plan = Self::of_table(export).map_err(|why| format!("{place}: {why}"))?;
-            plan.place = Some(place);
+        let plans = config.exports.iter().enumerate().map(|(index, export)| {
+            let mut plan = Self::of_table(export, Place { places: Arc::clone(&config.places), index })?;
             arguments.map_or(Ok(()), |arguments| plan.override_by(arguments))?;
             Ok(plan)
         });
         plans.collect()
     }
 
-    fn of_table(config: &ExportConfig) -> Result<Self, String> {
+    fn of_table(config: &ExportConfig, place: Place) -> Result<Self, String> {
         let pseudo = config.pseudo.clone().unwrap_or_else(|| DEFAULT_PSEUDO.into());
-        let wrong = |what: &str| format!("export {pseudo}: {what}");
-        let source = match (&config.path, config.memory) {
-            (Some(path), false) if !path.is_absolute() => return Err(wrong("`path` must be absolute")),
-            (Some(path), false) => Source::Directory(path.clone()),
-            (None, true) => Source::Memory(pseudo.clone()),
-            (Some(_), true) => return Err(wrong("`path` and `memory` exclude each other")),
-            (None, false) => return Err(wrong("needs a `path`, or `memory = true`")),
+        let wrong = |key: &str, why: &str| Err(format!("{}: export {pseudo}: {why}", place.of(key)));
+        if let Some((key, why)) = contradiction(config) {
+            return wrong(key, &why);
+        }
+        let source = match &config.path {
+            Some(path) => Source::Directory(path.clone()),
+            None => Source::Memory(pseudo.clone()),
         };
-        let has_limits = config.memory_bytes.is_some() || config.quota_bytes.is_some();
-        if has_limits && !config.memory {
-            return Err(wrong("`memory-bytes` and `quota-bytes` are for `memory = true`"));
-        }
-        if config.r#async && config.memory {
-            return Err(wrong("`async` is for directories: memory is never on stable storage"));
-        }
-        if config.local_changes.is_some() && config.memory {
-            return Err(wrong("`local-changes` is for directories: no local process reaches memory"));
-        }
-        if config.id == Some(0) {
-            return Err(wrong("`id` must not be 0"));
-        }
-        let clients = networks(&config.clients);
-        let flavors = config.sec.as_deref().map_or(Ok(Flavors::SYS), security::flavors);
+        let clients = match networks(&config.clients) {
+            Ok(networks) => networks,
+            Err((index, why)) => return wrong(&format!("clients.{index}"), &format!("`clients`: {why}")),
+        };
+        let flavors = match config.sec.as_deref().map_or(Ok(Flavors::SYS), security::flavors) {
+            Ok(flavors) => flavors,
+            Err(why) => return wrong("sec", &format!("`sec`: {why}")),
+        };
         let anonymous = Credentials {
             uid: config.anonymous_uid.unwrap_or(DEFAULT_ANONYMOUS),
             gid: config.anonymous_gid.unwrap_or(DEFAULT_ANONYMOUS),
@@ -107,12 +115,13 @@ impl ExportPlan {
             read_only: config.read_only,
             squash: config.squash.map_or(Squash::Root, Squash::from),
             anonymous: Arc::new(anonymous),
-            clients: clients.map_err(|why| wrong(&format!("`clients`: {why}")))?,
-            flavors: flavors.map_err(|why| wrong(&format!("`sec`: {why}")))?,
+            clients,
+            flavors,
             recall_local_changes: config.local_changes != Some(LocalChangesConfig::Ignore),
         };
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
-        Ok(Self { is_async: config.r#async, memory, id: config.id, options, ..Self::new(source, pseudo) })
+        let (is_async, id, place) = (config.r#async, config.id, Some(place));
+        Ok(Self { is_async, memory, id, options, place, ..Self::new(source, pseudo) })
     }
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
@@ -141,10 +150,43 @@ impl ExportPlan {
 
     /// `why` it cannot be served, with what a person needs to find it.
     pub fn blame(&self, why: impl fmt::Display) -> String {
+        self.blame_key("", why)
+    }
+
+    /// The same, with the line of the key that is wrong.
+    pub fn blame_key(&self, key: &str, why: impl fmt::Display) -> String {
         match &self.place {
-            Some(place) => format!("{place}: export {}: {why}", self.pseudo),
+            Some(place) => format!("{}: export {}: {why}", place.of(key), self.pseudo),
             None => format!("export {}: {why}", self.pseudo),
         }
+    }
+}
+
+/// What is wrong with the keys of an export beside each other: the key to blame, and why.
+fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
+    let wrong = |key, why: &str| Some((key, why.to_owned()));
+    match (&config.path, config.memory) {
+        (Some(path), false) if !path.is_absolute() => {
+            return Some(("path", format!("`path` must be absolute, found `{}`", path.display())));
+        }
+        (Some(_), true) => return wrong("memory", "`path` and `memory` exclude each other"),
+        (None, false) => return wrong("", "needs a `path`, or `memory = true`"),
+        _ => {}
+    }
+    let limit = [("memory-bytes", config.memory_bytes), ("quota-bytes", config.quota_bytes)];
+    let limit = limit.into_iter().find(|(_, value)| value.is_some());
+    match limit {
+        Some((key, _)) if !config.memory => {
+            wrong(key, "`memory-bytes` and `quota-bytes` are for `memory = true`")
+        }
+        _ if config.r#async && config.memory => {
+            wrong("async", "`async` is for directories: memory is never on stable storage")
+        }
+        _ if config.local_changes.is_some() && config.memory => {
+            wrong("local-changes", "`local-changes` is for directories: no local process reaches memory")
+        }
+        _ if config.id == Some(0) => wrong("id", "`id`: expected an integer from 1 to 4294967295, found 0"),
+        _ => None,
     }
 }
 
@@ -219,6 +261,11 @@ fn memory(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
     Ok(pseudos.into_iter().map(plan).collect())
 }
 
+/// Bytes of a file system in memory in all, and of one user.
+pub fn limits(memory: MemoryLimits) -> (u64, Option<u64>) {
+    (memory.bytes.unwrap_or(MemOptions::default().max_bytes), memory.quota)
+}
+
 fn directories(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
     let plans = arguments.paths.iter().map(|argument| {
         let (path, pseudo) = match argument.rsplit_once(":/") {
@@ -262,23 +309,34 @@ mod tests {
     fn exports_of_a_file_say_where_and_what_is_wrong_with_them() {
         let wrong = |text, expected: &str| assert_eq!(of_config(text).unwrap_err(), expected);
         wrong("[[export]]\npseudo = '/a'", "FILE:1: export /a: needs a `path`, or `memory = true`");
-        wrong("\n[[export]]\npath = 'relative'", "FILE:2: export /export: `path` must be absolute");
+        wrong(
+            "\n[[export]]\npath = 'relative'",
+            "FILE:3: export /export: `path` must be absolute, found `relative`",
+        );
         wrong(
             "[[export]]\npath = '/a'\nmemory = true",
-            "FILE:1: export /export: `path` and `memory` exclude each other",
+            "FILE:3: export /export: `path` and `memory` exclude each other",
         );
         wrong(
             "[[export]]\npath = '/a'\n[[export]]\npseudo = '/b'\npath = '/b'\nclients = ['10.0.0.0/40']",
-            "FILE:3: export /b: `clients`: `40` is not a prefix length of at most 32",
+            "FILE:6: export /b: `clients`: `40` is not a prefix length of at most 32",
+        );
+        wrong(
+            "[[export]]\npath = '/a'\nclients = [\n'fd00::/8',\n'10.0.0.5/8']",
+            "FILE:5: export /export: `clients`: `10.0.0.5/8` has bits behind the prefix: did you mean `10.0.0.0/8`, or \
+             `10.0.0.5` alone?",
         );
         wrong(
             "[[export]]\npath = '/a'\nsec = ['sys', 'sys']",
-            "FILE:1: export /export: `sec`: `sys` stands there twice",
+            "FILE:3: export /export: `sec`: `sys` stands there twice",
         );
-        wrong("[[export]]\npath = '/a'\nid = 0", "FILE:1: export /export: `id` must not be 0");
+        wrong(
+            "[[export]]\npath = '/a'\nid = 0",
+            "FILE:3: export /export: `id`: expected an integer from 1 to 4294967295, found 0",
+        );
         wrong(
             "[[export]]\npath = '/a'\nmemory-bytes = 5",
-            "FILE:1: export /export: `memory-bytes` and `quota-bytes` are for `memory = true`",
+            "FILE:3: export /export: `memory-bytes` and `quota-bytes` are for `memory = true`",
         );
     }
 
@@ -347,6 +405,7 @@ mod tests {
             sources("/a:/x /b:y:/z/w"),
             [(directory("/a"), "/x".into()), (directory("/b:y"), "/z/w".into())]
         );
+        assert_eq!(sources("/a:/"), [(directory("/a"), "/".into())]);
         assert_eq!(sources("--memory"), [(Source::Memory("/export".into()), "/export".into())]);
         assert_eq!(sources("--memory :/a :/b").len(), 2);
         for wrong in ["--memory /srv", ":/a"] {

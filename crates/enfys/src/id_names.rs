@@ -26,7 +26,7 @@ pub fn check_domain(domain: &str) -> Result<(), String> {
     if domain.len() <= 253 && domain.split('.').all(is_label) {
         Ok(())
     } else {
-        Err(format!("id-domain: {domain:?} is no DNS domain"))
+        Err(format!("expected a DNS domain, as in \"example.org\", found {domain:?}"))
     }
 }
 

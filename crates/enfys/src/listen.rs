@@ -6,8 +6,10 @@ use std::os::fd::OwnedFd;
 
 use net::Listeners;
 use protocol::portmap;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
+use crate::address::Address;
 use crate::plan::Plan;
 
 /// Connections that may wait to be accepted.
@@ -49,8 +51,7 @@ impl Bound {
 pub fn bind(plan: &Plan) -> Result<Bound, String> {
     let mut listeners = Listeners { tcp: passed()?, udp: Vec::new() };
     if listeners.tcp.is_empty() {
-        let bound = plan.listen.iter().map(|address| listen_on(*address, &plan.listen));
-        listeners.tcp = bound.collect::<Result<_, _>>()?;
+        listeners.tcp = listen_on_all(&plan.listen).map_err(|why| plan.blame("listen", why))?;
     }
     let addresses: io::Result<Vec<_>> = listeners.tcp.iter().map(TcpListener::local_addr).collect();
     let addresses = addresses.map_err(|error| format!("listening socket: {}", crate::said(&error)))?;
@@ -90,8 +91,37 @@ fn choose_port_mapper(is_wanted: bool) -> PortMapper {
     }
 }
 
+fn listen_on_all(addresses: &[Address]) -> Result<Vec<TcpListener>, String> {
+    let resolved: Vec<_> = addresses.iter().map(Address::resolve).collect::<Result<_, _>>()?;
+    let all = resolved.concat();
+    let mut listeners = Vec::new();
+    for addresses in &resolved {
+        let bound = addresses.iter().map(|address| (address, bind_to(*address, &all)));
+        let (bound, failed): (Vec<_>, Vec<_>) = bound.partition(|(_, result)| result.is_ok());
+        let is_there = !bound.is_empty();
+        listeners.extend(bound.into_iter().filter_map(|(_, result)| result.ok()));
+        // `localhost` also means `::1` on machines without IPv6: one address that is there is enough for a name.
+        let is_missing = |error: &io::Error| is_there && is_no_address_here(error);
+        let failed = failed.into_iter().filter_map(|(address, result)| Some((address, result.err()?)));
+        if let Some((address, error)) = failed.into_iter().find(|(_, error)| !is_missing(error)) {
+            return Err(refused("", *address, &error));
+        }
+    }
+    Ok(listeners)
+}
+
+/// Whether this machine lacks the address or its whole family.
+fn is_no_address_here(error: &io::Error) -> bool {
+    let lacks = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT];
+    lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
 /// A socket that listens on `address`, beside those that listen on `all`.
 fn listen_on(address: SocketAddr, all: &[SocketAddr]) -> Result<TcpListener, String> {
+    bind_to(address, all).map_err(|error| refused("", address, &error))
+}
+
+fn bind_to(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
     // `[::]` takes IPv4 too, unless it is asked to leave that to `0.0.0.0`.
     let is_ipv4_elsewhere = all.iter().any(|other| other.is_ipv4() && other.port() == address.port());
     let bind = || -> rustix::io::Result<OwnedFd> {
@@ -107,7 +137,7 @@ fn listen_on(address: SocketAddr, all: &[SocketAddr]) -> Result<TcpListener, Str
         rustix::net::listen(&socket, BACKLOG)?;
         Ok(socket)
     };
-    bind().map(TcpListener::from).map_err(|error| refused("", address, &error.into()))
+    bind().map(TcpListener::from).map_err(io::Error::from)
 }
 
 fn refused(transport: &str, address: SocketAddr, error: &io::Error) -> String {

@@ -3,20 +3,24 @@
 // Nothing is reachable from outside a binary; `pub` says here what other modules use.
 #![allow(unreachable_pub)]
 
+mod address;
 mod announce;
 mod backends;
 mod cli;
 mod config;
 mod control;
 mod directories;
+mod explain;
 mod export_plan;
 mod getent;
 mod id_names;
+mod in_force;
 mod kerberos;
 mod latency;
 mod listen;
 mod mapping;
 mod metrics;
+mod places;
 mod plan;
 #[cfg(feature = "krb5")]
 mod principals;
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let done = match cli.command {
         cli::Command::Serve(arguments) => serve::run(&arguments),
-        cli::Command::CheckConfig(arguments) => plan::check(&arguments.config),
+        cli::Command::CheckConfig(arguments) => plan::check(&arguments),
         cli::Command::Status(arguments) => control::ask::status(&arguments),
         cli::Command::Evict(arguments) => control::ask::evict(&arguments),
         cli::Command::Recall(arguments) => control::ask::recall(&arguments),

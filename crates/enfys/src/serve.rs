@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Clock, Limits, Registered, Running};
+use net::{Clock, Registered, Running};
 use server::{HandleKey, Server, Settings, Versions};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::address::Address;
 use crate::announce::announce;
 use crate::backends::Backends;
 use crate::cli::ServeArguments;
@@ -44,7 +45,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         .build()
         .map_err(|error| format!("no event queue: {}", crate::said(&error)))?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    let state = State::open(&plan)?;
+    let state = State::open(&plan).map_err(|why| plan.blame("state-dir", why))?;
     let mut backends =
         Backends::new(state.instance, state.verifier, state.directory.as_ref().map(|d| d.path().into()));
     let prepared = backends.prepare(&plan.exports)?;
@@ -52,15 +53,13 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let (exports, _) = backends.take(&plan.exports, prepared);
     let (server, latencies) = new_server(&plan, &bound, &state, exports)?;
     // Before connections are taken: where it fails, no client has been answered.
-    let metrics = match plan.metrics {
-        Some(address) => Some(runtime.block_on(MetricsServer::bind(address))?),
-        None => None,
-    };
+    let metrics = plan.metrics.as_ref().map(|address| runtime.block_on(bind_metrics(address)));
+    let metrics = metrics.transpose().map_err(|why| plan.blame("metrics", why))?;
     let control = control_socket(&plan)?;
     let addresses = bound.addresses.clone();
     let port_mapper = bound.port_mapper;
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
-    let running = net::serve(Arc::clone(&server), bound.listeners, limits(&plan), observer)
+    let running = net::serve(Arc::clone(&server), bound.listeners, plan.network_limits(), observer)
         .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;
     let registered = register(port_mapper, plan.versions, &addresses)?;
     let mut metrics_address = None;
@@ -149,15 +148,15 @@ fn new_server(
     );
     plan.apply_limits(&mut settings);
     if let Some(domain) = &plan.id_domain {
-        let names = id_names::read(domain)?;
+        let names = id_names::read(domain).map_err(|why| plan.blame("id-domain", why))?;
         let (users, groups) = names.len();
         info!("{users} users and {groups} groups are told by name, in {domain}");
         settings.id_names = Some(Arc::new(names));
     }
-    settings.gss = kerberos::mechanism(plan)?;
+    settings.gss = kerberos::mechanism(plan).map_err(|why| plan.blame("keytab", why))?;
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
     let server = with_logs(Server::new(settings, exports), plan, state.directory.as_ref());
-    let latencies = plan.metrics.map(|_| Arc::new(Latencies::default()));
+    let latencies = plan.metrics.as_ref().map(|_| Arc::new(Latencies::default()));
     let server = match &latencies {
         Some(latencies) => server.with_observer(Arc::clone(latencies) as Arc<dyn server::Observer>),
         None => server,
@@ -232,32 +231,22 @@ fn told(recovered: Recovered) -> Vec<Vec<u8>> {
     recovered.records
 }
 
-fn limits(plan: &Plan) -> Limits {
-    let defaults = Limits::default();
-    Limits {
-        cores: plan.limits.cores.unwrap_or(defaults.cores),
-        max_connections: plan.limits.connections.unwrap_or(defaults.max_connections),
-        max_connections_per_address: plan
-            .limits
-            .connections_per_address
-            .unwrap_or(defaults.max_connections_per_address),
-        request_memory_bytes: plan.limits.memory_bytes.unwrap_or(defaults.request_memory_bytes),
-        silence: plan
-            .limits
-            .silence_seconds
-            .map_or(defaults.silence, |seconds| Duration::from_secs(u64::from(seconds))),
-        busy_poll: plan
-            .limits
-            .busy_poll_microseconds
-            .map_or(defaults.busy_poll, |microseconds| Duration::from_micros(u64::from(microseconds))),
-        ..defaults
+/// Listens on the first of the addresses that can be had.
+async fn bind_metrics(address: &Address) -> Result<MetricsServer, String> {
+    let mut result = Err(format!("metrics on {address}: no address"));
+    for address in address.resolve()? {
+        result = MetricsServer::bind(address).await;
+        if result.is_ok() {
+            break;
+        }
     }
+    result
 }
 
 /// The socket that was asked for, or one in the state directory: where that cannot have one, the server does without.
 fn control_socket(plan: &Plan) -> Result<Option<ControlServer>, String> {
     if let Some(path) = &plan.control {
-        return ControlServer::bind(path).map(Some);
+        return ControlServer::bind(path).map(Some).map_err(|why| plan.blame("control.socket", why));
     }
     let Some(directory) = &plan.state_dir else { return Ok(None) };
     let bound = ControlServer::bind(&directory.join(control::IN_STATE_DIR));

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::server::{Place, refusal, run};
 
 /// The repository.
@@ -91,6 +93,104 @@ fn the_example_configuration_is_right_with_all_its_alternatives() {
         _ => line,
     });
     check(&lines.collect::<Vec<_>>().join("\n"));
+}
+
+/// What is in force with this configuration.
+fn in_force(place: &Place, text: &str) -> Value {
+    let file = place.file("in-force.toml", text);
+    let output = run(&["check-config".as_ref(), "--json".as_ref(), file.as_path()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    answer["config"].clone()
+}
+
+/// The keys that a document shows as comments, each with its table and value as TOML; without those that are examples.
+fn commented_defaults(text: &str) -> Vec<(String, String, String)> {
+    let mut table = String::new();
+    let mut defaults = Vec::new();
+    for line in text.lines() {
+        let is_comment = line.starts_with('#');
+        let line = line.trim_start_matches('#');
+        if line.starts_with('[') {
+            table = line.trim_matches(['[', ']']).to_owned();
+        } else if let Some((key, value)) = line.split_once(" = ")
+            && is_comment
+            && !key.contains(' ')
+            && !value.ends_with("# example")
+        {
+            defaults.push((table.clone(), key.to_owned(), value.to_owned()));
+        }
+    }
+    defaults
+}
+
+#[test]
+fn the_example_configuration_shows_the_defaults_that_are_in_force() {
+    let text = read("contrib/enfys.toml");
+    let defaults = commented_defaults(&text);
+    let place = Place::new();
+    let head = format!("state-dir = '{}'\n", place.path("state").display());
+    let directory = format!("[[export]]\npath = '{}'\n", place.directory("export").display());
+    let plain = in_force(&place, &format!("{head}{directory}"));
+    let memory = in_force(&place, &format!("{head}[[export]]\nmemory = true\n"));
+    let mut compared = BTreeSet::new();
+    for (table, key, value) in &defaults {
+        let found = match table.as_str() {
+            "" => &plain[key],
+            "export" if key == "memory-bytes" => &memory["export"][0][key],
+            "export" => &plain["export"][0][key],
+            table => &plain[table][key],
+        };
+        // What TOML has here (numbers, truth values, strings and lists of them) is JSON too.
+        let shown: Value =
+            serde_json::from_str(value).unwrap_or_else(|error| panic!("{key} = {value}: {error}"));
+        assert_eq!(*found, shown, "contrib/enfys.toml shows another default of `{key}` in [{table}]");
+        compared.insert(key.clone());
+    }
+    assert!(compared.contains("busy-poll-microseconds") && compared.contains("squash"), "{compared:?}");
+    // Every limit but `cores`, which is the number of processors.
+    let limits: BTreeSet<_> = keys("[limits]").into_iter().filter(|key| key != "cores").collect();
+    assert!(limits.is_subset(&compared), "no default is shown of {:?}", limits.difference(&compared));
+    assert_eq!(plain["listen"], serde_json::json!(["127.0.0.1:2049"]), "as it stands at the top");
+    assert!(text.contains("\nlisten = [\"127.0.0.1:2049\"]\n"));
+}
+
+#[test]
+fn check_config_prints_every_key_with_what_is_in_force() {
+    let place = Place::new();
+    let text = format!(
+        "state-dir = '{}'\nlisten = [2049, 'localhost:2050']\nmetrics = 9100\nid-domain = 'example.org'\n\
+         keytab = '/etc/krb5.keytab'\n[limits]\nclients = 100\n\
+         [[export]]\npath = '{}'\nid = 7\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n",
+        place.path("state").display(),
+        place.directory("export").display(),
+    );
+    let config = in_force(&place, &text);
+    let has = |table: &Value, keys: Vec<String>| {
+        let missing: Vec<_> = keys.into_iter().filter(|key| table.get(key).is_none()).collect();
+        assert!(missing.is_empty(), "{missing:?} are missing in {table:#}");
+    };
+    has(&config, keys(""));
+    has(&config["limits"], keys("[limits]"));
+    let of_memory = ["memory-bytes", "quota-bytes"];
+    let (memory, directory): (Vec<_>, _) =
+        keys("[[export]]").into_iter().partition(|key| of_memory.contains(&key.as_str()));
+    has(&config["export"][0], directory);
+    has(&config["export"][1], memory);
+    assert_eq!(config["listen"], serde_json::json!(["127.0.0.1:2049", "localhost:2050"]));
+    assert_eq!(config["limits"]["slot-cache-bytes"], (64 << 20) + 100 * (10 << 10));
+    assert_eq!(config["control"]["socket"], place.path("state/control.sock").display().to_string());
+
+    // What it prints for people is a configuration that means the same.
+    let printed = |text: &str| {
+        let file = place.file("printed.toml", text);
+        let output = run(&["check-config".as_ref(), file.as_path()]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let first = printed(&text);
+    assert!(first.contains("\nbusy-poll-microseconds = 50\n"), "{first}");
+    assert_eq!(printed(&first), first);
 }
 
 #[test]

@@ -4,8 +4,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use protocol::nfs3::StableHow;
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::lookup::LookupArgs;
+use xdr::Opaque;
 
-use crate::client::Client;
+use crate::client::{Client, Client4};
 use crate::server::{ENFYS, Place, Server, mode, run, with};
 
 /// The first commands that README.md shows.
@@ -152,5 +155,34 @@ fn the_announced_url_is_one_word_of_a_shell() {
     let port = server.address.port();
     let expected = format!("nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}");
     assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+    server.stop();
+}
+
+#[test]
+fn an_export_at_the_root_and_a_host_name_to_listen_on_work() {
+    let place = Place::new();
+    let export = place.directory("data");
+    let arguments = ["serve".to_owned(), format!("{}:/", export.display())];
+    let state = place.path("state").display().to_string();
+    let more = ["--listen", "localhost:0", "--state-dir", &state].map(String::from);
+    let server = Server::start(&place, &[&arguments[..], &more].concat());
+    assert!(server.address.ip().is_loopback());
+    assert!(server.announced.contains(":/ /mnt\n"), "{}", server.announced);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/").unwrap();
+    client.create(root, "file").unwrap();
+    assert!(export.join("file").exists());
+    // Version 4 finds it below PUTROOTFH.
+    let mut client = Client4::connect(server.address);
+    let lookup = Op::Lookup(LookupArgs { name: Opaque::from_static(b"file") });
+    client.run(vec![Op::PutRootFh, lookup]).unwrap();
+    server.stop();
+}
+
+#[test]
+fn a_port_alone_is_one_of_this_machine() {
+    let place = Place::new();
+    let server = Server::start(&place, &["serve", "--memory", "--listen", "0", "--metrics", "0"]);
+    assert!(server.address.ip().is_loopback());
     server.stop();
 }

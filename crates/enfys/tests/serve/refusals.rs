@@ -44,6 +44,40 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
+fn what_a_configuration_asks_for_in_vain_is_named_with_its_line() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let said = |text: &str| {
+        let file = place.file("enfys.toml", &format!("{text}\n[[export]]\nmemory = true\n"));
+        let said = refusal(&run(&["serve".as_ref(), "--config".as_ref(), file.as_path()]));
+        said.replace(&file.display().to_string(), "FILE")
+    };
+    assert_eq!(
+        said(&format!("\nlisten = [{port}]")),
+        format!(
+            "FILE:2: `listen`: cannot listen on 127.0.0.1:{port}: the port is in use; give another with --listen"
+        )
+    );
+    assert_eq!(
+        said(&format!("listen = [0]\nmetrics = 'localhost:{port}'")),
+        format!("FILE:2: `metrics`: metrics on 127.0.0.1:{port}: Address already in use")
+    );
+    let unknown = said("listen = ['no-such-host.invalid:2049']");
+    assert!(unknown.starts_with("FILE:1: `listen`: no-such-host.invalid:2049: no address of"), "{unknown}");
+    let socket = place.path("missing/socket");
+    let socket = said(&format!("listen = [0]\n[control]\nsocket = '{}'", socket.display()));
+    assert!(socket.starts_with("FILE:3: `socket` in [control]: control socket "), "{socket}");
+    let state = place.file("state", "");
+    let state = said(&format!("state-dir = '{}'\nlisten = [0]", state.display()));
+    assert!(state.starts_with("FILE:1: `state-dir`: state directory "), "{state}");
+    // What the command line says is not the file's mistake.
+    let file = place.file("enfys.toml", "listen = [0]\n[[export]]\nmemory = true\n").display().to_string();
+    let output = run(&["serve", "--config", &file, "--listen", &port.to_string()]);
+    assert!(refusal(&output).starts_with(&format!("cannot listen on 127.0.0.1:{port}: ")));
+}
+
+#[test]
 fn a_privileged_port_needs_rights() {
     let arguments = ["serve", "--memory", "--listen", "0.0.0.0:111"].map(String::from);
     let Some(output) = powerless(&arguments) else { return };
@@ -100,7 +134,7 @@ fn an_export_inside_of_another_is_warned_of() {
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
     let warning =
-        "warning: /inner lies inside of /outer: locks taken through one do not hold through the other";
+        "# warning: /inner lies inside of /outer: locks taken through one do not hold through the other";
     assert_eq!(said.lines().last(), Some(warning));
 }
 
@@ -152,7 +186,9 @@ fn a_wrong_key_is_named_with_file_and_line() {
     let file = file.display().to_string();
     for arguments in [vec!["serve", "--config", &file], vec!["check-config", &file]] {
         let said = refusal(&run(&arguments));
-        assert!(said.starts_with(&format!("{file}:3: unknown field `connektions`")), "{said}");
+        let expected =
+            format!("{file}:3: unknown key `connektions` (did you mean `connections`?), expected one of");
+        assert!(said.starts_with(&expected), "{said}");
     }
     let missing = place.path("missing.toml");
     let said = refusal(&run(&["check-config".as_ref(), missing.as_path()]));
@@ -170,7 +206,7 @@ fn check_config_finds_what_a_start_would() {
     let file = place.file("enfys.toml", &config);
     let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
     let expected = format!(
-        "{}:3: export /export: {}: No such file or directory",
+        "{}:4: export /export: {}: No such file or directory",
         file.display(),
         place.path("missing").display()
     );
@@ -180,12 +216,11 @@ fn check_config_finds_what_a_start_would() {
     place.directory("missing");
     let output = run(&["check-config".as_ref(), file.as_path()]);
     assert!(output.status.success());
-    assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
-        format!(
-            "{} (sync) as /export: read-write, root squashed, for any client that reaches it\n",
-            place.path("missing").display()
-        )
+    let said = String::from_utf8(output.stdout).unwrap();
+    let expected = format!(
+        "\n# serves {} (sync) as /export: read-write, root squashed, for any client that reaches it\n",
+        place.path("missing").display()
     );
+    assert!(said.ends_with(&expected), "{said}");
     assert!(!place.path("state").exists(), "a check leaves nothing behind");
 }

@@ -153,7 +153,7 @@ fn a_broken_configuration_changes_nothing_and_says_why() {
     let root = client.mount("/memory").unwrap();
     let file = lab.config.display();
     for (text, why) in [
-        (format!("{MEMORY}reed-only = true\n"), format!("{file}:6: unknown field `reed-only`")),
+        (format!("{MEMORY}reed-only = true\n"), format!("{file}:6: unknown key `reed-only`")),
         ("[[export]]\npath = 'DIR/missing'\n".into(), format!("{file}:3: export /export: ")),
         (format!("{MEMORY}{MEMORY}"), "another export is mounted by this path already".into()),
         (String::new(), "nothing to serve".into()),

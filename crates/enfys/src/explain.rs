@@ -1,0 +1,114 @@
+//! Errors of a configuration file in words that say what was expected.
+
+use std::path::Path;
+
+use crate::address::FORMS;
+use crate::config::Limits;
+use crate::places::{Places, line};
+
+/// What the keys beside the limits take.
+const EXPECTED: &[(&str, &str)] = &[
+    ("metrics", FORMS),
+    ("state-dir", "a path, as in \"/var/lib/enfys\""),
+    ("portmap", TRUTH),
+    ("versions", "a list of versions, as in [\"3\", \"4.1\"]"),
+    ("id-domain", "a DNS domain, as in \"example.org\""),
+    ("persistent-sessions", TRUTH),
+    ("copy-source", TRUTH),
+    ("copy-from", "a list of networks, as in [\"10.0.0.0/8\"]"),
+    ("keytab", "a path, as in \"/etc/krb5.keytab\""),
+    ("control", "a table: [control]"),
+    ("control.socket", "a path, as in \"/run/enfys/control.sock\""),
+    ("limits", "a table: [limits]"),
+    ("export", "a list of tables, each with the header [[export]]"),
+    ("export.path", "an absolute path, as in \"/srv/data\""),
+    ("export.memory", TRUTH),
+    ("export.memory-bytes", BYTES),
+    ("export.quota-bytes", BYTES),
+    ("export.pseudo", "a path, as in \"/data\""),
+    ("export.id", "an integer from 1 to 4294967295"),
+    ("export.read-only", TRUTH),
+    ("export.squash", "\"root\", \"all\" or \"none\""),
+    ("export.anonymous-uid", ID),
+    ("export.anonymous-gid", ID),
+    ("export.clients", "a list of networks, as in [\"10.0.0.0/8\", \"fd00::/8\"]"),
+    ("export.sec", "a list of security flavors, as in [\"krb5p\", \"sys\"]"),
+    ("export.async", TRUTH),
+    ("export.local-changes", "\"recall\" or \"ignore\""),
+];
+
+const TRUTH: &str = "true or false";
+const BYTES: &str = "a number of bytes";
+const ID: &str = "an integer from 0 to 4294967295";
+/// How alike a key must be to one that there is to be suggested; `read_only` and `read-only` are.
+const ALIKE: f64 = 0.8;
+
+/// What is wrong with a file that cannot be read as a configuration, in one line with file, line and key.
+pub fn explain(file: &Path, text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start);
+    let message = error.message().replace('\n', ", ");
+    let place = format!("{}:{}", file.display(), line(text, at));
+    if let Some(unknown) = unknown_key(&message) {
+        return format!("{place}: {unknown}");
+    }
+    let places = Places::new(file, text);
+    match places.key_at(at) {
+        Some(key) => places.wrong(key, reworded(key, &message)),
+        None => {
+            let wrong = text.lines().nth(line(text, at) - 1).unwrap_or_default().trim();
+            format!("{place}: not valid TOML: {message}, in `{wrong}`")
+        }
+    }
+}
+
+/// What is said of a key that there is not, with the one that is likely meant.
+fn unknown_key(message: &str) -> Option<String> {
+    let (key, expected) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
+    let known = expected.trim_start_matches("one of ").split(", ").map(|name| name.trim_matches('`'));
+    let likeness = |known: &str| strsim::jaro_winkler(key, known);
+    let likely = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let meant = match (likely.filter(|known| likeness(known) >= ALIKE), table_of(key)) {
+        (Some(likely), _) => format!(" (did you mean `{likely}`?)"),
+        (None, Some(table)) => format!(" (it belongs in {table})"),
+        (None, None) => String::new(),
+    };
+    Some(format!("unknown key `{key}`{meant}, expected {expected}"))
+}
+
+/// The table that a key belongs in.
+fn table_of(key: &str) -> Option<&'static str> {
+    if Limits::default().all().iter().any(|(name, ..)| *name == key) {
+        return Some("[limits]");
+    }
+    let is_named = |(path, _): &&(&str, &str)| path.rsplit('.').next() == Some(key);
+    let (path, _) = EXPECTED.iter().find(is_named)?;
+    Some(match path.split_once('.') {
+        Some(("export", _)) => "[[export]]",
+        Some(_) => "[control]",
+        None => "the lines before the first table",
+    })
+}
+
+/// A message of serde's about the value of a key, with what this key takes in place of the name of a type.
+fn reworded(key: &str, message: &str) -> String {
+    let found = ["invalid type: ", "invalid value: "].iter().find_map(|start| message.strip_prefix(start));
+    let found = found.and_then(|rest| rest.rsplit_once(", expected "));
+    match (found, expected(key)) {
+        (Some((found, _)), Some(expected)) => format!("expected {expected}, found {found}"),
+        _ => message.replace("unknown variant", "unknown value"),
+    }
+}
+
+/// What a key takes.
+fn expected(key: &str) -> Option<String> {
+    let is_index = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let path = key.split('.').filter(|part| !is_index(part)).collect::<Vec<_>>().join(".");
+    if path == "listen" {
+        return Some(format!("a list of addresses, each {FORMS}"));
+    }
+    if let Some(limit) = path.strip_prefix("limits.") {
+        let limits = Limits::default().all();
+        return limits.into_iter().find(|(name, ..)| *name == limit).map(|(_, _, range)| range.to_string());
+    }
+    EXPECTED.iter().find(|(known, _)| *known == path).map(|(_, expected)| (*expected).to_owned())
+}

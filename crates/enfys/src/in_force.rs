@@ -1,0 +1,168 @@
+//! Everything that a start with a configuration would have in force, defaults included, for `enfys check-config`.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use server::{HandleKey, Settings, Squash, Versions};
+
+use crate::control;
+use crate::export_plan::{ExportPlan, Source, limits};
+use crate::plan::Plan;
+
+/// A configuration with every key that has a value; printed as TOML, it says the same as the file that it was made of.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InForce {
+    listen: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_dir: Option<PathBuf>,
+    portmap: bool,
+    versions: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_domain: Option<String>,
+    persistent_sessions: bool,
+    copy_source: bool,
+    copy_from: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keytab: Option<PathBuf>,
+    control: ControlInForce,
+    limits: LimitsInForce,
+    export: Vec<ExportInForce>,
+}
+
+#[derive(Debug, Serialize)]
+struct ControlInForce {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct LimitsInForce {
+    connections: usize,
+    connections_per_address: usize,
+    memory_bytes: usize,
+    io_bytes: u32,
+    reply_cache_bytes: usize,
+    slot_cache_bytes: usize,
+    kept_listings_bytes: usize,
+    clients: usize,
+    state: usize,
+    delegations: usize,
+    lease_seconds: u64,
+    silence_seconds: u64,
+    busy_poll_microseconds: u64,
+    cores: usize,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct ExportInForce {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<PathBuf>,
+    memory: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota_bytes: Option<u64>,
+    pseudo: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u32>,
+    read_only: bool,
+    squash: &'static str,
+    anonymous_uid: u32,
+    anonymous_gid: u32,
+    clients: Vec<String>,
+    sec: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#async: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local_changes: Option<&'static str>,
+}
+
+impl InForce {
+    /// What `plan` means.
+    pub fn new(plan: &Plan) -> Self {
+        let in_state_dir = plan.state_dir.as_ref().map(|directory| directory.join(control::IN_STATE_DIR));
+        Self {
+            listen: plan.listen.iter().map(ToString::to_string).collect(),
+            metrics: plan.metrics.as_ref().map(ToString::to_string),
+            state_dir: plan.state_dir.clone(),
+            portmap: plan.wants_port_mapper,
+            versions: names(plan.versions),
+            id_domain: plan.id_domain.clone(),
+            persistent_sessions: plan.persistent_sessions,
+            copy_source: plan.copy_source,
+            copy_from: plan.copy_from.iter().map(ToString::to_string).collect(),
+            keytab: plan.keytab.clone(),
+            control: ControlInForce { socket: plan.control.clone().or(in_state_dir) },
+            limits: LimitsInForce::new(plan),
+            export: plan.exports.iter().map(ExportInForce::new).collect(),
+        }
+    }
+}
+
+impl LimitsInForce {
+    fn new(plan: &Plan) -> Self {
+        // Neither key nor secrets change a limit.
+        let mut settings = Settings::new(HandleKey([0; 16]), 0, [0; 16], Vec::new());
+        plan.apply_limits(&mut settings);
+        let network = plan.network_limits();
+        Self {
+            connections: network.max_connections,
+            connections_per_address: network.max_connections_per_address,
+            memory_bytes: network.request_memory_bytes,
+            io_bytes: settings.max_io,
+            reply_cache_bytes: settings.reply_cache_bytes,
+            slot_cache_bytes: settings.slot_cache_bytes,
+            kept_listings_bytes: settings.kept_listings_bytes,
+            clients: settings.max_clients,
+            state: settings.max_state,
+            delegations: settings.max_delegations,
+            lease_seconds: settings.lease.as_secs(),
+            silence_seconds: network.silence.as_secs(),
+            busy_poll_microseconds: u64::try_from(network.busy_poll.as_micros()).unwrap_or(u64::MAX),
+            cores: network.cores,
+        }
+    }
+}
+
+impl ExportInForce {
+    fn new(plan: &ExportPlan) -> Self {
+        let options = &plan.options;
+        let common = Self {
+            pseudo: plan.pseudo.clone(),
+            id: plan.id,
+            read_only: options.read_only,
+            squash: match options.squash {
+                Squash::Root => "root",
+                Squash::All => "all",
+                Squash::None => "none",
+            },
+            anonymous_uid: options.anonymous.uid,
+            anonymous_gid: options.anonymous.gid,
+            clients: options.clients.iter().map(ToString::to_string).collect(),
+            sec: options.flavors.iter().map(server::Flavor::name).collect(),
+            ..Self::default()
+        };
+        match &plan.source {
+            Source::Directory(path) => Self {
+                path: Some(path.clone()),
+                r#async: Some(plan.is_async),
+                local_changes: Some(if options.recall_local_changes { "recall" } else { "ignore" }),
+                ..common
+            },
+            Source::Memory(_) => {
+                let (bytes, quota) = limits(plan.memory);
+                Self { memory: true, memory_bytes: Some(bytes), quota_bytes: quota, ..common }
+            }
+        }
+    }
+}
+
+fn names(versions: Versions) -> Vec<&'static str> {
+    let all = ["3", "4.0", "4.1", "4.2"].into_iter();
+    all.filter(|name| Versions::named(name).is_some_and(|version| versions.contains(version))).collect()
+}
