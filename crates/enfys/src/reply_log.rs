@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use memmap2::MmapMut;
@@ -30,6 +30,7 @@ use rustix::io::Errno;
 use server::{RECORD_BYTES_MAX, prefetch};
 
 use crate::mapping;
+use crate::state_dir::open_file;
 
 /// Bytes of the file. Some 25,000 calls have their records in it: what is under way when the server is killed began
 /// a few seconds before.
@@ -142,9 +143,8 @@ impl ReplyFile {
     /// As [`Self::open`].
     pub fn open_as(path: &Path, durability: Durability) -> Result<(Self, File, Recovered), String> {
         let open = || -> io::Result<_> {
-            let mut options = OpenOptions::new();
-            let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-            let file = options.open(path)?;
+            let file =
+                open_file(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?;
             let said = |what: &str| Some(format!("{}: {what}", path.display()));
             let mut recovered = Recovered::default();
             let (key, found, damaged) = match scan(&file)? {

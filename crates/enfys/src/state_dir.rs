@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, FlockOperation};
+use rustix::fs::{Access, FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -19,6 +19,8 @@ const SERVER_ID: &str = "server.id";
 /// There only between a clean end and the next start: the write verifier that stays good.
 const CLEAN_VERIFIER: &str = "clean.verifier";
 const LOCK: &str = "lock";
+/// Mode bits that the state directory must not have: it holds the key of file handles and the socket that `enfys evict` uses.
+const OF_OTHERS: u32 = 0o077;
 
 /// Who this server is to its clients.
 #[derive(Debug)]
@@ -56,9 +58,9 @@ impl StateDir {
     pub fn open(path: &Path) -> Result<Self, String> {
         let fail = |error: &io::Error| format!("state directory {}: {}", path.display(), crate::said(error));
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| fail(&error))?;
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(path.join(LOCK)).map_err(|error| fail(&error))?;
+        require_own(path, &fs::metadata(path).map_err(|error| fail(&error))?)?;
+        let lock = open_file(&path.join(LOCK), OpenOptions::new().write(true).create(true).truncate(false))
+            .map_err(|error| fail(&error))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 let was_used = path.join(HANDLE_KEY).exists();
@@ -128,9 +130,7 @@ impl StateDir {
         let path = self.path.join(name);
         let write = || {
             let temporary = path.with_extension("new");
-            let mut options = OpenOptions::new();
-            let options = options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&temporary)?;
+            let mut file = open_file(&temporary, OpenOptions::new().write(true).create(true).truncate(true))?;
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
@@ -138,6 +138,41 @@ impl StateDir {
         };
         write().map_err(|error: io::Error| format!("{}: {}", path.display(), crate::said(&error)))
     }
+}
+
+/// Opens a file of the state directory; a new one is for the server's user alone.
+///
+/// # Errors
+/// As open(2); a symbolic link is not followed, since it would have the server change a file elsewhere.
+pub fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    options.mode(0o600).custom_flags(flags).open(path).map_err(|error| {
+        let is_link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+        let why = "it is a symbolic link, and none is followed in a state directory; replace it by the file";
+        if is_link { io::Error::other(why) } else { error }
+    })
+}
+
+/// Fails where another user owns the state directory or may use it: that user could read or replace the key of file
+/// handles, and what clients reclaim.
+fn require_own(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != own {
+        return Err(format!(
+            "state directory {}: it belongs to user {owner}, and this server runs as user {own}: \
+             run `chown -R {own}` on it, start the server as its owner, or give another with --state-dir",
+            path.display()
+        ));
+    }
+    let mode = metadata.mode() & 0o7777;
+    if mode & OF_OTHERS != 0 {
+        return Err(format!(
+            "state directory {path}: other users may use it (mode {mode:04o}): run `chmod 700 {path}`, \
+             or give another with --state-dir",
+            path = path.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Looks whether a server could use `path`, and changes nothing.
@@ -148,8 +183,9 @@ pub fn check(path: &Path) -> Result<(), String> {
     let fail = |error: &io::Error| format!("state directory {}: {}", path.display(), crate::said(error));
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_dir() => return Err(fail(&io::ErrorKind::NotADirectory.into())),
+        Ok(metadata) => require_own(path, &metadata)?,
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(&error)),
-        _ => {}
+        Err(_) => {}
     }
     let there = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
@@ -191,7 +227,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], String> {
 /// What a file of this length holds; `None` where there is no file.
 fn read<const N: usize>(path: &Path) -> Result<Option<[u8; N]>, String> {
     let fail = |error: &io::Error| format!("{}: {}", path.display(), crate::said(error));
-    let file = match File::open(path) {
+    let file = match open_file(path, OpenOptions::new().read(true)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fail(&error)),
@@ -217,6 +253,8 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -235,31 +273,92 @@ mod tests {
             assert!(error.contains("handle.key: damaged: not 16 bytes"), "{error}");
         }
         fs::write(path.join(HANDLE_KEY), [0; SECRET_BYTES]).unwrap();
-        let open: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        fs::set_permissions(path.join(HANDLE_KEY), open).unwrap();
+        fs::set_permissions(path.join(HANDLE_KEY), fs::Permissions::from_mode(0o644)).unwrap();
         assert!(state.identity().unwrap_err().contains("others may read it"));
     }
 
     #[test]
     fn one_server_alone_uses_a_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let state = StateDir::open(directory.path()).unwrap();
-        assert!(StateDir::open(directory.path()).unwrap_err().contains("another server uses it"));
+        let path = directory.path().join("state");
+        let state = StateDir::open(&path).unwrap();
+        assert!(StateDir::open(&path).unwrap_err().contains("another server uses it"));
         drop(state);
-        StateDir::open(directory.path()).unwrap();
+        StateDir::open(&path).unwrap();
     }
 
     #[test]
     fn a_clean_verifier_is_there_once() {
         let directory = tempfile::tempdir().unwrap();
-        let state = StateDir::open(directory.path()).unwrap();
+        let path = directory.path().join("state");
+        let state = StateDir::open(&path).unwrap();
         assert_eq!(state.take_clean_verifier(), Ok(None));
         state.keep_clean_verifier(*b"verifier").unwrap();
         assert_eq!(state.take_clean_verifier(), Ok(Some(*b"verifier")));
         assert_eq!(state.take_clean_verifier(), Ok(None));
-        fs::write(directory.path().join(CLEAN_VERIFIER), b"damaged").unwrap();
+        fs::write(path.join(CLEAN_VERIFIER), b"damaged").unwrap();
         assert_eq!(state.take_clean_verifier(), Ok(None));
-        assert!(!directory.path().join(CLEAN_VERIFIER).exists());
+        assert!(!path.join(CLEAN_VERIFIER).exists());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_use_is_refused_and_told_how_to_close() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let set = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (mode, shown) in [(0o755, "0755"), (0o710, "0710"), (0o702, "0702"), (0o1770, "1770")] {
+            set(mode);
+            for error in [StateDir::open(path).unwrap_err(), check(path).unwrap_err()] {
+                let expected = format!("(mode {shown}): run `chmod 700 {}`", path.display());
+                assert!(error.contains(&expected), "{error}");
+            }
+            assert_eq!(fs::read_dir(path).unwrap().count(), 0, "nothing is written there");
+        }
+        set(0o700);
+        StateDir::open(path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        if std::os::unix::fs::chown(directory.path(), Some(4711), None).is_err() {
+            println!("skipped: only root can give a directory away");
+            return;
+        }
+        for error in [StateDir::open(directory.path()).unwrap_err(), check(directory.path()).unwrap_err()] {
+            assert!(error.contains("it belongs to user 4711, and this server runs as user 0"), "{error}");
+        }
+    }
+
+    // Each would have a file outside of the directory made, cut or believed.
+    #[test]
+    fn no_symbolic_link_is_followed() {
+        let (directory, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (path, target) = (directory.path().join("state"), outside.path().join("target"));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(&target, [7; SECRET_BYTES]).unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
+        let link = |name: &str| std::os::unix::fs::symlink(&target, path.join(name)).unwrap();
+        link(LOCK);
+        assert!(StateDir::open(&path).unwrap_err().contains("symbolic link"));
+        fs::remove_file(path.join(LOCK)).unwrap();
+        let state = StateDir::open(&path).unwrap();
+        link(HANDLE_KEY);
+        assert!(state.identity().unwrap_err().contains("handle.key: it is a symbolic link"));
+        fs::remove_file(path.join(HANDLE_KEY)).unwrap();
+        link("handle.new");
+        assert!(state.identity().unwrap_err().contains("symbolic link"));
+        link(CLEAN_VERIFIER);
+        assert_eq!(state.take_clean_verifier(), Ok(None));
+        for name in ["replies.log", "state.log", "state.log.new"] {
+            link(name);
+        }
+        assert!(crate::reply_log::ReplyFile::open(&path.join("replies.log")).is_err());
+        // What was there before is not believed, and the file that takes its place is not made through the other link.
+        let (_, kept) = crate::state_log::StateFile::open(&path.join("state.log"), true).unwrap();
+        assert!(kept.entries.is_empty() && kept.damage.is_some());
+        assert_eq!(fs::read(&target).unwrap(), [7; SECRET_BYTES], "nothing was written outside");
     }
 
     #[test]

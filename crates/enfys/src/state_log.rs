@@ -31,8 +31,8 @@ mod format;
 mod writer;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +43,7 @@ use parking_lot::{Condvar, Mutex};
 use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use vfs::{Op, Pace, Thread};
 
+use crate::state_dir::open_file;
 use crate::waiters::Waiters;
 use format::Key;
 use writer::Writer;
@@ -282,14 +283,16 @@ impl Shared {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let metadata = fs::metadata(path)?;
+    let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     if metadata.len() > FILE_BYTES_MAX {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }
-    fs::read(path)
+    let mut content = Vec::new();
+    open_file(path, OpenOptions::new().read(true))?.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn sync_directory_of(path: &Path) -> io::Result<()> {

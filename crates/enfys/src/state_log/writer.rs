@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -264,7 +264,7 @@ fn withdraw(path: &Path) -> io::Result<()> {
     let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     match fs::remove_file(path) {
         Err(error) if !is_absent(&error) => {
-            let file = OpenOptions::new().write(true).truncate(true).open(path)?;
+            let file = state_dir::open_file(path, OpenOptions::new().write(true).truncate(true))?;
             file.sync_all()
         }
         _ => sync_directory_of(path),
@@ -285,7 +285,7 @@ impl Place {
         let target = shared.path.clone();
         let path = target.with_extension("log.new");
         let directory = File::open(target.parent().unwrap_or(Path::new("/")))?;
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let file = state_dir::open_file(&path, OpenOptions::new().write(true).create(true).truncate(true))?;
         let place = Self { path, target, file, directory };
         let bytes = format::HEADER as u64 + shared.queue.lock().live_bytes;
         match rustix::fs::fallocate(&place.file, FallocateFlags::KEEP_SIZE, 0, bytes) {

@@ -168,6 +168,35 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     assert!(said.starts_with(&format!("{}: damaged: ", state.join("handle.key").display())), "{said}");
 }
 
+// Its user could read the key of file handles, or put another in its place.
+#[test]
+fn a_state_directory_of_others_is_refused() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let state = place.directory("state");
+    let said = refusal(&run(&with(&place, &[&export])));
+    let shown = state.display();
+    assert!(
+        said.starts_with(&format!("state directory {shown}: other users may use it (mode 0777)")),
+        "{said}"
+    );
+    assert!(said.contains(&format!("run `chmod 700 {shown}`")), "{said}");
+    std::fs::set_permissions(&state, mode(0o700)).unwrap();
+    let elsewhere = place.file("elsewhere", "sixteen bytes ok");
+    std::fs::set_permissions(&elsewhere, mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, state.join("handle.key")).unwrap();
+    let said = refusal(&run(&with(&place, &[&export])));
+    assert!(
+        said.starts_with(&format!("{}: it is a symbolic link", state.join("handle.key").display())),
+        "{said}"
+    );
+    std::fs::remove_file(state.join("handle.key")).unwrap();
+    if std::os::unix::fs::chown(&state, Some(4711), None).is_ok() {
+        let said = refusal(&run(&with(&place, &[&export])));
+        assert!(said.starts_with(&format!("state directory {shown}: it belongs to user 4711")), "{said}");
+    }
+}
+
 #[test]
 fn two_servers_do_not_share_a_state_directory() {
     let place = Place::new();

@@ -6,7 +6,7 @@ use std::io::{BufReader, Error, ErrorKind, Read, Result, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use siphasher::sip::SipHasher13;
 use vfs::Timestamp;
 
@@ -116,13 +116,19 @@ pub(super) struct Rewrite {
     buffer: Vec<u8>,
 }
 
+/// How a log is opened or made. A symbolic link is not followed: it would have a file elsewhere written.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    options.read(true).write(true).create(true).mode(0o600).custom_flags(flags);
+    options
+}
+
 impl Log {
     /// Opens or makes the file, and calls `visit` with every record and its offset. The second value is false where
     /// records that were not synced may have been lost, because the machine went down while the file was in use.
     pub(super) fn open(path: &Path, mut visit: impl FnMut(u64, &Record)) -> Result<(Self, bool)> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path)?;
+        let file = options().truncate(false).open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             Error::new(ErrorKind::ResourceBusy, format!("{} is in use by another server", path.display()))
         })?;
@@ -229,9 +235,7 @@ impl Log {
     /// Starts a file that will replace this one; numbers below `next` have been given.
     pub(super) fn begin_rewrite(&self, next: u64) -> Result<Rewrite> {
         let path = self.path.with_extension("new");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).mode(0o600);
-        let file = options.open(&path)?;
+        let file = options().truncate(true).open(&path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let mut header = [0; HEADER_BYTES as usize];
         header[..8].copy_from_slice(MAGIC);

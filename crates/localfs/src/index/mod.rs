@@ -603,6 +603,15 @@ mod tests {
     }
 
     #[test]
+    fn a_symbolic_link_is_not_followed() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let target = directory.path().join("target");
+        std::os::unix::fs::symlink(&target, directory.path().join("index")).expect("link");
+        Index::open(&directory.path().join("index"), key(2)).expect_err("a link");
+        assert!(!target.exists());
+    }
+
+    #[test]
     fn a_torn_record_at_the_end_is_cut_off() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let path = directory.path().join("index");
