@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use crate::Outbox;
 use crate::caller::CallerCache;
+use crate::nfs4::client_log::UsedExports;
 use crate::nfs4::settle::WaitingRoom;
 use crate::nfs4::tenant::Tenant;
 
@@ -44,6 +45,8 @@ pub struct Connection {
     pub(crate) waiting_room: WaitingRoom,
     pub(crate) copying_room: WaitingRoom,
     pub(crate) tenant: Tenant,
+    /// By compounds of version 4.0.
+    pub(crate) used_exports: UsedExports,
 }
 
 impl Connection {
@@ -58,7 +61,7 @@ impl Connection {
     ) -> Self {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
         let (waiting_room, copying_room) = (WaitingRoom::default(), WaitingRoom::default());
-        let tenant = Tenant::default();
+        let (tenant, used_exports) = (Tenant::default(), UsedExports::default());
         let is_alone = AtomicBool::new(false);
         Self {
             id,
@@ -72,6 +75,7 @@ impl Connection {
             waiting_room,
             copying_room,
             tenant,
+            used_exports,
         }
     }
 }

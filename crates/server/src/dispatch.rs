@@ -101,8 +101,8 @@ pub struct Outcome {
     pub is_error: bool,
 }
 
-/// Mounts and sessions that are logged; a client that makes hundreds a second is not told of each.
-const LOG_LINES_A_SECOND: u16 = 10;
+/// Lines about mounts and clients in the log: a client that makes hundreds a second is not logged each time.
+pub(crate) const LOG_LINES_A_SECOND: u16 = 10;
 
 /// RPC program numbers (RFC 1813 §2.1, §5; RFC 1833 §2).
 const NFS: u32 = 100_003;
@@ -557,9 +557,9 @@ impl Server {
             return call(operation).reject(AcceptStatus::GarbageArguments, reply);
         };
         let is_error = said.is_failure();
-        if is_error && let Some(unsaid) = self.throttle.admit(now) {
+        if is_error && let Some(suppressed) = self.throttle.admit(now) {
             let (peer, major, minor) = (connection.peer, said.major, said.minor);
-            info!(%peer, major = format_args!("{major:#x}"), minor, unsaid, "RPCSEC_GSS: no security context");
+            info!(%peer, major = format_args!("{major:#x}"), minor, suppressed, "RPCSEC_GSS: no security context");
         }
         Outcome { disposition: Disposition::Reply, operation, is_error }
     }

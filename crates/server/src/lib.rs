@@ -46,6 +46,7 @@ mod versions;
 
 pub use administer::{DelegationTotals, EvictError, RecallError, Snapshot};
 pub use connection::{Connection, ConnectionId, Transport};
+pub(crate) use dispatch::LOG_LINES_A_SECOND;
 pub use dispatch::{Disposition, Operation, Outcome, Server};
 pub use export::{
     DEFAULT_ANONYMOUS, Export, ExportError, ExportId, ExportOptions, ExportTable, Network, Squash,

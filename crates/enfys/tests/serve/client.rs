@@ -246,7 +246,14 @@ impl Client4 {
 
     /// The same in version 4.2.
     pub fn connect_2(address: SocketAddr) -> Self {
-        Self { minor_version: 2, ..Self::connect(address) }
+        Self::in_minor(address, "test client", 2)
+    }
+
+    /// A client of this name and minor version with a session, which reclaims nothing.
+    pub fn in_minor(address: SocketAddr, name: &str, minor_version: u32) -> Self {
+        let mut this = Self::over(Client::connect(address), name, CreateSessionFlags::empty(), minor_version);
+        this.complete();
+        this
     }
 
     /// Gets a session for the client of this name, which may reclaim.
@@ -284,19 +291,19 @@ impl Client4 {
 
     /// Another client on the same connection, which reclaims nothing.
     pub fn followed_by(self, name: &str) -> Self {
-        let mut this = Self::over(self.client, name, CreateSessionFlags::empty());
+        let mut this = Self::over(self.client, name, CreateSessionFlags::empty(), 1);
         this.complete();
         this
     }
 
     fn with_flags(address: SocketAddr, name: &str, flags: CreateSessionFlags) -> Self {
-        Self::over(Client::connect(address), name, flags)
+        Self::over(Client::connect(address), name, flags, 1)
     }
 
-    fn over(client: Client, name: &str, flags: CreateSessionFlags) -> Self {
+    fn over(client: Client, name: &str, flags: CreateSessionFlags, minor_version: u32) -> Self {
         let mut this = Self {
             client,
-            minor_version: 1,
+            minor_version,
             session: SessionId::default(),
             sequence: 0,
             granted: CreateSessionFlags::empty(),

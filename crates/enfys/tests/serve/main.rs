@@ -11,6 +11,7 @@ mod documents;
 mod first_hour;
 mod libnfs;
 mod lifetime;
+mod logs;
 mod memory;
 mod metrics;
 mod outside;

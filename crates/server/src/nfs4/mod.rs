@@ -5,6 +5,7 @@
 
 mod acl;
 mod attributes;
+pub(crate) mod client_log;
 mod compound;
 mod delegation;
 #[cfg(test)]

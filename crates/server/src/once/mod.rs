@@ -144,7 +144,7 @@ impl Journal {
         before.read_all();
         match before.under_way() {
             0 => {}
-            count => info!("operations that were under way when the server before was killed: {count}"),
+            count => info!(count, "unfinished operations of the previous server"),
         }
         Self {
             log,

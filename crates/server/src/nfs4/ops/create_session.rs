@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use protocol::nfs4::ops::backchannel::CallbackSecParms;
 use protocol::nfs4::ops::session::{CreateSessionArgs, CreateSessionFlags};
 use protocol::nfs4::types::{OpNum, Status};
-use tracing::info;
+use tracing::debug;
 use xdr::{Decode, Encode, Reader, Writer};
 
 use super::backchannel_ctl::has_contexts;
@@ -47,11 +47,10 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
         },
     )?;
     let request = compound.request;
-    compound.state().seen_at(arguments.client_id, request.connection.peer, compound.minor);
-    if let Some(unsaid) = request.server.throttle.admit(request.now) {
-        let (peer, slots) = (request.connection.peer, created.fore_channel.max_requests);
-        info!(%peer, client = format_args!("{:#x}", arguments.client_id), slots, unsaid, "NFSv4.1: has a session");
-    }
+    let slots = created.fore_channel.max_requests;
+    debug!(client = format_args!("{:#x}", arguments.client_id), slots, "session created");
+    let client = compound.state().seen_at(arguments.client_id, request.connection.peer, compound.minor);
+    client.iter().for_each(|client| compound.log_confirmed(client));
     if created.flags.contains(CreateSessionFlags::PERSIST) {
         // The session is kept before the client hears that it is.
         request.is_stable.store(true, Relaxed);

@@ -56,7 +56,10 @@ pub(crate) fn child<'r>(compound: &Compound<'r>, directory: &'r Node, name: &[u8
 /// tree finds an empty directory there.
 pub(crate) fn enter<'r>(compound: &Compound<'r>, node: &'r Node) -> Result<Object<'r>> {
     match node.mounted(compound.exports(), compound.request.connection.peer.ip()) {
-        Some(export) => Ok(Object::File(File::root(export))),
+        Some(export) => {
+            compound.uses(export);
+            Ok(Object::File(File::root(export)))
+        }
         None if node.export.is_none() || node.is_root() => Ok(Object::Pseudo(node)),
         None => Err(Status::NOENT.into()),
     }

@@ -10,6 +10,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     let SetClientIdConfirmArgs { client_id, confirm } = SetClientIdConfirmArgs::decode(arguments)?;
     let principal = compound.principal();
     let client = compound.state().confirm_client_id(compound.now(), client_id, confirm, &principal)?;
+    compound.log_confirmed(&client);
     compound.set_sender(client);
     Ok(())
 }

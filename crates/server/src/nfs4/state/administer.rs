@@ -1,14 +1,19 @@
 //! What the administrator does to clients and to the grace period.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+use vfs::Timestamp;
 
 use super::State;
 use super::client::Client;
 use super::recovery::EndOfGrace;
 use super::table::Event;
 use super::wire::{ClientId, SessionId};
+use crate::Now;
+use crate::nfs4::client_log;
 
 /// What a client lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,10 +31,20 @@ pub struct Evicted {
 }
 
 impl State {
-    /// Remembers where a client is, for those who look.
-    pub fn seen_at(&self, client: ClientId, address: SocketAddr, minor: u32) {
-        if let Some(record) = self.clients.lock().record(client) {
-            record.client.seen_at(address, minor);
+    /// Remembers where a client is, for those who look; returns its record.
+    pub fn seen_at(&self, client: ClientId, address: SocketAddr, minor: u32) -> Option<Arc<Client>> {
+        let client = self.clients.lock().record(client).map(|record| Arc::clone(&record.client))?;
+        client.seen_at(address, minor);
+        Some(client)
+    }
+
+    /// Logs that a client is gone, where the log says that it came; so many a second at most.
+    pub(super) fn log_departure(&self, client: &Client) {
+        let Some(reason) = client.logged_departure() else { return };
+        // One clock for all who let clients go: some of them do not know the time.
+        let now = Now { monotonic: self.tick(), wall: Timestamp::default() };
+        if let Some(suppressed) = self.departures.admit(now) {
+            client_log::left(client, client.seen(), reason, suppressed);
         }
     }
 

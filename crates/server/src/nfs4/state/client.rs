@@ -1,11 +1,11 @@
 //! Client records and their leases (RFC 8881 §8.3, §18.35.4).
 
 use core::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release, Ordering::SeqCst,
 };
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use super::protect::StateProtect;
 use super::setclientid::Callback;
 use super::slot_memory::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
+use crate::nfs4::client_log::UsedExports;
 
 /// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,8 +79,12 @@ pub struct Client {
     active: AtomicU32,
     /// One ended at a time that nobody told: whoever looks next renews the lease.
     ended_late: AtomicBool,
-    /// The record is gone: nothing may be added to what it holds.
-    gone: AtomicBool,
+    /// The record is gone, and why: nothing may be added to what it holds.
+    gone: OnceLock<&'static str>,
+    /// The log says that the client is confirmed.
+    is_logged: AtomicBool,
+    /// Exports whose use the log has.
+    pub(crate) used_exports: UsedExports,
     /// It has, or had, a back channel: only then is the lack of one worth a status flag.
     wants_callbacks: AtomicBool,
     /// It may have held state before the server's restart and has not completed.
@@ -124,7 +129,9 @@ impl Client {
             renewed: AtomicU64::new(0),
             active: AtomicU32::new(0),
             ended_late: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
+            gone: OnceLock::new(),
+            is_logged: AtomicBool::new(false),
+            used_exports: UsedExports::default(),
             wants_callbacks: AtomicBool::new(false),
             reclaiming: AtomicBool::new(false),
             reclaim_complete: AtomicBool::new(false),
@@ -275,11 +282,22 @@ impl Client {
     /// Whether its record is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.gone.load(Relaxed)
+        self.gone.get().is_some()
     }
 
-    pub(super) fn set_gone(&self) {
-        self.gone.store(true, Relaxed);
+    /// Its record is gone, for this reason.
+    pub(super) fn set_gone(&self, reason: &'static str) {
+        let _ = self.gone.set(reason);
+    }
+
+    /// Whether the log shall say that the client is confirmed: once.
+    pub(crate) fn takes_confirmation_line(&self) -> bool {
+        !self.is_logged.swap(true, Relaxed)
+    }
+
+    /// Why its record is gone, where the log says that the client was confirmed.
+    pub(super) fn logged_departure(&self) -> Option<&'static str> {
+        self.gone.get().copied().filter(|_| self.is_logged.load(Relaxed))
     }
 
     pub(super) fn set_wants_callbacks(&self) {

@@ -153,7 +153,7 @@ use stateid::Place;
 use table::ClientTable;
 use wire::{ClientId, SessionId, Stateid, Status, Verifier};
 
-use crate::{Now, Settings};
+use crate::{Now, Settings, Throttle};
 
 /// Client IDs in a row that are tried for one that no client has, once all have been given and they begin anew.
 const IDS_TRIED: usize = 1024;
@@ -184,6 +184,8 @@ pub struct State {
     slot_memory: Arc<SlotMemory>,
     /// What outlives the server of sessions, where anything does.
     persistence: Option<Persistence>,
+    /// For log lines of clients that leave.
+    departures: Throttle,
     /// Of whoever has no client record (NFSv3).
     nobody: Arc<Client>,
     /// What each owner of version 4.0 closed last.
@@ -229,6 +231,7 @@ impl State {
             gauges: Gauges::new(settings.max_state),
             slot_memory,
             persistence,
+            departures: Throttle::new(crate::LOG_LINES_A_SECOND),
             nobody: Arc::new(nobody),
             closed: owner::Closed::default(),
             paths: path::Paths::default(),

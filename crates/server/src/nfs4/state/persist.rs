@@ -261,7 +261,7 @@ impl Persistence {
     pub(super) fn new(log: Arc<dyn StateLog>, entries: &[(Bytes, Bytes)], room: usize, now: Now) -> Self {
         let dead = read(&*log, entries, now);
         if !dead.is_empty() {
-            info!("persistent sessions of before, for what is sent again: {}", dead.len());
+            info!(count = dead.len(), "persistent sessions of the previous server, kept for retransmissions");
         }
         let mut places_of = Room::new(room);
         dead.values().for_each(|dead| places_of.hold(&dead.whose, places(dead.slots)));

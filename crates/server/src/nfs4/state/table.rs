@@ -91,6 +91,19 @@ pub(super) enum Event {
     Evict,
 }
 
+impl Event {
+    /// Why a record goes, for the log.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Confirm => "confirmed",
+            Self::Replace => "replaced by a new client of this name",
+            Self::Destroy => "DESTROY_CLIENTID",
+            Self::Expire => "lease expired",
+            Self::Evict => "evicted",
+        }
+    }
+}
+
 const TRANSITIONS: &[Row<Phase, Event>] = &[
     (Phase::Unconfirmed, Event::Confirm, Phase::Confirmed),
     (Phase::Unconfirmed, Event::Replace, Phase::Gone),
@@ -227,7 +240,7 @@ impl ClientTable {
     pub(super) fn remove(&mut self, id: ClientId, event: Event) -> Option<Record> {
         let mut record = self.records.remove(&id)?;
         record.phase = step(TRANSITIONS, record.phase, event).expect("a record goes as its table says");
-        record.client.set_gone();
+        record.client.set_gone(event.reason());
         self.unconfirmed.remove(&id);
         let owners = &mut self.owners[Family::of(&record.client) as usize];
         if let Some(owned) = owners.get_mut(record.client.owner()) {
@@ -617,6 +630,7 @@ impl State {
     /// Lets go what removed records hold. Not under the table's lock: it may be much.
     pub(super) fn let_go(&self, records: impl IntoIterator<Item = Record>) {
         for record in records {
+            self.log_departure(&record.client);
             self.recovery.forget(&record.client);
             self.release_owners(&record.client);
             self.path_down(&record.client);

@@ -34,7 +34,7 @@ impl Recovery {
     pub(in super::super) fn log_start(&self, now: Duration) {
         let waiting_for = self.clients.lock().reclaimers(NAMES_MAX);
         if waiting_for.count == 0 {
-            return info!("no grace period: no client held anything when the server before ended");
+            return info!("no grace period: no client may reclaim anything");
         }
         let seconds = self.grace_ends().saturating_sub(now).as_secs();
         info!(
