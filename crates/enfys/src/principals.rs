@@ -55,7 +55,7 @@ impl Principals {
             return Ok(answer.user.clone());
         }
         let user = ask(name).map_err(|why| {
-            warn!("who `{name}` is cannot be found out: {why}");
+            warn!(principal = name, reason = why, "the user of a Kerberos principal cannot be looked up");
             Unavailable
         })?;
         let until = now + if user.is_some() { KNOWN_FOR } else { UNKNOWN_FOR };

@@ -583,7 +583,7 @@ impl Volume {
     /// Answers who else has to be told.
     fn sync_failed(&self, object: &Object, error: Error) -> Vec<Waiter> {
         self.change_verifier();
-        tracing::error!(handle = ?object.handle, %error, "sync failed; clients will send unstable data again");
+        tracing::error!(handle = ?object.handle, error = error.to_string(), "sync failed; clients will send unstable data again");
         object.dirt.failed(error)
     }
 

@@ -63,7 +63,7 @@ impl Volume {
             let (effect, why) = shortage.text();
             // The name that the exported directory has now.
             let directory = std::fs::read_link(self.root.file().name_in_proc()).unwrap_or_default();
-            tracing::warn!(directory = %directory.display(), "{effect}: {why}");
+            tracing::warn!(?directory, "{effect}: {why}");
         }
     }
 }

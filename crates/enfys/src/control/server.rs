@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::Clock;
-use server::Server;
+use server::{Quoted, Server};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -114,7 +114,8 @@ async fn act(command: Command, server: &Server, clock: Clock) -> Reply {
         Command::Evict { client } => match server.evict(now, &client) {
             Ok((client, lost)) => {
                 let (id, name) = (format!("{:#x}", client.id), client.owner.escape_ascii().to_string());
-                info!(%id, %name, opens = lost.opens, locks = lost.locks, delegations = lost.delegations, "evicted");
+                let shown = Quoted(&client.owner);
+                info!(client = %id, name = %shown, opens = lost.opens, locks = lost.locks, delegations = lost.delegations, "evicted");
                 let server::Evicted { sessions, opens, locks, delegations, .. } = lost;
                 Reply::Evicted(Evicted { id, name, sessions, opens, locks, delegations })
             }
@@ -128,11 +129,8 @@ async fn act(command: Command, server: &Server, clock: Clock) -> Reply {
             Err(error) => Reply::Error(format!("{file}: {error}")),
         },
         Command::EndGrace => {
-            let waiting = server.end_grace(now);
-            if let Some(waiting) = waiting {
-                info!(waiting, "grace period ended as told");
-            }
-            Reply::GraceEnded(waiting)
+            // The server logs it.
+            Reply::GraceEnded(server.end_grace(now))
         }
     }
 }

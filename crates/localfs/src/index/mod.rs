@@ -432,7 +432,7 @@ fn digest_place(parent: u64, name: &[u8]) -> u64 {
 }
 
 fn report(error: &std::io::Error) -> Error {
-    tracing::error!(%error, "the index of handles failed");
+    tracing::error!(error = error.to_string(), "the index of handles failed");
     Error::ServerFault
 }
 

@@ -128,7 +128,7 @@ impl Volume {
         }
         match self.enter(context, directory, EXECUTE).and_then(|()| self.find(directory, name)) {
             Ok(moved) => self.was_renamed(&moved),
-            Err(error) => tracing::warn!(%error, "a renamed file cannot be looked up"),
+            Err(error) => tracing::warn!(error = error.to_string(), "a renamed file cannot be looked up"),
         }
     }
 }
