@@ -28,7 +28,7 @@ use crate::service;
 use crate::signals::{Signals, Wish};
 use crate::stable_log::StableFile;
 use crate::state_dir::{self, Identity, StateDir};
-use crate::state_log::{self, StateFile};
+use crate::state_log::{self, Kept, StateFile};
 
 /// Serves until told to stop.
 ///
@@ -45,13 +45,13 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         .build()
         .map_err(|error| format!("no event queue: {}", crate::said(&error)))?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    let state = State::open(&plan).map_err(|why| plan.blame("state-dir", why))?;
+    let mut state = State::open(&plan).map_err(|why| plan.blame("state-dir", why))?;
     let mut backends =
         Backends::new(state.instance, state.verifier, state.directory.as_ref().map(|d| d.path().into()));
     let prepared = backends.prepare(&plan.exports)?;
     let bound = listen::bind(&plan)?;
     let (exports, _) = backends.take(&plan.exports, prepared);
-    let (server, latencies) = new_server(&plan, &bound, &state, exports)?;
+    let (server, latencies) = new_server(&plan, &bound, &mut state, exports)?;
     // Before connections are taken: where it fails, no client has been answered.
     let metrics = plan.metrics.as_ref().map(|address| runtime.block_on(bind_metrics(address)));
     let metrics = metrics.transpose().map_err(|why| plan.blame("metrics", why))?;
@@ -114,6 +114,8 @@ fn raise_descriptor_limit() {
 #[derive(Debug)]
 struct State {
     directory: Option<StateDir>,
+    /// The log of what clients reclaim, until the server has it.
+    log: Option<Result<(StateFile, Kept), String>>,
     identity: Identity,
     /// Different at every start.
     instance: u64,
@@ -125,19 +127,24 @@ impl State {
     fn open(plan: &Plan) -> Result<Self, String> {
         let instance: [u8; 8] = state_dir::random()?;
         let directory = plan.state_dir.as_deref().map(StateDir::open).transpose()?;
+        // Before the identity, by which the next start knows that there must be a log: where this one fails, both are there or none.
+        let open_log = |directory: &StateDir| {
+            StateFile::open(&state_log::path_in(directory.path()), directory.was_used())
+        };
+        let log = directory.as_ref().map(open_log);
         let (identity, verifier) = match &directory {
             Some(directory) => (directory.identity()?, directory.take_clean_verifier()?),
             None => (Identity::transient()?, None),
         };
         let verifier = verifier.unwrap_or(instance);
-        Ok(Self { directory, identity, instance: u64::from_be_bytes(instance), verifier })
+        Ok(Self { directory, log, identity, instance: u64::from_be_bytes(instance), verifier })
     }
 }
 
 fn new_server(
     plan: &Plan,
     bound: &Bound,
-    state: &State,
+    state: &mut State,
     exports: server::ExportTable,
 ) -> Result<(Arc<Server>, Option<Arc<Latencies>>), String> {
     let mut settings = Settings::new(
@@ -155,7 +162,7 @@ fn new_server(
     }
     settings.gss = kerberos::mechanism(plan).map_err(|why| plan.blame("keytab", why))?;
     settings.portmap = (bound.port_mapper == PortMapper::Own).then(|| bound.port());
-    let server = with_logs(Server::new(settings, exports), plan, state.directory.as_ref());
+    let server = with_logs(Server::new(settings, exports), plan, state);
     let latencies = plan.metrics.as_ref().map(|_| Arc::new(Latencies::default()));
     let server = match &latencies {
         Some(latencies) => server.with_observer(Arc::clone(latencies) as Arc<dyn server::Observer>),
@@ -165,17 +172,20 @@ fn new_server(
 }
 
 /// Gives the server what outlives it. It can do without.
-fn with_logs(server: Server, plan: &Plan, directory: Option<&StateDir>) -> Server {
-    let Some(directory) = directory else { return server };
+fn with_logs(server: Server, plan: &Plan, state: &mut State) -> Server {
     // The process before has ended: this one has the lock on the directory.
-    let server = with_state_log(server, directory);
+    let server = match state.log.take() {
+        Some(log) => with_state_log(server, log),
+        None => server,
+    };
+    let Some(directory) = &state.directory else { return server };
     let path = reply_log::path_in(directory.path());
     if plan.persistent_sessions { with_stable_log(server, &path) } else { with_reply_log(server, &path) }
 }
 
 /// The log of what clients reclaim. Without it, they reclaim nothing after a restart.
-fn with_state_log(server: Server, directory: &StateDir) -> Server {
-    match StateFile::open(&state_log::path_in(directory.path()), directory.was_used()) {
+fn with_state_log(server: Server, log: Result<(StateFile, Kept), String>) -> Server {
+    match log {
         Ok((log, kept)) => {
             if let Some(damage) = kept.damage {
                 warn!("{damage}");

@@ -1,8 +1,10 @@
 //! What the log says of clients and of starts.
 
+use std::net::TcpListener;
+
 use crate::client::{Client, Client4};
 use crate::libnfs;
-use crate::server::{Place, Server, with};
+use crate::server::{Place, Server, refusal, run, with};
 use crate::status::{ask, said, status};
 
 /// A server of one directory with a file in it.
@@ -86,5 +88,31 @@ fn no_name_of_a_client_writes_a_line_of_its_own() {
     );
     assert!(log.contains(r#"mount refused path="/no\nWARN forged\u{1b}" version=3"#), "{log}");
     assert!(log.lines().all(|line| line.starts_with("20") && !line.contains('\u{1b}')), "{log}");
+    server.stop();
+}
+
+#[test]
+fn the_first_start_after_one_that_failed_misses_nothing() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let state = place.path("state");
+    let arguments = [
+        "serve".as_ref(),
+        "--listen".as_ref(),
+        address.as_ref(),
+        "--state-dir".as_ref(),
+        state.as_os_str(),
+        export.as_os_str(),
+    ];
+    assert!(refusal(&run(&arguments)).contains("the port is in use"));
+    let server = Server::start(&place, &with(&place, &[&export]));
+    assert!(!server.log().contains("state.log"), "{}", server.log());
+    server.stop();
+    // One that is lost is missed.
+    std::fs::remove_file(state.join("state.log")).unwrap();
+    let server = Server::start(&place, &with(&place, &[&export]));
+    server.await_log(0, "state.log: missing; clients of the server before reclaim nothing");
     server.stop();
 }
