@@ -26,6 +26,7 @@ mod plan;
 mod principals;
 mod reach;
 mod reply_log;
+mod room;
 mod security;
 mod serve;
 mod service;

@@ -274,7 +274,20 @@ impl Everything {
     fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let counts = self.server.counts();
         let (listing_bytes, listed_directories) = self.server.kept_listings();
+        let records = self.server.look_at_records();
+        let are_full = u64::from(records.is_some_and(|records| !records.has_room));
+        let are_lost = u64::from(records.is_some_and(|records| !records.is_written));
         let gauges = [
+            (
+                "client_records_full",
+                "1 while the state directory has no space for records of new clients, whose opens are put off",
+                are_full,
+            ),
+            (
+                "client_records_unwritten",
+                "1 while records of clients cannot be written to the disk",
+                are_lost,
+            ),
             ("connections", "Open connections", self.connections.load(Relaxed) as u64),
             ("clients", "NFSv4 client records", counts.clients),
             ("sessions", "NFSv4.1 sessions", counts.sessions),

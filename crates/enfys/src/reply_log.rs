@@ -25,12 +25,10 @@ use std::path::{Path, PathBuf};
 
 use memmap2::MmapMut;
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, IFlags};
-use rustix::io::Errno;
 use server::{RECORD_BYTES_MAX, prefetch};
 
-use crate::mapping;
 use crate::state_dir::open_file;
+use crate::{mapping, room};
 
 /// Bytes of the file. Some 25,000 calls have their records in it: what is under way when the server is killed began
 /// a few seconds before.
@@ -261,30 +259,26 @@ impl Ring {
 /// Makes an empty log of what is there; the key of its checksums.
 fn make(file: &File) -> io::Result<Key> {
     // Nothing of what was there is to be seen, and a header only where all the rest is there.
-    file.set_len(0)?;
-    // Btrfs would want new space for each overwritten page, and a full disk would then be a SIGBUS. Others know no such flag.
-    if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
-        let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
-    }
-    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, FILE_BYTES as u64) {
-        Ok(()) => {}
-        // A file system that cannot promise space has it when it was written to.
-        Err(Errno::OPNOTSUPP | Errno::INVAL) => {
-            let zeros = vec![0; WINDOW];
-            for at in (0..FILE_BYTES).step_by(WINDOW) {
-                file.write_all_at(&zeros, at as u64)?;
-            }
-        }
-        Err(error) => {
-            // What was got of it is given back.
-            let _ = file.set_len(0);
-            return Err(error.into());
-        }
+    if file.metadata()?.len() == FILE_BYTES as u64 {
+        // It has its space: on a disk that is full now, there would be none.
+        room::zero(file, 0, FILE_BYTES as u64)?;
+    } else {
+        take_space(file)?;
     }
     let mut key = Key::default();
     rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
     file.write_all_at(&[&MAGIC[..], &boot_id(), &key].concat(), 0)?;
     Ok(key)
+}
+
+/// Makes the file one of zeros that has all its space.
+fn take_space(file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    // A full disk would otherwise be a SIGBUS.
+    room::overwrite_in_place(file);
+    let taken = room::allocate(file, FILE_BYTES as u64).and_then(|()| file.set_len(FILE_BYTES as u64));
+    // What was got of it is given back.
+    taken.inspect_err(|_| _ = file.set_len(0))
 }
 
 fn scan(file: &File) -> io::Result<Scanned> {

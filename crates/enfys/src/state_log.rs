@@ -14,7 +14,7 @@
 //!
 //! **Zeros ahead.** The file is kept longer than what it says, by some hundred KiB that are written with zeros. A record takes the
 //! place of zeros, so that a sync writes the record alone: not the file's new size and blocks, nor the journal that has to have these.
-//! Where the disk has no room for zeros, records are appended to the file's end.
+//! Where the disk has no space for zeros, records are appended to the file's end.
 //!
 //! **Damage.** What was being written when the machine went down was not answered for, so that a *torn tail* is left out and
 //! nothing is lost. Of one write any sectors may be on the disk and others not: where one is not, there is the file's end, or zeros
@@ -24,9 +24,16 @@
 //! of its key. A log that is not understood at all tells nothing, and neither does one that is empty or gone. Whatever of
 //! this there is, one line says it.
 //!
-//! **When it cannot be written** (a full disk, an error), the file would go on to say what is not true any more. It is cut
+//! **Space.** Two files have more space than the map needs: the one in use, and a spare one (`state.log.new`), which takes its place when
+//! the map is written anew; then the one that was in use is the spare one. So a disk that becomes full later takes nothing from the map.
+//! Records of new clients use up what was reserved. Behind that there is [no room](server::StateLog::has_room) for new clients, and
+//! the last 256 KiB are for changes of what the map has. Where even these do not suffice, changes wait for space, and what is on disk
+//! stays as it is. At a start on a full disk without a spare file, records are appended to the file of the server before.
+//!
+//! **When it cannot be written** (an error other than a full disk), the file would go on to say what is not true any more. It is cut
 //! to nothing, or taken away: the next server lets nobody reclaim. From time to time the map is written anew.
 
+mod file;
 mod format;
 mod writer;
 
@@ -43,9 +50,10 @@ use parking_lot::{Condvar, Mutex};
 use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use vfs::{Op, Pace, Thread};
 
-use crate::state_dir::open_file;
+use crate::state_dir::{self, open_file};
 use crate::waiters::Waiters;
-use format::Key;
+use file::Appending;
+use format::{Key, Tail};
 use writer::Writer;
 
 /// Bytes of the file that are read at most: far above what a server's clients can make it write.
@@ -81,6 +89,8 @@ struct Shared {
     stable: AtomicU64,
     /// Whether the file cannot be written at present.
     fails: AtomicBool,
+    /// Whether there is space for more keys.
+    has_room: AtomicBool,
     /// Of syncs of what was appended.
     pace: Pace,
     /// The threads that have synced what was appended.
@@ -94,6 +104,8 @@ struct Queue {
     map: HashMap<Vec<u8>, Vec<u8>>,
     /// Bytes that the map takes in a file.
     live_bytes: u64,
+    /// Bytes for which both files have space.
+    room: u64,
     /// Encoded changes that are not written yet.
     changes: Vec<u8>,
     /// Of the changes' checksums.
@@ -115,22 +127,27 @@ impl StateFile {
     /// was here before (`is_expected`).
     ///
     /// # Errors
-    /// One line that names the file, where there is no thread to be had.
+    /// One line that names the file, where there is no thread or no random number to be had.
     pub fn open(path: &Path, is_expected: bool) -> Result<(Self, Kept), String> {
         let said = |what: &str| format!("{}: {what}", path.display());
+        let (mut tail, nothing) = (None, HashMap::new());
         let (map, damage) = match read(path) {
-            Ok(bytes) => format::scan(&bytes).into_map(),
+            Ok(bytes) => {
+                let scan = format::scan(&bytes);
+                tail = scan.tail();
+                scan.into_map()
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                (HashMap::new(), is_expected.then(|| format!("missing; {}", format::NOBODY)))
+                (nothing, is_expected.then(|| format!("missing; {}", format::NOBODY)))
             }
             Err(error) => {
                 let why = crate::said(&error);
-                (HashMap::new(), Some(format!("cannot be read: {why}; {}", format::NOBODY)))
+                (nothing, Some(format!("cannot be read: {why}; {}", format::NOBODY)))
             }
         };
         let damage = damage.map(|what| said(&what));
         let entries = map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        let shared = Arc::new(Shared::new(path, map));
+        let shared = Arc::new(Shared::new(path, map, tail).map_err(|why| said(&why))?);
         let of_thread = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("state log".into()).spawn(move || writer::run(&of_thread));
@@ -154,10 +171,15 @@ impl server::StateLog for StateFile {
     fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
         debug_assert!(key.len() <= KEY_BYTES_MAX && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX));
         let mut queue = self.shared.queue.lock();
+        let had_room = queue.has_room();
         let number = queue.set(key, value);
         let is_much = queue.changes.len() >= GATHERED_BYTES;
+        let has_room = queue.has_room();
+        if has_room != had_room {
+            self.shared.has_room.store(has_room, Ordering::Relaxed);
+        }
         drop(queue);
-        if is_much {
+        if is_much || has_room != had_room {
             self.shared.want(number);
         }
         number
@@ -165,6 +187,10 @@ impl server::StateLog for StateFile {
 
     fn is_written(&self) -> bool {
         !self.shared.fails.load(Ordering::Relaxed)
+    }
+
+    fn has_room(&self) -> bool {
+        self.shared.has_room.load(Ordering::Relaxed)
     }
 
     fn stable(&self) -> u64 {
@@ -220,26 +246,76 @@ impl Queue {
     fn take(&mut self) -> (Vec<u8>, u64) {
         (std::mem::take(&mut self.changes), self.last)
     }
+
+    /// What was taken has not been written, and is the first to be.
+    fn put_back(&mut self, changes: &[u8]) {
+        let newer = std::mem::take(&mut self.changes);
+        self.changes = format::as_batch(&[changes, &newer].concat(), &self.key);
+    }
+
+    /// So many bytes of changes are written with the map.
+    fn forget_first(&mut self, bytes: usize) {
+        self.changes = format::as_batch(&self.changes[bytes..], &self.key);
+    }
+
+    /// Whether there is space for the map in both files, with so many bytes to spare.
+    fn spares(&self, bytes: u64) -> bool {
+        format::file_bytes(self.live_bytes) + bytes <= self.room
+    }
+
+    /// Whether more keys can come.
+    fn has_room(&self) -> bool {
+        self.spares(file::LAST_BYTES)
+    }
+
+    /// Whether it is time for more space.
+    fn is_low(&self) -> bool {
+        !self.spares(file::LOW_BYTES)
+    }
 }
 
 impl Shared {
-    fn new(path: &Path, map: HashMap<Vec<u8>, Vec<u8>>) -> Self {
+    /// `tail` is where records may be appended to the file that has the map; none where it is not sound.
+    fn new(path: &Path, map: HashMap<Vec<u8>, Vec<u8>>, tail: Option<Tail>) -> Result<Self, String> {
         let live_bytes = map.iter().map(|(key, value)| format::record_bytes(key, Some(value))).sum();
-        // Each key has a number, so that the file's numbers go on when it is written anew.
-        let last = map.len() as u64;
-        let (changes, waiting) = (Vec::new(), Waiters::default());
-        let (key, wanted, is_idle, ends) = (Key::default(), last, false, false);
-        Self {
+        let adopted = tail.and_then(|tail| Some((Appending::adopt(path, tail.end).ok()?, tail)));
+        let (file, key, last) = match adopted {
+            Some((file, tail)) => (Some(file), tail.key, tail.last),
+            // Each key has a number, so that the file's numbers go on when it is written anew.
+            None => (None, state_dir::random()?, map.len() as u64),
+        };
+        let (changes, waiting, room) = (Vec::new(), Waiters::default(), u64::MAX);
+        let (wanted, is_idle, ends) = (last, false, false);
+        Ok(Self {
             path: path.to_owned(),
-            writer: Mutex::default(),
-            queue: Mutex::new(Queue { map, live_bytes, changes, key, last, wanted, waiting, is_idle, ends }),
+            writer: Mutex::new(Writer::new(file)),
+            queue: Mutex::new(Queue {
+                map,
+                live_bytes,
+                room,
+                changes,
+                key,
+                last,
+                wanted,
+                waiting,
+                is_idle,
+                ends,
+            }),
             came: Condvar::new(),
             stable: AtomicU64::new(last),
             fails: AtomicBool::new(false),
+            has_room: AtomicBool::new(true),
             pace: Pace::default(),
             #[cfg(test)]
             syncs: Mutex::default(),
-        }
+        })
+    }
+
+    /// Both files have space for so many bytes.
+    fn set_room(&self, bytes: u64) {
+        let mut queue = self.queue.lock();
+        queue.room = bytes;
+        self.has_room.store(queue.has_room(), Ordering::Relaxed);
     }
 
     /// Has the log's own thread write all changes up to this one.
@@ -263,11 +339,13 @@ impl Shared {
         }
         let (changes, last) = queue.take();
         drop(queue);
-        writer.append(self, &changes);
+        let is_stable = writer.append(self, &changes);
         drop(writer);
-        self.set_stable(last);
+        if is_stable {
+            self.set_stable(last);
+        }
         // Then it is that thread's to try again.
-        if self.fails.load(Ordering::Relaxed) {
+        if !is_stable || self.fails.load(Ordering::Relaxed) {
             self.came.notify_one();
         }
     }

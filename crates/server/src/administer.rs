@@ -11,7 +11,7 @@ use vfs::{Context, Credentials, Thread};
 use crate::nfs4::object::File;
 use crate::nfs4::state::{
     Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot,
-    PersistenceSnapshot, Reclaimers,
+    PersistenceSnapshot, Reclaimers, RecordsSnapshot,
 };
 use crate::{Now, Server};
 
@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub lease: Duration,
     /// The grace period, where one runs.
     pub grace: Option<GraceSnapshot>,
+    /// The log that clients reclaim by; none where it does not outlive the server.
+    pub records: Option<RecordsSnapshot>,
     /// Persistent sessions; none where no session is made persistent.
     pub persistence: Option<PersistenceSnapshot>,
     /// Delegations and their recalls since the start.
@@ -174,11 +176,18 @@ impl Server {
             replayed: self.metrics.replayed.load(Relaxed),
             lease: self.settings.lease,
             grace: self.nfs4.look_at_grace(now, most),
+            records: self.nfs4.look_at_records(),
             persistence: self.nfs4.look_at_persistence(),
             delegations: DelegationTotals::of(self.nfs4.delegation_counts()),
             clients,
             omitted,
         }
+    }
+
+    /// How the log stands that clients reclaim by; none where it does not outlive the server.
+    #[must_use]
+    pub fn look_at_records(&self) -> Option<RecordsSnapshot> {
+        self.nfs4.look_at_records()
     }
 
     /// Takes away at once all that a client holds: the one with this id (`0x…`), address or owner name. Returns it as it was,

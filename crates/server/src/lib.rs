@@ -59,8 +59,8 @@ pub use metrics::{Effort, Metrics, Observer, OperationMetrics};
 pub use nfs4::Advanced;
 pub use nfs4::state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
-    LocalChange, Offload, OffloadCounts, PersistenceSnapshot, Principal, Reclaimers, SessionSnapshot,
-    SlotUse, Standing,
+    LocalChange, Offload, OffloadCounts, PersistenceSnapshot, Principal, Reclaimers, RecordsSnapshot,
+    SessionSnapshot, SlotUse, Standing,
 };
 pub use once::{RECORD_BYTES_MAX, ReplyLog, StableLog};
 pub use outbox::Outbox;

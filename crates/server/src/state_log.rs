@@ -36,9 +36,11 @@ pub(crate) mod key {
 /// Where what is read is damaged, an implementation believes nothing that was written before the damage. What it writes anew, it
 /// writes in the order of keys.
 ///
-/// An implementation that cannot write any more makes sure that the next server finds nothing (whoever finds nothing lets
-/// nobody reclaim, and that is always right), says so, and counts every change as stable; it tries to write the whole map
-/// anew from time to time.
+/// An implementation whose disk is full keeps what is stable, and says that it has [no room](StateLog::has_room) while there still is some
+/// for changes of keys that it has. Changes for which there is no space at all are not stable before there is: who waits for them waits.
+///
+/// An implementation that cannot write any more for another reason makes sure that the next server finds nothing (then nobody reclaims,
+/// and that is always right), says so, and counts every change as stable; it tries to write the whole map anew from time to time.
 pub trait StateLog: Send + Sync + fmt::Debug {
     /// Sets the value of a key, or takes the key away. `key` has [`KEY_BYTES_MAX`] bytes at most, `value`
     /// [`VALUE_BYTES_MAX`]. Returns the change's number, one more than that of the change before. Does not wait, and has nothing
@@ -47,6 +49,11 @@ pub trait StateLog: Send + Sync + fmt::Debug {
 
     /// Whether changes do reach stable storage at present.
     fn is_written(&self) -> bool;
+
+    /// Whether more keys may be set. To be asked before a client gets something for which it needs a record.
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// The number up to which all changes are stable; zero where none is.
     fn stable(&self) -> u64;

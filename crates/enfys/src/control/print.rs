@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::protocol::{Client, Evicted, Grace, MAX_CLIENTS, Recalled, Status};
+use super::protocol::{Client, Evicted, Grace, MAX_CLIENTS, Recalled, Records, Status};
 
 /// Characters of a client's name in the table; the whole of it is in `--json`.
 const NAME_WIDTH: usize = 32;
@@ -45,6 +45,15 @@ fn summary(status: &Status) -> String {
         ),
         None => "no session outlives the server".into(),
     };
+    let records = match &status.records {
+        Some(Records { written: false, .. }) => {
+            "records   the log of clients cannot be written: see the server's log\n"
+        }
+        Some(Records { room: false, .. }) => {
+            "records   no space for new clients: their opens wait until there is some in the state directory\n"
+        }
+        Some(_) | None => "",
+    };
     let mut took = String::new();
     if let (Some(mean), Some(slowest)) = (recalls.mean_seconds, recalls.slowest_seconds) {
         took = format!(" in {} on average, {} at most", duration(mean), duration(slowest));
@@ -55,6 +64,7 @@ fn summary(status: &Status) -> String {
          waiting   {locks_waiting} for locks of others; {locks_notified} were told that theirs may be had\n\
          slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
          persist   {persistent}\n\
+         {records}\
          replays   {replayed} retransmissions answered from a reply cache\n\
          granted   {granted_read} delegations for reading, {granted_write} for writing, {granted_directory} of directories\n\
          recalls   {recalled}; {returned} returned{took}, {revoked} revoked; {waited} operations waited, {put_off} were put off\n",

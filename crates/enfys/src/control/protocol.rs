@@ -85,6 +85,8 @@ pub struct Status {
     pub lease_seconds: f64,
     /// A grace period that runs.
     pub grace: Option<Grace>,
+    /// The log that clients reclaim by; none where it does not outlive the server.
+    pub records: Option<Records>,
     /// Persistent sessions; none where no session is made persistent.
     pub persistence: Option<Persistence>,
     /// Sums over all clients.
@@ -107,6 +109,15 @@ pub struct Grace {
     /// What they call themselves, sorted; [`MAX_CLIENTS`] of them at most.
     #[serde(default)]
     pub names: Vec<String>,
+}
+
+/// How the log stands that clients reclaim by.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Records {
+    /// Whether changes of it reach the disk.
+    pub written: bool,
+    /// Whether there is room for new clients: where there is none, their opens are answered DELAY.
+    pub room: bool,
 }
 
 /// How persistent sessions stand.
@@ -281,6 +292,9 @@ impl From<&server::Snapshot> for Status {
                 clients_waited_for: grace.waiting_for.count,
                 names: grace.waiting_for.names.iter().map(|name| name.escape_ascii().to_string()).collect(),
             }),
+            records: snapshot
+                .records
+                .map(|records| Records { written: records.is_written, room: records.has_room }),
             persistence: snapshot.persistence.map(|persistence| Persistence {
                 written: persistence.is_sound,
                 places: persistence.places,

@@ -38,19 +38,38 @@ pub(super) enum Scan {
     /// No log of this version: what it is.
     Other(&'static str),
     /// What it says; in how many places there is no record where one should be; bytes of a torn tail, up to the last that is
-    /// not zero.
-    Log { map: Map, damaged: usize, torn: usize },
+    /// not zero; where records may be appended.
+    Log { map: Map, damaged: usize, torn: usize, tail: Tail },
+}
+
+/// Where a sound file's records end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// Of its checksums.
+    pub(super) key: Key,
+    /// Bytes up to there.
+    pub(super) end: u64,
+    /// The last record's number; zero where there is none.
+    pub(super) last: u64,
 }
 
 impl Scan {
+    /// Where records may be appended; `None` where not all before can be believed.
+    pub(super) fn tail(&self) -> Option<Tail> {
+        match self {
+            Self::Log { damaged: 0, tail, .. } => Some(*tail),
+            _ => None,
+        }
+    }
+
     /// What is to be believed, and what is wrong and what that costs.
     pub(super) fn into_map(self) -> (Map, Option<String>) {
         match self {
             // The server cuts the file to nothing when it can neither write it nor take it away.
             Self::Empty => (Map::new(), Some(format!("empty; {NOBODY}"))),
             Self::Other(what) => (Map::new(), Some(format!("{what}; {NOBODY}"))),
-            Self::Log { map, damaged: 0, torn: 0 } => (map, None),
-            Self::Log { map, damaged: 0, torn } => {
+            Self::Log { map, damaged: 0, torn: 0, .. } => (map, None),
+            Self::Log { map, damaged: 0, torn, .. } => {
                 (map, Some(format!("torn: its last {torn} bytes are left out; nobody was told of them")))
             }
             Self::Log { map, damaged, .. } => {
@@ -64,6 +83,35 @@ impl Scan {
 /// Bytes that a record takes.
 pub(super) fn record_bytes(key: &[u8], value: Option<&[u8]>) -> u64 {
     (HEAD + BODY_MIN + key.len() + value.map_or(0, <[u8]>::len)) as u64
+}
+
+/// Bytes that a file takes whose records take so many.
+pub(super) fn file_bytes(records: u64) -> u64 {
+    HEADER as u64 + records
+}
+
+/// A whole file, of which nobody reads anything before all of it is synced. `last` is the number of the last change that the map has.
+pub(super) fn whole(map: &Map, last: u64, sums: &Key) -> Vec<u8> {
+    let mut file = header(sums);
+    // The numbers end where the next change goes on.
+    let first = last - map.len() as u64 + 1;
+    // In order: see `StateLog`.
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_unstable();
+    for (number, (key, value)) in (first..).zip(entries) {
+        put_synced(&mut file, sums, number, key, value);
+    }
+    file
+}
+
+/// The same records as one batch.
+pub(super) fn as_batch(records: &[u8], sums: &Key) -> Vec<u8> {
+    let (mut batch, mut at) = (Vec::with_capacity(records.len()), 0);
+    while let Some(record) = parse(sums, &records[at..], None) {
+        put(&mut batch, sums, record.number, record.key, record.value);
+        at += record.bytes;
+    }
+    batch
 }
 
 /// A new file's header.
@@ -80,7 +128,7 @@ pub(super) fn put(batch: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], valu
 }
 
 /// Appends a record to a file that nobody reads before all of it is synced.
-pub(super) fn put_synced(file: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], value: &[u8]) {
+fn put_synced(file: &mut Vec<u8>, sums: &Key, number: u64, key: &[u8], value: &[u8]) {
     put_behind(file, 0, sums, number, key, Some(value));
 }
 
@@ -137,7 +185,8 @@ pub(super) fn scan(file: &[u8]) -> Scan {
             }
         }
     }
-    Scan::Log { map, damaged, torn }
+    let tail = Tail { key, end: at as u64, last: last.unwrap_or(0) };
+    Scan::Log { map, damaged, torn, tail }
 }
 
 /// Whole records that begin at `from` or anywhere behind it, and where.

@@ -9,6 +9,7 @@ mod disk;
 mod dissected;
 mod documents;
 mod first_hour;
+mod full_disk;
 mod libnfs;
 mod lifetime;
 mod logs;

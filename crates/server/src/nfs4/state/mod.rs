@@ -130,7 +130,8 @@ pub use setclientid::{Callback, SetClientId, SetClientIdError};
 pub use shard::FileKey;
 pub use slot::SlotUse;
 pub use snapshot::{
-    CallbackPath, ClientSnapshot, GraceSnapshot, PersistenceSnapshot, SessionSnapshot, Standing,
+    CallbackPath, ClientSnapshot, GraceSnapshot, PersistenceSnapshot, RecordsSnapshot, SessionSnapshot,
+    Standing,
 };
 pub use stateid::SHARDS;
 pub use table::{ExchangeId, ExchangedId, Swept};

@@ -61,7 +61,7 @@ impl State {
     /// Whether this client may open now, and whether there is room for what it opens; before a file is created.
     ///
     /// # Errors
-    /// GRACE, NO_GRACE, DELAY (no room).
+    /// GRACE, NO_GRACE, DELAY (no room, here or in the log of state).
     pub fn admit_open(
         &self,
         now: Duration,
@@ -70,6 +70,9 @@ impl State {
         reclaim: bool,
     ) -> Result<(), Status> {
         self.admit(now, client, reclaim)?;
+        if !self.recovery.has_room_for(client) {
+            return Err(Status::DELAY);
+        }
         self.make_room(now, client, weight(owner))
     }
 

@@ -277,7 +277,9 @@ impl Persistence {
 
     /// Whether sessions can be kept.
     pub(super) fn is_sound(&self) -> bool {
-        self.stable.as_ref().is_some_and(|stable| !stable.is_broken()) && self.log.is_written()
+        // What is kept of sessions leaves its room to records of clients.
+        let has_log = self.log.is_written() && self.log.has_room();
+        has_log && self.stable.as_ref().is_some_and(|stable| !stable.is_broken())
     }
 
     /// Makes a session of so many slots a persistent one, where there is room for them, and the client's share allows it.

@@ -91,6 +91,15 @@ pub struct SessionSnapshot {
     pub slots: SlotUse,
 }
 
+/// How the log stands that clients reclaim by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordsSnapshot {
+    /// Whether changes reach stable storage.
+    pub is_written: bool,
+    /// Whether there is room for new clients: where there is none, their opens are answered DELAY.
+    pub has_room: bool,
+}
+
 /// How persistent sessions stand (RFC 8881 §2.10.6.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PersistenceSnapshot {
@@ -180,6 +189,12 @@ impl State {
 }
 
 impl State {
+    /// How the records of clients stand; none where they do not outlive the server.
+    #[must_use]
+    pub fn look_at_records(&self) -> Option<RecordsSnapshot> {
+        self.recovery.look()
+    }
+
     /// How persistent sessions stand; none where no session is made persistent.
     #[must_use]
     pub fn look_at_persistence(&self) -> Option<PersistenceSnapshot> {

@@ -118,7 +118,8 @@ impl State {
             true => {}
             false => self.may_delegate_anew(now, client, file)?,
         }
-        if self.has_room_for_delegation(client) { Ok(()) } else { Err(NotDelegated::Resource) }
+        let has_room = self.has_room_for_delegation(client) && self.recovery.has_room_for(client);
+        if has_room { Ok(()) } else { Err(NotDelegated::Resource) }
     }
 
     /// The same of what was not delegated before.

@@ -191,7 +191,8 @@ impl Recovery {
             }
         }
         // It may be new, or the period may have ended, and the record gone with it, while it was still reclaiming.
-        if may_hold {
+        // One that holds nothing gets its record with its first open where there is no room for it now.
+        if may_hold && (client.has_state() || self.has_room_for(client)) {
             self.holds(client);
         }
     }

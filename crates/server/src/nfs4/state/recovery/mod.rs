@@ -28,6 +28,9 @@
 //!   administrator, the end of a grace period. Changes of files wait as well, before they are made: they would be there after
 //!   a crash, answered or not ([`settle_taken`](crate::nfs4::settle::settle_taken)).
 //!
+//! **No room.** Where the log has no room for more records, a client without one gets nothing that it could reclaim: OPEN is answered
+//! DELAY, and nothing is delegated. RECLAIM_COMPLETE is answered without a record, as for a client that has held nothing for long.
+//!
 //! **Version 4.0** has no RECLAIM_COMPLETE. A client of it has done with reclaims when it reads or writes by what it has
 //! reclaimed, or asks for new state [`ASKS`] times in a row: clients hold their programs up until they have reclaimed all
 //! (Linux drains its slots, FreeBSD takes a lock), so that nobody else need wait for the period's end. Where the period ends
@@ -51,6 +54,7 @@ use vfs::{Op, Thread, Timestamp};
 
 use super::client::Client;
 use super::shard::FileKey;
+use super::snapshot::RecordsSnapshot;
 use super::wire::ClientId;
 use crate::StateLog;
 use crate::state_log::key;
@@ -195,6 +199,22 @@ impl Recovery {
         self.log.iter().for_each(|log| log.push());
     }
 
+    /// Whether a client may get an open or a delegation: it has its record, or there is room for one.
+    pub(super) fn has_room_for(&self, client: &Client) -> bool {
+        client.noted_by().is_some() || client.is_reclaiming() || self.has_room()
+    }
+
+    /// Whether there is room for more records.
+    pub(super) fn has_room(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.has_room())
+    }
+
+    /// How things stand; none where there is no log.
+    pub(super) fn look(&self) -> Option<RecordsSnapshot> {
+        let log = self.log.as_ref()?;
+        Some(RecordsSnapshot { is_written: log.is_written(), has_room: log.has_room() })
+    }
+
     /// A client has got an open or a delegation, or may from now on: it hears of that when its record is stable.
     pub(super) fn holds(&self, client: &Client) {
         client.takes_up();
@@ -252,8 +272,13 @@ impl Recovery {
         let mut clients = self.clients.lock();
         let name = Name::of(client);
         let noted = clients.noted.get_mut(&name).filter(|noted| noted.is_of(client));
+        // Without a list of files the record does not grow.
+        let lose = |noted: &mut Noted| match self.has_room() {
+            true => noted.record.lose(file),
+            false => noted.record.lose_all(),
+        };
         if let Some(noted) = noted
-            && noted.record.lose(file)
+            && lose(noted)
         {
             self.hold_back(self.write(&name, Some(&noted.record)));
         }

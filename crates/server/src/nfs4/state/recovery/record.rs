@@ -153,9 +153,9 @@ impl ClientRecord {
         true
     }
 
-    /// Something of files that are not known was taken away.
-    pub(super) fn lose_all(&mut self) {
-        self.lost = Lost::Much;
+    /// Something of files that are not known was taken away; whether that is news.
+    pub(super) fn lose_all(&mut self) -> bool {
+        std::mem::replace(&mut self.lost, Lost::Much) != Lost::Much
     }
 
     /// The client knows what it has lost; whether that was anything.

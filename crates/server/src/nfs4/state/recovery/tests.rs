@@ -38,6 +38,8 @@ struct Platter {
     stable: u64,
     /// Changes are stable only when the test says so.
     is_slow: bool,
+    /// There is no room for more keys.
+    is_full: bool,
     waiting: Vec<std::task::Waker>,
 }
 
@@ -45,6 +47,16 @@ impl Disk {
     /// From now on, changes are stable when [`Self::sync`] is called.
     pub(crate) fn slow_down(&self) {
         self.0.lock().is_slow = true;
+    }
+
+    /// From now on there is no room for more keys, or there is again.
+    pub(crate) fn fill(&self, is_full: bool) {
+        self.0.lock().is_full = is_full;
+    }
+
+    /// Bytes of all values.
+    pub(crate) fn value_bytes(self: &Arc<Self>) -> usize {
+        self.records().entries.iter().map(|(_, value)| value.len()).sum()
     }
 
     /// Everything is stable.
@@ -93,6 +105,10 @@ impl StateLog for Disk {
 
     fn is_written(&self) -> bool {
         true
+    }
+
+    fn has_room(&self) -> bool {
+        !self.0.lock().is_full
     }
 
     fn stable(&self) -> u64 {

@@ -490,6 +490,34 @@ fn who_completes_with_nothing_has_its_record_for_what_comes() {
 }
 
 #[test]
+fn without_room_for_records_new_clients_wait_and_nobody_else_does() {
+    let mut site = Site::new();
+    let known = site.world.peer("known");
+    site.world.open(&known, 1, "o", BOTH);
+    site.disk.fill(true);
+    let (clients, bytes) = (site.disk.clients(), site.disk.value_bytes());
+    let new = site.world.peer("new");
+    assert_eq!(site.world.try_open(&new, 2, "o", READ, NONE), Err(Status::DELAY));
+    let new = site.client0(&site.world.peer0("new of version 4.0", 1));
+    assert_eq!(site.world.state.admit_open(site.world.now, &new, b"o", false), Err(Status::DELAY));
+    assert_eq!(site.disk.clients(), clients);
+    site.world.open(&known, 3, "o", BOTH);
+    // Whoever has a record keeps it over a restart, and what it lost makes that no longer.
+    site.restart();
+    let known = site.come_back("known", &[1, 3]);
+    let state = &site.world.state;
+    state.recovery.takes_away(&known.client, file(1));
+    state.recovery.takes_away(&known.client, file(3));
+    assert!(site.disk.value_bytes() <= bytes);
+    assert_eq!(site.after_restart("known", &[1, 3]), [REFUSED, REFUSED]);
+    // There is room: the client that was put off opens its file, and reclaims it.
+    site.disk.fill(false);
+    let new = site.world.peer("new");
+    site.world.open(&new, 2, "o", READ);
+    assert_eq!(site.after_restart("new", &[2]), [Ok(())]);
+}
+
+#[test]
 fn the_period_is_as_long_as_the_longer_of_both_leases() {
     for (before, after) in [(LEASE, LEASE / 3), (LEASE / 3, LEASE)] {
         let mut site = Site::new();
