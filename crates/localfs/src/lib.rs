@@ -46,6 +46,7 @@
 mod acl;
 mod attributes;
 mod backend;
+mod by_index;
 mod change;
 mod config;
 mod dirty;

@@ -23,7 +23,7 @@ use crate::errno::translate;
 use crate::find::handle_on;
 use crate::generations::Generations;
 use crate::handle::{self, Meaning};
-use crate::index::{FileKey, Index, MAX_DEPTH, Place};
+use crate::index::{FileKey, Index, Place};
 use crate::later::drop_later;
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
@@ -156,7 +156,7 @@ impl Volume {
                 if !self.is_in_memory {
                     patience::wait()?;
                 }
-                self.load(handle, 0)
+                self.load(handle)
             }
         }
     }
@@ -457,7 +457,7 @@ impl Volume {
         present
     }
 
-    fn load(&self, handle: &Handle, depth: usize) -> Result<Arc<Object>> {
+    fn load(&self, handle: &Handle) -> Result<Arc<Object>> {
         let fd = match (&self.handles, handle::decode(handle)?) {
             (Handles::Kernel { usual, .. }, Meaning::Kernel(kind, bytes)) => self
                 .open_by_kernel_handle(kind, bytes, OFlags::PATH | OFlags::NOFOLLOW)
@@ -469,7 +469,7 @@ impl Volume {
             (Handles::Indexed { index, .. }, Meaning::Indexed(identity, id))
                 if identity == index.identity() =>
             {
-                self.open_by_index(index, id, depth)?
+                self.open_by_index(index, id)?
             }
             _ => return Err(Error::BadHandle),
         };
@@ -504,70 +504,6 @@ impl Volume {
             match tries {
                 ..8 => std::thread::yield_now(),
                 _ => std::thread::sleep(std::time::Duration::from_millis(1)),
-            }
-        }
-    }
-
-    /// Follows what the index knows, from the parent down; a name that leads elsewhere now is searched for in the parent.
-    fn open_by_index(&self, index: &Index, id: u64, depth: usize) -> Result<OwnedFd> {
-        if depth > MAX_DEPTH {
-            return Err(Error::Stale);
-        }
-        self.act_as_server();
-        let known = index.find(id)?.ok_or(Error::Stale)?;
-        for (parent, name) in &known.places {
-            let parent = handle::from_index(index.identity(), *parent);
-            let directory = match self.objects.get(&parent) {
-                Some(directory) => directory,
-                None => match self.load(&parent, depth + 1) {
-                    Ok(directory) => directory,
-                    Err(Error::Stale | Error::BadHandle) => continue,
-                    Err(error) => return Err(error),
-                },
-            };
-            if let Some(fd) = self.open_known(&directory, name, &known.key)? {
-                return Ok(fd);
-            }
-            if let Some((fd, name)) = self.search(&directory, &known.key)? {
-                let place = Place { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
-                index.remember(&known.key, &place, false)?;
-                return Ok(fd);
-            }
-        }
-        Err(Error::Stale)
-    }
-
-    /// Opens `name` if it is the file of `key`.
-    fn open_known(&self, directory: &Object, name: &[u8], key: &FileKey) -> Result<Option<OwnedFd>> {
-        let Ok(name) = Name::new(name) else { return Ok(None) };
-        match self.open_path(directory, &name) {
-            Ok(fd) => {
-                let status = status(fd.as_fd()).map_err(translate)?;
-                let found = self.file_key(&status, self.fsid_of(fd.as_fd(), device_of(&status)));
-                Ok((found == *key).then_some(fd))
-            }
-            Err(Error::NotFound | Error::NotDirectory) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Looks through a directory for the file of `key`: a local process may have renamed it.
-    fn search(&self, directory: &Object, key: &FileKey) -> Result<Option<(OwnedFd, Name)>> {
-        let stream = self.open_directory(directory)?;
-        let mut buffer = vec![0; crate::streams::BUFFER_BYTES];
-        loop {
-            let filled = sys::getdents64(stream.as_fd(), &mut buffer).map_err(translate)?;
-            if filled == 0 {
-                return Ok(None);
-            }
-            for entry in crate::streams::entries(&buffer[..filled]) {
-                let name = entry.name.to_bytes();
-                if entry.inode != key.inode || matches!(name, b"." | b"..") {
-                    continue;
-                }
-                if let Some(fd) = self.open_known(directory, name, key)? {
-                    return Ok(Some((fd, Name::new(name)?)));
-                }
             }
         }
     }
@@ -636,7 +572,7 @@ impl Volume {
         rustix::fs::open(present.name_in_proc(), flags, Mode::empty())
     }
 
-    fn fsid_of(&self, fd: BorrowedFd<'_>, device: u64) -> u64 {
+    pub(crate) fn fsid_of(&self, fd: BorrowedFd<'_>, device: u64) -> u64 {
         if device == self.root.key.0 {
             return self.fsid;
         }
@@ -651,7 +587,7 @@ impl Volume {
         fsid
     }
 
-    fn file_key(&self, status: &Statx, fsid: u64) -> FileKey {
+    pub(crate) fn file_key(&self, status: &Statx, fsid: u64) -> FileKey {
         let created = created(status).unwrap_or_default();
         FileKey { fsid, inode: status.stx_ino, created }
     }

@@ -62,6 +62,65 @@ fn with_an_index_a_local_rename_in_the_directory_is_found_after_a_restart() {
     assert_eq!(place.lookup(&me(), &directory, "b"), Ok(file));
 }
 
+/// Directories above each other: their path is longer than `PATH_MAX`.
+const DEPTH: usize = 1000;
+const LONG_NAME: &str = "a directory with a long name";
+
+/// Removes a chain of directories, whose path nobody can say.
+fn remove_chain(place: &Place) {
+    let (top, next) = (place.path(LONG_NAME), place.path("next"));
+    while std::fs::rename(top.join(LONG_NAME), &next).is_ok() {
+        std::fs::remove_dir_all(&top).expect("remove");
+        std::fs::rename(&next, &top).expect("rename");
+    }
+}
+
+#[test]
+fn with_an_index_a_file_below_a_thousand_directories_is_found_after_a_restart() {
+    // In memory nothing waits for a disk: the way is walked on the pool all the same.
+    let indexed = |config| localfs::Config { always_use_index: true, max_open_files: Some(64), ..config };
+    let mut place = Place::with(indexed);
+    let mut directory = place.fs().root();
+    let mut ways = Vec::new();
+    for _ in 0..DEPTH {
+        directory = place.make(&me(), &directory, LONG_NAME, &Create::Directory, 0o755).expect("mkdir");
+        ways.push(directory);
+    }
+    let file = place.make(&me(), &directory, "file", &GUARDED, 0o600).expect("create");
+    place.write(&me(), &file, b"deep", Stability::Unstable).expect("write");
+    place.restart();
+    assert_eq!(place.read(&me(), &file).expect("found"), b"deep");
+    assert_eq!(place.lookup(&me(), &directory, "file"), Ok(file));
+    // Each from the top on, too.
+    for at in [DEPTH - 1, 300, 256, 0] {
+        place.restart();
+        place.getattr(&ways[at]).expect("found");
+    }
+    place.volume = None;
+    std::fs::rename(place.path(LONG_NAME), place.path("elsewhere")).expect("rename");
+    place.restart();
+    assert_eq!(place.read(&me(), &file).expect("renamed at the top"), b"deep");
+    place.volume = None;
+    std::fs::rename(place.path("elsewhere"), place.path(LONG_NAME)).expect("rename");
+    remove_chain(&place);
+}
+
+#[test]
+fn with_an_index_directories_that_were_moved_into_each_other_end_the_way() {
+    let mut place = Place::with(|config| localfs::Config { always_use_index: true, ..config });
+    let root = place.fs().root();
+    let outer = place.make(&me(), &root, "outer", &Create::Directory, 0o755).expect("mkdir");
+    let inner = place.make(&me(), &outer, "inner", &Create::Directory, 0o755).expect("mkdir");
+    // Of `inner`, the index knows the place below `outer`, and then that of `outer` below `inner`.
+    std::fs::rename(place.path("outer/inner"), place.path("inner")).expect("rename");
+    std::fs::rename(place.path("outer"), place.path("inner/outer")).expect("rename");
+    assert_eq!(place.lookup(&me(), &inner, "outer"), Ok(outer));
+    place.restart();
+    assert_eq!(place.getattr(&inner).err(), Some(Error::Stale));
+    assert_eq!(place.lookup(&me(), &place.fs().root(), "inner"), Ok(inner), "seen again");
+    place.getattr(&outer).expect("below it");
+}
+
 #[test]
 fn with_an_index_a_reused_inode_number_is_another_file() {
     let mut place = Place::with(|config| localfs::Config { always_use_index: true, ..config });

@@ -32,8 +32,6 @@ use log::{Log, Record, Rewrite};
 /// Files that an index knows at most. At the bound new files are refused with [`Error::ServerFault`]; it is met only
 /// where more than this many files exist, since those removed are forgotten.
 pub(crate) const MAX_FILES: usize = 4 << 20;
-/// Directories above each other that are followed at most.
-pub(crate) const MAX_DEPTH: usize = 256;
 /// Places that are remembered of a file with several links.
 const MAX_PLACES: usize = 64;
 /// Garbage in bytes below which the log is left as it is.
