@@ -1,6 +1,6 @@
 //! From plans to file systems. One that is served already stays open when exports are read again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ enum Opened {
 pub struct Prepared {
     table: ExportTable,
     open: HashMap<Source, Opened>,
+    /// Of those, the directories whose paths led to others before.
+    replaced: HashSet<Source>,
 }
 
 /// File systems that are no longer served.
@@ -54,30 +56,38 @@ impl Backends {
         Self { open: HashMap::new(), instance, verifier, has_started: false, state_dir, has_lost: false }
     }
 
-    /// Opens what `plans` name and is not open yet; changes nothing.
+    /// Opens what `plans` name and is not open yet, or has become another directory or file system since; changes nothing.
     ///
     /// # Errors
     /// One line that names the export.
     pub fn prepare(&self, plans: &[ExportPlan]) -> Result<Prepared, String> {
-        let mut open = HashMap::new();
+        let (mut open, mut replaced) = (HashMap::new(), HashSet::new());
         let mut exports = Vec::new();
         for plan in plans {
-            let opened = match self.open.get(&plan.source) {
-                Some(opened) => opened.clone(),
-                None => self.open(plan).map_err(|why| plan.blame(why))?,
+            let before = self.open.get(&plan.source);
+            let opened = match before {
+                Some(opened) if opened.is_current(plan)? => opened.clone(),
+                _ => self.open(plan).map_err(|why| plan.blame(why))?,
             };
+            if before.is_some_and(|before| !before.is(&opened)) {
+                replaced.insert(plan.source.clone());
+            }
             exports.push(export(plan, opened.backend()));
             open.insert(plan.source.clone(), opened);
         }
         let table = ExportTable::new(exports).map_err(|error| error.to_string())?;
-        Ok(Prepared { table, open })
+        Ok(Prepared { table, open, replaced })
     }
 
     /// Takes what was prepared from `plans` into use, with their limits and promises. Returns the exports, and the file
     /// systems that are no longer among them.
     pub fn take(&mut self, plans: &[ExportPlan], prepared: Prepared) -> (ExportTable, Removed) {
-        let Prepared { table, open } = prepared;
+        let Prepared { table, open, replaced } = prepared;
         for plan in plans {
+            if let (true, Source::Directory(path)) = (replaced.contains(&plan.source), &plan.source) {
+                let path = path.display();
+                warn!("{}", plan.blame(format!("{path} is another directory or file system now: serving it; handles of the one before are stale")));
+            }
             match open.get(&plan.source) {
                 Some(Opened::Directory(directory, _)) => {
                     say_unless_watched(plan, directory);
@@ -94,7 +104,7 @@ impl Backends {
         }
         self.has_started = true;
         let mut before = std::mem::replace(&mut self.open, open);
-        before.retain(|source, _| !self.open.contains_key(source));
+        before.retain(|source, _| !self.open.contains_key(source) || replaced.contains(source));
         (table, Removed(before.into_values().collect()))
     }
 
@@ -185,6 +195,25 @@ impl Backends {
 }
 
 impl Opened {
+    /// Whether the path of `plan` leads to it still.
+    fn is_current(&self, plan: &ExportPlan) -> Result<bool, String> {
+        match (self, &plan.source) {
+            (Self::Directory(directory, _), Source::Directory(path)) => directory
+                .is_at(path)
+                .map_err(|error| plan.blame(format!("{}: {}", path.display(), crate::said(&error)))),
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether both are the same opening of one file system.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Directory(one, _), Self::Directory(other, _)) => one.is_same(other),
+            (Self::Memory(one), Self::Memory(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Self::Directory(directory, _) => Arc::new(directory.clone()),

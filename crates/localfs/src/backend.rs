@@ -1,6 +1,7 @@
 //! The public face: every operation of [`Backend`] goes to its own file.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -53,6 +54,21 @@ impl LocalFs {
     #[must_use]
     pub fn uses_index(&self) -> bool {
         matches!(self.volume.handles, Handles::Indexed { .. })
+    }
+
+    /// Whether `path` leads to the directory that is served: not to another one, nor to a file system that was mounted over it or
+    /// unmounted from it since. Where files are found through the index, another mount of the same file system counts as the same.
+    ///
+    /// # Errors
+    /// Those of looking the path up.
+    pub fn is_at(&self, path: &Path) -> std::io::Result<bool> {
+        crate::probe::is_at(&self.volume, path)
+    }
+
+    /// Whether both are clones of one.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.volume, &other.volume)
     }
 
     /// Whether a change attribute stands until the next change. With the coarse timestamps of kernels before Linux 6.13

@@ -159,6 +159,23 @@ pub(crate) fn open_with(
     Ok(volume)
 }
 
+/// Whether `path` leads to the top of `volume`, on the same mount.
+pub(crate) fn is_at(volume: &Volume, path: &Path) -> std::io::Result<bool> {
+    if rustix::process::geteuid().is_root() {
+        identity::become_server();
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let status_of = |fd: BorrowedFd<'_>| status_and_mount(fd);
+    let found = status_of(rustix::fs::open(path, flags, Mode::empty())?.as_fd())?;
+    if (device_of(&found), found.stx_ino) != volume.root.key {
+        return Ok(false);
+    }
+    let served = status_of(volume.root_fd.as_fd())?;
+    let mount = |status: &Statx| mount_of(status, volume.root.key.0);
+    // An index is used by one volume at a time: the one that has it goes on.
+    Ok(matches!(volume.handles, Handles::Indexed { .. }) || mount(&found) == mount(&served))
+}
+
 /// Names of the file system and the export that outlive restarts, moves and reboots.
 struct Identities {
     /// File system and directory in it: two exports of one file system differ.

@@ -1,6 +1,7 @@
 //! SIGHUP: other exports for the clients that are there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use protocol::mount::MountStat;
 use protocol::nfs3::{NfsStat, StableHow};
@@ -167,6 +168,108 @@ fn a_broken_configuration_changes_nothing_and_says_why() {
     std::fs::remove_file(&lab.config).unwrap();
     assert!(lab.server.reload().contains("No such file or directory"));
     client.getattr(root).unwrap();
+    lab.server.stop();
+}
+
+const DATA: &str = "[[export]]\npath = 'DIR/data'\n";
+const REPLACED: &str =
+    "is another directory or file system now: serving it; handles of the one before are stale";
+
+/// What a client that was there before finds when `replace` has put something else where the export was, with a file `new` in it.
+fn another_is_served(lab: &Lab, client4: &mut Client4, replace: impl FnOnce()) {
+    let mut client = Client::connect(lab.server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "old").unwrap();
+    client4.open("export", "old").unwrap();
+    replace();
+    // Nobody has said so yet.
+    client.getattr(file).unwrap();
+    let said = lab.server.reload();
+    assert!(said.contains(REPLACED), "{said}");
+    assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
+    assert_eq!(client.getattr(root).unwrap_err(), NfsStat::STALE);
+    let root = client.mount("/export").unwrap();
+    assert_eq!(client.lookup(root, "old").unwrap_err(), NfsStat::NOENT);
+    client.lookup(root, "new").unwrap();
+    assert_eq!(client4.open("export", "old").unwrap_err(), Status::NOENT);
+    client4.open("export", "new").unwrap();
+    // The same is found the next time, and nothing is said of it.
+    assert!(!lab.server.reload().contains(REPLACED));
+    client.lookup(root, "new").unwrap();
+}
+
+fn put_new_file(directory: &Path) {
+    let file = directory.join("new");
+    std::fs::write(&file, "content").unwrap();
+    std::fs::set_permissions(&file, crate::server::mode(0o666)).unwrap();
+}
+
+#[test]
+fn a_directory_in_the_place_of_the_one_that_was_served_is_served_after_a_reload() {
+    let place = Place::new();
+    let data = place.directory("data");
+    let lab = Lab::start(place, DATA);
+    let mut client4 = Client4::connect(lab.server.address);
+    another_is_served(&lab, &mut client4, || {
+        std::fs::rename(&data, lab.place.path("before")).unwrap();
+        put_new_file(&lab.place.directory("data"));
+    });
+    lab.server.stop();
+}
+
+#[test]
+fn a_path_that_is_gone_is_reported_and_the_export_stays() {
+    let place = Place::new();
+    let data = place.directory("data");
+    let lab = Lab::start(place, DATA);
+    let mut client = Client::connect(lab.server.address);
+    let root = client.mount("/export").unwrap();
+    std::fs::rename(&data, lab.place.path("before")).unwrap();
+    let said = lab.server.reload();
+    let why = format!("{}: No such file or directory", data.display());
+    assert!(said.contains("not reloaded, everything stays as it was: ") && said.contains(&why), "{said}");
+    client.create(root, "file").unwrap();
+    lab.server.stop();
+}
+
+/// A file system in memory over a directory; taken away by `umount -l` when dropped.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    /// `None`, and why on the standard output, where nothing can be mounted.
+    fn on(directory: &'a Path) -> Option<Self> {
+        let options = ["-t", "tmpfs", "-o", "size=1m,mode=777", "enfys-test"];
+        let mounted = Command::new("mount").args(options).arg(directory).output();
+        let is_mounted = mounted.is_ok_and(|output| output.status.success());
+        if !is_mounted {
+            println!("skipped: needs root and mount");
+        }
+        is_mounted.then_some(Self(directory))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// `umount -l` takes a file system from its path while it is in use.
+#[test]
+fn what_is_mounted_and_unmounted_where_the_export_is_is_served_after_a_reload() {
+    let place = Place::new();
+    let data = place.directory("data");
+    put_new_file(&data);
+    let Some(first) = Mounted::on(&data) else { return };
+    let lab = Lab::start(place, DATA);
+    let mut client4 = Client4::connect(lab.server.address);
+    another_is_served(&lab, &mut client4, || drop(first));
+    std::fs::remove_file(data.join("new")).unwrap();
+    let mut second = None;
+    another_is_served(&lab, &mut client4, || {
+        second = Mounted::on(&data);
+        put_new_file(&data);
+    });
     lab.server.stop();
 }
 
