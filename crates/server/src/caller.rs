@@ -7,6 +7,7 @@ use rpc::auth::{AuthStatus, CredentialCache, OpaqueAuth, authenticate};
 use rpc::gss::Service;
 use vfs::Credentials;
 
+use crate::peer::{ClaimError, PeerOwner};
 use crate::{ExportOptions, Flavor, Squash};
 
 /// Who a context of RPCSEC_GSS was made by, proven.
@@ -85,6 +86,27 @@ impl Identity {
     }
 }
 
+/// Why a credential is nobody's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialError {
+    /// It cannot be read, or is of a flavor that is not known; see [`authenticate`].
+    Invalid(AuthStatus),
+    /// The peer may not claim that.
+    Claim(ClaimError),
+}
+
+impl CredentialError {
+    /// The status to reject the call with.
+    #[must_use]
+    pub fn status(self) -> AuthStatus {
+        match self {
+            Self::Invalid(status) => status,
+            // RFC 5531 §9: AUTH_TOOWEAK, "rejected for security reasons".
+            Self::Claim(_) => AuthStatus::TOOWEAK,
+        }
+    }
+}
+
 /// Credentials of a connection's last calls, by their bytes: a client sends the same ones with nearly every call, and
 /// parsing them again would cost two allocations a request.
 #[derive(Debug, Default)]
@@ -97,15 +119,19 @@ impl CallerCache {
     /// Identities remembered a connection; a client multiplexes its users over one.
     const CAPACITY: usize = 8;
 
-    /// Who sends this credential.
+    /// Who sends this credential over a connection to `owner`. What was allowed once is allowed: an owner does not change.
     ///
     /// # Errors
-    /// The status to reject the call with; see [`authenticate`].
-    pub fn identify(&mut self, credential: &OpaqueAuth) -> Result<Identity, AuthStatus> {
+    /// See [`CredentialError`].
+    pub fn identify(
+        &mut self,
+        credential: &OpaqueAuth,
+        owner: &PeerOwner,
+    ) -> Result<Identity, CredentialError> {
         if let Some(identity) = self.entries.iter().find_map(|entry| entry.get(credential)) {
             return Ok(identity.clone());
         }
-        let identity = match authenticate(credential)? {
+        let identity = match authenticate(credential).map_err(CredentialError::Invalid)? {
             rpc::auth::Identity::None => Identity::Anonymous,
             rpc::auth::Identity::Sys(sys) => Identity::System(Arc::new(Credentials {
                 uid: sys.uid,
@@ -113,6 +139,7 @@ impl CallerCache {
                 groups: sys.gids.iter().copied().collect(),
             })),
         };
+        owner.check(&identity).map_err(CredentialError::Claim)?;
         if self.entries.len() < Self::CAPACITY {
             self.entries.push(CredentialCache::default());
         }
@@ -179,7 +206,8 @@ mod tests {
         let mut cache = CallerCache::default();
         for round in 0..2 {
             for uid in 0..20 {
-                let Ok(Identity::System(caller)) = cache.identify(&credential(uid)) else {
+                let Ok(Identity::System(caller)) = cache.identify(&credential(uid), &PeerOwner::Remote)
+                else {
                     panic!("round {round}")
                 };
                 assert_eq!((caller.uid, caller.gid), (uid, 100));
@@ -192,7 +220,10 @@ mod tests {
     fn forgets_no_refusal_and_remembers_none() {
         let mut cache = CallerCache::default();
         let short = OpaqueAuth { flavor: AuthFlavor::SHORT, body: Opaque::from_static(b"????") };
-        assert_eq!(cache.identify(&short).unwrap_err(), AuthStatus::REJECTEDCRED);
+        assert_eq!(
+            cache.identify(&short, &PeerOwner::Remote).unwrap_err().status(),
+            AuthStatus::REJECTEDCRED
+        );
         assert!(cache.entries.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -9,6 +9,7 @@ use crate::caller::CallerCache;
 use crate::nfs4::client_log::UsedExports;
 use crate::nfs4::settle::WaitingRoom;
 use crate::nfs4::tenant::Tenant;
+use crate::peer::{FIRST_UNPRIVILEGED_PORT, PeerOwner};
 
 /// Number of a connection, never used twice while the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +33,8 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// Our address on it.
     pub local: SocketAddr,
+    /// Who owns the socket at the other end: decides whom AUTH_SYS may claim to be.
+    pub owner: PeerOwner,
     /// What carries it.
     pub transport: Transport,
     /// Whether large READs may be answered with file ranges.
@@ -47,10 +50,12 @@ pub struct Connection {
     pub(crate) tenant: Tenant,
     /// By compounds of version 4.0.
     pub(crate) used_exports: UsedExports,
+    /// Whether a refusal of this connection's calls was logged.
+    pub(crate) is_refusal_logged: AtomicBool,
 }
 
 impl Connection {
-    /// A connection that just opened.
+    /// A connection that just opened, to a peer on another machine; see [`Self::owned_by`].
     #[must_use]
     pub fn new(
         id: ConnectionId,
@@ -62,11 +67,12 @@ impl Connection {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
         let (waiting_room, copying_room) = (WaitingRoom::default(), WaitingRoom::default());
         let (tenant, used_exports) = (Tenant::default(), UsedExports::default());
-        let is_alone = AtomicBool::new(false);
+        let (is_alone, is_refusal_logged) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
             id,
             peer,
             local,
+            owner: PeerOwner::Remote,
             transport,
             can_splice,
             is_alone,
@@ -76,6 +82,32 @@ impl Connection {
             copying_room,
             tenant,
             used_exports,
+            is_refusal_logged,
         }
+    }
+
+    /// The same connection, with `owner` at its other end.
+    #[must_use]
+    pub fn owned_by(self, owner: PeerOwner) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// Whether any user of another machine may send from the peer's port.
+    pub(crate) fn has_unprivileged_port(&self) -> bool {
+        self.owner == PeerOwner::Remote && self.peer.port() >= FIRST_UNPRIVILEGED_PORT
+    }
+
+    /// Whether a superuser, here or on another machine, vouches for what the peer claims.
+    pub(crate) fn is_superusers(&self) -> bool {
+        match self.owner {
+            PeerOwner::Remote => self.peer.port() < FIRST_UNPRIVILEGED_PORT,
+            PeerOwner::Superuser => true,
+            _ => false,
+        }
+    }
+
+    /// Whether this is the connection's first refusal, which is to be logged.
+    pub(crate) fn is_first_refusal(&self) -> bool {
+        !self.is_refusal_logged.swap(true, Relaxed)
     }
 }

@@ -12,9 +12,10 @@ use rpc::auth::{AuthFlavor, AuthStatus};
 use rpc::message::{
     AcceptStatus, CallError, CallHeader, MessageType, ReplyHeader, VersionRange, encode_success, peek,
 };
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use xdr::{Encode, Mark, Reader, Writer};
 
+use crate::caller::{CredentialError, Identity};
 use crate::fetch::Fetches;
 use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::listings::Listings;
@@ -368,9 +369,12 @@ impl Server {
                 entry => return self.turn_away(entry, xid, reply),
             }
         } else {
-            match connection.callers.lock().identify(&header.credential) {
+            let identified = connection.callers.lock().identify(&header.credential, &connection.owner);
+            match identified {
                 Ok(identity) => identity,
-                Err(status) => return self.refuse(&ReplyHeader::auth_error(xid, status), reply),
+                // NULL does nothing, for anybody.
+                Err(CredentialError::Claim(_)) if procedure == PROC_NULL => Identity::Anonymous,
+                Err(error) => return self.refuse_credential(connection, now, xid, error, reply),
             }
         };
         let operation = match self.select(&header, connection) {
@@ -562,6 +566,25 @@ impl Server {
             info!(%peer, major = format_args!("{major:#x}"), minor, suppressed, "RPCSEC_GSS: no security context");
         }
         Outcome { disposition: Disposition::Reply, operation, is_error }
+    }
+
+    /// Answers a call whose credential is nobody's.
+    #[cold]
+    fn refuse_credential(
+        &self,
+        connection: &Connection,
+        now: Now,
+        xid: u32,
+        error: CredentialError,
+        reply: &mut Writer,
+    ) -> Outcome {
+        if let CredentialError::Claim(why) = error
+            && connection.is_first_refusal()
+            && let Some(unsaid) = self.throttle.admit(now)
+        {
+            warn!(peer = %connection.peer, unsaid, "calls refused: {why}");
+        }
+        self.refuse(&ReplyHeader::auth_error(xid, error.status()), reply)
     }
 
     /// Answers a call whose header is refused.

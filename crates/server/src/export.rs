@@ -125,6 +125,8 @@ pub struct ExportOptions {
     pub clients: Vec<Network>,
     /// How they may show who they are, the most preferred way first.
     pub flavors: Flavors,
+    /// Whether other machines may use AUTH_SYS and AUTH_NONE from ports of 1024 and above, as exports(5) has it.
+    pub insecure: bool,
     /// Whether what local processes do recalls delegations, where the backend can see it.
     pub recall_local_changes: bool,
 }
@@ -138,6 +140,7 @@ impl Default for ExportOptions {
             anonymous: Arc::new(nobody),
             clients: Vec::new(),
             flavors: Flavors::SYS,
+            insecure: false,
             recall_local_changes: true,
         }
     }

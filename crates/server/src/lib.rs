@@ -28,6 +28,7 @@ pub mod nfs4;
 mod once;
 mod outbox;
 mod payload;
+pub mod peer;
 mod portmap;
 mod prefetch;
 mod quoted;
@@ -64,6 +65,7 @@ pub use nfs4::state::{
 };
 pub use once::{RECORD_BYTES_MAX, ReplyLog, StableLog};
 pub use outbox::Outbox;
+pub use peer::{LocalUser, PeerOwner};
 pub use portmap::{Registration, registrations};
 pub use prefetch::prefetch;
 pub use quoted::Quoted;

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::Guard;
 use bytes::Bytes;
+use tracing::warn;
 use vfs::{Context, Handle, Thread};
 
 use crate::caller::Identity;
@@ -56,6 +57,8 @@ pub(crate) enum TargetError {
     NotAdmitted,
     /// The call's flavor does not lead there; see [`Request::is_too_weak`].
     TooWeak,
+    /// The export takes AUTH_SYS from ports below 1024 only.
+    UnprivilegedPort,
 }
 
 /// What became of a call, when its results were written or instead of them.
@@ -113,7 +116,39 @@ impl Request<'_> {
             metrics.refused.fetch_add(1, Relaxed);
             return Err(TargetError::NotAdmitted);
         }
+        if self.is_port_refused(export) {
+            return Err(TargetError::UnprivilegedPort);
+        }
         Ok(Target { export, handle, context: self.context(export) })
+    }
+
+    /// Whether the caller needs a port below 1024 for `export`, and comes from another; counted, and logged once a connection.
+    ///
+    /// As exports(5): `secure`, the default, "requires that requests not using gss originate on an Internet port less than
+    /// IPPORT_RESERVED (1024)".
+    pub(crate) fn is_port_refused(&self, export: &Export) -> bool {
+        let is_refused = self.connection.has_unprivileged_port()
+            && !export.options.insecure
+            && !matches!(self.identity, Identity::Gss(..));
+        if is_refused {
+            self.server.metrics.refused.fetch_add(1, Relaxed);
+            self.log_port_refusal(export);
+        }
+        is_refused
+    }
+
+    #[cold]
+    fn log_port_refusal(&self, export: &Export) {
+        if self.connection.is_first_refusal()
+            && let Some(unsaid) = self.server.throttle.admit(self.now)
+        {
+            let (peer, export) = (self.connection.peer, &export.path);
+            warn!(
+                %peer, export, unsaid,
+                "client refused: it sends from a port above 1023; have it use a privileged one (`resvport`), \
+                 or allow others (`insecure = true`, --insecure)"
+            );
+        }
     }
 
     /// The way in which this call changes names.

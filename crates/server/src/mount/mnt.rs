@@ -38,6 +38,9 @@ async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat>
         request.server.metrics.refused.fetch_add(1, Relaxed);
         return Err(MountStat::ACCES);
     }
+    if request.is_port_refused(export) {
+        return Err(MountStat::ACCES);
+    }
     let handle = walk(request, export, rest).await.map_err(status)?;
     let wire = request.server.settings.handle_key.seal(export.id, &handle);
     let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
@@ -53,16 +56,13 @@ fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export,
     request.exports.iter().find_map(|export| Some((&**export, export.below(path)?)))
 }
 
-/// Ports below this one only a superuser of the client can send from.
-const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
-
-/// Follows `path` below the export's top, without symbolic links. Who comes from a privileged port mounts for the whole
-/// client, so directories closed to others do not stop it, as with Linux's mountd; anybody else gets no further than by
-/// calls of their own. Who says to be a user by a flavor that the export does not take is nobody: names would be told by rights
+/// Follows `path` below the export's top, without symbolic links. A client's superuser mounts for the whole client, so
+/// directories closed to others do not stop it, as with Linux's mountd; any other caller gets no further than by its own
+/// calls. Who says to be a user by a flavor that the export does not take is nobody: names would be told by rights
 /// that were not proved.
 async fn walk(request: &Request<'_>, export: &Export, path: &[u8]) -> Result<Handle, Error> {
     let mut context = request.context(export);
-    if request.connection.peer.port() < FIRST_UNPRIVILEGED_PORT {
+    if request.connection.is_superusers() {
         context.credentials = Arc::new(Credentials::root());
     } else if !export.options.flavors.allow(request.identity.flavor()) {
         context.credentials = Arc::clone(&export.options.anonymous);

@@ -70,6 +70,8 @@ fn target_status(error: TargetError) -> NfsStat {
         TargetError::Stale => NfsStat::STALE,
         // Not seen where it is too weak: the call is refused whole.
         TargetError::NotAdmitted | TargetError::TooWeak => NfsStat::ACCES,
+        // As Linux's server answers.
+        TargetError::UnprivilegedPort => NfsStat::PERM,
     }
 }
 

@@ -88,7 +88,11 @@ impl<'r> Compound<'r> {
     ) -> std::result::Result<(), Status> {
         let Some((id, handle)) = saved.current else { return Ok(()) };
         let export = self.request.exports.by_id(id).filter(|export| self.admits(export));
-        let object = Object::File(File::new(export.ok_or(Status::STALE)?, handle));
+        let export = export.ok_or(Status::STALE)?;
+        if self.request.is_port_refused(export) {
+            return Err(Status::PERM);
+        }
+        let object = Object::File(File::new(export, handle));
         if !self.allows(&object) {
             return Err(Status::WRONGSEC);
         }

@@ -37,9 +37,21 @@ impl Compound<'_> {
     /// For operations that lead to `object` by a name or upwards.
     ///
     /// # Errors
-    /// WRONGSEC where this call came by none of its flavors.
+    /// PERM where it came from a port that the export does not take, WRONGSEC where it came by none of its flavors.
     pub(crate) fn check_flavor(&self, object: &Object<'_>) -> Result {
+        self.check_port(object)?;
         if self.allows(object) { Ok(()) } else { Err(Status::WRONGSEC.into()) }
+    }
+
+    /// Whether the export of `object` takes this call from where it came.
+    ///
+    /// # Errors
+    /// PERM, as Linux's server answers.
+    fn check_port(&self, object: &Object<'_>) -> Result {
+        match object {
+            Object::File(file) if self.request.is_port_refused(file.export) => Err(Status::PERM.into()),
+            _ => Ok(()),
+        }
     }
 
     /// As [`Self::check_flavor`] for the current object, whose entries are of the same export: who may not come in does not
@@ -54,8 +66,12 @@ impl Compound<'_> {
     /// Behind an operation that has put a file handle, with what comes next at the start of `arguments`.
     ///
     /// # Errors
-    /// WRONGSEC where this call came by none of the object's flavors, and no operation behind this one says so.
+    /// As [`Self::check_port`]. WRONGSEC where this call came by none of the object's flavors, and no operation behind this
+    /// one says so.
     pub(in crate::nfs4) fn check_put(&self, arguments: &Reader) -> Result {
+        if let Some(FileHandle::Own(object)) = &self.current {
+            self.check_port(object)?;
+        }
         match &self.current {
             Some(FileHandle::Own(object))
                 if !self.allows(object)

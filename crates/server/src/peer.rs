@@ -1,0 +1,132 @@
+//! Who owns the socket at the other end of a connection, and which callers it may claim to be.
+//!
+//! An AUTH_SYS credential is the peer's own word (RFC 5531 §14: it "can be easily faked"). For a peer on another machine only
+//! its source port says whether that machine's superuser vouches for the word. For a peer on this machine the kernel knows the
+//! user who owns the socket, and that user may claim to be nobody else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::caller::Identity;
+
+/// Ports below this one only a machine's superuser may send from.
+pub const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
+
+/// The owner of the socket at the other end of a connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PeerOwner {
+    /// Another machine, which this one's kernel knows nothing of. May claim any user from a port below 1024, from any
+    /// port where the export is `insecure`.
+    #[default]
+    Remote,
+    /// This machine's superuser. May claim any user, as a kernel client must.
+    Superuser,
+    /// An ordinary user of this machine. May claim to be itself, with its own groups, or nobody in particular.
+    User(Arc<LocalUser>),
+    /// An ordinary user of this machine whom this server does not serve. May claim nobody.
+    NotServed(u32),
+    /// A peer on this machine whose owner the kernel does not tell, or does not tell any more. May claim nobody.
+    Unknown,
+    /// This server made the connection, to call a client back. May claim nobody: nobody calls over it.
+    Callback,
+}
+
+/// An ordinary user of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalUser {
+    /// User id, never 0.
+    pub uid: u32,
+    /// Group ids of the account, primary and supplementary.
+    pub groups: Vec<u32>,
+}
+
+/// Why a peer may not claim to be a caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimError {
+    /// The socket belongs to another user.
+    OtherUser {
+        /// Who owns the socket.
+        owner: u32,
+        /// Who the call claims to come from.
+        claimed: u32,
+    },
+    /// The user is not in the group.
+    OtherGroup {
+        /// Who owns the socket.
+        owner: u32,
+        /// The group that the account is not in.
+        group: u32,
+    },
+    /// The server serves its own user and root only.
+    NotServed {
+        /// Who owns the socket.
+        owner: u32,
+    },
+    /// The kernel does not tell who owns the socket.
+    Unknown,
+    /// Calls came over a connection that the server made for callbacks.
+    Callback,
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherUser { owner, claimed } => {
+                write!(f, "a local process of uid {owner} may not claim uid {claimed} by AUTH_SYS")
+            }
+            Self::OtherGroup { owner, group } => {
+                write!(
+                    f,
+                    "a local process of uid {owner} may not claim gid {group}: the account is not in that group"
+                )
+            }
+            Self::NotServed { owner } => write!(
+                f,
+                "uid {owner} is not served: an unprivileged server serves its own user and root only, \
+                 unless --local-users (local-users = true) is given"
+            ),
+            Self::Unknown => f.write_str("the owner of this local socket is not known"),
+            Self::Callback => f.write_str("no calls are taken over a connection for callbacks"),
+        }
+    }
+}
+
+impl PeerOwner {
+    /// Checks that the peer may claim to be `identity`. Callers that Kerberos proves are not the peer's claim.
+    ///
+    /// # Errors
+    /// Why it may not; the call is to be rejected as AUTH_TOOWEAK.
+    pub fn check(&self, identity: &Identity) -> Result<(), ClaimError> {
+        let claimed = match identity {
+            Identity::Gss(..) => return Ok(()),
+            Identity::System(credentials) => Some(credentials),
+            Identity::Anonymous => None,
+        };
+        match self {
+            Self::Remote | Self::Superuser => Ok(()),
+            Self::User(user) => claimed.map_or(Ok(()), |claimed| user.check(claimed)),
+            Self::NotServed(owner) => Err(ClaimError::NotServed { owner: *owner }),
+            Self::Unknown => Err(ClaimError::Unknown),
+            Self::Callback => Err(ClaimError::Callback),
+        }
+    }
+}
+
+impl LocalUser {
+    fn check(&self, claimed: &vfs::Credentials) -> Result<(), ClaimError> {
+        let owner = self.uid;
+        if claimed.uid != owner {
+            return Err(ClaimError::OtherUser { owner, claimed: claimed.uid });
+        }
+        let groups = std::iter::once(&claimed.gid).chain(claimed.groups.iter());
+        match groups.into_iter().find(|group| !self.groups.contains(group)) {
+            Some(group) => Err(ClaimError::OtherGroup { owner, group: *group }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod tests;
