@@ -19,7 +19,7 @@ fn every_operation_is_answered_rightly_on_files_made_over_nfs() {
         id: ExportId(1),
         path: "/export".into(),
         backend: Arc::new(MemFs::new(&MemOptions { max_bytes: 1 << 30, ..MemOptions::default() })),
-        options: ExportOptions { squash: Squash::None, ..ExportOptions::default() },
+        options: ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() },
         fsid: (1, 1),
     };
     let settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"bench-test".to_vec());
@@ -27,7 +27,7 @@ fn every_operation_is_answered_rightly_on_files_made_over_nfs() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let listeners = Listeners { tcp: vec![listener], udp: Vec::new() };
-    let running = net::serve(enfys, listeners, Limits { cores: 1, ..Limits::default() }, None).unwrap();
+    let running = net::serve(enfys, listeners, Limits { cores: 1, ..Limits::default() }, None, None).unwrap();
     let xids = Rc::new(Xids::starting_at(1));
     for operation in Operation::ALL.iter().filter(|operation| Peer::EnfysMemory.serves(**operation)) {
         for (connections, depth) in [(1, 1), (2, 16)] {

@@ -52,6 +52,10 @@ With --sec krb5 (or krb5i, krb5p) users need tickets of Kerberos, and the server
 Who acts: started as root, the server acts as each caller, and the kernel judges. Started by anybody else, all
 new files belong to that user, and callers get what permission bits give them.
 
+Who is believed: a process on this machine may claim to be the user that owns its socket, with that user's
+groups; root's processes may claim to be anybody. Without root, other users of this machine are refused, unless
+--local-users is given. Another machine is believed where it sends from a port below 1024, or with --insecure.
+
 Signals: SIGHUP reads the exports again without dropping a client; a mistake changes nothing and is logged.
 SIGTERM or SIGINT answers what was taken, flushes and ends; a second one ends at once.")]
 pub struct ServeArguments {
@@ -74,6 +78,14 @@ pub struct ServeArguments {
     /// are refused [default: sys]
     #[arg(long, value_name = "FLAVOR,…", value_delimiter = ',')]
     pub sec: Vec<String>,
+    /// Take AUTH_SYS from any port of other machines, as exportfs' `insecure` does: any of their users may then claim to
+    /// be anybody. Without it their calls must come from ports below 1024, which only their root can use
+    #[arg(long)]
+    pub insecure: bool,
+    /// Without root: serve all users of this machine, not only the one who runs the server and root. What they do
+    /// happens by the rights of the user who runs the server
+    #[arg(long)]
+    pub local_users: bool,
     /// Answer before data are on stable storage, as exportfs' `async` does. Fast, but a crash of this machine loses
     /// what clients were told is safe
     #[arg(long)]

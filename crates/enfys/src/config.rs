@@ -20,6 +20,8 @@ pub struct Config {
     pub metrics: Option<Address>,
     /// Where durable state lives.
     pub state_dir: Option<PathBuf>,
+    /// Whether a server without root serves all users of this machine.
+    pub local_users: bool,
     /// Whether to answer port mapper calls.
     pub portmap: bool,
     /// Versions of NFS to serve, as mount options name them; all unless given.
@@ -200,6 +202,8 @@ pub struct ExportConfig {
     pub clients: Vec<String>,
     /// Security flavors that may be used, the most preferred first; `sys` unless given.
     pub sec: Option<Vec<String>>,
+    /// Whether AUTH_SYS is taken from any port of other machines.
+    pub insecure: bool,
     /// Whether to answer before data are stable.
     pub r#async: bool,
     /// What local processes' changes do to delegations; they recall them unless given.

@@ -10,6 +10,7 @@ use crate::places::{Places, line};
 const EXPECTED: &[(&str, &str)] = &[
     ("metrics", FORMS),
     ("state-dir", "a path, as in \"/var/lib/enfys\""),
+    ("local-users", TRUTH),
     ("portmap", TRUTH),
     ("versions", "a list of versions, as in [\"3\", \"4.1\"]"),
     ("id-domain", "a DNS domain, as in \"example.org\""),
@@ -33,6 +34,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("export.anonymous-gid", ID),
     ("export.clients", "a list of networks, as in [\"10.0.0.0/8\", \"fd00::/8\"]"),
     ("export.sec", "a list of security flavors, as in [\"krb5p\", \"sys\"]"),
+    ("export.insecure", TRUTH),
     ("export.async", TRUTH),
     ("export.local-changes", "\"recall\" or \"ignore\""),
 ];

@@ -117,6 +117,7 @@ impl ExportPlan {
             anonymous: Arc::new(anonymous),
             clients,
             flavors,
+            insecure: config.insecure,
             recall_local_changes: config.local_changes != Some(LocalChangesConfig::Ignore),
         };
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
@@ -126,6 +127,7 @@ impl ExportPlan {
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
         self.options.read_only |= arguments.read_only;
+        self.options.insecure |= arguments.insecure;
         self.is_async |= arguments.r#async && matches!(self.source, Source::Directory(_));
         if let Some(squash) = arguments.squash {
             self.options.squash = squash.into();
@@ -216,6 +218,9 @@ impl fmt::Display for ExportPlan {
                 let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
                 f.write_str(&networks.join(", "))?;
             }
+        }
+        if self.options.insecure {
+            f.write_str(", from any port")?;
         }
         // What everybody has who said nothing need not be said.
         if self.options.flavors != Flavors::SYS {

@@ -18,6 +18,7 @@ pub struct InForce {
     metrics: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state_dir: Option<PathBuf>,
+    local_users: bool,
     portmap: bool,
     versions: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +77,7 @@ struct ExportInForce {
     anonymous_gid: u32,
     clients: Vec<String>,
     sec: Vec<&'static str>,
+    insecure: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     r#async: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,6 +92,7 @@ impl InForce {
             listen: plan.listen.iter().map(ToString::to_string).collect(),
             metrics: plan.metrics.as_ref().map(ToString::to_string),
             state_dir: plan.state_dir.clone(),
+            local_users: plan.local_users,
             portmap: plan.wants_port_mapper,
             versions: names(plan.versions),
             id_domain: plan.id_domain.clone(),
@@ -145,6 +148,7 @@ impl ExportInForce {
             anonymous_gid: options.anonymous.gid,
             clients: options.clients.iter().map(ToString::to_string).collect(),
             sec: options.flavors.iter().map(server::Flavor::name).collect(),
+            insecure: options.insecure,
             ..Self::default()
         };
         match &plan.source {

@@ -3,6 +3,7 @@
 // Nothing is reachable from outside a binary; `pub` says here what other modules use.
 #![allow(unreachable_pub)]
 
+mod accounts;
 mod address;
 mod announce;
 mod backends;
@@ -34,6 +35,7 @@ mod signals;
 mod stable_log;
 mod state_dir;
 mod state_log;
+mod users;
 mod waiters;
 mod writable;
 

@@ -29,6 +29,8 @@ pub struct Plan {
     pub control: Option<PathBuf>,
     /// Where durable state lives; `None` where nothing served outlives the server and no place was asked for.
     pub state_dir: Option<PathBuf>,
+    /// Whether a server without root serves all users of this machine.
+    pub local_users: bool,
     pub wants_port_mapper: bool,
     pub versions: Versions,
     /// Domain of owners' and groups' names in NFSv4.
@@ -97,6 +99,7 @@ impl Plan {
             metrics: arguments.metrics.clone().or(config.metrics),
             control: arguments.control.clone().or(config.control.socket),
             state_dir,
+            local_users: arguments.local_users || config.local_users,
             wants_port_mapper: arguments.portmap || config.portmap,
             versions,
             id_domain,
@@ -131,6 +134,7 @@ impl Plan {
             ("metrics", self.metrics != other.metrics),
             ("control", self.control != other.control),
             ("state-dir", self.state_dir != other.state_dir),
+            ("local-users", self.local_users != other.local_users),
             ("portmap", self.wants_port_mapper != other.wants_port_mapper),
             ("versions", self.versions != other.versions),
             ("id-domain", self.id_domain != other.id_domain),
@@ -393,6 +397,7 @@ mod tests {
                 metrics: None,
                 control: None,
                 state_dir: None,
+                local_users: false,
                 wants_port_mapper: false,
                 versions: Versions::IMPLEMENTED,
                 id_domain: None,

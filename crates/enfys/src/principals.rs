@@ -1,6 +1,6 @@
 //! Which users principals of Kerberos are: those of the same name, with all their groups, as the system's name services have them.
 //!
-//! They are asked by [`getent`]. A context is made once an hour or once a day, and asks at most twice.
+//! They are asked by [`users`]. A context is made once an hour or once a day, and asks at most twice.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tracing::warn;
 use vfs::Credentials;
 
-use crate::getent;
+use crate::users;
 
 /// Answers remembered at most.
 const ANSWERS_MAX: usize = 4096;
@@ -20,8 +20,6 @@ const KNOWN_FOR: Duration = Duration::from_secs(300);
 const UNKNOWN_FOR: Duration = Duration::from_secs(30);
 /// Bytes of a user's name at most (`LOGIN_NAME_MAX`).
 const NAME_MAX: usize = 256;
-/// Bytes of an answer that are read at most: 65,536 groups (`NGROUPS_MAX`) of up to ten digits, and more.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The system's users, as answers to principals.
 #[derive(Debug, Default)]
@@ -37,7 +35,7 @@ struct Answer {
 
 impl Users for Principals {
     fn find(&self, name: &str) -> Result<Option<Credentials>, Unavailable> {
-        self.find_by(name, Instant::now(), look_up)
+        self.find_by(name, Instant::now(), users::by_name)
     }
 }
 
@@ -77,32 +75,6 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// Asks the name services.
-///
-/// # Errors
-/// Why there is no answer.
-fn look_up(name: &str) -> Result<Option<Credentials>, String> {
-    let ask = |database| getent::print(database, Some(name), ANSWER_BYTES_MAX);
-    let Some(line) = ask("passwd")? else { return Ok(None) };
-    let Some((uid, gid)) = ids_of(name, &line) else { return Ok(None) };
-    let groups = ask("initgroups")?.map(|line| groups_of(name, &line)).unwrap_or_default();
-    Ok(Some(Credentials { uid, gid, groups: groups.into() }))
-}
-
-/// The ids in a line of passwd(5), if it is this user's: getent(1) takes digits for a uid, and then it is another's.
-fn ids_of(name: &str, line: &str) -> Option<(u32, u32)> {
-    let mut fields = line.trim_end().split(':');
-    (fields.next()? == name).then_some(())?;
-    let uid = fields.nth(1)?.parse().ok()?;
-    Some((uid, fields.next()?.parse().ok()?))
-}
-
-/// The groups in `getent initgroups`' line: the name, and numbers.
-fn groups_of(name: &str, line: &str) -> Vec<u32> {
-    let numbers = line.strip_prefix(name).unwrap_or_default().split_whitespace();
-    numbers.filter_map(|number| number.parse().ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,24 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_no_user_and_a_number_is_no_name() {
+    fn a_service_is_no_user() {
         for wrong in ["", "nfs/host.example.org", "a b", "a:b", "a\n", &"x".repeat(NAME_MAX + 1)] {
             assert!(!is_name(wrong), "{wrong:?}");
         }
-        assert_eq!(ids_of("alice", "alice:x:1234:100:Alice:/home/alice:/bin/sh\n"), Some((1234, 100)));
-        // As `getent passwd 0` answers.
-        assert_eq!(ids_of("0", "root:x:0:0:root:/root:/bin/bash\n"), None);
-        assert_eq!(groups_of("alice", "alice                 100 4321 27\n"), [100, 4321, 27]);
-        assert!(groups_of("alice", "alice                \n").is_empty());
-    }
-
-    #[test]
-    fn the_superuser_is_a_user_and_nobody_else_is() {
-        match look_up("root") {
-            Ok(found) => assert_eq!(found.map(|user| (user.uid, user.gid)), Some((0, 0))),
-            Err(why) => println!("skipped: {why}"),
-        }
-        assert!(matches!(look_up("0"), Ok(None) | Err(_)));
-        assert!(matches!(look_up("no-such-user-of-enfys"), Ok(None) | Err(_)));
     }
 }

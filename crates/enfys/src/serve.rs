@@ -11,6 +11,7 @@ use server::{HandleKey, Server, Settings, Versions};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::accounts;
 use crate::address::Address;
 use crate::announce::announce;
 use crate::backends::Backends;
@@ -59,7 +60,8 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let addresses = bound.addresses.clone();
     let port_mapper = bound.port_mapper;
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
-    let running = net::serve(Arc::clone(&server), bound.listeners, plan.network_limits(), observer)
+    let peers = Some(accounts::policy(&plan));
+    let running = net::serve(Arc::clone(&server), bound.listeners, plan.network_limits(), observer, peers)
         .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;
     let registered = register(port_mapper, plan.versions, &addresses)?;
     let mut metrics_address = None;

@@ -22,7 +22,7 @@ use crate::budget::{Budget, Charge};
 use crate::eager::Eager;
 use crate::output::Output;
 use crate::slot::Slot;
-use crate::{Call, Clock, Limits, Observe, pool};
+use crate::{Call, Clock, Limits, Observe, PeerPolicy, pool};
 
 /// Bytes read at once where no longer record is awaited. What they ask is answered by one write before more is read: the client
 /// works on replies while the server works on requests, and neither sleeps.
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     /// For lines that peers can provoke.
     pub(crate) throttle: Throttle,
     pub(crate) observer: Option<Arc<dyn Observe>>,
+    /// Whom peers on this machine may claim to be; judged as other machines' where there is none.
+    pub(crate) peers: Option<Arc<PeerPolicy>>,
 }
 
 impl Shared {

@@ -8,14 +8,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use server::{Advanced, Connection, ConnectionId, Dial, Server, Throttle, Transport};
+use server::{Advanced, Connection, ConnectionId, Dial, PeerOwner, Server, Throttle, Transport};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
 
 use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
-use crate::{Clock, Limits, Observe, sources, udp};
+use crate::peers::Found;
+use crate::{Clock, Limits, Observe, PeerPolicy, sources, udp};
 
 /// Probes without an answer after which the kernel gives a silent peer up. They take the last third of the time that it has.
 const KEEPALIVE_PROBES: u32 = 3;
@@ -59,7 +60,7 @@ pub struct Listeners {
 
 /// A connection handed to a core, or the word to stop.
 enum Message {
-    Connection(TcpStream, Arc<Connection>, Permit),
+    Connection(TcpStream, Box<Connection>, Found, Permit),
     Stop,
 }
 
@@ -175,6 +176,9 @@ impl Running {
 
 /// Starts threads that serve `listeners` until [`Running::shut_down`].
 ///
+/// `peers` decides whom peers on this machine may claim to be. Without it they are taken for other machines, of which nothing
+/// but the source port is known.
+///
 /// # Errors
 /// Where a thread or its event queue cannot be made, or a listener is none.
 pub fn serve(
@@ -182,6 +186,7 @@ pub fn serve(
     listeners: Listeners,
     limits: Limits,
     observer: Option<Arc<dyn Observe>>,
+    peers: Option<Arc<PeerPolicy>>,
 ) -> io::Result<Running> {
     let count = limits.cores.max(1);
     // Whoever bound them need not know that an event queue, not a blocking call, waits for them.
@@ -192,7 +197,7 @@ pub fn serve(
     let budget = Budget::new(limits.request_memory_bytes);
     let throttle = Throttle::default();
     let clock = Clock::start();
-    let shared = Arc::new(Shared { server, clock, limits, budget, throttle, observer });
+    let shared = Arc::new(Shared { server, clock, limits, budget, throttle, observer, peers });
     let connections = Arc::new(AtomicUsize::new(0));
     let (mut cores, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -236,7 +241,7 @@ async fn run_core(
     loop {
         tokio::select! {
             message = inbox.recv() => match message {
-                Some(Message::Connection(stream, connection, permit)) => {
+                Some(Message::Connection(stream, connection, found, permit)) => {
                     let stream = match tokio::net::TcpStream::from_std(stream) {
                         Ok(stream) => stream,
                         Err(error) => {
@@ -248,7 +253,8 @@ async fn run_core(
                     controls.insert(id, Rc::clone(&control));
                     let shared = Arc::clone(&shared);
                     tasks.spawn_local(async move {
-                        connection::serve(shared, stream, connection, control).await;
+                        let connection = identify(&shared, *connection, found).await;
+                        connection::serve(shared, stream, Arc::new(connection), control).await;
                         drop(permit);
                         id
                     });
@@ -273,6 +279,15 @@ async fn run_core(
     let all = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(SHUTDOWN_PATIENCE, all).await.is_err() {
         warn!("connections closed at shutdown although their peers had not taken every reply");
+    }
+}
+
+/// The connection, with the owner of its other end.
+async fn identify(shared: &Shared, connection: Connection, found: Found) -> Connection {
+    match &shared.peers {
+        _ if connection.owner == PeerOwner::Callback => connection,
+        Some(peers) => connection.owned_by(Arc::clone(peers).owner(found).await),
+        None => connection,
     }
 }
 
@@ -437,7 +452,7 @@ impl Door {
         let id = ConnectionId(self.next_id.fetch_add(1, Relaxed));
         let lost = |error: io::Error| debug!(%peer, "connection lost: {error}");
         let local = prepare(&stream, shared.limits.silence).map_err(lost).ok()?;
-        let connection = Arc::new(Connection::new(id, peer, local, Transport::Tcp, true));
+        let mut connection = Connection::new(id, peer, local, Transport::Tcp, true);
         // A core whose thread died takes nothing any more.
         let alive = self.cores.iter().filter(|core| !core.inbox.is_closed());
         let Some(core) = alive.min_by_key(|core| core.connections.load(Relaxed)) else {
@@ -446,14 +461,20 @@ impl Door {
         };
         let permit = Permit::new(&self.connections, &core.connections, address);
         let stream = stream.into_std().map_err(lost).ok()?;
-        match dial {
+        let found = match dial {
             Some(dial) => {
                 debug!(%peer, "connection made for callbacks");
+                connection.owner = PeerOwner::Callback;
                 shared.server.dialed(dial, Some(&connection));
+                Found::Unknown
             }
-            None => debug!(%peer, "connection taken"),
-        }
-        drop(core.inbox.send(Message::Connection(stream, connection, permit)));
+            None => {
+                debug!(%peer, "connection taken");
+                let peers = shared.peers.as_ref();
+                peers.map_or(Ok(Found::Remote), |peers| peers.find(&stream)).map_err(lost).ok()?
+            }
+        };
+        drop(core.inbox.send(Message::Connection(stream, Box::new(connection), found, permit)));
         Some(())
     }
 }

@@ -13,7 +13,9 @@ mod eager;
 #[cfg(feature = "krb5")]
 pub mod kerberos;
 mod output;
+mod peers;
 mod pool;
+mod reserved;
 mod rpcbind;
 mod slot;
 mod sources;
@@ -23,6 +25,7 @@ use std::time::Duration;
 
 pub use clock::Clock;
 pub use cores::{Listeners, Running, serve};
+pub use peers::{Accounts, PeerPolicy};
 pub use rpcbind::Registered;
 use server::Operation;
 

@@ -11,11 +11,10 @@ use rpc::message::{AcceptStatus, CallHeader, RpcError, encode_call, parse_reply}
 use server::{Registration, Versions, registrations};
 use xdr::{Decode, Encode, Writer};
 
+use crate::reserved;
+
 /// How long the port mapper of this machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Ports that only the superuser may send from, which is how a port mapper knows whom to obey.
-const PRIVILEGED_PORTS: std::ops::Range<u16> = 600..1024;
 
 /// Our programs in somebody's port mapper; taken back when dropped.
 #[derive(Debug)]
@@ -164,7 +163,8 @@ fn service(registration: Registration, netid: &[u8], address: &[u8]) -> Rpcb {
 
 fn bind() -> io::Result<UdpSocket> {
     let mut last = None;
-    for port in PRIVILEGED_PORTS.rev() {
+    // By the port a port mapper knows whom to obey.
+    for port in reserved::PORTS.rev() {
         match UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) {
             Ok(socket) => return Ok(socket),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = Some(error),

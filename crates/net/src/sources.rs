@@ -15,11 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Errand, Identity, Read, ReadData, ReadError};
+use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use server::{DEFAULT_ANONYMOUS, Extent, Fetch, FetchError, Fetched};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use tracing::warn;
 use xdr::Opaque;
 
 use crate::connection::Shared;
@@ -112,8 +114,23 @@ impl Sources {
                     is_busy = true;
                     errand.failed(ReadError::Silent).map_err(error_of)?;
                 }
-                Err(Trouble::Of(error)) => errand.failed(error).map_err(error_of)?,
+                Err(Trouble::Of(error)) => {
+                    self.log_refusal(error, addresses[address]);
+                    errand.failed(error).map_err(error_of)?;
+                }
             }
+        }
+    }
+
+    /// Logs that a source refuses this server, which its administrator may have to change.
+    fn log_refusal(&self, error: ReadError, source: SocketAddr) {
+        if let ReadError::Refused(status @ (Status::ACCESS | Status::PERM | Status::WRONGSEC)) = error {
+            self.shared.complain(|more| {
+                warn!(
+                    %source, ?status, more,
+                    "a server refuses READs for a copy: see whether it lets this one in (its exports' clients, `insecure`)"
+                );
+            });
         }
     }
 

@@ -35,14 +35,14 @@ fn start(limits: Limits) -> TestServer {
 fn start_observed(limits: Limits, observer: Option<Arc<dyn Observe>>) -> TestServer {
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
-    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
     let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let listeners = Listeners { tcp: vec![listener], udp: vec![] };
-    let running = serve(Arc::clone(&server), listeners, limits, observer).unwrap();
+    let running = serve(Arc::clone(&server), listeners, limits, observer, None).unwrap();
     TestServer { address, root, server, running: Some(running) }
 }
 

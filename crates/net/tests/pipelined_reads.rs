@@ -48,7 +48,7 @@ fn reply<T: Decode>(stream: &mut TcpStream) -> T {
 fn long_replies_do_not_leave_calls_of_the_same_read_unanswered() {
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
-    let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
+    let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
     let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (1, 0) };
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
@@ -57,7 +57,8 @@ fn long_replies_do_not_leave_calls_of_the_same_read_unanswered() {
     // Only a bound for a failing run.
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let listeners = Listeners { tcp: vec![listener], udp: Vec::new() };
-    let running = net::serve(server, listeners, Limits { cores: 1, ..Limits::default() }, None).unwrap();
+    let running =
+        net::serve(server, listeners, Limits { cores: 1, ..Limits::default() }, None, None).unwrap();
 
     let how = CreateHow::Unchecked(Sattr { size: Some(FILE_BYTES.into()), ..Sattr::default() });
     let where_ = DirOpArgs { dir: root, name: Opaque::from_static(b"file") };

@@ -24,6 +24,7 @@ use protocol::nfs4::types::{ClientOwner, Component, Handle, SessionId, StateOwne
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rpc::message::{CallHeader, MessageType, RpcError, encode_call, encode_success, parse_reply, peek};
 use rpc::record::{RecordDecoder, finish_record, start_record};
+use rustix::process::{getgid, getuid};
 use xdr::{Decode, Encode, List, Opaque, Writer};
 
 /// How long an answer may take; far above what it takes.
@@ -35,6 +36,11 @@ const MAX_RECORD: usize = 2 << 20;
 pub const NFS3: (u32, u32) = (protocol::nfs3::PROGRAM, 3);
 pub const NFS4: (u32, u32) = (protocol::nfs4::PROGRAM, 4);
 const MOUNT3: (u32, u32) = (protocol::mount::PROGRAM, 3);
+
+/// The user that calls unless a test says otherwise: root may claim any, others only themselves.
+fn ordinary_user() -> u32 {
+    if getuid().is_root() { 1000 } else { getuid().as_raw() }
+}
 
 /// A connection, and who calls over it.
 pub struct Client {
@@ -53,7 +59,22 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
         let (decoder, buffer) = (RecordDecoder::new(MAX_RECORD), BytesMut::new());
-        Self { stream, decoder, buffer, calls: VecDeque::new(), xid: 1, uid: 1000 }
+        Self { stream, decoder, buffer, calls: VecDeque::new(), xid: 1, uid: ordinary_user() }
+    }
+
+    /// CREATE in version 3 that may be refused as a call.
+    pub fn try_create(&mut self, directory: FileHandle, name: &str) -> Result<NfsStat, RpcError> {
+        let arguments =
+            CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(Sattr::default()) };
+        let created: Outcome<CreateOk, WccData> = self.ask(NFS3, Proc::CREATE.0, &arguments)?;
+        Ok(created.status())
+    }
+
+    /// Sends the same without waiting for the answer.
+    pub fn send_create(&mut self, directory: FileHandle, name: &str) {
+        let arguments =
+            CreateArgs { where_: entry(directory, name), how: CreateHow::Guarded(Sattr::default()) };
+        self.send(NFS3, Proc::CREATE.0, &arguments);
     }
 
     /// The next call has the number that the last one of `other` had, as a retransmission does over another connection.
@@ -118,7 +139,7 @@ impl Client {
             stamp: 0,
             machine_name: Opaque::from_static(b"client"),
             uid: self.uid,
-            gid: self.uid,
+            gid: if self.uid == getuid().as_raw() { getgid().as_raw() } else { self.uid },
             gids: GroupList::default(),
         });
         let header = CallHeader { credential, ..CallHeader::new(self.xid, program, version, procedure) };

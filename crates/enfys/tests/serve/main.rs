@@ -16,6 +16,7 @@ mod logs;
 mod memory;
 mod metrics;
 mod outside;
+mod peers;
 mod persistent;
 mod portmap;
 mod refusals;

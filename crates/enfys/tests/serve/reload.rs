@@ -155,7 +155,7 @@ fn a_broken_configuration_changes_nothing_and_says_why() {
     let file = lab.config.display();
     for (text, why) in [
         (format!("{MEMORY}reed-only = true\n"), format!("{file}:6: unknown key `reed-only`")),
-        ("[[export]]\npath = 'DIR/missing'\n".into(), format!("{file}:3: export /export: ")),
+        ("[[export]]\npath = 'DIR/missing'\n".into(), format!("{file}:4: export /export: ")),
         (format!("{MEMORY}{MEMORY}"), "another export is mounted by this path already".into()),
         (String::new(), "nothing to serve".into()),
     ] {

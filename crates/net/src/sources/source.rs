@@ -1,20 +1,21 @@
 //! The connection to one source: it carries what a [`Reader`] says and hears.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use client::{Identity, MAX_REPLY, ReadError, Reader, SILENCE_PATIENCE};
 use rpc::record::{self, RecordDecoder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 use xdr::Writer;
 
 use super::{Answer, Ask, Route, Trouble};
+use crate::reserved;
 
 /// How long a source may take to accept a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
@@ -43,16 +44,14 @@ pub(super) async fn serve(route: Route, identity: Identity, mut asks: mpsc::Unbo
     debug!(%peer, "read from no more: {trouble:?}");
 }
 
-/// Connects from the address that is wanted, or from any.
+/// Connects from the address that is wanted, or from any; from a port below 1024 where that may be had, since sources ask for it.
 async fn connect((local, address): Route) -> io::Result<TcpStream> {
-    let bound = async {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.bind(SocketAddr::new(local, 0))?;
-        socket.connect(address).await
-    };
-    let stream = match timeout(CONNECT_PATIENCE, bound).await {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let from = |ip| timeout(CONNECT_PATIENCE, reserved::connect(SocketAddr::new(ip, 0), address));
+    let stream = match from(local).await {
         Ok(Ok(stream)) => stream,
-        _ => timeout(CONNECT_PATIENCE, TcpStream::connect(address)).await??,
+        _ => from(any).await??,
     };
     stream.set_nodelay(true)?;
     Ok(stream)

@@ -1,0 +1,36 @@
+//! Whom peers on this machine may claim to be: the accounts of the system, and whom this server serves.
+
+use std::sync::Arc;
+
+use net::{Accounts, PeerPolicy};
+use rustix::process::{getegid, geteuid, getgroups};
+use tracing::warn;
+
+use crate::plan::Plan;
+use crate::users;
+
+/// The policy that the plan asks for. A server that cannot act as each caller serves its own user and root, unless told to
+/// serve others: all that it does, it does by its own user's rights.
+pub fn policy(plan: &Plan) -> Arc<PeerPolicy> {
+    let own = geteuid();
+    let only = (!own.is_root() && !plan.local_users).then(|| own.as_raw());
+    Arc::new(PeerPolicy::new(Arc::new(SystemAccounts), only))
+}
+
+/// The accounts that the name services of this machine have.
+struct SystemAccounts;
+
+impl Accounts for SystemAccounts {
+    fn groups(&self, uid: u32) -> Vec<u32> {
+        let mut groups = users::groups_of(uid).unwrap_or_else(|why| {
+            warn!(uid, "the groups of a local user cannot be found out: {why}");
+            Vec::new()
+        });
+        if uid == geteuid().as_raw() {
+            // In a container there may be no account, or one in fewer groups than the process.
+            groups.push(getegid().as_raw());
+            groups.extend(getgroups().unwrap_or_default().iter().map(|group| group.as_raw()));
+        }
+        groups
+    }
+}

@@ -1,0 +1,182 @@
+//! Whom processes on this machine may claim to be; `tests/kernel/guest/ports.sh` shows other machines.
+//!
+//! The attacks need two users: `daemon` and `nobody`, who have accounts on every Debian machine, and root to become them.
+
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use protocol::nfs3::NfsStat;
+use rpc::auth::AuthStatus;
+use rpc::message::{Rejection, RpcError};
+use rustix::process::{Signal, geteuid};
+
+use crate::client::{Client, NFS3};
+use crate::server::{ENFYS, Place, Server, mode, with};
+
+/// Accounts whose only group has their own number.
+const DAEMON: u32 = 1;
+const NOBODY: u32 = 65_534;
+
+/// Whether this test can become other users; says so where not.
+fn is_root() -> bool {
+    if !geteuid().is_root() {
+        println!("skipped: only root can become other users");
+    }
+    geteuid().is_root()
+}
+
+/// A connection of a process of `uid`.
+fn connect_as(server: &Server, uid: u32) -> Client {
+    let address = server.address;
+    let connected = std::thread::spawn(move || {
+        let (id, group) = (rustix::thread::Uid::from_raw(uid), rustix::thread::Gid::from_raw(uid));
+        rustix::thread::set_thread_res_gid(group, group, group).expect("root may");
+        rustix::thread::set_thread_res_uid(id, id, id).expect("root may");
+        Client::connect(address)
+    });
+    let mut client = connected.join().expect("connected");
+    client.uid = uid;
+    client
+}
+
+/// Whether a call is refused for whom it claims to come from.
+fn is_too_weak(client: &mut Client) -> bool {
+    match client.ask::<()>(NFS3, 0, &()) {
+        Ok(()) => {}
+        other => panic!("NULL is everybody's: {other:?}"),
+    }
+    let path = protocol::mount::DirPath::from_static(b"/export");
+    match client.ask::<protocol::mount::MountResult>((protocol::mount::PROGRAM, 3), 1, &path) {
+        Ok(_) => false,
+        Err(RpcError::Denied(Rejection::AuthError(AuthStatus::TOOWEAK))) => true,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// An export with a directory of `daemon`'s own.
+fn private(place: &Place) -> std::path::PathBuf {
+    let export = place.directory("export");
+    let private = export.join("private");
+    std::fs::create_dir(&private).unwrap();
+    std::fs::set_permissions(&private, mode(0o700)).unwrap();
+    chown(&private, Some(DAEMON), Some(DAEMON)).unwrap();
+    export
+}
+
+#[test]
+fn a_local_user_does_not_become_another() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let export = private(&place);
+    let server = Server::start(&place, &with(&place, &[&export]));
+    let mut owner = connect_as(&server, DAEMON);
+    let root = owner.mount("/export").unwrap();
+    let directory = owner.lookup(root, "private").unwrap();
+
+    // The attack: `nobody` claims to be `daemon`, makes a file in its directory, and makes it set-uid.
+    let mut thief = connect_as(&server, NOBODY);
+    assert_eq!(thief.create(directory, "as itself"), Err(NfsStat::ACCES));
+    thief.uid = DAEMON;
+    assert!(is_too_weak(&mut thief));
+    let refused = thief.try_create(directory, "planted");
+    assert_eq!(refused.unwrap_err(), RpcError::Denied(Rejection::AuthError(AuthStatus::TOOWEAK)));
+    assert_eq!(std::fs::read_dir(export.join("private")).unwrap().count(), 0);
+    server.await_log(0, "a local process of uid 65534 may not claim uid 1");
+    thief.uid = 0;
+    assert!(is_too_weak(&mut thief));
+    assert_eq!(server.log().matches("calls refused").count(), 1, "logged once a connection");
+
+    // Itself it may be, and root anybody.
+    thief.uid = NOBODY;
+    assert!(thief.create(root, "its own").is_ok());
+    assert_eq!(std::fs::metadata(export.join("its own")).unwrap().uid(), NOBODY);
+    let mut kernel = Client::connect(server.address);
+    kernel.uid = DAEMON;
+    assert!(kernel.create(directory, "by root's socket").is_ok());
+    assert_eq!(std::fs::metadata(export.join("private/by root's socket")).unwrap().uid(), DAEMON);
+    server.stop();
+}
+
+/// A socket that is closed already has no owner any more; the kernel shows uid 0 then.
+#[test]
+fn a_call_whose_sender_has_gone_is_not_roots() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let export = place.directory("export");
+    let server = Server::start(&place, &with(&place, &[&export, "--squash".as_ref(), "none".as_ref()]));
+    let root = Client::connect(server.address).mount("/export").unwrap();
+    server.signal(Signal::STOP);
+    let mut thief = connect_as(&server, NOBODY);
+    thief.uid = 0;
+    thief.send_create(root, "planted");
+    drop(thief);
+    server.signal(Signal::CONT);
+    server.await_log(0, "the owner of this local socket is not known");
+    assert_eq!(std::fs::read_dir(&export).unwrap().count(), 0);
+    server.stop();
+}
+
+#[test]
+fn an_unprivileged_server_serves_its_own_user_and_root() {
+    if !is_root() {
+        return;
+    }
+    for (option, is_daemon_refused) in [(None, true), (Some("--local-users"), false)] {
+        // Not below this user's home, which others may not enter.
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        chown(directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        let place = Place::new();
+        let (state, export) = (directory.path().join("state"), directory.path().join("export"));
+        std::fs::create_dir(&export).unwrap();
+        let mut command = Command::new(ENFYS);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--state-dir"]).args([&state, &export]);
+        command.args(option).uid(NOBODY).gid(NOBODY);
+        if !may_run(directory.path()) {
+            return println!("skipped: `nobody` cannot run the binary where it was built");
+        }
+        let server = Server::spawn(&place, command);
+        assert!(!is_too_weak(&mut connect_as(&server, NOBODY)), "its own user");
+        assert!(!is_too_weak(&mut connect_as(&server, 0)), "root");
+        assert_eq!(is_too_weak(&mut connect_as(&server, DAEMON)), is_daemon_refused, "{option:?}");
+        let mut other = connect_as(&server, DAEMON);
+        other.uid = NOBODY;
+        assert!(is_too_weak(&mut other), "nobody else is the server's own user, {option:?}");
+        server.stop();
+    }
+}
+
+/// Whether `nobody` reaches the binary.
+fn may_run(directory: &Path) -> bool {
+    let mut command = Command::new(ENFYS);
+    command.arg("--version").current_dir(directory).uid(NOBODY).gid(NOBODY);
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn ordinary_users_keep_their_clients() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let export = place.directory("export");
+    std::fs::write(export.join("file"), "text").unwrap();
+    let server = Server::start(&place, &with(&place, &[&export]));
+    for version in [3, 4] {
+        let url = format!(
+            "nfs://127.0.0.1/export/file?version={version}&nfsport={port}&mountport={port}",
+            port = server.address.port()
+        );
+        let mut command = Command::new("nfs-cat");
+        match command.arg(&url).uid(NOBODY).gid(NOBODY).output() {
+            Ok(output) => assert_eq!(output.stdout, b"text", "{}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => return println!("skipped: nfs-cat: {error}"),
+        }
+    }
+    server.stop();
+}

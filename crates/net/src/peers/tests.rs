@@ -1,0 +1,125 @@
+//! The socket table of this machine's own kernel.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+
+use rustix::process::getuid;
+
+use super::*;
+
+struct Nobody;
+
+impl Accounts for Nobody {
+    fn groups(&self, _: u32) -> Vec<u32> {
+        Vec::new()
+    }
+}
+
+/// Policies by either table.
+fn policies() -> [Arc<PeerPolicy>; 2] {
+    let by_diag = PeerPolicy::new(Arc::new(Nobody), None);
+    assert!(matches!(*by_diag.table.lock(), Table::SockDiag(_)), "this kernel has sock_diag");
+    let by_proc = PeerPolicy { table: Mutex::new(Table::ProcNet), ..PeerPolicy::new(Arc::new(Nobody), None) };
+    [by_diag, by_proc].map(Arc::new)
+}
+
+fn listener(address: &str) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+#[test]
+fn an_open_socket_is_its_owners() {
+    for policy in policies() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (listener, address) = listener(address);
+            let _client = TcpStream::connect(address).unwrap();
+            let (accepted, _) = listener.accept().unwrap();
+            assert_eq!(policy.find(&accepted).unwrap(), Found::Owner(getuid().as_raw()), "{address}");
+        }
+    }
+}
+
+#[test]
+fn mapped_addresses_are_found_from_sockets_of_either_family() {
+    let (listener, address) = listener("[::]:0");
+    let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()));
+    let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), address.port()));
+    for policy in policies() {
+        for to in [v4, mapped, SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()))] {
+            let _client = TcpStream::connect(to).unwrap();
+            let (accepted, _) = listener.accept().unwrap();
+            assert_eq!(policy.find(&accepted).unwrap(), Found::Owner(getuid().as_raw()), "{to}");
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_was_closed_before_accept_is_nobodys() {
+    let (listener, address) = listener("127.0.0.1:0");
+    for policy in policies() {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"a call").unwrap();
+        drop(client);
+        let (accepted, _) = listener.accept().unwrap();
+        assert_eq!(policy.find(&accepted).unwrap(), Found::Unknown);
+    }
+}
+
+#[test]
+fn a_reset_connection_is_nobodys() {
+    let (listener, address) = listener("127.0.0.1:0");
+    for policy in policies() {
+        let client = TcpStream::connect(address).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+        drop(client);
+        // There are no addresses any more, or nobody to be found at them.
+        assert!(matches!(policy.find(&accepted), Err(_) | Ok(Found::Unknown)));
+    }
+}
+
+#[test]
+fn own_addresses_are_told_from_others() {
+    let mut diag = SockDiag::open().unwrap();
+    let is_own = |diag: &mut SockDiag, address: &str| diag.is_own(address.parse().unwrap()).unwrap();
+    assert!(is_own(&mut diag, "127.0.0.1"));
+    assert!(is_own(&mut diag, "127.9.9.9"));
+    assert!(is_own(&mut diag, "::1"));
+    // TEST-NET-1 and the documentation prefix (RFC 5737, RFC 3849).
+    assert!(!is_own(&mut diag, "192.0.2.1"));
+    assert!(!is_own(&mut diag, "2001:db8::1"));
+    let gone = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    assert_eq!(diag.find(gone, gone).unwrap(), None);
+}
+
+#[test]
+fn a_listener_on_the_peers_port_is_not_the_peer() {
+    let (_listener, address) = listener("127.0.0.1:0");
+    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 2049));
+    assert_eq!(SockDiag::open().unwrap().find(address, to).unwrap(), None);
+}
+
+#[test]
+fn closed_sockets_and_foreign_namespaces_have_no_owner() {
+    assert_eq!(owner_of(Entry { uid: 0, inode: 0 }, None), Found::Unknown);
+    assert_eq!(owner_of(Entry { uid: 0, inode: 7 }, None), Found::Owner(0));
+    assert_eq!(owner_of(Entry { uid: 65_534, inode: 7 }, None), Found::Owner(65_534));
+    assert_eq!(owner_of(Entry { uid: 65_534, inode: 7 }, Some(65_534)), Found::Unknown);
+    assert!(maps_all("         0          0 4294967295\n"));
+    assert!(!maps_all("         0       1000          1\n"));
+    assert!(!maps_all("         0       1000          1\n         1     100000      65536\n"));
+    assert!(!maps_all(""));
+}
+
+#[tokio::test]
+async fn an_unprivileged_server_serves_its_own_user_and_root() {
+    let policy = Arc::new(PeerPolicy::new(Arc::new(Nobody), Some(1000)));
+    let owner = |found| Arc::clone(&policy).owner(found);
+    assert_eq!(owner(Found::Owner(0)).await, PeerOwner::Superuser);
+    assert!(matches!(owner(Found::Owner(1000)).await, PeerOwner::User(user) if user.uid == 1000));
+    assert_eq!(owner(Found::Owner(1001)).await, PeerOwner::NotServed(1001));
+    assert_eq!(owner(Found::Unknown).await, PeerOwner::Unknown);
+    assert_eq!(owner(Found::Remote).await, PeerOwner::Remote);
+}

@@ -1,0 +1,61 @@
+//! Ports below 1024, by which other machines tell a superuser's calls from those of its users.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Ports that only the superuser may send from. Well-known services have most of those below.
+pub(crate) const PORTS: std::ops::Range<u16> = 600..1024;
+
+/// Connects to `address` from a reserved port of `local`, where this process may use one and one is free; else from any.
+///
+/// # Errors
+/// As connect(2).
+pub(crate) async fn connect(local: SocketAddr, address: SocketAddr) -> io::Result<TcpStream> {
+    for port in PORTS.rev() {
+        let socket = socket_for(address)?;
+        // Another connection of ours may be waiting out its end at the port: to other addresses it is free.
+        socket.set_reuseaddr(true)?;
+        match socket.bind(SocketAddr::new(local.ip(), port)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
+            Err(_) => break,
+        }
+        match socket.connect(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => continue,
+            connected => return connected,
+        }
+    }
+    let socket = socket_for(address)?;
+    socket.bind(local)?;
+    socket.connect(address).await
+}
+
+fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
+    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connects_from_a_reserved_port_where_it_may() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut ports = Vec::new();
+        for _ in 0..3 {
+            let stream = connect(local, address).await.unwrap();
+            ports.push(stream.local_addr().unwrap().port());
+            // It waits out its end at this side.
+            drop(stream);
+        }
+        let may =
+            std::net::UdpSocket::bind(("127.0.0.1", 1023)).is_ok() || rustix::process::geteuid().is_root();
+        assert_eq!(ports.iter().all(|port| PORTS.contains(port)), may, "{ports:?}");
+    }
+}
