@@ -19,6 +19,8 @@ pub const VALUE_BYTES_MAX: usize = 64 << 10;
 pub(crate) mod key {
     /// The lease time of the server that wrote last.
     pub(crate) const LEASE: u8 = b'l';
+    /// The mark of the server that wrote last, in its stateids and client IDs.
+    pub(crate) const MARK: u8 = b'm';
     /// A client that may hold state, and its name.
     pub(crate) const CLIENT: u8 = b'c';
     /// A persistent session, and its ID. Before [`SLOT`] in order, so that damage that costs any of its slots costs the session.

@@ -193,6 +193,11 @@ impl<'r> Compound<'r> {
         self.request.caller_number()
     }
 
+    /// Who sends this compound of version 4.0; `principal` is [`Self::principal`].
+    pub(crate) fn sender<'p>(&self, principal: &'p state::Principal) -> state::Sender<'p> {
+        state::Sender { caller: self.caller(), principal }
+    }
+
     /// The slot that this compound has.
     pub(crate) fn session(&self) -> Option<&Running> {
         self.session.as_ref()

@@ -38,6 +38,8 @@ pub mod state;
 mod stateid_tests;
 mod status;
 mod take_back;
+#[cfg(test)]
+mod takeover_tests;
 pub(crate) mod tenant;
 
 #[cfg(test)]

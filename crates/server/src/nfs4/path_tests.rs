@@ -193,6 +193,21 @@ fn writing_is_delegated_and_the_holder_asked_for_attributes_over_its_path() {
 }
 
 #[test]
+fn a_delegation_is_returned_by_who_obtained_it_or_by_the_client() {
+    for (uid, returned) in [(1000, Status::OK), (0, Status::OK), (1001, Status::BAD_STATEID)] {
+        let (mut lab, _called, _other) = scene();
+        let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o666) });
+        lab.last(at(&["export", "file"], vec![set]));
+        lab.lab.uid = 1000;
+        let (file, stateid) = hold_to_write(&mut lab);
+        lab.lab.uid = uid;
+        let give_back = Op::DelegReturn(DelegReturnArgs { stateid });
+        assert_eq!(lab.status(vec![putfh(file), give_back]), returned, "{uid}");
+        assert_eq!(lab.lab.server.counts().delegations, u64::from(returned != Status::OK));
+    }
+}
+
+#[test]
 fn a_holder_is_known_by_its_connection() {
     let (mut lab, called, _other) = scene();
     let (file, _) = hold_to_write(&mut lab);

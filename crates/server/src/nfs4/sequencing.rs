@@ -14,7 +14,7 @@ use xdr::{Mark, Reader, Writer};
 
 use super::compound::Compound;
 use super::object::Object;
-use super::state::{Client, Effect, SavedReply, Sequenced0, Turn};
+use super::state::{Client, Effect, SavedReply, Sender, Sequenced0, Turn};
 use super::status::{Failure, Result, in_minor};
 use crate::once::{CallId, Recognised};
 use crate::reply_cache::{Begin, CallKey, Execution};
@@ -112,7 +112,7 @@ impl Compound<'_> {
         reclaim: bool,
     ) -> Result<Option<Turn>> {
         let (state, now) = (self.state(), self.now());
-        self.turn(asked, |digest| state.open_turn(now, owner, seqid, digest, reclaim))
+        self.turn(asked, |digest, by| state.open_turn(now, owner, seqid, digest, reclaim, by))
     }
 
     /// The turn of an operation on a stateid.
@@ -124,7 +124,7 @@ impl Compound<'_> {
     ) -> Result<Option<Turn>> {
         let confirms = asked.number == OpNum::OPEN_CONFIRM;
         let (state, now) = (self.state(), self.now());
-        self.turn(asked, |digest| state.stateid_turn(now, stateid, seqid, digest, confirms))
+        self.turn(asked, |digest, by| state.stateid_turn(now, stateid, seqid, digest, confirms, by))
     }
 
     /// The turn of a LOCK on an open stateid, with the seqids of the open-owner and the lock-owner.
@@ -136,7 +136,7 @@ impl Compound<'_> {
         seqids: (u32, u32),
     ) -> Result<Option<Turn>> {
         let (state, now) = (self.state(), self.now());
-        self.turn(asked, |digest| state.lock_turn(now, stateid, owner, seqids, digest))
+        self.turn(asked, |digest, by| state.lock_turn(now, stateid, owner, seqids, digest, by))
     }
 
     /// Asks for a turn. Whose it is, is who sends this compound: its answer waits for what that client may hold to be stable, the
@@ -144,7 +144,7 @@ impl Compound<'_> {
     fn turn(
         &mut self,
         asked: &Asked<'_>,
-        take: impl FnOnce(u64) -> std::result::Result<Sequenced0, Status>,
+        take: impl FnOnce(u64, Sender<'_>) -> std::result::Result<Sequenced0, Status>,
     ) -> Result<Option<Turn>> {
         if self.minor > 0 {
             return Ok(None);
@@ -153,8 +153,9 @@ impl Compound<'_> {
         // principal's is no repetition either: what the first one was told and opened is not handed to it. A user's number has
         // 32 bits, an operation's less, so that neither passes for the other.
         let kind = self.caller().rotate_left(32) ^ u64::from(asked.number.0);
-        let arguments = asked.arguments.since(asked.start);
-        match take(self.state().digest(kind, &arguments, arguments.len()))? {
+        let (arguments, principal) = (asked.arguments.since(asked.start), self.principal());
+        let digest = self.state().digest(kind, &arguments, arguments.len());
+        match take(digest, self.sender(&principal))? {
             Sequenced0::New(turn) => {
                 self.set_sender(Arc::clone(turn.client()));
                 Ok(Some(turn))
@@ -211,16 +212,16 @@ impl Compound<'_> {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use protocol::nfs4::compound::{CompoundResult, Op};
+    use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
     use protocol::nfs4::ops::getattr::GetAttrArgs;
     use protocol::nfs4::ops::remove::RemoveArgs;
-    use protocol::nfs4::types::Bitmap;
+    use protocol::nfs4::types::{Bitmap, Handle};
     use rpc::gss::Service;
     use vfs::MemFs;
     use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 
     use super::*;
-    use crate::testing::{at, export, faulty, name, results};
+    use crate::testing::{at, export, faulty, name, putfh, results};
     use crate::testing0::{Lab0, compound0, lab0, lab0_of};
     use crate::{Disposition, Flavor, Flavors};
 
@@ -261,13 +262,21 @@ mod tests {
         assert_eq!(status(answer(&other, &anew)), Status::NOENT);
     }
 
+    fn directory(lab: &mut Lab0) -> Handle {
+        match lab.last(at(&["export"], vec![Op::GetFh])) {
+            OpResult::GetFh(handle) => handle.into_result().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_repeated_open_leads_nobody_into_an_export_for_others() {
         let mut exported = export(1, "/export");
         let mut lab = lab0_of(vec![exported.clone()]);
         let open = lab.open_op("file", b"owner");
         lab.opened(open.clone());
-        let again = || vec![Op::PutRootFh, open.clone(), Op::GetFh];
+        let directory = directory(&mut lab);
+        let again = || vec![putfh(directory), open.clone(), Op::GetFh];
         assert_eq!(lab.status(again()), Status::OK);
         exported.options.clients.push("203.0.113.0/24".parse().unwrap());
         lab.lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
@@ -280,9 +289,10 @@ mod tests {
         let mut lab = lab0_of(vec![exported.clone()]);
         let open = lab.open_op("file", b"owner");
         lab.opened(open.clone());
+        let directory = directory(&mut lab);
         exported.options.flavors = Flavors::new(&[Flavor::Kerberos(Service::None)]).unwrap();
         lab.lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
-        let result = lab.send(vec![Op::PutRootFh, open, Op::GetFh]);
+        let result = lab.send(vec![putfh(directory), open, Op::GetFh]);
         assert_eq!((result.results.len(), result.status), (2, Status::WRONGSEC));
     }
 
@@ -293,7 +303,7 @@ mod tests {
         lab.open("file", b"owner");
         let open = lab.open_op("file", b"owner");
         lab.opened(open.clone());
-        let again = || vec![Op::PutRootFh, open.clone(), Op::GetFh];
+        let again = || at(&["export"], vec![open.clone(), Op::GetFh]);
         assert_eq!(lab.status(again()), Status::OK);
         lab.lab.uid = 1000;
         assert_eq!(lab.status(again()), Status::BAD_SEQID);

@@ -25,6 +25,8 @@ fn close(
     open_stateid: Stateid,
     reply: &mut Writer,
 ) -> Result<Effect> {
+    // RFC 7530 §13.2 has no ACCESS for CLOSE.
+    turn.map_or(Ok(()), |turn| turn.admit(Status::BAD_STATEID))?;
     let file = compound.file(Status::BAD_STATEID)?;
     let stateid = compound.exact_stateid(open_stateid)?;
     let last = compound.state().close(compound.actor(turn)?, file.key(compound.server()), &stateid)?;

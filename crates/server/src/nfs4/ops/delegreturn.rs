@@ -13,7 +13,8 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result
     let file = compound.file(Status::BAD_STATEID)?;
     let (state, now, key) = (compound.state(), compound.now(), file.key(compound.server()));
     if compound.minor == 0 {
-        let holder = state.holder(now, &stateid)?;
+        let principal = compound.principal();
+        let holder = state.holder_that_returns(now, &stateid, compound.sender(&principal))?;
         compound.set_sender(std::sync::Arc::clone(&holder));
         let returned = state.return_delegation(now, &holder, key, &stateid);
         if matches!(returned, Err(Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)) {

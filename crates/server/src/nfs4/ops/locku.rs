@@ -25,6 +25,7 @@ fn unlock(
     args: &LockUArgs,
     reply: &mut Writer,
 ) -> Result<Effect> {
+    turn.map_or(Ok(()), |turn| turn.admit(Status::ACCESS))?;
     let file = compound.file(Status::BAD_STATEID)?;
     let range = LockRange::new(args.offset, args.length)?;
     let stateid = compound.stateid(args.lock_stateid)?;

@@ -25,6 +25,8 @@ fn downgrade(
     args: &OpenDowngradeArgs,
     reply: &mut Writer,
 ) -> Result<Effect> {
+    // RFC 7530 §13.2 has no ACCESS for OPEN_DOWNGRADE.
+    turn.map_or(Ok(()), |turn| turn.admit(Status::BAD_STATEID))?;
     let OpenDowngradeArgs { open_stateid, share_access, share_deny, .. } = *args;
     let file = compound.file(Status::BAD_STATEID)?;
     let stateid = compound.exact_stateid(open_stateid)?;

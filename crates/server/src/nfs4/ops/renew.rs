@@ -9,8 +9,8 @@ use crate::nfs4::status::Result;
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
     let RenewArgs { client_id } = RenewArgs::decode(arguments)?;
-    let client = compound.state().named_client(compound.now(), client_id)?;
-    compound.state().renewed(compound.now(), &client);
+    let principal = compound.principal();
+    let client = compound.state().renewed(compound.now(), client_id, compound.sender(&principal))?;
     compound.set_sender(std::sync::Arc::clone(&client));
     // RFC 7530 §16.28.5: "Even though it returns NFS4ERR_CB_PATH_DOWN, the server MUST renew the lease".
     if client.lacks_path() { Err(Status::CB_PATH_DOWN.into()) } else { Ok(()) }

@@ -96,6 +96,11 @@ pub(super) struct Delegation {
 }
 
 impl Delegation {
+    /// Whether it was obtained by this caller.
+    pub(super) fn is_of(&self, caller: u64) -> bool {
+        self.opener == caller
+    }
+
     /// Whether its holder has it and has not been asked to return it.
     pub(super) fn is_granted(&self) -> bool {
         self.phase == Phase::Granted

@@ -145,7 +145,7 @@ impl State {
             if request.reclaim {
                 return Err(Status::RECLAIM_CONFLICT.into());
             }
-            return Err(LockError::Denied(Box::new(denied(shard, &held))));
+            return Err(LockError::Denied(Box::new(self.denied(shard, client, &held))));
         }
         let index = shard.lock_entry(found.open, &found.owner, client, &self.gauges);
         let Kind::Lock(lock) = &shard.entry(index).kind else { unreachable!("just found as a lock") };
@@ -176,7 +176,7 @@ impl State {
         // What a LOCK would push aside is not in its way; a test pushes nothing.
         let stands = |holder| !self.yields(&shard, holder, now, client);
         match file.ranges.conflict(request.range, request.lock_type.is_write(), own, stands) {
-            Some(held) => Err(LockError::Denied(Box::new(denied(&shard, &held)))),
+            Some(held) => Err(LockError::Denied(Box::new(self.denied(&shard, client, &held)))),
             None => Ok(()),
         }
     }
@@ -270,23 +270,23 @@ impl State {
         self.gauges.locks_changed(client, before, ranges.count());
         shard.unlocked(file, dropped);
     }
-}
 
-/// What DENIED says. §18.10.3: "it MUST set the clientid field of the owner field of the denied field".
-fn denied(shard: &Shard, held: &Held) -> LockDenied {
-    let entry = shard.entry(held.holder);
-    let owner: &[u8] = match &entry.kind {
-        Kind::Lock(lock) => &lock.owner,
-        Kind::Open(_) | Kind::Delegation(_) => &[],
-    };
-    LockDenied {
-        offset: held.range.offset(),
-        length: held.range.length(),
-        lock_type: if held.write { LockType::Write } else { LockType::Read },
-        owner: StateOwner {
-            client_id: entry.client.id(),
-            // It came in an owner of the same bound.
-            owner: xdr::Opaque::new(Bytes::copy_from_slice(owner)).unwrap_or_default(),
-        },
+    /// What DENIED says. §18.10.3: "it MUST set the clientid field of the owner field of the denied field".
+    fn denied(&self, shard: &Shard, asks: &Client, held: &Held) -> LockDenied {
+        let entry = shard.entry(held.holder);
+        let owner: &[u8] = match &entry.kind {
+            Kind::Lock(lock) => &lock.owner,
+            Kind::Open(_) | Kind::Delegation(_) => &[],
+        };
+        LockDenied {
+            offset: held.range.offset(),
+            length: held.range.length(),
+            lock_type: if held.write { LockType::Write } else { LockType::Read },
+            owner: StateOwner {
+                client_id: self.id_told_to(asks, &entry.client),
+                // It came in an owner of the same bound.
+                owner: xdr::Opaque::new(Bytes::copy_from_slice(owner)).unwrap_or_default(),
+            },
+        }
     }
 }

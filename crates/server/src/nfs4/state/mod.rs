@@ -115,7 +115,7 @@ pub use lock_queue::LockNotice;
 pub(crate) use offload::{Copied, CopyTask, Origin, Span};
 pub use offload::{Offload, OffloadCounts};
 pub use open::{OpenGrant, OpenRequest};
-pub use owner::{Effect, SavedReply, Sequenced0, Turn};
+pub use owner::{Effect, SavedReply, Sender, Sequenced0, Turn};
 pub use path::Dial;
 pub(crate) use promise::Promise;
 pub use protect::{Credential, StateProtect};
@@ -150,21 +150,24 @@ use recovery::Recovery;
 use sequence::SessionTable;
 use shard::{Kind, Shard};
 use slot_memory::SlotMemory;
-use stateid::Place;
-use table::ClientTable;
+use stateid::{Generations, Place};
+use table::{ClientTable, Family};
 use wire::{ClientId, SessionId, Stateid, Status, Verifier};
 
+use crate::state_log::key;
 use crate::{Now, Settings, Throttle};
 
-/// Client IDs in a row that are tried for one that no client has, once all have been given and they begin anew.
+/// Client IDs in a row that are tried for one that no client has.
 const IDS_TRIED: usize = 1024;
+/// Where the mark of the instance is in a client ID of version 4.0; a keyed tag is below it.
+const CLIENT_ID_TAG_BITS: u32 = 48;
 
 /// All NFSv4 state of a server; one for all cores. See the module.
 #[derive(Debug)]
 pub struct State {
     settings: Settings,
     /// Tells this instance's client IDs and stateids from those of the instances before.
-    boot: u32,
+    boot: u16,
     lease: Duration,
     max_clients: usize,
     clients: Mutex<ClientTable>,
@@ -194,7 +197,7 @@ pub struct State {
     /// Connections to clients of version 4.0.
     paths: path::Paths,
     hasher: FixedState,
-    /// How many have been tried: the low half of it is the last one's number.
+    /// How many client IDs have been tried.
     client_ids: AtomicU64,
     session_ids: AtomicU64,
 }
@@ -209,14 +212,20 @@ impl State {
             let now = Now { monotonic: now, wall: records.read_at };
             Persistence::new(Arc::clone(log), &records.entries, settings.max_persistent_slots, now)
         });
+        let boot = mark(settings, &records);
         let recovery = Arc::new(Recovery::new(records, settings.lease, now));
-        let shard = |number| Mutex::new(Shard::new(number, keyed(settings, u64::MAX), Arc::clone(&recovery)));
+        let shard = |number: usize| {
+            let mut hasher = hasher_for(settings, Purpose::Generation);
+            hasher.write_u64(number as u64);
+            let (seed, generations) = (keyed(settings, u64::MAX), Generations::new(hasher));
+            Mutex::new(Shard::new(number, seed, generations, Arc::clone(&recovery)))
+        };
         let seed = keyed(settings, u64::MAX);
         let slot_memory = Arc::new(SlotMemory::new(settings.slot_cache_bytes));
         let of_nobody = Arc::clone(&slot_memory);
         let nobody = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, of_nobody, now);
         Self {
-            boot: (keyed(settings, settings.instance) >> 32) as u32 | 1,
+            boot,
             lease: settings.lease,
             max_clients: settings.max_clients,
             clients: Mutex::default(),
@@ -302,23 +311,39 @@ impl State {
         Duration::from_nanos(self.tick.load(Relaxed))
     }
 
-    /// The instance before a counter: a client ID of another instance is not found (STALE_CLIENTID). After 2^32 of them numbers come
-    /// again, and those of living clients are left out; `None` where [`IDS_TRIED`] in a row are such, and the next call goes on.
-    fn next_client_id(&self, table: &ClientTable) -> Option<ClientId> {
-        let next = || self.client_id_of(self.client_ids.fetch_add(1, Relaxed) + 1);
-        let is_free = |id: &ClientId| *id as u32 != 0 && table.record(*id).is_none();
+    /// A client ID that nobody guesses and no client has; `None` where [`IDS_TRIED`] in a row are taken, and the next call goes on.
+    ///
+    /// In version 4.0 an ID is all that names a client in RENEW, OPEN and RELEASE_LOCKOWNER; in later ones CREATE_SESSION takes
+    /// it from any principal, unless the client's state is protected (RFC 8881 §18.36.4). Those of version 4.0 begin with the
+    /// instance's mark, because there an ID that was forgotten is answered differently from one of another instance.
+    fn next_client_id(&self, table: &ClientTable, family: Family) -> Option<ClientId> {
+        let next = || {
+            let tag = keyed_for(&self.settings, Purpose::ClientId, self.client_ids.fetch_add(1, Relaxed));
+            match family {
+                Family::Sessionless => {
+                    u64::from(self.boot) << CLIENT_ID_TAG_BITS | tag >> (u64::BITS - CLIENT_ID_TAG_BITS)
+                }
+                Family::WithSessions => tag,
+            }
+        };
+        let is_free = |id: &ClientId| *id != 0 && table.record(*id).is_none();
         std::iter::repeat_with(next).take(IDS_TRIED).find(is_free)
     }
 
-    /// The client ID with a count's number.
-    fn client_id_of(&self, count: u64) -> ClientId {
-        u64::from(self.boot) << 32 | u64::from(count as u32)
+    /// Whether a client ID of version 4.0 has the mark of this instance.
+    fn has_given(&self, id: ClientId) -> bool {
+        id >> CLIENT_ID_TAG_BITS == u64::from(self.boot)
     }
 
-    /// Whether this instance has given a client ID.
-    fn has_given(&self, id: ClientId) -> bool {
-        let number = u64::from(id as u32);
-        id >> 32 == u64::from(self.boot) && (1..=self.client_ids.load(Relaxed)).contains(&number)
+    /// The client ID of a lock's holder as another client is told (DENIED). RFC 8881 §18.10.3 has the actual one told to clients
+    /// with sessions. RFC 7530 §16.10 does not, and in version 4.0 the ID is what its requests are believed by: a number stands
+    /// for it that is always the same and names nobody.
+    fn id_told_to(&self, asks: &Client, holder: &Client) -> ClientId {
+        let both_have_sessions = asks.sessionless().is_none() && holder.sessionless().is_none();
+        if asks.id() == holder.id() || both_have_sessions {
+            return holder.id();
+        }
+        keyed_for(&self.settings, Purpose::IdTold, holder.id())
     }
 
     /// Eight bytes that nobody guesses and that do not come again.
@@ -374,6 +399,47 @@ impl State {
         self.press(now);
         if self.gauges.has_room(more) { Ok(()) } else { Err(Status::DELAY) }
     }
+}
+
+/// The mark of this instance: two bytes, never zeros or ones as in special stateids. Where the mark of the instance before is on
+/// record it is another one, so that no client that may reclaim takes a restart for the loss of its lease.
+fn mark(settings: &Settings, records: &Records) -> u16 {
+    const MARKS: u64 = 0xfffe;
+    let number = keyed_for(settings, Purpose::Mark, 0) % MARKS;
+    let is_mark = |(key, _): &&(Bytes, Bytes)| **key == [key::MARK];
+    let before = records.entries.iter().find(is_mark);
+    let before = before.and_then(|(_, value)| xdr::from_bytes::<u32>(value.clone()).ok());
+    let mark = |number: u64| (number % MARKS + 1) as u16;
+    let own = if before == Some(mark(number).into()) { mark(number + 1) } else { mark(number) };
+    if let Some(log) = &records.log {
+        // Changes become stable in order: this one before the record of any client of this instance.
+        log.set(&[key::MARK], Some(&xdr::to_bytes(&u32::from(own))));
+    }
+    own
+}
+
+/// What numbers that follow from the server's secret are for.
+#[derive(Debug, Clone, Copy)]
+enum Purpose {
+    Mark,
+    ClientId,
+    Generation,
+    IdTold,
+}
+
+/// A hasher keyed with the server's secret, for numbers of one purpose of one instance.
+fn hasher_for(settings: &Settings, purpose: Purpose) -> SipHasher24 {
+    let mut hasher = SipHasher24::new_with_key(&settings.secret);
+    hasher.write_u64(settings.instance);
+    hasher.write_u64(purpose as u64);
+    hasher
+}
+
+/// As [`keyed`], of a purpose's own numbers.
+fn keyed_for(settings: &Settings, purpose: Purpose, number: u64) -> u64 {
+    let mut hasher = hasher_for(settings, purpose);
+    hasher.write_u64(number);
+    hasher.finish()
 }
 
 /// A number that follows from the server's secret.

@@ -22,6 +22,7 @@ use xdr::List;
 
 use super::callback::{Callback, Purpose, Referring};
 use super::client::Client;
+use super::stateid::other_of;
 use super::transitions::{Row, step};
 use super::wire::{ClientId, Stateid, Status, Verifier, stable_how};
 use super::{FileKey, Running, State};
@@ -517,11 +518,7 @@ impl State {
     }
 
     fn copy_stateid(&self, number: u32) -> Stateid {
-        let mut other = [0; 12];
-        other[..4].copy_from_slice(&self.boot.to_be_bytes());
-        other[4..8].copy_from_slice(&COPY_INDEX.to_be_bytes());
-        other[8..].copy_from_slice(&number.to_be_bytes());
-        Stateid { seqid: SEQID, other }
+        Stateid { seqid: SEQID, other: other_of(self.boot, COPY_INDEX, u64::from(number)) }
     }
 
     fn count_bytes(&self, before: Copied, after: Copied) {

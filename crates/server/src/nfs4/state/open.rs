@@ -112,11 +112,6 @@ impl State {
         }
     }
 
-    /// RENEW of version 4.0, whose client [`Self::named_client`] has found.
-    pub fn renewed(&self, now: Duration, client: &Client) {
-        self.hear(now, client, Says::Renews);
-    }
-
     /// OPEN: a new open, or an upgrade of the owner's open of this file.
     ///
     /// # Errors

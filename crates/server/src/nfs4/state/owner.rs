@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use vfs::Handle;
 
 use super::State;
-use super::client::Client;
+use super::client::{Client, Principal};
 use super::gauges::weight;
 use super::recovery::Says;
 use super::shard::Kind;
@@ -76,6 +77,18 @@ pub enum Sequenced0 {
     Replay(Arc<Client>, SavedReply),
 }
 
+/// Who sends a request of version 4.0.
+#[derive(Debug, Clone, Copy)]
+pub struct Sender<'a> {
+    /// The caller as a number, as [`OpenRequest::opener`](super::OpenRequest::opener) tells callers apart.
+    pub caller: u64,
+    /// As client records tell principals apart.
+    pub principal: &'a Principal,
+}
+
+/// Callers of one owner that are remembered, the latest ones. Linux and libnfs have an owner for each user.
+const CALLERS_AN_OWNER: usize = 16;
+
 /// A request that has its owners to itself. Dropped without [`State::end_turn`] it is as though it had not come.
 #[derive(Debug)]
 #[must_use = "dropping it forgets the request"]
@@ -88,6 +101,10 @@ pub struct Turn {
     locker: Option<(Arc<[u8]>, u32)>,
     digest: u64,
     confirmed: bool,
+    /// Who asks, as a number.
+    caller: u64,
+    /// The state was obtained by who asks, or the client ID was.
+    is_own: bool,
     ended: bool,
 }
 
@@ -102,6 +119,14 @@ impl Turn {
     #[must_use]
     pub fn owner(&self) -> &Arc<[u8]> {
         self.locker.as_ref().map_or(&self.owner, |(owner, _)| owner)
+    }
+
+    /// Whether who asks may take away from what the stateid names: whoever obtained that, or the client ID.
+    ///
+    /// # Errors
+    /// `refusal` where somebody else asks.
+    pub fn admit(&self, refusal: Status) -> Result<(), Status> {
+        if self.is_own { Ok(()) } else { Err(refusal) }
     }
 
     /// OPEN4_RESULT_CONFIRM.
@@ -172,6 +197,8 @@ struct Owner {
     closed: Option<Other>,
     /// A lock-owner's stateids, some of which may be gone.
     stateids: Vec<Other>,
+    /// Whose OPENs and LOCKs succeeded with it, as numbers: [`CALLERS_AN_OWNER`] at most.
+    callers: SmallVec<[u64; 1]>,
     used: Duration,
 }
 
@@ -204,7 +231,18 @@ impl Owner {
             opened: None,
             closed: None,
             stateids: Vec::new(),
+            callers: SmallVec::new(),
             used: now,
+        }
+    }
+
+    /// Remembers who obtained state with it.
+    fn obtained_by(&mut self, caller: u64) {
+        if !self.callers.contains(&caller) {
+            if self.callers.len() == CALLERS_AN_OWNER {
+                self.callers.remove(0);
+            }
+            self.callers.push(caller);
         }
     }
 
@@ -277,6 +315,7 @@ impl State {
         seqid: u32,
         digest: u64,
         reclaim: bool,
+        by: Sender<'_>,
     ) -> Result<Sequenced0, Status> {
         let client = self.named_client(now, owner.client_id)?;
         let has_room = self.make_room(now, &client, weight(&owner.owner));
@@ -323,6 +362,8 @@ impl State {
             locker: None,
             digest,
             confirmed,
+            caller: by.caller,
+            is_own: true,
             ended: false,
         };
         Ok(Sequenced0::New(turn))
@@ -340,13 +381,17 @@ impl State {
         seqid: u32,
         digest: u64,
         confirms: bool,
+        by: Sender<'_>,
     ) -> Result<Sequenced0, Status> {
         let found = self.owner_of(stateid)?;
         let client = found.client;
-        client.renew(now);
         let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
         let mut owners = sessionless.owners.lock();
         let known = owners.of(found.role).get_mut(&found.owner).ok_or(Status::BAD_STATEID)?;
+        let is_own = known.callers.contains(&by.caller) || client.principal() == by.principal;
+        if is_own {
+            client.renew(now);
+        }
         let check = known.check(seqid, digest);
         // §16.18.4: "If the server receives an unexpected sequence id with respect to the original OPEN, then the server
         // assumes that the client will not confirm the original OPEN and all state associated with the original OPEN is
@@ -369,7 +414,18 @@ impl State {
         known.running = true;
         drop(owners);
         let (role, owner) = (found.role, found.owner);
-        let turn = Turn { client, role, owner, seqid, locker: None, digest, confirmed: true, ended: false };
+        let turn = Turn {
+            client,
+            role,
+            owner,
+            seqid,
+            locker: None,
+            digest,
+            confirmed: true,
+            caller: by.caller,
+            is_own,
+            ended: false,
+        };
         Ok(Sequenced0::New(turn))
     }
 
@@ -385,6 +441,7 @@ impl State {
         locker: &StateOwner,
         seqids: (u32, u32),
         digest: u64,
+        by: Sender<'_>,
     ) -> Result<Sequenced0, Status> {
         let found = self.owner_of(stateid)?;
         let client = found.client;
@@ -426,6 +483,8 @@ impl State {
             locker: Some((name, seqids.1)),
             digest,
             confirmed: true,
+            caller: by.caller,
+            is_own: true,
             ended: false,
         };
         for (role, owner, _) in turn.parts() {
@@ -440,7 +499,9 @@ impl State {
     /// Ends a request with its answer, which a retransmission will get. `effect` counts where it succeeded.
     pub fn end_turn(&self, now: Duration, mut turn: Turn, reply: &SavedReply, effect: Effect) {
         turn.ended = true;
-        turn.client.renew(now);
+        if turn.is_own {
+            turn.client.renew(now);
+        }
         let effect = if reply.status == Status::OK { effect } else { Effect::None };
         let Some(sessionless) = turn.client.sessionless() else { return };
         let mut owners = sessionless.owners.lock();
@@ -458,6 +519,9 @@ impl State {
             owner.last = Some(Last { seqid, digest: turn.digest, reply: reply.clone() });
             if let Some(closed) = owner.closed.take() {
                 self.closed.0.lock().remove(&closed);
+            }
+            if matches!((effect, role), (Effect::Opened(_), Role::Open) | (Effect::Locked(_), Role::Lock)) {
+                owner.obtained_by(turn.caller);
             }
             match effect {
                 Effect::Opened(stateid) if !owner.confirmed => owner.opened = Some(stateid.other),
@@ -487,6 +551,28 @@ impl State {
     /// # Errors
     /// STALE_STATEID, BAD_STATEID: an open that waits for its confirmation is none yet.
     pub fn holder(&self, now: Duration, stateid: &Stateid) -> Result<Arc<Client>, Status> {
+        self.holder_for(now, stateid, None)
+    }
+
+    /// As [`Self::holder`], for DELEGRETURN: `by` is whoever obtained the delegation, or the client ID.
+    ///
+    /// # Errors
+    /// As [`Self::holder`]; BAD_STATEID for anybody else (RFC 7530 §13.2 has no ACCESS for DELEGRETURN).
+    pub fn holder_that_returns(
+        &self,
+        now: Duration,
+        stateid: &Stateid,
+        by: Sender<'_>,
+    ) -> Result<Arc<Client>, Status> {
+        self.holder_for(now, stateid, Some(by))
+    }
+
+    fn holder_for(
+        &self,
+        now: Duration,
+        stateid: &Stateid,
+        by: Option<Sender<'_>>,
+    ) -> Result<Arc<Client>, Status> {
         if *stateid == Stateid::ANONYMOUS || *stateid == Stateid::READ_BYPASS {
             return Ok(Arc::clone(&self.nobody));
         }
@@ -496,7 +582,15 @@ impl State {
         let client = Arc::clone(&entry.client);
         let opener = match &entry.kind {
             Kind::Open(open) => Some(Arc::clone(&open.owner)),
-            Kind::Lock(_) | Kind::Delegation(_) => None,
+            Kind::Lock(_) => None,
+            Kind::Delegation(delegation) => {
+                let is_own =
+                    |by: Sender<'_>| delegation.is_of(by.caller) || client.principal() == by.principal;
+                if !by.is_none_or(is_own) {
+                    return Err(Status::BAD_STATEID);
+                }
+                None
+            }
         };
         drop(shard);
         let sessionless = client.sessionless().ok_or(Status::BAD_STATEID)?;
@@ -581,4 +675,27 @@ impl State {
         client.renew(now);
         Ok(client)
     }
+
+    /// RENEW.
+    ///
+    /// # Errors
+    /// As [`Self::named_client`]; ACCESS (RFC 7530 §16.28.5) where `by` neither made the client ID nor "currently has an OPEN file
+    /// on the server".
+    pub fn renewed(&self, now: Duration, id: ClientId, by: Sender<'_>) -> Result<Arc<Client>, Status> {
+        let client = self.find_sessionless(id)?;
+        if client.principal() != by.principal && !has_open(&client, by.caller) {
+            return Err(Status::ACCESS);
+        }
+        client.renew(now);
+        self.hear(now, &client, Says::Renews);
+        Ok(client)
+    }
+}
+
+/// Whether a caller has a file open: whether an open-owner of its holds on to any.
+fn has_open(client: &Client, caller: u64) -> bool {
+    let Some(sessionless) = client.sessionless() else { return false };
+    let owners = sessionless.owners.lock();
+    let mut openers = owners.open.iter().filter(|(_, owner)| owner.callers.contains(&caller));
+    openers.any(|(name, _)| Arc::strong_count(name) > 1)
 }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use vfs::Authority;
 
 use super::client::Client;
+use super::stateid::other_of;
 use super::wire::{ClientId, Stateid, Status};
 use super::{FileKey, IoKind, IoPermit, State};
 
@@ -146,13 +147,10 @@ impl State {
     }
 
     fn promise_stateid(&self, number: u32) -> Stateid {
-        let mut other = [0; 12];
-        other[..4].copy_from_slice(&self.boot.to_be_bytes());
-        other[4..8].copy_from_slice(&PROMISE_INDEX.to_be_bytes());
-        other[8..].copy_from_slice(&number.to_be_bytes());
         // RFC 7862 §4.9.1.2: the stateid "provides initial authentication of the destination server": it is not to be guessed.
         let secret = super::keyed(&self.settings, SECRET | u64::from(number));
-        Stateid { seqid: secret as u32 | 1, other }
+        let rest = secret >> 48 << 32 | u64::from(number);
+        Stateid { seqid: secret as u32 | 1, other: other_of(self.boot, PROMISE_INDEX, rest) }
     }
 }
 

@@ -169,7 +169,9 @@ impl State {
         if !self.has_room_for_record(&mut table, now, removed) {
             return Err(SetClientIdError::Status(Status::DELAY));
         }
-        let id = self.next_client_id(&table).ok_or(SetClientIdError::Status(Status::DELAY))?;
+        let id = self
+            .next_client_id(&table, Family::Sessionless)
+            .ok_or(SetClientIdError::Status(Status::DELAY))?;
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
@@ -274,7 +276,8 @@ impl State {
                 Ok(Arc::clone(&record.client))
             }
             Some(_) => Err(Status::STALE_CLIENTID),
-            // RFC 7530 §9.6.3.1: after "a lease that has expired", EXPIRED; another instance's is STALE_CLIENTID (§9.6.2).
+            // RFC 7530 §9.6.3.1: after "a lease that has expired", EXPIRED; another instance's is STALE_CLIENTID (§9.6.2). Of those
+            // with this instance's mark nobody remembers which were given.
             None if self.has_given(id) => Err(Status::EXPIRED),
             None => Err(Status::STALE_CLIENTID),
         }

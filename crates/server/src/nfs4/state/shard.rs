@@ -24,7 +24,7 @@ use super::local_change::Lookout;
 use super::lock_queue::LockQueue;
 use super::recovery::Recovery;
 use super::share::Modes;
-use super::stateid::{Flaw, Place, Revocation, check_seqid};
+use super::stateid::{Flaw, Generations, Place, Revocation, check_seqid};
 use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid};
 use by_owner::ByOwner;
@@ -111,7 +111,7 @@ pub(super) struct Lock {
 
 #[derive(Debug)]
 struct Cell {
-    generation: u32,
+    generation: u64,
     entry: Option<Entry>,
     /// The last entry went with its client's record.
     is_left: bool,
@@ -123,6 +123,7 @@ pub(super) struct Shard {
     number: usize,
     seed: u64,
     recovery: Arc<Recovery>,
+    generations: Generations,
     cells: Vec<Cell>,
     free: Vec<u32>,
     pub(super) files: Numbered<FileKey, File>,
@@ -163,11 +164,12 @@ impl Dropped {
 
 impl Shard {
     /// `recovery` hears of what is taken away.
-    pub(super) fn new(number: usize, seed: u64, recovery: Arc<Recovery>) -> Self {
+    pub(super) fn new(number: usize, seed: u64, generations: Generations, recovery: Arc<Recovery>) -> Self {
         Self {
             number,
             seed,
             recovery,
+            generations,
             cells: Vec::new(),
             free: Vec::new(),
             files: numbered(seed),
@@ -241,7 +243,7 @@ impl Shard {
     }
 
     /// The stateid of an entry as it is now.
-    pub(super) fn stateid(&self, index: u32, boot: u32) -> Stateid {
+    pub(super) fn stateid(&self, index: u32, boot: u16) -> Stateid {
         let other = self.place(index).other(boot);
         Stateid { seqid: self.entry(index).seqid, other }
     }
@@ -408,16 +410,16 @@ impl Shard {
         };
         adjust_holding(client, None, 1);
         gauges.charge(client, entry.weight());
+        let generation = self.generations.next();
         let index = match self.free.pop() {
             Some(index) => {
                 let cell = &mut self.cells[index as usize];
-                // Never zero, as a fresh cell starts with one.
-                cell.generation = cell.generation.checked_add(1).unwrap_or(1);
+                cell.generation = generation;
                 cell.entry = Some(entry);
                 index
             }
             None => {
-                self.cells.push(Cell { generation: 1, entry: Some(entry), is_left: false });
+                self.cells.push(Cell { generation, entry: Some(entry), is_left: false });
                 (self.cells.len() - 1) as u32
             }
         };

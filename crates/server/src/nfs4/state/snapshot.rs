@@ -121,7 +121,7 @@ pub struct GraceSnapshot {
 }
 
 impl State {
-    /// Clients that `wanted` takes, in the order of their IDs, `most` at most; and how many were left out.
+    /// Clients that `wanted` takes, in the order in which they came, `most` at most; and how many were left out.
     pub fn look_at_clients(
         &self,
         now: Duration,
@@ -131,9 +131,9 @@ impl State {
         let (mut found, mut omitted, mut last) = (Vec::new(), 0, 0);
         loop {
             let batch: Vec<_> = self.clients.lock().behind(last).take(BATCH).map(outline).collect();
-            let Some((client, ..)) = batch.last() else { return (found, omitted) };
-            last = client.id();
-            for (client, phase, sessions) in batch.into_iter().filter(|(client, ..)| wanted(client)) {
+            let Some((number, ..)) = batch.last() else { return (found, omitted) };
+            last = *number;
+            for (_, client, phase, sessions) in batch.into_iter().filter(|(_, client, ..)| wanted(client)) {
                 if found.len() < most {
                     found.push(self.look_at_client(now, &client, phase, &sessions));
                 } else {
@@ -202,8 +202,8 @@ impl State {
     }
 }
 
-fn outline(record: &Record) -> (Arc<Client>, Phase, Vec<SessionId>) {
-    (Arc::clone(&record.client), record.phase(), record.sessions.clone())
+fn outline((number, record): (u64, &Record)) -> (u64, Arc<Client>, Phase, Vec<SessionId>) {
+    (number, Arc::clone(&record.client), record.phase(), record.sessions.clone())
 }
 
 fn look_at_session(session: &Session) -> SessionSnapshot {

@@ -1,4 +1,12 @@
 //! Stateids: what is in them, and what is wrong with those that come (RFC 8881 §8.2).
+//!
+//! Version 4.0 has no sessions: whoever sends a stateid is taken for a client that was given it. So nobody may guess one. The
+//! `other` field is the instance's mark (16 bits), an index (32 bits) and a generation (48 bits), and generations are no count
+//! but [a keyed hash of one](Generations): of 2^48 values for an index one is right.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
 
 use super::wire::{Stateid, Status};
 
@@ -6,39 +14,69 @@ use super::wire::{Stateid, Status};
 pub const SHARDS: usize = 32;
 
 /// Where a stateid leads: "for the server to divide the "other" field of the stateid into two fields. An index into a table
-/// of locking-state structures. A generation number" (§8.2.4), with the server's instance before them.
+/// of locking-state structures. A generation number" (§8.2.4), with the mark of the server's instance before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) shard: usize,
     pub(super) index: u32,
-    pub(super) generation: u32,
+    /// The low [`GENERATION_BITS`] bits.
+    pub(super) generation: u64,
+}
+
+/// Bits of a generation.
+pub(super) const GENERATION_BITS: u32 = 48;
+
+/// Makes the generations of a shard's entries: numbers that nobody guesses.
+#[derive(Debug)]
+pub(super) struct Generations {
+    /// Keyed with the server's secret, and fed with what tells this shard of this instance from all others.
+    hasher: SipHasher24,
+    made: u64,
+}
+
+impl Generations {
+    pub(super) fn new(hasher: SipHasher24) -> Self {
+        Self { hasher, made: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.made += 1;
+        let mut hasher = self.hasher;
+        hasher.write_u64(self.made);
+        hasher.finish() >> (u64::BITS - GENERATION_BITS)
+    }
+}
+
+/// Puts an `other` field together.
+pub(super) fn other_of(boot: u16, index: u32, rest: u64) -> [u8; 12] {
+    let word = u128::from(boot) << 80 | u128::from(index) << GENERATION_BITS | u128::from(rest);
+    let mut other = [0; 12];
+    other.copy_from_slice(&word.to_be_bytes()[4..]);
+    other
 }
 
 impl Place {
     /// The `other` field.
-    pub(super) fn other(self, boot: u32) -> [u8; 12] {
-        let mut other = [0; 12];
-        let index = self.index * SHARDS as u32 + self.shard as u32;
-        other[..4].copy_from_slice(&boot.to_be_bytes());
-        other[4..8].copy_from_slice(&index.to_be_bytes());
-        other[8..].copy_from_slice(&self.generation.to_be_bytes());
-        other
+    pub(super) fn other(self, boot: u16) -> [u8; 12] {
+        other_of(boot, self.index * SHARDS as u32 + self.shard as u32, self.generation)
     }
 
     /// Reads the `other` field.
-    pub(super) fn parse(stateid: &Stateid, boot: u32) -> Result<Self, Flaw> {
+    pub(super) fn parse(stateid: &Stateid, boot: u16) -> Result<Self, Flaw> {
         // "If a stateid value is used that has all zeros or all ones in the "other" field but does not match one of the cases
         // above, the server MUST return the error NFS4ERR_BAD_STATEID." Those that match are not for the table either.
         if stateid.is_special() {
             return Err(Flaw::Special);
         }
-        let word =
-            |at: usize| stateid.other[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-        if word(0) != boot {
+        let mut word = [0; 16];
+        word[4..].copy_from_slice(&stateid.other);
+        let word = u128::from_be_bytes(word);
+        if (word >> 80) as u16 != boot {
             return Err(Flaw::OtherInstance);
         }
-        let index = word(4);
-        Ok(Self { shard: index as usize % SHARDS, index: index / SHARDS as u32, generation: word(8) })
+        let index = (word >> GENERATION_BITS) as u32;
+        let generation = word as u64 & ((1 << GENERATION_BITS) - 1);
+        Ok(Self { shard: index as usize % SHARDS, index: index / SHARDS as u32, generation })
     }
 }
 
@@ -126,7 +164,7 @@ mod tests {
     fn places_survive_the_wire() {
         for place in [
             Place { shard: 0, index: 0, generation: 1 },
-            Place { shard: SHARDS - 1, index: (1 << 27) - 1, generation: u32::MAX },
+            Place { shard: SHARDS - 1, index: (1 << 27) - 1, generation: (1 << GENERATION_BITS) - 1 },
             Place { shard: 5, index: 77, generation: 3 },
         ] {
             let stateid = Stateid { seqid: 1, other: place.other(9) };
@@ -136,6 +174,21 @@ mod tests {
         for special in [Stateid::ANONYMOUS, Stateid::READ_BYPASS, Stateid::CURRENT, Stateid::INVALID] {
             assert_eq!(Place::parse(&special, 0), Err(Flaw::Special));
         }
+    }
+
+    #[test]
+    fn generations_are_no_count() {
+        let of = |key: u8| {
+            let mut generations = Generations::new(SipHasher24::new_with_key(&[key; 16]));
+            (0..1000).map(|_| generations.next()).collect::<Vec<_>>()
+        };
+        let (one, other) = (of(1), of(2));
+        assert_eq!(one, of(1), "they follow from the secret");
+        let distinct: std::collections::HashSet<u64> = one.iter().chain(&other).copied().collect();
+        assert_eq!(distinct.len(), 2000);
+        assert!(distinct.iter().all(|generation| generation >> GENERATION_BITS == 0));
+        let near = one.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1 << 24).count();
+        assert_eq!(near, 0, "none is near the one before");
     }
 
     #[test]

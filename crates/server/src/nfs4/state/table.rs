@@ -141,6 +141,8 @@ impl CreateSlot {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) client: Arc<Client>,
+    /// Which of all it was, as they came.
+    number: u64,
     phase: Phase,
     create: CreateSlot,
     pub(super) sessions: Vec<SessionId>,
@@ -189,13 +191,17 @@ pub(super) struct Owned {
 /// All records.
 #[derive(Debug, Default)]
 pub(super) struct ClientTable {
-    records: BTreeMap<ClientId, Record>,
+    /// By their numbers, in the order in which they came.
+    records: BTreeMap<u64, Record>,
+    numbers: HashMap<ClientId, u64>,
     /// By family.
     owners: [HashMap<Bytes, Owned>; 2],
-    /// Unconfirmed ones; client IDs are given in ascending order, until they begin anew.
-    unconfirmed: BTreeSet<ClientId>,
+    /// The numbers of unconfirmed ones.
+    unconfirmed: BTreeSet<u64>,
+    /// The last record's number.
+    last_number: u64,
     /// Where the last sweep ended.
-    swept: ClientId,
+    swept: u64,
 }
 
 impl ClientTable {
@@ -208,22 +214,23 @@ impl ClientTable {
     }
 
     pub(super) fn record_mut(&mut self, id: ClientId) -> Option<&mut Record> {
-        self.records.get_mut(&id)
+        self.records.get_mut(self.numbers.get(&id)?)
     }
 
     pub(super) fn insert(&mut self, client: Arc<Client>, confirmation: Option<Confirmation>) {
         let (id, family) = (client.id(), Family::of(&client));
         self.owners[family as usize].entry(client.owner().clone()).or_default().unconfirmed = Some(id);
-        self.unconfirmed.insert(id);
+        self.last_number += 1;
+        let number = self.last_number;
+        self.unconfirmed.insert(number);
+        self.numbers.insert(id, number);
         let (phase, create, sessions) = (Phase::Unconfirmed, CreateSlot::new(), Vec::new());
-        self.records.insert(id, Record { client, phase, create, sessions, confirmation });
+        self.records.insert(number, Record { client, number, phase, create, sessions, confirmation });
     }
 
-    /// The unconfirmed record that has been there for longest, where `last` is the last ID: those behind it are from before IDs
-    /// began anew.
-    fn oldest_unconfirmed(&self, last: ClientId) -> Option<ClientId> {
-        let of_before = self.unconfirmed.range((Excluded(last), Unbounded)).next();
-        of_before.or_else(|| self.unconfirmed.first()).copied()
+    /// The unconfirmed record that has been there for longest.
+    fn oldest_unconfirmed(&self) -> Option<ClientId> {
+        self.unconfirmed.first().and_then(|number| self.records.get(number)).map(|record| record.client.id())
     }
 
     /// Takes out a record whose lease is over.
@@ -238,10 +245,10 @@ impl ClientTable {
 
     /// Takes a record out; what it holds is for [`State::let_go`], after the lock.
     pub(super) fn remove(&mut self, id: ClientId, event: Event) -> Option<Record> {
-        let mut record = self.records.remove(&id)?;
+        let mut record = self.records.remove(&self.numbers.remove(&id)?)?;
         record.phase = step(TRANSITIONS, record.phase, event).expect("a record goes as its table says");
         record.client.set_gone(event.reason());
-        self.unconfirmed.remove(&id);
+        self.unconfirmed.remove(&record.number);
         let owners = &mut self.owners[Family::of(&record.client) as usize];
         if let Some(owned) = owners.get_mut(record.client.owner()) {
             owned.confirmed = owned.confirmed.filter(|other| *other != id);
@@ -255,49 +262,51 @@ impl ClientTable {
 
     /// Makes a record the owner's confirmed one, and takes out the one that it replaces.
     pub(super) fn confirm(&mut self, id: ClientId) -> Option<Record> {
-        let record = self.records.get_mut(&id)?;
+        let record = self.record_mut(id)?;
         if record.phase == Phase::Confirmed {
             return None;
         }
         record.phase =
             step(TRANSITIONS, record.phase, Event::Confirm).expect("only unconfirmed ones get here");
         let (owner, family) = (record.client.owner().clone(), Family::of(&record.client));
+        let number = record.number;
+        self.unconfirmed.remove(&number);
         let old = self.owned(family, &owner).confirmed.and_then(|old| self.remove(old, Event::Replace));
-        self.unconfirmed.remove(&id);
         self.owners[family as usize].insert(owner, Owned { confirmed: Some(id), unconfirmed: None });
         old
     }
 
     /// Of the `SWEEP` records behind one, those of version 4.0.
-    fn sessionless_behind(&self, id: ClientId) -> Vec<Arc<Client>> {
-        let batch = self.records.range((Excluded(id), Unbounded)).take(SWEEP);
+    fn sessionless_behind(&self, number: u64) -> Vec<Arc<Client>> {
+        let batch = self.records.range((Excluded(number), Unbounded)).take(SWEEP);
         let sessionless = batch.filter(|(_, record)| record.confirmation.is_some());
         sessionless.map(|(_, record)| Arc::clone(&record.client)).collect()
     }
 
     /// Of the `SWEEP` records behind one, those of clients that have had nothing for so long.
-    fn resting_behind(&self, id: ClientId, now: Duration, long: Duration) -> Vec<Arc<Client>> {
-        let batch = self.records.range((Excluded(id), Unbounded)).take(SWEEP);
+    fn resting_behind(&self, number: u64, now: Duration, long: Duration) -> Vec<Arc<Client>> {
+        let batch = self.records.range((Excluded(number), Unbounded)).take(SWEEP);
         let resting = batch.filter(|(_, record)| record.client.is_resting(now, long));
         resting.map(|(_, record)| Arc::clone(&record.client)).collect()
     }
 
     pub(super) fn record(&self, id: ClientId) -> Option<&Record> {
-        self.records.get(&id)
+        self.records.get(self.numbers.get(&id)?)
     }
 
-    /// Records in the order of their IDs, from behind this one on.
-    pub(super) fn behind(&self, id: ClientId) -> impl Iterator<Item = &Record> {
-        self.records.range((Excluded(id), Unbounded)).map(|(_, record)| record)
+    /// Records with their numbers, in the order in which they came, from behind this one on.
+    pub(super) fn behind(&self, number: u64) -> impl Iterator<Item = (u64, &Record)> {
+        self.records.range((Excluded(number), Unbounded)).map(|(number, record)| (*number, record))
     }
 
     /// The next `SWEEP` records behind the last sweep's.
     fn next_batch(&mut self) -> (Vec<ClientId>, bool) {
-        let batch: Vec<ClientId> =
-            self.records.range((Excluded(self.swept), Unbounded)).take(SWEEP).map(|(id, _)| *id).collect();
+        let behind = self.records.range((Excluded(self.swept), Unbounded)).take(SWEEP);
+        let batch: Vec<(u64, ClientId)> =
+            behind.map(|(number, record)| (*number, record.client.id())).collect();
         let more = batch.len() == SWEEP;
-        self.swept = if more { batch[SWEEP - 1] } else { 0 };
-        (batch, more)
+        self.swept = if more { batch[SWEEP - 1].0 } else { 0 };
+        (batch.into_iter().map(|(_, id)| id).collect(), more)
     }
 }
 
@@ -332,7 +341,7 @@ impl State {
         let owned = table.owned(Family::WithSessions, request.owner);
         let is_kept =
             self.recovery.keeps_from(now, Family::WithSessions, request.owner, &request.by.principal);
-        let confirmed = owned.confirmed.and_then(|id| table.records.get(&id));
+        let confirmed = owned.confirmed.and_then(|id| table.record(id));
         let known = confirmed.map(|record| Known {
             same_verifier: *record.client.verifier() == request.verifier,
             same_principal: record.client.protect().is_of(record.client.principal(), request.by),
@@ -361,7 +370,9 @@ impl State {
         if !self.has_room_for_record(&mut table, now, &mut removed) {
             return (Err(Status::DELAY), removed);
         }
-        let Some(id) = self.next_client_id(&table) else { return (Err(Status::DELAY), removed) };
+        let Some(id) = self.next_client_id(&table, Family::WithSessions) else {
+            return (Err(Status::DELAY), removed);
+        };
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.by.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
@@ -385,7 +396,7 @@ impl State {
 
     /// A flood of EXCHANGE_IDs or SETCLIENTIDs pushes out the oldest of its own; only then, clients whose lease has expired.
     fn make_room_for_record(&self, table: &mut ClientTable, now: Duration) -> Vec<Record> {
-        if let Some(oldest) = table.oldest_unconfirmed(self.client_id_of(self.client_ids.load(Relaxed))) {
+        if let Some(oldest) = table.oldest_unconfirmed() {
             return table.remove(oldest, Event::Expire).into_iter().collect();
         }
         self.take_expired(table, now, true).0
@@ -422,11 +433,10 @@ impl State {
         // Phase 1, client record look up. A record whose time is over is gone, whether or not a sweep has come by.
         let late =
             |record: &Record| record.phase == Phase::Unconfirmed && is_over(record, now, self.lease, false);
-        if table.records.get(&request.client_id).is_some_and(late) {
+        if table.record(request.client_id).is_some_and(late) {
             return (Err(Status::STALE_CLIENTID), table.remove(request.client_id, Event::Expire));
         }
-        let Some(record) = table.records.get_mut(&request.client_id).filter(|it| it.confirmation.is_none())
-        else {
+        let Some(record) = table.record_mut(request.client_id).filter(|it| it.confirmation.is_none()) else {
             return (Err(Status::STALE_CLIENTID), None);
         };
         // Phase 3's "{ *, *, old_principal_arg, clientid_arg, * } … NFS4ERR_CLID_INUSE is returned to the client. No changes are
@@ -536,7 +546,7 @@ impl State {
             return Err(Status::CONN_NOT_BOUND_TO_SESSION);
         }
         let mut table = self.clients.lock();
-        if let Some(record) = table.records.get_mut(&session.client.id()) {
+        if let Some(record) = table.record_mut(session.client.id()) {
             record.sessions.retain(|other| other != id);
         }
         self.remove_session(id);
@@ -555,7 +565,7 @@ impl State {
         sequenced: Option<&Client>,
     ) -> Result<(), Status> {
         let mut table = self.clients.lock();
-        let record = table.records.get(&id).filter(|record| record.confirmation.is_none());
+        let record = table.record(id).filter(|record| record.confirmation.is_none());
         let record = record.ok_or(Status::STALE_CLIENTID)?;
         if sequenced.is_some_and(|client| client.id() == id) || record.is_in_use(now, self.lease) {
             return Err(Status::CLIENTID_BUSY);
@@ -622,7 +632,7 @@ impl State {
         let (batch, more) = table.next_batch();
         let over = batch
             .into_iter()
-            .filter(|id| table.records.get(id).is_some_and(|record| is_over(record, now, self.lease, press)));
+            .filter(|id| table.record(*id).is_some_and(|record| is_over(record, now, self.lease, press)));
         let over: Vec<ClientId> = over.collect();
         (over.into_iter().filter_map(|id| table.remove(id, Event::Expire)).collect(), more)
     }

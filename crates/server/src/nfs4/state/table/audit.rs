@@ -19,11 +19,13 @@ impl ClientTable {
         sessions: &SessionTable,
     ) -> Result<HashMap<ClientId, Arc<Client>>, String> {
         let mut named = 0;
-        for (id, record) in &self.records {
-            self.audit_record(*id, record).map_err(|why| format!("record {id:#x}: {why}"))?;
+        for (number, record) in &self.records {
+            let id = record.client.id();
+            same("a record's number", (record.number, self.numbers.get(&id)), (*number, Some(number)))?;
+            self.audit_record(id, record).map_err(|why| format!("record {id:#x}: {why}"))?;
             for session in &record.sessions {
                 let session = sessions.get(session).ok_or("a record names a session that is gone")?;
-                same("a session's client", session.client.id(), *id)?;
+                same("a session's client", session.client.id(), id)?;
                 named += 1;
             }
         }
@@ -32,8 +34,9 @@ impl ClientTable {
         let owned: usize = owned.map(|owned| owned.confirmed.iter().chain(&owned.unconfirmed).count()).sum();
         same("records that owners name", owned, self.records.len())?;
         let unconfirmed = self.records.values().filter(|record| record.phase == Phase::Unconfirmed).count();
+        same("records that numbers name", self.numbers.len(), self.records.len())?;
         same("unconfirmed records", self.unconfirmed.len(), unconfirmed)?;
-        Ok(self.records.iter().map(|(id, record)| (*id, Arc::clone(&record.client))).collect())
+        Ok(self.records.values().map(|record| (record.client.id(), Arc::clone(&record.client))).collect())
     }
 
     fn audit_record(&self, id: ClientId, record: &Record) -> Result<(), String> {
@@ -44,7 +47,7 @@ impl ClientTable {
             Phase::Confirmed => same("the owner's confirmed record", owned.confirmed, Some(id)),
             Phase::Unconfirmed => {
                 same("the owner's unconfirmed record", owned.unconfirmed, Some(id))?;
-                same("whether it is listed", self.unconfirmed.contains(&id), true)?;
+                same("whether it is listed", self.unconfirmed.contains(&record.number), true)?;
                 same("sessions of an unconfirmed record", record.sessions.len(), 0)
             }
             Phase::Gone => Err("it is gone".into()),

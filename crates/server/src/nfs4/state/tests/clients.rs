@@ -143,27 +143,21 @@ fn counts_return_to_zero_when_clients_leave() {
 }
 
 #[test]
-fn client_ids_that_begin_anew_leave_out_those_of_living_clients() {
+fn client_ids_that_come_again_leave_out_those_of_living_clients() {
     let mut world = World::new();
     let mut a = world.peer("a");
     let b = world.peer0("b", 1);
     let open = world.open(&a, 1, "o", BOTH);
-    let gone = world.peer0("gone", 1);
-    world.state.evict(gone.id).unwrap();
-    world.state.client_ids.store(u64::from(u32::MAX) - 2, Relaxed);
-    let last = [world.peer0("y", 1).id, world.peer("z").client.id()];
-    assert_eq!(last.map(|id| id as u32), [u32::MAX - 1, u32::MAX]);
-    // None is zero, and one and two are a's and b's.
-    let first = [world.peer("c").client.id(), world.peer0("d", 1).id];
-    assert_eq!(first.map(|id| id as u32), [3, 4]);
-    assert!([a.client.id(), b.id, last[0], last[1]].iter().all(|id| !first.contains(id)));
+    world.state.client_ids.store(0, Relaxed);
+    let later = [world.peer("c").client.id(), world.peer0("d", 1).id];
+    assert!([a.client.id(), b.id].iter().all(|id| !later.contains(id)));
     a.ping(&world);
     world.close(&a, 1, &open).unwrap();
     assert_eq!(world.state.named_client(world.now, b.id).map(|client| client.id()), Ok(b.id));
     world.pass(LEASE);
     world.state.press(world.now);
-    let told = world.state.named_client(world.now, last[0]).map(|client| client.id());
-    assert_eq!(told, Err(Status::EXPIRED), "it was given before they began anew");
+    let told = world.state.named_client(world.now, b.id).map(|client| client.id());
+    assert_eq!(told, Err(Status::EXPIRED), "this instance has given it");
 }
 
 #[test]
@@ -179,12 +173,42 @@ fn who_finds_no_client_id_comes_again() {
 }
 
 #[test]
-fn a_flood_pushes_out_its_oldest_where_client_ids_begin_anew() {
+fn a_flood_pushes_out_its_oldest_whatever_its_client_id() {
     let world = World::with(&Settings { max_clients: 4, ..settings() }, &[]);
-    world.state.client_ids.store(u64::from(u32::MAX) - 3, Relaxed);
     let flood: Vec<_> = (0..5).map(|n| world.exchange(&format!("flood {n}"), 1, &ROOT).unwrap()).collect();
     assert_eq!(world.create(flood[0].client_id, 1, 1), Err(Status::STALE_CLIENTID));
     for id in &flood[1..] {
         assert!(world.create(id.client_id, id.sequence_id, 1).is_ok(), "{id:?}");
     }
+}
+
+/// RFC 8881 §18.36.4 lets any principal make a session for a confirmed client ID whose state is not protected.
+#[test]
+fn no_client_id_is_guessed_from_one_s_own() {
+    let world = World::new();
+    let victims: Vec<_> = (0..10).map(|n| world.peer(&format!("victim {n}")).client.id()).collect();
+    let own = world.peer("attacker").client.id();
+    let near = (1..5000u64).flat_map(|by| [own.wrapping_add(by), own.wrapping_sub(by)]);
+    let counted = (0..5000u64).map(|count| own >> 32 << 32 | count);
+    for id in near.chain(counted).filter(|id| *id != own) {
+        assert!(!victims.contains(&id));
+        assert_eq!(world.create(id, 2, 9), Err(Status::STALE_CLIENTID));
+    }
+}
+
+/// Version 4.0 tells a restart from the loss of a lease by the mark in client IDs and stateids.
+#[test]
+fn the_mark_of_an_instance_is_not_that_of_the_one_before() {
+    let disk = Arc::new(crate::nfs4::state::Disk::default());
+    let mut marks = Vec::new();
+    for _ in 0..3 {
+        // The same settings, so that the marks would be equal without the record.
+        let world = World::after(&settings(), disk.records());
+        let peer = world.peer0("a", 1);
+        assert!(world.state.named_client(world.now, peer.id).is_ok());
+        let before = marks.last().map(|(_, id)| world.state.named_client(world.now, *id).map(drop));
+        assert_eq!(before.unwrap_or(Err(Status::STALE_CLIENTID)), Err(Status::STALE_CLIENTID));
+        marks.push((world.state.boot, peer.id));
+    }
+    assert!(marks.windows(2).all(|pair| pair[0].0 != pair[1].0), "{marks:?}");
 }

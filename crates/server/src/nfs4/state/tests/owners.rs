@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nfs4::state::wire::StateOwner;
-use crate::nfs4::state::{Callback, Effect, IoKind, SavedReply, Sequenced0, SetClientId, Turn};
+use crate::nfs4::state::{Callback, Effect, IoKind, SavedReply, Sender, Sequenced0, SetClientId, Turn};
 
 /// A client of version 4.0.
 pub(super) struct Peer0 {
@@ -22,7 +22,7 @@ impl World {
 
     fn turn(&self, peer: &mut Peer0, owner: &str) -> Result<Turn, Status> {
         peer.seqid += 1;
-        match self.state.open_turn(self.now, &named(peer, owner), peer.seqid, 7, false)? {
+        match self.state.open_turn(self.now, &named(peer, owner), peer.seqid, 7, false, root())? {
             Sequenced0::New(turn) => Ok(turn),
             Sequenced0::Replay(_, saved) => panic!("{saved:?}"),
         }
@@ -49,7 +49,7 @@ impl World {
             return stateid;
         }
         peer.seqid = peer.seqid.checked_add(1).unwrap_or(1);
-        let turn = self.state.stateid_turn(self.now, &stateid, peer.seqid, 9, true).unwrap();
+        let turn = self.state.stateid_turn(self.now, &stateid, peer.seqid, 9, true, root()).unwrap();
         let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
         let confirmed = self.state.confirm_open(&client, file, &stateid).unwrap();
         self.state.end_turn(self.now, turn, &saved(), Effect::Confirmed);
@@ -58,7 +58,7 @@ impl World {
 
     pub(super) fn close0(&self, peer: &mut Peer0, fileid: u64, stateid: &Stateid) {
         peer.seqid += 1;
-        let turn = self.state.stateid_turn(self.now, stateid, peer.seqid, 8, false).unwrap();
+        let turn = self.state.stateid_turn(self.now, stateid, peer.seqid, 8, false, root()).unwrap();
         let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
         self.state.close(&turn.client().clone(), file(fileid), stateid).unwrap();
         self.state.end_turn(self.now, turn, &saved(), Effect::Closed(*stateid));
@@ -77,6 +77,12 @@ impl World {
 fn named(peer: &Peer0, owner: &str) -> StateOwner {
     let owner = xdr::Opaque::new(Bytes::copy_from_slice(owner.as_bytes())).unwrap();
     StateOwner { client_id: peer.id, owner }
+}
+
+/// Who sends what the tests send.
+pub(super) fn root() -> Sender<'static> {
+    static PRINCIPAL: Principal = ROOT;
+    Sender { caller: 0, principal: &PRINCIPAL }
 }
 
 fn saved() -> SavedReply {
@@ -119,7 +125,7 @@ fn a_client_that_leaves_takes_all_along() {
     assert_eq!((world.state.counts().opens, world.state.counts().clients), (0, 1));
     assert_eq!(world.state.gauges.total(), 0);
     assert_eq!(world.state.holder(world.now, &open).unwrap_err(), Status::EXPIRED);
-    let again = world.state.stateid_turn(world.now, &closed, 5, 8, false);
+    let again = world.state.stateid_turn(world.now, &closed, 5, 8, false, root());
     assert_eq!(again.unwrap_err(), Status::BAD_STATEID, "not even what was closed last is remembered");
 }
 
@@ -161,7 +167,7 @@ fn a_lock_that_has_no_room_takes_its_open_owner_s_seqid() {
     // RFC 7530 §9.1.7: DELAY is not among the errors after which the client keeps its seqid.
     for _ in 0..2 {
         peer.seqid += 1;
-        let turn = world.state.lock_turn(world.now, &open, &locker, (peer.seqid, 1), 9).unwrap();
+        let turn = world.state.lock_turn(world.now, &open, &locker, (peer.seqid, 1), 9, root()).unwrap();
         let Sequenced0::New(turn) = turn else { panic!("{turn:?}") };
         let locker = Locker::New { open_stateid: open, owner: turn.owner() };
         let (file, lock_type, range) = (file(1), LockType::Write, range(0, 1));
@@ -180,8 +186,11 @@ fn seqids_go_on_over_the_wrap() {
         let mut peer = world.peer0("a", next as u8 + 1);
         peer.seqid = u32::MAX - 2;
         let open = world.open0(&mut peer, 1, "o");
-        assert_eq!(world.state.stateid_turn(world.now, &open, 2, 8, false).unwrap_err(), Status::BAD_SEQID);
-        assert!(world.state.stateid_turn(world.now, &open, next, 8, false).is_ok());
+        assert_eq!(
+            world.state.stateid_turn(world.now, &open, 2, 8, false, root()).unwrap_err(),
+            Status::BAD_SEQID
+        );
+        assert!(world.state.stateid_turn(world.now, &open, next, 8, false, root()).is_ok());
     }
 }
 
@@ -219,7 +228,7 @@ fn reclaims_while_the_grace_period_runs() {
     assert_eq!((admitted(&a, true), admitted(&a, false)), (Ok(()), Err(Status::GRACE)));
     assert_eq!(admitted(&stranger, true), Err(Status::NO_GRACE));
     drop(world.turn(&mut stranger, "o"));
-    let reclaimed = world.state.open_turn(world.now, &named(&a, "o"), 9, 7, true).unwrap();
+    let reclaimed = world.state.open_turn(world.now, &named(&a, "o"), 9, 7, true, root()).unwrap();
     let Sequenced0::New(turn) = reclaimed else { panic!() };
     assert!(!turn.needs_confirmation());
 }

@@ -1,6 +1,6 @@
 //! Who reclaims what over several servers, one after the other, with one log (RFC 8881 §8.4.2 to §8.4.3).
 
-use super::owners::Peer0;
+use super::owners::{Peer0, root};
 use super::*;
 use crate::nfs4::state::wire::NetAddress;
 use crate::nfs4::state::{Callback, Disk, SetClientId, SetClientIdError};
@@ -542,7 +542,7 @@ impl Site {
     }
 
     pub(super) fn renew0(&self, peer: &Peer0) {
-        self.world.state.renewed(self.world.now, &self.client0(peer));
+        self.world.state.renewed(self.world.now, self.client0(peer).id(), root()).unwrap();
     }
 
     pub(super) fn ask0(&self, peer: &Peer0) -> Result<(), Status> {
