@@ -150,11 +150,15 @@ impl Compound<'_> {
             return Ok(None);
         }
         // §9.1.9: "When the type of the operation does not match that originally used, NFS4ERR_BAD_SEQID is returned." Another
-        // principal's is no repetition either: what the first one was told and opened is not handed to it. A user's number has
-        // 32 bits, an operation's less, so that neither passes for the other.
-        let kind = self.caller().rotate_left(32) ^ u64::from(asked.number.0);
+        // principal's is no repetition either: what the first one was told and opened is not handed to it. Nor is one on another
+        // object: OPEN's file name is looked up in the current file handle, which is not among its arguments.
+        let object = match self.current() {
+            Ok(Object::File(file)) => file.key(self.server()).fileid,
+            Ok(Object::Pseudo(node)) => node.id,
+            Err(_) => 0,
+        };
         let (arguments, principal) = (asked.arguments.since(asked.start), self.principal());
-        let digest = self.state().digest(kind, &arguments, arguments.len());
+        let digest = self.state().digest_of_turn(self.caller(), asked.number, object, &arguments);
         match take(digest, self.sender(&principal))? {
             Sequenced0::New(turn) => {
                 self.set_sender(Arc::clone(turn.client()));

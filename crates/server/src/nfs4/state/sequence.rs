@@ -291,6 +291,17 @@ impl State {
         hash_request(&mut hasher, caller, compound, length);
         hasher.finish()
     }
+
+    /// What tells requests with an owner's seqid apart: who asks for which operation on which object, a number for the current
+    /// file handle, with which arguments.
+    #[must_use]
+    pub fn digest_of_turn(&self, caller: u64, operation: OpNum, object: u64, arguments: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(u64::from(operation.0));
+        hasher.write_u64(object);
+        hash_request(&mut hasher, caller, arguments, arguments.len());
+        hasher.finish()
+    }
 }
 
 /// What tells requests apart; see [`State::digest`].

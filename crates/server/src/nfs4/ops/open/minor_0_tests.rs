@@ -5,7 +5,7 @@ use protocol::nfs4::ops::create::{CreateArgs, CreateType};
 use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
 
 use super::*;
-use crate::testing::{at, mode, name, open_args};
+use crate::testing::{at, mode, name, open_args, putfh};
 use crate::testing0::{Lab0, lab0};
 
 #[test]
@@ -25,6 +25,37 @@ fn a_retransmission_gets_the_first_answer_and_its_file() {
     late.seqid += 2;
     assert_eq!(lab.status(at(&["export"], vec![Op::Open(late)])), Status::BAD_SEQID);
     assert_eq!(lab.lab.server.counts().opens, 2);
+}
+
+/// As libnfs opens through a symbolic link to a directory: the owner is new, and its first OPEN comes again under the same
+/// seqid in the directory that the link leads to.
+#[test]
+fn an_open_in_another_directory_is_no_repetition() {
+    let mut lab = lab0();
+    let make = CreateArgs { object_type: CreateType::DIRECTORY, name: name("sub"), attributes: mode(0o777) };
+    lab.last(at(&["export"], vec![Op::Create(make)]));
+    let mut args = open_args("only there", b"owner", ShareAccess::BOTH, OpenHow::NoCreate);
+    args.how = OpenHow::Create(CreateHow::Guarded(mode(0o600)));
+    (args.seqid, args.owner) = (7, lab.owner(b"maker"));
+    lab.last(at(&["export", "sub"], vec![Op::Open(args)]));
+    let mut args = open_args("only there", b"owner", ShareAccess::BOTH, OpenHow::NoCreate);
+    (args.seqid, args.owner) = (lab.next(b"owner"), lab.owner(b"owner"));
+    let open = || Op::Open(args.clone());
+    assert_eq!(lab.status(at(&["export"], vec![open()])), Status::NOENT);
+    assert_eq!(lab.status(at(&["export"], vec![open()])), Status::NOENT, "a retransmission");
+    let opened = lab.send(at(&["export", "sub"], vec![open(), Op::GetFh]));
+    assert_eq!(opened.status, Status::OK);
+    assert_eq!(lab.send(at(&["export", "sub"], vec![open(), Op::GetFh])), opened, "a retransmission");
+}
+
+#[test]
+fn what_a_known_owner_asks_of_another_object_is_no_repetition() {
+    let mut lab = lab0();
+    let (file, open) = lab.open("file", b"owner");
+    let close = lab.close_op(open, b"owner");
+    assert_eq!(lab.status(vec![putfh(file), close.clone()]), Status::OK);
+    assert_eq!(lab.status(at(&["export"], vec![close.clone()])), Status::BAD_SEQID);
+    assert_eq!(lab.status(vec![putfh(file), close]), Status::OK, "a retransmission");
 }
 
 #[test]
