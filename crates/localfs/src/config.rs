@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::descriptors::Descriptors;
+
 /// What an answer promises about stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -29,8 +31,11 @@ pub struct Config {
     /// First write verifier. Choose another one whenever unstable data may have been lost since the last start: at
     /// every boot of the machine; a restart of the server alone loses nothing.
     pub verifier_seed: [u8; 8],
-    /// Descriptors kept open for files that nobody uses at the moment; `None` takes half of what `RLIMIT_NOFILE` allows.
+    /// Descriptors kept open for files that nobody uses at the moment; at most the volume's share of `descriptors`.
     pub max_open_files: Option<usize>,
+    /// The budget that the volume shares with others; `None` takes half of what `RLIMIT_NOFILE` allows, for all such
+    /// volumes together.
+    pub descriptors: Option<&'static Descriptors>,
 }
 
 impl Config {
@@ -43,6 +48,7 @@ impl Config {
             durability: Durability::Sync,
             verifier_seed: [0; 8],
             max_open_files: None,
+            descriptors: None,
         }
     }
 }

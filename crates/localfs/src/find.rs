@@ -15,7 +15,7 @@ use crate::errno::translate;
 use crate::generations::is_past;
 use crate::handle;
 use crate::name::Name;
-use crate::object::{Object, OpenFile, Reach};
+use crate::object::{Object, Reach};
 use crate::patience;
 use crate::sys::{self, KernelHandle};
 use crate::volume::{Handles, Volume};
@@ -66,7 +66,7 @@ impl Volume {
             Some(fd) => fd,
             None => self.open_path(directory, name)?,
         };
-        self.adopt(OpenFile::new(fd, Reach::Path), directory, name)
+        self.adopt(self.file_of(fd, Reach::Path), directory, name)
     }
 
     /// Looking `name` up takes no disk, or may. Where it had to be opened to know that, it is returned.
@@ -91,7 +91,9 @@ impl Volume {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if !patience::may_wait() && !self.is_in_memory && self.has_cached_lookup.load(Ordering::Relaxed) {
             let cached = directory.with_fd(|fd| {
-                rustix::fs::openat2(fd, name.as_c_str(), flags, Mode::empty(), ResolveFlags::CACHED)
+                self.descriptors.open(|| {
+                    rustix::fs::openat2(fd, name.as_c_str(), flags, Mode::empty(), ResolveFlags::CACHED)
+                })
             });
             match cached {
                 Err(Errno::AGAIN) => patience::wait()?,
@@ -103,7 +105,9 @@ impl Volume {
             }
         }
         directory
-            .with_fd(|fd| rustix::fs::openat(fd, name.as_c_str(), flags, Mode::empty()))
+            .with_fd(|fd| {
+                self.descriptors.open(|| rustix::fs::openat(fd, name.as_c_str(), flags, Mode::empty()))
+            })
             .map_err(translate)
     }
 

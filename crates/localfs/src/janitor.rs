@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 use vfs::{FileKind, Handle};
 
-use crate::object::{Object, OpenFile, Reach};
+use crate::object::{Object, Reach};
 use crate::volume::{Handles, Volume};
 
 /// Time between two rounds.
@@ -211,7 +211,7 @@ impl Volume {
                 return Ok(None);
             }
             let path = self.reopen(object, present, OFlags::PATH);
-            Ok(path.ok().map(|fd| OpenFile::new(fd, Reach::Path)))
+            Ok(path.ok().map(|fd| self.file_of(fd, Reach::Path)))
         });
         exchanged.is_ok_and(|file| !file.reach.writes())
     }

@@ -1,13 +1,15 @@
 //! Objects in use, each with one open descriptor, known by handle.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
+use crate::descriptors::Counted;
 use crate::durable::{Begun, Dirt};
 use crate::patience;
 
@@ -44,11 +46,13 @@ pub(crate) struct OpenFile {
     is_unsound: AtomicBool,
     /// What it may be used for.
     pub(crate) reach: Reach,
+    /// Dropped behind the descriptor.
+    _counted: Counted,
 }
 
 impl OpenFile {
-    pub(crate) fn new(fd: OwnedFd, reach: Reach) -> Self {
-        Self { fd, is_unsound: AtomicBool::new(false), reach }
+    pub(crate) fn new(fd: OwnedFd, reach: Reach, counted: Counted) -> Self {
+        Self { fd, is_unsound: AtomicBool::new(false), reach, _counted: counted }
     }
 
     /// A name that leads to the very same object, for calls that take no O_PATH descriptor; good while this one is open.
@@ -155,8 +159,8 @@ impl Residence {
 /// A file, directory or other object that some request has used.
 ///
 /// It holds exactly one descriptor, replaced when a request needs more of it. There is at most one `Object` a handle:
-/// the cache never lets go of one that is in use, pinned or dirty, so that what is remembered here (dirt above all)
-/// is remembered once.
+/// the cache never lets go of one that is in use or dirty, so that what is remembered here (dirt above all)
+/// is remembered once. One that an open pins stays too, unless descriptors are short ([`Objects::close_pinned`]).
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) handle: Handle,
@@ -271,6 +275,16 @@ impl Object {
         }
     }
 
+    /// Whether its descriptor may be closed although an open pins it: the handle finds it again, since it has a name.
+    pub(crate) fn can_be_found_again(&self) -> bool {
+        // Not by a lock that is waited for: a thread that opens it anew may itself be making room.
+        let linked =
+            |file: &Arc<OpenFile>| rustix::fs::fstat(&**file).is_ok_and(|status| status.st_nlink > 0);
+        self.kind == FileKind::Regular
+            && self.pins.load(Ordering::Acquire) & (LET_GO | NAMELESS) == 0
+            && self.file.try_read().is_some_and(|file| linked(&file))
+    }
+
     /// Whether an open holds it.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pins() > 0
@@ -283,6 +297,7 @@ impl Object {
 
     /// An open holds it from now on; false where it is too late for that to keep what has lost its last name
     /// ([`Self::let_go`]).
+    #[cfg(test)]
     pub(crate) fn pin(&self) -> bool {
         self.pins.fetch_add(1, Ordering::AcqRel) & LET_GO == 0
     }
@@ -338,7 +353,7 @@ impl Lifecycle<Handle, Arc<Object>> for KeepUsed {
     // A clone is taken only under the lock of the cache's shard, which eviction holds too: who is counted once here
     // cannot get another user before it is gone.
     fn is_pinned(&self, _: &Handle, object: &Arc<Object>) -> bool {
-        Arc::strong_count(object) > 1 || object.dirt.is_dirty()
+        Arc::strong_count(object) > 1 || object.is_pinned() || object.dirt.is_dirty()
     }
 
     fn on_evict(&self, evicted: &mut Self::RequestState, _: Handle, object: Arc<Object>) {
@@ -356,6 +371,12 @@ pub(crate) struct Objects {
     cache: Cache,
     /// Each for a part of all handles.
     arrivals: [Mutex<()>; ARRIVALS],
+    /// Files that opens pin although their descriptors were closed: how many opens each.
+    closed: Mutex<HashMap<Handle, u32>>,
+    /// How many there are, for those who come without the lock. Raised before a file leaves the cache.
+    closed_count: AtomicUsize,
+    /// Objects here that opens pin.
+    pinned: AtomicUsize,
 }
 
 impl Objects {
@@ -367,7 +388,89 @@ impl Objects {
         options.shards(if capacity < 1024 { 1 } else { 16 });
         let options = options.build().unwrap_or_else(|_| unreachable!("both capacities are given"));
         let cache = Cache::with_options(options, UnitWeighter, DefaultHashBuilder::default(), KeepUsed);
-        Self { cache, arrivals: Default::default() }
+        Self {
+            cache,
+            arrivals: Default::default(),
+            closed: Mutex::default(),
+            closed_count: AtomicUsize::new(0),
+            pinned: AtomicUsize::new(0),
+        }
+    }
+
+    /// Holds `capacity` objects from now on.
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        if self.cache.capacity() != capacity as u64 {
+            self.cache.set_capacity(capacity as u64);
+        }
+    }
+
+    /// Objects here that opens pin.
+    pub(crate) fn pinned(&self) -> usize {
+        self.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Whether every pinned file has its descriptor.
+    #[cfg(test)]
+    pub(crate) fn closed_is_empty(&self) -> bool {
+        self.closed.lock().is_empty() && self.closed_count.load(Ordering::Acquire) == 0
+    }
+
+    /// Has one more open pin `object`; false where it was [let go of](Object::let_go) before, which pins nothing.
+    pub(crate) fn pin(&self, object: &Arc<Object>) -> bool {
+        let before = object.pins.fetch_add(1, Ordering::AcqRel);
+        if before & LET_GO != 0 {
+            object.unpin();
+            return false;
+        }
+        if before & COUNT == 0 {
+            self.pinned.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// An open lets go of the object of `handle`. Returns it, unless its descriptor was closed meanwhile.
+    pub(crate) fn unpin(&self, handle: &Handle) -> Option<(Arc<Object>, Unpinned)> {
+        let object = match self.cache.peek(handle) {
+            Some(object) => object,
+            None => {
+                let mut closed = self.closed.lock();
+                if let Some(pins) = closed.get_mut(handle) {
+                    *pins -= 1;
+                    if *pins == 0 {
+                        closed.remove(handle);
+                        self.closed_count.fetch_sub(1, Ordering::Release);
+                    }
+                    return None;
+                }
+                // It came back in between.
+                self.cache.peek(handle)?
+            }
+        };
+        let unpinned = object.unpin();
+        if unpinned != Unpinned::Held {
+            self.pinned.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some((object, unpinned))
+    }
+
+    /// Closes the descriptor of `object`, which opens pin, of which the caller has one clone and nobody else any. The pins count
+    /// for the object that the next request makes of the handle. False where it stays.
+    pub(crate) fn close_pinned(&self, object: &Arc<Object>) -> bool {
+        let mut closed = self.closed.lock();
+        self.closed_count.fetch_add(1, Ordering::Release);
+        let is_idle = |kept: &Arc<Object>| {
+            Arc::ptr_eq(kept, object) && Arc::strong_count(kept) == 2 && !kept.dirt.is_dirty()
+        };
+        // Behind this nobody changes the pins: for that one needs the object, or the lock above.
+        let is_closed = self.cache.remove_if(&object.handle, is_idle).is_some();
+        match object.pins() {
+            pins if is_closed && pins > 0 => {
+                closed.insert(object.handle, pins);
+                self.pinned.fetch_sub(1, Ordering::Relaxed);
+            }
+            _ => _ = self.closed_count.fetch_sub(1, Ordering::Release),
+        }
+        is_closed
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -407,6 +510,17 @@ impl Objects {
         }
         let object = Arc::new(make(file));
         let mut evicted = Vec::new();
+        // Until it is in the cache: an open that lets go looks in both places.
+        let closed = (self.closed_count.load(Ordering::Acquire) > 0).then(|| self.closed.lock());
+        if let Some(mut closed) = closed
+            && let Some(pins) = closed.remove(handle)
+        {
+            self.closed_count.fetch_sub(1, Ordering::Release);
+            self.pinned.fetch_add(1, Ordering::Relaxed);
+            object.pins.fetch_add(pins, Ordering::AcqRel);
+            self.cache.insert_with_lifecycle(*handle, Arc::clone(&object), &mut evicted);
+            return Ok(object);
+        }
         // Held here as well, it counts as used, and the cache cannot let it go while it is put in.
         self.cache.insert_with_lifecycle(*handle, Arc::clone(&object), &mut evicted);
         // What gave way is closed behind the lock.
@@ -422,7 +536,10 @@ impl Objects {
     /// it stays.
     pub(crate) fn remove_unused(&self, object: &Arc<Object>) -> bool {
         let is_unused = |kept: &Arc<Object>| {
-            Arc::ptr_eq(kept, object) && Arc::strong_count(kept) == 2 && !kept.dirt.is_dirty()
+            Arc::ptr_eq(kept, object)
+                && Arc::strong_count(kept) == 2
+                && !kept.is_pinned()
+                && !kept.dirt.is_dirty()
         };
         self.cache.remove_if(&object.handle, is_unused).is_some()
     }
@@ -435,7 +552,7 @@ mod tests {
     fn object(number: u8) -> Arc<Object> {
         let file = tempfile::tempfile().expect("temporary file");
         let handle = Handle::new(&[number]).expect("short");
-        let open = OpenFile::new(file.into(), Reach::ReadWrite);
+        let open = OpenFile::new(file.into(), Reach::ReadWrite, Counted::apart());
         let dirt = Dirt::new(&Arc::default());
         Arc::new(Object::new(handle, FileKind::Regular, 1, ((1, u64::from(number)), None), open, dirt))
     }

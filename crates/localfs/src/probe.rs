@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::Hasher;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, Statx};
@@ -17,6 +17,7 @@ use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
 use crate::change::{self, ChangeClock};
 use crate::config::{Config, Durability, OpenError};
+use crate::descriptors::{Descriptors, MIN_OBJECTS};
 use crate::durable::Dirt;
 use crate::durable::group::Group;
 use crate::handle::{from_index, from_kernel};
@@ -44,10 +45,6 @@ const SHARES_STORAGE: [u64; 4] = [0x5846_5342, 0x9123_683e, 0xca45_1a4e, 0x7461_
 /// tmpfs has them since Linux 6.6, and says so by its timestamps since 6.13.
 const STABLE_POSITIONS: [u64; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x6969];
-/// Descriptors left to sockets, logs and the like.
-const OTHER_DESCRIPTORS: u64 = 256;
-/// Objects kept open at least, however low the limit.
-const MIN_OBJECTS: usize = 16;
 /// Objects kept open at most by default, each with about a kilobyte in the kernel.
 const DEFAULT_MAX_OBJECTS: usize = 32 * 1024;
 /// Greatest offset that Linux has.
@@ -99,11 +96,14 @@ pub(crate) fn open_with(
     };
     let has_stable_positions =
         STABLE_POSITIONS.contains(&f_type) || (IN_MEMORY.contains(&f_type) && !changes.is_coarse());
-    let capacity = capacity(config.max_open_files);
+    let descriptors = config.descriptors.unwrap_or_else(Descriptors::of_process);
+    let max_objects =
+        config.max_open_files.unwrap_or(DEFAULT_MAX_OBJECTS).min(descriptors.limit()).max(MIN_OBJECTS);
     let key = (device_of(&status), status.stx_ino);
     let top = OpenFile::new(
         root_fd.try_clone().map_err(|error| OpenError::Directory(path.clone(), error))?,
         Reach::Read,
+        descriptors.count(),
     );
     let dirty_objects = Arc::default();
     let dirt = Dirt::new(&dirty_objects);
@@ -125,9 +125,13 @@ pub(crate) fn open_with(
         properties,
         has_acls: properties.acls,
         counts_links: status.stx_nlink > 0,
-        objects: Objects::new(capacity),
+        objects: Objects::new(max_objects),
+        max_objects,
+        descriptors,
+        member: OnceLock::new(),
+        closed_last: AtomicUsize::new(0),
+        pinned_in_use: AtomicUsize::new(0),
         dirty_objects,
-        max_dirty: capacity / 2,
         group: Group::default(),
         changes,
         has_nowait: AtomicBool::new(true),
@@ -145,7 +149,7 @@ pub(crate) fn open_with(
         verifier_changes: AtomicU64::new(0),
         round: AtomicU32::new(0),
         janitor: crate::janitor::Alarm::default(),
-        watches: watch::OnDemand::new(capacity / 2),
+        watches: watch::OnDemand::new(max_objects / 2),
         shortages: Shortages::default(),
         has_watched_entries: is_watched(f_type),
         root_fd,
@@ -155,6 +159,7 @@ pub(crate) fn open_with(
         syncs: Default::default(),
     });
     volume.objects.put(Arc::clone(&volume.root));
+    let _ = volume.member.set(descriptors.join(&Arc::downgrade(&volume)));
     crate::janitor::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
     Ok(volume)
 }
@@ -269,12 +274,6 @@ fn actor() -> Actor {
     }
     let has_powers = sys::effective_capabilities().is_ok_and(|all| all & FILE_CAPABILITIES != 0);
     Actor::Itself { uid: if has_powers { u32::MAX } else { rustix::process::geteuid().as_raw() } }
-}
-
-fn capacity(configured: Option<usize>) -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let allowed = usize::try_from(limit.saturating_sub(OTHER_DESCRIPTORS) / 2).unwrap_or(usize::MAX);
-    configured.unwrap_or(DEFAULT_MAX_OBJECTS).min(allowed).max(MIN_OBJECTS)
 }
 
 fn has_xattrs(root: BorrowedFd<'_>, name: &str) -> bool {

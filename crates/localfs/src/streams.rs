@@ -13,12 +13,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use parking_lot::Mutex;
 use vfs::{Error, Handle, Result};
 
+use crate::descriptors::Counted;
 use crate::errno::translate;
 use crate::sys;
 
 /// Bytes asked of the kernel at once: about a thousand entries.
 pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
-/// Streams kept; the one unused longest goes.
+/// Streams kept of one volume at most; the one unused longest goes.
 const MAX_STREAMS: usize = 64;
 
 /// Cookies 0, 1 and 2 mean something else to the protocols (RFC 8881 §18.23.3); a position that is one of them, which
@@ -82,6 +83,8 @@ fn first_entry(buffer: &[u8]) -> Option<RawEntry<'_>> {
 #[derive(Debug)]
 pub(crate) struct Stream {
     fd: OwnedFd,
+    /// Dropped behind the descriptor.
+    _counted: Counted,
     buffer: Vec<u8>,
     /// The part of the buffer that was not delivered.
     start: usize,
@@ -96,9 +99,10 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// Of a directory just opened, to continue behind `cookie`.
-    pub(crate) fn new(fd: OwnedFd, cookie: u64, change: u64) -> Result<Self> {
+    pub(crate) fn new((fd, counted): (OwnedFd, Counted), cookie: u64, change: u64) -> Result<Self> {
         let buffer = vec![0; BUFFER_BYTES];
-        let mut stream = Self { fd, buffer, start: 0, end: 0, is_at_end: false, cookie, change };
+        let mut stream =
+            Self { fd, _counted: counted, buffer, start: 0, end: 0, is_at_end: false, cookie, change };
         if cookie != 0 {
             stream.seek()?;
         }
@@ -178,10 +182,10 @@ impl Streams {
         Some(waiting.remove(found).1)
     }
 
-    /// Keeps a stream for its reader's return.
-    pub(crate) fn put(&self, directory: Handle, stream: Stream) {
+    /// Keeps a stream for its reader's return, with no more than `allowed` in all.
+    pub(crate) fn put(&self, directory: Handle, stream: Stream, allowed: usize) {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= MAX_STREAMS {
+        if waiting.len() >= allowed.clamp(1, MAX_STREAMS) {
             waiting.remove(0);
         }
         waiting.push((directory, stream));
@@ -197,8 +201,8 @@ impl Streams {
 mod tests {
     use super::*;
 
-    fn open(directory: &tempfile::TempDir) -> OwnedFd {
-        std::fs::File::open(directory.path()).expect("open").into()
+    fn open(directory: &tempfile::TempDir) -> (OwnedFd, Counted) {
+        (std::fs::File::open(directory.path()).expect("open").into(), Counted::apart())
     }
 
     fn stream(directory: &tempfile::TempDir, cookie: u64) -> Stream {
@@ -222,7 +226,7 @@ mod tests {
         let streams = Streams::default();
         let handle = Handle::new(b"d").expect("short");
         for cookie in 0..MAX_STREAMS as u64 + 10 {
-            streams.put(handle, stream(&directory, cookie));
+            streams.put(handle, stream(&directory, cookie), usize::MAX);
         }
         assert_eq!(streams.waiting.lock().len(), MAX_STREAMS);
         assert!(streams.take(&handle, 9).is_none(), "the oldest went");

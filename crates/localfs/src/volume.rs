@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Mode, OFlags, Stat, Statx};
@@ -17,6 +17,7 @@ use crate::attributes::{
 };
 use crate::change::{ChangeClock, Moment, nanoseconds};
 use crate::config::Durability;
+use crate::descriptors::{Descriptors, Member};
 use crate::durable::Dirt;
 use crate::durable::group::Group;
 use crate::errno::translate;
@@ -84,9 +85,17 @@ pub(crate) struct Volume {
     /// Whether a file without names has no links; some FUSE file systems say 0 always.
     pub(crate) counts_links: bool,
     pub(crate) objects: Objects,
-    /// How many of them are dirty, and may be before writes go to the device at once.
+    /// The most that this volume caches of them, if its share of the descriptors allows it.
+    pub(crate) max_objects: usize,
+    /// The budget of open files, and this volume's part in it.
+    pub(crate) descriptors: &'static Descriptors,
+    pub(crate) member: OnceLock<Member>,
+    /// Where the next search for descriptors to close begins.
+    pub(crate) closed_last: AtomicUsize,
+    /// Files that opens pin, where many of them could not be closed; 0 if unknown.
+    pub(crate) pinned_in_use: AtomicUsize,
+    /// How many of them are dirty.
     pub(crate) dirty_objects: Arc<AtomicUsize>,
-    pub(crate) max_dirty: usize,
     /// What is to be synced for many at once.
     pub(crate) group: Group,
     pub(crate) changes: ChangeClock,
@@ -447,7 +456,13 @@ impl Volume {
             Object::new(handle, kind_of(status.stx_mode), fsid, (key, created(status)), file, dirt)
         };
         let (present, file) = match self.objects.get_or_make(&handle, file, make) {
-            Ok(made) => return made,
+            Ok(made) => {
+                if made.is_pinned() {
+                    // Its descriptor had been closed.
+                    self.bound_pinned();
+                }
+                return made;
+            }
             Err(there) => there,
         };
         if file.reach.writes() {
@@ -481,7 +496,7 @@ impl Volume {
             }
         }
         let status = status(fd.as_fd()).map_err(translate)?;
-        Ok(self.keep(*handle, &status, OpenFile::new(fd, Reach::Path)))
+        Ok(self.keep(*handle, &status, self.file_of(fd, Reach::Path)))
     }
 
     /// Opens what the kernel's handle names, whoever calls.
@@ -494,7 +509,9 @@ impl Volume {
         self.act_as_server();
         let mut tries = 0;
         loop {
-            let opened = sys::open_by_handle_at(self.root_fd.as_fd(), kind, bytes, flags.bits() as i32);
+            let opened = self
+                .descriptors
+                .open(|| sys::open_by_handle_at(self.root_fd.as_fd(), kind, bytes, flags.bits() as i32));
             if opened.as_ref().err() != Some(&Errno::NOMEM) || tries == MAX_TRIES {
                 return opened;
             }
@@ -526,7 +543,7 @@ impl Volume {
                 return Err(Error::Access);
             }
             let fd = self.reopen(object, present, OFlags::RDONLY).map_err(translate)?;
-            Ok(Some(OpenFile::new(fd, Reach::Read)))
+            Ok(Some(self.file_of(fd, Reach::Read)))
         })
     }
 
@@ -546,7 +563,7 @@ impl Volume {
                 Err(errno) => return Err(translate(errno)),
             };
             self.janitor.ring();
-            Ok(Some(OpenFile::new(fd, reach)))
+            Ok(Some(self.file_of(fd, reach)))
         })?;
         Ok(())
     }
@@ -569,7 +586,8 @@ impl Volume {
             }
         }
         self.act_as_server();
-        rustix::fs::open(present.name_in_proc(), flags, Mode::empty())
+        let name = present.name_in_proc();
+        self.descriptors.open(|| rustix::fs::open(&name, flags, Mode::empty()))
     }
 
     pub(crate) fn fsid_of(&self, fd: BorrowedFd<'_>, device: u64) -> u64 {

@@ -149,7 +149,7 @@ impl Watches {
     }
 
     /// Has `alarm` rung at these events of the object that they name `name`. `file` leads to it; `kept` is it, where it has to be kept
-    /// open. Returns the number by which it is [removed](Self::remove).
+    /// open, and as long as no more than `max_kept` are. Returns the number by which it is [removed](Self::remove).
     ///
     /// # Errors
     /// `ENOSPC` where the user has no more marks, `EMFILE` where no more objects may be kept.
@@ -159,13 +159,13 @@ impl Watches {
         events: u64,
         alarm: &Arc<dyn Alarm>,
         file: &OpenFile,
-        kept: Option<Arc<Object>>,
+        (kept, max_kept): (Option<Arc<Object>>, usize),
     ) -> rustix::io::Result<u64> {
         let mut part = self.0.part(name).lock();
         let present = part.get(name).map_or(0, |watched| watched.events);
         if !part.contains_key(name)
             && kept.is_some()
-            && self.0.kept.load(Ordering::Relaxed) >= self.0.max_kept
+            && self.0.kept.load(Ordering::Relaxed) >= self.0.max_kept.min(max_kept)
         {
             return Err(Errno::MFILE);
         }

@@ -161,11 +161,12 @@ impl Volume {
         };
         with_umask(umask, |left_out| {
             let mode = Mode::from_raw_mode(mode & !left_out);
-            Self::make_name_of_mode(directory, name, what, mode)
+            self.make_name_of_mode(directory, name, what, mode)
         })
     }
 
     fn make_name_of_mode(
+        &self,
         directory: &Object,
         name: &Name,
         what: &Create,
@@ -178,8 +179,11 @@ impl Volume {
         let made = match what {
             Create::File(_) => {
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let fd = directory.with_fd(|fd| rustix::fs::openat(fd, name.as_c_str(), flags, mode));
-                return fd.map(|fd| Some(OpenFile::new(fd, Reach::ReadWrite))).map_err(translate);
+                // Linux takes the descriptor before it makes the name: where there is none, nothing was made.
+                let fd = directory.with_fd(|fd| {
+                    self.descriptors.open(|| rustix::fs::openat(fd, name.as_c_str(), flags, mode))
+                });
+                return fd.map(|fd| Some(self.file_of(fd, Reach::ReadWrite))).map_err(translate);
             }
             Create::Directory => directory.with_fd(|fd| rustix::fs::mkdirat(fd, name.as_c_str(), mode)),
             Create::Symlink(text) => {

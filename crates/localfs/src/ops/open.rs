@@ -7,31 +7,27 @@ use crate::object::{Object, Unpinned};
 use crate::permission::{EXECUTE, READ, WRITE};
 use crate::volume::Volume;
 
-/// Keeps an object, and with it its descriptor and content, after its last name is gone.
+/// Keeps an object, and with it its content, after its last name is gone. It knows the object by handle: where descriptors are
+/// short, that of an idle file with a name is closed, and the file is opened again for the next request.
 #[derive(Debug)]
 struct Held {
     volume: Arc<Volume>,
-    /// There until it is dropped.
-    object: Option<Arc<Object>>,
-}
-
-impl Held {
-    fn object(&self) -> &Arc<Object> {
-        self.object.as_ref().unwrap_or_else(|| unreachable!("it is there until it is dropped"))
-    }
+    handle: Handle,
 }
 
 impl Pin for Held {}
 
+/// An object, and what holds it.
+type Pinned = (Arc<Object>, Held);
+
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some(object) = self.object.take() else { return };
-        match object.unpin() {
-            Unpinned::Held => {}
+        match self.volume.objects.unpin(&self.handle) {
+            None | Some((_, Unpinned::Held)) => {}
             // This is the end of it.
-            Unpinned::LastOfNameless => self.volume.let_go_if_gone(object),
+            Some((object, Unpinned::LastOfNameless)) => self.volume.let_go_if_gone(object),
             // A local process may have taken the last name.
-            Unpinned::Last => self.volume.look_later(&object),
+            Some((object, Unpinned::Last)) => self.volume.look_later(&object),
         }
     }
 }
@@ -50,7 +46,7 @@ impl Volume {
             move |volume: &Arc<Self>| volume.open_now(&context, &file, access, authority)
         };
         let now = || match seen.and_then(|seen| self.hold_seen(file, seen)) {
-            Some((pin, snapshot)) => self.open_held(context, pin, &snapshot, access, authority),
+            Some((held, snapshot)) => self.open_held(context, held, &snapshot, access, authority),
             None => self.open_now(context, file, access, authority),
         };
         self.look(now, later)
@@ -69,36 +65,41 @@ impl Volume {
         }
         object.require_regular()?;
         // Held before it is looked at, and let go again where anything fails: a REMOVE after this look keeps it.
-        let (pin, _) = self.hold(Arc::clone(&object));
+        let Some(pin) = self.hold(&object) else {
+            // It had lost its last name, which the look finds; if not, the client's next try meets another object.
+            self.stat(&object)?;
+            return Err(Error::Later);
+        };
         let snapshot = self.stat(&object)?;
         if snapshot.attributes.links == 0 && self.counts_links && !self.is_kept_by_another(&object) {
             return Err(Error::Stale);
         }
-        self.open_held(context, pin, &snapshot, access, authority)
+        self.open_held(context, (object, pin), &snapshot, access, authority)
     }
 
     /// Holds a regular file that was seen with a name just now. Should it have lost that since, then it is as though it had
     /// been opened before: `None` where it is too late for that, because it has been let go of.
-    fn hold_seen(self: &Arc<Self>, file: &Handle, seen: &Attributes) -> Option<(Held, Snapshot)> {
+    fn hold_seen(self: &Arc<Self>, file: &Handle, seen: &Attributes) -> Option<(Pinned, Snapshot)> {
         if !self.counts_links || seen.links == 0 || seen.kind != FileKind::Regular {
             return None;
         }
-        let (pin, is_kept) = self.hold(self.objects.get(file)?);
+        let object = self.objects.get(file)?;
+        let pin = self.hold(&object)?;
         // Whether the change time may serve a later change too is known for certain where ticks do not matter.
         let settled = !self.changes.is_coarse();
-        is_kept.then_some((pin, Snapshot { attributes: *seen, sealed: None, settled }))
+        Some(((object, pin), Snapshot { attributes: *seen, sealed: None, settled }))
     }
 
     /// Opens what `pin` holds and looks as in `snapshot`.
     fn open_held(
         &self,
         context: &Context,
-        pin: Held,
+        (object, pin): Pinned,
         snapshot: &Snapshot,
         access: OpenAccess,
         authority: Authority,
     ) -> Result<Opened> {
-        let object = pin.object();
+        let object = &object;
         if access.write {
             self.require_writable()?;
             if self.is_sealed(object, snapshot)? {
@@ -121,13 +122,14 @@ impl Volume {
         } else if access.read && !object.file().reach.reads() {
             self.readable(object)?;
         }
+        self.bound_pinned();
         Ok(Opened { pin: Arc::new(pin), attributes: snapshot.attributes })
     }
 
-    /// Holds an object; false where it has been [let go](Object::let_go) of.
-    fn hold(self: &Arc<Self>, object: Arc<Object>) -> (Held, bool) {
-        let is_kept = object.pin();
-        (Held { volume: Arc::clone(self), object: Some(object) }, is_kept)
+    /// Holds an object; `None` where it has been [let go](Object::let_go) of.
+    fn hold(self: &Arc<Self>, object: &Arc<Object>) -> Option<Held> {
+        let is_kept = self.objects.pin(object);
+        is_kept.then(|| Held { volume: Arc::clone(self), handle: object.handle })
     }
 
     /// Whether an object without names, which the caller has pinned, is one that an earlier open keeps, and so still found

@@ -7,7 +7,7 @@ use vfs::{Context, Error, Found, Handle, Op, Result};
 use crate::attributes::{device_of, status};
 use crate::errno::translate;
 use crate::handle::{self, from_kernel};
-use crate::object::{Object, OpenFile, Reach};
+use crate::object::{Object, Reach};
 use crate::permission::EXECUTE;
 use crate::sys;
 use crate::volume::{Handles, Volume};
@@ -45,11 +45,11 @@ impl Volume {
         }
         // Judged already.
         self.act_as_server();
-        let fd = object.with_fd(open_above).map_err(translate)?;
+        let fd = object.with_fd(|fd| self.descriptors.open(|| open_above(fd))).map_err(translate)?;
         self.require_beneath(&fd)?;
         let (kernel, _) = sys::name_to_handle_at(fd.as_fd(), c"").map_err(translate)?;
         let status = status(fd.as_fd()).map_err(translate)?;
-        Ok(self.keep(from_kernel(&kernel)?, &status, OpenFile::new(fd, Reach::Path)))
+        Ok(self.keep(from_kernel(&kernel)?, &status, self.file_of(fd, Reach::Path)))
     }
 
     /// Climbs to the top of the export: a local process may have moved the directory out of it, and then what is above

@@ -27,6 +27,8 @@ use crate::volume::Volume;
 /// Comes with every cookie: they do not depend on anything that could change.
 const VERIFIER: Verifier = [0; 8];
 
+/// Part of a volume's descriptors that may be streams.
+const STREAMS_PART: usize = 4;
 /// Entries whose attributes are fetched at once on the pool: about as many as fill a reply.
 const FETCHED_ENTRIES: usize = 128;
 
@@ -78,7 +80,10 @@ impl Volume {
         let change = snapshot.attributes.change;
         let mut stream = match self.streams.take(&directory.handle, request.cookie) {
             Some(stream) if request.cookie != 0 => stream,
-            _ => Stream::new(self.open_directory(&directory)?, request.cookie, change)?,
+            _ => {
+                let open = (self.open_directory(&directory)?, self.descriptors.count());
+                Stream::new(open, request.cookie, change)?
+            }
         };
         if self.has_stable_positions {
             stream.refresh(change)?;
@@ -91,7 +96,8 @@ impl Volume {
         if eof {
             listing.directory.residence.proven();
         } else if listing.stream.cookie != 0 {
-            self.streams.put(listing.directory.handle, listing.stream);
+            let allowed = self.descriptors.share() / STREAMS_PART;
+            self.streams.put(listing.directory.handle, listing.stream, allowed);
         }
         ReadDirEnd { eof, verifier: VERIFIER, directory: listing.attributes }
     }

@@ -76,7 +76,7 @@ impl Volume {
         // One must be allowed to read what one watches.
         self.act_as_server();
         let events = events_of(object.kind, interest);
-        match watches.add(&name, events, alarm, &object.file(), kept) {
+        match watches.add(&name, events, alarm, &object.file(), (kept, self.descriptors.share() / 2)) {
             Ok(number) => Ok(Some(Box::new(Watching { volume: Arc::clone(self), name, number }))),
             Err(Errno::NOSPC) => {
                 self.is_short_of(Shortage::FileMarks);
@@ -107,6 +107,6 @@ impl Volume {
         let Ok(Meaning::Kernel(kind, bytes)) = handle::decode(name) else { return None };
         // The mark keeps it in memory: nothing is waited for.
         let fd = self.open_by_kernel_handle(kind, bytes, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
-        Some(Arc::new(OpenFile::new(fd, Reach::Path)))
+        Some(Arc::new(self.file_of(fd, Reach::Path)))
     }
 }

@@ -26,6 +26,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use vfs::{Attributes, EntriesWatch, FileKind, Handle, Interest, Op, Result};
 
+use crate::descriptors::Counted;
 use crate::errno::translate;
 use crate::shortage::Shortage;
 use crate::streams::{BUFFER_BYTES, RawEntry, entries};
@@ -53,7 +54,7 @@ pub(crate) fn access_time_was_set() {
 struct Marks {
     volume: Arc<Volume>,
     /// `None` when it is on its way to be closed.
-    group: Option<OwnedFd>,
+    group: Option<(OwnedFd, Counted)>,
     entries: usize,
     /// [`ACCESS_TIMES_SET`] before the first look.
     access_times_set: u64,
@@ -61,7 +62,7 @@ struct Marks {
 
 impl EntriesWatch for Marks {
     fn is_unchanged(&self) -> bool {
-        let Some(group) = &self.group else { return false };
+        let Some((group, _)) = &self.group else { return false };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An error tells nothing, and so counts as a change.
         let has_none = rustix::event::poll(&mut [PollFd::new(group, PollFlags::IN)], Some(&at_once)) == Ok(0);
@@ -104,13 +105,17 @@ impl Volume {
     fn mark_entries(self: &Arc<Self>, directory: &Handle) -> Result<Option<Arc<dyn EntriesWatch>>> {
         let directory = self.object(directory)?;
         directory.require_directory()?;
+        if self.descriptors.is_used_up() {
+            self.is_short_of(Shortage::Groups);
+            return Ok(None);
+        }
         self.act_as_server();
         let access_times_set = ACCESS_TIMES_SET.load(Ordering::SeqCst);
         let stream = self.open_directory(&directory)?;
         match mark_all(&stream) {
             Ok(Some((group, entries))) => {
-                let volume = Arc::clone(self);
-                Ok(Some(Arc::new(Marks { volume, group: Some(group), entries, access_times_set })))
+                let (volume, group) = (Arc::clone(self), Some((group, self.descriptors.count())));
+                Ok(Some(Arc::new(Marks { volume, group, entries, access_times_set })))
             }
             Err(Errno::NOSPC) => {
                 self.is_short_of(Shortage::EntryMarks);

@@ -148,7 +148,7 @@ impl Volume {
             return Op::ok(written);
         }
         if written.stability == Stability::Unstable {
-            if self.dirty_objects.load(Ordering::Relaxed) <= self.max_dirty {
+            if self.dirty_objects.load(Ordering::Relaxed) <= self.max_dirty() {
                 return Op::ok(written);
             }
             // Each dirty file keeps a descriptor: with too many of them, data go to the device at once.

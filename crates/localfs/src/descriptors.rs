@@ -1,0 +1,210 @@
+//! The file descriptors that all volumes of a process share.
+//!
+//! A process has one limit (`RLIMIT_NOFILE`) for files, connections and everything else. [`Descriptors`] is the part of it that
+//! files may use. Each volume gets an equal share, which bounds its cache of open files. Files that clients hold open
+//! (NFSv4 OPEN) may pin half of a share: beyond that the descriptors of idle ones are closed, and the next request opens the
+//! file again by its handle ([`Objects::close_pinned`](crate::object::Objects::close_pinned)).
+//!
+//! What is opened beyond the budget, or when the kernel says `EMFILE`, first closes cached descriptors ([`Descriptors::open`]).
+//! Where that does not help the operation fails with `EMFILE`, which clients are told as "try again later". So the part that was
+//! left to connections and the control socket stays free.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::patience;
+use crate::volume::Volume;
+
+/// Objects that a volume keeps open at least, however low the limit.
+pub(crate) const MIN_OBJECTS: usize = 16;
+/// Descriptors of a volume that are not files of clients: its root, the index of handles, the queue of notifications.
+const FIXED: usize = 4;
+/// Part of a limit that is closed at once, so that looking for what can be closed is rare.
+const BATCH: usize = 16;
+/// Nanoseconds before descriptors are looked for again after none could be closed.
+const BARREN_NS: u64 = 10_000_000;
+/// Descriptors that connections and everything else have by default.
+const OTHER_DESCRIPTORS: u64 = 256;
+
+/// The budget of descriptors for files.
+pub struct Descriptors {
+    limit: usize,
+    open: AtomicUsize,
+    /// What each volume may have.
+    share: AtomicUsize,
+    volumes: Mutex<Vec<Weak<Volume>>>,
+    /// Held while descriptors are closed to make room.
+    making_room: Mutex<()>,
+    /// When nothing could be closed, by the clock of ticks.
+    barren_ns: AtomicU64,
+}
+
+/// A descriptor that is open; counted until this is dropped.
+pub(crate) struct Counted(&'static Descriptors);
+
+/// A volume's part in the budget.
+pub(crate) struct Member(&'static Descriptors);
+
+impl Descriptors {
+    /// A budget of `limit` descriptors, for the life of the process.
+    #[must_use]
+    pub fn new(limit: usize) -> &'static Self {
+        Box::leak(Box::new(Self {
+            limit,
+            open: AtomicUsize::new(0),
+            share: AtomicUsize::new(limit),
+            volumes: Mutex::default(),
+            making_room: Mutex::default(),
+            barren_ns: AtomicU64::new(0),
+        }))
+    }
+
+    /// The budget of volumes that name no other: half of what `RLIMIT_NOFILE` allows.
+    pub(crate) fn of_process() -> &'static Self {
+        static PROCESS: LazyLock<&Descriptors> = LazyLock::new(|| {
+            use rustix::process::{Resource, getrlimit};
+            let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+            let files = usize::try_from(limit.saturating_sub(OTHER_DESCRIPTORS) / 2).unwrap_or(usize::MAX);
+            Descriptors::new(files.max(MIN_OBJECTS))
+        });
+        *PROCESS
+    }
+
+    /// Descriptors open now.
+    pub fn open_now(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Descriptors that may be open.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Whether no more may be open.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.open_now() >= self.limit
+    }
+
+    /// What each volume may have.
+    pub(crate) fn share(&self) -> usize {
+        self.share.load(Ordering::Relaxed)
+    }
+
+    /// Files of a volume that may be open only because clients hold them open.
+    pub(crate) fn max_pinned(&self) -> usize {
+        (self.share() / 2).max(1)
+    }
+
+    /// Counts a descriptor that was opened.
+    pub(crate) fn count(&'static self) -> Counted {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Counted(self)
+    }
+
+    /// Calls `call`, which opens a descriptor and has no effect where it fails. Beyond the budget, or when the kernel has
+    /// none left, cached descriptors are closed first, and the call is made once more.
+    ///
+    /// # Errors
+    /// What `call` says; `EMFILE` where the budget is used up and nothing can be closed.
+    pub(crate) fn open<T>(&self, mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+        if self.is_used_up() {
+            self.make_room();
+            if self.is_used_up() {
+                return Err(Errno::MFILE);
+            }
+        }
+        match call() {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                self.make_room();
+                call()
+            }
+            other => other,
+        }
+    }
+
+    /// Takes a volume in. It counts for the shares of all until what is returned is dropped.
+    pub(crate) fn join(&'static self, volume: &Weak<Volume>) -> Member {
+        self.open.fetch_add(FIXED, Ordering::Relaxed);
+        self.volumes.lock().push(Weak::clone(volume));
+        self.divide();
+        Member(self)
+    }
+
+    /// Gives every volume its share.
+    pub(crate) fn divide(&self) {
+        let volumes = {
+            let mut volumes = self.volumes.lock();
+            volumes.retain(|volume| volume.strong_count() > 0);
+            // The one that is being opened cannot be upgraded yet.
+            self.share.store((self.limit / volumes.len().max(1)).max(MIN_OBJECTS), Ordering::Relaxed);
+            volumes.iter().filter_map(Weak::upgrade).collect::<Vec<_>>()
+        };
+        // Behind the lock: one of these may be the last that holds its volume.
+        volumes.iter().for_each(|volume| volume.take_share());
+    }
+
+    /// Closes some descriptors that nobody uses at the moment, of the volumes that have the most first.
+    #[cold]
+    fn make_room(&self) {
+        let now_ns = patience::ticks_ns();
+        if now_ns.saturating_sub(self.barren_ns.load(Ordering::Relaxed)) < BARREN_NS {
+            return;
+        }
+        let _making_room = self.making_room.lock();
+        let before = self.open_now();
+        let wanted = (self.limit / BATCH).max(1);
+        let mut volumes: Vec<Arc<Volume>> = self.volumes.lock().iter().filter_map(Weak::upgrade).collect();
+        volumes.iter().for_each(|volume| volume.streams.clear());
+        volumes.sort_by_cached_key(|volume| std::cmp::Reverse(volume.objects.len()));
+        for volume in &volumes {
+            let closed = before.saturating_sub(self.open_now());
+            if closed >= wanted {
+                return;
+            }
+            volume.close_unused(wanted - closed);
+        }
+        if self.open_now() >= before {
+            self.barren_ns.store(now_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Descriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptors")
+            .field("limit", &self.limit)
+            .field("open", &self.open_now())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Counted {
+    /// Of no budget that anybody looks at.
+    #[cfg(test)]
+    pub(crate) fn apart() -> Self {
+        Descriptors::of_process().count()
+    }
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Counted")
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(FIXED, Ordering::Relaxed);
+        self.0.divide();
+    }
+}
