@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use localfs::{Config, Durability, LocalFs};
+use localfs::{Config, Descriptors, Durability, LocalFs};
 use server::{Export, ExportId, ExportTable};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tracing::{error, info, warn};
@@ -28,6 +28,8 @@ pub struct Backends {
     state_dir: Option<PathBuf>,
     /// Whether data of a file system that is no longer served may have been lost.
     has_lost: bool,
+    /// The descriptors that directories share.
+    descriptors: Option<&'static Descriptors>,
 }
 
 #[derive(Debug, Clone)]
@@ -53,7 +55,13 @@ pub struct Removed(Vec<Opened>);
 impl Backends {
     /// None yet.
     pub fn new(instance: u64, verifier: Verifier, state_dir: Option<PathBuf>) -> Self {
-        Self { open: HashMap::new(), instance, verifier, has_started: false, state_dir, has_lost: false }
+        let (open, descriptors) = (HashMap::new(), None);
+        Self { open, instance, verifier, has_started: false, state_dir, has_lost: false, descriptors }
+    }
+
+    /// All directories together have no more files open than this.
+    pub fn with_files(self, files: usize) -> Self {
+        Self { descriptors: Some(Descriptors::new(files)), ..self }
     }
 
     /// Opens what `plans` name and is not open yet, or has become another directory or file system since; changes nothing.
@@ -168,6 +176,7 @@ impl Backends {
                     durability: durability(plan),
                     state_directory: self.state_dir.clone(),
                     verifier_seed: first,
+                    descriptors: self.descriptors,
                     ..Config::new(path)
                 };
                 let directory = LocalFs::open(&config).map_err(|error| error.to_string())?;

@@ -10,6 +10,7 @@ mod backends;
 mod cli;
 mod config;
 mod control;
+mod descriptors;
 mod directories;
 mod explain;
 mod export_plan;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Clock, Registered, Running};
+use net::{Clock, Limits, Registered, Running};
 use server::{HandleKey, Server, Settings, Versions};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
@@ -17,6 +17,7 @@ use crate::announce::announce;
 use crate::backends::Backends;
 use crate::cli::ServeArguments;
 use crate::control::{self, ControlServer};
+use crate::descriptors::Shares;
 use crate::export_plan::ExportPlan;
 use crate::id_names;
 use crate::kerberos;
@@ -39,7 +40,8 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     start_log(&arguments.log)?;
     let plan = Plan::new(arguments)?;
     plan.warnings.iter().for_each(|warning| warn!("{warning}"));
-    raise_descriptor_limit();
+    let wanted = plan.network_limits();
+    let shares = Shares::take(wanted.max_connections);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -48,7 +50,8 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let mut state = State::open(&plan).map_err(|why| plan.blame("state-dir", why))?;
     let mut backends =
-        Backends::new(state.instance, state.verifier, state.directory.as_ref().map(|d| d.path().into()));
+        Backends::new(state.instance, state.verifier, state.directory.as_ref().map(|d| d.path().into()))
+            .with_files(shares.files);
     let prepared = backends.prepare(&plan.exports)?;
     let bound = listen::bind(&plan)?;
     let (exports, _) = backends.take(&plan.exports, prepared);
@@ -61,7 +64,8 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let port_mapper = bound.port_mapper;
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
     let peers = Some(accounts::policy(&plan));
-    let running = net::serve(Arc::clone(&server), bound.listeners, plan.network_limits(), observer, peers)
+    let limits = within(shares, wanted);
+    let running = net::serve(Arc::clone(&server), bound.listeners, limits, observer, peers)
         .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;
     let registered = register(port_mapper, plan.versions, &addresses)?;
     let mut metrics_address = None;
@@ -100,16 +104,6 @@ fn start_log(filter: &str) -> Result<(), String> {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     Ok(())
-}
-
-/// Each connection and each cached file is a descriptor: take as many as the system allows.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
-    {
-        warn!("the limit on open files stays at {:?}: {error}", limit.current);
-    }
 }
 
 /// Who this server is, and what it is this time.
@@ -253,6 +247,16 @@ async fn bind_metrics(address: &Address) -> Result<MetricsServer, String> {
         }
     }
     result
+}
+
+/// No more connections than there are descriptors for.
+fn within(shares: Shares, wanted: Limits) -> Limits {
+    let (all, of_address) = (wanted.max_connections, wanted.max_connections_per_address);
+    Limits {
+        max_connections: shares.connections,
+        max_connections_per_address: shares.connections_of_address(of_address, all),
+        ..wanted
+    }
 }
 
 /// The socket that was asked for, or one in the state directory: where that cannot have one, the server does without.

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
 
+use crate::accept::{AcceptLog, accept};
 use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
 use crate::peers::Found;
@@ -45,9 +46,6 @@ const COPY_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a client may take to accept one.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Pause after the system refused a connection for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bound sockets.
 #[derive(Debug, Default)]
@@ -484,17 +482,10 @@ async fn accept_all(door: &Door, listener: TcpListener) {
         Ok(listener) => listener,
         Err(error) => return error!("cannot listen: {error}"),
     };
+    let log = AcceptLog::new("nfs", door.shared.clock);
     loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                door.admit(stream, peer, None);
-            }
-            Err(error) => {
-                // Out of descriptors, or the peer gave up already: neither ends the server.
-                warn!("connection not taken: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let (stream, peer) = accept(|| listener.accept(), |error| log.failed(error)).await;
+        door.admit(stream, peer, None);
     }
 }
 

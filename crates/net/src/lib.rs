@@ -5,6 +5,7 @@
 //! connection's bounded set of waiting ones. No task is spawned for a call: that alone cost ten times what a GETATTR does.
 #![deny(unsafe_code)]
 
+mod accept;
 mod budget;
 mod clock;
 mod connection;
@@ -23,6 +24,7 @@ mod udp;
 
 use std::time::Duration;
 
+pub use accept::{AcceptLog, accept};
 pub use clock::Clock;
 pub use cores::{Listeners, Running, serve};
 pub use peers::{Accounts, PeerPolicy};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Clock;
+use net::{AcceptLog, Clock};
 use server::{Quoted, Server};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -46,22 +46,18 @@ impl ControlServer {
             UnixListener::from_std(listener)
         });
         let listener = listener.map_err(|error| format!("control socket: {}", crate::said(&error)))?;
+        let log = AcceptLog::new("control", clock);
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         tokio::spawn(async move {
             loop {
                 let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-                match listener.accept().await {
-                    Ok((stream, _)) => {
-                        let server = Arc::clone(&server);
-                        tokio::spawn(async move {
-                            // Whoever went away, or does not listen, has nothing to be told.
-                            let _ = tokio::time::timeout(PATIENCE, serve(stream, &server, clock)).await;
-                            drop(permit);
-                        });
-                    }
-                    // Descriptors are short: they come back.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                }
+                let accepted = net::accept(|| listener.accept(), |error| log.failed(error));
+                let ((stream, _), server) = (accepted.await, Arc::clone(&server));
+                tokio::spawn(async move {
+                    // Whoever went away, or does not listen, has nothing to be told.
+                    let _ = tokio::time::timeout(PATIENCE, serve(stream, &server, clock)).await;
+                    drop(permit);
+                });
             }
         });
         Ok(Answering(self.0))

@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than any answer here.
 const MAX_RECORD: usize = 2 << 20;
 
+/// OPENs in one compound.
+const OPENS_AT_ONCE: usize = 50;
+
 /// Programs and their versions.
 pub const NFS3: (u32, u32) = (protocol::nfs3::PROGRAM, 3);
 pub const NFS4: (u32, u32) = (protocol::nfs4::PROGRAM, 4);
@@ -55,7 +58,19 @@ pub struct Client {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the server listens");
+        Self::over(TcpStream::connect(address).expect("the server listens"))
+    }
+
+    /// The same from another of this machine's addresses.
+    pub fn connect_from(address: SocketAddr, own: [u8; 4]) -> Self {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&socket, &SocketAddr::from((own, 0))).expect("an address of this machine");
+        connect(&socket, &address).expect("the server listens");
+        Self::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
         let (decoder, buffer) = (RecordDecoder::new(MAX_RECORD), BytesMut::new());
@@ -407,6 +422,19 @@ impl Client4 {
             Some(OpResult::GetFh(handle)) => Ok(*handle.as_result().expect("a handle")),
             other => panic!("as GETFH: {other:?}"),
         }
+    }
+
+    /// Opens all these files of the export at `/path`, for reading and writing.
+    pub fn open_all(&mut self, path: &'static str, names: &[String]) -> Result<(), Status> {
+        let lookup = Op::Lookup(Lookup4 { name: Component::from_static(path.as_bytes()) });
+        for names in names.chunks(OPENS_AT_ONCE) {
+            let opens = names.iter().flat_map(|name| {
+                let name = Component::new(name.clone().into_bytes()).expect("a short name");
+                [Op::RestoreFh, open(0, OpenClaim::Null(name))]
+            });
+            self.run([Op::PutRootFh, lookup.clone(), Op::SaveFh].into_iter().chain(opens).collect())?;
+        }
+        Ok(())
     }
 
     /// As [`Self::open`]; returns the file's handle and the open's stateid.

@@ -5,6 +5,7 @@
 mod abuse;
 mod client;
 mod copies;
+mod descriptors;
 mod disk;
 mod dissected;
 mod documents;

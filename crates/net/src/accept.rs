@@ -1,0 +1,95 @@
+//! Accepting connections, also while the system has no descriptors left.
+
+use std::io;
+use std::time::Duration;
+
+use server::Throttle;
+use tracing::warn;
+
+use crate::Clock;
+
+/// Pause after the system refused a connection for want of descriptors or memory. The connection stays in the listener's queue,
+/// so that the next attempt would fail at once.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Calls `accept` until it returns a connection. Behind a failure of the system it pauses, and says why to `failed`.
+pub async fn accept<T, F: Future<Output = io::Result<T>>>(
+    mut accept: impl FnMut() -> F,
+    mut failed: impl FnMut(&io::Error),
+) -> T {
+    loop {
+        match accept().await {
+            Ok(connection) => return connection,
+            Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+            Err(error) => {
+                failed(&error);
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Whether it says nothing of the next connection: this one's peer is gone already.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
+}
+
+/// Logs that connections cannot be accepted, once a second at most.
+#[derive(Debug)]
+pub struct AcceptLog {
+    listener: &'static str,
+    throttle: Throttle,
+    clock: Clock,
+}
+
+impl AcceptLog {
+    /// For a listener of this name.
+    #[must_use]
+    pub fn new(listener: &'static str, clock: Clock) -> Self {
+        Self { listener, throttle: Throttle::default(), clock }
+    }
+
+    /// Logs `error`, unless there was a line in the same second.
+    pub fn failed(&self, error: &io::Error) {
+        if let Some(more) = self.throttle.admit(self.clock.now()) {
+            warn!(listener = self.listener, more, "cannot accept a connection: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lack_of_descriptors_is_met_by_pauses() {
+        let (attempts, failures) = (Cell::new(0_u32), Cell::new(0_u32));
+        let nothing = accept(
+            || {
+                attempts.set(attempts.get() + 1);
+                std::future::ready(Err::<(), _>(Errno::MFILE.into()))
+            },
+            |_| failures.set(failures.get() + 1),
+        );
+        let waited = tokio::time::timeout(Duration::from_secs(10), nothing).await;
+        assert!(waited.is_err(), "there is no connection");
+        // One at the beginning, and one behind each pause of ten seconds.
+        assert!((2..=201).contains(&attempts.get()), "{} attempts", attempts.get());
+        assert_eq!(attempts.get(), failures.get());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_went_away_delays_nobody() {
+        let mut results = [Err(Errno::CONNABORTED.into()), Err(Errno::INTR.into()), Ok(7)].into_iter();
+        let begun = tokio::time::Instant::now();
+        let taken = accept(
+            || std::future::ready(results.next().expect("no further attempt")),
+            |error: &io::Error| panic!("{error}"),
+        );
+        assert_eq!((taken.await, begun.elapsed()), (7, Duration::ZERO));
+    }
+}
