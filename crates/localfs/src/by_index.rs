@@ -14,7 +14,7 @@ use crate::errno::translate;
 use crate::handle;
 use crate::index::{FileKey, Index, Place, ROOT};
 use crate::name::Name;
-use crate::object::{Object, OpenFile, Reach};
+use crate::object::{Object, Reach};
 use crate::patience;
 use crate::sys;
 use crate::volume::Volume;
@@ -61,7 +61,7 @@ impl Volume {
             let fd = self.open_in(index, &directory, &step.name, &step.key)?.ok_or(Error::Stale)?;
             let status = status(fd.as_fd()).map_err(translate)?;
             let handle = handle::from_index(index.identity(), step.id);
-            directory = self.keep(handle, &status, OpenFile::new(fd, Reach::Path));
+            directory = self.keep(handle, &status, self.file_of(fd, Reach::Path));
         }
         Ok(directory)
     }
