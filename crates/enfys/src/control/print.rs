@@ -1,6 +1,6 @@
 //! Answers as people read them.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use super::protocol::{Client, Evicted, Grace, MAX_CLIENTS, Recalled, Records, Status};
 
@@ -27,13 +27,10 @@ pub fn status(status: &Status) -> String {
 fn summary(status: &Status) -> String {
     let (totals, recalls) = (&status.totals, &status.recalls);
     let grace = match &status.grace {
-        Some(grace) => format!(
-            "grace period for {:.0} s more at most, waiting for {}",
-            grace.seconds_left.ceil(),
-            waited_for(grace)
-        ),
+        Some(grace) => format!("grace period for {:.0} s more at most", grace.seconds_left.ceil()),
         None => "no grace period".into(),
     };
+    let waited_for = status.grace.as_ref().map(waited_for).unwrap_or_default();
     let persistent = match &status.persistence {
         Some(persistence) => format!(
             "{}, {} of before; {} of {} places taken{}",
@@ -60,6 +57,7 @@ fn summary(status: &Status) -> String {
     }
     format!(
         "{software}, lease {lease:.0} s, {grace}\n\
+         {waited_for}\
          holding   {clients}, {sessions}, {opens}, {locks}, {delegations}, {copies} copies in the background; {lost} lost and not acknowledged\n\
          waiting   {locks_waiting} for locks of others; {locks_notified} were told that theirs may be had\n\
          slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
@@ -96,17 +94,20 @@ fn summary(status: &Status) -> String {
     )
 }
 
-/// How many clients a grace period waits for, and the first of their names.
+/// Lines that say which clients a grace period waits for, the first of them by name.
 fn waited_for(grace: &Grace) -> String {
     let count = grace.clients_waited_for;
-    let names: Vec<_> = grace.names.iter().take(WAITED_FOR_NAMED).map(|name| shortened(name)).collect();
-    let more = match count.saturating_sub(names.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
+    let mut text = format!("grace     waiting for {} to reclaim\n", counted(count as u64, "client"));
+    let named = grace.names.iter().take(WAITED_FOR_NAMED);
+    let mut line = |line: fmt::Arguments<'_>| {
+        writeln!(text, "          {line}").expect("a String takes everything");
     };
-    let names = names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-    let clients = counted(count as u64, "client");
-    if names.is_empty() { clients } else { format!("{clients}: {names}{more}") }
+    named.clone().for_each(|name| line(format_args!("\"{}\"", shortened(name))));
+    let more = count.saturating_sub(named.len());
+    if more > 0 && named.len() > 0 {
+        line(format_args!("and {more} more: see --json"));
+    }
+    text
 }
 
 /// The first characters of a client's name.
@@ -248,15 +249,13 @@ mod tests {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             waited_for(&Grace { seconds_left: 1.0, clients_waited_for: count, names })
         };
-        assert_eq!(shown(1, &["Linux NFSv4.2 host"]), r#"1 client: "Linux NFSv4.2 host""#);
-        assert_eq!(
-            shown(9, &["a", "b", "c", "d", "e"]),
-            r#"9 clients: "a", "b", "c", "d" and 5 more"#,
-            "four are named"
-        );
+        let expected = "grace     waiting for 1 client to reclaim\n          \"Linux NFSv4.2 host\"\n";
+        assert_eq!(shown(1, &["Linux NFSv4.2 host"]), expected);
+        let many = shown(9, &["a", "b", "c", "d", "e"]);
+        assert!(many.ends_with("\"c\"\n          \"d\"\n          and 5 more: see --json\n"), "{many}");
         let (long, cut) = ("x".repeat(NAME_WIDTH + 1), "x".repeat(NAME_WIDTH));
-        assert_eq!(shown(1, &[&long]), format!("1 client: \"{cut}…\""));
-        assert_eq!(shown(3, &[]), "3 clients", "of a server that tells no names");
+        assert!(shown(1, &[&long]).ends_with(&format!(" \"{cut}…\"\n")));
+        assert_eq!(shown(3, &[]).lines().count(), 1, "of a server that tells no names");
     }
 
     #[test]

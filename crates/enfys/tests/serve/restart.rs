@@ -159,7 +159,8 @@ fn others_wait_after_an_orderly_restart_for_holders_alone_and_see_which() {
         (&1.into(), &r#"Linux NFSv4.2 \"host\"\n"#.into())
     );
     let text = said(&ask(&place, &["status"]));
-    assert!(text.contains(r#"waiting for 1 client: "Linux NFSv4.2 \"host\"\n""#), "{text}");
+    let shown = "grace     waiting for 1 client to reclaim\n          \"Linux NFSv4.2 \\\"host\\\"\\n\"\n";
+    assert!(text.contains(shown), "{text}");
     let metrics = server.metrics_address();
     let scraped = scrape(metrics);
     assert_eq!((scraped["enfys_grace_active"], scraped["enfys_grace_clients_waited_for"]), (1.0, 1.0));
