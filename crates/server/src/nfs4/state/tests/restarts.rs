@@ -38,13 +38,6 @@ impl Site {
         self.world.state.in_grace(self.world.now)
     }
 
-    /// The server is stopped in order, and another one takes its place. Returns the clients that the next one waits for.
-    pub(super) fn stop_and_start(&mut self) -> Vec<Bytes> {
-        self.world.state.prepare_restart(self.world.now);
-        self.restart();
-        self.waited_for()
-    }
-
     /// The clients that the grace period waits for; none where there is none.
     pub(super) fn waited_for(&self) -> Vec<Bytes> {
         let grace = self.world.state.look_at_grace(self.world.now, usize::MAX);

@@ -9,6 +9,15 @@ use super::restarts::Site;
 use super::*;
 use crate::nfs4::state::DelegationKind;
 
+impl Site {
+    /// The server is stopped in order, and another one takes its place. Returns the clients that the next one waits for.
+    fn stop_and_start(&mut self) -> Vec<Bytes> {
+        self.world.state.prepare_restart(self.world.now);
+        self.restart();
+        self.waited_for()
+    }
+}
+
 /// Clients that hold nothing: idle since RECLAIM_COMPLETE, all closed, and of version 4.0 all closed.
 fn idle_clients(site: &Site) {
     site.world.peer("idle");
