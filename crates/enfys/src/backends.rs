@@ -26,6 +26,8 @@ pub struct Backends {
     has_started: bool,
     /// Where indexes of handles live; none for what is transient.
     state_dir: Option<PathBuf>,
+    /// Where it is asked for status; none for the state directory.
+    control: Option<PathBuf>,
     /// Whether data of a file system that is no longer served may have been lost.
     has_lost: bool,
     /// The descriptors that directories share.
@@ -54,9 +56,14 @@ pub struct Removed(Vec<Opened>);
 
 impl Backends {
     /// None yet.
-    pub fn new(instance: u64, verifier: Verifier, state_dir: Option<PathBuf>) -> Self {
-        let (open, descriptors) = (HashMap::new(), None);
-        Self { open, instance, verifier, has_started: false, state_dir, has_lost: false, descriptors }
+    pub fn new(
+        instance: u64,
+        verifier: Verifier,
+        state_dir: Option<PathBuf>,
+        control: Option<PathBuf>,
+    ) -> Self {
+        let (open, has_started, has_lost, descriptors) = (HashMap::new(), false, false, None);
+        Self { open, instance, verifier, has_started, state_dir, control, has_lost, descriptors }
     }
 
     /// All directories together have no more files open than this.
@@ -175,6 +182,8 @@ impl Backends {
                 let config = Config {
                     durability: durability(plan),
                     state_directory: self.state_dir.clone(),
+                    hidden_directory: self.state_dir.clone(),
+                    hidden_socket: self.control.clone(),
                     verifier_seed: first,
                     descriptors: self.descriptors,
                     ..Config::new(path)

@@ -61,11 +61,12 @@ pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<Str
                 )
             }));
         }
+        // One that lies inside is hidden from clients (`localfs::Config::hidden_directory`).
         if let Some(state_dir) = state_dir
-            && resolved(state_dir).starts_with(&directory.path)
+            && directory.path.starts_with(resolved(state_dir))
         {
             let why = format!(
-                "the state directory {} lies inside of it, and clients could take the key of file handles; \
+                "the state directory {} is or contains it, and clients could take the key of file handles; \
                  give another with --state-dir",
                 state_dir.display()
             );

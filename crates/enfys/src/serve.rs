@@ -49,9 +49,9 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         .map_err(|error| format!("no event queue: {}", crate::said(&error)))?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let mut state = State::open(&plan).map_err(|why| plan.blame("state-dir", why))?;
-    let mut backends =
-        Backends::new(state.instance, state.verifier, state.directory.as_ref().map(|d| d.path().into()))
-            .with_files(shares.files);
+    let state_dir = state.directory.as_ref().map(|directory| directory.path().into());
+    let backends = Backends::new(state.instance, state.verifier, state_dir, plan.control.clone());
+    let mut backends = backends.with_files(shares.files);
     let prepared = backends.prepare(&plan.exports)?;
     let bound = listen::bind(&plan)?;
     let (exports, _) = backends.take(&plan.exports, prepared);

@@ -60,6 +60,7 @@ impl Volume {
         while let Some(step) = steps.pop() {
             let fd = self.open_in(index, &directory, &step.name, &step.key)?.ok_or(Error::Stale)?;
             let status = status(fd.as_fd()).map_err(translate)?;
+            self.require_shown_by_handle(&status)?;
             let handle = handle::from_index(index.identity(), step.id);
             directory = self.keep(handle, &status, self.file_of(fd, Reach::Path));
         }

@@ -22,8 +22,12 @@ pub struct Config {
     /// The directory to export.
     pub directory: PathBuf,
     /// Where to keep what must outlive the server: the index of handles, where the file system or a lack of powers
-    /// forbids kernel handles. Not inside the export. `None` makes opening fail where the index is needed.
+    /// forbids kernel handles. `None` makes opening fail where the index is needed.
     pub state_directory: Option<PathBuf>,
+    /// A directory that clients shall not reach, wherever it lies: the server's state directory. No directories in it.
+    pub hidden_directory: Option<PathBuf>,
+    /// A socket that they shall not reach either.
+    pub hidden_socket: Option<PathBuf>,
     /// Use the index even where kernel handles would do: for file systems whose own handles do not keep what they promise.
     pub always_use_index: bool,
     /// What answers promise.
@@ -44,6 +48,8 @@ impl Config {
         Self {
             directory: directory.into(),
             state_directory: None,
+            hidden_directory: None,
+            hidden_socket: None,
             always_use_index: false,
             durability: Durability::Sync,
             verifier_seed: [0; 8],

@@ -23,6 +23,7 @@ use crate::volume::{Handles, Volume};
 impl Volume {
     /// The object of a name. The thread must be prepared ([`Volume::enter`]).
     pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
+        self.require_shown_name(directory, name.as_bytes())?;
         let fd = match &self.handles {
             Handles::Kernel { .. } => self.require_cached(directory, name)?,
             Handles::Indexed { .. } => None,
@@ -39,6 +40,7 @@ impl Volume {
         if matches!(self.handles, Handles::Indexed { .. }) {
             return Ok((self.find(directory, name)?, None));
         }
+        self.require_shown_name(directory, name.as_bytes())?;
         let fd = self.require_cached(directory, name)?;
         if fd.is_none()
             && let Some((handle, attributes)) =
@@ -115,7 +117,7 @@ impl Volume {
     /// different objects, because the name changed between them, or where that cannot be told.
     ///
     /// # Errors
-    /// What a lookup says; [`Error::Access`] for what is mounted there.
+    /// What a lookup says; [`Error::Access`] for what is mounted there; [`Error::NotFound`] for what clients do not see.
     pub(crate) fn recognise(
         &self,
         directory: BorrowedFd<'_>,
@@ -137,6 +139,7 @@ impl Volume {
         if device_of(&status) != self.root.key.0 {
             return Ok(None);
         }
+        self.require_shown(&status)?;
         let tell = |kernel: &KernelHandle, status| {
             Ok(Some((handle::from_kernel(kernel)?, self.seen(moment, status, self.fsid))))
         };

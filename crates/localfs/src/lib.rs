@@ -57,6 +57,7 @@ mod fanotify;
 mod find;
 mod generations;
 mod handle;
+mod hidden;
 mod identity;
 mod index;
 mod janitor;

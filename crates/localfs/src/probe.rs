@@ -21,6 +21,7 @@ use crate::descriptors::{Descriptors, MIN_OBJECTS};
 use crate::durable::Dirt;
 use crate::durable::group::Group;
 use crate::handle::{from_index, from_kernel};
+use crate::hidden::Hidden;
 use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
 use crate::name::MAX_NAME;
@@ -76,6 +77,7 @@ pub(crate) fn open_with(
 
     let identities = Identities::of(root_fd.as_fd(), &status, f_type);
     let (handles, root_handle) = handles(config, root_fd.as_fd(), &status, &identities)?;
+    let hidden = hidden(config, root_fd.as_fd())?;
     let (changes, time_delta_ns) = clock(root_fd.as_fd(), IN_MEMORY.contains(&f_type));
     let read_only = statvfs.f_flag.contains(StatVfsMountFlags::RDONLY);
     let shares_storage = SHARES_STORAGE.contains(&f_type);
@@ -142,6 +144,7 @@ pub(crate) fn open_with(
         pace: Pace::default(),
         moves: AtomicU64::new(0),
         streams: Streams::default(),
+        hidden,
         has_stable_positions,
         fsid: identities.fsid,
         fsids: Mutex::new(HashMap::new()),
@@ -221,6 +224,13 @@ pub(crate) fn nested_fsid(fd: BorrowedFd<'_>, fsid: u64) -> u64 {
     hasher.write_u64(fsid);
     hasher.write_u64(rustix::fs::fstatvfs(fd).map_or(0, |statvfs| statvfs.f_fsid));
     hasher.finish()
+}
+
+/// What clients of the export at `root` do not see.
+fn hidden(config: &Config, root: BorrowedFd<'_>) -> Result<Option<Box<Hidden>>, OpenError> {
+    let Some(directory) = &config.hidden_directory else { return Ok(None) };
+    let hidden = Hidden::open(directory, config.hidden_socket.as_deref(), root);
+    hidden.map(|hidden| hidden.map(Box::new)).map_err(|error| OpenError::State(directory.clone(), error))
 }
 
 /// Kernel handles where this process may open them, else the index.

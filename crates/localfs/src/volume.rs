@@ -24,6 +24,7 @@ use crate::errno::translate;
 use crate::find::handle_on;
 use crate::generations::Generations;
 use crate::handle::{self, Meaning};
+use crate::hidden::Hidden;
 use crate::index::{FileKey, Index, Place};
 use crate::later::drop_later;
 use crate::name::Name;
@@ -111,6 +112,8 @@ pub(crate) struct Volume {
     /// RENAMEs so far.
     pub(crate) moves: AtomicU64,
     pub(crate) streams: Streams,
+    /// What clients do not see.
+    pub(crate) hidden: Option<Box<Hidden>>,
     /// Whether directory positions stay what they are while entries come and go.
     pub(crate) has_stable_positions: bool,
     pub(crate) fsid: u64,
@@ -428,13 +431,16 @@ impl Volume {
         match &self.handles {
             Handles::Kernel { mount, .. } => {
                 let kernel = handle_on(*mount, fd, c"")?.ok_or(Error::Access)?;
-                Ok((handle::from_kernel(&kernel)?, status(fd).map_err(translate)?))
+                let status = status(fd).map_err(translate)?;
+                self.require_shown(&status)?;
+                Ok((handle::from_kernel(&kernel)?, status))
             }
             Handles::Indexed { index, mount } => {
                 let status = status_and_mount(fd).map_err(translate)?;
                 if mount_of(&status, self.root.key.0) != *mount {
                     return Err(Error::Access);
                 }
+                self.require_shown(&status)?;
                 let key = self.file_key(&status, self.fsid_of(fd, device_of(&status)));
                 let place = Place { parent: index.id_of(&directory.handle)?, name: name.as_bytes() };
                 // Directories have one name; their links count subdirectories.
@@ -496,6 +502,7 @@ impl Volume {
             }
         }
         let status = status(fd.as_fd()).map_err(translate)?;
+        self.require_shown_by_handle(&status)?;
         Ok(self.keep(*handle, &status, self.file_of(fd, Reach::Path)))
     }
 

@@ -11,6 +11,7 @@ mod dissected;
 mod documents;
 mod first_hour;
 mod full_disk;
+mod hidden;
 mod libnfs;
 mod lifetime;
 mod logs;

@@ -49,6 +49,7 @@ impl Volume {
         self.require_beneath(&fd)?;
         let (kernel, _) = sys::name_to_handle_at(fd.as_fd(), c"").map_err(translate)?;
         let status = status(fd.as_fd()).map_err(translate)?;
+        self.require_shown_by_handle(&status)?;
         Ok(self.keep(from_kernel(&kernel)?, &status, self.file_of(fd, Reach::Path)))
     }
 

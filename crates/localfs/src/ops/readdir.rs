@@ -153,6 +153,7 @@ impl Volume {
     /// True at the end of the directory, false where the visitor has enough. Where it gives up, it can go on later.
     fn visit_some(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
         let view = self.brings_objects(context, listing).then(|| self.view(&listing.directory));
+        let unlisted = self.unlisted();
         let Listing { directory, stream, fetched, .. } = listing;
         loop {
             if stream.is_used_up() && !self.is_in_memory && !directory.residence.is_proven() {
@@ -167,6 +168,10 @@ impl Volume {
                     (None, Some(view)) => self.object_of_entry(view, entry.name)?,
                     (None, None) => None,
                 };
+                if self.hides_entry(unlisted.as_deref(), directory, &entry) {
+                    stream.delivered(length, cookie);
+                    continue;
+                }
                 let fileid = object.as_ref().map_or(entry.inode, |(_, attributes)| attributes.fileid);
                 if visit(Entry { name: entry.name.to_bytes(), fileid, cookie, object }).is_break() {
                     return Ok(false);

@@ -52,6 +52,7 @@ impl Volume {
         let to_before = if is_same { from_before } else { self.stat(&to)?.attributes };
         self.enter(context, &to, EXECUTE)?;
         self.enter(context, &from, EXECUTE)?;
+        self.require_movable((&from, &old), (&to, &new))?;
         // What is replaced may be nothing.
         let replaced = match self.find(&to, &new) {
             Ok(object) => Some(object),

@@ -1,0 +1,187 @@
+//! A directory inside the export that clients do not reach: the server's state directory.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+
+use common::{Place, me, mode};
+use localfs::{Config, LocalFs};
+use vfs::{Backend, Create, CreateMode, Error, Handle, ReadDir, Removal};
+
+const GUARDED: Create = Create::File(CreateMode::Guarded);
+const UNCHECKED: Create = Create::File(CreateMode::Unchecked);
+/// Where the state directory is in the export, and a file in it.
+const STATE: &str = ".local/state";
+const KEY: &str = ".local/state/key";
+const SOCKET: &str = "control";
+
+/// What clients hold of an export before its state directory is hidden: as when the server before had another one.
+struct Before {
+    place: Place,
+    local: Handle,
+    /// The directory, a file in it, and another name of a file in it.
+    hidden: Vec<Handle>,
+}
+
+impl Before {
+    fn new(always_use_index: bool) -> Self {
+        let place = Place::with(|config| Config { always_use_index, ..config });
+        std::fs::create_dir_all(place.path(STATE)).expect("directories");
+        std::fs::write(place.path(KEY), b"secret").expect("file");
+        std::fs::write(place.path(".local/state/log"), b"log").expect("file");
+        std::fs::hard_link(place.path(KEY), place.path("link")).expect("link");
+        let root = place.fs().root();
+        let local = place.lookup(&me(), &root, ".local").expect("there");
+        let state = place.lookup(&me(), &local, "state").expect("not hidden yet");
+        let log = place.lookup(&me(), &state, "log").expect("not hidden yet");
+        let link = place.lookup(&me(), &root, "link").expect("not hidden yet");
+        Self { place, local, hidden: vec![state, log, link] }
+    }
+
+    fn hide(&mut self) {
+        let place = &mut self.place;
+        place.config.hidden_directory = Some(place.path(STATE));
+        place.config.hidden_socket = Some(place.path(SOCKET));
+        place.restart();
+    }
+}
+
+fn in_both_modes(test: impl Fn(Before)) {
+    for always_use_index in [false, true] {
+        test(Before::new(always_use_index));
+    }
+}
+
+fn names(place: &Place, directory: &Handle, plus: bool) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut visit = |entry: vfs::Entry<'_>| {
+        names.push(String::from_utf8_lossy(entry.name).into_owned());
+        ControlFlow::Continue(())
+    };
+    let request = ReadDir { cookie: 0, verifier: [0; 8], plus };
+    place.wait(place.fs().readdir(&me(), directory, request, &mut visit)).expect("listed");
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn it_is_not_listed_and_has_no_name() {
+    in_both_modes(|mut before| {
+        before.hide();
+        let Before { place, local, .. } = &before;
+        let _socket = UnixListener::bind(place.path(SOCKET)).expect("socket");
+        std::fs::write(place.path("file"), b"").expect("file");
+        std::fs::hard_link(place.path("file"), place.path("other name")).expect("link");
+        let root = place.fs().root();
+        for plus in [false, true] {
+            assert_eq!(names(place, local, plus), [""; 0]);
+            assert_eq!(names(place, &root, plus), [".local", "file", "other name"]);
+        }
+        for (directory, name) in [(local, "state"), (&root, "link"), (&root, SOCKET)] {
+            assert_eq!(place.lookup(&me(), directory, name), Err(Error::NotFound), "{name}");
+            for what in [GUARDED, UNCHECKED, Create::Directory] {
+                let made = place.make(&me(), directory, name, &what, 0o600);
+                assert_eq!(made, Err(Error::Exists), "{name}, {what:?}");
+            }
+            for removal in [Removal::File, Removal::Directory, Removal::Any] {
+                let removed = place.wait(place.fs().remove(&me(), directory, name.as_bytes(), removal));
+                assert_eq!(removed.err(), Some(Error::NotFound), "{name}");
+            }
+        }
+        place.lookup(&me(), &root, "other name").expect("another file of two names");
+        assert_eq!(std::fs::read(place.path("link")).expect("there"), b"secret");
+    });
+}
+
+#[test]
+fn it_is_neither_moved_nor_replaced_and_what_it_lies_in_stays() {
+    in_both_modes(|mut before| {
+        before.hide();
+        let Before { place, local, .. } = &before;
+        let root = place.fs().root();
+        let file = place.file(&me(), "file", 0o600);
+        let empty = place.make(&me(), &root, "empty", &Create::Directory, 0o700).expect("mkdir");
+        let rename = |from: (&Handle, &str), to: (&Handle, &str)| {
+            place.wait(place.fs().rename(&me(), (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes())))
+        };
+        assert_eq!(rename((local, "state"), (&root, "mine")).err(), Some(Error::NotFound));
+        assert_eq!(rename((&root, "link"), (&root, "mine")).err(), Some(Error::NotFound));
+        assert_eq!(rename((&root, "empty"), (local, "state")).err(), Some(Error::Exists));
+        assert_eq!(rename((&root, "file"), (&root, "link")).err(), Some(Error::Exists));
+        assert_eq!(rename((&root, ".local"), (&root, "mine")).err(), Some(Error::Access));
+        let linked = place.wait(place.fs().link(&me(), &file, local, b"state"));
+        assert_eq!(linked.err(), Some(Error::Exists));
+        rename((&root, "file"), (&empty, "moved")).expect("another file");
+        rename((&root, "empty"), (local, "moved")).expect("a directory that it does not lie in");
+        assert!(place.path(KEY).exists());
+    });
+}
+
+#[test]
+fn handles_that_were_given_before_lead_nowhere() {
+    in_both_modes(|mut before| {
+        before.hide();
+        let Before { place, hidden, .. } = &before;
+        for handle in hidden {
+            assert_eq!(place.getattr(handle).err(), Some(Error::Stale));
+            assert_eq!(place.read(&me(), handle).err(), Some(Error::Stale));
+            assert_eq!(place.list(&me(), handle).err(), Some(Error::Stale));
+            assert_eq!(place.lookup(&me(), handle, "key"), Err(Error::Stale));
+            let parent = place.wait(place.fs().parent(&me(), handle));
+            assert_eq!(parent.err(), Some(Error::Stale));
+            let changed =
+                place.wait(place.fs().setattr(&me(), handle, &mode(0o777), None, vfs::Authority::Caller));
+            assert_eq!(changed.err(), Some(Error::Stale));
+            let linked = place.wait(place.fs().link(&me(), handle, &place.fs().root(), b"mine"));
+            assert_eq!(linked.err(), Some(Error::Stale));
+        }
+    });
+}
+
+#[test]
+fn files_that_come_later_are_hidden_too() {
+    in_both_modes(|mut before| {
+        before.hide();
+        let Before { place, .. } = &before;
+        let root = place.fs().root();
+        for number in 0..20 {
+            let (inside, link) = (format!("{STATE}/{number}"), format!("link {number}"));
+            std::fs::write(place.path(&inside), b"secret").expect("file");
+            std::fs::hard_link(place.path(&inside), place.path(&link)).expect("link");
+            assert_eq!(place.lookup(&me(), &root, &link), Err(Error::NotFound), "{link}");
+        }
+        assert_eq!(names(place, &root, true), [".local"]);
+        // What has left it is a file like any other.
+        std::fs::remove_file(place.path(".local/state/7")).expect("remove");
+        place.lookup(&me(), &root, "link 7").expect("seen");
+    });
+}
+
+#[test]
+fn callers_without_rights_are_told_nothing_either() {
+    if !common::has_powers() {
+        return;
+    }
+    let mut before = Before::new(false);
+    before.hide();
+    let Before { place, local, .. } = &before;
+    std::fs::set_permissions(place.path(".local"), std::fs::Permissions::from_mode(0o744)).expect("chmod");
+    let somebody = common::user(12_345, &[]);
+    let listed = place.list(&somebody, local).expect("it may be read, and not searched");
+    assert!(listed.is_empty(), "{listed:?}");
+}
+
+#[test]
+fn an_export_of_it_or_inside_of_it_is_refused() {
+    let before = Before::new(false);
+    localfs::become_server();
+    let state = before.place.path(STATE);
+    std::fs::create_dir(state.join("export")).expect("directory");
+    for directory in [state.clone(), state.join("export")] {
+        let config = Config { hidden_directory: Some(state.clone()), ..Config::new(directory) };
+        let refused = LocalFs::open(&config).expect_err("clients would reach it").to_string();
+        assert!(refused.contains("lies inside of it"), "{refused}");
+    }
+}
