@@ -62,6 +62,7 @@ const PACKAGES: &[Package] = &[
     tests("krb5-admin-server", "makes the principals and their keys there"),
     tests("krb5-user", "kinit and klist inside the Kerberos tests"),
     tests("tshark", "dissects captured exchanges: a malformed packet fails a test"),
+    tests("systemd", "systemd-analyze judges how exposed contrib/enfys.service is"),
     peers("nfs-ganesha", "the user-space server to measure against"),
     peers("nfs-ganesha-vfs", "its back end over a directory"),
     peers("rpcbind", "without it NFS-Ganesha does not start"),

@@ -111,6 +111,10 @@ pub struct ServeArguments {
     /// Address to serve Prometheus metrics on, at /metrics; none unless given
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub metrics: Option<Address>,
+    /// Keep every capability and system call, for debugging; else the server gives up what serving does not need, and
+    /// logs what that is
+    #[arg(long)]
+    pub no_sandbox: bool,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N")]
     pub cores: Option<usize>,

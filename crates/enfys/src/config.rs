@@ -37,6 +37,8 @@ pub struct Config {
     /// The keys of `nfs/HOST`, for exports that take Kerberos; the library's own choice unless given, mostly
     /// `/etc/krb5.keytab`.
     pub keytab: Option<PathBuf>,
+    /// Whether the server gives up what serving does not need; it does unless given.
+    pub sandbox: Option<bool>,
     /// Where `enfys status` finds the server.
     pub control: Control,
     /// Bounds.

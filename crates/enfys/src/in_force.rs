@@ -28,6 +28,7 @@ pub struct InForce {
     copy_from: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     keytab: Option<PathBuf>,
+    sandbox: bool,
     control: ControlInForce,
     limits: LimitsInForce,
     export: Vec<ExportInForce>,
@@ -100,6 +101,7 @@ impl InForce {
             copy_source: plan.copy_source,
             copy_from: plan.copy_from.iter().map(ToString::to_string).collect(),
             keytab: plan.keytab.clone(),
+            sandbox: plan.sandbox,
             control: ControlInForce { socket: plan.control.clone().or(in_state_dir) },
             limits: LimitsInForce::new(plan),
             export: plan.exports.iter().map(ExportInForce::new).collect(),

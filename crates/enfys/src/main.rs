@@ -29,6 +29,7 @@ mod principals;
 mod reach;
 mod reply_log;
 mod room;
+mod sandbox;
 mod security;
 mod serve;
 mod service;

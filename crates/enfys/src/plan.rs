@@ -43,6 +43,8 @@ pub struct Plan {
     pub copy_from: Vec<Network>,
     /// The server's keys for Kerberos; where the library looks for them unless given.
     pub keytab: Option<PathBuf>,
+    /// Whether the server gives up what serving does not need.
+    pub sandbox: bool,
     pub limits: Limits,
     pub exports: Vec<ExportPlan>,
     /// What works and is likely not meant.
@@ -107,6 +109,7 @@ impl Plan {
             copy_source: config.copy_source,
             copy_from,
             keytab: config.keytab,
+            sandbox: !arguments.no_sandbox && config.sandbox.unwrap_or(true),
             limits,
             exports,
             warnings,
@@ -142,6 +145,7 @@ impl Plan {
             ("copy-source", self.copy_source != other.copy_source),
             ("copy-from", self.copy_from != other.copy_from),
             ("keytab", self.keytab != other.keytab),
+            ("sandbox", self.sandbox != other.sandbox),
             ("limits", self.limits != other.limits),
         ];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -405,6 +409,7 @@ mod tests {
                 copy_source: false,
                 copy_from: Vec::new(),
                 keytab: None,
+                sandbox: true,
                 limits,
                 exports: Vec::new(),
                 warnings: Vec::new(),

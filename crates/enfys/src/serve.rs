@@ -26,6 +26,7 @@ use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::MetricsServer;
 use crate::plan::Plan;
 use crate::reply_log::{self, Recovered, ReplyFile};
+use crate::sandbox;
 use crate::service;
 use crate::signals::{Signals, Wish};
 use crate::stable_log::StableFile;
@@ -48,6 +49,9 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         .build()
         .map_err(|error| format!("no event queue: {}", crate::said(&error)))?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
+    plan.state_dir.as_deref().map_or(Ok(()), state_dir::make).map_err(|why| plan.blame("state-dir", why))?;
+    // Before any thread is started, and behind what makes the state directory: Landlock wants it to be there.
+    sandbox::apply(&plan, arguments);
     let mut state = State::open(&plan).map_err(|why| plan.blame("state-dir", why))?;
     let state_dir = state.directory.as_ref().map(|directory| directory.path().into());
     let backends = Backends::new(state.instance, state.verifier, state_dir, plan.control.clone());

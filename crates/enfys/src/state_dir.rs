@@ -56,8 +56,8 @@ impl StateDir {
     /// # Errors
     /// One line that names what is wrong.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let fail = |error: &io::Error| format!("state directory {}: {}", path.display(), crate::said(error));
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| fail(&error))?;
+        let fail = |error: &io::Error| failed(path, error);
+        make(path)?;
         require_own(path, &fs::metadata(path).map_err(|error| fail(&error))?)?;
         let lock = open_file(&path.join(LOCK), OpenOptions::new().write(true).create(true).truncate(false))
             .map_err(|error| fail(&error))?;
@@ -140,6 +140,18 @@ impl StateDir {
     }
 }
 
+/// Makes the directory where it is missing, for the server's user alone.
+///
+/// # Errors
+/// One line that names it.
+pub fn make(path: &Path) -> Result<(), String> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| failed(path, &error))
+}
+
+fn failed(path: &Path, error: &io::Error) -> String {
+    format!("state directory {}: {}", path.display(), crate::said(error))
+}
+
 /// Opens a file of the state directory; a new one is for the server's user alone.
 ///
 /// # Errors
@@ -180,7 +192,7 @@ fn require_own(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
 /// # Errors
 /// One line that names what is wrong.
 pub fn check(path: &Path) -> Result<(), String> {
-    let fail = |error: &io::Error| format!("state directory {}: {}", path.display(), crate::said(error));
+    let fail = |error: &io::Error| failed(path, error);
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_dir() => return Err(fail(&io::ErrorKind::NotADirectory.into())),
         Ok(metadata) => require_own(path, &metadata)?,

@@ -24,6 +24,7 @@ mod portmap;
 mod refusals;
 mod reload;
 mod restart;
+mod sandbox;
 mod server;
 mod service;
 mod status;

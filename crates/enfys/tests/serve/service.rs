@@ -1,5 +1,6 @@
 //! Under a service manager: sockets passed at the start, and what is said back.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -72,4 +73,79 @@ fn the_service_manager_is_told_of_readiness_reloads_and_the_end() {
     server.signal(Signal::TERM);
     assert_eq!(next(&socket), ["STOPPING=1"]);
     assert!(server.wait().success());
+}
+
+const UNIT: &str = include_str!("../../../../contrib/enfys.service");
+
+/// The options of the unit; one that is given several times has all values.
+fn options() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let mut options = BTreeMap::<_, Vec<_>>::new();
+    for (name, value) in UNIT.lines().filter(|line| !line.starts_with('#')).filter_map(|l| l.split_once('='))
+    {
+        options.entry(name).or_default().push(value);
+    }
+    options
+}
+
+// systemd.exec(5), systemd.resource-control(5): what takes files, users, devices or the network from a service.
+#[test]
+fn the_unit_neither_hides_exports_nor_makes_them_read_only() {
+    let options = options();
+    for hiding in [
+        "BindPaths",
+        "BindReadOnlyPaths",
+        "DeviceAllow",
+        "DevicePolicy",
+        "DynamicUser",
+        "ExecPaths",
+        "IPAddressDeny",
+        "InaccessiblePaths",
+        "MountImages",
+        "NoExecPaths",
+        "PrivateDevices",
+        "PrivateNetwork",
+        "PrivateUsers",
+        "ProtectHome",
+        "ReadOnlyPaths",
+        "RestrictFileSystems",
+        "RestrictSUIDSGID",
+        "RootDirectory",
+        "RootImage",
+        "TemporaryFileSystem",
+        "User",
+    ] {
+        assert!(!options.contains_key(hiding), "{hiding} takes something from exports or from callers");
+    }
+    // `strict` would make every export read-only; `full` does so below /usr, /boot, /efi and /etc alone.
+    assert_eq!(options["ProtectSystem"], ["full"]);
+    // Exports below /tmp and /var/tmp have to be asked for, and the unit says how.
+    assert_eq!(options["PrivateTmp"], ["true"]);
+    assert!(UNIT.contains("set PrivateTmp=false") && UNIT.contains("name it in ReadWritePaths="));
+    assert_eq!(options["ProtectHostname"], ["true"]);
+    let families: Vec<_> = options["RestrictAddressFamilies"][0].split(' ').collect();
+    assert_eq!(families, ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"]);
+    let calls: Vec<_> = options["SystemCallFilter"].iter().flat_map(|value| value.split(' ')).collect();
+    for needed in ["@system-service", "open_by_handle_at", "fanotify_init", "fanotify_mark", "seccomp"] {
+        assert!(calls.contains(&needed), "{needed}");
+    }
+}
+
+#[test]
+fn the_unit_is_exposed_little_and_gives_a_reason_for_each_remaining_point() {
+    const LIMIT: f64 = 4.0;
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/enfys.service");
+    let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).arg(unit).output();
+    let output = match analyze(&["--no-pager", "security", "--offline=true"]) {
+        Ok(output) if output.status.success() => output,
+        other => return println!("skipped: no systemd-analyze that judges a file: {other:?}"),
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let overall =
+        said.lines().find_map(|line| line.split("Overall exposure level for enfys.service: ").nth(1));
+    let level: f64 = overall.and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a level");
+    assert!(level <= LIMIT, "{said}");
+    for point in said.lines().filter_map(|line| line.strip_prefix("✗ ")) {
+        let name = point.split('=').next().expect("an option");
+        assert!(UNIT.contains(name), "the unit gives no reason for: {point}");
+    }
 }

@@ -1,0 +1,154 @@
+//! Capabilities (capabilities(7)): those that serving needs stay, all others go from every set.
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+
+/// What a server that acts as its callers needs.
+///
+/// Not kept, though used where it is there: SYS_ADMIN, which lifts the limits of fanotify(7). SYS_RESOURCE must not be kept:
+/// setfsuid(2) leaves it to a thread that acts as a caller, who could then exceed quotas and use blocks reserved for root.
+pub const KEPT: CapabilitySet = CapabilitySet::SETUID // setfsuid(2): to become each caller
+    .union(CapabilitySet::SETGID) // setfsgid(2), setgroups(2): with the caller's groups
+    .union(CapabilitySet::DAC_OVERRIDE) // files are opened once for all callers, whatever their modes
+    .union(CapabilitySet::DAC_READ_SEARCH) // open_by_handle_at(2)
+    .union(CapabilitySet::FOWNER) // root callers: modes, times, ACLs, sticky directories
+    .union(CapabilitySet::CHOWN) // root callers: owners and groups
+    .union(CapabilitySet::FSETID) // root callers: set-group-ID for groups that root is not in
+    .union(CapabilitySet::MKNOD) // root callers: device files
+    .union(CapabilitySet::NET_BIND_SERVICE); // port 111, and source ports that other servers trust
+
+/// Without one of these, the server acts as its own user for all callers.
+const TO_ACT_AS_CALLERS: CapabilitySet =
+    CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::DAC_OVERRIDE);
+
+/// Of no use to a server that acts as its own user. FSETID would do harm: a write to a set-user-ID file, which the server
+/// makes with its own capabilities then, would leave the bit.
+const ONLY_TO_ACT_AS_CALLERS: CapabilitySet =
+    CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::FSETID);
+
+/// The highest number of a capability that the kernel's sets have room for.
+const LAST: u32 = 63;
+
+/// Takes every capability that serving does not need from this thread; says which are left.
+///
+/// # Errors
+/// Why they could not be taken.
+pub fn reduce() -> Result<String, String> {
+    let failed = |error: Errno| error.to_string();
+    let before = capabilities(None).map_err(failed)?;
+    let kept = kept(before.permitted, rustix::process::geteuid().is_root());
+    let bounding = limit_bounding_set(kept);
+    // Before Linux 4.3 there is no such set.
+    let _ = clear_ambient_capability_set();
+    let sets = CapabilitySets {
+        effective: before.effective & kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets).map_err(failed)?;
+    let names = names(kept);
+    Ok(match bounding {
+        Ok(()) => names,
+        // no_new_privs keeps a program from getting more than this process has, all the same.
+        Err(error) => format!("{names}; bounding set unchanged: {error}"),
+    })
+}
+
+fn kept(permitted: CapabilitySet, is_root: bool) -> CapabilitySet {
+    let acts_as_callers = is_root && permitted.contains(TO_ACT_AS_CALLERS);
+    permitted & if acts_as_callers { KEPT } else { KEPT - ONLY_TO_ACT_AS_CALLERS }
+}
+
+/// Leaves `kept` in the bounding set. Only with CAP_SETPCAP, unless there is nothing to take away.
+fn limit_bounding_set(kept: CapabilitySet) -> Result<(), Errno> {
+    for number in 0..=LAST {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        match capability_is_in_bounding_set(one) {
+            // This kernel has no capability of that number, nor higher ones.
+            Err(Errno::INVAL) => break,
+            Ok(true) if !kept.contains(one) => remove_capability_from_bounding_set(one)?,
+            other => drop(other?),
+        }
+    }
+    Ok(())
+}
+
+fn names(set: CapabilitySet) -> String {
+    let names: Vec<_> = set.iter_names().map(|(name, _)| name.to_lowercase()).collect();
+    if names.is_empty() { "none".into() } else { names.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: &str = include_str!("../../../../contrib/enfys.service");
+
+    #[test]
+    fn a_server_that_acts_as_callers_keeps_what_that_takes_and_nothing_else() {
+        assert_eq!(kept(CapabilitySet::all(), true), KEPT);
+        for dangerous in [
+            CapabilitySet::SYS_ADMIN,
+            CapabilitySet::SYS_RESOURCE,
+            CapabilitySet::SYS_PTRACE,
+            CapabilitySet::SYS_MODULE,
+            CapabilitySet::SETPCAP,
+            CapabilitySet::SETFCAP,
+            CapabilitySet::LINUX_IMMUTABLE,
+        ] {
+            assert!(!KEPT.intersects(dangerous), "{dangerous:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_that_was_not_there() {
+        let of_container = KEPT - CapabilitySet::DAC_READ_SEARCH - CapabilitySet::MKNOD;
+        assert_eq!(kept(of_container | CapabilitySet::SYS_CHROOT, true), of_container);
+        assert_eq!(kept(CapabilitySet::empty(), false), CapabilitySet::empty());
+    }
+
+    #[test]
+    fn a_server_that_cannot_act_as_callers_keeps_nothing_that_is_for_them_alone() {
+        let left = |permitted, is_root| kept(permitted, is_root) & ONLY_TO_ACT_AS_CALLERS;
+        for missing in [CapabilitySet::SETUID, CapabilitySet::SETGID, CapabilitySet::DAC_OVERRIDE] {
+            assert_eq!(left(CapabilitySet::all() - missing, true), CapabilitySet::empty(), "{missing:?}");
+        }
+        assert_eq!(left(CapabilitySet::all(), false), CapabilitySet::empty());
+        let port = CapabilitySet::NET_BIND_SERVICE;
+        assert_eq!(kept(port, false), port, "an ordinary user with a port below 1024");
+    }
+
+    #[test]
+    fn the_unit_bounds_what_the_server_keeps() {
+        let line = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+        let mut of_unit: Vec<_> = line.expect("a bounding set").split(' ').map(str::to_lowercase).collect();
+        let mut kept: Vec<_> = names(KEPT).split(',').map(|name| format!("cap_{name}")).collect();
+        of_unit.sort();
+        kept.sort();
+        assert_eq!(of_unit, kept);
+    }
+
+    #[test]
+    fn a_thread_has_afterwards_what_is_kept() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs capabilities to give up");
+            return;
+        }
+        let left = || {
+            reduce().expect("a thread may give up what it has");
+            let status = std::fs::read_to_string("/proc/thread-self/status").expect("status");
+            ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].map(|name| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a set");
+                u64::from_str_radix(line.trim_start_matches(':').trim(), 16).expect("a number")
+            })
+        };
+        let [inheritable, permitted, effective, bounding, ambient] =
+            std::thread::spawn(left).join().expect("thread");
+        assert_eq!((inheritable, ambient), (0, 0));
+        assert_eq!(permitted & !KEPT.bits(), 0);
+        assert_eq!((effective, bounding), (permitted, permitted));
+    }
+}

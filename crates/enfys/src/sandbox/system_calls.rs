@@ -1,0 +1,287 @@
+//! A filter of system calls (seccomp(2)): what serving and getent(1) use is allowed, all else fails.
+//!
+//! The list names what is allowed, so that a system call of a later kernel is not. All others fail with `ENOSYS`, as on a
+//! kernel without them: libraries have a fallback for that and often none for `EPERM`, as the C library for clone3(2).
+//! Nothing is killed, since libraries try out what there is.
+//!
+//! Only rare calls are judged by their arguments. The kernel remembers of all others that they are allowed (Linux 5.11),
+//! and does not run the filter for them.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::io;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+/// What of a file is cached (Linux 6.5); the `libc` crate does not name it.
+const SYS_CACHESTAT: c_long = 451;
+/// `CLONE_NEWTIME`, which the `libc` crate has not on every platform.
+const CLONE_NEWTIME: i32 = 0x80;
+/// Makes a namespace: in one of its own a process has capabilities, and with them more of the kernel to attack.
+const NEW_NAMESPACES: i32 = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | CLONE_NEWTIME;
+/// Families of sockets: clients, the service manager and name services, and the kernel about both.
+const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// Allowed whatever their arguments are.
+#[rustfmt::skip]
+const ALLOWED: &[c_long] = &[
+    // Threads, memory, time, signals.
+    libc::SYS_brk, libc::SYS_clock_getres, libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_exit,
+    libc::SYS_exit_group, libc::SYS_futex, libc::SYS_get_mempolicy, libc::SYS_get_robust_list, libc::SYS_getcpu,
+    libc::SYS_getitimer, libc::SYS_getrandom, libc::SYS_gettid, libc::SYS_gettimeofday, libc::SYS_madvise,
+    libc::SYS_membarrier, libc::SYS_mincore, libc::SYS_mlock, libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_mremap,
+    libc::SYS_msync, libc::SYS_munlock, libc::SYS_munmap, libc::SYS_nanosleep, libc::SYS_restart_syscall,
+    libc::SYS_rseq, libc::SYS_rt_sigaction, libc::SYS_rt_sigpending, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_sched_getaffinity, libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler, libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_set_tid_address,
+    libc::SYS_setitimer, libc::SYS_sigaltstack, libc::SYS_signalfd4, libc::SYS_timer_create, libc::SYS_timer_delete,
+    libc::SYS_timer_settime, libc::SYS_timerfd_create, libc::SYS_timerfd_gettime, libc::SYS_timerfd_settime,
+    // This process, and those that it runs.
+    libc::SYS_capget, libc::SYS_execve, libc::SYS_getegid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getgroups,
+    libc::SYS_getpgid, libc::SYS_getpid, libc::SYS_getppid, libc::SYS_getpriority, libc::SYS_getresgid,
+    libc::SYS_getresuid, libc::SYS_getrusage, libc::SYS_getsid, libc::SYS_getuid, libc::SYS_kill,
+    libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal, libc::SYS_prctl, libc::SYS_prlimit64, libc::SYS_setpgid,
+    libc::SYS_setsid, libc::SYS_sysinfo, libc::SYS_tgkill, libc::SYS_times, libc::SYS_tkill, libc::SYS_umask,
+    libc::SYS_uname, libc::SYS_wait4, libc::SYS_waitid,
+    // Acting as callers.
+    libc::SYS_setfsgid, libc::SYS_setfsuid, libc::SYS_setgroups,
+    // Descriptors and events.
+    libc::SYS_close, libc::SYS_close_range, libc::SYS_dup, libc::SYS_dup3, libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_eventfd2, libc::SYS_fcntl,
+    libc::SYS_flock, libc::SYS_ioctl, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6,
+    // Content.
+    SYS_CACHESTAT, libc::SYS_copy_file_range, libc::SYS_fadvise64, libc::SYS_fallocate, libc::SYS_fdatasync, libc::SYS_fsync,
+    libc::SYS_ftruncate, libc::SYS_lseek, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_pwrite64,
+    libc::SYS_pwritev, libc::SYS_pwritev2, libc::SYS_read, libc::SYS_readahead, libc::SYS_readv, libc::SYS_sendfile,
+    libc::SYS_splice, libc::SYS_sync, libc::SYS_sync_file_range, libc::SYS_syncfs, libc::SYS_tee,
+    libc::SYS_truncate, libc::SYS_vmsplice, libc::SYS_write, libc::SYS_writev,
+    // Names and attributes.
+    libc::SYS_chdir, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_fanotify_init, libc::SYS_fanotify_mark,
+    libc::SYS_fchdir, libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_fchmodat2, libc::SYS_fchown,
+    libc::SYS_fchownat, libc::SYS_fgetxattr, libc::SYS_flistxattr, libc::SYS_fremovexattr, libc::SYS_fsetxattr,
+    libc::SYS_fstat, libc::SYS_fstatfs, libc::SYS_getcwd, libc::SYS_getdents64, libc::SYS_getxattr,
+    libc::SYS_inotify_add_watch, libc::SYS_inotify_init1, libc::SYS_inotify_rm_watch, libc::SYS_lgetxattr,
+    libc::SYS_linkat, libc::SYS_listxattr, libc::SYS_llistxattr, libc::SYS_lremovexattr, libc::SYS_lsetxattr,
+    libc::SYS_mkdirat, libc::SYS_mknodat, libc::SYS_name_to_handle_at, libc::SYS_newfstatat,
+    libc::SYS_open_by_handle_at, libc::SYS_openat, libc::SYS_openat2, libc::SYS_readlinkat, libc::SYS_removexattr,
+    libc::SYS_renameat2, libc::SYS_setxattr, libc::SYS_statfs, libc::SYS_statx, libc::SYS_symlinkat,
+    libc::SYS_unlinkat, libc::SYS_utimensat,
+    // Network.
+    libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_connect, libc::SYS_getpeername,
+    libc::SYS_getsockname, libc::SYS_getsockopt, libc::SYS_listen, libc::SYS_recvfrom, libc::SYS_recvmmsg,
+    libc::SYS_recvmsg, libc::SYS_sendmmsg, libc::SYS_sendmsg, libc::SYS_sendto, libc::SYS_setsockopt,
+    libc::SYS_shutdown, libc::SYS_socketpair,
+];
+
+/// Older forms of these, which this architecture has besides.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const ALLOWED_HERE: &[c_long] = &[
+    libc::SYS_access, libc::SYS_alarm, libc::SYS_arch_prctl, libc::SYS_chmod, libc::SYS_chown, libc::SYS_creat,
+    libc::SYS_dup2, libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_eventfd, libc::SYS_fork,
+    libc::SYS_futimesat, libc::SYS_getdents, libc::SYS_getpgrp, libc::SYS_getrlimit, libc::SYS_inotify_init,
+    libc::SYS_lchown, libc::SYS_link, libc::SYS_lstat, libc::SYS_mkdir, libc::SYS_mknod, libc::SYS_open,
+    libc::SYS_pause, libc::SYS_pipe, libc::SYS_poll, libc::SYS_readlink, libc::SYS_rename, libc::SYS_renameat,
+    libc::SYS_rmdir, libc::SYS_select, libc::SYS_setrlimit, libc::SYS_signalfd, libc::SYS_stat, libc::SYS_symlink,
+    libc::SYS_time, libc::SYS_unlink, libc::SYS_utime, libc::SYS_utimes, libc::SYS_vfork,
+];
+#[cfg(target_arch = "aarch64")]
+const ALLOWED_HERE: &[c_long] = &[libc::SYS_getrlimit, libc::SYS_renameat, libc::SYS_setrlimit];
+#[cfg(target_arch = "riscv64")]
+const ALLOWED_HERE: &[c_long] = &[libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_riscv_flush_icache];
+
+/// Key rings, in which Kerberos may keep tickets.
+#[cfg(feature = "krb5")]
+const ALLOWED_TO_KERBEROS: &[c_long] = &[libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key];
+#[cfg(not(feature = "krb5"))]
+const ALLOWED_TO_KERBEROS: &[c_long] = &[];
+
+/// Filters the system calls of all threads of this process.
+///
+/// # Errors
+/// Why that cannot be had: this kernel is built without it, or a container forbids it.
+pub fn restrict() -> Result<(), String> {
+    let program = program()?;
+    install(&program, libc::SECCOMP_FILTER_FLAG_TSYNC).map_err(|error| crate::said(&error))
+}
+
+fn program() -> Result<BpfProgram, String> {
+    let rules = rules().map_err(|error| error.to_string())?;
+    let target = std::env::consts::ARCH.try_into();
+    let target = target.map_err(|error: seccompiler::BackendError| error.to_string())?;
+    let refused = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, target);
+    filter.and_then(TryInto::try_into).map_err(|error| error.to_string())
+}
+
+/// By number; one without rules is allowed whatever its arguments are, others where one of their rules fits.
+fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
+    let first = |comparison, value: i32| {
+        let value = u64::from(value.cast_unsigned());
+        SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, comparison, value)?])
+    };
+    let always = [ALLOWED, ALLOWED_HERE, ALLOWED_TO_KERBEROS].into_iter().flatten();
+    let mut rules: BTreeMap<_, _> = always.map(|number| (*number, Vec::new())).collect();
+    let namespaces = u64::from(NEW_NAMESPACES.cast_unsigned());
+    // clone3(2) has its flags in memory, where no filter sees them.
+    rules.insert(libc::SYS_clone, vec![first(SeccompCmpOp::MaskedEq(namespaces), 0)?]);
+    // A umask of a thread's own.
+    rules.insert(libc::SYS_unshare, vec![first(SeccompCmpOp::Eq, libc::CLONE_FS)?]);
+    let families = FAMILIES.into_iter().map(|family| first(SeccompCmpOp::Eq, family));
+    rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
+    Ok(rules)
+}
+
+/// Adds a filter, which later ones and no_new_privs(2) cannot take away again.
+///
+/// `SECCOMP_FILTER_FLAG_SPEC_ALLOW`: without it, kernels before 5.16 turn off speculative store bypass for all threads, which
+/// costs every access to memory. That is for sandboxes of foreign code that measures times; here none is run.
+fn install(program: &BpfProgram, flags: libc::c_ulong) -> io::Result<()> {
+    let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let program = libc::sock_fprog {
+        len: program.len().try_into().map_err(too_long)?,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    let flags = flags | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    // SAFETY: `program` describes `len` instructions in memory, of the layout that the kernel's `sock_filter` has (both are
+    // `repr(C)` of a u16, two u8 and a u32); the kernel copies them and writes nothing.
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+    match result {
+        0 => Ok(()),
+        // The number of a thread that has a filter which is not this thread's.
+        1.. => Err(io::Error::other("another thread has a filter of its own")),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    use super::*;
+    use crate::getent;
+
+    #[test]
+    fn nothing_that_takes_a_machine_over_is_allowed() {
+        let rules = rules().unwrap();
+        for number in [
+            libc::SYS_acct,
+            libc::SYS_bpf,
+            libc::SYS_capset,
+            libc::SYS_chroot,
+            libc::SYS_clone3,
+            libc::SYS_delete_module,
+            libc::SYS_execveat,
+            libc::SYS_finit_module,
+            libc::SYS_init_module,
+            libc::SYS_io_uring_setup,
+            libc::SYS_kexec_load,
+            libc::SYS_mount,
+            libc::SYS_move_mount,
+            libc::SYS_open_tree,
+            libc::SYS_perf_event_open,
+            libc::SYS_personality,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_pivot_root,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_ptrace,
+            libc::SYS_quotactl,
+            libc::SYS_reboot,
+            libc::SYS_seccomp,
+            libc::SYS_setns,
+            libc::SYS_setresuid,
+            libc::SYS_setuid,
+            libc::SYS_sethostname,
+            libc::SYS_settimeofday,
+            libc::SYS_swapon,
+            libc::SYS_umount2,
+            libc::SYS_userfaultfd,
+        ] {
+            assert!(!rules.contains_key(&number), "system call {number}");
+        }
+    }
+
+    #[test]
+    fn each_system_call_is_listed_once() {
+        let mut all: Vec<_> = [ALLOWED, ALLOWED_HERE, ALLOWED_TO_KERBEROS].concat();
+        all.sort_unstable();
+        let listed = all.len();
+        all.dedup();
+        assert_eq!(all.len(), listed);
+        let judged = [libc::SYS_clone, libc::SYS_unshare, libc::SYS_socket];
+        assert!(judged.iter().all(|number| all.binary_search(number).is_err()), "or it is not judged");
+    }
+
+    #[test]
+    fn what_this_program_calls_by_number_is_listed() {
+        fn scan(directory: &std::path::Path, listed: &str) {
+            for entry in std::fs::read_dir(directory).expect("sources") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    scan(&path, listed);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).expect("text");
+                let ends = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+                for rest in text.split("libc::SYS_").skip(1).chain(text.split("const SYS_").skip(1)) {
+                    let name = rest.split(ends).next().unwrap_or_default();
+                    let is_listed = listed.split(ends).any(|word| word.strip_prefix("SYS_") == Some(name));
+                    assert!(is_listed, "SYS_{name} of {} is not allowed", path.display());
+                }
+            }
+        }
+        let (listed, _) = include_str!("system_calls.rs").split_once("#[cfg(test)]\nmod tests").unwrap();
+        for of in ["localfs", "net", "server", "vfs"] {
+            scan(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src"), listed);
+        }
+    }
+
+    /// Set in a child of this test.
+    const IS_CHILD: &str = "ENFYS_TEST_FILTERED";
+
+    #[test]
+    fn what_is_not_allowed_fails_and_getent_works() {
+        if std::env::var_os(IS_CHILD).is_none() {
+            let name = "what_is_not_allowed_fails_and_getent_works";
+            let child = Command::new(std::env::current_exe().unwrap()).arg(name).env(IS_CHILD, "1").output();
+            let child = child.unwrap();
+            assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+            assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"));
+            return;
+        }
+        let may_have_any_family = || socket(AddressFamily::KEY, SocketType::RAW, None).err();
+        assert_ne!(may_have_any_family(), Some(Errno::NOSYS));
+        rustix::thread::set_no_new_privs(true).unwrap();
+        restrict().expect("a filter");
+        assert_eq!(rustix::process::chroot("/"), Err(Errno::NOSYS));
+        assert_eq!(rustix::system::sethostname(b"taken over"), Err(Errno::NOSYS));
+        assert_eq!(may_have_any_family(), Some(Errno::NOSYS));
+        assert_eq!(socket(AddressFamily::PACKET, SocketType::RAW, None).err(), Some(Errno::NOSYS));
+        for allowed in [AddressFamily::INET, AddressFamily::INET6, AddressFamily::UNIX] {
+            assert_ne!(socket(allowed, SocketType::STREAM, None).err(), Some(Errno::NOSYS));
+        }
+        socket(AddressFamily::NETLINK, SocketType::RAW, None).expect("to ask who owns a connection");
+        // Inherited by threads and programs, which can be made as before.
+        let of_thread = std::thread::spawn(|| rustix::process::chroot("/"));
+        assert_eq!(of_thread.join().unwrap(), Err(Errno::NOSYS));
+        let root = getent::print("passwd", Some("root"), 4096).expect("an answer");
+        assert!(root.is_some_and(|line| line.starts_with("root:")));
+        let said = Command::new("unshare").args(["--user", "true"]).output().expect("it runs");
+        assert!(!said.status.success() && String::from_utf8_lossy(&said.stderr).contains("not implemented"));
+    }
+}

@@ -1,0 +1,196 @@
+//! What a running server has given up, as the kernel shows it, and that it serves all the same.
+
+use std::path::Path;
+use std::process::Command;
+
+use protocol::nfs3::{NfsStat, StableHow};
+
+use crate::client::Client;
+use crate::server::{ENFYS, Place, Server, mode, with};
+
+/// CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, NET_BIND_SERVICE, MKNOD by their numbers in
+/// linux/capability.h: what acting as callers takes (SEMANTICS.md).
+const TO_SERVE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 27;
+
+/// A field of a `status` file in /proc.
+fn field(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}")).trim().to_owned()
+}
+
+fn set(status: &str, name: &str) -> u64 {
+    u64::from_str_radix(&field(status, name), 16).expect("a set of capabilities")
+}
+
+/// What /proc shows of each thread of the server.
+fn threads(server: &Server) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads");
+    tasks
+        .map(|task| std::fs::read_to_string(task.expect("a thread").path().join("status")).unwrap())
+        .collect()
+}
+
+/// What this process would give to the server.
+fn own() -> u64 {
+    set(&std::fs::read_to_string("/proc/self/status").expect("status"), "CapEff")
+}
+
+/// A caller makes, writes, renames and reads a file of `export`.
+#[track_caller]
+fn works(server: &Server, export: &Path) {
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").expect("mount");
+    let file = client.create(root, "file").expect("create");
+    client.write(file, b"content", StableHow::FileSync).expect("write");
+    assert_eq!(client.read(file).as_deref(), Ok(&b"content"[..]));
+    assert_eq!(std::fs::read(export.join("file")).expect("there"), b"content");
+}
+
+#[test]
+fn every_thread_has_given_up_what_serving_does_not_need() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let server = Server::start(&place, &with(&place, &[&export]));
+    works(&server, &export);
+    let threads = threads(&server);
+    assert!(threads.len() > 2, "the main thread, cores, and those of exports");
+    for status in &threads {
+        assert_eq!(set(status, "CapEff") & !TO_SERVE, 0, "{status}");
+        assert_eq!(set(status, "CapPrm"), own() & TO_SERVE, "{status}");
+        assert_eq!((set(status, "CapInh"), set(status, "CapAmb")), (0, 0), "{status}");
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(set(status, "CapBnd") & !TO_SERVE, 0, "{status}");
+        }
+        assert_eq!(field(status, "NoNewPrivs"), "1");
+        assert_eq!(field(status, "Seccomp"), "2", "filtered");
+    }
+    let log = server.log();
+    let said: Vec<_> = log.lines().filter(|line| line.contains("no_new_privs=")).collect();
+    assert_eq!(said.len(), 1, "{log}");
+    assert!(said[0].contains("no_new_privs=\"on\" seccomp=\"on\""), "{log}");
+}
+
+/// What is written again and again.
+const BLOCK: &[u8] = &[b'x'; 64 << 10];
+
+/// An ext4 of which a half is reserved for root.
+struct Reserved<'p>(&'p Place);
+
+impl<'p> Reserved<'p> {
+    fn mount(place: &'p Place) -> Option<Self> {
+        let image = std::fs::File::create(place.path("image")).expect("a file");
+        image.set_len(16 << 20).expect("a sparse file");
+        place.directory("export");
+        let run = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(place.path("image"));
+            command
+        };
+        let made = run("mkfs.ext4", &["-q", "-m", "50", "-O", "^has_journal"]).status();
+        let mounted = run("mount", &["-o", "loop"]).arg(place.path("export")).status();
+        if ![made, mounted].into_iter().all(|status| status.is_ok_and(|status| status.success())) {
+            println!("skipped: cannot mount an ext4 here");
+            return None;
+        }
+        std::fs::set_permissions(place.path("export"), mode(0o777)).expect("permissions");
+        Some(Self(place))
+    }
+
+    /// Free blocks, and those of them that others than root may use.
+    fn free(&self) -> (u64, u64) {
+        let space = rustix::fs::statvfs(self.0.path("export")).expect("space");
+        (space.f_bfree, space.f_bavail)
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path("export")).status();
+    }
+}
+
+// CAP_SYS_RESOURCE, which setfsuid(2) leaves to a thread, overrides reserves and quotas.
+#[test]
+fn callers_leave_the_blocks_that_are_reserved_for_root() {
+    let place = Place::new();
+    let Some(disk) = Reserved::mount(&place) else { return };
+    let export = place.path("export");
+    let server = Server::start(&place, &with(&place, &[&export]));
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").expect("mount");
+    let file = client.create(root, "file").expect("create");
+    let (free, available) = disk.free();
+    let reserved = free - available;
+    let mut offset = 0;
+    let refused = loop {
+        match client.write_at(file, offset, BLOCK, StableHow::FileSync) {
+            Ok(_) => offset += BLOCK.len() as u64,
+            Err(status) => break status,
+        }
+        assert!(offset < 16 << 20, "more than there is room for");
+    };
+    assert_eq!(refused, NfsStat::NOSPC);
+    assert!(disk.free().0 >= reserved, "of {reserved} blocks {:?} are left", disk.free());
+    server.stop();
+}
+
+#[test]
+fn without_a_sandbox_all_is_kept_and_said_to_be() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let server = Server::start(&place, &with(&place, &[&export, Path::new("--no-sandbox")]));
+    for status in threads(&server) {
+        assert_eq!(set(&status, "CapPrm"), own());
+        assert_eq!((field(&status, "NoNewPrivs"), field(&status, "Seccomp")), ("0".into(), "0".into()));
+    }
+    assert!(server.log().contains("no sandbox, as asked"), "{}", server.log());
+}
+
+// getent(1) is run in the sandbox.
+#[test]
+fn names_are_asked_for_in_the_sandbox() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let config = place.file(
+        "enfys.toml",
+        &format!("id-domain = 'example.org'\n[[export]]\npath = '{}'\n", export.display()),
+    );
+    let server = Server::start(&place, &with(&place, &["--config".as_ref(), &config]));
+    let log = server.log();
+    let (before, after) = log.split_once("no_new_privs=\"on\"").expect("a sandbox");
+    assert!(!before.contains("users and") && after.contains("users and"), "{log}");
+    assert!(after.contains("exports may be reloaded"), "{log}");
+}
+
+#[test]
+fn a_server_that_opens_no_file_by_handle_has_no_rights_to_others() {
+    let place = Place::new();
+    let export = place.directory("export");
+    let mut command = Command::new(ENFYS);
+    if rustix::process::geteuid().is_root() {
+        // As root has it in a container.
+        command = Command::new("setpriv");
+        let lost = "-dac_read_search";
+        command.args(["--bounding-set", lost, "--inh-caps", lost, ENFYS]);
+    }
+    let server = Server::spawn(&place, {
+        command.args(with(&place, &[&export]));
+        command
+    });
+    works(&server, &export);
+    let log = server.log();
+    if log.contains("landlock=\"off: ") && !log.contains("by handle") {
+        println!("skipped: this kernel has no Landlock: {log}");
+        return;
+    }
+    assert!(log.contains("landlock=\"on\""), "{log}");
+    assert!(server.reload().contains("reloaded: serving"));
+    // The rights go with the directory that was there at the start.
+    std::fs::rename(&export, place.path("moved")).unwrap();
+    place.directory("export");
+    let from = server.log().len();
+    server.signal(rustix::process::Signal::HUP);
+    server.await_log(from, "not reloaded");
+    assert!(server.log()[from..].contains("Permission denied"), "{}", server.log());
+    server.stop();
+}
