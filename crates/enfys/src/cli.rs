@@ -4,6 +4,74 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::Address;
 
+/// Paragraphs are one line each, so that clap wraps them to the terminal; lines of commands fit 80 columns.
+const SERVE_HELP: &str = "\
+Examples:
+  enfys serve /srv/data
+      Serve /srv/data as /export on 127.0.0.1:2049, to this machine alone. Root is squashed to nobody.
+  enfys serve /srv/a:/a /srv/b:/b --listen 0.0.0.0:2049 --read-only
+      Serve two directories, read-only, to every machine that reaches this one.
+  enfys serve /srv/data:/
+      Serve one directory as the root: clients mount HOST:/.
+  enfys serve --memory --listen 0
+      Serve an empty file system in memory, gone with the server, on a free port, which is printed.
+  enfys serve --config /etc/enfys.toml
+      Serve what the file says; `enfys check-config` shows that first. Only a file can say which clients may come, or \
+squash one export and not another.
+
+Mount with the kernel's client (as root); the server prints these lines with its own addresses and ports:
+  mount -t nfs -o vers=4.1,port=2049 127.0.0.1:/export /mnt
+  mount -t nfs \\
+    -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp,nolock \\
+    127.0.0.1:/export /mnt
+
+Kerberos: with --sec krb5 (or krb5i, krb5p) users need tickets, and the server the key of nfs/HOSTNAME in \
+/etc/krb5.keytab; mount with sec=krb5. --sec krb5p,sys lets clients choose, and names the better one first.
+
+Who acts: started as root, the server acts as each caller, and the kernel judges. Started by anybody else, all new \
+files belong to that user, and callers get what permission bits give them.
+
+Who is believed: a process on this machine may claim to be the user that owns its socket, with that user's groups; \
+root's processes may claim to be anybody. Without root, other users of this machine are refused, unless --local-users \
+is given. Another machine is believed where it sends from a port below 1024, or with --insecure.
+
+Signals: SIGHUP reads the exports again without dropping a client; a mistake changes nothing and is logged. SIGTERM or \
+SIGINT answers what was taken, flushes and ends; a second one ends at once.";
+
+const STATUS_HELP: &str = "\
+Examples:
+  enfys status
+      The server of this user (for root: of /var/lib/enfys).
+  enfys status --state-dir /srv/state --watch 2
+      The one with this state directory, every two seconds.
+  enfys status --json | jq '.status.clients[] | select(.delegations > 0)'
+
+LEASE is the time until the lease expires. STATE is `courteous` where it has expired, and what the client holds is kept \
+until somebody wants it. CALLBACK tells whether the server can call the client: delegations need it. SLOTS are requests \
+in progress, of those that the client may have at once. LOST is what was revoked and the client has not acknowledged. \
+The second line of a client is its address and name. A third one counts requests that took its last slot, while any \
+more waited at the client, and replays, which are answers given again, where there were some.";
+
+const EVICT_HELP: &str = "\
+Examples:
+  enfys evict 0x53ae10c500000002
+      The client with this id, as `enfys status` shows it.
+  enfys evict 10.0.0.7
+      The one at this address; where there are several, they are listed and nothing is done.
+  enfys evict 'Linux NFSv4.1 workstation'
+
+What it held is free at once. The client is told so by its next request, and its programs may see errors on open files \
+and locks. It is not shut out: it makes itself known again when it needs something. Requests under way end. To keep it \
+out, take it from the export's `clients`, and reload.";
+
+const RECALL_HELP: &str = "\
+Examples:
+  enfys recall /export/projects/plan.txt
+      Ask all clients for their delegations of this file; one that does not return its own loses it after the lease \
+time.
+
+The file is not delegated again for a while, as after any conflict.";
+
 /// An NFS server in user space.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 100)]
@@ -29,35 +97,22 @@ pub enum Command {
     Grace(GraceCommand),
 }
 
+impl Command {
+    /// Whether its answer is for a program, and an error too.
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Serve(_) => false,
+            Self::CheckConfig(arguments) => arguments.json,
+            Self::Status(arguments) => arguments.json,
+            Self::Evict(arguments) => arguments.json,
+            Self::Recall(arguments) => arguments.json,
+            Self::Grace(GraceCommand::End(arguments)) => arguments.json,
+        }
+    }
+}
+
 #[derive(Debug, Default, Args)]
-#[command(after_help = "\
-Examples:
-  enfys serve /srv/data
-      serves /srv/data as /export on 127.0.0.1:2049, to this machine alone; root is squashed to nobody
-  enfys serve /srv/a:/a /srv/b:/b --listen 0.0.0.0:2049 --read-only
-      serves two directories, read-only, to everyone who reaches this machine
-  enfys serve --memory --listen 127.0.0.1:0
-      serves an empty file system in memory, gone with the server, on a port that is free and printed
-  enfys serve --config /etc/enfys.toml
-      serves what the file says; `enfys check-config` shows that first. Only a file can say which clients
-      may come, how much memory may be taken, or squash one export and not another
-
-Mount with the kernel's client (as root); the server prints these lines with its own addresses and ports:
-  mount -t nfs -o vers=4.1,port=2049 127.0.0.1:/export /mnt
-  mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,mountproto=tcp,nolock 127.0.0.1:/export /mnt
-
-With --sec krb5 (or krb5i, krb5p) users need tickets of Kerberos, and the server the key of nfs/HOSTNAME in
-/etc/krb5.keytab; mount with sec=krb5. --sec krb5p,sys lets clients choose, and names the better one first.
-
-Who acts: started as root, the server acts as each caller, and the kernel judges. Started by anybody else, all
-new files belong to that user, and callers get what permission bits give them.
-
-Who is believed: a process on this machine may claim to be the user that owns its socket, with that user's
-groups; root's processes may claim to be anybody. Without root, other users of this machine are refused, unless
---local-users is given. Another machine is believed where it sends from a port below 1024, or with --insecure.
-
-Signals: SIGHUP reads the exports again without dropping a client; a mistake changes nothing and is logged.
-SIGTERM or SIGINT answers what was taken, flushes and ends; a second one ends at once.")]
+#[command(after_help = SERVE_HELP)]
 pub struct ServeArguments {
     /// Directories to serve, each with the path that clients mount it by (default /export); in place of the
     /// configuration's exports
@@ -150,21 +205,9 @@ pub struct ControlArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  enfys status
-      the server of this user (for root: of /var/lib/enfys)
-  enfys status --state-dir /srv/state --watch 2
-      the one with this state directory, every two seconds
-  enfys status --json | jq '.status.clients[] | select(.delegations > 0) | .name'
-
-LEASE is the time until the lease expires. STATE is `courteous` where it has expired, and what the
-client holds is kept until somebody wants it. CALLBACK tells whether the server can call the client:
-delegations need it. SLOTS are requests in progress, of those that the client may have at once; FULL
-counts requests that took the last one, while any more waited at the client. REPLAYS are answers
-given again. LOST is what was revoked and the client has not acknowledged.")]
+#[command(after_help = STATUS_HELP)]
 pub struct StatusArguments {
-    /// Print one line of JSON, with everything
+    /// Print one line of JSON, with everything, on standard output; an error too, as {"error": "…"}
     #[arg(long)]
     pub json: bool,
     /// Again every so many seconds
@@ -175,22 +218,12 @@ pub struct StatusArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  enfys evict 0x53ae10c500000002
-      the client with this id, as `enfys status` shows it
-  enfys evict 10.0.0.7
-      the one at this address, if it is one alone
-  enfys evict 'Linux NFSv4.1 workstation'
-
-What it held is free at once. The client is told so by its next request, and its programs may see
-errors on open files and locks. It is not shut out: it makes itself known again when it needs
-something. Requests under way end. To keep it out, take it from the export's `clients`, and reload.")]
+#[command(after_help = EVICT_HELP)]
 pub struct EvictArguments {
     /// Its id, address or name
     #[arg(value_name = "CLIENT")]
     pub client: String,
-    /// Print one line of JSON
+    /// Print one line of JSON on standard output; an error too, as {"error": "…"}
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -198,18 +231,12 @@ pub struct EvictArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  enfys recall /export/projects/plan.txt
-      asks all clients for their delegations of this file; who does not return one loses it after
-      the lease time
-
-The file is not delegated again for a while, as after any conflict.")]
+#[command(after_help = RECALL_HELP)]
 pub struct RecallArguments {
     /// The file as clients see it; links are not followed
     #[arg(value_name = "/EXPORT/DIRECTORY/FILE")]
     pub file: String,
-    /// Print one line of JSON
+    /// Print one line of JSON on standard output; an error too, as {"error": "…"}
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -219,7 +246,16 @@ pub struct RecallArguments {
 #[derive(Debug, Subcommand)]
 pub enum GraceCommand {
     /// End it now: new opens and locks need not wait any more, and what was not reclaimed is lost
-    End(ControlArguments),
+    End(GraceEndArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct GraceEndArguments {
+    /// Print one line of JSON on standard output; an error too, as {"error": "…"}
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub control: ControlArguments,
 }
 
 /// `--squash`.
@@ -231,4 +267,64 @@ pub enum SquashArgument {
     All,
     /// everybody stays who they say they are
     None,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The help of the program, or of a command of it, in a terminal of this width.
+    fn help(path: &[&str], width: usize) -> String {
+        let mut command = Cli::command().term_width(width);
+        command.build();
+        let found = path.iter().try_fold(&mut command, |command, name| command.find_subcommand_mut(name));
+        found.expect("the command is there").render_long_help().to_string()
+    }
+
+    const COMMANDS: [&[&str]; 8] = [
+        &[],
+        &["serve"],
+        &["check-config"],
+        &["status"],
+        &["evict"],
+        &["recall"],
+        &["grace"],
+        &["grace", "end"],
+    ];
+
+    #[test]
+    fn help_fits_the_terminal() {
+        for (width, path) in [80, 100].into_iter().flat_map(|width| COMMANDS.map(|path| (width, path))) {
+            let help = help(path, width);
+            let wide: Vec<_> = help.lines().filter(|line| line.chars().count() > width).collect();
+            assert!(wide.is_empty(), "{path:?} at {width}: {wide:#?}");
+        }
+    }
+
+    #[test]
+    fn help_has_no_ragged_lines() {
+        for (width, path) in [80, 100].into_iter().flat_map(|width| COMMANDS.map(|path| (width, path))) {
+            let help = help(path, width);
+            let lines: Vec<_> = help.lines().collect();
+            for pair in lines.windows(2) {
+                let is_prose = |line: &str| line.split_whitespace().count() > 3 && !line.ends_with('\\');
+                let indent = |line: &str| line.len() - line.trim_start().len();
+                let goes_on = is_prose(pair[0])
+                    && indent(pair[0]) == indent(pair[1])
+                    && pair[1].trim_start().starts_with(|c: char| c.is_ascii_lowercase());
+                let next = pair[1].split_whitespace().next().unwrap_or_default();
+                let room = width.saturating_sub(pair[0].chars().count() + 1);
+                // A command below a command begins a line of its own.
+                let is_command = ["enfys", "mount"].contains(&next);
+                let is_entry = pair[1].trim_start().split("  ").count() > 1;
+                assert!(
+                    !goes_on || is_command || is_entry || next.chars().count() > room,
+                    "{path:?} at {width}: `{}` has room for `{next}`",
+                    pair[0]
+                );
+            }
+        }
+    }
 }

@@ -34,6 +34,7 @@ mod security;
 mod serve;
 mod service;
 mod signals;
+mod size;
 mod stable_log;
 mod state_dir;
 mod state_log;
@@ -53,7 +54,11 @@ fn main() -> ExitCode {
     // A huge page for each thread's first small allocation is 2 MiB of memory a core, and no call is measurably faster
     // for it. Where the kernel does not let a process choose, nothing is lost but that.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
+    let wants_json = cli.command.wants_json();
     let done = match cli.command {
         cli::Command::Serve(arguments) => serve::run(&arguments),
         cli::Command::CheckConfig(arguments) => plan::check(&arguments),
@@ -64,11 +69,36 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(why) if wants_json => {
+            print_error_as_json(&why);
+            ExitCode::FAILURE
+        }
         Err(why) => {
             eprintln!("enfys: {why}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Exit status for a command line that is not understood, as clap has it.
+const USAGE: u8 = 2;
+
+/// Prints help, or what is wrong with the command line: as JSON where that was asked for.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        print_error_as_json(first.strip_prefix("error: ").unwrap_or(first));
+        return ExitCode::from(USAGE);
+    }
+    // A closed standard output or error is no reason to say more.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+}
+
+/// Standard output, since that is what a program reads whose answer this is.
+fn print_error_as_json(why: &str) {
+    println!("{}", serde_json::json!({ "error": why }));
 }
 
 /// What an error says to people, without its number.

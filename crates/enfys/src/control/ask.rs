@@ -60,11 +60,11 @@ pub fn recall(arguments: &RecallArguments) -> Result<(), String> {
 /// # Errors
 /// One line that names what is wrong.
 pub fn grace(command: &GraceCommand) -> Result<(), String> {
-    let GraceCommand::End(control) = command;
-    let path = socket_path(control)?;
-    let (answer, _) = ask(&path, Command::EndGrace)?;
+    let GraceCommand::End(arguments) = command;
+    let path = socket_path(&arguments.control)?;
+    let (answer, line) = ask(&path, Command::EndGrace)?;
     let Reply::GraceEnded(waiting) = answer else { return Err(unexpected(&path)) };
-    say(&print::grace_ended(waiting))
+    say(&if arguments.json { line } else { print::grace_ended(waiting) })
 }
 
 /// The socket that was asked for, that of the state directory that was asked for, or what `enfys serve` uses by default.

@@ -2,9 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
-use super::protocol::{Client, Evicted, Grace, MAX_CLIENTS, Recalled, Records, Status};
+use super::protocol::{Client, Evicted, Grace, MAX_CLIENTS, Recalled, Records, Session, Status};
+use crate::size::Size;
 
-/// Characters of a client's name in the table; the whole of it is in `--json`.
+/// Characters of the name of a client that a grace period waits for; the whole of it is in `--json`.
 const NAME_WIDTH: usize = 32;
 /// Clients that a grace period waits for, named in the text at most; all of them are in `--json`.
 const WAITED_FOR_NAMED: usize = 4;
@@ -25,15 +26,23 @@ pub fn status(status: &Status) -> String {
 }
 
 fn summary(status: &Status) -> String {
-    let (totals, recalls) = (&status.totals, &status.recalls);
     let grace = match &status.grace {
         Some(grace) => format!("grace period for {:.0} s more at most", grace.seconds_left.ceil()),
         None => "no grace period".into(),
     };
-    let waited_for = status.grace.as_ref().map(waited_for).unwrap_or_default();
+    let first = format!("{}, lease {:.0} s, {grace}", status.software, status.lease_seconds);
+    let mut text = wrapped("", &first);
+    text.push_str(&status.grace.as_ref().map(waited_for).unwrap_or_default());
+    lines(status).iter().for_each(|(label, line)| text.push_str(&wrapped(label, line)));
+    text
+}
+
+/// The lines of the summary: a label and its text.
+fn lines(status: &Status) -> Vec<(&'static str, String)> {
+    let (totals, recalls) = (&status.totals, &status.recalls);
     let persistent = match &status.persistence {
         Some(persistence) => format!(
-            "{}, {} of before; {} of {} places taken{}",
+            "{}, {} of a server before; {} of {} places taken{}",
             counted(totals.persistent_sessions, "session"),
             totals.dead_sessions,
             persistence.places_taken,
@@ -42,56 +51,105 @@ fn summary(status: &Status) -> String {
         ),
         None => "no session outlives the server".into(),
     };
-    let records = match &status.records {
-        Some(Records { written: false, .. }) => {
-            "records   the log of clients cannot be written: see the server's log\n"
-        }
-        Some(Records { room: false, .. }) => {
-            "records   no space for new clients: their opens wait until there is some in the state directory\n"
-        }
-        Some(_) | None => "",
-    };
+    let records = status.records.as_ref().and_then(records);
     let mut took = String::new();
     if let (Some(mean), Some(slowest)) = (recalls.mean_seconds, recalls.slowest_seconds) {
         took = format!(" in {} on average, {} at most", duration(mean), duration(slowest));
     }
-    format!(
-        "{software}, lease {lease:.0} s, {grace}\n\
-         {waited_for}\
-         holding   {clients}, {sessions}, {opens}, {locks}, {delegations}, {copies} copies in the background; {lost} lost and not acknowledged\n\
-         waiting   {locks_waiting} for locks of others; {locks_notified} were told that theirs may be had\n\
-         slots     {slots_in_use} of {slots} in use; {slots_full} requests took a client's last one, {deferred} were put off for memory; {memory}\n\
-         persist   {persistent}\n\
-         {records}\
-         replays   {replayed} retransmissions answered from a reply cache\n\
-         granted   {granted_read} delegations for reading, {granted_write} for writing, {granted_directory} of directories\n\
-         recalls   {recalled}; {returned} returned{took}, {revoked} revoked; {waited} operations waited, {put_off} were put off\n",
-        software = status.software,
-        lease = status.lease_seconds,
-        clients = counted(totals.clients, "client"),
-        sessions = counted(totals.sessions, "session"),
-        opens = counted(totals.opens, "open"),
-        locks = counted(totals.locks, "lock"),
-        delegations = counted(totals.delegations, "delegation"),
-        locks_waiting = totals.locks_waiting,
-        locks_notified = totals.locks_notified,
-        copies = totals.copies,
-        lost = totals.lost,
-        slots_in_use = totals.slots_in_use,
-        slots = totals.slots,
-        slots_full = totals.slots_full,
-        deferred = totals.slots_deferred,
-        memory = bytes(totals.slot_memory_bytes),
-        replayed = totals.replayed,
-        granted_read = recalls.granted_read,
-        granted_write = recalls.granted_write,
-        granted_directory = recalls.granted_directory,
-        recalled = recalls.recalled,
-        returned = recalls.returned,
-        revoked = recalls.revoked,
-        waited = recalls.operations_waited,
-        put_off = recalls.operations_put_off,
-    )
+    let mut lines = vec![
+        (
+            "holding",
+            format!(
+                "{}, {}, {}, {}, {}, {} in the background; {} lost and not acknowledged",
+                counted(totals.clients, "client"),
+                counted(totals.sessions, "session"),
+                counted(totals.opens, "open"),
+                counted(totals.locks, "lock"),
+                counted(totals.delegations, "delegation"),
+                counted(totals.copies, "copy"),
+                totals.lost
+            ),
+        ),
+        (
+            "waiting",
+            format!(
+                "{} for a lock that another client holds; {} sent that one is free",
+                counted(totals.locks_waiting, "request"),
+                counted(totals.locks_notified, "notification")
+            ),
+        ),
+        (
+            "slots",
+            format!(
+                "{} of {} in use; {} took a client's last one, {} put off for memory; {}",
+                totals.slots_in_use,
+                totals.slots,
+                counted(totals.slots_full, "request"),
+                counted(totals.slots_deferred, "request"),
+                Size(totals.slot_memory_bytes)
+            ),
+        ),
+        ("persist", persistent),
+        ("replays", format!("{} answered from a reply cache", counted(totals.replayed, "retransmission"))),
+        (
+            "granted",
+            format!(
+                "delegations: {} for reading, {} for writing, {} of directories",
+                recalls.granted_read, recalls.granted_write, recalls.granted_directory
+            ),
+        ),
+        (
+            "recalls",
+            format!(
+                "{} recalled; {} returned{took}, {} revoked; {} waited, {} put off",
+                recalls.recalled,
+                recalls.returned,
+                recalls.revoked,
+                counted(recalls.operations_waited, "operation"),
+                recalls.operations_put_off
+            ),
+        ),
+    ];
+    lines.extend(records.map(|why| ("records", why.to_owned())));
+    lines
+}
+
+/// What keeps clients from being recorded, if anything does.
+fn records(records: &Records) -> Option<&'static str> {
+    match records {
+        Records { written: false, .. } => Some("the log of clients cannot be written: see the server's log"),
+        Records { room: false, .. } => {
+            Some("no space for new clients: their opens wait until there is some in the state directory")
+        }
+        _ => None,
+    }
+}
+
+/// Columns of a terminal that everything fits into.
+const WIDTH: usize = 100;
+/// Columns of the labels.
+const LABEL_WIDTH: usize = 10;
+
+/// A label and its text, wrapped between words; further lines begin under the text.
+fn wrapped(label: &str, text: &str) -> String {
+    let mut wrapped = if label.is_empty() { String::new() } else { format!("{label:<LABEL_WIDTH$}") };
+    let mut column = wrapped.len();
+    let mut is_first = true;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if !is_first && column + 1 + width > WIDTH {
+            wrapped.push_str(&format!("\n{:LABEL_WIDTH$}", ""));
+            column = LABEL_WIDTH;
+        } else if !is_first {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped.push_str(word);
+        column += width;
+        is_first = false;
+    }
+    wrapped.push('\n');
+    wrapped
 }
 
 /// Lines that say which clients a grace period waits for, the first of them by name.
@@ -102,7 +160,7 @@ fn waited_for(grace: &Grace) -> String {
     let mut line = |line: fmt::Arguments<'_>| {
         writeln!(text, "          {line}").expect("a String takes everything");
     };
-    named.clone().for_each(|name| line(format_args!("\"{}\"", shortened(name))));
+    named.clone().for_each(|name| line(format_args!("\"{}\"", shortened(name, NAME_WIDTH))));
     let more = count.saturating_sub(named.len());
     if more > 0 && named.len() > 0 {
         line(format_args!("and {more} more: see --json"));
@@ -110,39 +168,29 @@ fn waited_for(grace: &Grace) -> String {
     text
 }
 
-/// The first characters of a client's name.
-fn shortened(name: &str) -> String {
-    match name.char_indices().nth(NAME_WIDTH) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    }
-}
-
 /// Columns, and whether what is in them stands at the right.
-const COLUMNS: [(&str, bool); 14] = [
+const COLUMNS: [(&str, bool); 10] = [
     ("CLIENT", false),
-    ("ADDRESS", false),
     ("VERS", false),
     ("STATE", false),
     ("LEASE", true),
     ("CALLBACK", false),
-    ("SLOTS", true),
-    ("FULL", true),
-    ("REPLAYS", true),
     ("OPENS", true),
     ("LOCKS", true),
     ("DELEGS", true),
     ("LOST", true),
-    ("NAME", false),
+    ("SLOTS", true),
 ];
 
+/// A line of numbers for each client, and below it lines that say where and who it is.
 fn table(clients: &[Client]) -> String {
     let rows: Vec<_> =
         std::iter::once(COLUMNS.map(|(name, _)| name.to_owned())).chain(clients.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; COLUMNS.len()] = std::array::from_fn(width);
+    let identities = std::iter::once("  ADDRESS  NAME".to_owned()).chain(clients.iter().map(identity));
     let mut text = String::new();
-    for row in &rows {
+    for (row, identity) in rows.iter().zip(identities) {
         let cells = row.iter().zip(COLUMNS).zip(widths);
         let cells: Vec<_> = cells
             .map(|((cell, (_, right)), width)| match right {
@@ -152,33 +200,53 @@ fn table(clients: &[Client]) -> String {
             .collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
+        text.push_str(&identity);
+        text.push('\n');
     }
     text
 }
 
 fn row(client: &Client) -> [String; COLUMNS.len()] {
-    let sessions = &client.sessions;
-    let sum = |value: fn(&super::protocol::Session) -> u64| sessions.iter().map(value).sum::<u64>();
+    let targets = client.sessions.iter().map(|session| u64::from(session.slots_target));
     let state = if client.reclaiming { "reclaiming" } else { &client.state };
     [
         client.id.clone(),
-        client.address.clone().unwrap_or_else(|| "-".into()),
         client.protocol.clone().unwrap_or_else(|| "-".into()),
         state.to_owned(),
-        format!("{:.0} s", client.lease_left_seconds),
+        format!("{:.0}s", client.lease_left_seconds),
         client.callbacks.clone(),
-        match sessions.is_empty() {
-            true => "-".into(),
-            false => format!("{}/{}", client.active, sum(|session| session.slots_target.into())),
-        },
-        sum(|session| session.slots_full).to_string(),
-        sum(|session| session.replayed).to_string(),
         client.opens.to_string(),
         client.locks.to_string(),
         client.delegations.to_string(),
         client.lost.to_string(),
-        shortened(&client.name),
+        match client.sessions.is_empty() {
+            true => "-".into(),
+            false => format!("{}/{}", client.active, targets.sum::<u64>()),
+        },
     ]
+}
+
+/// Address and name of a client; on a line of its own what is worth saying of its sessions.
+fn identity(client: &Client) -> String {
+    let sum = |value: fn(&Session) -> u64| client.sessions.iter().map(value).sum::<u64>();
+    let (full, replayed) = (sum(|session| session.slots_full), sum(|session| session.replayed));
+    let notes = [
+        (full, format!("{} took the last slot", counted(full, "request"))),
+        (replayed, counted(replayed, "replay")),
+    ];
+    let notes: Vec<_> = notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!("\n  {}", notes.join(", ")) };
+    let address = client.address.as_deref().unwrap_or("-");
+    let room = WIDTH.saturating_sub("    …".chars().count() + address.chars().count());
+    format!("  {address}  {}{notes}", shortened(&client.name, room))
+}
+
+/// The first characters of a client's name; a longer one ends in one character more, `…`.
+fn shortened(name: &str, most: usize) -> String {
+    match name.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
 }
 
 /// `enfys evict`.
@@ -217,8 +285,13 @@ pub fn grace_ended(waiting: Option<usize>) -> String {
     }
 }
 
+/// A number and what it counts, in the plural unless it is 1.
 fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    match what {
+        _ if count == 1 => format!("1 {what}"),
+        "copy" => format!("{count} copies"),
+        _ => format!("{count} {what}s"),
+    }
 }
 
 /// With the unit that leaves one to three digits before the point.
@@ -228,15 +301,6 @@ fn duration(seconds: f64) -> String {
         _ if seconds >= 1e-3 => format!("{:.1} ms", seconds * 1e3),
         _ => format!("{:.0} µs", seconds * 1e6),
     }
-}
-
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 4] = ["bytes", "KiB", "MiB", "GiB"];
-    let (mut value, mut unit) = (count as f64, 0);
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        (value, unit) = (value / 1024.0, unit + 1);
-    }
-    if unit == 0 { format!("{count} bytes") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
 #[cfg(test)]
@@ -262,7 +326,57 @@ mod tests {
     fn amounts_have_units_that_fit() {
         let durations = [0.0, 0.000_9, 0.001, 0.25, 12.34].map(duration);
         assert_eq!(durations, ["0 µs", "900 µs", "1.0 ms", "250.0 ms", "12.3 s"]);
-        assert_eq!([0, 1023, 1024, 5 << 20].map(bytes), ["0 bytes", "1023 bytes", "1.0 KiB", "5.0 MiB"]);
-        assert_eq!([counted(1, "open"), counted(2, "open")], ["1 open", "2 opens"]);
+        let counted = [counted(1, "open"), counted(2, "open"), counted(1, "copy"), counted(0, "copy")];
+        assert_eq!(counted, ["1 open", "2 opens", "1 copy", "0 copies"]);
+    }
+
+    /// A status with the greatest numbers and longest names that are likely.
+    fn crowded() -> Status {
+        let session = serde_json::json!({
+            "connections": 16, "persistent": true, "slots": 1024, "slots_target": 1024,
+            "slot_reply_max_bytes": 1_052_672, "slots_in_use": 1024, "slots_full": 4_294_967_295_u64,
+            "slots_deferred": 0, "reply_bytes": 1, "replayed": 4_294_967_295_u64,
+        });
+        let client = serde_json::json!({
+            "id": "0xffffffffffffffff", "name": "Linux NFSv4.2 ".repeat(20), "principal": "uid:0",
+            "address": "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535", "protocol": "4.2",
+            "state": "unconfirmed", "lease_left_seconds": 3600.0, "reclaiming": false,
+            "callbacks": "untried", "active": 1024, "opens": 1_048_576, "locks": 1_048_576,
+            "delegations": 131_072, "lost": 1_048_576, "sessions": [session],
+        });
+        let most = 4_294_967_295_u64;
+        let status = serde_json::json!({
+            "software": "enfys 0.1.0", "lease_seconds": 3600.0, "grace": null,
+            "persistence": { "written": false, "places": 16_384, "places_taken": 16_384 },
+            "totals": {
+                "clients": 16_384, "sessions": 16_384, "persistent_sessions": 16_384, "dead_sessions": 16_384,
+                "slots": most, "slots_in_use": most, "slots_full": most, "slots_deferred": most,
+                "slot_memory_bytes": most, "opens": 1_048_576, "locks": 1_048_576, "locks_waiting": most,
+                "locks_notified": most, "delegations": 131_072, "copies": 16_384, "lost": 1_048_576,
+                "replayed": most,
+            },
+            "recalls": {
+                "granted_read": most, "granted_write": most, "granted_directory": most, "recalled": most,
+                "returned": most, "mean_seconds": 12.3, "slowest_seconds": 89.9, "revoked": most,
+                "operations_waited": most, "operations_put_off": most,
+            },
+            "clients": [client], "clients_omitted": 5,
+        });
+        serde_json::from_value(status).expect("a status")
+    }
+
+    #[test]
+    fn a_status_fits_100_columns() {
+        let text = status(&crowded());
+        let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 100).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+        assert!(text.contains("\n          "), "long lines go on under their text: {text}");
+        assert!(!text.lines().any(|line| line.ends_with(' ')), "{text}");
+    }
+
+    #[test]
+    fn names_are_shortened_to_what_fits() {
+        assert_eq!(shortened("client", 6), "client");
+        assert_eq!(shortened("client", 5), "clien…");
     }
 }

@@ -137,7 +137,11 @@ fn people_see_what_is_persistent() {
     };
     assert_eq!(counts(&shown), [1, 0]);
     let table = String::from_utf8(ask(&place, &["status"]).stdout).unwrap();
-    assert!(table.contains(&format!("\npersist   1 session, 0 of before; {places} of 16384 places taken\n")));
+    assert!(
+        table.contains(&format!(
+            "\npersist   1 session, 0 of a server before; {places} of 16384 places taken\n"
+        ))
+    );
     server.kill();
     let server = Server::start(&place, &arguments);
     assert_eq!(counts(&status(&place)), [0, 1]);

@@ -67,11 +67,22 @@ fn clients_are_shown_and_evicted() {
     assert_eq!(only["sessions"][0]["slots"], 8, "as many as it asked for");
     assert_eq!(only["sessions"][0]["slot_reply_max_bytes"], 4096);
     let table = said(&ask(&place, &["status"]));
-    let row = table.lines().find(|line| line.ends_with("test client")).expect("a row");
-    assert!(row.starts_with(only["id"].as_str().unwrap()) && row.contains(" 4.1 "), "{table}");
+    let (id, address) = (only["id"].as_str().unwrap(), only["address"].as_str().unwrap());
+    let row = table.lines().position(|line| line.starts_with(id)).expect("a row");
+    assert!(table.lines().nth(row).unwrap().contains(" 4.1 "), "{table}");
+    assert_eq!(table.lines().nth(row + 1), Some(&*format!("  {address}  test client")), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
 
     let answer = ask(&place, &["evict", "nobody"]);
     assert_eq!(refusal(&answer), "nobody: no client has this id, address or name");
+    let second = Client4::named(server.address, "second client");
+    let answer = refusal(&ask(&place, &["evict", "127.0.0.1"]));
+    let first = format!(
+        "127.0.0.1: several clients have this address or name; give the id of one: {id} (test client), 0x"
+    );
+    assert!(answer.starts_with(&first) && answer.ends_with(" (second client)"), "{answer}");
+    drop(second);
+    said(&ask(&place, &["evict", "second client"]));
     let told = said(&ask(&place, &["evict", only["id"].as_str().unwrap()]));
     assert!(told.contains("(test client): it lost 1 session, 1 open, 0 locks"), "{told}");
     assert_eq!(client.run(vec![]).unwrap_err(), Status::BADSESSION);
@@ -94,6 +105,34 @@ fn files_are_recalled_by_their_path_and_grace_is_ended() {
     assert!(elsewhere.contains("no export holds it"), "{elsewhere}");
     assert_eq!(said(&ask(&place, &["grace", "end"])), "no grace period runs\n");
     server.stop();
+}
+
+/// The error that a command prints with `--json`: one object on standard output, and nothing else anywhere.
+#[track_caller]
+fn json_error(output: &Output, code: i32) -> String {
+    assert_eq!((output.status.code(), &*output.stderr), (Some(code), &b""[..]));
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(answer.as_object().map(serde_json::Map::len), Some(1), "{answer}");
+    answer["error"].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn errors_are_json_where_that_is_asked_for() {
+    let place = Place::new();
+    let server = started(&place);
+    let unknown = json_error(&ask(&place, &["evict", "--json", "nobody"]), 1);
+    assert_eq!(unknown, "nobody: no client has this id, address or name");
+    assert!(json_error(&ask(&place, &["recall", "--json", "/x"]), 1).contains("no export holds it"));
+    let ended: Value = serde_json::from_str(&said(&ask(&place, &["grace", "end", "--json"]))).expect("JSON");
+    assert!(ended["grace-ended"].is_null() && ended["version"] == 1, "{ended}");
+    server.stop();
+    for words in [&["status", "--json"][..], &["grace", "end", "--json"]] {
+        assert!(json_error(&ask(&place, words), 1).contains("no server answers at"));
+    }
+    let file = place.file("enfys.toml", "portmap = 1\n").display().to_string();
+    let wrong = json_error(&run(&["check-config", "--json", &file]), 1);
+    assert_eq!(wrong, format!("{file}:1: `portmap`: expected true or false, found integer `1`"));
+    assert_eq!(json_error(&run(&["status", "--json", "--wacth"]), 2), "unexpected argument '--wacth' found");
 }
 
 #[test]
