@@ -4,15 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use localfs::{Config, Descriptors, Durability, LocalFs};
+use parking_lot::Mutex;
 use server::{Export, ExportId, ExportTable};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
 use crate::export_plan::{ExportPlan, Source, limits};
+use crate::size::Size;
 use crate::state_dir;
 
 /// File systems in use, by what they were opened for.
@@ -197,7 +199,7 @@ impl Backends {
             Source::Memory(_) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let (max_bytes, quota_bytes) = limits(plan.memory);
-                Ok(Opened::Memory(Arc::new(MemFs::new(&MemOptions {
+                let memory = MemFs::new(&MemOptions {
                     identity: state_dir::random()?,
                     instance: self.instance,
                     max_bytes,
@@ -206,7 +208,8 @@ impl Backends {
                     root_mode: 0o1777,
                     now: Timestamp { seconds: now.as_secs().cast_signed(), nanoseconds: now.subsec_nanos() },
                     ..MemOptions::default()
-                }))))
+                });
+                Ok(Opened::Memory(Arc::new(memory.when_full(warn_when_full(plan.pseudo.clone())))))
             }
         }
     }
@@ -247,6 +250,27 @@ fn say_unless_watched(plan: &ExportPlan, directory: &LocalFs) {
     }
     if let Some(why) = directory.why_unwatched() {
         warn!("{}", plan.blame(format!("local processes' changes recall no delegation: {why}")));
+    }
+}
+
+/// How long it is not said again that a file system in memory is full.
+const FULL_AGAIN: Duration = Duration::from_secs(3600);
+
+/// Says that a file system in memory is full: the first time, and then once an hour at most.
+fn warn_when_full(pseudo: String) -> impl Fn(u64) + Send + Sync + 'static {
+    let told: Mutex<Option<Instant>> = Mutex::new(None);
+    move |bytes| {
+        let mut told = told.lock();
+        if told.is_some_and(|told| told.elapsed() < FULL_AGAIN) {
+            return;
+        }
+        *told = Some(Instant::now());
+        warn!(
+            export = pseudo,
+            size = %Size(bytes),
+            "file system in memory is full, clients get ENOSPC: remove files, or give it more \
+             (--memory=SIZE, or `memory-bytes` and a reload)"
+        );
     }
 }
 

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::address::Address;
+use crate::size::Size;
 
 /// Paragraphs are one line each, so that clap wraps them to the terminal; lines of commands fit 80 columns.
 const SERVE_HELP: &str = "\
@@ -13,7 +14,7 @@ Examples:
       Serve two directories, read-only, to every machine that reaches this one.
   enfys serve /srv/data:/
       Serve one directory as the root: clients mount HOST:/.
-  enfys serve --memory --listen 0
+  enfys serve --memory=4GiB --listen 0
       Serve an empty file system in memory, gone with the server, on a free port, which is printed.
   enfys serve --config /etc/enfys.toml
       Serve what the file says; `enfys check-config` shows that first. Only a file can say which clients may come, or \
@@ -145,9 +146,10 @@ pub struct ServeArguments {
     /// what clients were told is safe
     #[arg(long)]
     pub r#async: bool,
-    /// Serve a file system in memory instead of a directory; for several, give `:/PSEUDO` for each
-    #[arg(long)]
-    pub memory: bool,
+    /// Serve a file system in memory instead of a directory, of at most this size: a number of bytes, or with KiB, MiB,
+    /// GiB or TiB behind it [default: 1GiB]; for several, give `:/PSEUDO` for each
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true)]
+    pub memory: Option<Option<Size>>,
     /// Answer port mapper calls on port 111 of the listening addresses; where a port mapper runs already, register
     /// with it instead
     #[arg(long)]

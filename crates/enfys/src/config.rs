@@ -253,6 +253,10 @@ mod tests {
                 "[control]\nsockets = '/a'",
                 "FILE:2: unknown key `sockets` (did you mean `socket`?), expected `socket`",
             ),
+            (
+                "connections = 5",
+                "FILE:1: unknown key `connections` (it belongs in [limits]), expected one of ",
+            ),
             ("xyz = 1", "FILE:1: unknown key `xyz`, expected one of `listen`, `metrics`, "),
         ] {
             let error = read(text).unwrap_err();
@@ -291,6 +295,8 @@ mod tests {
                 "[[export]]\nid = 4294967296",
                 "FILE:2: `id` in [[export]]: expected an integer from 1 to 4294967295, found integer `4294967296`".into(),
             ),
+            ("[export]\npath = '/a'", "FILE:1: `export`: expected a list of tables, each with the header [[export]], found a table".into()),
+            ("[limits]\nclients = 99999999999999999999", "FILE:2: `clients` in [limits]: expected an integer of at least 1, found integer `99999999999999999999`".into()),
             ("[[export]]\npath = 7", "FILE:2: `path` in [[export]]: expected an absolute path, as in".into()),
             ("[[export]]\npath = '/a'\nasync = 1", "FILE:3: `async` in [[export]]: expected true or false, found".into()),
             ("[[export]]\nclients = [\n7]", "FILE:3: `clients` in [[export]]: expected a list of networks, as in".into()),

@@ -40,7 +40,7 @@ const EXPECTED: &[(&str, &str)] = &[
 ];
 
 const TRUTH: &str = "true or false";
-const BYTES: &str = "a number of bytes";
+const BYTES: &str = "a number of bytes, at least 1";
 const ID: &str = "an integer from 0 to 4294967295";
 /// How alike a key must be to one that there is to be suggested; `read_only` and `read-only` are.
 const ALIKE: f64 = 0.8;
@@ -69,9 +69,9 @@ fn unknown_key(message: &str) -> Option<String> {
     let known = expected.trim_start_matches("one of ").split(", ").map(|name| name.trim_matches('`'));
     let likeness = |known: &str| strsim::jaro_winkler(key, known);
     let likely = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let meant = match (likely.filter(|known| likeness(known) >= ALIKE), table_of(key)) {
-        (Some(likely), _) => format!(" (did you mean `{likely}`?)"),
-        (None, Some(table)) => format!(" (it belongs in {table})"),
+    let meant = match (table_of(key), likely.filter(|known| likeness(known) >= ALIKE)) {
+        (Some(table), _) => format!(" (it belongs in {table})"),
+        (None, Some(likely)) => format!(" (did you mean `{likely}`?)"),
         (None, None) => String::new(),
     };
     Some(format!("unknown key `{key}`{meant}, expected {expected}"))
@@ -96,7 +96,15 @@ fn reworded(key: &str, message: &str) -> String {
     let found = ["invalid type: ", "invalid value: "].iter().find_map(|start| message.strip_prefix(start));
     let found = found.and_then(|rest| rest.rsplit_once(", expected "));
     match (found, expected(key)) {
-        (Some((found, _)), Some(expected)) => format!("expected {expected}, found {found}"),
+        (Some((found, _)), Some(expected)) => {
+            // Words of TOML in place of serde's.
+            let found = match found {
+                "map" => "a table",
+                "sequence" => "a list",
+                number => number.trim_end_matches(" as i128").trim_end_matches(" as u128"),
+            };
+            format!("expected {expected}, found {found}")
+        }
         _ => message.replace("unknown variant", "unknown value"),
     }
 }

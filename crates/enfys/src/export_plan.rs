@@ -12,6 +12,7 @@ use crate::config::{Config, ExportConfig, LocalChangesConfig, SquashConfig};
 use crate::places::Places;
 use crate::plan::networks;
 use crate::security;
+use crate::size::Size;
 
 /// The path an export is mounted by unless told otherwise.
 const DEFAULT_PSEUDO: &str = "/export";
@@ -70,7 +71,10 @@ impl ExportPlan {
     /// # Errors
     /// One line that names the argument.
     pub fn of_arguments(arguments: &ServeArguments) -> Result<Vec<Self>, String> {
-        let mut plans = if arguments.memory { memory(arguments)? } else { directories(arguments)? };
+        let mut plans = match arguments.memory {
+            Some(size) => memory(arguments, size)?,
+            None => directories(arguments)?,
+        };
         plans.iter_mut().try_for_each(|plan| plan.override_by(arguments))?;
         Ok(plans)
     }
@@ -158,7 +162,8 @@ impl ExportPlan {
     /// The same, with the line of the key that is wrong.
     pub fn blame_key(&self, key: &str, why: impl fmt::Display) -> String {
         match &self.place {
-            Some(place) => format!("{}: export {}: {why}", place.of(key), self.pseudo),
+            Some(place) if key.is_empty() => format!("{}: export {}: {why}", place.of(key), self.pseudo),
+            Some(place) => format!("{}: export {}: `{key}`: {why}", place.of(key), self.pseudo),
             None => format!("export {}: {why}", self.pseudo),
         }
     }
@@ -176,10 +181,15 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
         _ => {}
     }
     let limit = [("memory-bytes", config.memory_bytes), ("quota-bytes", config.quota_bytes)];
-    let limit = limit.into_iter().find(|(_, value)| value.is_some());
+    let is_zero_or_out_of_place =
+        |value: &Option<u64>| value.is_some_and(|bytes| bytes == 0 || !config.memory);
+    let limit = limit.into_iter().find(|(_, value)| is_zero_or_out_of_place(value));
     match limit {
         Some((key, _)) if !config.memory => {
             wrong(key, "`memory-bytes` and `quota-bytes` are for `memory = true`")
+        }
+        Some((key, Some(0))) => {
+            Some((key, format!("`{key}`: expected a number of bytes, at least 1, found 0")))
         }
         _ if config.r#async && config.memory => {
             wrong("async", "`async` is for directories: memory is never on stable storage")
@@ -199,7 +209,10 @@ impl fmt::Display for ExportPlan {
             Source::Directory(path) => {
                 write!(f, "{} ({})", path.display(), if self.is_async { "async" } else { "sync" })?;
             }
-            Source::Memory(_) => f.write_str("memory")?,
+            Source::Memory(_) => match limits(self.memory) {
+                (bytes, None) => write!(f, "memory ({})", Size(bytes))?,
+                (bytes, Some(quota)) => write!(f, "memory ({}, {} a user)", Size(bytes), Size(quota))?,
+            },
         }
         let access = match (self.options.read_only, self.is_mounted_read_only) {
             (true, _) => "read-only",
@@ -250,8 +263,8 @@ impl From<SquashConfig> for Squash {
     }
 }
 
-/// `--memory`, alone or with `:/PSEUDO` for each of several.
-fn memory(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
+/// `--memory[=SIZE]`, alone or with `:/PSEUDO` for each of several.
+fn memory(arguments: &ServeArguments, size: Option<Size>) -> Result<Vec<ExportPlan>, String> {
     let pseudos = arguments.paths.iter().map(|argument| match argument.strip_prefix(':') {
         Some(pseudo) => Ok(pseudo.to_owned()),
         None => {
@@ -262,7 +275,9 @@ fn memory(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
     if pseudos.is_empty() {
         pseudos.push(DEFAULT_PSEUDO.into());
     }
-    let plan = |pseudo: String| ExportPlan::new(Source::Memory(pseudo.clone()), pseudo);
+    let memory = MemoryLimits { bytes: size.map(|size| size.0), quota: None };
+    let plan =
+        |pseudo: String| ExportPlan { memory, ..ExportPlan::new(Source::Memory(pseudo.clone()), pseudo) };
     Ok(pseudos.into_iter().map(plan).collect())
 }
 
@@ -343,6 +358,14 @@ mod tests {
             "[[export]]\npath = '/a'\nmemory-bytes = 5",
             "FILE:3: export /export: `memory-bytes` and `quota-bytes` are for `memory = true`",
         );
+        wrong(
+            "[[export]]\nmemory = true\nmemory-bytes = 5\nquota-bytes = 0",
+            "FILE:4: export /export: `quota-bytes`: expected a number of bytes, at least 1, found 0",
+        );
+        wrong(
+            "[[export]]\npath = '/a'\nsec = []",
+            "FILE:3: export /export: `sec`: expected at least one security flavor",
+        );
     }
 
     #[test]
@@ -413,6 +436,15 @@ mod tests {
         assert_eq!(sources("/a:/"), [(directory("/a"), "/".into())]);
         assert_eq!(sources("--memory"), [(Source::Memory("/export".into()), "/export".into())]);
         assert_eq!(sources("--memory :/a :/b").len(), 2);
+        let told = |words| {
+            let plans = ExportPlan::of_arguments(&arguments(words)).unwrap();
+            plans
+                .iter()
+                .map(|plan| plan.to_string().split(':').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told("--memory"), ["memory (1 GiB) as /export"]);
+        assert_eq!(told("--memory=64MiB :/a :/b"), ["memory (64 MiB) as /a", "memory (64 MiB) as /b"]);
         for wrong in ["--memory /srv", ":/a"] {
             assert!(ExportPlan::of_arguments(&arguments(wrong)).is_err(), "{wrong}");
         }

@@ -263,7 +263,7 @@ fn check_exports(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec
             let paths = [&*other.pseudo, &*export.pseudo];
             ExportTable::check_paths(paths).map_err(|error| export.blame_key("pseudo", error))?;
             if export.id.is_some() && export.id == other.id {
-                return Err(export.blame_key("id", format!("has the same `id` as {}", other.pseudo)));
+                return Err(export.blame_key("id", format!("the same as that of {}", other.pseudo)));
             }
         }
         ExportTable::check_paths([&*export.pseudo]).map_err(|error| export.blame_key("pseudo", error))?;
@@ -367,16 +367,21 @@ mod tests {
         };
         assert!(
             wrong("/a", "/a")
-                .starts_with("FILE:7: export /a: another export is mounted by this path already")
+                .starts_with("FILE:7: export /a: `pseudo`: another export is mounted by this path already")
         );
-        assert_eq!(wrong("/a", "/a/b"), "FILE:7: export /a/b: export paths `/a` and `/a/b` overlap");
+        assert_eq!(
+            wrong("/a", "/a/b"),
+            "FILE:7: export /a/b: `pseudo`: export paths `/a` and `/a/b` overlap"
+        );
         assert_eq!(
             wrong("/", "/b"),
-            "FILE:7: export /b: an export at `/` must be the only one: `/b` would be inside of it"
+            "FILE:7: export /b: `pseudo`: an export at `/` must be the only one: `/b` would be inside of it"
         );
-        assert_eq!(wrong("/a", "/b"), "FILE:8: export /b: has the same `id` as /a");
+        assert_eq!(wrong("/a", "/b"), "FILE:8: export /b: `id`: the same as that of /a");
         assert!(
-            of_config(&memory("a", "")).unwrap_err().starts_with("FILE:3: export a: export path `a` must be")
+            of_config(&memory("a", ""))
+                .unwrap_err()
+                .starts_with("FILE:3: export a: `pseudo`: export path `a` must be")
         );
         assert_eq!(of_config("portmap = true").unwrap_err(), "FILE: no [[export]]: nothing to serve");
     }

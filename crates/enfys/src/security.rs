@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn what_is_no_list_of_flavors_is_named() {
         assert_eq!(flavors(&["sys", "none"]).map(|list| list.to_string()), Ok("sys:none".into()));
-        assert_eq!(flavors::<&str>(&[]), Err("no security flavor is left".into()));
+        assert_eq!(flavors::<&str>(&[]), Err("expected at least one security flavor".into()));
         assert_eq!(flavors(&["sys", "sys"]), Err("`sys` stands there twice".into()));
         assert!(flavors(&["krb4"]).unwrap_err().contains("`krb4`"));
     }

@@ -87,7 +87,7 @@ pub enum FlavorsError {
 impl fmt::Display for FlavorsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("no security flavor is left"),
+            Self::Empty => f.write_str("expected at least one security flavor"),
             Self::Twice(flavor) => write!(f, "`{flavor}` stands there twice"),
         }
     }

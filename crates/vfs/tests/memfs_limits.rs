@@ -1,7 +1,7 @@
 //! What the file system in memory does at its limits, after a crash, and between threads.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use vfs::contract::{Caller, Fixture, Subject};
@@ -51,6 +51,26 @@ fn a_full_disk_takes_what_fits_and_then_nothing() {
     root.write(&file, 0, "over what is there").unwrap();
     assert_eq!(root.allocate(&file, 1 << 30, PAGE).unwrap_err(), Error::NoSpace);
     root.truncate(&file, 1 << 40).unwrap();
+}
+
+#[test]
+fn refusals_for_want_of_space_or_objects_are_told() {
+    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let sink = Arc::clone(&told);
+    let files = MemFs::new(&small()).when_full(move |bytes| sink.lock().unwrap().push(bytes));
+    let files = Arc::new(files);
+    let t = Subject::new(Fixture::ready(files.clone()));
+    let (root, top) = (t.root(), t.top());
+    let file = root.file(&top, "f");
+    assert!(told.lock().unwrap().is_empty());
+    fill(&root, &file);
+    // The last WRITE that took a part, and the one that took nothing.
+    assert_eq!(*told.lock().unwrap(), [64 * PAGE, 64 * PAGE]);
+    files.set_limits(1000 * PAGE, None);
+    let more = (0..100).map(|number| format!("more-{number}"));
+    let made = more.take_while(|name| root.make(&top, name, &GUARDED, 0o600).is_ok()).count();
+    assert!(made < 20, "{made} files, of 20 objects");
+    assert_eq!(told.lock().unwrap().last(), Some(&(1000 * PAGE)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn the_mount_commands_are_printed_with_real_ports() {
     let port = server.address.port();
     assert_ne!(port, 0);
     let expected = format!(
-        "serving memory as /export: read-write, root squashed, for any client that reaches it\n\
+        "serving memory (1 GiB) as /export: read-write, root squashed, for any client that reaches it\n\
          \x20 mount -t nfs -o vers=4.1,port={port} 127.0.0.1:/export /mnt\n\
          \x20 mount -t nfs -o vers=3,tcp,port={port},mountport={port},mountproto=tcp,nolock 127.0.0.1:/export /mnt\n\
          \x20 'nfs://127.0.0.1/export?version=3&nfsport={port}&mountport={port}'\n"

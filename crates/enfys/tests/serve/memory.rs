@@ -1,5 +1,7 @@
 //! What the server takes while nobody asks it for anything.
 
+use protocol::nfs3::{NfsStat, StableHow};
+
 use crate::client::Client;
 use crate::server::{Place, Server, with};
 
@@ -36,6 +38,27 @@ fn idle_connections_take_little_memory() {
     println!("{} bytes a connection", grown / IDLE);
     assert!(grown < IDLE * IDLE_BYTES, "{grown} bytes for {IDLE} connections");
     drop((first, others));
+    server.stop();
+}
+
+#[test]
+fn a_file_system_in_memory_has_the_size_that_was_asked_for_and_says_once_that_it_is_full() {
+    let place = Place::new();
+    let server = Server::start(&place, &["serve", "--memory=64KiB", "--listen", "127.0.0.1:0"]);
+    assert!(server.announced.starts_with("serving memory (64 KiB) as /export: "), "{}", server.announced);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let file = client.create(root, "file").unwrap();
+    let mut write = |page: u64| client.write_at(file, page * 4096, &[1; 4096], StableHow::FileSync);
+    let written = (0..100).find(|page| write(*page).is_err()).expect("it becomes full");
+    assert!((8..16).contains(&written), "{written} pages in 64 KiB");
+    for page in 100..103 {
+        assert_eq!(write(page).unwrap_err(), NfsStat::NOSPC);
+    }
+    server.await_log(0, "file system in memory is full");
+    let log = server.log();
+    assert_eq!(log.matches("file system in memory is full").count(), 1, "{log}");
+    assert!(log.contains("64 KiB"), "{log}");
     server.stop();
 }
 

@@ -235,7 +235,7 @@ fn check_config_finds_what_a_start_would() {
     let file = place.file("enfys.toml", &config);
     let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
     let expected = format!(
-        "{}:4: export /export: {}: No such file or directory",
+        "{}:4: export /export: `path`: {}: No such file or directory",
         file.display(),
         place.path("missing").display()
     );

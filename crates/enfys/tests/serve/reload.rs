@@ -49,7 +49,7 @@ fn clients_keep_their_connections_and_memory_its_content() {
     let file = client.create(root, "file").unwrap();
     client.write(file, b"kept", StableHow::FileSync).unwrap();
     let said = lab.reload(&format!("{MEMORY}read-only = true\nmemory-bytes = 65536\n"));
-    assert!(said.contains("reloaded: serving memory as /memory: read-only"), "{said}");
+    assert!(said.contains("reloaded: serving memory (64 KiB) as /memory: read-only"), "{said}");
     assert_eq!(client.read(file).unwrap(), b"kept");
     assert_eq!(client.write(file, b"more", StableHow::FileSync).unwrap_err(), NfsStat::ROFS);
     lab.reload(&format!("{MEMORY}memory-bytes = 65536\n"));

@@ -118,6 +118,16 @@ pub struct MemFs {
     root: Handle,
     identity: [u8; 16],
     properties: Properties,
+    when_full: Option<WhenFull>,
+}
+
+/// What is told of refusals for want of space.
+struct WhenFull(Arc<dyn Fn(u64) + Send + Sync>);
+
+impl std::fmt::Debug for WhenFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WhenFull")
+    }
 }
 
 #[derive(Debug)]
@@ -180,7 +190,7 @@ impl MemFs {
         let verifier = RwLock::new(options.instance.to_be_bytes());
         let shared = Arc::new(Shared { state: RwLock::new(state), changes: AtomicU64::new(0), verifier });
         let properties = properties(max_file_size, options.is_read_only);
-        Self { shared, root, identity: options.identity, properties }
+        Self { shared, root, identity: options.identity, properties, when_full: None }
     }
 
     /// Loses unstable data where the file system [is volatile](MemOptions::is_volatile), and changes the write
@@ -196,6 +206,14 @@ impl MemFs {
         self.shared.state.write().space.set_limits(max_bytes, quota_bytes);
     }
 
+    /// Has `told` called with [`MemOptions::max_bytes`] whenever something is refused for want of space or of objects. It is
+    /// called after the change, without a lock, and must not wait.
+    #[must_use]
+    pub fn when_full(mut self, told: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.when_full = Some(WhenFull(Arc::new(told)));
+        self
+    }
+
     /// Answers from what is there.
     fn ask<T>(&self, file: &Handle, answer: impl FnOnce(&State, u64) -> Result<T>) -> Op<'static, T> {
         let state = self.shared.state.read();
@@ -205,12 +223,19 @@ impl MemFs {
     /// Changes something.
     fn act<T>(&self, file: &Handle, act: impl FnOnce(&mut State, u64) -> Result<T>) -> Op<'static, T> {
         let mut state = self.shared.change();
-        Op::from(state.resolve(file).and_then(|file| {
+        let refusals = state.refusals();
+        let result = state.resolve(file).and_then(|file| {
             if state.read_only {
                 return Err(Error::ReadOnly);
             }
             act(&mut state, file)
-        }))
+        });
+        let limit = (state.refusals() != refusals).then(|| state.space.limit());
+        drop(state);
+        if let (Some(limit), Some(told)) = (limit, &self.when_full) {
+            (told.0)(limit);
+        }
+        Op::from(result)
     }
 
     /// Changes something that two objects have part in.

@@ -13,16 +13,28 @@ pub(super) struct Space {
     quota: Option<u64>,
     used: u64,
     by_owner: BTreeMap<u32, u64>,
+    /// Charges that were refused at the limit.
+    refusals: u64,
 }
 
 impl Space {
     pub(super) fn new(limit: u64, quota: Option<u64>) -> Self {
-        Self { limit, quota, used: 0, by_owner: BTreeMap::new() }
+        Self { limit, quota, used: 0, by_owner: BTreeMap::new(), refusals: 0 }
     }
 
     /// Other limits from now on; what is in use beyond them stays.
     pub(super) fn set_limits(&mut self, limit: u64, quota: Option<u64>) {
         (self.limit, self.quota) = (limit, quota);
+    }
+
+    /// Bytes that may be in use.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many charges were refused at the limit.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     fn free(&self) -> u64 {
@@ -36,6 +48,7 @@ impl Space {
     /// [`Error::NoSpace`] above the limit, [`Error::Quota`] above the owner's; the superuser has none.
     pub(super) fn charge(&mut self, owner: u32, bytes: u64) -> Result<()> {
         if bytes > self.free() {
+            self.refusals += 1;
             return Err(Error::NoSpace);
         }
         self.charge_owner(owner, bytes)?;

@@ -33,6 +33,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// How many changes were refused for want of space or objects.
+    pub(super) fn refusals(&self) -> u64 {
+        self.space.refusals() + self.table.refusals()
+    }
+
     pub(super) fn resolve(&self, handle: &Handle) -> Result<u64> {
         self.table.resolve(handle)
     }

@@ -17,6 +17,8 @@ pub(super) struct Table {
     max_files: u32,
     places: Vec<Place>,
     free: Vec<u32>,
+    /// Objects that were refused because all places were taken.
+    refusals: u64,
 }
 
 #[derive(Debug)]
@@ -27,7 +29,12 @@ struct Place {
 
 impl Table {
     pub(super) fn new(instance: u64, max_files: u32) -> Self {
-        Self { instance, max_files, places: Vec::new(), free: Vec::new() }
+        Self { instance, max_files, places: Vec::new(), free: Vec::new(), refusals: 0 }
+    }
+
+    /// How many objects were refused because all places were taken.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     /// # Errors
@@ -40,6 +47,7 @@ impl Table {
             return Ok(fileid(index, place.generation));
         }
         if self.places.len() >= self.max_files as usize {
+            self.refusals += 1;
             return Err(Error::NoSpace);
         }
         self.places.push(Place { generation: 0, inode });
