@@ -236,7 +236,7 @@ pub(crate) fn nanoseconds(time: Timestamp) -> u64 {
 }
 
 /// The time so long after the epoch.
-fn timestamp(ns: u64) -> Timestamp {
+pub(crate) fn timestamp(ns: u64) -> Timestamp {
     Timestamp { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as u32 }
 }
 

@@ -249,6 +249,7 @@ mod tests {
 
     use super::*;
     use crate::change::ChangeClock;
+    use crate::change::{nanoseconds, timestamp};
     use crate::config::{Config, Durability, OpenError};
     use crate::volume::Handles;
 
@@ -467,12 +468,10 @@ mod tests {
     fn a_change_that_would_be_told_like_what_was_before_is_moved_on() {
         let case = Case::with(shared());
         let before = case.volume.stat(&case.volume.root).expect("seen").attributes;
-        let later = |changed_ns: u32, change| {
-            let nanoseconds = before.changed.nanoseconds % 900_000_000 + changed_ns;
-            let changed = Timestamp { nanoseconds, ..before.changed };
+        let later = |changed_ns: u64, change| {
+            let changed = timestamp(nanoseconds(before.changed) + changed_ns);
             Attributes { changed, change: before.change + change, ..before }
         };
-        let before = later(0, 0);
         assert!(case.volume.shows(&before, &later(1, 1)));
         assert!(!case.volume.shows(&before, &later(0, 0)), "no step was left");
         assert!(!case.volume.shows(&before, &later(0, 100)), "nor was one, and the tick has gone by since");
