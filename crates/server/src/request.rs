@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use arc_swap::Guard;
 use bytes::Bytes;
 use tracing::warn;
-use vfs::{Context, Handle, Thread};
+use vfs::{Context, Handle, Peer, Thread};
 
 use crate::caller::Identity;
 use crate::once::{CallId, Once, Place, Who};
@@ -200,7 +200,16 @@ impl Request<'_> {
 
     /// Who the caller is on `export`, what time it is, and whether the thread has others to serve.
     pub(crate) fn context(&self, export: &Export) -> Context {
-        Context { thread: self.thread(), ..Context::new(self.identity.on(&export.options), self.now.wall) }
+        Context {
+            thread: self.thread(),
+            peer: self.peer(),
+            ..Context::new(self.identity.on(&export.options), self.now.wall)
+        }
+    }
+
+    /// Where the request comes from.
+    pub(crate) fn peer(&self) -> Peer {
+        Peer { address: Some(self.connection.peer.ip()), connection: self.connection.id.0 }
     }
 
     /// What the calling thread may be used for.

@@ -1,3 +1,4 @@
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use crate::Timestamp;
@@ -48,6 +49,15 @@ pub enum Thread {
     Lent,
 }
 
+/// Where a request comes from, for backends that share their threads among clients. It gives no rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Peer {
+    /// The address of the client; `None` for work of the server itself.
+    pub address: Option<IpAddr>,
+    /// The number of its connection.
+    pub connection: u64,
+}
+
 /// What every operation is told of its request.
 #[derive(Debug, Clone)]
 pub struct Context {
@@ -58,12 +68,14 @@ pub struct Context {
     pub now: Timestamp,
     /// What the calling thread may be used for.
     pub thread: Thread,
+    /// Where the request comes from.
+    pub peer: Peer,
 }
 
 impl Context {
-    /// Of a caller whose thread serves others too.
+    /// Of a caller whose thread serves others too, for work of the server itself.
     #[must_use]
     pub fn new(credentials: Arc<Credentials>, now: Timestamp) -> Self {
-        Self { credentials, now, thread: Thread::Shared }
+        Self { credentials, now, thread: Thread::Shared, peer: Peer::default() }
     }
 }

@@ -34,7 +34,7 @@ pub use backend::{
     Found, Linked, OpenAccess, Opened, Pin, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Seek,
     SetXattr, Stability, Verifier, Written,
 };
-pub use context::{Context, Credentials, MAX_GROUPS, Thread};
+pub use context::{Context, Credentials, MAX_GROUPS, Peer, Thread};
 pub use error::{Error, Result};
 pub use handle::{Handle, MAX_HANDLE};
 pub use memfs::{MemFs, MemOptions};

@@ -99,7 +99,7 @@ impl Server {
         settle_in_background(at, client, task.destination, Against::All).await?;
         // Behind the wait: see `Compound::admit_io`.
         let (export, written) = self.may_write(offload, now)?;
-        let context = Context::new(Arc::clone(&task.credentials), now.wall);
+        let context = Context { peer: task.peer, ..Context::new(Arc::clone(&task.credentials), now.wall) };
         let copied = match (&task.source, piece) {
             (Origin::Here { file, handle, stateid }, _) => {
                 settle_in_background(at, client, *file, Against::Writers).await?;

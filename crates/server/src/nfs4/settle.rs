@@ -342,7 +342,8 @@ async fn ask(
 /// make up a change attribute that no later state of the file may have; as Linux's server does, the file itself gets the next one.
 async fn touch(request: &Request<'_>, (export, handle): (&Export, &Handle)) -> Result<(), Error> {
     let set = SetAttributes { modified: Some(SetTime::Now), ..SetAttributes::default() };
-    let context = Context::new(Arc::new(Credentials::root()), request.now.wall);
+    let root = Context::new(Arc::new(Credentials::root()), request.now.wall);
+    let context = Context { peer: request.peer(), ..root };
     export.backend.setattr(&context, handle, &set, None, Authority::Opened).await.map(|_| ())
 }
 

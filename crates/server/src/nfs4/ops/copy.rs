@@ -126,6 +126,7 @@ fn go_on(
     let task = CopyTask {
         caller: compound.caller(),
         credentials: compound.context(destination.export).credentials,
+        peer: compound.request.peer(),
         export: destination.export.id,
         source: plan.source.clone(),
         destination: destination.key(server),

@@ -162,7 +162,10 @@ impl HandedIn {
         let Judged { taken, authority, .. } = self.judge(compound, file)?;
         let context = match authority {
             // Whose open it was granted for may write, and need not own the file.
-            Authority::Opened => Context::new(Arc::new(Credentials::root()), compound.request.now.wall),
+            Authority::Opened => Context {
+                peer: compound.request.peer(),
+                ..Context::new(Arc::new(Credentials::root()), compound.request.now.wall)
+            },
             Authority::Caller => compound.context(file.export),
         };
         // What is there already is no change.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use protocol::nfs4::callback::CbOp;
 use protocol::nfs4::callback::offload::{CbOffloadArgs, OffloadInfo};
 use protocol::nfs4::types::{Handle, WriteResponse};
-use vfs::{Authority, CopyRange, Credentials, Stability};
+use vfs::{Authority, CopyRange, Credentials, Peer, Stability};
 use xdr::List;
 
 use super::callback::{Callback, Purpose, Referring};
@@ -132,6 +132,7 @@ pub(crate) struct CopyTask {
     /// Who asked, as [`OpenRequest::opener`](super::OpenRequest::opener) tells users apart.
     pub(crate) caller: u64,
     pub(crate) credentials: Arc<Credentials>,
+    pub(crate) peer: Peer,
     pub(crate) export: ExportId,
     pub(crate) source: Origin,
     pub(crate) destination: FileKey,

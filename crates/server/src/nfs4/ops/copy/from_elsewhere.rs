@@ -95,7 +95,7 @@ pub(super) async fn step(
     let (now, key) = (piece.at.monotonic, destination.key(server));
     let permit = compound.state().check_io(now, client, key, &stateid, IoKind::Write)?;
     let authority = permit.for_caller(compound.caller()).authority;
-    let context = Context::new(Arc::clone(&context.credentials), piece.at.wall);
+    let context = Context { now: piece.at.wall, ..context.clone() };
     let copied = piece.write(destination.export, &context, authority).await.map_err(regular_only)?;
     Ok((copied, now))
 }
