@@ -7,19 +7,20 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use vfs::{
     Access, Acl, AclKind, Advice, Alarm, Attributes, Authority, Backend, Change, Context, Copied, CopyRange,
-    Create, Created, EntriesWatch, Entry, Error, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess,
-    Opened, Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek,
-    SetAttributes, SetXattr, Stability, Timestamp, Verifier, Watch, Written,
+    Create, Created, EntriesWatch, Entry, Found, FsStat, Handle, Interest, Linked, Op, OpenAccess, Opened,
+    Properties, Read, ReadDir, ReadDirEnd, ReadRequest, Removal, Renamed, Result, Seek, SetAttributes,
+    SetXattr, Stability, Timestamp, Verifier, Watch, Written,
 };
 
 use crate::config::{Config, Durability, OpenError};
+use crate::pool::Lane;
 use crate::volume::{Actor, Handles, Volume};
 
 /// A file system that is a directory of this machine, with everything below it on the same mount.
 ///
 /// Operations run on the calling thread and change its file-system identity (see
-/// [`become_server`](crate::become_server)); what has to wait runs on the blocking pool of the tokio runtime in whose
-/// context the returned [`Op`] is polled.
+/// [`become_server`](crate::become_server)); what has to wait runs on threads of the file system's own. The returned [`Op`]
+/// has to be polled in the context of a tokio runtime.
 #[derive(Debug, Clone)]
 pub struct LocalFs {
     volume: Arc<Volume>,
@@ -99,9 +100,7 @@ impl LocalFs {
         if !self.volume.must_sync_index() {
             return Ok(value);
         }
-        let volume = Arc::clone(&self.volume);
-        let synced = tokio::task::spawn_blocking(move || volume.sync_index()).await;
-        synced.unwrap_or(Err(Error::ServerFault))?;
+        self.volume.do_on_pool(Lane::Sync, |volume| volume.sync_index()).await?;
         Ok(value)
     }
 }
@@ -123,8 +122,8 @@ impl Backend for LocalFs {
         self.volume.verifier()
     }
 
-    fn getattr<'a>(&'a self, _: &Context, file: &Handle) -> Op<'a, Attributes> {
-        self.volume.getattr(file)
+    fn getattr<'a>(&'a self, context: &Context, file: &Handle) -> Op<'a, Attributes> {
+        self.volume.getattr(context.peer, file)
     }
 
     fn setattr<'a>(
@@ -155,8 +154,8 @@ impl Backend for LocalFs {
         self.volume.access(context, file, want)
     }
 
-    fn readlink<'a>(&'a self, _: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)> {
-        self.volume.readlink(link)
+    fn readlink<'a>(&'a self, context: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)> {
+        self.volume.readlink(context.peer, link)
     }
 
     fn read<'a>(
@@ -281,19 +280,11 @@ impl Backend for LocalFs {
     }
 
     fn sync(&self) -> Op<'_, ()> {
-        let volume = Arc::clone(&self.volume);
-        Op::pending(async move {
-            let synced = tokio::task::spawn_blocking(move || volume.sync_everything()).await;
-            synced.unwrap_or(Err(Error::ServerFault))
-        })
+        Op::pending(self.volume.do_on_pool(Lane::Sync, |volume| volume.sync_everything()))
     }
 
     fn settle(&self) -> Op<'_, ()> {
-        let volume = Arc::clone(&self.volume);
-        Op::pending(async move {
-            let settled = tokio::task::spawn_blocking(move || volume.settle()).await;
-            settled.unwrap_or(Err(Error::ServerFault))
-        })
+        Op::pending(self.volume.do_on_pool(Lane::Sync, |volume| volume.settle()))
     }
 
     fn is_stable(&self) -> bool {
@@ -346,20 +337,20 @@ impl Backend for LocalFs {
 
     fn watch<'a>(
         &'a self,
-        _: &'a Context,
+        context: &'a Context,
         object: &'a Handle,
         interest: Interest,
         alarm: &'a Arc<dyn Alarm>,
     ) -> Op<'a, Option<Box<dyn Watch>>> {
-        self.volume.watch(object, interest, alarm)
+        self.volume.watch(context.peer, object, interest, alarm)
     }
 
     fn watch_entries<'a>(
         &'a self,
-        _: &'a Context,
+        context: &'a Context,
         directory: &'a Handle,
     ) -> Op<'a, Option<Arc<dyn EntriesWatch>>> {
-        self.volume.watch_entries(directory)
+        self.volume.watch_entries(context.peer, directory)
     }
 
     fn clone_range<'a>(&'a self, context: &'a Context, range: &'a CopyRange) -> Op<'a, Change> {
@@ -372,17 +363,17 @@ impl Backend for LocalFs {
 
     fn advise<'a>(
         &'a self,
-        _: &'a Context,
+        context: &'a Context,
         file: &'a Handle,
         offset: u64,
         count: u64,
         advice: Advice,
     ) -> Op<'a, bool> {
-        self.volume.advise(file, offset, count, advice)
+        self.volume.advise(context.peer, file, (offset, count), advice)
     }
 
-    fn get_acl<'a>(&'a self, _: &'a Context, file: &'a Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
-        self.volume.get_acl(file, kind)
+    fn get_acl<'a>(&'a self, context: &'a Context, file: &'a Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
+        self.volume.get_acl(context.peer, file, kind)
     }
 
     fn set_acl<'a>(

@@ -25,11 +25,12 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
-use vfs::{Error, FileKind, Op, Pace, Result, Thread};
+use vfs::{Context, Error, FileKind, Op, Pace, Peer, Result, Thread};
 
 use crate::config::Durability;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
+use crate::pool::Lane;
 use crate::volume::{Handles, Volume};
 
 pub(crate) mod group;
@@ -74,6 +75,43 @@ pub(crate) struct Made {
 impl Made {
     /// No change: it is durable.
     pub(crate) const NONE: Self = Self { number: 0, failures: 0, is_creation: false };
+}
+
+impl Made {
+    /// This change with those of the same object since `first`, which it covers, to be durable together: a sync that failed
+    /// in between is not overlooked.
+    pub(crate) fn behind(self, first: Self) -> Self {
+        if first == Self::NONE {
+            return self;
+        }
+        Self { number: self.number.max(first.number), ..first }
+    }
+}
+
+/// Who waits until a change is durable.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    /// What the calling thread may be used for.
+    thread: Thread,
+    peer: Peer,
+}
+
+impl Caller {
+    pub(crate) fn of(context: &Context) -> Self {
+        Self { thread: context.thread, peer: context.peer }
+    }
+
+    /// The same for what may take long, for which no thread is lent.
+    pub(crate) fn not_alone(context: &Context) -> Self {
+        Self { thread: Thread::Shared, peer: context.peer }
+    }
+}
+
+#[cfg(test)]
+impl From<Thread> for Caller {
+    fn from(thread: Thread) -> Self {
+        Self { thread, peer: Peer::default() }
+    }
 }
 
 /// An object, and a change of it.
@@ -338,7 +376,7 @@ impl Synced {
     }
 }
 
-/// What the pool is to do for those who wait. A pool that ends drops what it did not begin.
+/// What a thread of the pool is to do for those who wait. A pool that ends drops what it did not begin.
 struct Syncing {
     volume: Arc<Volume>,
     object: Arc<Object>,
@@ -364,7 +402,9 @@ impl Syncing {
         let Some(synced) = synced else { return };
         synced.tell();
         if self.object.dirt.goes_on() {
-            self.volume.hand_over(&self.object, group::is_for(&self.object, Made::NONE));
+            let is_short = group::is_for(&self.object, Made::NONE);
+            // Others wait, who may be many clients.
+            self.volume.hand_over(&self.object, is_short, Peer::default());
         }
     }
 }
@@ -393,7 +433,7 @@ impl Volume {
         if self.must_sync() { Made { is_creation: true, ..object.dirt.begin().made() } } else { Made::NONE }
     }
 
-    /// Waits until `change` of `object` is durable; `thread` is what the calling thread may be used for.
+    /// Waits until `change` of `object` is durable.
     ///
     /// # Errors
     /// What a sync reported that ended after the change began.
@@ -402,12 +442,17 @@ impl Volume {
         object: &Arc<Object>,
         change: Made,
         extent: Extent,
-        thread: Thread,
+        caller: impl Into<Caller>,
     ) -> Result<()> {
-        match self.want_durable(object, change, extent, self.pace.lend(thread))? {
+        match self.want_durable(object, change, extent, self.lend(caller.into()))? {
             Some(outcome) => outcome.await.unwrap_or(Err(Error::ServerFault)),
             None => Ok(()),
         }
+    }
+
+    /// The caller, with its thread if the next sync is taken to be short.
+    fn lend(&self, caller: Caller) -> Caller {
+        Caller { thread: self.pace.lend(caller.thread), ..caller }
     }
 
     /// Starts what [`make_durable`](Self::make_durable) waits for, and ends it where the calling thread does it itself; `None`
@@ -417,36 +462,36 @@ impl Volume {
         object: &Arc<Object>,
         change: Made,
         extent: Extent,
-        thread: Thread,
+        caller: Caller,
     ) -> Result<Option<Outcome>> {
         let Some((receiver, is_first)) = object.dirt.want(change, extent)? else { return Ok(None) };
         if !is_first {
             return Ok(Some(receiver));
         }
         let is_short = group::is_for(object, change);
-        if thread == Thread::Lent && (is_short || object.dirt.unsynced() <= Pace::LITTLE_BYTES) {
+        if caller.thread == Thread::Lent && (is_short || object.dirt.unsynced() <= Pace::LITTLE_BYTES) {
             Syncing::new(self, object).run_in_place();
         } else {
-            self.hand_over(object, is_short);
+            self.hand_over(object, is_short, caller.peer);
         }
         Ok(Some(receiver))
     }
 
     /// Has threads of the pool sync an object that is not being synced: one of its own, unless it is short.
-    fn hand_over(self: &Arc<Self>, object: &Arc<Object>, is_short: bool) {
+    fn hand_over(self: &Arc<Self>, object: &Arc<Object>, is_short: bool, peer: Peer) {
         if is_short {
             self.join_group(object);
         } else {
             let syncing = Syncing::new(self, object);
-            tokio::task::spawn_blocking(move || syncing.run());
+            self.pool.submit(Lane::Sync, peer, move || syncing.run());
         }
     }
 
     /// Answers `value` when the present content and entries of `objects` are durable; at once where the volume does not
-    /// promise durability. `changes` are what [`Begun::made`] gave; `thread` is what the calling thread may be used for.
+    /// promise durability. `changes` are what [`Begun::made`] gave.
     pub(crate) fn when_durable<'a, T: Send + 'a>(
         self: &'a Arc<Self>,
-        thread: Thread,
+        caller: impl Into<Caller>,
         changes: impl IntoIterator<Item = Changed>,
         value: T,
     ) -> Op<'a, T> {
@@ -456,14 +501,14 @@ impl Volume {
             }
             return Op::ok(value);
         }
-        let changes: Vec<_> = changes.into_iter().collect();
+        let (caller, changes) = (caller.into(), changes.into_iter().collect::<Vec<_>>());
         Op::pending(async move {
-            let thread = self.pace.lend(thread);
+            let caller = self.lend(caller);
             // All of them at once: what a child and its directory need is mostly one commit of the file system's journal.
             let wanted: Vec<_> = changes
                 .iter()
                 .filter_map(|(object, change)| {
-                    self.want_durable(object, *change, Extent::All, thread).transpose()
+                    self.want_durable(object, *change, Extent::All, caller).transpose()
                 })
                 .collect();
             for outcome in wanted {

@@ -36,8 +36,9 @@
 //! every request that waited for it, and changes the write verifier.
 //!
 //! # Waiting
-//! What is known to be in memory is used in place. All else, syncs too, is done on the blocking pool of the tokio runtime:
-//! each operation as a whole, since one that would have to wait gives up before it has any effect. What cannot be known
+//! What is known to be in memory is used in place. All else, syncs too, is done on threads of the volume's own:
+//! each operation as a whole, since one that would have to wait gives up before it has any effect. These threads are shared fairly
+//! among clients, and none of them waits while another operation holds the lock of an object. What cannot be known
 //! (Linux offers no way to make a name, or on most file systems to write, without waiting) is learned from the clock.
 //! File systems that cannot tell what is cached (overlays, most of FUSE) have all their data read on the pool; those that ask
 //! a server for attributes (NFS, some of FUSE) make GETATTR wait in place.
@@ -62,11 +63,13 @@ mod identity;
 mod index;
 mod janitor;
 mod later;
+mod lock;
 mod name;
 mod object;
 mod ops;
 mod patience;
 mod permission;
+mod pool;
 mod presumed;
 mod probe;
 mod room;

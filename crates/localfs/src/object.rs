@@ -11,6 +11,7 @@ use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
 use crate::descriptors::Counted;
 use crate::durable::{Begun, Dirt};
+use crate::lock::ObjectLock;
 use crate::patience;
 
 /// What a descriptor may be used for.
@@ -166,7 +167,7 @@ pub(crate) struct Object {
     pub(crate) handle: Handle,
     pub(crate) kind: FileKind,
     /// Held while the object is changed and looked at before and after, so that both attributes and the change are one unit.
-    pub(crate) lock: Mutex<()>,
+    pub(crate) lock: ObjectLock,
     /// As told to clients.
     pub(crate) fsid: u64,
     /// Device and inode number, while this server runs.
@@ -205,7 +206,7 @@ impl Object {
         Self {
             handle,
             kind,
-            lock: Mutex::new(()),
+            lock: ObjectLock::default(),
             fsid,
             key,
             dirt,

@@ -4,16 +4,20 @@
 //! without waiting (`RWF_NOWAIT` writes are refused by ext4, and by XFS and btrfs whenever the file's times change,
 //! which is always since we look at them). So an operation runs in place as long as all that it needs is known to be
 //! in memory; where it meets something that is not, it gives up *before it has had any effect*, and runs once more,
-//! from the start and as a whole, on the blocking pool, where it may wait.
+//! from the start and as a whole, on the [pool](crate::pool), where it may wait. In the same way it gives up, there too, where
+//! it needs a lock that is held for longer than a moment, or is about to do what takes long on a thread that is not for that.
 //!
 //! Like its identity ([`crate::identity`]), this belongs to the thread and to one synchronous stretch of code, never
 //! over an await: threads may wait except within [`InPlace`]. The rejected alternative is an argument of
 //! every function down to the system call, and an error of its own beside [`vfs::Error`] in all of them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use rustix::time::ClockId;
 use vfs::{Error, Result};
+
+use crate::object::Object;
 
 /// Nanoseconds of an operation in place from which on it counts as having waited: two ticks of the coarse clock at 250
 /// a second. Who waits for a disk that turns, or for its turn to dirty memory, waits longer.
@@ -29,17 +33,67 @@ enum Patience {
     Exceeded,
 }
 
+/// What kind of thread this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// None of the pool's that runs a request.
+    Elsewhere,
+    /// For requests that do not take long.
+    Work,
+    /// For those that do.
+    Long,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct State {
     patience: Patience,
+    place: Place,
+    /// Whether it waits for locks with the thread.
+    waits_for_locks: bool,
+    /// The address of the object whose lock the request was resumed for, until it has taken that; 0 where there is none.
+    resumed_by: usize,
+    /// Whether it would take long.
+    is_long: bool,
     /// The clock of ticks, for whoever needs it within one operation; 0 where it was not read.
     now_ns: u64,
 }
 
-const FREE: State = State { patience: Patience::Unlimited, now_ns: 0 };
+const FREE: State = State {
+    patience: Patience::Unlimited,
+    place: Place::Elsewhere,
+    waits_for_locks: false,
+    resumed_by: 0,
+    is_long: false,
+    now_ns: 0,
+};
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(FREE) };
+    /// The object whose lock the request has to wait for.
+    static BLOCKED: RefCell<Option<Arc<Object>>> = const { RefCell::new(None) };
+}
+
+/// Why a request gave up before it had any effect.
+#[derive(Debug)]
+pub(crate) enum Obstacle {
+    /// It has to wait for the disk.
+    Disk,
+    /// It takes long by itself.
+    Long,
+    /// The lock of this object is held.
+    Lock(Arc<Object>),
+}
+
+fn obstacle() -> Option<Obstacle> {
+    let state = STATE.get();
+    if state.patience != Patience::Exceeded {
+        return None;
+    }
+    Some(match BLOCKED.take() {
+        Some(object) => Obstacle::Lock(object),
+        None if state.is_long => Obstacle::Long,
+        None => Obstacle::Disk,
+    })
 }
 
 /// A stretch of code in which this thread does not wait. It may again when this is dropped, by a panic too.
@@ -51,7 +105,7 @@ impl InPlace {
     /// Begins it; `now_ns` is the clock of ticks, or 0.
     #[inline]
     pub(crate) fn begin(now_ns: u64) -> Self {
-        STATE.set(State { patience: Patience::None, now_ns });
+        STATE.set(State { patience: Patience::None, now_ns, ..FREE });
         Self(())
     }
 
@@ -60,12 +114,47 @@ impl InPlace {
     pub(crate) fn end(self) -> bool {
         STATE.get().patience != Patience::Exceeded
     }
+
+    /// Ends it; tells why the operation gave up, if it did. Then it has done nothing, and its result means nothing.
+    #[inline]
+    pub(crate) fn end_with(self) -> Option<Obstacle> {
+        obstacle()
+    }
 }
 
 impl Drop for InPlace {
     #[inline]
     fn drop(&mut self) {
         STATE.set(FREE);
+    }
+}
+
+/// A stretch of code in which this thread, one of the pool, runs a request.
+#[derive(Debug)]
+#[must_use = "the thread is free again when this is dropped"]
+pub(crate) struct OnPool(());
+
+impl OnPool {
+    /// Begins it, on a thread for what takes long or on another, which waits for locks or does not. The lock of an object may
+    /// have resumed the request.
+    pub(crate) fn begin(is_long: bool, waits_for_locks: bool, resumed_by: Option<&Object>) -> Self {
+        let place = if is_long { Place::Long } else { Place::Work };
+        let resumed_by = resumed_by.map_or(0, |object| std::ptr::from_ref(object).addr());
+        STATE.set(State { place, waits_for_locks, resumed_by, ..FREE });
+        Self(())
+    }
+
+    /// Ends it; tells why the request gave up, if it did, and whether a lock that resumed it is still to be taken.
+    pub(crate) fn end(self) -> (Option<Obstacle>, bool) {
+        (obstacle(), STATE.get().resumed_by != 0)
+    }
+}
+
+impl Drop for OnPool {
+    fn drop(&mut self) {
+        STATE.set(FREE);
+        // Of a request that panicked.
+        BLOCKED.take();
     }
 }
 
@@ -82,13 +171,59 @@ pub(crate) fn is_in_place() -> bool {
 /// Gives up unless this thread may wait; for what is not known to be in memory.
 ///
 /// # Errors
-/// Whatever it is, nobody is told: the operation runs again.
+/// The operation runs again: nobody is told of this one.
 pub(crate) fn wait() -> Result<()> {
     if may_wait() {
         return Ok(());
     }
     STATE.set(State { patience: Patience::Exceeded, ..STATE.get() });
     Err(Error::Later)
+}
+
+/// Gives up, before what takes long by itself, on a thread that is not for that.
+///
+/// # Errors
+/// See [`wait`].
+pub(crate) fn take_long() -> Result<()> {
+    let state = STATE.get();
+    let is_right = match state.place {
+        Place::Elsewhere => state.patience == Patience::Unlimited,
+        Place::Work => false,
+        Place::Long => true,
+    };
+    if is_right {
+        return Ok(());
+    }
+    STATE.set(State { patience: Patience::Exceeded, is_long: true, ..state });
+    Err(Error::Later)
+}
+
+/// Gives up until the lock of this object is free.
+///
+/// # Errors
+/// See [`wait`].
+pub(crate) fn wait_for_lock<T>(object: &Arc<Object>) -> Result<T> {
+    let state = STATE.get();
+    debug_assert!(
+        state.place != Place::Elsewhere || state.patience != Patience::Unlimited,
+        "a lock was asked for by what cannot be run again"
+    );
+    STATE.set(State { patience: Patience::Exceeded, ..state });
+    BLOCKED.set(Some(Arc::clone(object)));
+    Err(Error::Later)
+}
+
+/// Whether this thread waits for locks.
+pub(crate) fn waits_for_locks() -> bool {
+    STATE.get().waits_for_locks
+}
+
+/// The request has taken the lock of this object.
+pub(crate) fn has_locked(object: &Object) {
+    let state = STATE.get();
+    if state.resumed_by == std::ptr::from_ref(object).addr() {
+        STATE.set(State { resumed_by: 0, ..state });
+    }
 }
 
 /// Whether the operation has given up: what went wrong means nothing.

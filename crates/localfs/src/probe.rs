@@ -27,6 +27,7 @@ use crate::index::{FileKey, Index, ROOT};
 use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::ops::watch_entries::is_watched;
+use crate::pool::Pool;
 use crate::presumed::NewNames;
 use crate::shortage::Shortages;
 use crate::streams::Streams;
@@ -145,6 +146,7 @@ pub(crate) fn open_with(
         moves: AtomicU64::new(0),
         streams: Streams::default(),
         hidden,
+        pool: Pool::default(),
         has_stable_positions,
         fsid: identities.fsid,
         fsids: Mutex::new(HashMap::new()),

@@ -14,26 +14,29 @@
 //! the pool until [`WARY_CHANGES`] of them went through there without waiting.
 //!
 //! # Order
-//! An operation that runs on the pool holds its objects' locks while it waits. Whoever needs one of them in place tries for
-//! [`LOCK_PATIENCE`], longer than any operation in place holds one, and then queues on the pool too. So changes of one
-//! object stay one after the other, each with its attributes before and after.
+//! An operation that runs on the pool holds its objects' locks while it waits for the disk. Another one that needs such a lock gives
+//! up, in place and on the pool alike, waits in the [queue of the lock](crate::lock) without a thread, and runs from the start.
+//! So changes of one object stay one after the other, each with its attributes before and after. What takes long by itself
+//! is done in steps, between which lock and thread are given back, or at least by few threads ([`Lane::Long`]).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use parking_lot::{Mutex, MutexGuard};
-use vfs::{Error, Op, Result};
+use tokio::sync::oneshot;
+use vfs::{Error, Op, Peer, Result};
 
+use crate::lock::{End, Guard, Waiter};
 use crate::object::Object;
-use crate::patience::{self, InPlace, STALL_NS};
+use crate::patience::{self, InPlace, Obstacle, OnPool, STALL_NS};
+use crate::pool::Lane;
 use crate::volume::Volume;
 
 /// Changes on the pool without waiting after which they are made in place again.
 const WARY_CHANGES: u32 = 32;
-/// How long a lock is waited for in place.
-const LOCK_PATIENCE: Duration = Duration::from_micros(100);
+/// How often a request gives up for a lock that is held before it waits for locks with a thread of the pool.
+pub(crate) const MAX_TRIES: u32 = 8;
 /// Names that are remembered. Eight bytes each.
 const NAMES: usize = 16 * 1024;
 /// Places of which a mark may have any: with one, some thirty pairs of a directory's thousand names would push each other out.
@@ -136,7 +139,7 @@ impl Volume {
     #[inline]
     pub(crate) fn take_turn<'a, D, T, J>(
         self: &'a Arc<Self>,
-        turn: Turn,
+        (turn, peer): (Turn, Peer),
         now: impl FnOnce() -> Result<D>,
         later: impl FnOnce() -> J,
         answer: impl FnOnce(D) -> Op<'a, T> + Send + 'a,
@@ -144,40 +147,44 @@ impl Volume {
     where
         D: Send + 'static,
         T: Send + 'a,
-        J: FnOnce(&Arc<Self>) -> Result<D> + Send + 'static,
+        J: FnMut(&Arc<Self>) -> Result<D> + Send + 'static,
     {
+        let mut obstacle = Obstacle::Disk;
         if turn == Turn::Look || self.is_in_memory {
             let stretch = InPlace::begin(0);
             let done = now();
-            if stretch.end() {
-                return answer_all(done, answer);
+            match stretch.end_with() {
+                None => return answer_all(done, answer),
+                Some(met) => obstacle = met,
             }
         } else if !self.wariness.is_wary() {
             let began_ns = patience::ticks_ns();
             let stretch = InPlace::begin(began_ns);
             let done = now();
-            let is_done = stretch.end();
+            let met = stretch.end_with();
             let took_ns = patience::ticks_ns() - began_ns;
             if took_ns >= STALL_NS {
                 self.wariness.took(took_ns);
             }
-            if is_done {
-                return answer_all(done, answer);
+            match met {
+                None => return answer_all(done, answer),
+                Some(met) => obstacle = met,
             }
         }
         let job = later();
-        Op::pending(async move { answer(self.on_pool(turn, job).await?).await })
+        Op::pending(async move { answer(self.run_on_pool((turn, peer), obstacle, job).await?).await })
     }
 
     /// The same for what is answered as it is.
     pub(crate) fn look<'a, T, J>(
         self: &'a Arc<Self>,
+        peer: Peer,
         now: impl FnOnce() -> Result<T>,
         later: impl FnOnce() -> J,
     ) -> Op<'a, T>
     where
         T: Send + 'static,
-        J: FnOnce(&Arc<Self>) -> Result<T> + Send + 'static,
+        J: FnMut(&Arc<Self>) -> Result<T> + Send + 'static,
     {
         let stretch = InPlace::begin(0);
         let answer = Op::from(now());
@@ -185,41 +192,73 @@ impl Volume {
             return answer;
         }
         let job = later();
-        Op::pending(self.on_pool(Turn::Look, job))
+        Op::pending(self.run_on_pool((Turn::Look, peer), Obstacle::Disk, job))
     }
 
-    pub(crate) async fn on_pool<T: Send + 'static>(
+    /// Does a look that takes no lock on the pool.
+    pub(crate) async fn look_on_pool<T: Send + 'static>(
         self: &Arc<Self>,
-        turn: Turn,
+        peer: Peer,
         job: impl FnOnce(&Arc<Self>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let volume = Arc::clone(self);
-        let run = move || {
-            let began = Instant::now();
-            let done = job(&volume);
-            // The pool's threads do other things too, which are not the caller's.
-            volume.act_as_server();
-            if turn == Turn::Change {
-                volume.wariness.took(began.elapsed().as_nanos() as u64);
-            }
-            done
-        };
-        tokio::task::spawn_blocking(run).await.unwrap_or(Err(Error::ServerFault))
+        let mut job = Some(job);
+        // Without a lock it is run once.
+        let once = move |volume: &Arc<Self>| job.take().map_or(Err(Error::ServerFault), |job| job(volume));
+        self.run_on_pool((Turn::Look, peer), Obstacle::Disk, once).await
     }
 
-    /// Locks `lock`, on the pool for as long as it takes.
-    pub(crate) fn wait_for<'a>(&self, lock: &'a Mutex<()>) -> Result<MutexGuard<'a, ()>> {
-        if let Some(guard) = lock.try_lock() {
-            return Ok(guard);
+    /// Has `job` run on the pool once what a request has met is out of the way, and again from the start wherever it meets
+    /// something.
+    pub(crate) async fn run_on_pool<T: Send + 'static>(
+        self: &Arc<Self>,
+        (turn, peer): (Turn, Peer),
+        obstacle: Obstacle,
+        job: impl FnMut(&Arc<Self>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, answer) = oneshot::channel();
+        let work = Work { job, turn, answer: sender, done: None };
+        let (volume, lane, work) = (Arc::clone(self), Lane::Work, Box::new(work));
+        let resumed_by = Resumed(None);
+        let request = PoolRequest { volume, peer, lane, tries: 0, waits_for: None, resumed_by, work };
+        Box::new(request).overcome(obstacle);
+        answer.await.unwrap_or(Err(Error::ServerFault))
+    }
+
+    /// Has `job` done on the pool, whose outcome is waited for.
+    pub(crate) async fn do_on_pool<T: Send + 'static>(
+        self: &Arc<Self>,
+        lane: Lane,
+        job: impl FnOnce(&Arc<Self>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (volume, (sender, outcome)) = (Arc::clone(self), oneshot::channel());
+        self.pool.submit(lane, Peer::default(), move || {
+            let done = job(&volume);
+            // Whoever is answered may open the directory anew.
+            drop(volume);
+            let _ = sender.send(done);
+        });
+        outcome.await.unwrap_or(Err(Error::ServerFault))
+    }
+
+    /// Locks one object against changes through this volume.
+    ///
+    /// # Errors
+    /// See [`patience::wait_for_lock`].
+    pub(crate) fn lock<'a>(&self, object: &'a Arc<Object>) -> Result<Locks<'a>> {
+        Ok(Locks { _first: take_lock(object)?, _second: None })
+    }
+
+    /// Locks two objects, which may be one: in the order of their addresses.
+    ///
+    /// # Errors
+    /// See [`patience::wait_for_lock`].
+    pub(crate) fn lock_both<'a>(&self, one: &'a Arc<Object>, other: &'a Arc<Object>) -> Result<Locks<'a>> {
+        if Arc::ptr_eq(one, other) {
+            return self.lock(one);
         }
-        if patience::may_wait() {
-            return Ok(lock.lock());
-        }
-        if let Some(guard) = lock.try_lock_for(LOCK_PATIENCE) {
-            return Ok(guard);
-        }
-        patience::wait()?;
-        Ok(lock.lock())
+        let is_ordered = Arc::as_ptr(one) < Arc::as_ptr(other);
+        let (low, high) = if is_ordered { (one, other) } else { (other, one) };
+        Ok(Locks { _first: take_lock(low)?, _second: Some(take_lock(high)?) })
     }
 
     /// Entries of `directory` are about to be changed.
@@ -237,12 +276,167 @@ impl Volume {
     }
 }
 
+/// The locks of the one or two objects that a request changes.
+#[derive(Debug)]
+#[must_use = "locks are given back when this is dropped"]
+pub(crate) struct Locks<'a> {
+    _first: Guard<'a>,
+    _second: Option<Guard<'a>>,
+}
+
+/// Takes the lock of an object, or gives up where it is held for longer than a moment.
+fn take_lock(object: &Arc<Object>) -> Result<Guard<'_>> {
+    let guard = match object.lock.lock_soon(patience::may_wait()) {
+        Some(guard) => guard,
+        None if patience::waits_for_locks() => object.lock.wait(),
+        None => return patience::wait_for_lock(object),
+    };
+    // Giving it back resumes the next request.
+    patience::has_locked(object);
+    Ok(guard)
+}
+
+/// What can be run again from the start, until it meets no obstacle.
+trait Attempt: Send {
+    /// Runs it; tells the obstacle, if there was one, and whether a lock that resumed it was not taken.
+    fn run(&mut self, volume: &Arc<Volume>, stretch: OnPool) -> (Option<Obstacle>, bool);
+
+    /// Whether nobody waits for the answer.
+    fn is_cancelled(&self) -> bool;
+
+    /// Answers what has been done.
+    fn answer(self: Box<Self>);
+}
+
+/// A job, and where its answer goes.
+struct Work<T, J> {
+    job: J,
+    turn: Turn,
+    answer: oneshot::Sender<Result<T>>,
+    done: Option<Result<T>>,
+}
+
+impl<T: Send, J: FnMut(&Arc<Volume>) -> Result<T> + Send> Attempt for Work<T, J> {
+    fn run(&mut self, volume: &Arc<Volume>, stretch: OnPool) -> (Option<Obstacle>, bool) {
+        let began = Instant::now();
+        let done = (self.job)(volume);
+        let (obstacle, owes_lock) = stretch.end();
+        // The next request of this thread may be another caller's.
+        volume.act_as_server();
+        if obstacle.is_none() {
+            if self.turn == Turn::Change {
+                volume.wariness.took(began.elapsed().as_nanos() as u64);
+            }
+            self.done = Some(done);
+        }
+        (obstacle, owes_lock)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(done) = self.done {
+            // A call that was given up hears nothing.
+            let _ = self.answer.send(done);
+        }
+    }
+}
+
+/// A request that waits for a thread of the pool, or for a lock.
+struct PoolRequest {
+    volume: Arc<Volume>,
+    peer: Peer,
+    lane: Lane,
+    /// How often it found a lock held.
+    tries: u32,
+    /// It is in the queue of this object's lock.
+    waits_for: Option<Arc<Object>>,
+    resumed_by: Resumed,
+    work: Box<dyn Attempt>,
+}
+
+impl PoolRequest {
+    /// Waits for what the request has met.
+    fn overcome(mut self: Box<Self>, obstacle: Obstacle) {
+        match obstacle {
+            Obstacle::Disk => {}
+            Obstacle::Long => self.lane = Lane::Long,
+            Obstacle::Lock(object) => {
+                let end = if self.tries > 0 { End::Front } else { End::Back };
+                self.tries += 1;
+                self.waits_for = Some(Arc::clone(&object));
+                let Some(request) = object.lock.enqueue(self, end) else { return };
+                self = request;
+                self.waits_for = None;
+            }
+        }
+        let (volume, lane, peer) = (Arc::clone(&self.volume), self.lane, self.peer);
+        volume.pool.submit(lane, peer, move || self.run());
+    }
+
+    fn run(mut self: Box<Self>) {
+        // Nothing has been done for a call that was given up before.
+        if self.work.is_cancelled() {
+            return;
+        }
+        let volume = Arc::clone(&self.volume);
+        let stretch =
+            OnPool::begin(self.lane == Lane::Long, self.tries >= MAX_TRIES, self.resumed_by.0.as_deref());
+        let (obstacle, owes_lock) = self.work.run(&volume, stretch);
+        let mut resumed_by = std::mem::take(&mut self.resumed_by);
+        if !owes_lock {
+            resumed_by.0 = None;
+        }
+        match obstacle {
+            Some(obstacle) => self.overcome(obstacle),
+            None => {
+                let work = self.work;
+                // Whoever is answered may open the directory anew.
+                drop((self.volume, self.waits_for, volume));
+                work.answer();
+            }
+        }
+        // If the lock is free, the next one has its turn.
+        drop(resumed_by);
+    }
+}
+
+/// The object whose lock resumed a request that has not taken it since. Where this is dropped, as with a request that ends
+/// without the lock or never runs, the next request is resumed.
+#[derive(Default)]
+struct Resumed(Option<Arc<Object>>);
+
+impl Drop for Resumed {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            object.lock.resume_next();
+        }
+    }
+}
+
+impl Waiter for PoolRequest {
+    fn is_cancelled(&self) -> bool {
+        self.work.is_cancelled()
+    }
+
+    fn resume(mut self: Box<Self>) -> bool {
+        self.resumed_by = Resumed(self.waits_for.take());
+        let (volume, lane, peer) = (Arc::clone(&self.volume), self.lane, self.peer);
+        volume.pool.resume(lane, peer, move || self.run())
+    }
+}
+
 fn answer_all<'a, D, T>(done: Result<D>, answer: impl FnOnce(D) -> Op<'a, T>) -> Op<'a, T> {
     match done {
         Ok(done) => answer(done),
         Err(error) => Op::err(error),
     }
 }
+
+#[cfg(test)]
+mod starvation;
 
 #[cfg(test)]
 mod tests {

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, Stat, Statx};
 use rustix::io::Errno;
-use vfs::{Attributes, Error, FileKind, Handle, Pace, Properties, Result};
+use vfs::{Attributes, Error, FileKind, Handle, Pace, Peer, Properties, Result};
 
 use crate::attributes::{
     Snapshot, attributes, attributes_of_stat, changed, changed_of_stat, created, device_of, is_sealed,
@@ -30,6 +30,7 @@ use crate::later::drop_later;
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
+use crate::pool::{Lane, Pool};
 use crate::presumed::NewNames;
 use crate::shortage::Shortages;
 use crate::streams::Streams;
@@ -114,6 +115,7 @@ pub(crate) struct Volume {
     pub(crate) streams: Streams,
     /// What clients do not see.
     pub(crate) hidden: Option<Box<Hidden>>,
+    pub(crate) pool: Pool,
     /// Whether directory positions stay what they are while entries come and go.
     pub(crate) has_stable_positions: bool,
     pub(crate) fsid: u64,
@@ -148,12 +150,6 @@ impl fmt::Debug for Volume {
             .field("objects", &self.objects.len())
             .finish_non_exhaustive()
     }
-}
-
-/// The locks of the one or two objects that a request changes.
-pub(crate) struct Locks<'a> {
-    _first: MutexGuard<'a, ()>,
-    _second: Option<MutexGuard<'a, ()>>,
 }
 
 impl Volume {
@@ -311,10 +307,8 @@ impl Volume {
             return;
         }
         self.forget(&object);
-        if status.st_blocks >= MANY_BLOCKS
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn_blocking(move || drop(object));
+        if status.st_blocks >= MANY_BLOCKS {
+            self.pool.submit(Lane::Long, Peer::default(), move || drop(object));
         } else {
             // Freeing little takes time, too, but less than handing it to a thread does.
             drop_later(object);
@@ -331,29 +325,6 @@ impl Volume {
     pub(crate) fn lost_a_name(&self, object: Arc<Object>) {
         self.was_renamed(&object);
         self.let_go_if_gone(object);
-    }
-
-    /// Locks one object against changes through this volume.
-    ///
-    /// # Errors
-    /// See [`patience::wait`].
-    pub(crate) fn lock<'a>(&self, object: &'a Object) -> Result<Locks<'a>> {
-        Ok(Locks { _first: self.wait_for(&object.lock)?, _second: None })
-    }
-
-    /// Locks two objects, which may be one: in the order of their addresses, so that no two requests wait for each
-    /// other.
-    ///
-    /// # Errors
-    /// See [`patience::wait`].
-    pub(crate) fn lock_both<'a>(&self, one: &'a Object, other: &'a Object) -> Result<Locks<'a>> {
-        if std::ptr::eq(one, other) {
-            return self.lock(one);
-        }
-        let (low, high) =
-            if std::ptr::from_ref(one) < std::ptr::from_ref(other) { (one, other) } else { (other, one) };
-        let first = self.wait_for(&low.lock)?;
-        Ok(Locks { _first: first, _second: Some(self.wait_for(&high.lock)?) })
     }
 
     /// The object behind a descriptor that was opened as `name` of `directory`.

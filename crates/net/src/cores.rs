@@ -25,7 +25,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// How often the server looks after its clients; their leases are tens of seconds.
 const MAINTENANCE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Threads a core may use for what blocks: fsyncs, cold reads.
+/// Threads a core may use for what blocks and is not a file system's, which has threads of its own: Kerberos.
 const BLOCKING_THREADS_PER_CORE: usize = 32;
 
 /// How long a shutdown waits for answers that peers do not take.

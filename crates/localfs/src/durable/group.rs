@@ -1,7 +1,7 @@
 //! Group commit: what many operations wait for is synced by few threads, round after round, and they are woken together.
 //!
 //! A sync of names is small, and mostly one commit of the file system's journal serves all that are asked for at the time.
-//! With a job on the pool for each object, and a wake-up for each that is synced, the threads' coming and going took several times
+//! With a job on a pool for each object, and a wake-up for each that is synced, the threads' coming and going took several times
 //! the processor time of the syncs themselves (docs/performance.md). So directories and new files whose changes are waited for
 //! gather in the volume's group. One job leads: it takes what has gathered as a round, syncs it, and wakes all who waited
 //! for any of it. Who comes meanwhile is served by the next round.
@@ -20,14 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use vfs::FileKind;
+use tokio::runtime::Handle;
+use vfs::{FileKind, Peer};
 
 use super::{Made, Synced};
 use crate::object::Object;
+use crate::pool::{Lane, NAMES_THREADS};
 use crate::volume::Volume;
-
-/// Threads of a round at most: others wait for the same pool.
-const MAX_THREADS: usize = 8;
 
 /// What waits for the next round.
 #[derive(Debug, Default)]
@@ -75,9 +74,14 @@ impl Volume {
     /// Has an object synced that is not being synced.
     pub(super) fn join_group(self: &Arc<Self>, object: &Arc<Object>) {
         if self.group.join(object) {
-            let leader = Leader { volume: Arc::clone(self), objects: Vec::new(), is_done: false };
+            let core = Handle::current();
+            let leader =
+                Leader { volume: Arc::clone(self), core: core.clone(), objects: Vec::new(), is_done: false };
             // Not before this thread has nothing else to do: what came with the same read joins the first round.
-            tokio::spawn(async move { _ = tokio::task::spawn_blocking(move || lead(Some(leader))) });
+            core.spawn(async move {
+                let volume = Arc::clone(&leader.volume);
+                volume.pool.submit(Lane::Names, Peer::default(), move || lead(Some(leader)));
+            });
         }
     }
 }
@@ -92,6 +96,8 @@ fn lead(mut leader: Option<Leader>) {
 /// The right and the duty to begin the next round. Where it is dropped, as by a pool that ends, those who wait are let go.
 struct Leader {
     volume: Arc<Volume>,
+    /// The runtime of a thread that answers calls.
+    core: Handle,
     /// What was synced in the last round, and is once more where anybody began to wait meanwhile.
     objects: Vec<Arc<Object>>,
     is_done: bool,
@@ -105,12 +111,12 @@ impl Leader {
         if self.is_done {
             return None;
         }
-        let round = Arc::new(Round::of(&self.volume, std::mem::take(&mut self.objects)));
+        let round = Arc::new(Round::of(&self.volume, &self.core, std::mem::take(&mut self.objects)));
         self.is_done = true;
-        for _ in 1..round.objects.len().min(MAX_THREADS) {
+        for _ in 1..round.objects.len().min(NAMES_THREADS) {
             let round = Arc::clone(&round);
             // One that comes late, or never, finds nothing left to do.
-            tokio::task::spawn_blocking(move || lead(round.work()));
+            self.volume.pool.submit(Lane::Names, Peer::default(), move || lead(round.work()));
         }
         round.work()
     }
@@ -127,6 +133,7 @@ impl Drop for Leader {
 /// What is synced together.
 struct Round {
     volume: Arc<Volume>,
+    core: Handle,
     /// Directories first: their commit takes the new files along, whose own syncs find little left to do.
     objects: Vec<Arc<Object>>,
     /// Number of the first that no thread has taken.
@@ -144,10 +151,10 @@ struct Ended {
 }
 
 impl Round {
-    fn of(volume: &Arc<Volume>, mut objects: Vec<Arc<Object>>) -> Self {
+    fn of(volume: &Arc<Volume>, core: &Handle, mut objects: Vec<Arc<Object>>) -> Self {
         objects.sort_by_key(|object| object.kind != FileKind::Directory);
         let (volume, next, ended) = (Arc::clone(volume), AtomicUsize::new(0), Mutex::default());
-        Self { volume, objects, next, ended }
+        Self { volume, core: core.clone(), objects, next, ended }
     }
 
     /// Syncs objects that no other thread has taken. The thread that ends the last of all has those who wait told, all at
@@ -177,8 +184,9 @@ impl Round {
         let answers = Answers(synced);
         // By a thread that answers calls: those who wait are its own for the most part, and it would wake, and take this one's
         // core, for the first of them.
-        tokio::spawn(async move { drop(answers) });
-        Some(Leader { volume: Arc::clone(&self.volume), objects: again, is_done: false })
+        self.core.spawn(async move { drop(answers) });
+        let (volume, core) = (Arc::clone(&self.volume), self.core.clone());
+        Some(Leader { volume, core, objects: again, is_done: false })
     }
 }
 

@@ -43,7 +43,7 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.access_now(&context, &file, want)
         };
-        self.look(|| self.access_now(context, file, want), later)
+        self.look(context.peer, || self.access_now(context, file, want), later)
     }
 
     fn access_now(&self, context: &Context, file: &Handle, want: Access) -> Result<(Access, Attributes)> {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use vfs::{Acl, AclKind, Change, Context, Error, FileKind, Handle, Op, Result};
+use vfs::{Acl, AclKind, Change, Context, Error, FileKind, Handle, Op, Peer, Result};
 
 use crate::acl::{ACCESS_ACL, DEFAULT_ACL, MAX_ACL_BYTES, decode, encode};
-use crate::durable::Made;
+use crate::durable::{Caller, Made};
 use crate::errno::translate;
 use crate::object::Object;
 use crate::permission::owns;
@@ -16,12 +16,17 @@ use crate::volume::Volume;
 use crate::xattr_target::{Target, read_whole};
 
 impl Volume {
-    pub(crate) fn get_acl<'a>(self: &'a Arc<Self>, file: &Handle, kind: AclKind) -> Op<'a, Option<Acl>> {
+    pub(crate) fn get_acl<'a>(
+        self: &'a Arc<Self>,
+        peer: Peer,
+        file: &Handle,
+        kind: AclKind,
+    ) -> Op<'a, Option<Acl>> {
         let later = || {
             let file = *file;
             move |volume: &Arc<Self>| volume.get_acl_now(&file, kind)
         };
-        self.look(|| self.get_acl_now(file, kind), later)
+        self.look(peer, || self.get_acl_now(file, kind), later)
     }
 
     fn get_acl_now(&self, file: &Handle, kind: AclKind) -> Result<Option<Acl>> {
@@ -57,9 +62,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.set_acl_now(&context, &file, kind, acl.as_ref())
         };
         let now = || self.set_acl_now(context, file, kind, acl);
-        let thread = context.thread;
-        self.take_turn(Turn::Change, now, later, move |(object, number, change)| {
-            self.when_durable(thread, [(object, number)], change)
+        let caller = Caller::of(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |(object, number, change)| {
+            self.when_durable(caller, [(object, number)], change)
         })
     }
 

@@ -4,9 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use rustix::fs::Advice as Hint;
-use vfs::{Advice, Error, Handle, Op};
+use vfs::{Advice, Error, Handle, Op, Peer};
 
-use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes read ahead at most for one hint: a client may name all of a huge file.
@@ -16,9 +15,9 @@ impl Volume {
     /// Gives the kernel a hint; true where it took it.
     pub(crate) fn advise<'a>(
         self: &'a Arc<Self>,
+        peer: Peer,
         file: &Handle,
-        offset: u64,
-        count: u64,
+        (offset, count): (u64, u64),
         advice: Advice,
     ) -> Op<'a, bool> {
         let file = *file;
@@ -28,7 +27,7 @@ impl Volume {
             Advice::DontNeed => (Hint::DontNeed, count),
         };
         // Reading ahead may wait for the device's queue.
-        Op::pending(self.on_pool(Turn::Look, move |volume| {
+        Op::pending(self.look_on_pool(peer, move |volume| {
             let object = volume.object(&file)?;
             object.require_regular()?;
             match volume.readable(&object) {

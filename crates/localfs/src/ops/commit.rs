@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vfs::{Change, Context, Error, Handle, Op, Result};
 
-use crate::durable::Extent;
+use crate::durable::{Caller, Extent};
 use crate::object::Object;
 use crate::turn::Turn;
 use crate::volume::Volume;
@@ -22,14 +22,16 @@ impl Volume {
             let file = *file;
             move |volume: &Arc<Self>| volume.judge_commit(&file, offset, count)
         };
-        let thread = context.thread;
+        let caller = Caller::of(context);
         let now = || self.judge_commit(file, offset, count);
-        self.take_turn(Turn::Look, now, later, move |(object, change)| match object.dirt.outstanding() {
-            Some(outstanding) => Op::pending(async move {
-                self.make_durable(&object, outstanding, Extent::Data, thread).await?;
-                Ok(change)
-            }),
-            None => Op::ok(change),
+        self.take_turn((Turn::Look, context.peer), now, later, move |(object, change)| {
+            match object.dirt.outstanding() {
+                Some(outstanding) => Op::pending(async move {
+                    self.make_durable(&object, outstanding, Extent::Data, caller).await?;
+                    Ok(change)
+                }),
+                None => Op::ok(change),
+            }
         })
     }
 

@@ -10,14 +10,13 @@ use std::sync::Arc;
 
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
-use vfs::{
-    COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Thread, Written,
-};
+use vfs::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
 
 use super::space::extend;
-use crate::durable::Made;
+use crate::durable::{Caller, Made};
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
+use crate::patience::Obstacle;
 use crate::sys;
 use crate::turn::Turn;
 use crate::volume::Volume;
@@ -109,8 +108,9 @@ impl Volume {
         context: &Context,
         range: &CopyRange,
     ) -> Op<'a, Change> {
-        self.copy_on_pool(context, range, Self::clone_now, |volume, (object, number, change)| {
-            volume.when_durable(Thread::Shared, [(object, number)], change)
+        let caller = Caller::not_alone(context);
+        self.copy_on_pool(context, range, Self::clone_now, move |volume, (object, number, change)| {
+            volume.when_durable(caller, [(object, number)], change)
         })
     }
 
@@ -119,11 +119,12 @@ impl Volume {
         context: &Context,
         range: &CopyRange,
     ) -> Op<'a, Copied> {
-        self.copy_on_pool(context, range, Self::copy_step, |volume, (object, number, copied)| {
+        let caller = Caller::not_alone(context);
+        self.copy_on_pool(context, range, Self::copy_step, move |volume, (object, number, copied)| {
             let stability = copied.stability;
             let written =
                 Written { count: u32::from(number != Made::NONE), stability, change: copied.change };
-            let answered = volume.answer_write(Thread::Shared, object, written, number);
+            let answered = volume.answer_write(caller, object, written, number);
             Op::pending(async move { Ok(Copied { stability: answered.await?.stability, ..copied }) })
         })
     }
@@ -133,12 +134,13 @@ impl Volume {
         self: &'a Arc<Self>,
         context: &Context,
         range: &CopyRange,
-        work: impl FnOnce(&Self, &Context, &CopyRange) -> Result<T> + Send + 'static,
+        work: impl Fn(&Self, &Context, &CopyRange) -> Result<T> + Send + 'static,
         end: impl FnOnce(&'a Arc<Self>, T) -> Op<'a, A> + Send + 'a,
     ) -> Op<'a, A> {
         let (context, range) = (context.clone(), *range);
         // How long it takes says nothing of smaller changes.
-        let worked = self.on_pool(Turn::Look, move |volume| work(volume, &context, &range));
+        let turn = (Turn::Look, context.peer);
+        let worked = self.run_on_pool(turn, Obstacle::Long, move |volume| work(volume, &context, &range));
         Op::pending(async move { end(self, worked.await?).await })
     }
 
@@ -150,7 +152,7 @@ impl Volume {
             return Ok((judged.destination, Made::NONE, change));
         }
         self.write_out(source, range.source_offset, *count)?;
-        let _lock = self.lock(destination)?;
+        let lock = self.lock(destination)?;
         let before = self.stat(destination)?;
         let (file, begun) = self.begin_write(destination)?;
         self.act_as_writer(context)?;
@@ -158,7 +160,8 @@ impl Volume {
         sys::clone_range(from, (file.as_fd(), range.destination_offset), *count).map_err(translate)?;
         let number = begun.made();
         let change = self.change_since(destination, &before.attributes)?;
-        Ok((Arc::clone(destination), number, change))
+        drop(lock);
+        Ok((judged.destination, number, change))
     }
 
     fn copy_step(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, Made, Copied)> {

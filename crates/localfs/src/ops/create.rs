@@ -21,7 +21,7 @@ use vfs::{
 
 use super::setattr::{judge_time_values, set_mode, set_owner, set_times};
 use super::xattr::VERIFIER;
-use crate::durable::Changed;
+use crate::durable::{Caller, Changed};
 use crate::errno::translate;
 use crate::identity::with_umask;
 use crate::name::Name;
@@ -35,6 +35,26 @@ use crate::volume::{Actor, Volume};
 const MAX_SYMLINK_BYTES: usize = 4095;
 /// What the mode of a file has until its verifier is written: its creator must be able to.
 const WHILE_UNVERIFIED: u32 = 0o600;
+
+/// A file that was there already, and its directory.
+#[derive(Clone)]
+struct There {
+    directory: Arc<Object>,
+    object: Arc<Object>,
+}
+
+/// What has come of a CREATE.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
+enum Outcome {
+    Done(Vec<Changed>, Created),
+    /// The file was there already, and shall have another size. That takes its own lock, so it is a step by itself.
+    ToBeResized(There, u64),
+}
+
+/// Whether the file gets another size where it is there already.
+fn may_resize(what: &Create, set: &SetAttributes) -> bool {
+    matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some()
+}
 
 impl Volume {
     pub(crate) fn create<'a>(
@@ -51,9 +71,14 @@ impl Volume {
             move |volume: &Arc<Self>| volume.create_now(&context, &directory, &name, &what, &set)
         };
         let now = || self.create_now(context, directory, name, what, set);
-        let thread = context.thread;
-        self.take_turn(Turn::Change, now, later, move |(changes, created)| {
-            self.when_durable(thread, changes, created)
+        let caller = Caller::of(context);
+        let resizing = may_resize(what, set).then(|| context.clone());
+        self.take_turn((Turn::Change, context.peer), now, later, move |outcome| match (outcome, resizing) {
+            (Outcome::Done(changes, created), _) => self.when_durable(caller, changes, created),
+            (Outcome::ToBeResized(there, size), Some(context)) => {
+                self.resize(context, Create::File(CreateMode::Unchecked), (there, size))
+            }
+            (Outcome::ToBeResized(..), None) => unreachable!("only where it was asked for"),
         })
     }
 
@@ -64,7 +89,7 @@ impl Volume {
         name: &[u8],
         what: &Create,
         set: &SetAttributes,
-    ) -> Result<(Vec<Changed>, Created)> {
+    ) -> Result<Outcome> {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
@@ -107,7 +132,7 @@ impl Volume {
             verifier_in_times: has_verifier_in_times(what, &attributes),
         };
         drop(lock);
-        Ok((vec![(object, own_number), (directory, number)], created))
+        Ok(Outcome::Done(vec![(object, own_number), (directory, number)], created))
     }
 
     fn make(
@@ -250,7 +275,7 @@ impl Volume {
         name: &Name,
         what: &Create,
         set: &SetAttributes,
-    ) -> Result<(Vec<Changed>, Created)> {
+    ) -> Result<Outcome> {
         self.enter(context, directory, EXECUTE)?;
         let object = self.find(directory, name)?;
         match what {
@@ -263,31 +288,61 @@ impl Volume {
             Create::File(CreateMode::Exclusive(verifier)) if self.has_verifier(&object, verifier)? => {}
             _ => return Err(Error::Exists),
         }
-        let mut changes = Vec::new();
-        if let (Create::File(CreateMode::Unchecked), Some(size)) = (what, set.size) {
-            let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
-            let (_, change) = self.setattr_cached(context, &object, &size, None, vfs::Authority::Caller)?;
-            changes.extend(change.map(|number| (Arc::clone(&object), number)));
+        let there = There { directory: Arc::clone(directory), object };
+        if let (true, Some(size)) = (may_resize(what, set), set.size) {
+            return Ok(Outcome::ToBeResized(there, size));
         }
+        let mut changes = Vec::new();
+        let There { directory, object } = &there;
         match what {
             // This is a retransmission: the first call may still wait for the device, have failed to reach it, or have died
             // with an earlier server, of which nothing is known here.
             Create::File(CreateMode::Exclusive(_)) => {
-                changes.push((Arc::clone(&object), object.dirt.begin().made()));
+                changes.push((Arc::clone(object), object.dirt.begin().made()));
                 changes.push((Arc::clone(directory), directory.dirt.begin().made()));
             }
             // The name may be another call's that has not been answered yet.
             _ => changes.extend(directory.dirt.outstanding().map(|number| (Arc::clone(directory), number))),
         }
-        let attributes = self.stat(&object)?.attributes;
-        let created = Created {
-            handle: object.handle,
+        self.found(&there, what).map(|created| Outcome::Done(changes, created))
+    }
+
+    /// Gives a file that was there already the size that an unchecked CREATE asks for.
+    fn resize<'a>(
+        self: &'a Arc<Self>,
+        context: Context,
+        what: Create,
+        (there, size): (There, u64),
+    ) -> Op<'a, Created> {
+        let (peer, caller) = (context.peer, Caller::of(&context));
+        let resize = move |volume: &Arc<Self>| {
+            let There { directory, object } = &there;
+            let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
+            let (_, change) = volume.setattr_cached(&context, object, &size, None, vfs::Authority::Caller)?;
+            let resized = change.map(|number| (Arc::clone(object), number));
+            // The name may be another call's that has not been answered yet.
+            let named = directory.dirt.outstanding().map(|number| (Arc::clone(directory), number));
+            Ok((resized.into_iter().chain(named).collect::<Vec<_>>(), volume.found(&there, &what)?))
+        };
+        let now = || resize(self);
+        self.take_turn(
+            (Turn::Change, peer),
+            now,
+            || resize.clone(),
+            move |(changes, created)| self.when_durable(caller, changes, created),
+        )
+    }
+
+    /// The answer for a file that was there already.
+    fn found(&self, there: &There, what: &Create) -> Result<Created> {
+        let attributes = self.stat(&there.object)?.attributes;
+        Ok(Created {
+            handle: there.object.handle,
             attributes,
-            directory: Self::no_change(&self.stat(directory)?),
+            directory: Self::no_change(&self.stat(&there.directory)?),
             is_new: false,
             verifier_in_times: has_verifier_in_times(what, &attributes),
-        };
-        Ok((changes, created))
+        })
     }
 
     /// Writes the verifier with the file; true where its times hold it.

@@ -4,7 +4,7 @@ use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use vfs::{Context, Error, FileKind, Handle, Linked, Op, Result};
 
-use crate::durable::Changed;
+use crate::durable::{Caller, Changed};
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::OpenFile;
@@ -26,9 +26,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.link_now(&context, &file, &directory, &name)
         };
         let now = || self.link_now(context, file, directory, name);
-        let thread = context.thread;
-        self.take_turn(Turn::Change, now, later, move |(changes, linked)| {
-            self.when_durable(thread, changes, linked)
+        let caller = Caller::of(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |(changes, linked)| {
+            self.when_durable(caller, changes, linked)
         })
     }
 

@@ -17,7 +17,7 @@ impl Volume {
             let (context, directory, name) = (context.clone(), *directory, name.to_vec());
             move |volume: &Arc<Self>| volume.lookup_now(&context, &directory, &name)
         };
-        self.look(|| self.lookup_now(context, directory, name), later)
+        self.look(context.peer, || self.lookup_now(context, directory, name), later)
     }
 
     fn lookup_now(&self, context: &Context, directory: &Handle, name: &[u8]) -> Result<Found> {

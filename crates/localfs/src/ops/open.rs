@@ -49,7 +49,7 @@ impl Volume {
             Some((held, snapshot)) => self.open_held(context, held, &snapshot, access, authority),
             None => self.open_now(context, file, access, authority),
         };
-        self.look(now, later)
+        self.look(context.peer, now, later)
     }
 
     fn open_now(

@@ -21,7 +21,7 @@ impl Volume {
             let (context, directory) = (context.clone(), *directory);
             move |volume: &Arc<Self>| volume.parent_now(&context, &directory)
         };
-        self.look(|| self.parent_now(context, directory), later)
+        self.look(context.peer, || self.parent_now(context, directory), later)
     }
 
     fn parent_now(&self, context: &Context, directory: &Handle) -> Result<Found> {

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use bytes::BytesMut;
 use rustix::io::Errno;
 use vfs::{
-    Attributes, Authority, Context, Error, FileKind, FileRange, Handle, Op, Payload, RangeSource, Read,
+    Attributes, Authority, Context, FileKind, FileRange, Handle, Op, Payload, Peer, RangeSource, Read,
     ReadRequest, Result,
 };
 
@@ -31,7 +31,6 @@ use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::patience::InPlace;
 use crate::sys;
-use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes that one READ returns at most, whatever was asked: a bound on what a buffer can be made to grow to.
@@ -77,12 +76,12 @@ impl Volume {
         let judged = self.judge_read(context, file, request);
         if stretch.end() {
             return match judged {
-                Ok(judged) => self.answer_read(judged, request, into),
+                Ok(judged) => self.answer_read(context.peer, judged, request, into),
                 Err(error) => Op::err(error),
             };
         }
         let (context, file) = (context.clone(), *file);
-        Op::pending(self.on_pool(Turn::Look, move |volume| {
+        Op::pending(self.look_on_pool(context.peer, move |volume| {
             let judged = volume.judge_read(&context, &file, request)?;
             volume.read_on_thread(judged, request)
         }))
@@ -98,7 +97,7 @@ impl Volume {
         into: &mut BytesMut,
     ) -> Op<'a, Read> {
         match self.judge_seen(file, seen, request) {
-            Some(judged) => self.answer_read(judged, request, into),
+            Some(judged) => self.answer_read(context.peer, judged, request, into),
             None => self.read(context, file, request, into),
         }
     }
@@ -113,7 +112,13 @@ impl Volume {
         file.reach.reads().then(|| judge(object, file, request, *seen))
     }
 
-    fn answer_read<'a>(&self, judged: Judged, request: ReadRequest, into: &mut BytesMut) -> Op<'a, Read> {
+    fn answer_read<'a>(
+        self: &'a Arc<Self>,
+        peer: Peer,
+        judged: Judged,
+        request: ReadRequest,
+        into: &mut BytesMut,
+    ) -> Op<'a, Read> {
         if judged.count == 0 {
             return Op::ok(judged.answer(Payload::Appended));
         }
@@ -127,7 +132,7 @@ impl Volume {
             }
             Ok(false) => {
                 judged.object.residence.missed();
-                Op::pending(read_on_pool(judged))
+                Op::pending(self.look_on_pool(peer, move |_| read_all(judged)))
             }
             Err(error) => Op::err(error),
         }
@@ -219,10 +224,6 @@ fn judge(object: Arc<Object>, file: Arc<OpenFile>, request: ReadRequest, attribu
 pub(super) fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {
     let mut probe = BytesMut::with_capacity(1);
     sys::read_without_waiting(file.as_fd(), &mut probe, 1, offset) == Ok(1)
-}
-
-async fn read_on_pool(judged: Judged) -> Result<Read> {
-    tokio::task::spawn_blocking(move || read_all(judged)).await.unwrap_or(Err(Error::ServerFault))
 }
 
 /// Reads for as long as it takes.

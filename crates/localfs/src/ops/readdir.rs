@@ -59,7 +59,7 @@ impl Volume {
             move |volume: &Arc<Self>| volume.begin_listing(&context, &directory, request)
         };
         let now = || self.begin_listing(context, directory, request);
-        self.take_turn(Turn::Look, now, later, move |mut listing| {
+        self.take_turn((Turn::Look, context.peer), now, later, move |mut listing| {
             match self.visit_in_place(context, &mut listing, visit) {
                 Some(listed) => listed.map(|eof| self.end_listing(listing, eof)).into(),
                 None => Op::pending(self.list_slowly(context, listing, visit)),
@@ -112,7 +112,7 @@ impl Volume {
         loop {
             let caller = context.clone();
             let fetch = move |volume: &Arc<Self>| volume.fetch_some(&caller, listing);
-            listing = self.on_pool(Turn::Look, fetch).await?;
+            listing = self.look_on_pool(context.peer, fetch).await?;
             if let Some(listed) = self.visit_in_place(context, &mut listing, visit) {
                 return listed.map(|eof| self.end_listing(listing, eof));
             }

@@ -1,18 +1,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vfs::{Attributes, Error, FileKind, Handle, Op, Result};
+use vfs::{Attributes, Error, FileKind, Handle, Op, Peer, Result};
 
 use crate::errno::translate;
 use crate::volume::Volume;
 
 impl Volume {
-    pub(crate) fn readlink<'a>(self: &'a Arc<Self>, link: &Handle) -> Op<'a, (Bytes, Attributes)> {
+    pub(crate) fn readlink<'a>(
+        self: &'a Arc<Self>,
+        peer: Peer,
+        link: &Handle,
+    ) -> Op<'a, (Bytes, Attributes)> {
         let later = || {
             let link = *link;
             move |volume: &Arc<Self>| volume.readlink_now(&link)
         };
-        self.look(|| self.readlink_now(link), later)
+        self.look(peer, || self.readlink_now(link), later)
     }
 
     fn readlink_now(&self, link: &Handle) -> Result<(Bytes, Attributes)> {

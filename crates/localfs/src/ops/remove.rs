@@ -4,7 +4,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use vfs::{Change, Context, Error, Handle, Op, Removal, Result};
 
-use crate::durable::Made;
+use crate::durable::{Caller, Made};
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::Object;
@@ -26,9 +26,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.remove_now(&context, &directory, &name, removal)
         };
         let now = || self.remove_now(context, directory, name, removal);
-        let thread = context.thread;
-        self.take_turn(Turn::Change, now, later, move |(directory, number, change)| {
-            self.when_durable(thread, [(directory, number)], change)
+        let caller = Caller::of(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |(directory, number, change)| {
+            self.when_durable(caller, [(directory, number)], change)
         })
     }
 

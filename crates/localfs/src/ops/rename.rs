@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 
 use vfs::{Attributes, Change, Context, Error, FileKind, Handle, Op, Renamed, Result};
 
-use crate::durable::Changed;
+use crate::durable::{Caller, Changed};
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::{Object, with_both};
@@ -24,9 +24,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.rename_now(&context, (&from.0, &from.1), (&to.0, &to.1))
         };
         let now = || self.rename_now(context, from, to);
-        let thread = context.thread;
-        self.take_turn(Turn::Change, now, later, move |(changes, renamed)| {
-            self.when_durable(thread, changes, renamed)
+        let caller = Caller::of(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |(changes, renamed)| {
+            self.when_durable(caller, changes, renamed)
         })
     }
 

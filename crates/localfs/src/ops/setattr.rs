@@ -12,7 +12,7 @@ use vfs::{
 use super::watch_entries::access_time_was_set;
 use super::write::require_page;
 use crate::attributes::Snapshot;
-use crate::durable::Made;
+use crate::durable::{Caller, Made};
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::patience;
@@ -21,7 +21,7 @@ use crate::sys;
 use crate::turn::Turn;
 use crate::volume::Volume;
 
-/// Bytes of a file from which on cutting it is left to the pool: freeing takes time of its own.
+/// Bytes of a file from which on cutting it is left to threads for what takes long.
 const MANY_BYTES: u64 = 64 << 20;
 const SECOND_NS: u32 = 1_000_000_000;
 
@@ -39,9 +39,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.setattr_now(&context, &file, &set, guard, authority)
         };
         let now = || self.setattr_now(context, file, set, guard, authority);
-        let thread = context.thread;
-        self.take_turn(Turn::Change, now, later, move |done| match done {
-            (object, change, Some(number)) => self.when_durable(thread, [(object, number)], change),
+        let caller = Caller::of(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |done| match done {
+            (object, change, Some(number)) => self.when_durable(caller, [(object, number)], change),
             (_, change, None) => Op::ok(change),
         })
     }
@@ -63,7 +63,7 @@ impl Volume {
     pub(crate) fn setattr_cached(
         &self,
         context: &Context,
-        object: &Object,
+        object: &Arc<Object>,
         set: &SetAttributes,
         guard: Option<Timestamp>,
         authority: Authority,
@@ -150,14 +150,11 @@ impl Volume {
         before: &Attributes,
         size: u64,
     ) -> Result<()> {
-        if patience::may_wait() || size == before.size {
-            return Ok(());
-        }
         // In memory each page is freed as well.
         if size < before.size && before.used >= MANY_BYTES {
-            patience::wait()?;
+            patience::take_long()?;
         }
-        if self.is_in_memory {
+        if patience::may_wait() || size == before.size || self.is_in_memory {
             return Ok(());
         }
         self.require_visited_file(object, before)?;

@@ -2,25 +2,64 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
-use vfs::{
-    Attributes, Authority, Change, Context, Error, Handle, Op, Result, Seek, Stability, Thread, Written,
-};
+use vfs::{Attributes, Authority, Change, Context, Error, Handle, Op, Result, Seek, Stability, Written};
 
 use super::write::write_all;
-use crate::durable::Made;
+use crate::durable::{Caller, Made};
 use crate::errno::translate;
 use crate::object::Object;
-use crate::patience;
+use crate::patience::{self, Obstacle};
 use crate::turn::Turn;
 use crate::volume::Volume;
 
-/// Bytes from which on space is looked for, reserved or freed by the pool: file systems without extents touch every block.
+/// Bytes from which on space is looked for, reserved or freed by the pool, and in steps of which this is the first: file systems without
+/// extents touch every block.
 const MAX_BYTES_IN_PLACE: u64 = 16 << 20;
 /// Frees space, and leaves the file as long as it is.
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+
+/// Bytes that a step reserves or frees at least, and at most.
+const STEP_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+/// How long a step should take.
+const STEP_TIME: Duration = Duration::from_millis(4);
+
+/// A part of a range whose space is reserved or freed.
+#[derive(Debug, Clone, Copy)]
+struct SpaceStep {
+    /// Offset and length of the whole range.
+    range: (u64, u64),
+    /// Where in it the step begins, and how long it is.
+    from: u64,
+    bytes: u64,
+    how: FallocateFlags,
+    authority: Authority,
+}
+
+impl SpaceStep {
+    /// The step behind this one, which took so long: larger where that was short, since each costs a turn on the pool.
+    fn next(self, took: Duration) -> Self {
+        let bytes = match took {
+            _ if took > STEP_TIME * 2 => self.bytes / 2,
+            _ if took < STEP_TIME / 2 => self.bytes * 2,
+            _ => self.bytes,
+        };
+        let bytes = bytes.clamp(*STEP_BYTES.start(), *STEP_BYTES.end());
+        Self { from: self.from + self.bytes, bytes, ..self }
+    }
+}
+
+/// What a step has done.
+struct SpaceChange {
+    object: Arc<Object>,
+    made: Made,
+    change: Change,
+    /// Whether it was the last.
+    is_all: bool,
+}
 
 impl Volume {
     /// Whether a file is known to have no hole without a look: for file systems in memory, which look at each page there is, 10 ms for a
@@ -41,7 +80,7 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.seek_now(&context, &file, (offset, what), authority)
         };
-        self.look(|| self.seek_now(context, file, (offset, what), authority), later)
+        self.look(context.peer, || self.seek_now(context, file, (offset, what), authority), later)
     }
 
     fn seek_now(
@@ -107,51 +146,89 @@ impl Volume {
         authority: Authority,
         how: FallocateFlags,
     ) -> Op<'a, Change> {
+        let whole = SpaceStep { range, from: 0, bytes: range.1, how, authority };
+        if whole.bytes > MAX_BYTES_IN_PLACE {
+            return Op::pending(self.change_space_in_steps(context.clone(), *file, whole));
+        }
         let later = || {
             let (context, file) = (context.clone(), *file);
-            move |volume: &Arc<Self>| volume.change_space_now(&context, &file, range, authority, how)
+            move |volume: &Arc<Self>| volume.change_space_now(&context, &file, whole)
         };
-        let now = || self.change_space_now(context, file, range, authority, how);
-        self.take_turn(Turn::Change, now, later, |done| match done {
-            (_, Made::NONE, change) => Op::ok(change),
-            (object, number, change) => self.when_durable(Thread::Shared, [(object, number)], change),
+        let now = || self.change_space_now(context, file, whole);
+        let caller = Caller::not_alone(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |done| match done {
+            SpaceChange { made: Made::NONE, change, .. } => Op::ok(change),
+            SpaceChange { object, made, change, .. } => self.when_durable(caller, [(object, made)], change),
         })
     }
 
-    fn change_space_now(
-        &self,
-        context: &Context,
-        file: &Handle,
-        (offset, length): (u64, u64),
-        authority: Authority,
-        how: FallocateFlags,
-    ) -> Result<(Arc<Object>, Made, Change)> {
+    /// Gives lock and thread back between two steps. Where one of them fails, those before it stay.
+    async fn change_space_in_steps(
+        self: &Arc<Self>,
+        context: Context,
+        file: Handle,
+        whole: SpaceStep,
+    ) -> Result<Change> {
+        let mut step = SpaceStep { bytes: MAX_BYTES_IN_PLACE, ..whole };
+        let mut so_far: Option<(Made, Change)> = None;
+        loop {
+            let (caller, next) = (context.clone(), step);
+            let job = move |volume: &Arc<Self>| {
+                let began = Instant::now();
+                volume.change_space_now(&caller, &file, next).map(|done| (done, began.elapsed()))
+            };
+            let done = self.run_on_pool((Turn::Look, context.peer), Obstacle::Long, job).await;
+            let (SpaceChange { object, made, change, is_all }, took) = done?;
+            let (made, change) = match so_far {
+                // Others may have changed the file between two steps.
+                Some((first, of_first)) => {
+                    (made.behind(first), Change { before: of_first.before, atomic: false, ..change })
+                }
+                None => (made, change),
+            };
+            if is_all {
+                return self.when_durable(Caller::not_alone(&context), [(object, made)], change).await;
+            }
+            so_far = Some((made, change));
+            step = step.next(took);
+        }
+    }
+
+    fn change_space_now(&self, context: &Context, file: &Handle, step: SpaceStep) -> Result<SpaceChange> {
         let object = self.object(file)?;
         object.require_regular()?;
         // Free space has to be found, or extents; where there is no disk, every page is touched.
-        if !self.is_in_memory || length > MAX_BYTES_IN_PLACE {
+        if !self.is_in_memory {
             patience::wait()?;
         }
         let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
-        self.require_write(context, &object, &before, authority)?;
+        self.require_write(context, &object, &before, step.authority)?;
+        let (offset, length) = step.range;
         let end = offset.checked_add(length).filter(|_| length > 0).ok_or(Error::Invalid)?;
-        let punches = how.contains(FallocateFlags::PUNCH_HOLE);
+        let punches = step.how.contains(FallocateFlags::PUNCH_HOLE);
+        let offset = offset + step.from;
         if punches && offset >= before.attributes.size {
+            let change = Self::no_change(&before);
             drop(lock);
-            return Ok((object, Made::NONE, Self::no_change(&before)));
+            return Ok(SpaceChange { object, made: Made::NONE, change, is_all: true });
         }
         if !punches && end > self.properties.max_file_size {
             return Err(Error::TooLarge);
         }
-        let length = length.min(self.properties.max_file_size - offset);
+        let left = (end - offset).min(self.properties.max_file_size - offset);
+        // Behind the end of a file there is nothing to free.
+        let is_all = step.bytes >= left || (punches && offset + step.bytes >= before.attributes.size);
+        let bytes = if is_all { left } else { step.bytes };
+        // The file becomes as long as it shall be when all is reserved.
+        let how = if is_all { step.how } else { step.how | FallocateFlags::KEEP_SIZE };
         let (file, begun) = self.begin_write(&object)?;
         self.act_as_writer(context)?;
-        rustix::fs::fallocate(&file, how, offset, length).map_err(translate)?;
-        let number = begun.made();
+        rustix::fs::fallocate(&file, how, offset, bytes).map_err(translate)?;
+        let made = begun.made();
         let change = self.change_since(&object, &before.attributes)?;
         drop(lock);
-        Ok((object, number, change))
+        Ok(SpaceChange { object, made, change, is_all })
     }
 
     pub(crate) fn write_hole<'a>(
@@ -166,9 +243,10 @@ impl Volume {
             move |volume: &Arc<Self>| volume.write_hole_now(&context, &file, range, authority)
         };
         let now = || self.write_hole_now(context, file, range, authority);
-        self.take_turn(Turn::Change, now, later, move |(object, number, change)| {
+        let caller = Caller::not_alone(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |(object, number, change)| {
             let written = Written { count: range.1, stability: Stability::Unstable, change };
-            self.answer_write(Thread::Shared, object, written, number)
+            self.answer_write(caller, object, written, number)
         })
     }
 
@@ -181,6 +259,9 @@ impl Volume {
     ) -> Result<(Arc<Object>, Made, Change)> {
         let object = self.object(file)?;
         object.require_regular()?;
+        if u64::from(length) > MAX_BYTES_IN_PLACE {
+            patience::take_long()?;
+        }
         if !self.is_in_memory {
             // The extents that are freed may have to be read.
             patience::wait()?;

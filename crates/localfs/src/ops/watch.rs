@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use vfs::{Alarm, Error, Handle, Interest, Op, Result, Watch};
+use vfs::{Alarm, Error, Handle, Interest, Op, Peer, Result, Watch};
 
 use crate::errno::translate;
 use crate::handle::{self, Meaning};
@@ -42,6 +42,7 @@ impl Volume {
     /// Has `alarm` rung at what other processes do to an object.
     pub(crate) fn watch<'a>(
         self: &'a Arc<Self>,
+        peer: Peer,
         object: &Handle,
         interest: Interest,
         alarm: &Arc<dyn Alarm>,
@@ -53,7 +54,7 @@ impl Volume {
             let (object, alarm) = (*object, Arc::clone(alarm));
             move |volume: &Arc<Self>| volume.watch_now(&object, interest, &alarm)
         };
-        self.look(|| self.watch_now(object, interest, alarm), later)
+        self.look(peer, || self.watch_now(object, interest, alarm), later)
     }
 
     fn watch_now(

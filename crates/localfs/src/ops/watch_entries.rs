@@ -24,14 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use vfs::{Attributes, EntriesWatch, FileKind, Handle, Interest, Op, Result};
+use vfs::{Attributes, EntriesWatch, FileKind, Handle, Interest, Op, Peer, Result};
 
 use crate::descriptors::Counted;
 use crate::errno::translate;
+use crate::pool::Lane;
 use crate::shortage::Shortage;
 use crate::streams::{BUFFER_BYTES, RawEntry, entries};
 use crate::sys::{self, Mark};
-use crate::turn::Turn;
 use crate::volume::Volume;
 use crate::watch::events_of;
 
@@ -82,9 +82,7 @@ impl Drop for Marks {
     fn drop(&mut self) {
         let group = self.group.take();
         // The kernel waits until nobody looks at the marks any more.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn_blocking(move || drop(group));
-        }
+        self.volume.pool.submit(Lane::Long, Peer::default(), move || drop(group));
     }
 }
 
@@ -92,6 +90,7 @@ impl Volume {
     /// Watches a directory and its entries; nothing where that cannot be.
     pub(crate) fn watch_entries<'a>(
         self: &'a Arc<Self>,
+        peer: Peer,
         directory: &Handle,
     ) -> Op<'a, Option<Arc<dyn EntriesWatch>>> {
         if !self.has_watched_entries {
@@ -99,7 +98,7 @@ impl Volume {
         }
         let directory = *directory;
         // It takes longer than the listing itself.
-        Op::pending(self.on_pool(Turn::Look, move |volume| volume.mark_entries(&directory)))
+        Op::pending(self.look_on_pool(peer, move |volume| volume.mark_entries(&directory)))
     }
 
     fn mark_entries(self: &Arc<Self>, directory: &Handle) -> Result<Option<Arc<dyn EntriesWatch>>> {

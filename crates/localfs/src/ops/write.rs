@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, Thread, Written};
+use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, Written};
 
 use super::read::{PAGE_BYTES, is_byte_cached};
 use crate::dirty;
-use crate::durable::{Begun, Extent, Made};
+use crate::durable::{Begun, Caller, Extent, Made};
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::patience;
@@ -36,9 +36,14 @@ impl Volume {
             let (context, file, data) = (context.clone(), *file, data.clone());
             move |volume: &Arc<Self>| volume.write_now(&context, &file, &data, request)
         };
-        let thread = context.thread;
-        let answer = move |(object, written, change)| self.answer_write(thread, object, written, change);
-        self.take_turn(Turn::Change, || self.write_now(context, file, data, request), later, answer)
+        let caller = Caller::of(context);
+        let answer = move |(object, written, change)| self.answer_write(caller, object, written, change);
+        self.take_turn(
+            (Turn::Change, context.peer),
+            || self.write_now(context, file, data, request),
+            later,
+            answer,
+        )
     }
 
     fn write_now(
@@ -135,7 +140,7 @@ impl Volume {
     /// Answers a change of content when it is as stable as it says, which it may have to become here.
     pub(crate) fn answer_write<'a>(
         self: &'a Arc<Self>,
-        thread: Thread,
+        caller: Caller,
         object: Arc<Object>,
         mut written: Written,
         change: Made,
@@ -156,7 +161,7 @@ impl Volume {
         }
         let extent = if written.stability == Stability::FileSync { Extent::All } else { Extent::Data };
         Op::pending(async move {
-            self.make_durable(&object, change, extent, thread).await?;
+            self.make_durable(&object, change, extent, caller).await?;
             Ok(written)
         })
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 
 use crate::attributes::Snapshot;
-use crate::durable::Made;
+use crate::durable::{Caller, Made};
 use crate::errno::translate;
 use crate::object::{Object, Reach};
 use crate::permission::{READ, STICKY, WRITE, owns};
@@ -63,7 +63,7 @@ impl Volume {
             let (context, file, name) = (context.clone(), *file, name.to_vec());
             move |volume: &Arc<Self>| volume.get_xattr_now(&context, &file, &name)
         };
-        self.look(|| self.get_xattr_now(context, file, name), later)
+        self.look(context.peer, || self.get_xattr_now(context, file, name), later)
     }
 
     fn get_xattr_now(&self, context: &Context, file: &Handle, name: &[u8]) -> Result<Bytes> {
@@ -86,7 +86,7 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.list_xattrs_now(&context, &file)
         };
-        self.look(|| self.list_xattrs_now(context, file), later)
+        self.look(context.peer, || self.list_xattrs_now(context, file), later)
     }
 
     fn list_xattrs_now(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
@@ -138,9 +138,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.change_xattr_now(&context, &file, &name, &edit)
         };
         let now = || self.change_xattr_now(context, file, name, &edit);
-        let thread = context.thread;
-        self.take_turn(Turn::Change, now, later, move |(object, number, change)| {
-            self.when_durable(thread, [(object, number)], change)
+        let caller = Caller::of(context);
+        self.take_turn((Turn::Change, context.peer), now, later, move |(object, number, change)| {
+            self.when_durable(caller, [(object, number)], change)
         })
     }
 

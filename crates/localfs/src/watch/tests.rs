@@ -54,7 +54,7 @@ fn handle(volume: &Arc<Volume>, file: usize) -> Handle {
 fn watch(volume: &Arc<Volume>, file: usize) -> (Arc<Bell>, Box<dyn Watch>) {
     let bell = Arc::new(Bell::default());
     let alarm: Arc<dyn Alarm> = Arc::clone(&bell) as Arc<dyn Alarm>;
-    let watch = match volume.watch(&handle(volume, file), Interest::Changes, &alarm) {
+    let watch = match volume.watch(vfs::Peer::default(), &handle(volume, file), Interest::Changes, &alarm) {
         Op::Ready(Some(watch)) => watch,
         _ => panic!("it was found just now"),
     };

@@ -126,7 +126,8 @@ fn a_leader_that_never_ran_leaves_it_to_the_next() {
         let (volume, root) = (&case.volume, &case.volume.root);
         let outcome = case.want_directory();
         assert!(volume.group.join(root));
-        drop(Leader { volume: Arc::clone(volume), objects: Vec::new(), is_done: false });
+        let (volume, core) = (Arc::clone(volume), Handle::current());
+        drop(Leader { volume, core, objects: Vec::new(), is_done: false });
         assert!(outcome.await.is_err(), "never answered");
         case.create("later").await.expect("another leader");
     });
@@ -141,7 +142,7 @@ fn a_thread_that_dies_ends_the_round_and_lets_go_who_waits() {
         assert!(volume.group.join(root));
         let mut objects = Vec::new();
         assert!(volume.group.begin_round(&mut objects));
-        let round = Round::of(volume, objects);
+        let round = Round::of(volume, &Handle::current(), objects);
         drop(Part { round: &round, object: root, is_ended: false });
         assert!(outcome.await.is_err(), "never answered");
         case.create("later").await.expect("another leader");

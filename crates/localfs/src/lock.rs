@@ -1,0 +1,354 @@
+//! The lock of an object: what changes the object holds it from the look at attributes before to the look after.
+//!
+//! # Who holds it
+//! A thread that runs, and nobody else: a request gives its locks back before it waits for anything that it cannot do at
+//! once, a sync or its turn on the pool. So a lock is free again when one operation of the kernel, or one step of a long
+//! one, has ended, whatever a client sends and however slowly it reads its replies.
+//!
+//! # Who waits
+//! Requests wait in a queue of the lock, without a thread. Whoever gives the lock back resumes the first of them; if the
+//! pool cannot start that one at once, since its client has its share of the threads, the next one is resumed as well. A request
+//! whose call was given up is dropped at its turn, without a thread and without the lock.
+//!
+//! The lock is not handed over: a resumed request takes it when it runs. A lock that belonged to a request that waits for a thread
+//! would make one client wait for the share of another. So a request in place may come first; one that was resumed and finds
+//! the lock held again waits at the front.
+//!
+//! # Order
+//! RENAME and LINK take two locks, in the order of the objects' addresses. One that finds the second held gives the first
+//! back before it waits, so that no two requests can wait for each other. After [`MAX_TRIES`](crate::turn::MAX_TRIES) of
+//! that it waits on a thread of the pool ([`ObjectLock::wait`]), with the first lock held: the order keeps those that do so from
+//! a deadlock, and all others hold no lock while they wait.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Somebody holds the lock.
+const HELD: u8 = 1;
+/// Its holder is on a thread that may wait for the disk.
+const LONG: u8 = 2;
+/// There are requests in the queue.
+const AWAITED: u8 = 4;
+
+/// How long a lock is tried for that is held in place: longer than any operation in place takes.
+const PATIENCE: Duration = Duration::from_micros(100);
+/// Tries before the thread lets others run between them.
+const SPINS: u32 = 100;
+
+/// A request in the queue of a lock.
+pub(crate) trait Waiter: Send {
+    /// Whether nobody waits for its answer any more.
+    fn is_cancelled(&self) -> bool;
+
+    /// Has it tried again. True where that happens at once.
+    fn resume(self: Box<Self>) -> bool;
+}
+
+/// Where a request is put that begins to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It has waited for this lock already.
+    Front,
+    Back,
+}
+
+/// A lock with a queue of requests.
+#[derive(Default)]
+pub(crate) struct ObjectLock {
+    state: AtomicU8,
+    queue: Mutex<VecDeque<Box<dyn Waiter>>>,
+}
+
+impl std::fmt::Debug for ObjectLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectLock").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// The lock is held until this is dropped.
+#[derive(Debug)]
+#[must_use = "the lock is given back when this is dropped"]
+pub(crate) struct Guard<'a>(&'a ObjectLock);
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let before = self.0.state.fetch_and(!(HELD | LONG), Ordering::Release);
+        if before & AWAITED != 0 {
+            self.0.resume_next();
+        }
+    }
+}
+
+impl ObjectLock {
+    /// Takes the lock, if it is free. `is_long` says that the thread may wait for the disk.
+    #[inline]
+    pub(crate) fn try_lock(&self, is_long: bool) -> Option<Guard<'_>> {
+        let held = if is_long { HELD | LONG } else { HELD };
+        let take = |state: u8| (state & HELD == 0).then_some(state | held);
+        match self.state.compare_exchange(0, held, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(Guard(self)),
+            Err(_) => self
+                .state
+                .fetch_update(Ordering::Acquire, Ordering::Relaxed, take)
+                .is_ok()
+                .then(|| Guard(self)),
+        }
+    }
+
+    /// Takes the lock, if it is free or will be in a moment.
+    #[inline]
+    pub(crate) fn lock_soon(&self, is_long: bool) -> Option<Guard<'_>> {
+        self.try_lock(is_long).or_else(|| self.try_for_a_moment(is_long))
+    }
+
+    #[cold]
+    fn try_for_a_moment(&self, is_long: bool) -> Option<Guard<'_>> {
+        let began = Instant::now();
+        for tries in 0_u32.. {
+            if self.state.load(Ordering::Relaxed) & LONG != 0 || began.elapsed() > PATIENCE {
+                break;
+            }
+            if tries < SPINS {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
+            if let Some(guard) = self.try_lock(is_long) {
+                return Some(guard);
+            }
+        }
+        None
+    }
+
+    /// Puts a request into the queue. It comes back where the lock is free.
+    pub(crate) fn enqueue<W: Waiter + 'static>(&self, waiter: Box<W>, end: End) -> Option<Box<W>> {
+        let mut queue = self.queue.lock();
+        // From here on whoever gives the lock back looks into the queue, and waits for it to be unlocked.
+        let before = self.state.fetch_or(AWAITED, Ordering::AcqRel);
+        if before & HELD == 0 {
+            self.clear_if_empty(&queue);
+            return Some(waiter);
+        }
+        match end {
+            End::Front => queue.push_front(waiter),
+            End::Back => queue.push_back(waiter),
+        }
+        None
+    }
+
+    /// Resumes the first request of the queue, unless somebody holds the lock, who will; and more of them until one starts at
+    /// once. To be called whenever a resumed request ends that has not taken the lock.
+    #[cold]
+    pub(crate) fn resume_next(&self) {
+        while let Some(waiter) = self.next() {
+            if !waiter.is_cancelled() && waiter.resume() {
+                return;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Box<dyn Waiter>> {
+        let mut queue = self.queue.lock();
+        if self.state.load(Ordering::Acquire) & HELD != 0 {
+            return None;
+        }
+        let next = queue.pop_front();
+        self.clear_if_empty(&queue);
+        next
+    }
+
+    fn clear_if_empty(&self, queue: &VecDeque<Box<dyn Waiter>>) {
+        if queue.is_empty() {
+            self.state.fetch_and(!AWAITED, Ordering::Relaxed);
+        }
+    }
+
+    /// How many requests are in the queue.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Waits on this thread until it has the lock. For threads of the pool, which hold no lock but of lower addresses.
+    pub(crate) fn wait(&self) -> Guard<'_> {
+        loop {
+            if let Some(guard) = self.lock_soon(true) {
+                return guard;
+            }
+            let is_resumed = Arc::new(AtomicBool::new(false));
+            let waiter = ThreadWaiter { thread: std::thread::current(), is_resumed: Arc::clone(&is_resumed) };
+            if self.enqueue(Box::new(waiter), End::Front).is_none() {
+                while !is_resumed.load(Ordering::Acquire) {
+                    std::thread::park();
+                }
+            }
+        }
+    }
+}
+
+/// A thread that waits for a lock.
+struct ThreadWaiter {
+    thread: Thread,
+    is_resumed: Arc<AtomicBool>,
+}
+
+impl Waiter for ThreadWaiter {
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn resume(self: Box<Self>) -> bool {
+        self.is_resumed.store(true, Ordering::Release);
+        self.thread.unpark();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that were resumed, in that order.
+    type Log = Arc<Mutex<Vec<u32>>>;
+
+    struct Request {
+        number: u32,
+        is_cancelled: bool,
+        starts: bool,
+        log: Log,
+    }
+
+    impl Waiter for Request {
+        fn is_cancelled(&self) -> bool {
+            self.is_cancelled
+        }
+
+        fn resume(self: Box<Self>) -> bool {
+            self.log.lock().push(self.number);
+            self.starts
+        }
+    }
+
+    #[derive(Default)]
+    struct Case {
+        lock: ObjectLock,
+        log: Log,
+    }
+
+    impl Case {
+        fn enqueue(&self, number: u32, end: End) {
+            self.enqueue_as(number, end, |_| ());
+        }
+
+        fn enqueue_as(&self, number: u32, end: End, change: impl FnOnce(&mut Request)) {
+            let log = Arc::clone(&self.log);
+            let mut request = Request { number, is_cancelled: false, starts: true, log };
+            change(&mut request);
+            assert!(self.lock.enqueue(Box::new(request), end).is_none(), "it is held");
+        }
+
+        /// Takes the lock as a resumed request does and gives it back; what is resumed then.
+        fn pass(&self) -> Vec<u32> {
+            drop(self.lock.try_lock(true).expect("free"));
+            std::mem::take(&mut *self.log.lock())
+        }
+    }
+
+    #[test]
+    fn requests_have_the_lock_in_the_order_in_which_they_came() {
+        let case = Case::default();
+        let held = case.lock.try_lock(true).expect("free");
+        assert!(case.lock.try_lock(false).is_none());
+        (1..=3).for_each(|number| case.enqueue(number, End::Back));
+        case.enqueue(0, End::Front);
+        drop(held);
+        assert_eq!(*case.log.lock(), [0], "one at a time");
+        case.log.lock().clear();
+        assert_eq!([case.pass(), case.pass(), case.pass(), case.pass()], [vec![1], vec![2], vec![3], vec![]]);
+        assert_eq!(case.lock.state.load(Ordering::Relaxed), 0, "and nobody waits any more");
+    }
+
+    #[test]
+    fn a_request_that_was_given_up_leaves_the_lock_to_the_next() {
+        let case = Case::default();
+        let held = case.lock.try_lock(true).expect("free");
+        case.enqueue_as(1, End::Back, |request| request.is_cancelled = true);
+        case.enqueue(2, End::Back);
+        drop(held);
+        assert_eq!(*case.log.lock(), [2]);
+    }
+
+    #[test]
+    fn a_request_that_has_no_thread_yet_lets_the_next_one_go_first() {
+        let case = Case::default();
+        let held = case.lock.try_lock(true).expect("free");
+        case.enqueue_as(1, End::Back, |request| request.starts = false);
+        (2..=3).for_each(|number| case.enqueue(number, End::Back));
+        drop(held);
+        assert_eq!(*case.log.lock(), [1, 2]);
+    }
+
+    #[test]
+    fn a_resumed_request_that_ends_without_the_lock_resumes_the_next() {
+        let case = Case::default();
+        let held = case.lock.try_lock(true).expect("free");
+        (1..=2).for_each(|number| case.enqueue(number, End::Back));
+        drop(held);
+        case.lock.resume_next();
+        assert_eq!(*case.log.lock(), [1, 2]);
+        case.lock.resume_next();
+        assert_eq!(case.log.lock().len(), 2, "there are no more");
+    }
+
+    #[test]
+    fn nobody_is_resumed_while_the_lock_is_held_again() {
+        let case = Case::default();
+        let held = case.lock.try_lock(true).expect("free");
+        (1..=2).for_each(|number| case.enqueue(number, End::Back));
+        drop(held);
+        let in_between = case.lock.try_lock(false).expect("a request in place may come first");
+        case.lock.resume_next();
+        assert_eq!(*case.log.lock(), [1]);
+        case.enqueue(1, End::Front);
+        drop(in_between);
+        assert_eq!(*case.log.lock(), [1, 1], "at the front");
+    }
+
+    #[test]
+    fn a_request_does_not_wait_for_a_lock_that_is_free() {
+        let case = Case::default();
+        let request = Request { number: 1, is_cancelled: false, starts: true, log: Arc::default() };
+        assert!(case.lock.enqueue(Box::new(request), End::Back).is_some());
+        assert_eq!(case.lock.state.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn threads_exclude_one_another_and_each_has_its_turn() {
+        const THREADS: usize = 8;
+        const ROUNDS: usize = 2_000;
+        let lock = ObjectLock::default();
+        let (inside, rounds) = (AtomicBool::new(false), AtomicU8::new(0));
+        std::thread::scope(|scope| {
+            for number in 0..THREADS {
+                let (lock, inside, rounds) = (&lock, &inside, &rounds);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        let is_long = number % 2 == 0;
+                        let _guard = lock.lock_soon(is_long).unwrap_or_else(|| lock.wait());
+                        assert!(!inside.swap(true, Ordering::Relaxed), "one at a time");
+                        inside.store(false, Ordering::Relaxed);
+                    }
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(usize::from(rounds.into_inner()), THREADS);
+        assert_eq!(lock.state.into_inner(), 0);
+    }
+}

@@ -1,0 +1,228 @@
+//! Threads for what may wait for the disk, shared fairly among clients.
+//!
+//! Each volume has its own, so that a device that does not answer keeps no other export waiting. They are divided into
+//! lanes by how long a job takes, and none of these waits for a thread of another:
+//!
+//! - [`Lane::Work`]: looks and small changes.
+//! - [`Lane::Long`]: what takes long by itself, as reserving, freeing and copying of much. Few threads, since it is bound by
+//!   the processor or the journal and not by latency.
+//! - [`Lane::Sync`]: fsync(2) of files that have content, and of whole file systems.
+//! - [`Lane::Names`]: fsync(2) of directories and new files, in rounds for all who wait ([`crate::durable::group`]).
+//!
+//! In a lane each address has at most three quarters of the threads, and addresses are served in turn, as are the
+//! connections of an address ([`fair`]). So a client finds a thread free, or waits for one job of another client, however
+//! many that client has sent.
+//!
+//! No job waits for the lock of an object on a thread of the pool, but for the exception that [`crate::lock`] names.
+//!
+//! The rejected alternative is the runtime's own blocking pool: one queue, first in, first out, in which the requests of one
+//! client delay all others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use vfs::Peer;
+
+use fair::Fair;
+
+mod fair;
+
+/// Threads of [`Lane::Work`] and [`Lane::Sync`] for each core: many wait for the disk at once.
+const THREADS_PER_CORE: usize = 32;
+/// Threads of [`Lane::Long`].
+const LONG_THREADS: usize = 8;
+/// Threads of [`Lane::Names`]: as many as share a round.
+pub(crate) const NAMES_THREADS: usize = 8;
+/// How long a thread waits for its next job before it ends.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Which threads a job is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Work,
+    Long,
+    Sync,
+    Names,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads of a volume.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    work: Threads,
+    long: Threads,
+    sync: Threads,
+    names: Threads,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let many = THREADS_PER_CORE * cores;
+        Self {
+            work: Threads::new("localfs-work", many, share_of(many)),
+            long: Threads::new("localfs-long", LONG_THREADS, LONG_THREADS / 2),
+            sync: Threads::new("localfs-sync", many, share_of(many)),
+            // They serve all clients alike.
+            names: Threads::new("localfs-names", NAMES_THREADS, NAMES_THREADS),
+        }
+    }
+}
+
+/// Of so many threads, those that one address may have at once.
+fn share_of(threads: usize) -> usize {
+    threads - threads / 4
+}
+
+impl Pool {
+    /// Has a job run. True where it starts at once.
+    pub(crate) fn submit(&self, lane: Lane, peer: Peer, job: impl FnOnce() + Send + 'static) -> bool {
+        self.threads(lane).submit(peer, Box::new(job), false)
+    }
+
+    /// The same for a job that has waited elsewhere: before the others of its connection.
+    pub(crate) fn resume(&self, lane: Lane, peer: Peer, job: impl FnOnce() + Send + 'static) -> bool {
+        self.threads(lane).submit(peer, Box::new(job), true)
+    }
+
+    fn threads(&self, lane: Lane) -> &Threads {
+        match lane {
+            Lane::Work => &self.work,
+            Lane::Long => &self.long,
+            Lane::Sync => &self.sync,
+            Lane::Names => &self.names,
+        }
+    }
+
+    /// How many threads a lane has at most.
+    #[cfg(test)]
+    pub(crate) fn max_threads(&self, lane: Lane) -> usize {
+        self.threads(lane).0.max_threads
+    }
+}
+
+/// The threads of a lane: started where there is work for them, ended where there is none.
+#[derive(Debug)]
+struct Threads(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    name: &'static str,
+    max_threads: usize,
+    state: Mutex<State>,
+    has_work: Condvar,
+}
+
+struct State {
+    jobs: Fair<Job>,
+    threads: usize,
+    /// Threads that wait and have not been woken.
+    idle: usize,
+    /// Threads that were woken and have not seen it.
+    woken: usize,
+    is_over: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("threads", &self.threads)
+            .field("idle", &self.idle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Threads {
+    fn new(name: &'static str, max_threads: usize, share: usize) -> Self {
+        let state = State { jobs: Fair::new(share.max(1)), threads: 0, idle: 0, woken: 0, is_over: false };
+        Self(Arc::new(Shared { name, max_threads, state: Mutex::new(state), has_work: Condvar::new() }))
+    }
+
+    fn submit(&self, peer: Peer, job: Job, is_first: bool) -> bool {
+        let mut state = self.0.state.lock();
+        if !state.jobs.push(peer, job, is_first) {
+            return false;
+        }
+        if self.0.wake_one(&mut state) {
+            return true;
+        }
+        if state.threads >= self.0.max_threads {
+            return false;
+        }
+        state.threads += 1;
+        let shared = Arc::clone(&self.0);
+        let started = std::thread::Builder::new().name(self.0.name.into()).spawn(move || shared.run());
+        let Err(error) = started else { return true };
+        state.threads -= 1;
+        tracing::warn!(%error, threads = state.threads, "cannot start a thread for work on files");
+        if state.threads == 0 {
+            // Nobody would ever run them: who waits is answered that the server failed.
+            let lost: Vec<_> = std::iter::from_fn(|| state.jobs.pop()).collect();
+            for (address, _) in &lost {
+                state.jobs.ended(*address);
+            }
+            drop(state);
+            drop(lost);
+        }
+        false
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = true;
+        self.0.has_work.notify_all();
+    }
+}
+
+impl Shared {
+    fn wake_one(&self, state: &mut State) -> bool {
+        if state.idle == 0 {
+            return false;
+        }
+        state.idle -= 1;
+        state.woken += 1;
+        self.has_work.notify_one();
+        true
+    }
+
+    fn run(&self) {
+        let mut state = self.state.lock();
+        loop {
+            while let Some((address, job)) = state.jobs.pop() {
+                MutexGuard::unlocked(&mut state, || {
+                    // The panic is reported by its hook; whoever waits for the job sees that its sender is gone.
+                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                });
+                state.jobs.ended(address);
+            }
+            if state.is_over || !self.wait(&mut state) {
+                break;
+            }
+        }
+        state.threads -= 1;
+    }
+
+    /// Waits for work. False where there was none for long.
+    fn wait(&self, state: &mut MutexGuard<'_, State>) -> bool {
+        state.idle += 1;
+        while !state.is_over {
+            let timed_out = self.has_work.wait_for(state, KEEP_ALIVE).timed_out();
+            if state.woken > 0 {
+                state.woken -= 1;
+                return true;
+            }
+            if timed_out {
+                state.idle -= 1;
+                return state.jobs.has_next();
+            }
+        }
+        // Jobs may have been queued by then.
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
