@@ -580,9 +580,9 @@ impl Server {
     ) -> Outcome {
         if let CredentialError::Claim(why) = error
             && connection.is_first_refusal()
-            && let Some(unsaid) = self.throttle.admit(now)
+            && let Some(suppressed) = self.throttle.admit(now)
         {
-            warn!(peer = %connection.peer, unsaid, "calls refused: {why}");
+            warn!(peer = %connection.peer, suppressed, "calls refused: {why}");
         }
         self.refuse(&ReplyHeader::auth_error(xid, error.status()), reply)
     }

@@ -140,11 +140,11 @@ impl Request<'_> {
     #[cold]
     fn log_port_refusal(&self, export: &Export) {
         if self.connection.is_first_refusal()
-            && let Some(unsaid) = self.server.throttle.admit(self.now)
+            && let Some(suppressed) = self.server.throttle.admit(self.now)
         {
             let (peer, export) = (self.connection.peer, &export.path);
             warn!(
-                %peer, export, unsaid,
+                %peer, export, suppressed,
                 "client refused: it sends from a port above 1023; have it use a privileged one (`resvport`), \
                  or allow others (`insecure = true`, --insecure)"
             );
