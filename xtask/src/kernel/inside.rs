@@ -124,6 +124,10 @@ fn prepare(places: &Places, combination: &Combination) -> Result<(), String> {
     for place in [&places.export, &places.space, &places.quota, &places.state] {
         fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     }
+    // A server refuses a state directory that others may use.
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(&places.state, own)
+        .map_err(|error| format!("{}: {error}", places.state.display()))?;
     for name in ["memory", "uml", "log"] {
         fs::create_dir_all(places.work.join(name)).map_err(|error| format!("{name}: {error}"))?;
     }
