@@ -223,7 +223,14 @@ fn is_test(path: &str, name: &str) -> bool {
     // The contract lists its cases in its own file; all others are marked.
     match path.strip_prefix("crates/vfs/src/contract/").and_then(|file| file.strip_suffix(".rs")) {
         Some(_) => read("crates/vfs/src/contract/mod.rs").contains(name),
-        None => source[..at].trim_end().ends_with("#[test]"),
+        None => {
+            let before = source[..at].trim_end();
+            let attribute = before.strip_suffix("async").unwrap_or(before).trim_end().lines().next_back();
+            attribute.is_some_and(|line| {
+                let line = line.trim_start();
+                line == "#[test]" || line.starts_with("#[tokio::test")
+            })
+        }
     }
 }
 
@@ -247,5 +254,9 @@ fn a_test_that_is_not_there_is_found_missing() {
     assert!(!is_test("crates/enfys/tests/serve/documents.rs", "named_tests"));
     assert!(!is_test("tests/kernel/guest/gone.sh", ""));
     assert!(is_test("tests/kernel/guest/crash.sh", ""));
+    assert!(
+        is_test("crates/net/src/accept.rs", "a_lack_of_descriptors_is_met_by_pauses"),
+        "an asynchronous one"
+    );
     assert!(is_test("crates/vfs/src/contract/data.rs", "large_offsets_work"));
 }
