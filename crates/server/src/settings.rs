@@ -59,7 +59,7 @@ pub struct Settings {
     pub kept_listings_bytes: usize,
     /// The TCP port that the own port mapper tells; none where it is not asked for.
     pub portmap: Option<u16>,
-    /// NFSv4 client records kept at most.
+    /// NFSv4 client records kept at most. Of these, of state and of delegations there is an eighth more for addresses that have little.
     pub max_clients: usize,
     /// NFSv4 opens, locks and the like kept at most, over all clients.
     pub max_state: usize,

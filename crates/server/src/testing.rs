@@ -146,10 +146,13 @@ pub(crate) fn session_args(client_id: u64, sequence: u32) -> CreateSessionArgs {
 impl Lab {
     /// A client on a connection of its own that has not said a word.
     pub(crate) fn without_session(server: Arc<Server>, connection: u64) -> Self {
-        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let peer = address(700 + connection as u16);
-        let id = ConnectionId(connection);
-        let connection = Connection::new(id, peer, address(2049), Transport::Tcp, false);
+        Self::at_address([127, 0, 0, 1], server, connection)
+    }
+
+    fn at_address(address: [u8; 4], server: Arc<Server>, connection: u64) -> Self {
+        let peer = SocketAddr::from((address, 700 + connection as u16));
+        let (id, local) = (ConnectionId(connection), SocketAddr::from(([127, 0, 0, 1], 2049)));
+        let connection = Connection::new(id, peer, local, Transport::Tcp, false);
         Self {
             server,
             connection: Arc::new(connection),
@@ -587,7 +590,12 @@ impl Flight {
 impl Lab {
     /// Another client, with a back channel that has been tried.
     pub(crate) fn reachable(&self, name: &'static [u8], connection: u64) -> Self {
-        let mut other = Self::without_session(Arc::clone(&self.server), connection);
+        self.reachable_at([127, 0, 0, 1], name, connection)
+    }
+
+    /// The same at an address of its own.
+    pub(crate) fn reachable_at(&self, address: [u8; 4], name: &'static [u8], connection: u64) -> Self {
+        let mut other = Self::at_address(address, Arc::clone(&self.server), connection);
         other.seconds = self.seconds;
         other.flags = CreateSessionFlags::CONN_BACK_CHAN;
         other.connect(name);

@@ -109,8 +109,14 @@ impl World {
         let owner = format!("Linux NFSv4.1 client{:06}", self.clients);
         let by = Credential { principal: Principal::System(0), is_protected: false };
         let protect = StateProtect::None;
-        let exchange =
-            ExchangeId { owner: owner.as_bytes(), verifier: [1; 8], by: &by, update: false, protect };
+        let exchange = ExchangeId {
+            owner: owner.as_bytes(),
+            verifier: [1; 8],
+            by: &by,
+            update: false,
+            protect,
+            from: None,
+        };
         let id = self.state.exchange_id(self.now, &exchange).expect("EXCHANGE_ID");
         let connection = ConnectionId(self.clients);
         let channel = ChannelAttributes {

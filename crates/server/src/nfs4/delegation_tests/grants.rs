@@ -249,3 +249,24 @@ fn delegations_are_bounded_and_a_client_near_its_bound_is_asked_for_some() {
     assert_eq!(asked.len(), 1, "not for every OPEN");
     drop(lab.run(vec![]));
 }
+
+/// One client may have 1024 however few there are: here it has all.
+#[test]
+fn an_address_leaves_delegations_for_others() {
+    let mut lab = lab_with(vec![crate::testing::export(1, "/export")], |settings| {
+        settings.max_delegations = 8;
+    });
+    let names: Vec<&'static str> = (0..20).map(|i| &*format!("f{i}").leak()).collect();
+    let granted = |holder: &mut Lab, names: &[&'static str]| {
+        let given = names.iter().map(|text| opened(holder, create(text, b"o")).1);
+        given.filter(|given| delegated(given).is_some()).count()
+    };
+    let mut greedy = lab.reachable(b"greedy", 11);
+    assert_eq!(granted(&mut greedy, &names[..10]), 8);
+    let mut same = lab.reachable(b"another name", 12);
+    assert_eq!(granted(&mut same, &names[10..12]), 0);
+    let mut other = lab.reachable_at([192, 0, 2, 2], b"other", 13);
+    assert_eq!(granted(&mut other, &names[12..]), 1);
+    assert_eq!(lab.server.counts().delegations, 9);
+    drop(lab.run(vec![]));
+}

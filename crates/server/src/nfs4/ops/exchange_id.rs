@@ -43,6 +43,7 @@ pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &m
             by: &by,
             update: arguments.flags.contains(ExchangeIdFlags::UPD_CONFIRMED_REC_A),
             protect,
+            from: Some(compound.request.connection.peer.ip()),
         },
     )?;
     compound.state().seen_at(known.client_id, compound.request.connection.peer, compound.minor);
@@ -113,7 +114,8 @@ mod tests {
         let asked = StateProtectOps { must_enforce: Bitmap::EMPTY, must_allow: Bitmap::EMPTY };
         let protect = StateProtect::machine(&asked, &by).unwrap();
         let (state, now) = (&lab.server.nfs4, lab.now().monotonic);
-        let request = ExchangeId { owner: b"guarded", verifier: [1; 8], by: &by, update: false, protect };
+        let (owner, verifier, from) = (b"guarded", [1; 8], None);
+        let request = ExchangeId { owner, verifier, by: &by, update: false, protect, from };
         let id = state.exchange_id(now, &request).unwrap();
         let created = state.create_session(
             now,

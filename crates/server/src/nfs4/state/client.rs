@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::callback::Calls;
 use super::contention::HoldOff;
+use super::host::Host;
 use super::notices::Unconfirmed;
 use super::owner::Sessionless;
 use super::protect::StateProtect;
@@ -73,6 +74,8 @@ pub struct Client {
     verifier: Verifier,
     principal: Principal,
     protect: StateProtect,
+    /// Of the address that it came from when it made its record.
+    host: Arc<Host>,
     /// Monotonic nanoseconds of the last renewal.
     renewed: AtomicU64,
     /// COMPOUNDs in progress on its sessions.
@@ -126,6 +129,7 @@ impl Client {
             verifier,
             principal,
             protect: StateProtect::None,
+            host: Arc::default(),
             renewed: AtomicU64::new(0),
             active: AtomicU32::new(0),
             ended_late: AtomicBool::new(false),
@@ -153,6 +157,16 @@ impl Client {
     /// Has its state protected.
     pub(super) fn protected_by(self, protect: StateProtect) -> Self {
         Self { protect, ..self }
+    }
+
+    /// Counts it among the clients of an address.
+    pub(super) fn at(self, host: Arc<Host>) -> Self {
+        Self { host, ..self }
+    }
+
+    /// What the clients of its address have together.
+    pub(super) fn host(&self) -> &Arc<Host> {
+        &self.host
     }
 
     /// Makes it a client of version 4.0.
@@ -272,6 +286,12 @@ impl Client {
     /// Whether it holds opens, locks or delegations, or has something copied.
     pub(super) fn has_state(&self) -> bool {
         self.holdings.state.load(Relaxed) > 0 || self.holdings.copies.load(Relaxed) > 0
+    }
+
+    /// Whether its record may go while its lease runs: it holds nothing, has nothing to reclaim or to acknowledge, and no
+    /// COMPOUND of it runs.
+    pub(super) fn yields(&self) -> bool {
+        !self.has_state() && !self.is_reclaiming() && self.revoked() == 0 && self.active.load(Acquire) == 0
     }
 
     /// Whether something was revoked because its lease was over.

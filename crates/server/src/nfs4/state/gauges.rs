@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Seq
 
 use super::client::Client;
 use super::delegation::DelegationKind;
+use super::host;
 use super::notices::{Account, Unconfirmed};
 
 /// How much there is.
@@ -111,6 +112,12 @@ impl Gauges {
         self.state.load(Relaxed) + more <= self.max_state
     }
 
+    /// The same for a client, whose address may have some more where it has little.
+    pub(super) fn has_room_for(&self, client: &Client, more: usize) -> bool {
+        let held = client.host().charged.load(Relaxed) as usize;
+        host::has_room(self.max_state, self.state.load(Relaxed), held, more)
+    }
+
     /// All that is charged.
     #[cfg(test)]
     pub(super) fn total(&self) -> usize {
@@ -127,6 +134,7 @@ impl Gauges {
     pub(super) fn charge(&self, client: &Client, by: i32) {
         self.state.fetch_add((by as isize).cast_unsigned(), Relaxed);
         client.holdings.charged.fetch_add(by.cast_unsigned(), Relaxed);
+        client.host().charged.fetch_add(by.cast_unsigned(), Relaxed);
     }
 
     pub(super) fn delegation_came(&self, client: &Client, kind: DelegationKind) {
@@ -134,6 +142,7 @@ impl Gauges {
         self.write_delegations.fetch_add(u64::from(kind.is_write()), SeqCst);
         self.directory_delegations.fetch_add(u64::from(kind.is_directory()), SeqCst);
         client.holdings.delegations.fetch_add(1, Relaxed);
+        client.host().delegations.fetch_add(1, Relaxed);
         client.holdings.last_grant.fetch_max(self.grants.fetch_add(1, SeqCst) + 1, SeqCst);
     }
 
@@ -142,6 +151,7 @@ impl Gauges {
         self.write_delegations.fetch_sub(u64::from(kind.is_write()), SeqCst);
         self.directory_delegations.fetch_sub(u64::from(kind.is_directory()), SeqCst);
         client.holdings.delegations.fetch_sub(1, Relaxed);
+        client.host().delegations.fetch_sub(1, Relaxed);
     }
 
     /// Where memory for what a client is to be told is counted.

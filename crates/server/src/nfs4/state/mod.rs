@@ -52,6 +52,7 @@ mod directory;
 mod exchange;
 mod file;
 mod gauges;
+mod host;
 mod inquiry;
 mod io;
 mod lease;
@@ -388,7 +389,7 @@ impl State {
     ///
     /// # Errors
     /// DELAY: v4.1 has no RESOURCE, and what others hold may go. A client that holds its share waits for itself: whoever
-    /// opens without end must not shut the others out.
+    /// opens without end must not shut the others out, by whichever names ([`host`]).
     fn make_room(&self, now: Duration, client: &Client, more: usize) -> Result<(), Status> {
         if !self.gauges.has_share(client, more) {
             return Err(Status::DELAY);
@@ -396,8 +397,8 @@ impl State {
         if self.gauges.has_room(more) {
             return Ok(());
         }
-        self.press(now);
-        if self.gauges.has_room(more) { Ok(()) } else { Err(Status::DELAY) }
+        self.press_for(now, client.host());
+        if self.gauges.has_room_for(client, more) { Ok(()) } else { Err(Status::DELAY) }
     }
 }
 

@@ -10,6 +10,7 @@
 //! Every owner weighs on its client's share of `max_state` like an open.
 
 mod forget;
+mod named;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -27,7 +28,7 @@ use super::gauges::weight;
 use super::recovery::Says;
 use super::shard::Kind;
 use super::stateid::{Place, next_seqid};
-use super::wire::{ClientId, StateOwner, Stateid, Status};
+use super::wire::{StateOwner, Stateid, Status};
 use crate::ExportId;
 
 /// The 12 bytes of a stateid that stay.
@@ -662,40 +663,4 @@ impl Sessionless {
             self.unconfirmed.fetch_sub(1, Relaxed);
         }
     }
-}
-
-impl State {
-    /// Whose a client ID is, in version 4.0. Renews the lease.
-    ///
-    /// # Errors
-    /// STALE_CLIENTID for one that this instance has not given, or that was not confirmed; EXPIRED for one that was forgotten, or
-    /// that has lost something to another client.
-    pub fn named_client(&self, now: Duration, id: ClientId) -> Result<Arc<Client>, Status> {
-        let client = self.find_sessionless(id)?;
-        client.renew(now);
-        Ok(client)
-    }
-
-    /// RENEW.
-    ///
-    /// # Errors
-    /// As [`Self::named_client`]; ACCESS (RFC 7530 §16.28.5) where `by` neither made the client ID nor "currently has an OPEN file
-    /// on the server".
-    pub fn renewed(&self, now: Duration, id: ClientId, by: Sender<'_>) -> Result<Arc<Client>, Status> {
-        let client = self.find_sessionless(id)?;
-        if client.principal() != by.principal && !has_open(&client, by.caller) {
-            return Err(Status::ACCESS);
-        }
-        client.renew(now);
-        self.hear(now, &client, Says::Renews);
-        Ok(client)
-    }
-}
-
-/// Whether a caller has a file open: whether an open-owner of its holds on to any.
-fn has_open(client: &Client, caller: u64) -> bool {
-    let Some(sessionless) = client.sessionless() else { return false };
-    let owners = sessionless.owners.lock();
-    let mut openers = owners.open.iter().filter(|(_, owner)| owner.callers.contains(&caller));
-    openers.any(|(name, _)| Arc::strong_count(name) > 1)
 }

@@ -12,6 +12,7 @@ use rpc::address::{NetId, UniversalAddress};
 
 use super::State;
 use super::client::{Client, Principal};
+use super::host::HostKey;
 use super::slot_memory::SlotMemory;
 use super::table::{ClientTable, Family, Phase, Record};
 use super::wire::{ClientId, NetAddress, SetClientIdOk, Status, Verifier};
@@ -166,7 +167,8 @@ impl State {
             (Decision::New | Decision::Update, _) => {}
         }
         removed.extend(table.replace_unconfirmed(owned));
-        if !self.has_room_for_record(&mut table, now, removed) {
+        let host = HostKey::of(request.callback.from);
+        if !self.has_room_for_record(&mut table, now, host, removed) {
             return Err(SetClientIdError::Status(Status::DELAY));
         }
         let id = self
@@ -175,7 +177,8 @@ impl State {
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
-        let client = Arc::new(client.without_sessions(request.callback.clone()));
+        let client = client.without_sessions(request.callback.clone()).at(table.hosts.host(host));
+        let client = Arc::new(client);
         table.insert(client, Some(Confirmation { verifier: confirm, update: None }));
         Ok(SetClientIdOk { client_id: id, confirm })
     }

@@ -4,8 +4,10 @@
 //! in the shards and is let go after the table's lock.
 
 mod audit;
+mod room;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use core::net::IpAddr;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +20,7 @@ use super::backchannel::BackChannel;
 use super::binding::Channels;
 use super::client::{Client, nanos};
 use super::exchange::{Decision, Known, decide};
+use super::host::{HostKey, Hosts};
 use super::lease::Lease;
 use super::persist::KeptSlots;
 use super::protect::{Credential, StateProtect};
@@ -44,6 +47,8 @@ pub struct ExchangeId<'a> {
     pub update: bool,
     /// How a new record's state will be protected.
     pub protect: StateProtect,
+    /// The address that it comes from, where that is known.
+    pub from: Option<IpAddr>,
 }
 
 /// What EXCHANGE_ID answers.
@@ -89,6 +94,8 @@ pub(super) enum Event {
     Expire,
     /// The administrator takes it.
     Evict,
+    /// It holds nothing, and there is no room for another one.
+    Yield,
 }
 
 impl Event {
@@ -100,6 +107,7 @@ impl Event {
             Self::Destroy => "DESTROY_CLIENTID",
             Self::Expire => "lease expired",
             Self::Evict => "evicted",
+            Self::Yield => "without state, and the client table is full",
         }
     }
 }
@@ -114,6 +122,8 @@ const TRANSITIONS: &[Row<Phase, Event>] = &[
     (Phase::Confirmed, Event::Expire, Phase::Gone),
     (Phase::Unconfirmed, Event::Evict, Phase::Gone),
     (Phase::Confirmed, Event::Evict, Phase::Gone),
+    (Phase::Unconfirmed, Event::Yield, Phase::Gone),
+    (Phase::Confirmed, Event::Yield, Phase::Gone),
 ];
 
 /// A client ID's own reply cache of one slot (§18.36.4).
@@ -196,8 +206,8 @@ pub(super) struct ClientTable {
     numbers: HashMap<ClientId, u64>,
     /// By family.
     owners: [HashMap<Bytes, Owned>; 2],
-    /// The numbers of unconfirmed ones.
-    unconfirmed: BTreeSet<u64>,
+    /// Of which address each is.
+    pub(super) hosts: Hosts,
     /// The last record's number.
     last_number: u64,
     /// Where the last sweep ended.
@@ -222,15 +232,10 @@ impl ClientTable {
         self.owners[family as usize].entry(client.owner().clone()).or_default().unconfirmed = Some(id);
         self.last_number += 1;
         let number = self.last_number;
-        self.unconfirmed.insert(number);
+        self.hosts.add(client.host(), number);
         self.numbers.insert(id, number);
         let (phase, create, sessions) = (Phase::Unconfirmed, CreateSlot::new(), Vec::new());
         self.records.insert(number, Record { client, number, phase, create, sessions, confirmation });
-    }
-
-    /// The unconfirmed record that has been there for longest.
-    fn oldest_unconfirmed(&self) -> Option<ClientId> {
-        self.unconfirmed.first().and_then(|number| self.records.get(number)).map(|record| record.client.id())
     }
 
     /// Takes out a record whose lease is over.
@@ -248,7 +253,7 @@ impl ClientTable {
         let mut record = self.records.remove(&self.numbers.remove(&id)?)?;
         record.phase = step(TRANSITIONS, record.phase, event).expect("a record goes as its table says");
         record.client.set_gone(event.reason());
-        self.unconfirmed.remove(&record.number);
+        self.hosts.remove(record.client.host(), record.number);
         let owners = &mut self.owners[Family::of(&record.client) as usize];
         if let Some(owned) = owners.get_mut(record.client.owner()) {
             owned.confirmed = owned.confirmed.filter(|other| *other != id);
@@ -269,8 +274,8 @@ impl ClientTable {
         record.phase =
             step(TRANSITIONS, record.phase, Event::Confirm).expect("only unconfirmed ones get here");
         let (owner, family) = (record.client.owner().clone(), Family::of(&record.client));
-        let number = record.number;
-        self.unconfirmed.remove(&number);
+        let (host, number) = (Arc::clone(record.client.host()), record.number);
+        self.hosts.confirm(&host, number);
         let old = self.owned(family, &owner).confirmed.and_then(|old| self.remove(old, Event::Replace));
         self.owners[family as usize].insert(owner, Owned { confirmed: Some(id), unconfirmed: None });
         old
@@ -367,7 +372,8 @@ impl State {
             Decision::New => {}
         }
         removed.extend(table.replace_unconfirmed(owned));
-        if !self.has_room_for_record(&mut table, now, &mut removed) {
+        let host = HostKey::of(request.from);
+        if !self.has_room_for_record(&mut table, now, host, &mut removed) {
             return (Err(Status::DELAY), removed);
         }
         let Some(id) = self.next_client_id(&table, Family::WithSessions) else {
@@ -376,30 +382,10 @@ impl State {
         let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.by.principal.clone());
         let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
         let client = Client::new(id, owner, request.verifier, principal, slots, now);
-        table.insert(Arc::new(client.protected_by(request.protect)), None);
+        let client = client.protected_by(request.protect).at(table.hosts.host(host));
+        table.insert(Arc::new(client), None);
         let (sequence_id, protect) = (FIRST_SEQUENCE, request.protect);
         (Ok(ExchangedId { client_id: id, sequence_id, confirmed: false, protect }), removed)
-    }
-
-    /// Whether there is room for one more record, now or by what had to go for it.
-    pub(super) fn has_room_for_record(
-        &self,
-        table: &mut ClientTable,
-        now: Duration,
-        removed: &mut Vec<Record>,
-    ) -> bool {
-        if table.len() >= self.max_clients {
-            removed.extend(self.make_room_for_record(table, now));
-        }
-        table.len() < self.max_clients
-    }
-
-    /// A flood of EXCHANGE_IDs or SETCLIENTIDs pushes out the oldest of its own; only then, clients whose lease has expired.
-    fn make_room_for_record(&self, table: &mut ClientTable, now: Duration) -> Vec<Record> {
-        if let Some(oldest) = table.oldest_unconfirmed() {
-            return table.remove(oldest, Event::Expire).into_iter().collect();
-        }
-        self.take_expired(table, now, true).0
     }
 
     /// CREATE_SESSION (RFC 8881 §18.36), its own replays among it.
@@ -622,21 +608,6 @@ impl State {
         Swept { clients, more }
     }
 
-    /// Something does not fit: expired clients go, courtesy or not. One sweep's worth, so that the cost is bounded.
-    pub fn press(&self, now: Duration) {
-        let removed = self.take_expired(&mut self.clients.lock(), now, true).0;
-        self.let_go(removed);
-    }
-
-    fn take_expired(&self, table: &mut ClientTable, now: Duration, press: bool) -> (Vec<Record>, bool) {
-        let (batch, more) = table.next_batch();
-        let over = batch
-            .into_iter()
-            .filter(|id| table.record(*id).is_some_and(|record| is_over(record, now, self.lease, press)));
-        let over: Vec<ClientId> = over.collect();
-        (over.into_iter().filter_map(|id| table.remove(id, Event::Expire)).collect(), more)
-    }
-
     /// Lets go what removed records hold. Not under the table's lock: it may be much.
     pub(super) fn let_go(&self, records: impl IntoIterator<Item = Record>) {
         for record in records {
@@ -673,7 +644,9 @@ mod tests {
     #[test]
     fn the_table_of_phases_is_sound() {
         check_table(TRANSITIONS, Phase::Unconfirmed, &[Phase::Unconfirmed, Phase::Confirmed, Phase::Gone]);
-        for event in [Event::Confirm, Event::Replace, Event::Destroy, Event::Expire, Event::Evict] {
+        for event in
+            [Event::Confirm, Event::Replace, Event::Destroy, Event::Expire, Event::Evict, Event::Yield]
+        {
             assert_eq!(step(TRANSITIONS, Phase::Gone, event), None, "gone is gone");
         }
         assert_eq!(step(TRANSITIONS, Phase::Confirmed, Event::Confirm), None);

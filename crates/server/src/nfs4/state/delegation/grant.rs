@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::super::State;
 use super::super::callback::Callback;
 use super::super::client::Client;
+use super::super::host;
 use super::super::inquiry::Questions;
 use super::super::local_change::Lookout;
 use super::super::notices::Notices;
@@ -144,10 +145,11 @@ impl State {
     /// Whether one more is within all bounds; what is reclaimed counts as well.
     fn has_room_for_delegation(&self, client: &Client) -> bool {
         let held = client.holdings.delegations.load(Relaxed) as usize;
+        let of_host = client.host().delegations.load(Relaxed) as usize;
         let all = self.gauges.delegations.load(Relaxed) as usize;
         held < self.delegation_share()
-            && all < self.delegations.max
-            && self.gauges.has_room(DELEGATION_WEIGHT)
+            && host::has_room(self.delegations.max, all, of_host, 1)
+            && self.gauges.has_room_for(client, DELEGATION_WEIGHT)
             && self.gauges.has_share(client, DELEGATION_WEIGHT)
     }
 

@@ -35,7 +35,7 @@ impl ClientTable {
         same("records that owners name", owned, self.records.len())?;
         let unconfirmed = self.records.values().filter(|record| record.phase == Phase::Unconfirmed).count();
         same("records that numbers name", self.numbers.len(), self.records.len())?;
-        same("unconfirmed records", self.unconfirmed.len(), unconfirmed)?;
+        same("records of addresses", self.hosts.audit()?, (self.records.len(), unconfirmed))?;
         Ok(self.records.values().map(|record| (record.client.id(), Arc::clone(&record.client))).collect())
     }
 
@@ -47,7 +47,6 @@ impl ClientTable {
             Phase::Confirmed => same("the owner's confirmed record", owned.confirmed, Some(id)),
             Phase::Unconfirmed => {
                 same("the owner's unconfirmed record", owned.unconfirmed, Some(id))?;
-                same("whether it is listed", self.unconfirmed.contains(&record.number), true)?;
                 same("sessions of an unconfirmed record", record.sessions.len(), 0)
             }
             Phase::Gone => Err("it is gone".into()),

@@ -75,7 +75,9 @@ fn updates_need_a_confirmed_record_of_the_same_client() {
     let update = |verifier: u8, principal: &Principal| {
         let by = &Credential { principal: principal.clone(), is_protected: false };
         let (owner, verifier, protect) = (b"a".as_slice(), [verifier; 8], StateProtect::None);
-        world.state.exchange_id(world.now, &ExchangeId { owner, verifier, by, update: true, protect })
+        world
+            .state
+            .exchange_id(world.now, &ExchangeId { owner, verifier, by, update: true, protect, from: None })
     };
     assert_eq!(update(1, &ROOT), Err(Status::NOENT));
     let id = world.exchange("a", 1, &ROOT).unwrap();

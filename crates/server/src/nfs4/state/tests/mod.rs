@@ -5,6 +5,7 @@ mod audit;
 mod callbacks;
 mod clients;
 mod expiry;
+mod hosts;
 mod limits;
 mod local_changes;
 mod locks;
@@ -22,6 +23,7 @@ mod stops;
 mod threads;
 mod waiters;
 
+use core::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,10 +101,21 @@ impl World {
     }
 
     fn exchange(&self, owner: &str, verifier: u8, principal: &Principal) -> Result<ExchangedId, Status> {
+        self.exchange_at(None, owner, verifier, principal)
+    }
+
+    /// The same from an address.
+    fn exchange_at(
+        &self,
+        from: Option<IpAddr>,
+        owner: &str,
+        verifier: u8,
+        principal: &Principal,
+    ) -> Result<ExchangedId, Status> {
         let (owner, verifier) = (owner.as_bytes(), [verifier; 8]);
         let by = &Credential { principal: principal.clone(), is_protected: false };
         let protect = StateProtect::None;
-        self.state.exchange_id(self.now, &ExchangeId { owner, verifier, by, update: false, protect })
+        self.state.exchange_id(self.now, &ExchangeId { owner, verifier, by, update: false, protect, from })
     }
 
     fn create(&self, client_id: u64, sequence: u32, connection: u64) -> Result<CreateSessionOk, Status> {
@@ -144,7 +157,19 @@ impl World {
 
     /// A client with a session, of the incarnation `verifier`.
     fn fresh_peer(&self, owner: &str, verifier: u8) -> Peer {
-        let id = self.exchange(owner, verifier, &ROOT).unwrap();
+        self.peer_of(&self.exchange(owner, verifier, &ROOT).unwrap())
+    }
+
+    /// A client that comes from an address, where it is let in.
+    fn peer_at(&self, from: &str, owner: &str) -> Result<Peer, Status> {
+        let from = Some(from.parse().unwrap());
+        let peer = self.peer_of(&self.exchange_at(from, &format!("{owner} of {from:?}"), 1, &ROOT)?);
+        self.state.reclaim_complete(&peer.client).unwrap();
+        Ok(peer)
+    }
+
+    /// The client that has got this client ID, with a session.
+    fn peer_of(&self, id: &ExchangedId) -> Peer {
         let connection = id.client_id & 0xffff;
         let created = self.create(id.client_id, id.sequence_id, connection).unwrap();
         let session = self.state.sessions.get(&created.session_id).unwrap();

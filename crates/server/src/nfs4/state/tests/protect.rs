@@ -37,7 +37,7 @@ fn exchange(
     protect: StateProtect,
 ) -> Result<ExchangedId, Status> {
     let verifier = [verifier; 8];
-    world.state.exchange_id(world.now, &ExchangeId { owner: b"a", verifier, by, update, protect })
+    world.state.exchange_id(world.now, &ExchangeId { owner: b"a", verifier, by, update, protect, from: None })
 }
 
 fn protect() -> StateProtect {
