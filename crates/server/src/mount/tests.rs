@@ -49,7 +49,9 @@ impl Lab {
 /// `/export` with the directories `dir` and `private` (mode 0700), the file `file`, and the links `out` and `in` to directories;
 /// `/closed` for others; and `/shut`, the same directory for Kerberos alone.
 fn site() -> (Lab, FileHandle) {
-    let open = export(1, "/export");
+    let mut open = export(1, "/export");
+    // Some tests look at what changes with the port; which ports are served at all is another matter.
+    open.options.insecure = true;
     let flavors = Flavors::new(&[Flavor::Kerberos(Service::Privacy)]).unwrap();
     let options = ExportOptions { flavors, ..open.options.clone() };
     let shut = Export { id: ExportId(3), path: "/shut".into(), options, fsid: (7, 7), ..open.clone() };
