@@ -21,6 +21,7 @@ fn every_operation_is_answered_rightly_on_files_made_over_nfs() {
         backend: Arc::new(MemFs::new(&MemOptions { max_bytes: 1 << 30, ..MemOptions::default() })),
         options: ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() },
         fsid: (1, 1),
+        counts: Arc::default(),
     };
     let settings = Settings::new(HandleKey([7; 16]), 1, [9; 16], b"bench-test".to_vec());
     let enfys = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));

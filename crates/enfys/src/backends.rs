@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use localfs::{Config, Descriptors, Durability, LocalFs};
 use parking_lot::Mutex;
-use server::{Export, ExportId, ExportTable};
+use server::{Export, ExportCounts, ExportId, ExportTable};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
@@ -34,6 +34,8 @@ pub struct Backends {
     has_lost: bool,
     /// The descriptors that directories share.
     descriptors: Option<&'static Descriptors>,
+    /// Counters of every export so far, by path: they go on where one is served again.
+    counts: HashMap<String, Arc<ExportCounts>>,
 }
 
 #[derive(Debug, Clone)]
@@ -65,12 +67,18 @@ impl Backends {
         control: Option<PathBuf>,
     ) -> Self {
         let (open, has_started, has_lost, descriptors) = (HashMap::new(), false, false, None);
-        Self { open, instance, verifier, has_started, state_dir, control, has_lost, descriptors }
+        let counts = HashMap::new();
+        Self { open, instance, verifier, has_started, state_dir, control, has_lost, descriptors, counts }
     }
 
     /// All directories together have no more files open than this.
     pub fn with_files(self, files: usize) -> Self {
         Self { descriptors: Some(Descriptors::new(files)), ..self }
+    }
+
+    /// The descriptors that directories share, where they are bounded.
+    pub fn descriptors(&self) -> Option<&'static Descriptors> {
+        self.descriptors
     }
 
     /// Opens what `plans` name and is not open yet, or has become another directory or file system since; changes nothing.
@@ -89,7 +97,8 @@ impl Backends {
             if before.is_some_and(|before| !before.is(&opened)) {
                 replaced.insert(plan.source.clone());
             }
-            exports.push(export(plan, opened.backend()));
+            let counts = self.counts.get(&plan.pseudo).cloned().unwrap_or_default();
+            exports.push(export(plan, opened.backend(), counts));
             open.insert(plan.source.clone(), opened);
         }
         let table = ExportTable::new(exports).map_err(|error| error.to_string())?;
@@ -118,6 +127,9 @@ impl Backends {
                 }
                 None => {}
             }
+        }
+        for export in table.iter() {
+            self.counts.insert(export.path.clone(), Arc::clone(&export.counts));
         }
         self.has_started = true;
         let mut before = std::mem::replace(&mut self.open, open);
@@ -280,7 +292,7 @@ fn durability(plan: &ExportPlan) -> Durability {
 
 /// Numbers an export. They are made of its path and its file system's identity by a hash that must never change:
 /// clients' handles and caches hang on them.
-fn export(plan: &ExportPlan, backend: Arc<dyn Backend>) -> Export {
+fn export(plan: &ExportPlan, backend: Arc<dyn Backend>, counts: Arc<ExportCounts>) -> Export {
     let mut hasher = SipHasher24::new_with_key(b"enfys-export-id1");
     hasher.write(&backend.identity());
     hasher.write(plan.pseudo.as_bytes());
@@ -293,5 +305,6 @@ fn export(plan: &ExportPlan, backend: Arc<dyn Backend>) -> Export {
         backend,
         options: plan.options.clone(),
         fsid: (hash.h2, 0),
+        counts,
     }
 }

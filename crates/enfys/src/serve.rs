@@ -23,7 +23,7 @@ use crate::id_names;
 use crate::kerberos;
 use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
-use crate::metrics::MetricsServer;
+use crate::metrics::{MetricsServer, Sources};
 use crate::plan::Plan;
 use crate::reply_log::{self, Recovered, ReplyFile};
 use crate::sandbox;
@@ -76,7 +76,14 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
         metrics_address = Some(metrics.address());
         let _context = runtime.enter();
-        metrics.start(Arc::clone(&server), latencies, running.connections(), running.clock());
+        metrics.start(Sources {
+            server: Arc::clone(&server),
+            latencies,
+            connections: running.connections(),
+            max_connections: shares.connections,
+            files: backends.descriptors(),
+            clock: running.clock(),
+        });
     }
     let answering = control.map(|control| {
         let _context = runtime.enter();

@@ -65,8 +65,18 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_lack_of_descriptors_is_met_by_pauses() {
+    /// Runs `test` in a time that goes on when there is nothing else to do.
+    fn in_paused_time(test: impl Future<Output = ()>) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().expect("a runtime").block_on(test);
+    }
+
+    #[test]
+    fn a_lack_of_descriptors_is_met_by_pauses() {
+        in_paused_time(lack_of_descriptors());
+    }
+
+    async fn lack_of_descriptors() {
         let (attempts, failures) = (Cell::new(0_u32), Cell::new(0_u32));
         let nothing = accept(
             || {
@@ -82,8 +92,12 @@ mod tests {
         assert_eq!(attempts.get(), failures.get());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_went_away_delays_nobody() {
+    #[test]
+    fn a_peer_that_went_away_delays_nobody() {
+        in_paused_time(peer_that_went_away());
+    }
+
+    async fn peer_that_went_away() {
         let mut results = [Err(Errno::CONNABORTED.into()), Err(Errno::INTR.into()), Ok(7)].into_iter();
         let begun = tokio::time::Instant::now();
         let taken = accept(

@@ -36,7 +36,14 @@ fn start_observed(limits: Limits, observer: Option<Arc<dyn Observe>>) -> TestSer
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
     let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
-    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend,
+        options,
+        fsid: (7, 0),
+        counts: Arc::default(),
+    };
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

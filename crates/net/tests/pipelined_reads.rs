@@ -49,7 +49,14 @@ fn long_replies_do_not_leave_calls_of_the_same_read_unanswered() {
     let backend = Arc::new(MemFs::new(&MemOptions::default()));
     let root = FileHandle::new(&KEY.seal(ExportId(1), &backend.root())).unwrap();
     let options = ExportOptions { squash: Squash::None, insecure: true, ..ExportOptions::default() };
-    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (1, 0) };
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend,
+        options,
+        fsid: (1, 0),
+        counts: Arc::default(),
+    };
     let settings = Settings::new(KEY, 1, [3; 16], b"test".to_vec());
     let server = Arc::new(Server::new(settings, ExportTable::new(vec![export]).unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

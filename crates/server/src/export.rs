@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use core::net::IpAddr;
 use vfs::{Backend, Credentials};
@@ -167,6 +168,20 @@ pub struct Export {
     pub options: ExportOptions,
     /// `fsid` on the wire (major, minor): the same over restarts, and unlike any other export's.
     pub fsid: (u64, u64),
+    /// What was done with it.
+    pub counts: Arc<ExportCounts>,
+}
+
+/// Counters of an export, on a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ExportCounts {
+    /// Calls of NFSv3 and NFS_ACL, and PUTFHs of NFSv4, that named a file of it.
+    pub requests: AtomicU64,
+    /// Bytes that READ and READ_PLUS returned.
+    pub read_bytes: AtomicU64,
+    /// Bytes that WRITE and WRITE_SAME wrote.
+    pub written_bytes: AtomicU64,
 }
 
 impl Export {

@@ -61,10 +61,6 @@ pub struct Metrics {
     pub nfsacl: [OperationMetrics; 3],
     /// Port mapper procedures by number, of versions 2 to 4: those of one number ask for the same.
     pub portmap: [OperationMetrics; 13],
-    /// Payload bytes that READs returned.
-    pub read_bytes: AtomicU64,
-    /// Payload bytes that WRITEs accepted.
-    pub write_bytes: AtomicU64,
     /// Records that were no call, or no valid one, and streams that were not records.
     pub malformed: AtomicU64,
     /// Calls and operations refused for their credentials or RPC version, or because the client's address may not use the
@@ -98,8 +94,6 @@ impl Default for Metrics {
             mount: std::array::from_fn(|_| OperationMetrics::default()),
             nfsacl: std::array::from_fn(|_| OperationMetrics::default()),
             portmap: std::array::from_fn(|_| OperationMetrics::default()),
-            read_bytes: AtomicU64::new(0),
-            write_bytes: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             unserved: AtomicU64::new(0),

@@ -119,6 +119,7 @@ impl Request<'_> {
         if self.is_port_refused(export) {
             return Err(TargetError::UnprivilegedPort);
         }
+        export.counts.requests.fetch_add(1, Relaxed);
         Ok(Target { export, handle, context: self.context(export) })
     }
 

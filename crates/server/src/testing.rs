@@ -48,7 +48,14 @@ pub(crate) fn export(id: u32, path: &str) -> Export {
     identity[..4].copy_from_slice(&id.to_be_bytes());
     let backend = Arc::new(MemFs::new(&MemOptions { identity, ..MemOptions::default() }));
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
-    Export { id: ExportId(id), path: path.into(), backend, options, fsid: (100 + u64::from(id), 0) }
+    Export {
+        id: ExportId(id),
+        path: path.into(),
+        backend,
+        options,
+        fsid: (100 + u64::from(id), 0),
+        counts: Arc::default(),
+    }
 }
 
 /// An export, `/export`, that goes wrong as it is told.

@@ -388,7 +388,14 @@ impl<A: Actor> Stage<A> {
 fn start(backend: &Arc<dyn Backend>, number: u64) -> Server {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let backend = Arc::clone(backend);
-    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend,
+        options,
+        fsid: (7, 0),
+        counts: Arc::default(),
+    };
     let settings = Settings::new(HandleKey([5; 16]), number, [5 + number as u8; 16], b"sim".to_vec());
     let exports = ExportTable::new(vec![export]).expect("one export is consistent");
     Server::new(settings, exports)

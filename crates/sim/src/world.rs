@@ -550,8 +550,14 @@ pub(crate) fn address(client: usize) -> Ipv4Addr {
 /// The server that is started as the `number`th.
 fn start(backend: &Arc<SlowFs>, logs: &Arc<Logs>, lasting: Lasting, number: u64, now: Now) -> Arc<Server> {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
-    let export =
-        Export { id: ExportId(1), path: "/export".into(), backend: backend.clone(), options, fsid: (7, 0) };
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend: backend.clone(),
+        options,
+        fsid: (7, 0),
+        counts: Arc::default(),
+    };
     let exports = ExportTable::new(vec![export]).expect("one export is consistent");
     let settings = Settings::new(HandleKey([5; 16]), number, [5 + number as u8; 16], b"sim".to_vec());
     let (server, records) = (Server::new(settings, exports), logs.records());

@@ -47,6 +47,7 @@ impl World {
             backend: Arc::clone(&backend) as Arc<dyn Backend>,
             options: ExportOptions { squash: Squash::None, ..ExportOptions::default() },
             fsid: (1, 1),
+            counts: Arc::default(),
         };
         let settings = Settings::new(KEY, 1, [3; 16], b"calls".to_vec());
         let server = Server::new(settings, ExportTable::new(vec![export]).expect("one export"));

@@ -42,7 +42,14 @@ pub(crate) fn world(change: impl FnOnce(&mut Settings)) -> World {
     let id = ExportId(1);
     let options = ExportOptions::default();
     let exported = Arc::clone(&backend);
-    let export = Export { id, path: "/export".into(), backend: exported, options, fsid: (1, 0) };
+    let export = Export {
+        id,
+        path: "/export".into(),
+        backend: exported,
+        options,
+        fsid: (1, 0),
+        counts: Arc::default(),
+    };
     let server = Server::new(settings, ExportTable::new(vec![export]).unwrap());
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let connection = Connection::new(ConnectionId(1), address(700), address(2049), Transport::Tcp, false);

@@ -7,6 +7,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use server::GraceSnapshot;
 
+use super::collect::{begin, gauge, gauge_seconds};
+
 /// Clients named at most, so that a scrape stays short whatever the number of clients.
 pub(super) const NAMES_MAX: usize = 16;
 
@@ -21,24 +23,35 @@ pub(super) fn encode(
     grace: Option<&GraceSnapshot>,
 ) -> Result<(), Error> {
     let waiting_for = grace.map(|grace| grace.waiting_for.count).unwrap_or_default();
-    let seconds = grace.map(|grace| grace.left.as_secs_f64()).unwrap_or_default();
-    let help = "Whether the grace period after a restart runs (1), in which new NFSv4 opens and locks wait";
-    gauge(encoder, "grace_active", help, f64::from(u8::from(grace.is_some())))?;
-    let help = "Longest time until the grace period ends; 0 where none runs";
-    gauge(encoder, "grace_left_seconds", help, seconds)?;
-    let help = "NFSv4 clients that may still reclaim what they held before the restart";
-    gauge(encoder, "grace_clients_waited_for", help, waiting_for as f64)?;
+    gauge(
+        encoder,
+        "enfys_grace_active",
+        "1 while the grace period after a restart runs, in which new NFSv4 opens and locks wait; else 0.",
+        u64::from(grace.is_some()),
+    )?;
+    gauge_seconds(
+        encoder,
+        "enfys_grace_left_seconds",
+        "Longest time until the grace period ends; 0 when none runs.",
+        grace.map(|grace| grace.left.as_secs_f64()).unwrap_or_default(),
+    )?;
+    gauge(
+        encoder,
+        "enfys_grace_clients_waited_for",
+        "NFSv4 clients that may still reclaim what they held before the restart.",
+        waiting_for as u64,
+    )?;
+    let mut family = begin(
+        encoder,
+        "enfys_grace_client_waited_for",
+        "1 for each NFSv4 client, by its name, that may still reclaim; 16 clients at most.",
+        MetricType::Gauge,
+    )?;
     let Some(grace) = grace else { return Ok(()) };
-    let help = "An NFSv4 client that may still reclaim, by its name; 16 of them at most";
-    let mut family = encoder.encode_descriptor("grace_client_waited_for", help, None, MetricType::Gauge)?;
     for name in &grace.waiting_for.names {
         // As `enfys status` writes it; the encoder escapes what would end the label.
         let labels = Labels { client: name.escape_ascii().to_string() };
         ConstGauge::new(1i64).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
-}
-
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), Error> {
-    ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }

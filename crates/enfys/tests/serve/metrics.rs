@@ -24,7 +24,7 @@ fn get(address: SocketAddr, request: &str) -> (String, String) {
 pub fn scrape(address: SocketAddr) -> HashMap<String, f64> {
     let (head, body) = get(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-    assert!(body.ends_with("# EOF\n"), "OpenMetrics ends so");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
     let samples = body.lines().filter(|line| !line.starts_with('#'));
     samples
         .map(|line| {
@@ -75,12 +75,14 @@ fn calls_bytes_latencies_and_state_are_counted() {
         ("enfys_operation_errors_total{program=\"nfs3\",operation=\"READ\"}", 0.0),
         ("enfys_operations_total{program=\"nfs4\",operation=\"OPEN\"}", 1.0),
         ("enfys_operations_total{program=\"nfs4\",operation=\"SEQUENCE\"}", 2.0),
-        ("enfys_operation_seconds_count{program=\"nfs3\",operation=\"WRITE\"}", 1.0),
-        ("enfys_operation_seconds_count{program=\"nfs4\",operation=\"OPEN\"}", 1.0),
-        ("enfys_operation_seconds_count{program=\"nfs4\",operation=\"COMPOUND\"}", 4.0),
-        ("enfys_operation_seconds_bucket{le=\"+Inf\",program=\"nfs3\",operation=\"WRITE\"}", 1.0),
-        ("enfys_read_bytes_total", 12.0),
-        ("enfys_write_bytes_total", 12.0),
+        ("enfys_operation_duration_seconds_count{program=\"nfs3\",operation=\"WRITE\"}", 1.0),
+        ("enfys_operation_duration_seconds_count{program=\"nfs4\",operation=\"OPEN\"}", 1.0),
+        ("enfys_operation_duration_seconds_count{program=\"nfs4\",operation=\"COMPOUND\"}", 4.0),
+        ("enfys_operation_duration_seconds_bucket{le=\"+Inf\",program=\"nfs3\",operation=\"WRITE\"}", 1.0),
+        ("enfys_export_read_bytes_total{export=\"/export\"}", 12.0),
+        ("enfys_export_written_bytes_total{export=\"/export\"}", 12.0),
+        // CREATE, WRITE, READ and LOOKUP of version 3; OPEN comes by PUTROOTFH and LOOKUP.
+        ("enfys_export_requests_total{export=\"/export\"}", 4.0),
         ("enfys_malformed_records_total", 0.0),
         ("enfys_connections", 2.0),
         ("enfys_clients", 1.0),
@@ -90,10 +92,10 @@ fn calls_bytes_latencies_and_state_are_counted() {
         ("enfys_slots_full_total", 0.0),
         ("enfys_slots_deferred_total", 0.0),
         ("enfys_evicted_clients_total", 0.0),
-        ("enfys_listings_told_again_total", 0.0),
-        ("enfys_listings_kept_total", 0.0),
-        ("enfys_kept_listings_bytes", 0.0),
-        ("enfys_kept_listings_directories", 0.0),
+        ("enfys_listing_cache_hits_total", 0.0),
+        ("enfys_listing_cache_insertions_total", 0.0),
+        ("enfys_listing_cache_bytes", 0.0),
+        ("enfys_listing_cache_directories", 0.0),
         ("enfys_locks", 0.0),
     ] {
         assert_eq!(after.get(name), Some(&expected), "{name} in {after:#?}");
@@ -187,4 +189,143 @@ fn nothing_else_is_served_there() {
     let _ = chatty.read_to_end(&mut Vec::new());
     scrape(metrics);
     server.stop();
+}
+
+#[test]
+fn head_query_strings_and_both_formats_are_served() {
+    let place = Place::new();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut server = Server::start(&place, &arguments);
+    let metrics = server.metrics_address();
+    let (head, text) = get(metrics, "GET /metrics?name[]=x HTTP/1.1\r\nAccept: */*\r\n\r\n");
+    assert!(head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
+    assert!(!text.contains("# EOF") && text.contains("# TYPE process_cpu_seconds_total counter\n"), "{text}");
+    let accept = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+    let (head, text) = get(metrics, &format!("GET /metrics HTTP/1.1\r\n{accept}\r\n\r\n"));
+    assert!(head.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0;"), "{head}");
+    assert!(text.ends_with("# EOF\n") && text.contains("# TYPE process_cpu_seconds counter\n"), "{text}");
+    let (head, nothing) = get(metrics, "HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && !head.contains("Content-Length: 0"), "{head}");
+    assert_eq!(nothing, "");
+    let (head, _) = get(metrics, "DELETE /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
+    server.stop();
+}
+
+#[test]
+fn silent_peers_delay_no_scrape() {
+    let place = Place::new();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut server = Server::start(&place, &arguments);
+    let metrics = server.metrics_address();
+    let connect = || TcpStream::connect(metrics).expect("the metrics are served");
+    let silent: Vec<_> = (0..4).map(|_| connect()).collect();
+    scrape(metrics);
+    let mut last = silent.last().expect("four");
+    last.set_nonblocking(true).expect("an option");
+    let waits = last.read(&mut [0]).expect_err("the scrape waited until this one was closed");
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+    // Of many, the oldest give way.
+    let many: Vec<_> = (0..50).map(|_| connect()).collect();
+    scrape(metrics);
+    let mut first = &many[0];
+    first.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    assert_eq!(first.read(&mut [0]).expect("closed in order"), 0);
+    server.stop();
+}
+
+/// One family of an exposition: type, labels in alphabetical order, and help.
+type Family = (String, Vec<String>, String);
+
+/// Reads an exposition in the text format, and fails for what Prometheus' own checker would complain of.
+fn families(text: &str) -> std::collections::BTreeMap<String, Family> {
+    let mut families = std::collections::BTreeMap::<String, Family>::new();
+    let mut present = String::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').expect("name and help");
+            assert!(help.ends_with('.') && help.len() > 20, "{line}: a sentence");
+            let family = (String::new(), Vec::new(), help.to_owned());
+            assert!(families.insert(name.to_owned(), family).is_none(), "{name} twice");
+            present = name.to_owned();
+            continue;
+        }
+        let family = families.get_mut(&present).expect("HELP comes first");
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("name and type");
+            assert_eq!(name, present, "TYPE follows HELP");
+            assert!(matches!(kind, "counter" | "gauge" | "histogram"), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
+            for unit in ["micro", "milli", "minutes", "kilo", "percent"] {
+                assert!(!name.contains(unit), "{name}: not a base unit");
+            }
+            kind.clone_into(&mut family.0);
+            continue;
+        }
+        assert!(!line.starts_with('#') && !family.0.is_empty(), "{line}");
+        let (sample, value) = line.rsplit_once(' ').expect("a value");
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        let (name, labels) = sample.split_once('{').unwrap_or((sample, "}"));
+        let suffix = name.strip_prefix(&*present).expect("samples follow their TYPE");
+        assert!(suffix.is_empty() || family.0 == "histogram", "{line}");
+        let labels = labels.strip_suffix('}').expect("the end of the labels");
+        // No label's value has a comma here.
+        let labels =
+            labels.split(',').filter_map(|label| label.split_once('=')).map(|(name, _)| name.to_owned());
+        family.1 = labels.filter(|name| name != "le").collect();
+        family.1.sort();
+    }
+    families
+}
+
+#[test]
+fn the_manual_lists_what_is_exposed() {
+    let place = Place::new();
+    let arguments = ["serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+    let mut server = Server::start(&place, &arguments);
+    let metrics = server.metrics_address();
+    let mut client = Client::connect(server.address);
+    client.mount("/export").unwrap();
+    let (_, text) = get(metrics, "GET /metrics HTTP/1.1\r\n\r\n");
+    let manual =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/metrics.md"));
+    let manual = manual.expect("the page");
+    // | `name` | type | labels | meaning |
+    let rows = manual.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    let listed: std::collections::BTreeMap<String, Family> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.split(" | ").collect();
+            let [name, kind, labels, help] = cells[..] else { panic!("four cells: {row}") };
+            let labels = labels.split(", ").filter(|label| *label != "–").map(|label| label.replace('`', ""));
+            (name.replace('`', ""), (kind.to_owned(), labels.collect(), help.to_owned()))
+        })
+        .collect();
+    let exposed = families(&text);
+    for (name, (kind, labels, help)) in &exposed {
+        let row = listed.get(name).unwrap_or_else(|| panic!("the manual lacks {name}"));
+        assert_eq!((&row.0, &row.2), (kind, help), "{name}");
+        let has_samples = text.lines().any(|line| line.starts_with(&**name));
+        assert!(!has_samples || row.1 == *labels, "{name}: {labels:?}, in the manual {:?}", row.1);
+    }
+    let surplus: Vec<_> = listed.keys().filter(|name| !exposed.contains_key(*name)).collect();
+    assert!(surplus.is_empty(), "only in the manual: {surplus:?}");
+    if let Some(complaints) = promtool(&text) {
+        assert_eq!(complaints, "");
+    }
+    server.stop();
+}
+
+/// What Prometheus' own checker says, where it is installed.
+fn promtool(text: &str) -> Option<String> {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        println!("skipped: there is no promtool");
+        return None;
+    };
+    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("promtool reads");
+    let output = child.wait_with_output().expect("promtool ends");
+    Some(String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
 }

@@ -37,7 +37,7 @@ pub(super) async fn serve(request: &Request<'_>, args: ReadArgs, reply: &mut Wri
             let attributes = fattr(target.export, &read.attributes);
             reply.patch(start, 0, &head(&attributes, read.count, read.eof));
             payload::attach(reply, read.payload, read.count);
-            request.server.metrics.read_bytes.fetch_add(u64::from(read.count), Relaxed);
+            target.export.counts.read_bytes.fetch_add(u64::from(read.count), Relaxed);
             NfsStat::OK
         }
         Err(error) => {

@@ -48,7 +48,17 @@ fn faulty_pair() -> (Pair, Arc<Faulty<MemFs>>) {
 }
 
 fn pair_over(backend: Arc<dyn Backend>, options: ExportOptions, uid: u32) -> Pair {
-    pair_of(vec![Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) }], uid)
+    pair_of(
+        vec![Export {
+            id: ExportId(1),
+            path: "/export".into(),
+            backend,
+            options,
+            fsid: (7, 0),
+            counts: Arc::default(),
+        }],
+        uid,
+    )
 }
 
 /// A client of a server of these exports; its root is the first one's.

@@ -50,7 +50,7 @@ pub(super) fn begin<'r>(
     }
     let mut writing = write(changing, &target, args);
     match writing.written.take_ready() {
-        Some(Ok(written)) => Ok(succeed(request, &target, (&written, writing.verf), reply)),
+        Some(Ok(written)) => Ok(succeed(&target, (&written, writing.verf), reply)),
         Some(Err(error)) => Err(Box::new(Waiting::Failed(target, status(error)))),
         None => Err(Box::new(Waiting::Writing(target, writing))),
     }
@@ -72,7 +72,7 @@ impl Waiting<'_> {
             Self::Writing(target, writing) => (target, writing),
         };
         match writing.written.await {
-            Ok(written) => succeed(request, &target, (&written, writing.verf), reply),
+            Ok(written) => succeed(&target, (&written, writing.verf), reply),
             Err(error) => fail(&target, status(error), reply).await,
         }
     }
@@ -112,13 +112,8 @@ async fn fail(target: &Target<'_>, status: NfsStat, reply: &mut Writer) -> NfsSt
     answer(reply, &Outcome::<WriteOk, _>::Fail(status, target.wcc().await))
 }
 
-fn succeed(
-    request: &Request<'_>,
-    target: &Target<'_>,
-    (written, verf): (&Written, Verifier),
-    reply: &mut Writer,
-) -> NfsStat {
-    request.server.metrics.write_bytes.fetch_add(u64::from(written.count), Relaxed);
+fn succeed(target: &Target<'_>, (written, verf): (&Written, Verifier), reply: &mut Writer) -> NfsStat {
+    target.export.counts.written_bytes.fetch_add(u64::from(written.count), Relaxed);
     let ok = WriteOk {
         file_wcc: wcc_data(target.export, &written.change),
         count: written.count,

@@ -190,7 +190,14 @@ pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
 fn server(files: &Arc<MemFs>, instance: u64) -> Arc<Server> {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
     let backend = Arc::clone(files);
-    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend,
+        options,
+        fsid: (7, 0),
+        counts: Arc::default(),
+    };
     let mut settings = Settings::new(HandleKey([5; 16]), instance, [6; 16], b"sim".to_vec());
     settings.max_delegations = 0;
     Arc::new(Server::new(settings, ExportTable::new(vec![export]).expect("one export is consistent")))

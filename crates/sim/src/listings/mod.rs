@@ -305,7 +305,14 @@ fn context(now: Duration) -> Context {
 
 fn server(backend: Arc<dyn Backend>) -> Arc<Server> {
     let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
-    let export = Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) };
+    let export = Export {
+        id: ExportId(1),
+        path: "/export".into(),
+        backend,
+        options,
+        fsid: (7, 0),
+        counts: Arc::default(),
+    };
     let mut settings = Settings::new(KEY, 1, [6; 16], b"sim".to_vec());
     settings.max_delegations = 0;
     Arc::new(Server::new(settings, ExportTable::new(vec![export]).expect("one export is consistent")))

@@ -80,8 +80,14 @@ impl World {
         let options = ExportOptions { squash: Squash::None, ..ExportOptions::default() };
         let backend: Arc<dyn Backend> = Arc::new(MemFs::new(&MemOptions::default()));
         let history = History::new(FILES, Arc::clone(&backend));
-        let exports =
-            vec![Export { id: ExportId(1), path: "/export".into(), backend, options, fsid: (7, 0) }];
+        let exports = vec![Export {
+            id: ExportId(1),
+            path: "/export".into(),
+            backend,
+            options,
+            fsid: (7, 0),
+            counts: Arc::default(),
+        }];
         let disk = Arc::new(Disk::default());
         let server = start(&exports, &disk, 1, Duration::ZERO);
         Self {

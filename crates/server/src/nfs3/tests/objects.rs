@@ -149,6 +149,7 @@ fn nothing_is_linked_or_renamed_from_one_export_to_another() {
         backend: Arc::new(MemFs::new(&MemOptions { identity: [id as u8; 16], ..MemOptions::default() })),
         options: ExportOptions { squash: Squash::None, ..ExportOptions::default() },
         fsid: (u64::from(id), 0),
+        counts: Arc::default(),
     };
     let exports = vec![export(1, "/one"), export(2, "/two")];
     let elsewhere = top(&exports[1]);

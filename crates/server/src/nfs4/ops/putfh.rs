@@ -1,5 +1,7 @@
 //! PUTFH (RFC 8881 §18.19): takes a file handle from the client.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use protocol::nfs4::types::{MAX_HANDLE, OpNum, Status};
 use xdr::{Reader, padding};
 
@@ -50,6 +52,7 @@ fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
     // may not use. PUTFH has no ACCESS among its errors.
     let export = compound.exports().by_id(id).filter(|export| compound.admits(export));
     let export = export.ok_or(Status::STALE)?;
+    export.counts.requests.fetch_add(1, Relaxed);
     compound.uses(export);
     Ok(Object::File(File::opened(export, handle, wire)))
 }

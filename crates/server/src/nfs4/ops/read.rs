@@ -7,6 +7,7 @@ use protocol::nfs4::types::{Stateid, Status};
 use vfs::{Authority, Op, Read, ReadRequest};
 use xdr::{Decode, Mark, Reader, Writer};
 
+use crate::Export;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::object::{File, not_regular};
 use crate::nfs4::serve::{Asked, Tried};
@@ -49,7 +50,7 @@ pub(crate) async fn run(
     };
     match read {
         Ok(read) => {
-            answer(compound, read, head, reply);
+            answer(compound, wanted.file.export, read, head, reply);
             Ok(())
         }
         Err(error) => Err(wrong_kind(compound, error).await),
@@ -71,7 +72,7 @@ pub(crate) fn at_once<'r>(
     let read = begin(compound, &wanted, reply.buffer_mut()).at_once();
     let asked = match read {
         Ok(Ok(read)) => {
-            answer(compound, read, head, reply);
+            answer(compound, wanted.file.export, read, head, reply);
             return Ok(Tried::Done);
         }
         // Of what kind it is instead may have to be asked for.
@@ -126,11 +127,11 @@ fn begin<'r>(compound: &Compound<'r>, wanted: &Wanted<'r>, into: &mut BytesMut) 
 }
 
 /// Fills in what stands before the data, at `head`, and adds what comes behind.
-fn answer(compound: &mut Compound<'_>, read: Read, head: Mark, reply: &mut Writer) {
+fn answer(compound: &mut Compound<'_>, export: &Export, read: Read, head: Mark, reply: &mut Writer) {
     reply.patch(head, 0, &u32::from(read.eof).to_be_bytes());
     reply.patch(head, 4, &read.count.to_be_bytes());
     payload::attach(reply, read.payload, read.count);
-    compound.server().metrics().read_bytes.fetch_add(u64::from(read.count), Relaxed);
+    export.counts.read_bytes.fetch_add(u64::from(read.count), Relaxed);
     compound.set_fresh(read.attributes);
 }
 

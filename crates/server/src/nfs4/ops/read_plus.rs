@@ -147,7 +147,7 @@ impl Reading<'_> {
         }
         reply.patch_u32(length_at, read.count);
         payload::attach(reply, read.payload, read.count);
-        compound.server().metrics().read_bytes.fetch_add(u64::from(read.count), Relaxed);
+        self.file.export.counts.read_bytes.fetch_add(u64::from(read.count), Relaxed);
         Ok(read.count)
     }
 }

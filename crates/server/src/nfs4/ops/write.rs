@@ -41,7 +41,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     reply.u32(written.count);
     reply.u32(stable_how(written.stability) as u32);
     reply.opaque_fixed(&verifier);
-    compound.server().metrics().write_bytes.fetch_add(u64::from(written.count), Relaxed);
+    file.export.counts.written_bytes.fetch_add(u64::from(written.count), Relaxed);
     compound.set_fresh(written.change.after);
     Ok(())
 }

@@ -56,7 +56,7 @@ pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, rep
     reply.u64(count);
     reply.u32(stable_how(stability) as u32);
     reply.opaque_fixed(&verifier);
-    compound.server().metrics().write_bytes.fetch_add(count, Relaxed);
+    file.export.counts.written_bytes.fetch_add(count, Relaxed);
     Ok(())
 }
 

@@ -1,0 +1,537 @@
+//! Reads everything that there is to tell, at the moment of a scrape.
+//!
+//! Names follow Prometheus' conventions: `enfys_` in front, base units (seconds, bytes) and `_total` for counters behind. The page
+//! `docs/manual/metrics.md` lists them with the same texts; a test compares both.
+
+use std::fmt::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use localfs::Descriptors;
+use net::Clock;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use server::{ExportCounts, OperationMetrics, Server};
+
+use super::grace;
+use super::process::Process;
+use crate::latency::{Calls, Histogram, Latencies};
+
+/// What metrics are read from.
+#[derive(Debug)]
+pub struct Sources {
+    pub server: Arc<Server>,
+    pub latencies: Arc<Latencies>,
+    /// Open connections.
+    pub connections: Arc<AtomicUsize>,
+    pub max_connections: usize,
+    /// The budget of open files, where there is one.
+    pub files: Option<&'static Descriptors>,
+    pub clock: Clock,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    program: &'static str,
+    operation: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ExportLabels {
+    export: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabels {
+    version: &'static str,
+}
+
+impl Collector for Sources {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let encoder = &mut encoder;
+        let build = VersionLabels { version: env!("CARGO_PKG_VERSION") };
+        let mut family = begin(
+            encoder,
+            "enfys_build_info",
+            "Always 1; the label has the server's version.",
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(1_i64).encode(family.encode_family(&build)?)?;
+        self.encode_operations(encoder)?;
+        self.encode_exports(encoder)?;
+        self.encode_delegations(encoder)?;
+        self.encode_counters(encoder)?;
+        self.encode_gauges(encoder)?;
+        let grace = self.server.look_at_grace(self.clock.now(), grace::NAMES_MAX);
+        grace::encode(encoder, grace.as_ref())?;
+        self.encode_durations(encoder)?;
+        encode_process(encoder)
+    }
+}
+
+/// Begins a family of metrics; a counter is named as its samples are.
+pub(super) fn begin<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &'e str,
+    kind: MetricType,
+) -> Result<MetricEncoder<'e>, Error> {
+    // The library adds `_total` to the samples.
+    let name = name.strip_suffix("_total").unwrap_or(name);
+    encoder.encode_descriptor(name, help, None, kind)
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), Error> {
+    ConstCounter::new(value).encode(begin(encoder, name, help, MetricType::Counter)?)
+}
+
+pub(super) fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), Error> {
+    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    gauge.encode(begin(encoder, name, help, MetricType::Gauge)?)
+}
+
+pub(super) fn gauge_seconds(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> Result<(), Error> {
+    ConstGauge::new(value).encode(begin(encoder, name, help, MetricType::Gauge)?)
+}
+
+fn counter_seconds(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> Result<(), Error> {
+    ConstCounter::new(value).encode(begin(encoder, name, help, MetricType::Counter)?)
+}
+
+impl Sources {
+    fn encode_operations(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        self.encode_calls(
+            encoder,
+            "enfys_operations_total",
+            "Procedures and NFSv4 operations answered, with or without an error.",
+            |counts| &counts.calls,
+        )?;
+        self.encode_calls(
+            encoder,
+            "enfys_operation_errors_total",
+            "Procedures and NFSv4 operations answered with an error status.",
+            |counts| &counts.errors,
+        )?;
+        self.encode_bytes(
+            encoder,
+            "enfys_received_bytes_total",
+            "Bytes received in calls; for an NFSv4 operation, the bytes of its arguments within the COMPOUND.",
+            |calls| &calls.received,
+        )?;
+        self.encode_bytes(
+            encoder,
+            "enfys_sent_bytes_total",
+            "Bytes sent in replies; for an NFSv4 operation, the bytes of its results within the COMPOUND.",
+            |calls| &calls.sent,
+        )
+    }
+
+    fn encode_calls(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&OperationMetrics) -> &AtomicU64,
+    ) -> Result<(), Error> {
+        let metrics = self.server.metrics();
+        let mut family = begin(encoder, name, help, MetricType::Counter)?;
+        let mut one = |program, operation, counts: &OperationMetrics| {
+            if counts.calls.load(Relaxed) == 0 {
+                return Ok(());
+            }
+            let labels = OperationLabels { program, operation };
+            ConstCounter::new(value(counts).load(Relaxed)).encode(family.encode_family(&labels)?)
+        };
+        for (row, counts) in protocol::nfs3::TABLE.procedures.iter().zip(&metrics.nfs3) {
+            one("nfs3", row.name, counts)?;
+        }
+        for (row, counts) in protocol::mount::TABLE_3.procedures.iter().zip(&metrics.mount) {
+            one("mount3", row.name, counts)?;
+        }
+        for (row, counts) in protocol::nfsacl::TABLE.procedures.iter().zip(&metrics.nfsacl) {
+            one("nfsacl3", row.name, counts)?;
+        }
+        for (row, counts) in protocol::rpcbind::TABLE_4.procedures.iter().zip(&metrics.portmap) {
+            one("portmap", row.name, counts)?;
+        }
+        // COMPOUNDs are counted with their durations already; a second count would cost every call.
+        for (program, operation, calls) in self.latencies.calls().filter(|(program, ..)| *program == "nfs4") {
+            let errors = AtomicU64::new(calls.errors.load(Relaxed));
+            let counts = OperationMetrics { calls: AtomicU64::new(calls.took.snapshot().count), errors };
+            one(program, operation, &counts)?;
+        }
+        for (counts, number) in metrics.nfs4.iter().zip(0..) {
+            one("nfs4", protocol::nfs4::types::OpNum(number).name().unwrap_or("OTHER"), counts)?;
+        }
+        Ok(())
+    }
+
+    fn encode_bytes(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        value: impl Fn(&Calls) -> &AtomicU64,
+    ) -> Result<(), Error> {
+        let mut family = begin(encoder, name, help, MetricType::Counter)?;
+        let operations = self.latencies.nfs4_operations().map(|(name, calls)| ("nfs4", name, calls));
+        for (program, operation, calls) in self.latencies.calls().chain(operations) {
+            let labels = OperationLabels { program, operation };
+            ConstCounter::new(value(calls).load(Relaxed)).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_exports(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        type Value = fn(&ExportCounts) -> &AtomicU64;
+        let families: [(&str, &str, Value); 3] = [
+            (
+                "enfys_export_requests_total",
+                "Calls of NFSv3 and NFS_ACL, and PUTFH operations of NFSv4, that named a file of the export.",
+                |counts| &counts.requests,
+            ),
+            (
+                "enfys_export_read_bytes_total",
+                "Bytes of files of the export that READ and READ_PLUS returned.",
+                |counts| &counts.read_bytes,
+            ),
+            (
+                "enfys_export_written_bytes_total",
+                "Bytes that WRITE and WRITE_SAME wrote to files of the export.",
+                |counts| &counts.written_bytes,
+            ),
+        ];
+        let exports = self.server.exports();
+        for (name, help, value) in families {
+            let mut family = begin(encoder, name, help, MetricType::Counter)?;
+            for export in exports.iter() {
+                let labels = ExportLabels { export: export.path.clone() };
+                let value = value(&export.counts).load(Relaxed);
+                ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_delegations(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let delegations = self.server.delegation_counts();
+        let mut family = begin(
+            encoder,
+            "enfys_delegations_granted_total",
+            "Delegations granted, by kind: read, write, or directory.",
+            MetricType::Counter,
+        )?;
+        for (kind, granted) in [
+            ("read", &delegations.granted_read),
+            ("write", &delegations.granted_write),
+            ("directory", &delegations.granted_directory),
+        ] {
+            let labels = KindLabels { kind };
+            ConstCounter::new(granted.load(Relaxed)).encode(family.encode_family(&labels)?)?;
+        }
+        let counters = [
+            (
+                "enfys_delegation_recalls_total",
+                "Delegations that the server asked back because of a conflicting access.",
+                &delegations.recalls,
+            ),
+            (
+                "enfys_delegation_recalls_for_local_changes_total",
+                "Delegations that the server asked back because a local process used the file.",
+                &delegations.local_changes,
+            ),
+            (
+                "enfys_delegation_recalls_answered_total",
+                "Delegations that clients returned after the server had asked them back.",
+                &delegations.returned,
+            ),
+            (
+                "enfys_delegations_revoked_total",
+                "Delegations revoked because the client did not return them in time.",
+                &delegations.revoked,
+            ),
+            (
+                "enfys_delegation_getattr_callbacks_total",
+                "CB_GETATTR callbacks sent to holders of write delegations.",
+                &delegations.inquiries,
+            ),
+            (
+                "enfys_delegation_waits_total",
+                "Operations that waited for a delegation to be returned or for a CB_GETATTR answer.",
+                &delegations.waits,
+            ),
+            (
+                "enfys_delegation_waits_overdue_total",
+                "Operations that waited for a delegation in vain and were answered with DELAY or JUKEBOX.",
+                &delegations.overdue,
+            ),
+            (
+                "enfys_directory_notifications_total",
+                "Directory changes sent to holders of directory delegations (CB_NOTIFY).",
+                &delegations.notices,
+            ),
+        ];
+        for (name, help, value) in counters {
+            counter(encoder, name, help, value.load(Relaxed))?;
+        }
+        counter_seconds(
+            encoder,
+            "enfys_delegation_recall_seconds_total",
+            "Time between conflicts and the returns of the recalled delegations, summed over all answered recalls.",
+            delegations.return_micros.load(Relaxed) as f64 / 1e6,
+        )
+    }
+
+    fn encode_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (metrics, copies) = (self.server.metrics(), self.server.offload_counts());
+        let state = self.server.counts();
+        let counters = [
+            (
+                "enfys_malformed_records_total",
+                "Records that were not a valid RPC call, or whose arguments could not be decoded.",
+                metrics.malformed.load(Relaxed),
+            ),
+            (
+                "enfys_refused_calls_total",
+                "Calls refused because of their credentials, RPC version, or client address.",
+                metrics.refused.load(Relaxed),
+            ),
+            (
+                "enfys_unserved_calls_total",
+                "Calls of programs, versions, or procedures that this server does not have.",
+                metrics.unserved.load(Relaxed),
+            ),
+            (
+                "enfys_bad_handles_total",
+                "File handles received that this server never gave out.",
+                metrics.bad_handles.load(Relaxed),
+            ),
+            (
+                "enfys_replayed_calls_total",
+                "Retransmitted calls answered from a reply cache.",
+                metrics.replayed.load(Relaxed),
+            ),
+            (
+                "enfys_stalled_connections_total",
+                "Connections closed because the peer stopped in the middle of a call or a reply.",
+                metrics.stalled_connections.load(Relaxed),
+            ),
+            (
+                "enfys_unreachable_connections_total",
+                "Connections lost because the peer acknowledged nothing any more.",
+                metrics.unreachable_connections.load(Relaxed),
+            ),
+            (
+                "enfys_refused_connections_total",
+                "Connections closed at once because a limit on connections was reached.",
+                metrics.refused_connections.load(Relaxed),
+            ),
+            (
+                "enfys_evicted_clients_total",
+                "NFSv4 clients evicted by the administrator (enfys evict).",
+                metrics.evicted.load(Relaxed),
+            ),
+            (
+                "enfys_copies_started_total",
+                "NFSv4.2 COPY operations that went on in the background.",
+                copies.begun.load(Relaxed),
+            ),
+            (
+                "enfys_copies_failed_total",
+                "Background copies that ended with an error.",
+                copies.failed.load(Relaxed),
+            ),
+            (
+                "enfys_copies_cancelled_total",
+                "Background copies that clients cancelled.",
+                copies.cancelled.load(Relaxed),
+            ),
+            ("enfys_copied_bytes_total", "Bytes copied in the background.", copies.bytes.load(Relaxed)),
+            (
+                "enfys_listing_cache_hits_total",
+                "READDIR and READDIRPLUS replies sent from the listing cache.",
+                metrics.kept_listings_told.load(Relaxed),
+            ),
+            (
+                "enfys_listing_cache_insertions_total",
+                "READDIR and READDIRPLUS replies put into the listing cache.",
+                metrics.kept_listings_made.load(Relaxed),
+            ),
+            (
+                "enfys_slots_full_total",
+                "NFSv4.1 requests that used the last slot that their client may use.",
+                state.slots_full,
+            ),
+            (
+                "enfys_slots_deferred_total",
+                "NFSv4.1 requests answered with DELAY because memory for slots was short.",
+                state.slots_deferred,
+            ),
+            (
+                "enfys_lock_notifications_total",
+                "CB_NOTIFY_LOCK callbacks, which tell a client that a lock it waits for may be free.",
+                state.locks_notified,
+            ),
+        ];
+        for (name, help, value) in counters {
+            counter(encoder, name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let counts = self.server.counts();
+        let (listing_bytes, listed_directories) = self.server.kept_listings();
+        let records = self.server.look_at_records();
+        let gauges = [
+            ("enfys_connections", "Open TCP connections of clients.", self.connections.load(Relaxed) as u64),
+            ("enfys_connections_limit", "Connections that may be open at once.", self.max_connections as u64),
+            (
+                "enfys_open_files",
+                "File descriptors open for files and directories of all exports.",
+                self.files.map_or(0, Descriptors::open_now) as u64,
+            ),
+            (
+                "enfys_open_files_limit",
+                "File descriptors that may be open for files and directories of all exports.",
+                self.files.map_or(0, Descriptors::limit) as u64,
+            ),
+            (
+                "enfys_client_records_full",
+                "1 while the state directory has no space for records of new NFSv4 clients, whose opens are put off.",
+                u64::from(records.is_some_and(|records| !records.has_room)),
+            ),
+            (
+                "enfys_client_records_unwritten",
+                "1 while records of NFSv4 clients cannot be written to the disk.",
+                u64::from(records.is_some_and(|records| !records.is_written)),
+            ),
+            ("enfys_clients", "NFSv4 clients that the server has a record of.", counts.clients),
+            ("enfys_sessions", "NFSv4.1 sessions that clients have.", counts.sessions),
+            (
+                "enfys_persistent_sessions",
+                "NFSv4.1 sessions whose replies outlive a restart of the server.",
+                counts.persistent_sessions,
+            ),
+            (
+                "enfys_dead_sessions",
+                "Persistent sessions of earlier server instances, kept to answer retransmissions.",
+                counts.dead_sessions,
+            ),
+            ("enfys_slots", "NFSv4.1 slots granted to all sessions.", counts.slots),
+            ("enfys_slots_in_use", "NFSv4.1 slots with a request in progress.", counts.slots_in_use),
+            (
+                "enfys_slot_cache_bytes",
+                "Memory charged for replies kept in NFSv4.1 slots.",
+                counts.slot_cache_bytes,
+            ),
+            ("enfys_opens", "NFSv4 opens held by clients.", counts.opens),
+            ("enfys_locks", "Byte-range locks held by clients.", counts.locks),
+            (
+                "enfys_locks_waiting",
+                "Denied lock requests whose clients wait for the lock.",
+                counts.locks_waiting,
+            ),
+            ("enfys_delegations", "Delegations held by clients.", counts.delegations),
+            (
+                "enfys_copies",
+                "Background copies that run, or that ended and whose client has not taken the result.",
+                counts.copies,
+            ),
+            (
+                "enfys_revoked_states",
+                "Opens and locks that were revoked and whose client has not acknowledged it.",
+                counts.revoked,
+            ),
+            ("enfys_gss_contexts", "RPCSEC_GSS security contexts.", self.server.gss_contexts() as u64),
+            ("enfys_listing_cache_bytes", "Memory charged for the listing cache.", listing_bytes as u64),
+            (
+                "enfys_listing_cache_directories",
+                "Directories watched for changes because of the listing cache.",
+                listed_directories as u64,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            gauge(encoder, name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn encode_durations(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let calls =
+            self.latencies.calls().map(|(program, operation, calls)| (program, operation, &calls.took));
+        let operations =
+            self.latencies.nfs4_operations().map(|(operation, calls)| ("nfs4", operation, &calls.took));
+        let mut family = begin(
+            encoder,
+            "enfys_operation_duration_seconds",
+            "Time from a call's last byte to its reply; for an NFSv4 operation, its own time within the COMPOUND.",
+            MetricType::Histogram,
+        )?;
+        for (program, operation, took) in calls.chain(operations) {
+            encode_histogram(&mut family, &OperationLabels { program, operation }, took)?;
+        }
+        Ok(())
+    }
+}
+
+fn encode_histogram(
+    family: &mut MetricEncoder<'_>,
+    labels: &OperationLabels,
+    histogram: &Histogram,
+) -> Result<(), Error> {
+    let snapshot = histogram.snapshot();
+    let mut encoder = family.encode_family(labels)?;
+    encoder.encode_histogram::<NoLabelSet>(snapshot.total_s, snapshot.count, &snapshot.buckets, None)
+}
+
+fn encode_process(encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    let Some(process) = Process::look() else { return Ok(()) };
+    counter_seconds(
+        encoder,
+        "process_cpu_seconds_total",
+        "Processor time that the process used, in user and system mode.",
+        process.cpu_s,
+    )?;
+    gauge_seconds(
+        encoder,
+        "process_start_time_seconds",
+        "When the process was started, in seconds since 1970 (Unix time).",
+        process.start_s,
+    )?;
+    for (name, help, value) in [
+        ("process_resident_memory_bytes", "Memory of the process in RAM.", process.resident_bytes),
+        ("process_virtual_memory_bytes", "Address space of the process.", process.virtual_bytes),
+        ("process_threads", "Threads of the process.", process.threads),
+        ("process_open_fds", "Open file descriptors of the process.", process.open_fds),
+        ("process_max_fds", "File descriptors that the process may have open.", process.max_fds),
+    ] {
+        gauge(encoder, name, help, value)?;
+    }
+    Ok(())
+}
