@@ -176,6 +176,16 @@ pub enum LocalChangesConfig {
     Ignore,
 }
 
+/// `submounts = "…"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SubmountsConfig {
+    /// Clients are refused where another file system is mounted inside.
+    Hide,
+    /// They go on into it.
+    Serve,
+}
+
 /// `[[export]]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -210,6 +220,8 @@ pub struct ExportConfig {
     pub r#async: bool,
     /// What local processes' changes do to delegations; they recall them unless given.
     pub local_changes: Option<LocalChangesConfig>,
+    /// What clients find where another file system is mounted inside the directory; nothing unless given.
+    pub submounts: Option<SubmountsConfig>,
 }
 
 impl Config {
@@ -282,6 +294,10 @@ mod tests {
             (
                 "[[export]]\npath = '/a'\nlocal-changes = 'watch'",
                 "FILE:3: `local-changes` in [[export]]: unknown value `watch`, expected `recall` or `ignore`".into(),
+            ),
+            (
+                "[[export]]\npath = '/a'\nsubmounts = 'cross'",
+                "FILE:3: `submounts` in [[export]]: unknown value `cross`, expected `hide` or `serve`".into(),
             ),
             (
                 "[limits]\nio-bytes = -1",

@@ -37,6 +37,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("export.insecure", TRUTH),
     ("export.async", TRUTH),
     ("export.local-changes", "\"recall\" or \"ignore\""),
+    ("export.submounts", "\"hide\""),
 ];
 
 const TRUTH: &str = "true or false";

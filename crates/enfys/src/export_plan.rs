@@ -8,7 +8,7 @@ use server::{DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
 use vfs::{Credentials, MemOptions};
 
 use crate::cli::{ServeArguments, SquashArgument};
-use crate::config::{Config, ExportConfig, LocalChangesConfig, SquashConfig};
+use crate::config::{Config, ExportConfig, LocalChangesConfig, SquashConfig, SubmountsConfig};
 use crate::places::Places;
 use crate::plan::networks;
 use crate::security;
@@ -197,6 +197,13 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
         _ if config.local_changes.is_some() && config.memory => {
             wrong("local-changes", "`local-changes` is for directories: no local process reaches memory")
         }
+        _ if config.submounts.is_some() && config.memory => {
+            wrong("submounts", "`submounts` is for directories: nothing is mounted inside memory")
+        }
+        _ if config.submounts == Some(SubmountsConfig::Serve) => wrong(
+            "submounts",
+            "`submounts`: \"serve\" is not supported yet: give each file system that is mounted inside an [[export]] of its own",
+        ),
         _ if config.id == Some(0) => wrong("id", "`id`: expected an integer from 1 to 4294967295, found 0"),
         _ => None,
     }
@@ -418,6 +425,22 @@ mod tests {
         let memory = of_config("[[export]]\nmemory = true\nlocal-changes = 'recall'").unwrap_err();
         assert!(
             memory.ends_with("`local-changes` is for directories: no local process reaches memory"),
+            "{memory}"
+        );
+    }
+
+    #[test]
+    fn what_is_mounted_inside_is_hidden_and_nothing_else_yet() {
+        let told = |word| of_config(&format!("[[export]]\npath = '/srv'\nsubmounts = '{word}'")).map(drop);
+        assert_eq!(told("hide"), Ok(()));
+        let serve = told("serve").unwrap_err();
+        assert!(
+            serve.starts_with("FILE:3: export /export: `submounts`: \"serve\" is not supported yet: "),
+            "{serve}"
+        );
+        let memory = of_config("[[export]]\nmemory = true\nsubmounts = 'hide'").unwrap_err();
+        assert!(
+            memory.ends_with("`submounts` is for directories: nothing is mounted inside memory"),
             "{memory}"
         );
     }

@@ -83,6 +83,8 @@ struct ExportInForce {
     r#async: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     local_changes: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    submounts: Option<&'static str>,
 }
 
 impl InForce {
@@ -158,6 +160,8 @@ impl ExportInForce {
                 path: Some(path.clone()),
                 r#async: Some(plan.is_async),
                 local_changes: Some(if options.recall_local_changes { "recall" } else { "ignore" }),
+                // There is no other yet.
+                submounts: Some("hide"),
                 ..common
             },
             Source::Memory(_) => {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
-use vfs::{Attributes, Error, Handle, Result};
+use vfs::{Attributes, Handle, Result};
 
 use crate::attributes::{changed, created, device_of, status_of_name};
 use crate::change::{nanoseconds, present_ns};
@@ -59,7 +59,7 @@ impl Volume {
                 Some(fd) => handle_on(*mount, fd.as_fd(), c"")?,
                 None => directory.with_fd(|fd| handle_on(*mount, fd, name.as_c_str()))?,
             };
-            let kernel = kernel.ok_or(Error::Access)?;
+            let kernel = kernel.ok_or_else(|| self.refuse_mount_in(directory, name))?;
             if let Some(object) = self.objects.get(&handle::from_kernel(&kernel)?) {
                 return Ok(object);
             }
@@ -117,7 +117,7 @@ impl Volume {
     /// different objects, because the name changed between them, or where that cannot be told.
     ///
     /// # Errors
-    /// What a lookup says; [`Error::Access`] for what is mounted there; [`Error::NotFound`] for what clients do not see.
+    /// What a lookup says; [`vfs::Error::Access`] for what is mounted there; [`vfs::Error::NotFound`] for what clients do not see.
     pub(crate) fn recognise(
         &self,
         directory: BorrowedFd<'_>,
@@ -134,7 +134,7 @@ impl Volume {
             return Ok(None);
         }
         if i64::from(*mount) as u64 != status.stx_mnt_id {
-            return Err(Error::Access);
+            return Err(self.refuse_mount(directory, name));
         }
         if device_of(&status) != self.root.key.0 {
             return Ok(None);

@@ -20,7 +20,7 @@
 //! has its handle, as with the Linux kernel's server and `no_subtree_check`, but the way up from it is closed. With an
 //! index such a file goes stale as soon as its descriptor is closed, and so does one that a local process moves to
 //! another directory inside; within its directory it is found again.
-//! Mount points inside the export are not crossed: they are listed, and refused with [`vfs::Error::Access`].
+//! Mount points inside the export are not crossed: they are listed, and refused with [`vfs::Error::Access`]; the log says why.
 //!
 //! # Coherence with local processes
 //! The change attribute moves with every change, by local processes too; where the kernel's timestamps are coarse, a
@@ -64,6 +64,7 @@ mod index;
 mod janitor;
 mod later;
 mod lock;
+mod mounts;
 mod name;
 mod object;
 mod ops;

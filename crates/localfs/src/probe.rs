@@ -24,6 +24,7 @@ use crate::handle::{from_index, from_kernel};
 use crate::hidden::Hidden;
 use crate::identity::{self, FILE_CAPABILITIES};
 use crate::index::{FileKey, Index, ROOT};
+use crate::mounts::LoggedMounts;
 use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::ops::watch_entries::is_watched;
@@ -155,6 +156,7 @@ pub(crate) fn open_with(
         round: AtomicU32::new(0),
         janitor: crate::janitor::Alarm::default(),
         watches: watch::OnDemand::new(max_objects / 2),
+        logged_mounts: LoggedMounts::default(),
         shortages: Shortages::default(),
         has_watched_entries: is_watched(f_type),
         root_fd,

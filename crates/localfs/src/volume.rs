@@ -27,6 +27,7 @@ use crate::handle::{self, Meaning};
 use crate::hidden::Hidden;
 use crate::index::{FileKey, Index, Place};
 use crate::later::drop_later;
+use crate::mounts::LoggedMounts;
 use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
@@ -128,6 +129,8 @@ pub(crate) struct Volume {
     pub(crate) janitor: crate::janitor::Alarm,
     /// Who is told of what other processes do.
     pub(crate) watches: watch::OnDemand,
+    /// Mount points inside that were refused.
+    pub(crate) logged_mounts: LoggedMounts,
     /// What could not be watched for want of something, and is in the log.
     pub(crate) shortages: Shortages,
     /// Whether all changes of a directory's entries can be watched for.
@@ -401,7 +404,8 @@ impl Volume {
     fn identify(&self, fd: BorrowedFd<'_>, directory: &Object, name: &Name) -> Result<(Handle, Statx)> {
         match &self.handles {
             Handles::Kernel { mount, .. } => {
-                let kernel = handle_on(*mount, fd, c"")?.ok_or(Error::Access)?;
+                let kernel =
+                    handle_on(*mount, fd, c"")?.ok_or_else(|| self.refuse_mount_in(directory, name))?;
                 let status = status(fd).map_err(translate)?;
                 self.require_shown(&status)?;
                 Ok((handle::from_kernel(&kernel)?, status))
@@ -409,7 +413,7 @@ impl Volume {
             Handles::Indexed { index, mount } => {
                 let status = status_and_mount(fd).map_err(translate)?;
                 if mount_of(&status, self.root.key.0) != *mount {
-                    return Err(Error::Access);
+                    return Err(self.refuse_mount_in(directory, name));
                 }
                 self.require_shown(&status)?;
                 let key = self.file_key(&status, self.fsid_of(fd, device_of(&status)));

@@ -28,5 +28,6 @@ mod sandbox;
 mod server;
 mod service;
 mod status;
+mod submounts;
 mod vanished;
 mod waiting;

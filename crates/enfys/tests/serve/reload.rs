@@ -233,11 +233,11 @@ fn a_path_that_is_gone_is_reported_and_the_export_stays() {
 }
 
 /// A file system in memory over a directory; taken away by `umount -l` when dropped.
-struct Mounted<'a>(&'a Path);
+pub struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
     /// `None`, and why on the standard output, where nothing can be mounted.
-    fn on(directory: &'a Path) -> Option<Self> {
+    pub fn on(directory: &'a Path) -> Option<Self> {
         let options = ["-t", "tmpfs", "-o", "size=1m,mode=777", "enfys-test"];
         let mounted = Command::new("mount").args(options).arg(directory).output();
         let is_mounted = mounted.is_ok_and(|output| output.status.success());
