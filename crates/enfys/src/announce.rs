@@ -77,7 +77,7 @@ fn open_exports(exports: &[ExportPlan], addresses: &[SocketAddr]) -> Vec<String>
         return Vec::new();
     }
     let open = open.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-    let exports = exports.iter().filter(|export| export.options.clients.is_empty());
+    let exports = exports.iter().filter(|export| export.is_for_everybody());
     let warning = |export: &ExportPlan| {
         let what_to_do = match export.is_of_command_line() {
             true => {

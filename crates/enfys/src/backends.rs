@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use localfs::{Config, Descriptors, Durability, LocalFs};
 use parking_lot::Mutex;
-use server::{Export, ExportCounts, ExportId, ExportTable};
+use server::{Export, ExportCounts, ExportId, ExportOptions, ExportTable};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
@@ -98,7 +98,9 @@ impl Backends {
                 replaced.insert(plan.source.clone());
             }
             let counts = self.counts.get(&plan.pseudo).cloned().unwrap_or_default();
-            exports.push(export(plan, opened.backend(), counts));
+            let backend = opened.backend();
+            let entry = |options| export(plan, options, Arc::clone(&backend), Arc::clone(&counts));
+            exports.extend(plan.all_options().map(entry));
             open.insert(plan.source.clone(), opened);
         }
         let table = ExportTable::new(exports).map_err(|error| error.to_string())?;
@@ -292,7 +294,12 @@ fn durability(plan: &ExportPlan) -> Durability {
 
 /// Numbers an export. They are made of its path and its file system's identity by a hash that must never change:
 /// clients' handles and caches hang on them.
-fn export(plan: &ExportPlan, backend: Arc<dyn Backend>, counts: Arc<ExportCounts>) -> Export {
+fn export(
+    plan: &ExportPlan,
+    options: &ExportOptions,
+    backend: Arc<dyn Backend>,
+    counts: Arc<ExportCounts>,
+) -> Export {
     let mut hasher = SipHasher24::new_with_key(b"enfys-export-id1");
     hasher.write(&backend.identity());
     hasher.write(plan.pseudo.as_bytes());
@@ -303,7 +310,7 @@ fn export(plan: &ExportPlan, backend: Arc<dyn Backend>, counts: Arc<ExportCounts
         id: ExportId(id),
         path: plan.pseudo.clone(),
         backend,
-        options: plan.options.clone(),
+        options: options.clone(),
         fsid: (hash.h2, 0),
         counts,
     }

@@ -186,6 +186,26 @@ pub enum SubmountsConfig {
     Serve,
 }
 
+/// `[[export.client]]`: what an export is to some clients; as the export has it where it says nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ClientConfig {
+    /// Which clients.
+    pub clients: Vec<String>,
+    /// Whether their changes are refused.
+    pub read_only: Option<bool>,
+    /// Whom to squash.
+    pub squash: Option<SquashConfig>,
+    /// User id of squashed callers.
+    pub anonymous_uid: Option<u32>,
+    /// Group id of squashed callers.
+    pub anonymous_gid: Option<u32>,
+    /// Security flavors that may be used, the most preferred first.
+    pub sec: Option<Vec<String>>,
+    /// Whether AUTH_SYS is taken from any port of theirs.
+    pub insecure: Option<bool>,
+}
+
 /// `[[export]]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -218,6 +238,8 @@ pub struct ExportConfig {
     pub insecure: bool,
     /// Whether to answer before data are stable.
     pub r#async: bool,
+    /// What is different for some clients.
+    pub client: Vec<ClientConfig>,
     /// What local processes' changes do to delegations; they recall them unless given.
     pub local_changes: Option<LocalChangesConfig>,
     /// What clients find where another file system is mounted inside the directory; nothing unless given.
@@ -315,7 +337,7 @@ mod tests {
             ("[limits]\nclients = 99999999999999999999", "FILE:2: `clients` in [limits]: expected an integer of at least 1, found integer `99999999999999999999`".into()),
             ("[[export]]\npath = 7", "FILE:2: `path` in [[export]]: expected an absolute path, as in".into()),
             ("[[export]]\npath = '/a'\nasync = 1", "FILE:3: `async` in [[export]]: expected true or false, found".into()),
-            ("[[export]]\nclients = [\n7]", "FILE:3: `clients` in [[export]]: expected a list of networks, as in".into()),
+            ("[[export]]\nclients = [\n7]", "FILE:3: `clients` in [[export]]: expected a list of networks, host names, wildcards and netgroups, as in".into()),
             ("versions = [4.1]", "FILE:1: `versions`: expected a list of versions, as in [\"3\", \"4.1\"], found".into()),
             ("portmap = true\nportmap = true", "FILE:2: not valid TOML: duplicate key, in `portmap = true`".into()),
             ("[[export]]\npath = '/a", "FILE:2: not valid TOML: ".into()),

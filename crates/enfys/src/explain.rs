@@ -32,14 +32,24 @@ const EXPECTED: &[(&str, &str)] = &[
     ("export.squash", "\"root\", \"all\" or \"none\""),
     ("export.anonymous-uid", ID),
     ("export.anonymous-gid", ID),
-    ("export.clients", "a list of networks, as in [\"10.0.0.0/8\", \"fd00::/8\"]"),
+    ("export.clients", CLIENTS),
     ("export.sec", "a list of security flavors, as in [\"krb5p\", \"sys\"]"),
     ("export.insecure", TRUTH),
+    ("export.client", "a list of tables, each with the header [[export.client]]"),
+    ("export.client.clients", CLIENTS),
+    ("export.client.read-only", TRUTH),
+    ("export.client.squash", "\"root\", \"all\" or \"none\""),
+    ("export.client.anonymous-uid", ID),
+    ("export.client.anonymous-gid", ID),
+    ("export.client.sec", "a list of security flavors, as in [\"krb5p\", \"sys\"]"),
+    ("export.client.insecure", TRUTH),
     ("export.async", TRUTH),
     ("export.local-changes", "\"recall\" or \"ignore\""),
     ("export.submounts", "\"hide\""),
 ];
 
+const CLIENTS: &str =
+    "a list of networks, host names, wildcards and netgroups, as in [\"10.0.0.0/8\", \"*.example.org\"]";
 const TRUTH: &str = "true or false";
 const BYTES: &str = "a number of bytes, at least 1";
 const ID: &str = "an integer from 0 to 4294967295";

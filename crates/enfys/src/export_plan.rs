@@ -4,13 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use server::{DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
+use server::{ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
 use vfs::{Credentials, MemOptions};
 
 use crate::cli::{ServeArguments, SquashArgument};
-use crate::config::{Config, ExportConfig, LocalChangesConfig, SquashConfig, SubmountsConfig};
+use crate::config::{ClientConfig, Config, ExportConfig, LocalChangesConfig, SquashConfig, SubmountsConfig};
+use crate::hosts::{FORMS, patterns};
 use crate::places::Places;
-use crate::plan::networks;
 use crate::security;
 use crate::size::Size;
 
@@ -25,7 +25,10 @@ pub struct ExportPlan {
     pub memory: MemoryLimits,
     pub pseudo: String,
     pub id: Option<u32>,
+    /// For the export's own `clients`.
     pub options: ExportOptions,
+    /// For those of each `[[export.client]]`.
+    pub entries: Vec<ExportOptions>,
     /// Whether the directory is on a file system that is mounted read-only on this machine.
     pub is_mounted_read_only: bool,
     /// None where the command line asks for it.
@@ -102,8 +105,8 @@ impl ExportPlan {
             Some(path) => Source::Directory(path.clone()),
             None => Source::Memory(pseudo.clone()),
         };
-        let clients = match networks(&config.clients) {
-            Ok(networks) => networks,
+        let clients = match patterns(&config.clients) {
+            Ok(patterns) => patterns,
             Err((index, why)) => return wrong(&format!("clients.{index}"), &format!("`clients`: {why}")),
         };
         let flavors = match config.sec.as_deref().map_or(Ok(Flavors::SYS), security::flavors) {
@@ -124,29 +127,63 @@ impl ExportPlan {
             insecure: config.insecure,
             recall_local_changes: config.local_changes != Some(LocalChangesConfig::Ignore),
         };
+        let mut entries = Vec::new();
+        for (index, client) in config.client.iter().enumerate() {
+            match entry(client, &options) {
+                Ok(entry) => entries.push(entry),
+                Err((key, why)) => return wrong(&format!("client.{index}.{key}"), &why),
+            }
+        }
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
         let (is_async, id, place) = (config.r#async, config.id, Some(place));
-        Ok(Self { is_async, memory, id, options, place, ..Self::new(source, pseudo) })
+        Ok(Self { is_async, memory, id, options, entries, place, ..Self::new(source, pseudo) })
     }
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
-        self.options.read_only |= arguments.read_only;
-        self.options.insecure |= arguments.insecure;
         self.is_async |= arguments.r#async && matches!(self.source, Source::Directory(_));
-        if let Some(squash) = arguments.squash {
-            self.options.squash = squash.into();
-        }
-        if !arguments.sec.is_empty() {
-            self.options.flavors =
-                security::flavors(&arguments.sec).map_err(|why| format!("--sec: {why}"))?;
+        for options in std::iter::once(&mut self.options).chain(&mut self.entries) {
+            options.read_only |= arguments.read_only;
+            options.insecure |= arguments.insecure;
+            if let Some(squash) = arguments.squash {
+                options.squash = squash.into();
+            }
+            if !arguments.sec.is_empty() {
+                options.flavors = security::flavors(&arguments.sec).map_err(|why| format!("--sec: {why}"))?;
+            }
         }
         Ok(())
+    }
+
+    /// The options for all clients that are let in: of each entry, and the export's own. Where there are entries, an export
+    /// without `clients` of its own lets nobody else in.
+    pub fn all_options(&self) -> impl Iterator<Item = &ExportOptions> {
+        let own = (self.entries.is_empty() || !self.options.clients.is_empty()).then_some(&self.options);
+        self.entries.iter().chain(own)
+    }
+
+    /// Whether every client may come.
+    pub fn is_for_everybody(&self) -> bool {
+        let means_all = |options: &ExportOptions| {
+            options.clients.is_empty() || options.clients.contains(&ClientPattern::Everyone)
+        };
+        self.all_options().any(means_all)
     }
 
     fn new(source: Source, pseudo: String) -> Self {
         let (memory, options) = (MemoryLimits::default(), ExportOptions::default());
         let (is_async, is_mounted_read_only) = (false, false);
-        Self { source, is_async, memory, pseudo, id: None, options, is_mounted_read_only, place: None }
+        let entries = Vec::new();
+        Self {
+            source,
+            is_async,
+            memory,
+            pseudo,
+            id: None,
+            options,
+            entries,
+            is_mounted_read_only,
+            place: None,
+        }
     }
 
     /// Whether the command line asks for it, and not a configuration file.
@@ -167,6 +204,36 @@ impl ExportPlan {
             None => format!("export {}: {why}", self.pseudo),
         }
     }
+}
+
+/// The options of an `[[export.client]]` in an export of these.
+///
+/// # Errors
+/// The key to blame, and why.
+fn entry(config: &ClientConfig, export: &ExportOptions) -> Result<ExportOptions, (String, String)> {
+    if config.clients.is_empty() {
+        return Err((
+            "clients".into(),
+            format!("[[export.client]] needs `clients`: expected a list of {FORMS}"),
+        ));
+    }
+    let clients = patterns(&config.clients)
+        .map_err(|(index, why)| (format!("clients.{index}"), format!("`clients`: {why}")))?;
+    let flavors = config.sec.as_deref().map_or(Ok(export.flavors), security::flavors);
+    let anonymous = Credentials {
+        uid: config.anonymous_uid.unwrap_or(export.anonymous.uid),
+        gid: config.anonymous_gid.unwrap_or(export.anonymous.gid),
+        groups: Arc::from([]),
+    };
+    Ok(ExportOptions {
+        read_only: config.read_only.unwrap_or(export.read_only),
+        squash: config.squash.map_or(export.squash, Squash::from),
+        anonymous: Arc::new(anonymous),
+        clients,
+        flavors: flavors.map_err(|why| ("sec".to_owned(), format!("`sec`: {why}")))?,
+        insecure: config.insecure.unwrap_or(export.insecure),
+        recall_local_changes: export.recall_local_changes,
+    })
 }
 
 /// What is wrong with the keys of an export beside each other: the key to blame, and why.
@@ -209,6 +276,37 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
     }
 }
 
+/// What an export is to some clients, for people.
+fn write_options(
+    f: &mut fmt::Formatter<'_>,
+    options: &ExportOptions,
+    is_mounted_read_only: bool,
+) -> fmt::Result {
+    let access = match (options.read_only, is_mounted_read_only) {
+        (true, _) => "read-only",
+        (false, true) => "read-only (its file system is mounted read-only here)",
+        (false, false) => "read-write",
+    };
+    let squash = match options.squash {
+        Squash::None => "nobody squashed",
+        Squash::Root => "root squashed",
+        Squash::All => "all squashed",
+    };
+    write!(f, "{access}, {squash}, for ")?;
+    match options.clients.as_slice() {
+        [] => f.write_str("any client that reaches it")?,
+        patterns => {
+            let patterns: Vec<_> = patterns.iter().map(ToString::to_string).collect();
+            f.write_str(&patterns.join(", "))?;
+        }
+    }
+    if options.insecure {
+        f.write_str(", from any port")?;
+    }
+    // The default need not be said.
+    if options.flavors == Flavors::SYS { Ok(()) } else { write!(f, ", by sec={}", options.flavors) }
+}
+
 /// One line for people.
 impl fmt::Display for ExportPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -221,30 +319,10 @@ impl fmt::Display for ExportPlan {
                 (bytes, Some(quota)) => write!(f, "memory ({}, {} a user)", Size(bytes), Size(quota))?,
             },
         }
-        let access = match (self.options.read_only, self.is_mounted_read_only) {
-            (true, _) => "read-only",
-            (false, true) => "read-only (its file system is mounted read-only here)",
-            (false, false) => "read-write",
-        };
-        let squash = match self.options.squash {
-            Squash::None => "nobody squashed",
-            Squash::Root => "root squashed",
-            Squash::All => "all squashed",
-        };
-        write!(f, " as {}: {access}, {squash}, for ", self.pseudo)?;
-        match self.options.clients.as_slice() {
-            [] => f.write_str("any client that reaches it")?,
-            networks => {
-                let networks: Vec<_> = networks.iter().map(ToString::to_string).collect();
-                f.write_str(&networks.join(", "))?;
-            }
-        }
-        if self.options.insecure {
-            f.write_str(", from any port")?;
-        }
-        // What everybody has who said nothing need not be said.
-        if self.options.flavors != Flavors::SYS {
-            write!(f, ", by sec={}", self.options.flavors)?;
+        write!(f, " as {}: ", self.pseudo)?;
+        for (index, options) in self.all_options().enumerate() {
+            f.write_str(if index > 0 { "; " } else { "" })?;
+            write_options(f, options, self.is_mounted_read_only)?;
         }
         if self.options.recall_local_changes { Ok(()) } else { f.write_str(", local changes ignored") }
     }

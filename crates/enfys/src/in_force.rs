@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use server::{HandleKey, Settings, Squash, Versions};
+use server::{ExportOptions, HandleKey, Settings, Squash, Versions};
 
 use crate::control;
 use crate::export_plan::{ExportPlan, Source, limits};
@@ -85,6 +85,42 @@ struct ExportInForce {
     local_changes: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     submounts: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    client: Vec<ClientInForce>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct ClientInForce {
+    clients: Vec<String>,
+    read_only: bool,
+    squash: &'static str,
+    anonymous_uid: u32,
+    anonymous_gid: u32,
+    sec: Vec<&'static str>,
+    insecure: bool,
+}
+
+impl ClientInForce {
+    fn new(options: &ExportOptions) -> Self {
+        Self {
+            clients: options.clients.iter().map(ToString::to_string).collect(),
+            read_only: options.read_only,
+            squash: squash_name(options.squash),
+            anonymous_uid: options.anonymous.uid,
+            anonymous_gid: options.anonymous.gid,
+            sec: options.flavors.iter().map(server::Flavor::name).collect(),
+            insecure: options.insecure,
+        }
+    }
+}
+
+fn squash_name(squash: Squash) -> &'static str {
+    match squash {
+        Squash::Root => "root",
+        Squash::All => "all",
+        Squash::None => "none",
+    }
 }
 
 impl InForce {
@@ -143,16 +179,13 @@ impl ExportInForce {
             pseudo: plan.pseudo.clone(),
             id: plan.id,
             read_only: options.read_only,
-            squash: match options.squash {
-                Squash::Root => "root",
-                Squash::All => "all",
-                Squash::None => "none",
-            },
+            squash: squash_name(options.squash),
             anonymous_uid: options.anonymous.uid,
             anonymous_gid: options.anonymous.gid,
             clients: options.clients.iter().map(ToString::to_string).collect(),
             sec: options.flavors.iter().map(server::Flavor::name).collect(),
             insecure: options.insecure,
+            client: plan.entries.iter().map(ClientInForce::new).collect(),
             ..Self::default()
         };
         match &plan.source {

@@ -3,7 +3,6 @@
 // Nothing is reachable from outside a binary; `pub` says here what other modules use.
 #![allow(unreachable_pub)]
 
-mod accounts;
 mod address;
 mod announce;
 mod backends;
@@ -15,6 +14,7 @@ mod directories;
 mod explain;
 mod export_plan;
 mod getent;
+mod hosts;
 mod id_names;
 mod in_force;
 mod kerberos;
@@ -22,6 +22,7 @@ mod latency;
 mod listen;
 mod mapping;
 mod metrics;
+mod name_services;
 mod places;
 mod plan;
 #[cfg(feature = "krb5")]

@@ -125,7 +125,8 @@ impl Plan {
     /// Whether callers may come by Kerberos.
     pub fn wants_kerberos(&self) -> bool {
         let takes = |export: &ExportPlan| {
-            export.options.flavors.iter().any(|flavor| matches!(flavor, Flavor::Kerberos(_)))
+            let mut flavors = export.all_options().flat_map(|options| options.flavors.iter());
+            flavors.any(|flavor| matches!(flavor, Flavor::Kerberos(_)))
         };
         self.exports.iter().any(takes)
     }

@@ -11,7 +11,6 @@ use server::{HandleKey, Server, Settings, Versions};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
-use crate::accounts;
 use crate::address::Address;
 use crate::announce::announce;
 use crate::backends::Backends;
@@ -24,6 +23,7 @@ use crate::kerberos;
 use crate::latency::Latencies;
 use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::{MetricsServer, Sources};
+use crate::name_services;
 use crate::plan::Plan;
 use crate::reply_log::{self, Recovered, ReplyFile};
 use crate::sandbox;
@@ -67,7 +67,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let addresses = bound.addresses.clone();
     let port_mapper = bound.port_mapper;
     let observer = latencies.clone().map(|latencies| latencies as Arc<dyn net::Observe>);
-    let peers = Some(accounts::policy(&plan));
+    let peers = Some(name_services::policy(&plan));
     let limits = within(shares, wanted);
     let running = net::serve(Arc::clone(&server), bound.listeners, limits, observer, peers)
         .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;

@@ -14,9 +14,8 @@ const CREATE: u32 = 0o3;
 
 /// Returns a warning where probably no client can create a file at the top of the export.
 pub fn warning(export: &ExportPlan, path: &Path, directory: &Metadata) -> Option<String> {
-    if export.options.read_only || export.is_mounted_read_only {
-        return None;
-    }
+    let entries: Vec<_> = export.all_options().filter(|options| !options.read_only).collect();
+    let first = *entries.first().filter(|_| !export.is_mounted_read_only)?;
     let shown = path.display();
     let (uid, gid, mode) = (directory.uid(), directory.gid(), directory.mode() & 0o7777);
     if rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_err() {
@@ -26,11 +25,11 @@ pub fn warning(export: &ExportPlan, path: &Path, directory: &Metadata) -> Option
              (owner {uid}:{gid}, mode {mode:o}). Give it that permission, or serve with --read-only"
         )));
     }
-    if is_writable(&export.options, uid, gid, mode) || has_acl(path) {
+    if entries.iter().any(|options| is_writable(options, uid, gid, mode)) || has_acl(path) {
         return None;
     }
-    let anonymous = &export.options.anonymous;
-    let who = match export.options.squash {
+    let anonymous = &first.anonymous;
+    let who = match first.squash {
         Squash::All => "every user of every client acts",
         _ => "root on a client acts",
     };

@@ -280,11 +280,14 @@ async fn run_core(
     }
 }
 
-/// The connection, with the owner of its other end.
+/// The connection, with the owner of its other end, and the names of its host known to the server.
 async fn identify(shared: &Shared, connection: Connection, found: Found) -> Connection {
     match &shared.peers {
         _ if connection.owner == PeerOwner::Callback => connection,
-        Some(peers) => connection.owned_by(Arc::clone(peers).owner(found).await),
+        Some(peers) => {
+            peers.introduce(&shared.server, connection.peer.ip()).await;
+            connection.owned_by(Arc::clone(peers).owner(found).await)
+        }
         None => connection,
     }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 pub use accept::{AcceptLog, accept};
 pub use clock::Clock;
 pub use cores::{Listeners, Running, serve};
-pub use peers::{Accounts, PeerPolicy};
+pub use peers::{NameServices, PeerPolicy};
 pub use rpcbind::Registered;
 use server::Operation;
 

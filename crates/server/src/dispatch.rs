@@ -1,3 +1,4 @@
+use core::net::IpAddr;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -16,6 +17,7 @@ use tracing::{debug, info, warn};
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::caller::{CredentialError, Identity};
+use crate::export::HostNames;
 use crate::fetch::Fetches;
 use crate::gss::{Creation, Entry, Gss, Sealing};
 use crate::listings::Listings;
@@ -37,6 +39,7 @@ mod version3;
 pub struct Server {
     pub(crate) settings: Settings,
     pub(crate) exports: ArcSwap<ExportTable>,
+    host_names: Arc<HostNames>,
     pub(crate) metrics: Metrics,
     pub(crate) reply_cache: ReplyCache,
     /// Replies to WRITEs of version 4.0 apart: one client's stream of them must not push out others' REMOVEs and RENAMEs.
@@ -127,7 +130,7 @@ impl Server {
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
         let bytes = settings.reply_cache_bytes;
         let (write_share, write3_share) = (bytes / WRITE_REPLY_SHARE, bytes / WRITE3_REPLY_SHARE);
-        let call_secret = once::secret(&settings.handle_key);
+        let (call_secret, host_names) = (once::secret(&settings.handle_key), Arc::<HostNames>::default());
         let gss = settings.gss.clone().map(|mechanism| Gss::new(mechanism, settings.secret, call_secret));
         Self {
             reply_cache: ReplyCache::new(bytes - write_share - write3_share),
@@ -139,7 +142,8 @@ impl Server {
             call_secret,
             journal: None,
             settings,
-            exports: ArcSwap::from_pointee(exports),
+            exports: ArcSwap::from_pointee(exports.with_names(Arc::clone(&host_names))),
+            host_names,
             metrics: Metrics::default(),
             mounts: MountTable::default(),
             retired: Mutex::default(),
@@ -270,11 +274,18 @@ impl Server {
     /// Replaces all exports; calls under way finish with those they began with. Opens and locks in exports that are gone
     /// are revoked, so that their files are let go; what calls under way open there is, by [`Self::maintain`].
     pub fn replace_exports(&self, exports: ExportTable) {
+        let exports = exports.with_names(Arc::clone(&self.host_names));
         let old = self.exports.swap(Arc::new(exports));
         self.retired.lock().push(Arc::downgrade(&old));
         drop(old);
         self.listings.clear();
         self.revoke_unserved();
+    }
+
+    /// Takes the names that the address of a client has, the canonical one and aliases, checked forwards and backwards by the
+    /// driver. To be called before the first call of a connection, where [`ExportTable::needs_names`].
+    pub fn learn_host(&self, address: IpAddr, names: Vec<String>) {
+        self.host_names.learn(address, names);
     }
 
     /// Whether any call under way began with exports that were replaced since.

@@ -6,6 +6,12 @@ use std::sync::atomic::AtomicU64;
 use core::net::IpAddr;
 use vfs::{Backend, Credentials};
 
+mod clients;
+
+pub use clients::ClientPattern;
+pub(crate) use clients::HostNames;
+use clients::Rank;
+
 use crate::Flavors;
 use crate::nfs4::pseudo::PseudoFs;
 
@@ -70,6 +76,11 @@ impl Network {
         }
     }
 
+    /// Whether it is a single address.
+    fn is_one_address(&self) -> bool {
+        self.prefix_bits == if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
     /// An address of it, and how many bits all of its addresses share.
     pub(crate) fn parts(&self) -> (IpAddr, u8) {
         (self.address, self.prefix_bits)
@@ -113,7 +124,7 @@ impl std::str::FromStr for Network {
     }
 }
 
-/// How an export treats its callers.
+/// How an export treats the callers of some clients: its only entry, or one of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportOptions {
     /// Refuses every change.
@@ -123,7 +134,7 @@ pub struct ExportOptions {
     /// Who squashed callers, and callers without credentials, are.
     pub anonymous: Arc<Credentials>,
     /// Who may come; empty for everybody who can reach a listening address.
-    pub clients: Vec<Network>,
+    pub clients: Vec<ClientPattern>,
     /// How they may show who they are, the most preferred way first.
     pub flavors: Flavors,
     /// Whether other machines may use AUTH_SYS and AUTH_NONE from ports of 1024 and above, as exports(5) has it.
@@ -148,10 +159,10 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// Whether a client at `address` may come.
-    #[must_use]
-    pub fn admits(&self, address: IpAddr) -> bool {
-        self.clients.is_empty() || self.clients.iter().any(|network| network.contains(address))
+    /// Whether a client is meant, of those that a pattern of this rank may mean. Without patterns everybody is.
+    fn means(&self, rank: Rank, address: IpAddr, names: &HostNames) -> bool {
+        let is_meant = |pattern: &ClientPattern| pattern.rank() == rank && pattern.matches(address, names);
+        if self.clients.is_empty() { rank == Rank::Everyone } else { self.clients.iter().any(is_meant) }
     }
 }
 
@@ -185,6 +196,13 @@ pub struct ExportCounts {
 }
 
 impl Export {
+    /// Whether both are entries of one export.
+    fn is_entry_beside(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.path == other.path
+            && core::ptr::addr_eq(Arc::as_ptr(&self.backend), Arc::as_ptr(&other.backend))
+    }
+
     /// What of a path is below this export: empty or with a slash at its start. None where the path is not in it.
     pub(crate) fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         below(self.path.as_bytes(), path)
@@ -225,26 +243,41 @@ impl std::error::Error for ExportError {}
 /// All exports of a server, replaced as a whole when the configuration is read again.
 #[derive(Debug, Default)]
 pub struct ExportTable {
+    /// The first entry of each.
     exports: Vec<Arc<Export>>,
+    /// All entries of each: the same file system by the same path and number, with other options for other clients.
+    entries: Vec<Vec<Arc<Export>>>,
     by_id: HashMap<ExportId, usize>,
     pseudo: PseudoFs,
+    /// Whether any entry takes its clients' names to be found.
+    needs_names: bool,
+    names: Arc<HostNames>,
 }
 
 impl ExportTable {
-    /// Checks that the exports can stand beside each other.
+    /// Checks that the exports can stand beside each other. Those that follow each other with one number, path and file system
+    /// are the entries of one export, for different clients.
     ///
     /// # Errors
     /// See [`ExportError`].
     pub fn new(exports: Vec<Export>) -> Result<Self, ExportError> {
-        Self::check_paths(exports.iter().map(|export| &*export.path))?;
         let mut table = Self::default();
         for export in exports {
+            table.needs_names |= export.options.clients.iter().any(ClientPattern::needs_names);
+            if table.exports.last().is_some_and(|last| last.is_entry_beside(&export)) {
+                let entries = table.entries.last_mut().expect("as many as exports");
+                entries.push(Arc::new(export));
+                continue;
+            }
             if let Some(other) = table.exports.iter().find(|other| other.id == export.id) {
                 return Err(ExportError::SameId(other.path.clone(), export.path));
             }
             table.by_id.insert(export.id, table.exports.len());
-            table.exports.push(Arc::new(export));
+            let export = Arc::new(export);
+            table.entries.push(vec![Arc::clone(&export)]);
+            table.exports.push(export);
         }
+        Self::check_paths(table.exports.iter().map(|export| &*export.path))?;
         table.pseudo = PseudoFs::new(&table.exports);
         Ok(table)
     }
@@ -282,6 +315,48 @@ impl ExportTable {
     #[must_use]
     pub fn by_id(&self, id: ExportId) -> Option<&Arc<Export>> {
         self.by_id.get(&id).map(|index| &self.exports[*index])
+    }
+
+    /// The export with this number as a client at `address` has it: the entry that means the client most narrowly, the
+    /// first of several. None where no entry means it.
+    #[must_use]
+    pub fn for_client(&self, id: ExportId, address: IpAddr) -> Option<&Arc<Export>> {
+        let entries = &self.entries[*self.by_id.get(&id)?];
+        if let [only] = &entries[..]
+            && only.options.clients.is_empty()
+        {
+            return Some(only);
+        }
+        Rank::ALL
+            .into_iter()
+            .find_map(|rank| entries.iter().find(|entry| entry.options.means(rank, address, &self.names)))
+    }
+
+    /// All exports that a client at `address` may use, as it has them.
+    pub fn of_client(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Export>> {
+        self.exports.iter().filter_map(move |export| self.for_client(export.id, address))
+    }
+
+    /// The clients that an export is for, of all its entries; none where it is for everybody.
+    pub(crate) fn clients(&self, id: ExportId) -> Vec<&ClientPattern> {
+        let entries = self.by_id.get(&id).map(|index| &self.entries[*index]).into_iter().flatten();
+        let lists: Vec<_> = entries.map(|entry| &entry.options.clients).collect();
+        if lists.iter().any(|list| list.is_empty()) {
+            Vec::new()
+        } else {
+            lists.into_iter().flatten().collect()
+        }
+    }
+
+    /// Whether clients' names must be known to tell what they may use: [`crate::Server::learn_host`].
+    #[must_use]
+    pub fn needs_names(&self) -> bool {
+        self.needs_names
+    }
+
+    /// The same exports, with the names that a server knows.
+    pub(crate) fn with_names(self, names: Arc<HostNames>) -> Self {
+        Self { names, ..self }
     }
 
     /// The export that is mounted by this path; slashes at the end do not count.
@@ -330,6 +405,58 @@ mod tests {
         for wrong in ["10.0.0.0/33", "::/129", "host", "10.0.0.0/x", ""] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
+    }
+
+    /// exports(5): hosts before networks, wildcards, netgroups and everybody; of several of a kind, the first.
+    #[test]
+    fn the_narrowest_entry_is_a_clients() {
+        use crate::testing::export;
+        let wildcard = |text: &str| ClientPattern::Wildcard(glob::Pattern::new(text).unwrap());
+        let group = ClientPattern::Netgroup("lab".into(), vec![Some("b.lab".into()), Some("c.lab".into())]);
+        let entries = [
+            vec![ClientPattern::Everyone],
+            vec![group],
+            vec![wildcard("a.*"), wildcard("b.*")],
+            vec![network("10.0.0.0/8").into(), network("10.9.9.9").into()],
+            vec![
+                network("10.0.0.0/16").into(),
+                ClientPattern::Host("h".into(), vec!["10.0.0.7".parse().unwrap()]),
+            ],
+        ];
+        let one = export(1, "/export");
+        let of_entry = |(index, clients): (usize, &Vec<ClientPattern>)| {
+            let mut entry = one.clone();
+            entry.options.clients.clone_from(clients);
+            entry.options.anonymous =
+                Arc::new(Credentials { uid: index as u32, gid: 0, groups: Arc::from([]) });
+            entry
+        };
+        let names = Arc::new(HostNames::default());
+        for (at, name) in [("192.0.2.1", "a.lab"), ("192.0.2.2", "b.lab"), ("192.0.2.3", "c.lab")] {
+            names.learn(at.parse().unwrap(), vec![name.into()]);
+        }
+        let table = |count: usize| {
+            let all = entries.iter().enumerate().skip(entries.len() - count).map(of_entry);
+            ExportTable::new(all.collect()).unwrap().with_names(Arc::clone(&names))
+        };
+        let whole = table(5);
+        assert!(whole.needs_names() && !table(2).needs_names());
+        assert_eq!(whole.iter().count(), 1, "one export");
+        let entry_of = |table: &ExportTable, at: &str| {
+            table.for_client(ExportId(1), at.parse().unwrap()).map(|export| export.options.anonymous.uid)
+        };
+        for (at, expected) in [
+            ("10.0.0.7", 4),
+            ("10.9.9.9", 3),
+            ("10.0.0.8", 3),
+            ("192.0.2.1", 2),
+            ("192.0.2.2", 2),
+            ("192.0.2.3", 1),
+            ("192.0.2.4", 0),
+        ] {
+            assert_eq!(entry_of(&whole, at), Some(expected), "{at}");
+        }
+        assert_eq!(entry_of(&table(4), "192.0.2.4"), None, "no entry means it");
     }
 
     #[test]

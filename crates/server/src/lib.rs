@@ -50,8 +50,8 @@ pub use connection::{Connection, ConnectionId, Transport};
 pub(crate) use dispatch::LOG_LINES_A_SECOND;
 pub use dispatch::{Disposition, Operation, Outcome, Server};
 pub use export::{
-    DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportId, ExportOptions, ExportTable, Network,
-    Squash,
+    ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportId, ExportOptions,
+    ExportTable, Network, Squash,
 };
 pub use fetch::{Extent, Fetch, FetchError, Fetched, SourceFile};
 pub use flavor::{Flavor, Flavors, FlavorsError};

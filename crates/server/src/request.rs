@@ -8,7 +8,7 @@ use vfs::{Context, Handle, Peer, Thread};
 
 use crate::caller::Identity;
 use crate::once::{CallId, Once, Place, Who};
-use crate::{Connection, Export, ExportTable, Now, Server, Transport};
+use crate::{Connection, Export, ExportTable, Flavor, Now, Server, Transport};
 
 /// Bytes of a READ or WRITE over UDP at most.
 const MAX_DATAGRAM_IO: u32 = 32 << 10;
@@ -111,11 +111,11 @@ impl Request<'_> {
             metrics.bad_handles.fetch_add(1, Relaxed);
             return Err(TargetError::BadHandle);
         };
-        let export = self.exports.by_id(id).ok_or(TargetError::Stale)?;
-        if !export.options.admits(self.connection.peer.ip()) {
+        let Some(export) = self.exports.for_client(id, self.connection.peer.ip()) else {
+            self.exports.by_id(id).ok_or(TargetError::Stale)?;
             metrics.refused.fetch_add(1, Relaxed);
             return Err(TargetError::NotAdmitted);
-        }
+        };
         if self.is_port_refused(export) {
             return Err(TargetError::UnprivilegedPort);
         }
@@ -128,9 +128,12 @@ impl Request<'_> {
     /// As exports(5): `secure`, the default, "requires that requests not using gss originate on an Internet port less than
     /// IPPORT_RESERVED (1024)".
     pub(crate) fn is_port_refused(&self, export: &Export) -> bool {
+        let (options, flavor) = (&export.options, self.identity.flavor());
         let is_refused = self.connection.has_unprivileged_port()
-            && !export.options.insecure
-            && !matches!(self.identity, Identity::Gss(..));
+            && !options.insecure
+            && !matches!(flavor, Flavor::Kerberos(_))
+            // Where the flavor leads nowhere, the port does not matter.
+            && options.flavors.allow(flavor);
         if is_refused {
             self.server.metrics.refused.fetch_add(1, Relaxed);
             self.log_port_refusal(export);

@@ -35,8 +35,8 @@ use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::{Encode, List, Opaque, Writer};
 
 use crate::{
-    Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
-    Server, Settings, Squash, Transport,
+    ClientPattern, Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable,
+    HandleKey, Now, Server, Settings, Squash, Transport,
 };
 
 /// The key of all test servers.
@@ -67,7 +67,7 @@ pub(crate) fn faulty() -> (Export, Arc<Faulty<MemFs>>) {
 /// An export for the clients of one network.
 pub(crate) fn export_for(id: u32, path: &str, network: &str) -> Export {
     let mut export = export(id, path);
-    export.options.clients.push(network.parse().unwrap());
+    export.options.clients.push(ClientPattern::Network(network.parse().unwrap()));
     export
 }
 

@@ -62,11 +62,11 @@ fn the_readme_shows_a_configuration_that_is_right_and_whole() {
 
 /// The keys that a configuration shows nowhere, commented out neither.
 fn keys_left_out(text: &str) -> Vec<String> {
-    let all = ["", "[limits]", "[[export]]"].into_iter().flat_map(keys);
+    let all = ["", "[limits]", "[[export]]", "[[export]]\n[[export.client]]"].into_iter().flat_map(keys);
     let is_shown = |key: &String| {
         text.lines().map(|line| line.trim_start_matches('#')).any(|line| {
             line.split(" = ").next() == Some(key)
-                || line.trim_matches(['[', ']']) == key && line.starts_with('[')
+                || line.starts_with('[') && line.trim_matches(['[', ']']).rsplit('.').next() == Some(key)
         })
     };
     all.filter(|key| !is_shown(key)).collect()
@@ -161,7 +161,7 @@ fn check_config_prints_every_key_with_what_is_in_force() {
     let text = format!(
         "state-dir = '{}'\nlisten = [2049, 'localhost:2050']\nmetrics = 9100\nid-domain = 'example.org'\n\
          keytab = '/etc/krb5.keytab'\n[limits]\nclients = 100\n\
-         [[export]]\npath = '{}'\nid = 7\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n",
+         [[export]]\npath = '{}'\nid = 7\n[[export.client]]\nclients = ['127.0.0.1']\n[[export]]\nmemory = true\npseudo = '/m'\nquota-bytes = 1000\n",
         place.path("state").display(),
         place.directory("export").display(),
     );
@@ -177,6 +177,7 @@ fn check_config_prints_every_key_with_what_is_in_force() {
         keys("[[export]]").into_iter().partition(|key| of_memory.contains(&key.as_str()));
     has(&config["export"][0], directory);
     has(&config["export"][1], memory);
+    has(&config["export"][0]["client"][0], keys("[[export]]\n[[export.client]]"));
     assert_eq!(config["listen"], serde_json::json!(["127.0.0.1:2049", "localhost:2050"]));
     assert_eq!(config["limits"]["slot-cache-bytes"], (64 << 20) + 100 * (10 << 10));
     assert_eq!(config["control"]["socket"], place.path("state/control.sock").display().to_string());

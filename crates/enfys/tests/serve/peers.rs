@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use protocol::mount::MountStat;
 use protocol::nfs3::NfsStat;
 use rpc::auth::AuthStatus;
 use rpc::message::{Rejection, RpcError};
@@ -112,6 +113,7 @@ fn a_call_whose_sender_has_gone_is_not_roots() {
     let server = Server::start(&place, &with(&place, &[&export, "--squash".as_ref(), "none".as_ref()]));
     let root = Client::connect(server.address).mount("/export").unwrap();
     server.signal(Signal::STOP);
+    server.await_stopped();
     let mut thief = connect_as(&server, NOBODY);
     thief.uid = 0;
     thief.send_create(root, "planted");
@@ -178,5 +180,48 @@ fn ordinary_users_keep_their_clients() {
             Err(error) => return println!("skipped: nfs-cat: {error}"),
         }
     }
+    server.stop();
+}
+
+const ENTRIES: &str = "
+listen = ['127.0.0.1:0']
+[[export]]
+memory = true
+pseudo = '/by-address'
+squash = 'none'
+[[export.client]]
+clients = ['127.0.0.0/30']
+read-only = true
+[[export.client]]
+clients = ['127.0.0.2']
+squash = 'all'
+anonymous-uid = 77
+[[export]]
+memory = true
+pseudo = '/by-name'
+clients = ['localh[oa]*t']
+";
+
+/// A client is treated as the narrowest entry that means it says; a client of no entry is not let in.
+#[test]
+fn entries_of_an_export_are_for_different_clients() {
+    let place = Place::new();
+    let config = place.file("enfys.toml", ENTRIES);
+    let server = Server::start(&place, &["serve".as_ref(), "--config".as_ref(), config.as_path()]);
+    let client = |last: u8| Client::connect_from(server.address, [127, 0, 0, last]);
+
+    let mut reader = client(1);
+    let root = reader.mount("/by-address").unwrap();
+    assert_eq!(reader.create(root, "file"), Err(NfsStat::ROFS));
+    let mut squashed = client(2);
+    let file = squashed.create(root, "file").unwrap();
+    assert_eq!(squashed.getattr(file).unwrap().uid, 77);
+    assert_eq!(reader.getattr(file).unwrap().uid, 77, "the same file system");
+    let mut stranger = client(4);
+    assert_eq!(stranger.mount("/by-address"), Err(MountStat::ACCES));
+    assert_eq!(stranger.getattr(root).map(|_| ()), Err(NfsStat::ACCES));
+
+    assert!(reader.mount("/by-name").is_ok(), "127.0.0.1 is localhost");
+    assert_eq!(squashed.mount("/by-name"), Err(MountStat::ACCES), "127.0.0.2 has no such name");
     server.stop();
 }

@@ -122,6 +122,22 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("the server runs");
     }
 
+    /// Waits until the process stands still behind SIGSTOP: every thread of it (proc(5), state `T`).
+    #[track_caller]
+    pub fn await_stopped(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat =
+                std::fs::read_to_string(task.expect("a thread").path().join("stat")).expect("its state");
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        let tasks = || std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("the server runs");
+        while !tasks().all(is_stopped) {
+            assert!(Instant::now() < deadline, "still runs");
+            sleep(PAUSE);
+        }
+    }
+
     /// Everything logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("log")

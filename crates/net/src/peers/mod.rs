@@ -13,25 +13,37 @@ mod sock_diag;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use server::{LocalUser, PeerOwner};
+use server::{LocalUser, PeerOwner, Server};
+use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use sock_diag::SockDiag;
 
 /// How long an account's groups are remembered.
 const GROUPS_KNOWN_FOR: Duration = Duration::from_secs(60);
+/// How long the names of a host are taken for right, and how long a host is taken for nameless.
+const HOST_KNOWN_FOR: Duration = Duration::from_secs(300);
+const HOST_UNKNOWN_FOR: Duration = Duration::from_secs(30);
+/// Hosts remembered at most.
+const HOSTS_MAX: usize = 32_768;
+/// Questions to the name services at once: each holds a thread for as long as they take.
+const QUESTIONS_MAX: usize = 4;
 /// Accounts remembered at most.
 const ACCOUNTS_MAX: usize = 4096;
 
-/// What the system knows of its users.
-pub trait Accounts: Send + Sync {
+/// What the system's name services know of users and hosts.
+pub trait NameServices: Send + Sync {
     /// The groups that a user is in, primary and supplementary; none where there is no such account. May block for seconds.
     fn groups(&self, uid: u32) -> Vec<u32>;
+
+    /// The names of a host that its address has and that have the address, the canonical one and aliases. May block for
+    /// seconds.
+    fn host_names(&self, address: IpAddr) -> Vec<String>;
 }
 
 /// A socket as the kernel's table has it.
@@ -55,11 +67,15 @@ pub(crate) enum Found {
 
 /// Decides whom peers on this machine may claim to be.
 pub struct PeerPolicy {
-    accounts: Arc<dyn Accounts>,
+    services: Arc<dyn NameServices>,
     only: Option<u32>,
     table: Mutex<Table>,
     users: Mutex<HashMap<u32, (Arc<LocalUser>, Instant)>>,
+    /// Until when the names of hosts are known.
+    hosts: Mutex<HashMap<IpAddr, Instant>>,
     overflow: Option<u32>,
+    /// Places for questions to the name services.
+    questions: Semaphore,
 }
 
 impl std::fmt::Debug for PeerPolicy {
@@ -76,9 +92,9 @@ enum Table {
 }
 
 impl PeerPolicy {
-    /// A policy that asks `accounts` for groups. With `only`, no other user than this one and root is served.
+    /// A policy that asks `services` for groups. With `only`, no other user than this one and root is served.
     #[must_use]
-    pub fn new(accounts: Arc<dyn Accounts>, only: Option<u32>) -> Self {
+    pub fn new(services: Arc<dyn NameServices>, only: Option<u32>) -> Self {
         let table = SockDiag::open().map_or_else(
             |error| {
                 debug!("no sock_diag, /proc/net/tcp instead: {error}");
@@ -86,7 +102,15 @@ impl PeerPolicy {
             },
             Table::SockDiag,
         );
-        Self { accounts, only, table: Mutex::new(table), users: Mutex::default(), overflow: overflow_uid() }
+        Self {
+            services,
+            only,
+            table: Mutex::new(table),
+            users: Mutex::default(),
+            hosts: Mutex::default(),
+            overflow: overflow_uid(),
+            questions: Semaphore::new(QUESTIONS_MAX),
+        }
     }
 
     /// What the kernel says of the other end of `stream`; some microseconds.
@@ -116,9 +140,43 @@ impl PeerPolicy {
         if let Some(user) = self.known(uid) {
             return PeerOwner::User(user);
         }
-        let accounts = Arc::clone(&self.accounts);
-        let groups = tokio::task::spawn_blocking(move || accounts.groups(uid)).await.unwrap_or_default();
+        let _place = self.questions.acquire().await;
+        // Somebody may have asked meanwhile.
+        if let Some(user) = self.known(uid) {
+            return PeerOwner::User(user);
+        }
+        let services = Arc::clone(&self.services);
+        let groups = tokio::task::spawn_blocking(move || services.groups(uid)).await.unwrap_or_default();
         PeerOwner::User(self.remember(LocalUser { uid, groups }))
+    }
+
+    /// Tells the server the names of a client's address, where exports depend on them and they are not known already.
+    pub(crate) async fn introduce(&self, server: &Server, address: IpAddr) {
+        let address = address.to_canonical();
+        if !server.exports().needs_names() || self.is_introduced(address) {
+            return;
+        }
+        let _place = self.questions.acquire().await;
+        // Somebody may have asked meanwhile.
+        if self.is_introduced(address) {
+            return;
+        }
+        let services = Arc::clone(&self.services);
+        let names =
+            tokio::task::spawn_blocking(move || services.host_names(address)).await.unwrap_or_default();
+        let known_for = if names.is_empty() { HOST_UNKNOWN_FOR } else { HOST_KNOWN_FOR };
+        server.learn_host(address, names);
+        let (now, mut hosts) = (Instant::now(), self.hosts.lock());
+        if hosts.len() >= HOSTS_MAX {
+            hosts.retain(|_, until| *until > now);
+        }
+        if hosts.len() < HOSTS_MAX {
+            hosts.insert(address, now + known_for);
+        }
+    }
+
+    fn is_introduced(&self, address: IpAddr) -> bool {
+        self.hosts.lock().get(&address).is_some_and(|until| *until > Instant::now())
     }
 
     fn known(&self, uid: u32) -> Option<Arc<LocalUser>> {

@@ -9,8 +9,12 @@ use super::*;
 
 struct Nobody;
 
-impl Accounts for Nobody {
+impl NameServices for Nobody {
     fn groups(&self, _: u32) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn host_names(&self, _: IpAddr) -> Vec<String> {
         Vec::new()
     }
 }

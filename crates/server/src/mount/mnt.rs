@@ -34,10 +34,10 @@ pub(super) async fn serve(request: &Request<'_>, path: &DirPath, reply: &mut Wri
 async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat> {
     let client = request.connection.peer.ip();
     let (export, rest) = find(request, path).ok_or(MountStat::NOENT)?;
-    if !export.options.admits(client) {
+    let Some(export) = request.exports.for_client(export.id, client) else {
         request.server.metrics.refused.fetch_add(1, Relaxed);
         return Err(MountStat::ACCES);
-    }
+    };
     if request.is_port_refused(export) {
         return Err(MountStat::ACCES);
     }

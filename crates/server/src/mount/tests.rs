@@ -50,10 +50,10 @@ impl Lab {
 /// `/closed` for others; and `/shut`, the same directory for Kerberos alone.
 fn site() -> (Lab, FileHandle) {
     let mut open = export(1, "/export");
-    // Some tests look at what changes with the port; which ports are served at all is another matter.
+    // Its clients' users may come by themselves.
     open.options.insecure = true;
     let flavors = Flavors::new(&[Flavor::Kerberos(Service::Privacy)]).unwrap();
-    let options = ExportOptions { flavors, ..open.options.clone() };
+    let options = ExportOptions { flavors, insecure: false, ..open.options.clone() };
     let shut = Export { id: ExportId(3), path: "/shut".into(), options, fsid: (7, 7), ..open.clone() };
     let mut lab = lab_of(vec![open, export_for(2, "/closed", "10.0.0.0/8"), shut]);
     lab.file(&["export", "file"], b"");

@@ -350,7 +350,10 @@ fn a_read_only_export_changes_nothing_and_grants_no_change() {
 
 #[test]
 fn clients_from_elsewhere_are_refused() {
-    let options = ExportOptions { clients: vec!["10.0.0.0/8".parse().unwrap()], ..ExportOptions::default() };
+    let options = ExportOptions {
+        clients: vec!["10.0.0.0/8".parse::<crate::Network>().unwrap().into()],
+        ..ExportOptions::default()
+    };
     let pair = pair_with(options, &MemOptions::default(), 0);
     let refused: GetattrResult = pair.call(Proc::GETATTR, &GetattrArgs { object: pair.root });
     assert_eq!(refused.status(), NfsStat::ACCES);

@@ -163,13 +163,14 @@ impl<'r> Compound<'r> {
         self.request.context(export)
     }
 
-    /// Whether the client's address may use `export`; counted where not.
-    pub(crate) fn admits(&self, export: &Export) -> bool {
-        let is_admitted = export.options.admits(self.request.connection.peer.ip());
-        if !is_admitted {
+    /// The export as this client has it; none where there is none, or the client may not use it, which is counted.
+    pub(crate) fn export(&self, id: crate::ExportId) -> Option<&'r Export> {
+        let (exports, client) = (self.exports(), self.request.connection.peer.ip());
+        let export = exports.for_client(id, client);
+        if export.is_none() && exports.by_id(id).is_some() {
             self.server().metrics().refused.fetch_add(1, Relaxed);
         }
-        is_admitted
+        export.map(|export| &**export)
     }
 
     /// The principal of the request, and what vouches for it.

@@ -156,10 +156,11 @@ impl Server {
     /// STALE where there is none for this client any more, ROFS where it is read-only.
     pub(crate) fn check_export(&self, id: ExportId, client: &Client) -> Result<Arc<Export>, Status> {
         let exports = self.exports();
-        let is_admitted = |export: &&Arc<Export>| {
-            client.address().is_none_or(|address| export.options.admits(address.ip()))
+        let export = match client.address() {
+            Some(address) => exports.for_client(id, address.ip()),
+            None => exports.by_id(id),
         };
-        let export = exports.by_id(id).filter(is_admitted).ok_or(Status::STALE)?;
+        let export = export.ok_or(Status::STALE)?;
         if export.options.read_only { Err(Status::ROFS) } else { Ok(Arc::clone(export)) }
     }
 

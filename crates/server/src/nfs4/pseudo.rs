@@ -177,7 +177,7 @@ impl Node {
 
     /// The export that is mounted here, where a client at `peer` may use it.
     pub(crate) fn mounted<'e>(&self, exports: &'e ExportTable, peer: IpAddr) -> Option<&'e Arc<Export>> {
-        exports.by_id(self.export?).filter(|export| export.options.admits(peer))
+        exports.for_client(self.export?, peer)
     }
 
     /// Whether a client at `peer` may use anything here or below; everybody sees the root.
@@ -187,8 +187,7 @@ impl Node {
 
     /// The exports here and below that a client at `peer` may use.
     fn visible<'a>(&'a self, exports: &'a ExportTable, peer: IpAddr) -> impl Iterator<Item = &'a Export> {
-        let here = self.leads_to.iter().filter_map(|id| exports.by_id(*id)).map(Arc::as_ref);
-        here.filter(move |export: &&Export| export.options.admits(peer))
+        self.leads_to.iter().filter_map(move |id| exports.for_client(*id, peer)).map(Arc::as_ref)
     }
 
     /// The flavors of the exports here and below that a client at `peer` may use: by any of them it comes to one of these.

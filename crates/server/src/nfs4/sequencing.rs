@@ -282,7 +282,7 @@ mod tests {
         let directory = directory(&mut lab);
         let again = || vec![putfh(directory), open.clone(), Op::GetFh];
         assert_eq!(lab.status(again()), Status::OK);
-        exported.options.clients.push("203.0.113.0/24".parse().unwrap());
+        exported.options.clients.push("203.0.113.0/24".parse::<crate::Network>().unwrap().into());
         lab.lab.server.replace_exports(crate::ExportTable::new(vec![exported]).unwrap());
         assert_eq!(lab.status(again()), Status::STALE);
     }

@@ -87,7 +87,7 @@ impl<'r> Compound<'r> {
         saved: &SavedReply,
     ) -> std::result::Result<(), Status> {
         let Some((id, handle)) = saved.current else { return Ok(()) };
-        let export = self.request.exports.by_id(id).filter(|export| self.admits(export));
+        let export = self.export(id);
         let export = export.ok_or(Status::STALE)?;
         if self.request.is_port_refused(export) {
             return Err(Status::PERM);

@@ -50,8 +50,7 @@ fn resolve<'r>(compound: &Compound<'r>, wire: &[u8]) -> Result<Object<'r>> {
     }
     // RFC 8881 §15.1.2.7: STALE also where "access to it has been revoked": an export that is gone, or that this client
     // may not use. PUTFH has no ACCESS among its errors.
-    let export = compound.exports().by_id(id).filter(|export| compound.admits(export));
-    let export = export.ok_or(Status::STALE)?;
+    let export = compound.export(id).ok_or(Status::STALE)?;
     export.counts.requests.fetch_add(1, Relaxed);
     compound.uses(export);
     Ok(Object::File(File::opened(export, handle, wire)))

@@ -56,6 +56,7 @@ fn record(xid: u32, uid: u32, procedure: Proc, arguments: &[u8]) -> Bytes {
 
 /// Sends a record from a client; its whole reply.
 fn send(server: &Server, seconds: u64, client: u8, record: Bytes) -> Bytes {
+    // Another port for each call, below 1024.
     let peer = SocketAddr::from(([10, 0, 0, client], 700 + (seconds % 300) as u16));
     let local = SocketAddr::from(([10, 0, 1, 1], 2049));
     let connection = Arc::new(Connection::new(ConnectionId(seconds), peer, local, Transport::Tcp, false));

@@ -1,26 +1,27 @@
-//! Whom peers on this machine may claim to be: the accounts of the system, and whom this server serves.
+//! What the name services of this machine say of peers: the groups of its users, and the names of hosts.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use net::{Accounts, PeerPolicy};
+use net::{NameServices, PeerPolicy};
 use rustix::process::{getegid, geteuid, getgroups};
 use tracing::warn;
 
 use crate::plan::Plan;
-use crate::users;
+use crate::{hosts, users};
 
 /// The policy that the plan asks for. A server that cannot act as each caller serves its own user and root, unless told to
 /// serve others: all that it does, it does by its own user's rights.
 pub fn policy(plan: &Plan) -> Arc<PeerPolicy> {
     let own = geteuid();
     let only = (!own.is_root() && !plan.local_users).then(|| own.as_raw());
-    Arc::new(PeerPolicy::new(Arc::new(SystemAccounts), only))
+    Arc::new(PeerPolicy::new(Arc::new(SystemNames), only))
 }
 
-/// The accounts that the name services of this machine have.
-struct SystemAccounts;
+/// All that nsswitch.conf(5) names.
+struct SystemNames;
 
-impl Accounts for SystemAccounts {
+impl NameServices for SystemNames {
     fn groups(&self, uid: u32) -> Vec<u32> {
         let mut groups = users::groups_of(uid).unwrap_or_else(|why| {
             warn!(uid, "the groups of a local user cannot be found out: {why}");
@@ -32,5 +33,9 @@ impl Accounts for SystemAccounts {
             groups.extend(getgroups().unwrap_or_default().iter().map(|group| group.as_raw()));
         }
         groups
+    }
+
+    fn host_names(&self, address: IpAddr) -> Vec<String> {
+        hosts::names_of(address)
     }
 }
