@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use localfs::{Config, Descriptors, Durability, LocalFs};
 use parking_lot::Mutex;
-use server::{Export, ExportCounts, ExportId, ExportOptions, ExportTable};
+use server::{Export, ExportCounts, ExportId, ExportOptions, ExportTable, Junction};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
@@ -16,6 +17,7 @@ use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 use crate::export_plan::{ExportPlan, Source, limits};
 use crate::size::Size;
 use crate::state_dir;
+use crate::submounts;
 
 /// File systems in use, by what they were opened for.
 #[derive(Debug)]
@@ -52,6 +54,16 @@ pub struct Prepared {
     open: HashMap<Source, Opened>,
     /// Of those, the directories whose paths led to others before.
     replaced: HashSet<Source>,
+    /// Plans of what is mounted inside of exports.
+    nested: Vec<ExportPlan>,
+}
+
+/// An export within which others may be mounted.
+struct Outer {
+    /// The directory, without links.
+    path: PathBuf,
+    directory: LocalFs,
+    id: ExportId,
 }
 
 /// File systems that are no longer served.
@@ -86,38 +98,129 @@ impl Backends {
     /// # Errors
     /// One line that names the export.
     pub fn prepare(&self, plans: &[ExportPlan]) -> Result<Prepared, String> {
-        let (mut open, mut replaced) = (HashMap::new(), HashSet::new());
+        let mut prepared = Prepared {
+            table: ExportTable::default(),
+            open: HashMap::new(),
+            replaced: HashSet::new(),
+            nested: Vec::new(),
+        };
         let mut exports = Vec::new();
         for plan in plans {
-            let before = self.open.get(&plan.source);
-            let opened = match before {
-                Some(opened) if opened.is_current(plan)? => opened.clone(),
-                _ => self.open(plan).map_err(|why| plan.blame(why))?,
-            };
-            if before.is_some_and(|before| !before.is(&opened)) {
-                replaced.insert(plan.source.clone());
-            }
-            let counts = self.counts.get(&plan.pseudo).cloned().unwrap_or_default();
-            let backend = opened.backend();
-            let entry = |options| export(plan, options, Arc::clone(&backend), Arc::clone(&counts));
-            exports.extend(plan.all_options().map(entry));
-            open.insert(plan.source.clone(), opened);
+            let opened = self.prepare_one(plan, &mut prepared)?;
+            exports.extend(self.entries(plan, &opened));
         }
-        let table = ExportTable::new(exports).map_err(|error| error.to_string())?;
-        Ok(Prepared { table, open, replaced })
+        let mut junctions = Vec::new();
+        for plan in plans.iter().filter(|plan| plan.serves_submounts) {
+            junctions.extend(self.prepare_submounts(plan, plans, &mut prepared));
+        }
+        let table = ExportTable::new(exports).and_then(|table| table.with_junctions(junctions));
+        Ok(Prepared { table: table.map_err(|error| error.to_string())?, ..prepared })
+    }
+
+    /// The entries of the export of `plan`, which go on with what was counted of the path before.
+    fn entries(&self, plan: &ExportPlan, opened: &Opened) -> Vec<Export> {
+        let counts = self.counts.get(&plan.pseudo).cloned().unwrap_or_default();
+        let backend = opened.backend();
+        let entry = |options| export(plan, options, Arc::clone(&backend), Arc::clone(&counts));
+        plan.all_options().map(entry).collect()
+    }
+
+    /// Opens what one plan names, or finds it open.
+    fn prepare_one(&self, plan: &ExportPlan, prepared: &mut Prepared) -> Result<Opened, String> {
+        let before = self.open.get(&plan.source);
+        let opened = match before {
+            Some(opened) if opened.is_current(plan)? => opened.clone(),
+            _ => self.open(plan).map_err(|why| plan.blame(why))?,
+        };
+        if before.is_some_and(|before| !before.is(&opened)) {
+            prepared.replaced.insert(plan.source.clone());
+        }
+        prepared.open.insert(plan.source.clone(), opened.clone());
+        Ok(opened)
+    }
+
+    /// Opens what is mounted inside the directory of `plan`. What cannot be served is logged, and clients
+    /// are refused there; so they are where an export of its own is mounted, since locks hold within one export.
+    fn prepare_submounts(
+        &self,
+        plan: &ExportPlan,
+        plans: &[ExportPlan],
+        prepared: &mut Prepared,
+    ) -> Vec<Junction> {
+        let (Source::Directory(path), Some(Opened::Directory(directory, first))) =
+            (&plan.source, prepared.open.get(&plan.source).cloned())
+        else {
+            return Vec::new();
+        };
+        let opened = Opened::Directory(directory.clone(), first);
+        let Some(id) = self.entries(plan, &opened).first().map(|entry| entry.id) else { return Vec::new() };
+        let found = path.canonicalize().and_then(|path| Ok((submounts::inside(&path)?, path)));
+        let (mounts, path) = match found {
+            Ok(found) => found,
+            Err(error) => {
+                warn!(
+                    "{}",
+                    plan.blame(format!("what is mounted inside is not served: {}", crate::said(&error)))
+                );
+                return Vec::new();
+            }
+        };
+        let (top, mut outers, mut junctions) =
+            (path.clone(), vec![Outer { path, directory, id }], Vec::new());
+        let own = |mount: &Path| plans.iter().any(|plan| plan.is_at(mount));
+        for mount in mounts.into_iter().filter(|mount| !own(mount)) {
+            match self.prepare_submount(plan, &top, &mount, &outers, prepared) {
+                Ok((junction, outer)) => {
+                    outers.push(outer);
+                    junctions.push(junction);
+                }
+                Err(why) => warn!("{}", plan.blame(format!("{} is not served: {why}", mount.display()))),
+            }
+        }
+        junctions
+    }
+
+    /// Opens what is mounted at `mount`, below `top`, the directory of `plan`.
+    fn prepare_submount(
+        &self,
+        plan: &ExportPlan,
+        top: &Path,
+        mount: &Path,
+        outers: &[Outer],
+        prepared: &mut Prepared,
+    ) -> Result<(Junction, Outer), String> {
+        let below = mount.strip_prefix(top).map_err(|error| error.to_string())?;
+        let below = below.to_str().ok_or("its path is not UTF-8")?;
+        let plan = plan.submount(mount.into(), below);
+        // Those that are further inside come last.
+        let outer =
+            outers.iter().rev().find(|outer| mount.starts_with(&outer.path)).ok_or("nothing is above it")?;
+        let within = mount.strip_prefix(&outer.path).map_err(|error| error.to_string())?;
+        let name = within.file_name().ok_or("it has no name")?.as_bytes().to_vec();
+        let place = outer.directory.mount_point(within).map_err(|error| error.to_string())?;
+        let opened = self.prepare_one(&plan, prepared)?;
+        let Opened::Directory(directory, _) = &opened else { return Err("it is no directory".into()) };
+        let inner: Vec<_> = self.entries(&plan, &opened).into_iter().map(Arc::new).collect();
+        let id = inner.first().ok_or("it is for no client")?.id;
+        let next = Outer { path: mount.into(), directory: directory.clone(), id };
+        prepared.nested.push(plan);
+        let (directory, covered_fileid) = (place.directory, place.covered_fileid);
+        Ok((Junction { outer: outer.id, directory, name, covered_fileid, inner }, next))
     }
 
     /// Takes what was prepared from `plans` into use, with their limits and promises. Returns the exports, and the file
     /// systems that are no longer among them.
     pub fn take(&mut self, plans: &[ExportPlan], prepared: Prepared) -> (ExportTable, Removed) {
-        let Prepared { table, open, replaced } = prepared;
-        for plan in plans {
+        let Prepared { table, open, replaced, nested } = prepared;
+        let served: HashSet<_> = nested.iter().filter_map(ExportPlan::directory).map(PathBuf::from).collect();
+        for plan in plans.iter().chain(&nested) {
             if let (true, Source::Directory(path)) = (replaced.contains(&plan.source), &plan.source) {
                 let path = path.display();
                 warn!("{}", plan.blame(format!("{path} is another directory or file system now: serving it; handles of the one before are stale")));
             }
             match open.get(&plan.source) {
                 Some(Opened::Directory(directory, _)) => {
+                    directory.set_served_mounts(served.clone());
                     say_unless_watched(plan, directory);
                     if let Err(error) = directory.set_durability(durability(plan)) {
                         error!("{}", plan.blame(format!("what was answered before is not stable: {error}")));
@@ -130,7 +233,10 @@ impl Backends {
                 None => {}
             }
         }
-        for export in table.iter() {
+        for plan in &nested {
+            info!("serving {plan}: it is mounted inside of another export");
+        }
+        for export in table.iter().chain(table.nested()) {
             self.counts.insert(export.path.clone(), Arc::clone(&export.counts));
         }
         self.has_started = true;

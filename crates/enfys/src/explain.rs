@@ -45,7 +45,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("export.client.insecure", TRUTH),
     ("export.async", TRUTH),
     ("export.local-changes", "\"recall\" or \"ignore\""),
-    ("export.submounts", "\"hide\""),
+    ("export.submounts", "\"hide\" or \"serve\""),
 ];
 
 const CLIENTS: &str =

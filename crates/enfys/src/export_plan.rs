@@ -1,7 +1,7 @@
 //! One export as the command line or the configuration asks for it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use server::{ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
@@ -29,6 +29,8 @@ pub struct ExportPlan {
     pub options: ExportOptions,
     /// For those of each `[[export.client]]`.
     pub entries: Vec<ExportOptions>,
+    /// Whether file systems that are mounted inside are served too.
+    pub serves_submounts: bool,
     /// Whether the directory is on a file system that is mounted read-only on this machine.
     pub is_mounted_read_only: bool,
     /// None where the command line asks for it.
@@ -136,7 +138,9 @@ impl ExportPlan {
         }
         let memory = MemoryLimits { bytes: config.memory_bytes, quota: config.quota_bytes };
         let (is_async, id, place) = (config.r#async, config.id, Some(place));
-        Ok(Self { is_async, memory, id, options, entries, place, ..Self::new(source, pseudo) })
+        let serves_submounts = config.submounts == Some(SubmountsConfig::Serve);
+        let plan = Self::new(source, pseudo);
+        Ok(Self { is_async, memory, id, options, entries, serves_submounts, place, ..plan })
     }
 
     fn override_by(&mut self, arguments: &ServeArguments) -> Result<(), String> {
@@ -171,7 +175,7 @@ impl ExportPlan {
 
     fn new(source: Source, pseudo: String) -> Self {
         let (memory, options) = (MemoryLimits::default(), ExportOptions::default());
-        let (is_async, is_mounted_read_only) = (false, false);
+        let (is_async, serves_submounts, is_mounted_read_only) = (false, false, false);
         let entries = Vec::new();
         Self {
             source,
@@ -181,9 +185,29 @@ impl ExportPlan {
             id: None,
             options,
             entries,
+            serves_submounts,
             is_mounted_read_only,
             place: None,
         }
+    }
+
+    /// The directory that is served, if one is.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.source {
+            Source::Directory(path) => Some(path),
+            Source::Memory(_) => None,
+        }
+    }
+
+    /// Whether it serves the directory at `path`, which has no links in it.
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.directory().is_some_and(|own| own == path || own.canonicalize().is_ok_and(|own| own == path))
+    }
+
+    /// What is mounted at `path`, which is `below` the directory of this export, as an export inside of it.
+    pub fn submount(&self, path: PathBuf, below: &str) -> Self {
+        let pseudo = format!("{}/{below}", self.pseudo.trim_end_matches('/'));
+        Self { source: Source::Directory(path), pseudo, id: None, serves_submounts: false, ..self.clone() }
     }
 
     /// Whether the command line asks for it, and not a configuration file.
@@ -267,10 +291,6 @@ fn contradiction(config: &ExportConfig) -> Option<(&'static str, String)> {
         _ if config.submounts.is_some() && config.memory => {
             wrong("submounts", "`submounts` is for directories: nothing is mounted inside memory")
         }
-        _ if config.submounts == Some(SubmountsConfig::Serve) => wrong(
-            "submounts",
-            "`submounts`: \"serve\" is not supported yet: give each file system that is mounted inside an [[export]] of its own",
-        ),
         _ if config.id == Some(0) => wrong("id", "`id`: expected an integer from 1 to 4294967295, found 0"),
         _ => None,
     }
@@ -324,7 +344,10 @@ impl fmt::Display for ExportPlan {
             f.write_str(if index > 0 { "; " } else { "" })?;
             write_options(f, options, self.is_mounted_read_only)?;
         }
-        if self.options.recall_local_changes { Ok(()) } else { f.write_str(", local changes ignored") }
+        if !self.options.recall_local_changes {
+            f.write_str(", local changes ignored")?;
+        }
+        if self.serves_submounts { f.write_str(", with what is mounted inside") } else { Ok(()) }
     }
 }
 
@@ -508,14 +531,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_inside_is_hidden_and_nothing_else_yet() {
-        let told = |word| of_config(&format!("[[export]]\npath = '/srv'\nsubmounts = '{word}'")).map(drop);
-        assert_eq!(told("hide"), Ok(()));
-        let serve = told("serve").unwrap_err();
-        assert!(
-            serve.starts_with("FILE:3: export /export: `submounts`: \"serve\" is not supported yet: "),
-            "{serve}"
-        );
+    fn what_is_mounted_inside_is_hidden_unless_it_is_served() {
+        let told = |word| {
+            let plans = of_config(&format!("[[export]]\npath = '/srv'\nsubmounts = '{word}'"))?;
+            Ok::<_, String>((plans[0].serves_submounts, plans[0].to_string()))
+        };
+        let plain = "/srv (sync) as /export: read-write, root squashed, for any client that reaches it";
+        assert_eq!(told("hide"), Ok((false, plain.into())));
+        assert_eq!(told("serve"), Ok((true, format!("{plain}, with what is mounted inside"))));
         let memory = of_config("[[export]]\nmemory = true\nsubmounts = 'hide'").unwrap_err();
         assert!(
             memory.ends_with("`submounts` is for directories: nothing is mounted inside memory"),

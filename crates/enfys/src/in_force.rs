@@ -193,8 +193,7 @@ impl ExportInForce {
                 path: Some(path.clone()),
                 r#async: Some(plan.is_async),
                 local_changes: Some(if options.recall_local_changes { "recall" } else { "ignore" }),
-                // There is no other yet.
-                submounts: Some("hide"),
+                submounts: Some(if plan.serves_submounts { "serve" } else { "hide" }),
                 ..common
             },
             Source::Memory(_) => {

@@ -39,6 +39,7 @@ mod size;
 mod stable_log;
 mod state_dir;
 mod state_log;
+mod submounts;
 mod users;
 mod waiters;
 mod writable;

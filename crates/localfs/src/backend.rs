@@ -1,7 +1,8 @@
 //! The public face: every operation of [`Backend`] goes to its own file.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -13,6 +14,7 @@ use vfs::{
 };
 
 use crate::config::{Config, Durability, OpenError};
+use crate::mounts::MountPoint;
 use crate::pool::Lane;
 use crate::volume::{Actor, Handles, Volume};
 
@@ -84,6 +86,20 @@ impl LocalFs {
     #[must_use]
     pub fn why_unwatched(&self) -> Option<&str> {
         self.volume.watches().err()
+    }
+
+    /// Returns the place of the mount point at the path `below` the directory that is served: relative, without links.
+    ///
+    /// # Errors
+    /// Those of looking it up.
+    pub fn mount_point(&self, below: &Path) -> Result<MountPoint> {
+        self.volume.mount_point(below)
+    }
+
+    /// Replaces the paths of the mount points inside at which clients go on in another volume: they are refused by this one
+    /// without a line in the log.
+    pub fn set_served_mounts(&self, paths: HashSet<PathBuf>) {
+        self.volume.logged_mounts.set_served(paths);
     }
 
     /// Answers what `operation` does when the handles in it are on stable storage.

@@ -21,6 +21,7 @@
 //! index such a file goes stale as soon as its descriptor is closed, and so does one that a local process moves to
 //! another directory inside; within its directory it is found again.
 //! Mount points inside the export are not crossed: they are listed, and refused with [`vfs::Error::Access`]; the log says why.
+//! A server that serves what is mounted there as another volume finds the places by [`LocalFs::mount_point`].
 //!
 //! # Coherence with local processes
 //! The change attribute moves with every change, by local processes too; where the kernel's timestamps are coarse, a
@@ -87,3 +88,4 @@ pub use backend::LocalFs;
 pub use config::{Config, Durability, OpenError};
 pub use descriptors::Descriptors;
 pub use identity::become_server;
+pub use mounts::MountPoint;

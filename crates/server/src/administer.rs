@@ -217,7 +217,10 @@ impl Server {
     /// Where the path leads to no file.
     pub async fn recall(&self, now: Now, path: &str) -> Result<FileRecall, RecallError> {
         let exports = self.exports();
-        let holder = exports.iter().find_map(|export| Some((export, export.below(path.as_bytes())?)));
+        // Behind a mount point inside of an export another one begins: the longest path is the nearest.
+        let all = exports.iter().chain(exports.nested());
+        let holders = all.filter_map(|export| Some((export, export.below(path.as_bytes())?)));
+        let holder = holders.min_by_key(|(_, below)| below.len());
         let (export, below) = holder.ok_or(RecallError::NoExport)?;
         let context = Context::new(Arc::new(Credentials::root()), now.wall);
         let mut file = File::root(export);

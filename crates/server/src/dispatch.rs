@@ -295,7 +295,8 @@ impl Server {
     }
 
     fn revoke_unserved(&self) {
-        let served: HashSet<_> = self.exports.load().iter().map(|export| export.fsid).collect();
+        let exports = self.exports.load();
+        let served: HashSet<_> = exports.iter().chain(exports.nested()).map(|export| export.fsid).collect();
         self.nfs4.revoke_unserved(|fsid| served.contains(&fsid));
     }
 

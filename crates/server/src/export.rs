@@ -13,6 +13,7 @@ pub(crate) use clients::HostNames;
 use clients::Rank;
 
 use crate::Flavors;
+use crate::junction::Junctions;
 use crate::nfs4::pseudo::PseudoFs;
 
 /// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
@@ -252,6 +253,8 @@ pub struct ExportTable {
     /// Whether any entry takes its clients' names to be found.
     needs_names: bool,
     names: Arc<HostNames>,
+    /// Exports inside of others, which are not among `exports`.
+    pub(crate) junctions: Junctions,
 }
 
 impl ExportTable {
@@ -314,14 +317,20 @@ impl ExportTable {
     /// The export with this number.
     #[must_use]
     pub fn by_id(&self, id: ExportId) -> Option<&Arc<Export>> {
-        self.by_id.get(&id).map(|index| &self.exports[*index])
+        match self.by_id.get(&id) {
+            Some(index) => Some(&self.exports[*index]),
+            None => self.junctions.export(id),
+        }
     }
 
     /// The export with this number as a client at `address` has it: the entry that means the client most narrowly, the
     /// first of several. None where no entry means it.
     #[must_use]
     pub fn for_client(&self, id: ExportId, address: IpAddr) -> Option<&Arc<Export>> {
-        let entries = &self.entries[*self.by_id.get(&id)?];
+        let entries = match self.by_id.get(&id) {
+            Some(index) => &self.entries[*index],
+            None => self.junctions.entries(id)?,
+        };
         if let [only] = &entries[..]
             && only.options.clients.is_empty()
         {
@@ -366,7 +375,7 @@ impl ExportTable {
         self.exports.iter().find(|export| export.below(path).is_some_and(is_top))
     }
 
-    /// All exports in the order of the configuration.
+    /// All exports in the order of the configuration, without those inside of others ([`Self::nested`]).
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
         self.exports.iter()
     }

@@ -18,6 +18,7 @@ mod flavor;
 pub mod gss;
 mod handle;
 mod id_names;
+mod junction;
 mod listings;
 #[cfg(test)]
 mod malformed_tests;
@@ -57,6 +58,7 @@ pub use fetch::{Extent, Fetch, FetchError, Fetched, SourceFile};
 pub use flavor::{Flavor, Flavors, FlavorsError};
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use id_names::{IdNames, MAX_ID_NAMES};
+pub use junction::Junction;
 pub use metrics::{Effort, Metrics, Observer, OperationMetrics};
 pub use nfs4::Advanced;
 pub use nfs4::state::{

@@ -229,7 +229,7 @@ impl Sources {
         let exports = self.server.exports();
         for (name, help, value) in families {
             let mut family = begin(encoder, name, help, MetricType::Counter)?;
-            for export in exports.iter() {
+            for export in exports.iter().chain(exports.nested()) {
                 let labels = ExportLabels { export: export.path.clone() };
                 let value = value(&export.counts).load(Relaxed);
                 ConstCounter::new(value).encode(family.encode_family(&labels)?)?;

@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use protocol::mount::{DirPath, MountResult, MountStat};
 use protocol::nfs3::{
     CommitArgs, CommitOk, CreateArgs, CreateHow, CreateOk, DirOpArgs, Fattr, FileHandle, Filename,
-    GetattrArgs, LookupArgs, LookupOk, NfsStat, Outcome, PostOpAttr, Proc, ReadArgs, ReadOk, Sattr,
-    StableHow, WccData, WriteArgs, WriteOk, WriteVerf,
+    GetattrArgs, LookupArgs, LookupOk, NfsStat, Outcome, PostOpAttr, Proc, ReadArgs, ReadOk, RenameArgs,
+    RenameWcc, Sattr, StableHow, WccData, WriteArgs, WriteOk, WriteVerf,
 };
 use protocol::nfs4::compound::{CompoundArgs, CompoundResult, Op, OpResult};
 use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
@@ -201,6 +201,12 @@ impl Client {
     pub fn lookup(&mut self, directory: FileHandle, name: &str) -> Result<FileHandle, NfsStat> {
         let arguments = LookupArgs { what: entry(directory, name) };
         self.nfs3::<LookupOk, PostOpAttr>(Proc::LOOKUP, &arguments).map(|found| found.object)
+    }
+
+    /// RENAME from one directory and name to another.
+    pub fn rename(&mut self, from: (FileHandle, &str), to: (FileHandle, &str)) -> Result<(), NfsStat> {
+        let arguments = RenameArgs { from: entry(from.0, from.1), to: entry(to.0, to.1) };
+        self.nfs3::<RenameWcc, RenameWcc>(Proc::RENAME, &arguments).map(drop)
     }
 
     /// Makes a file that everybody may change.

@@ -1,12 +1,16 @@
 //! Other file systems that are mounted inside of an export.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use protocol::mount::MountStat;
 use protocol::nfs3::NfsStat;
-use protocol::nfs4::compound::Op;
+use protocol::nfs4::attributes::{Attributes, number};
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::ops::lookup::LookupArgs;
-use protocol::nfs4::types::{Component, Status};
+use protocol::nfs4::ops::readdir::ReadDirArgs;
+use protocol::nfs4::types::{Bitmap, Component, Handle, Status};
 
 use crate::client::{Client, Client4};
 use crate::reload::Mounted;
@@ -36,7 +40,7 @@ fn what_is_mounted_inside_is_hidden_and_the_log_says_so_once() {
     let Some(_mounted) = Mounted::on(&disk) else { return };
     std::fs::write(disk.join("inside"), b"another file system's").unwrap();
     let data_export = format!("[[export]]\npath = '{}'\nsubmounts = 'hide'\n", data.display());
-    // What the log advises.
+    // An export of its own, beside.
     let disk_export = format!("[[export]]\npath = '{}'\npseudo = '/disk'\n", disk.display());
     let server = start(&place, &format!("{data_export}{disk_export}"));
     let mut client = Client::connect(server.address);
@@ -51,10 +55,129 @@ fn what_is_mounted_inside_is_hidden_and_the_log_says_so_once() {
     let log = server.log();
     let said: Vec<_> = log.lines().filter(|line| line.contains("is mounted inside an export")).collect();
     assert_eq!(said.len(), 1, "{log}");
-    let names_it = said[0].contains(disk.to_str().unwrap()) && said[0].contains("[[export]] of its own");
+    let names_it = said[0].contains(disk.to_str().unwrap()) && said[0].contains("`submounts = \"serve\"`");
     assert!(names_it, "{log}");
     let own = client.mount("/disk").unwrap();
     client.lookup(own, "inside").unwrap();
     assert_ne!(client.getattr(own).unwrap().fsid, client.getattr(root).unwrap().fsid);
+    server.stop();
+}
+
+/// What tells of an object in version 4 which file system it is of.
+const NUMBERS: [u32; 3] = [number::FSID, number::FILEID, number::MOUNTED_ON_FILEID];
+
+fn ways(path: &[&'static str], last: Op) -> Vec<Op> {
+    std::iter::once(Op::PutRootFh).chain(path.iter().map(|name| lookup(name))).chain([last]).collect()
+}
+
+fn last(client: &mut Client4, ops: Vec<Op>) -> OpResult {
+    client.run(ops).unwrap().pop().unwrap()
+}
+
+fn attributes(client: &mut Client4, path: &[&'static str]) -> Attributes {
+    match last(client, ways(path, Op::GetAttr(GetAttrArgs { attributes: Bitmap::of(&NUMBERS) }))) {
+        OpResult::GetAttr(seen) => Attributes::from_file_attributes(seen.as_result().unwrap()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The attributes of the only entry of a directory.
+fn listed(client: &mut Client4, path: &[&'static str]) -> (Vec<u8>, Attributes) {
+    let args = ReadDirArgs {
+        cookie: 0,
+        cookie_verifier: [0; 8],
+        dircount: 0,
+        maxcount: 65_536,
+        attributes: Bitmap::of(&NUMBERS),
+    };
+    match last(client, ways(path, Op::ReadDir(args))) {
+        OpResult::ReadDir(listing) => {
+            let listing = listing.into_result().unwrap();
+            assert!(listing.eof && listing.entries.len() == 1, "{listing:?}");
+            let entry = &listing.entries[0];
+            (entry.name.to_vec(), Attributes::from_file_attributes(&entry.attributes).unwrap())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn handle(client: &mut Client4, path: &[&'static str], up: Option<Op>) -> Handle {
+    let ops = ways(path, Op::GetFh);
+    let (get, way) = ops.split_last().unwrap();
+    match last(client, way.iter().cloned().chain(up).chain([get.clone()]).collect()) {
+        OpResult::GetFh(handle) => handle.into_result().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_mounted_inside_is_served_with_its_own_fsid() {
+    let place = Place::new();
+    let (data, disk) = directories(&place);
+    let covered = std::fs::metadata(&disk).unwrap().ino();
+    let Some(mounted) = Mounted::on(&disk) else { return };
+    std::fs::create_dir(disk.join("inner")).unwrap();
+    let inner_path = disk.join("inner");
+    let covered_inner = std::fs::metadata(&inner_path).unwrap().ino();
+    let Some(mounted_inner) = Mounted::on(&inner_path) else { return };
+    let exports = format!("[[export]]\npath = '{}'\nsubmounts = 'serve'\n", data.display());
+    let server = start(&place, &exports);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    let top = client.lookup(root, "disk").unwrap();
+    let inner = client.lookup(top, "inner").unwrap();
+    let handles = [root, top, inner];
+    let fsids = handles.map(|handle| client.getattr(handle).unwrap().fsid);
+    assert!(fsids[0] != fsids[1] && fsids[0] != fsids[2] && fsids[1] != fsids[2], "{fsids:?}");
+    assert_eq!(client.lookup(top, "..").unwrap(), root);
+    assert_eq!(client.lookup(inner, "..").unwrap(), top);
+    assert_eq!(client.mount("/export/disk").unwrap(), top);
+    assert_eq!(client.mount("/export/disk/inner").unwrap(), inner);
+    let file = client.create(inner, "file").unwrap();
+    assert!(inner_path.join("file").exists(), "it is there");
+    assert_eq!(client.rename((inner, "file"), (root, "file")).unwrap_err(), NfsStat::XDEV);
+
+    let mut client4 = Client4::connect(server.address);
+    let outside = attributes(&mut client4, &["export"]);
+    let (path, path_inner) = (["export", "disk"], ["export", "disk", "inner"]);
+    for (path, place, covered) in [(&path[..], &disk, covered), (&path_inner[..], &inner_path, covered_inner)]
+    {
+        let seen = attributes(&mut client4, path);
+        assert_ne!(seen.fsid, outside.fsid);
+        assert_eq!(seen.fileid, Some(std::fs::metadata(place).unwrap().ino()));
+        assert_eq!(seen.mounted_on_fileid, Some(covered));
+        let (name, above) = path.split_last().unwrap();
+        assert_eq!(
+            listed(&mut client4, above),
+            (name.as_bytes().to_vec(), seen),
+            "as LOOKUP and GETATTR see it"
+        );
+        let up = handle(&mut client4, path, Some(Op::LookupParent));
+        assert_eq!(up, handle(&mut client4, above, None));
+    }
+    assert!(!server.log().contains("is mounted inside an export"), "{}", server.log());
+
+    // Handles and ids outlive the server.
+    server.kill();
+    let server = start(&place, &exports);
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.getattr(file).unwrap().fsid, fsids[2]);
+    assert_eq!(handles.map(|handle| client.getattr(handle).unwrap().fsid), fsids);
+
+    // What is no longer mounted is stale after a reload, and the directory below it is seen.
+    drop(mounted_inner);
+    drop(mounted);
+    server.reload();
+    assert_eq!(client.getattr(file).unwrap_err(), NfsStat::STALE);
+    assert_eq!(client.getattr(top).unwrap_err(), NfsStat::STALE);
+    let below = client.lookup(root, "disk").unwrap();
+    assert_eq!(client.getattr(below).unwrap().fsid, fsids[0]);
+
+    // What is mounted meanwhile is served after a reload, and before it nothing of it.
+    let Some(_again) = Mounted::on(&disk) else { return };
+    assert_eq!(client.lookup(root, "disk").unwrap_err(), NfsStat::ACCES);
+    server.reload();
+    let again = client.lookup(root, "disk").unwrap();
+    assert_ne!(client.getattr(again).unwrap().fsid, fsids[0]);
     server.stop();
 }

@@ -6,6 +6,7 @@ use tracing::info;
 use vfs::{Credentials, Error, FileKind, Handle};
 use xdr::{Encode, List, Writer};
 
+use crate::junction::cross;
 use crate::request::Request;
 use crate::{Export, Flavor, Quoted};
 
@@ -41,7 +42,7 @@ async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat>
     if request.is_port_refused(export) {
         return Err(MountStat::ACCES);
     }
-    let handle = walk(request, export, rest).await.map_err(status)?;
+    let (export, handle) = walk(request, export, rest).await.map_err(status)?;
     let wire = request.server.settings.handle_key.seal(export.id, &handle);
     let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
     // RFC 2623 §2.7: the list tells pseudo flavors, which say the mechanism and the service too. Not AUTH_NONE where AUTH_SYS is
@@ -60,7 +61,13 @@ fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export,
 /// directories closed to others do not stop it, as with Linux's mountd; any other caller gets no further than by its own
 /// calls. Who says to be a user by a flavor that the export does not take is nobody: names would be told by rights
 /// that were not proved.
-async fn walk(request: &Request<'_>, export: &Export, path: &[u8]) -> Result<Handle, Error> {
+///
+/// Returns the export that the path leads into, too: where others are mounted inside, the path goes on in them.
+async fn walk<'r>(
+    request: &'r Request<'_>,
+    mut export: &'r Export,
+    path: &[u8],
+) -> Result<(&'r Export, Handle), Error> {
     let mut context = request.context(export);
     if request.connection.is_superusers() {
         context.credentials = Arc::new(Credentials::root());
@@ -72,13 +79,20 @@ async fn walk(request: &Request<'_>, export: &Export, path: &[u8]) -> Result<Han
         if name == b".." {
             return Err(Error::NotFound);
         }
-        let found = export.backend.lookup(&context, &handle, name).await?;
+        let found = export.backend.lookup(&context, &handle, name).await;
+        if found.as_ref().err() == Some(&Error::Access)
+            && let Some(inner) = cross(request, (export, &context), &handle, name).await
+        {
+            (export, handle) = (inner, inner.backend.root());
+            continue;
+        }
+        let found = found?;
         if found.attributes.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
         handle = found.handle;
     }
-    Ok(handle)
+    Ok((export, handle))
 }
 
 fn status(error: Error) -> MountStat {

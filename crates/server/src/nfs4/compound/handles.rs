@@ -211,7 +211,9 @@ impl<'r> Compound<'r> {
             // Nothing is below the root of the tree.
             Object::File(file) if file.is_root() => {
                 let mount = self.exports().pseudo().mount_of(file.export.id);
-                mount.filter(|node| !node.is_root()).map(|node| node.id)
+                let inside =
+                    || self.exports().junction_of(file.export.id).map(|inside| inside.covered_fileid);
+                mount.map_or_else(inside, |node| (!node.is_root()).then_some(node.id))
             }
             _ => None,
         };

@@ -4,6 +4,7 @@ use protocol::nfs4::types::Status;
 use vfs::{Attributes, FileKind};
 use xdr::Reader;
 
+use crate::junction::cross;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::names;
 use crate::nfs4::object::{File, Object};
@@ -40,6 +41,13 @@ pub(crate) async fn find<'r>(
             match directory.export.backend.lookup(&context, &directory.handle, name).await {
                 Ok(found) => Ok((Object::File(directory.with(found.handle)), Some(found.attributes))),
                 Err(vfs::Error::NotDirectory) => Err(not_directory(compound, &directory).await),
+                Err(vfs::Error::Access) => {
+                    let from = (directory.export, &context);
+                    let inner = Box::pin(cross(compound.request, from, &directory.handle, name)).await;
+                    let inner = inner.ok_or(Status::ACCESS)?;
+                    compound.uses(inner);
+                    Ok((Object::File(File::root(inner)), None))
+                }
                 Err(error) => Err(error.into()),
             }
         }

@@ -5,7 +5,7 @@ use vfs::Attributes;
 
 use super::lookup::not_directory;
 use crate::nfs4::compound::Compound;
-use crate::nfs4::object::Object;
+use crate::nfs4::object::{File, Object};
 use crate::nfs4::status::Result;
 
 pub(crate) async fn run(compound: &mut Compound<'_>) -> Result {
@@ -35,6 +35,10 @@ pub(crate) async fn parent<'r>(compound: &Compound<'r>) -> Result<(Object<'r>, O
             Ok((Object::Pseudo(parent), None))
         }
         Object::File(file) if file.is_root() => {
+            if let Some(junction) = compound.exports().junction_of(file.export.id) {
+                let outer = compound.export(junction.outer).ok_or(Status::STALE)?;
+                return Ok((Object::File(File::new(outer, junction.directory)), None));
+            }
             let mount = pseudo.mount_of(file.export.id).ok_or(Status::STALE)?;
             Ok((Object::Pseudo(pseudo.parent(mount).ok_or(Status::NOENT)?), None))
         }

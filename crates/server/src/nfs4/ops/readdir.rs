@@ -1,6 +1,7 @@
 //! READDIR (RFC 8881 §18.23).
 
 mod acls;
+mod mounted;
 
 use std::ops::ControlFlow;
 
@@ -10,6 +11,7 @@ use protocol::nfs4::types::{Bitmap, Status};
 use vfs::{Attributes, Context, Entry, FsStat, ReadDir, Verifier};
 use xdr::{Decode, Mark, Reader, Writer, padding};
 
+use self::mounted::Mounted;
 use super::lookup::{enter, not_directory};
 use crate::listings::{self, Form, Kind, Way};
 use crate::nfs4::acl;
@@ -150,7 +152,15 @@ async fn directory(
         verifier: arguments.cookie_verifier,
         plus: needs_object(listing.mask),
     };
-    let mut keeper = match way(compound, directory, &context, (arguments, &listing)).await {
+    let inside = match compound.exports().junctions_in(directory.export.id, &directory.handle).next() {
+        Some(_) => Box::pin(mounted::inside(compound, &directory, listing.mask)).await,
+        None => Vec::new(),
+    };
+    let way = match inside.is_empty() {
+        true => way(compound, directory, &context, (arguments, &listing)).await,
+        false => Way::Look(None),
+    };
+    let mut keeper = match way {
         Way::Tell(told, attributes) => {
             compound.set_fresh(attributes);
             payload::share(reply, told);
@@ -163,12 +173,17 @@ async fn directory(
         EntryAttributes::new(listing.settings, listing.minor, directory, space, listing.mask);
     let listed = if listing.mask.has(number::ACL) && backend.properties().acls {
         // Apart, and on the heap: who asks for that is rare, and all others would make room for it.
-        Box::pin(acls::list(compound, directory, request, &mut listing, &attributes, reply)).await?
+        Box::pin(acls::list(compound, directory, request, &mut listing, (&attributes, &inside), reply))
+            .await?
     } else {
         let (listing, reply, attributes) = (&mut listing, &mut *reply, &mut attributes);
         let (compound, keeper) = (&*compound, &mut keeper);
         let mut visit = |mut entry: Entry<'_>| {
             let mask = listing.mask;
+            if let Some(mounted) = Mounted::of(&inside, &entry) {
+                let subject = mounted.subject(compound);
+                return listing.put(entry.name, entry.cookie, reply, |reply| subject.write(mask, reply));
+            }
             if let Some(keeper) = keeper.as_mut() {
                 keeper.saw(&entry);
                 compound.told_otherwise(directory, mask, &entry, |client| keeper.except(client));

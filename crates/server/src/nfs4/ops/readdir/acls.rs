@@ -8,6 +8,7 @@ use vfs::{Attributes, Entry, Handle, ReadDir, ReadDirEnd};
 use xdr::Writer;
 
 use super::Listing;
+use super::mounted::Mounted;
 use crate::nfs4::acl;
 use crate::nfs4::compound::Compound;
 use crate::nfs4::entry_attributes::EntryAttributes;
@@ -36,7 +37,7 @@ pub(super) async fn list(
     directory: File<'_>,
     request: ReadDir,
     listing: &mut Listing<'_>,
-    attributes: &EntryAttributes<'_>,
+    (attributes, inside): (&EntryAttributes<'_>, &[Mounted<'_>]),
     reply: &mut Writer,
 ) -> Result<std::result::Result<ReadDirEnd, vfs::Error>> {
     let most = ENTRIES_MAX.min(listing.left / ENTRY_BYTES_MIN + 1);
@@ -45,6 +46,15 @@ pub(super) async fn list(
         Err(error) => return Ok(Err(error)),
     };
     for Waiting { name, fileid, cookie, object } in waiting {
+        let mounted = Mounted::of(inside, &Entry { name: &name, fileid, cookie, object });
+        if let Some(subject) = mounted.map(|mounted| mounted.subject(compound)) {
+            let mask = listing.mask;
+            if listing.put(&name, cookie, reply, |reply| subject.write(mask, reply)).is_break() {
+                end.eof = false;
+                break;
+            }
+            continue;
+        }
         let acl = match &object {
             Some((handle, seen)) => {
                 let file = Object::File(directory.with(*handle));

@@ -1,0 +1,123 @@
+//! File systems that are mounted inside of exported directories, as /proc/self/mountinfo has them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+/// What this process sees mounted (proc_pid_mountinfo(5)).
+const MOUNTS: &str = "/proc/self/mountinfo";
+/// Types of file systems that are not served below an export: the kernel's own objects, and what another machine serves, where a server
+/// that is gone would hold up the start.
+const NEVER_SERVED: &[&str] = &[
+    "afs",
+    "autofs",
+    "binfmt_misc",
+    "bpf",
+    "ceph",
+    "cgroup",
+    "cgroup2",
+    "cifs",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "fusectl",
+    "hugetlbfs",
+    "mqueue",
+    "nfs",
+    "nfs4",
+    "nfsd",
+    "nsfs",
+    "proc",
+    "pstore",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "smb3",
+    "sysfs",
+    "tracefs",
+];
+
+/// A mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mount {
+    id: u64,
+    path: PathBuf,
+    kind: String,
+}
+
+/// Returns the paths inside of `directory`, which has no links in it, where file systems are mounted that can be served; the outer before
+/// the inner.
+///
+/// # Errors
+/// Why the mounts cannot be read.
+pub fn inside(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mounts = parse(&std::fs::read(MOUNTS)?);
+    let is_inside = |mount: &Mount| mount.path != directory && mount.path.starts_with(directory);
+    let is_served = |mount: &Mount| !NEVER_SERVED.contains(&&*mount.kind);
+    let mounts = mounts.into_iter().filter(|mount| is_inside(mount) && is_served(mount) && is_reached(mount));
+    let mut paths: Vec<_> = mounts.map(|mount| mount.path).collect();
+    paths.sort_by_key(|path| path.components().count());
+    Ok(paths)
+}
+
+/// Whether the path of a mount leads to it, and not to one that was mounted over it.
+fn is_reached(mount: &Mount) -> bool {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let Ok(status) = rustix::fs::statx(CWD, &mount.path, flags, StatxFlags::MNT_ID) else { return false };
+    // Before Linux 5.8 nothing tells.
+    status.stx_mask & StatxFlags::MNT_ID.bits() == 0 || status.stx_mnt_id == mount.id
+}
+
+/// Lines are `ID PARENT DEVICE ROOT PATH OPTIONS [TAG…] - TYPE SOURCE OPTIONS`.
+fn parse(text: &[u8]) -> Vec<Mount> {
+    let mount = |line: &[u8]| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        let path = unescape(fields.nth(3)?);
+        let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+        Some(Mount { id, path, kind: String::from_utf8_lossy(kind).into_owned() })
+    };
+    text.split(|byte| *byte == b'\n').filter_map(mount).collect()
+}
+
+/// A path in which space, tab, newline and backslash stand as three octal digits behind a backslash.
+fn unescape(field: &[u8]) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let [first, more @ ..] = rest {
+        let digits =
+            more.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &more[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = more;
+            }
+        }
+    }
+    PathBuf::from(OsStr::from_bytes(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_with_their_paths_and_types() {
+        let text = b"36 35 98:0 /mnt1 /mnt/a\\040b\\134c rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue\n\
+                     37 35 0:5 / /proc rw - proc proc rw\nnot a line\n";
+        let mount = |id, path: &str, kind: &str| Mount { id, path: path.into(), kind: kind.into() };
+        assert_eq!(parse(text), [mount(36, "/mnt/a b\\c", "ext3"), mount(37, "/proc", "proc")]);
+    }
+
+    #[test]
+    fn what_shows_the_kernel_is_not_served() {
+        assert!(inside(Path::new("/")).is_ok_and(|paths| !paths.contains(&"/proc".into())));
+    }
+}
