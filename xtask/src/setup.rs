@@ -46,6 +46,7 @@ const PACKAGES: &[Package] = &[
     tests("iproute2", "the TAP device between that kernel and the server"),
     tests("nfs-common", "mount.nfs inside that kernel"),
     tests("btrfs-progs", "a small file system with a quota, so that EDQUOT comes from a real one"),
+    tests("prometheus", "promtool, its own checker, judges the metrics"),
     tests("git", "clone and fsck on the mount"),
     tests("gcc", "builds a C program on the mount; links the Rust crates"),
     tests("libc6-dev", "headers for that program"),
@@ -100,8 +101,13 @@ fn packages(options: &Options) -> Result<(), String> {
         ));
     }
     install(&missing)?;
-    if missing.iter().any(|package| package.name == "nfs-ganesha") && has_program("systemctl") {
-        println!("note: Debian starts NFS-Ganesha on port 2049: systemctl disable --now nfs-ganesha");
+    let is_new = |name: &str| missing.iter().any(|package| package.name == name) && has_program("systemctl");
+    for (package, what) in
+        [("nfs-ganesha", "NFS-Ganesha on port 2049"), ("prometheus", "Prometheus on port 9090")]
+    {
+        if is_new(package) {
+            println!("note: Debian starts {what}: systemctl disable --now {package}");
+        }
     }
     Ok(())
 }
