@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags, StatVfsMountFlags, Statx};
+use rustix::fs::{Mode, OFlags, StatFs, StatVfs, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use vfs::{FileKind, Handle, Pace, Properties};
@@ -81,23 +81,7 @@ pub(crate) fn open_with(
     let (handles, root_handle) = handles(config, root_fd.as_fd(), &status, &identities)?;
     let hidden = hidden(config, root_fd.as_fd())?;
     let (changes, time_delta_ns) = clock(root_fd.as_fd(), IN_MEMORY.contains(&f_type));
-    let read_only = statvfs.f_flag.contains(StatVfsMountFlags::RDONLY);
-    let shares_storage = SHARES_STORAGE.contains(&f_type);
-    let properties = Properties {
-        max_file_size: greatest_file(root_fd.as_fd()),
-        max_name: u32::try_from(statvfs.f_namemax).unwrap_or(u32::MAX).clamp(1, MAX_NAME as u32),
-        max_links: sys::link_limit(root_fd.as_fd()),
-        time_delta_ns,
-        // Linux restricts chown(2) everywhere.
-        chown_restricted: true,
-        case_insensitive: false,
-        case_preserving: true,
-        xattrs: has_xattrs(root_fd.as_fd(), "user.enfys.probe"),
-        acls: has_xattrs(root_fd.as_fd(), ACCESS_ACL),
-        clone_block_bytes: if shares_storage { u32::try_from(statfs.f_bsize).unwrap_or(0) } else { 0 },
-        shares_storage,
-        read_only,
-    };
+    let properties = properties(root_fd.as_fd(), f_type, &statfs, &statvfs, time_delta_ns);
     let has_stable_positions =
         STABLE_POSITIONS.contains(&f_type) || (IN_MEMORY.contains(&f_type) && !changes.is_coarse());
     let descriptors = config.descriptors.unwrap_or_else(Descriptors::of_process);
@@ -169,6 +153,32 @@ pub(crate) fn open_with(
     let _ = volume.member.set(descriptors.join(&Arc::downgrade(&volume)));
     crate::janitor::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
     Ok(volume)
+}
+
+/// What a file system can do, as far as its kind and a directory of it tell.
+fn properties(
+    root: BorrowedFd<'_>,
+    f_type: u64,
+    statfs: &StatFs,
+    statvfs: &StatVfs,
+    time_delta_ns: u32,
+) -> Properties {
+    let shares_storage = SHARES_STORAGE.contains(&f_type);
+    Properties {
+        max_file_size: greatest_file(root),
+        max_name: u32::try_from(statvfs.f_namemax).unwrap_or(u32::MAX).clamp(1, MAX_NAME as u32),
+        time_delta_ns,
+        read_only: statvfs.f_flag.contains(StatVfsMountFlags::RDONLY),
+        max_links: sys::link_limit(root),
+        // Linux restricts chown(2) everywhere.
+        chown_restricted: true,
+        case_insensitive: false,
+        case_preserving: true,
+        xattrs: has_xattrs(root, "user.enfys.probe"),
+        acls: has_xattrs(root, ACCESS_ACL),
+        clone_block_bytes: if shares_storage { u32::try_from(statfs.f_bsize).unwrap_or(0) } else { 0 },
+        shares_storage,
+    }
 }
 
 /// Whether `path` leads to the top of `volume`, on the same mount.

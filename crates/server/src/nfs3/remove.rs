@@ -2,7 +2,7 @@ use protocol::nfs3::{NfsStat, Outcome, RemoveArgs, WccData};
 use vfs::Removal;
 use xdr::Writer;
 
-use super::reply::{answer, changer, resolve_writable, status, wcc_data};
+use super::reply::{answer, changer, removal_status, resolve_writable, wcc_data};
 use crate::request::{Request, Target};
 
 /// REMOVE (RFC 1813 §3.3.12).
@@ -39,6 +39,6 @@ async fn remove_from(
         (b"." | b"..", _) => return Err(NfsStat::ISDIR),
         _ => {}
     }
-    let change = changer(request).remove(target.place(), name, removal).await.map_err(status)?;
+    let change = changer(request).remove(target.place(), name, removal).await.map_err(removal_status)?;
     Ok(wcc_data(target.export, &change))
 }

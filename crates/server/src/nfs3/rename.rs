@@ -1,7 +1,7 @@
 use protocol::nfs3::{NfsStat, Outcome, RenameArgs, RenameWcc};
 use xdr::Writer;
 
-use super::reply::{answer, changer, resolve_writable, status, wcc_data};
+use super::reply::{answer, changer, removal_status, resolve_writable, wcc_data};
 use crate::request::{Request, Target};
 
 /// RENAME (RFC 1813 §3.3.14).
@@ -35,8 +35,10 @@ async fn rename(
         return Err(NfsStat::INVAL);
     }
     let names = ((&from.handle, from_name), (&to.handle, to_name));
-    let renamed =
-        changer(request).rename(from.export, &from.context, names.0, names.1).await.map_err(status)?;
+    let renamed = changer(request)
+        .rename(from.export, &from.context, names.0, names.1)
+        .await
+        .map_err(removal_status)?;
     Ok(RenameWcc {
         fromdir_wcc: wcc_data(from.export, &renamed.from),
         todir_wcc: wcc_data(to.export, &renamed.to),

@@ -51,6 +51,12 @@ pub(super) fn status(error: Error) -> NfsStat {
     }
 }
 
+/// The same for an operation that takes a name away: something is mounted on what is busy, and a client that were told to
+/// come again would do so for ever. Linux's server answers ACCES as well.
+pub(super) fn removal_status(error: Error) -> NfsStat {
+    if error == Error::Busy { NfsStat::ACCES } else { status(error) }
+}
+
 /// Finds the file that a handle means.
 pub(super) fn resolve<'r>(request: &'r Request<'_>, handle: &FileHandle) -> Result<Target<'r>, NfsStat> {
     request.target(handle).map_err(target_status)

@@ -98,6 +98,20 @@ fn the_backends_errors_reach_the_client_by_their_names() {
     }
 }
 
+/// Something is mounted on it, and coming again would not help.
+#[test]
+fn what_is_busy_is_not_removed_and_not_asked_for_again() {
+    for (procedure, method, args) in calls(&pair()) {
+        let is_removal = [Proc::REMOVE, Proc::RMDIR, Proc::RENAME].contains(&procedure);
+        if is_removal {
+            let (pair, backend) = faulty_pair();
+            calls(&pair);
+            backend.add(Rule::on(method, Fault::Fail(Error::Busy)).times(1));
+            assert_eq!(pair.ask(XID, procedure, &args).0, NfsStat::ACCES, "{procedure:?}");
+        }
+    }
+}
+
 #[test]
 fn short_reads_and_writes_say_how_short() {
     let (pair, backend) = faulty_pair();
