@@ -46,6 +46,11 @@ struct Place {
 }
 
 impl Place {
+    /// Whether the export has this key.
+    fn has(&self, key: &str) -> bool {
+        self.places.has(&format!("export.{}.{key}", self.index))
+    }
+
     /// `FILE:LINE` of a key of the export, or of its header where it has no such key.
     fn of(&self, key: &str) -> String {
         self.places.of(&format!("export.{}.{key}", self.index))
@@ -107,6 +112,11 @@ impl ExportPlan {
             Some(path) => Source::Directory(path.clone()),
             None => Source::Memory(pseudo.clone()),
         };
+        if config.clients.is_empty() && place.has("clients") {
+            let why =
+                "`clients` is empty, which lets nobody in: write [\"*\"] for everybody, or leave the key out";
+            return wrong("clients", why);
+        }
         let clients = match patterns(&config.clients) {
             Ok(patterns) => patterns,
             Err((index, why)) => return wrong(&format!("clients.{index}"), &format!("`clients`: {why}")),

@@ -1,16 +1,20 @@
 //! Names of clients: hosts, wildcards and netgroups of a configuration, and the names that an address has.
 
 use std::net::{IpAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
 
 use glob::Pattern;
 use server::ClientPattern;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::getent;
 
 /// Bytes of an answer about a host, and of a netgroup's hosts, that are read at most.
 const HOST_BYTES_MAX: usize = 64 << 10;
 const NETGROUP_BYTES_MAX: usize = 1 << 20;
+/// Names of one address that are checked at most, and after how long no further one is: a client's connection waits for it.
+const NAMES_MAX: usize = 4;
+const NAMES_PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of a host's name at most (RFC 1123 §2.1).
 const NAME_MAX: usize = 255;
 
@@ -92,22 +96,26 @@ fn hosts_of(line: &str) -> Vec<Option<String>> {
 }
 
 /// The names of a client's address that have the address themselves: whoever runs the zone of an address can give it any name.
-pub fn names_of(address: IpAddr) -> Vec<String> {
-    let ask = |database: &str, key: &str| {
-        getent::print(database, Some(key), HOST_BYTES_MAX).unwrap_or_else(|why| {
-            warn!(key, "the name of a client cannot be found out: {why}");
-            None
-        })
+/// None where the name services do not answer. Names beyond [`NAMES_MAX`], and those left after [`NAMES_PATIENCE`], do not count.
+pub fn names_of(address: IpAddr) -> Option<Vec<String>> {
+    let ask = |database: &str, key: &str| getent::print(database, Some(key), HOST_BYTES_MAX);
+    let begun = Instant::now();
+    let line = match ask("hosts", &address.to_string()) {
+        Ok(line) => line.unwrap_or_default(),
+        Err(why) => {
+            debug!(%address, "the name of a client cannot be found out: {why}");
+            return None;
+        }
     };
-    let Some(line) = ask("hosts", &address.to_string()) else { return Vec::new() };
-    let names = line.split_whitespace().skip(1).filter(|name| is_name(name));
+    let names = line.split_whitespace().skip(1).filter(|name| is_name(name)).take(NAMES_MAX);
     let has_address = |name: &&str| {
-        let lines = ask("ahosts", name).unwrap_or_default();
+        let lines = ask("ahosts", name).ok().flatten().unwrap_or_default();
         let mut addresses =
             lines.lines().filter_map(|line| line.split_whitespace().next()?.parse::<IpAddr>().ok());
         addresses.any(|found| found.to_canonical() == address.to_canonical())
     };
-    names.filter(has_address).map(str::to_owned).collect()
+    let in_time = names.take_while(|_| begun.elapsed() < NAMES_PATIENCE);
+    Some(in_time.filter(has_address).map(str::to_owned).collect())
 }
 
 /// Clients of an export as people write them.
@@ -169,9 +177,9 @@ mod tests {
 
     #[test]
     fn a_name_counts_only_where_it_has_the_address() {
-        let names = names_of("127.0.0.1".parse().unwrap());
+        let names = names_of("127.0.0.1".parse().unwrap()).expect("name services");
         assert!(names.iter().any(|name| name == "localhost"), "{names:?}");
         // TEST-NET-1 (RFC 5737) has no names.
-        assert!(names_of("192.0.2.1".parse().unwrap()).is_empty());
+        assert!(names_of("192.0.2.1".parse().unwrap()).unwrap_or_default().is_empty());
     }
 }

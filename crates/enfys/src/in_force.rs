@@ -76,6 +76,7 @@ struct ExportInForce {
     squash: &'static str,
     anonymous_uid: u32,
     anonymous_gid: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     clients: Vec<String>,
     sec: Vec<&'static str>,
     insecure: bool,
@@ -182,7 +183,11 @@ impl ExportInForce {
             squash: squash_name(options.squash),
             anonymous_uid: options.anonymous.uid,
             anonymous_gid: options.anonymous.gid,
-            clients: options.clients.iter().map(ToString::to_string).collect(),
+            clients: if plan.is_for_everybody() && options.clients.is_empty() {
+                vec!["*".into()]
+            } else {
+                options.clients.iter().map(ToString::to_string).collect()
+            },
             sec: options.flavors.iter().map(server::Flavor::name).collect(),
             insecure: options.insecure,
             client: plan.entries.iter().map(ClientInForce::new).collect(),

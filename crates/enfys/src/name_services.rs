@@ -15,6 +15,12 @@ use crate::{hosts, users};
 pub fn policy(plan: &Plan) -> Arc<PeerPolicy> {
     let own = geteuid();
     let only = (!own.is_root() && !plan.local_users).then(|| own.as_raw());
+    if plan.local_users && only.is_none() && !own.is_root() {
+        warn!(
+            "--local-users without root: files that others create belong to uid {}, so that they can often not write them",
+            own.as_raw()
+        );
+    }
     Arc::new(PeerPolicy::new(Arc::new(SystemNames), only))
 }
 
@@ -35,7 +41,7 @@ impl NameServices for SystemNames {
         groups
     }
 
-    fn host_names(&self, address: IpAddr) -> Vec<String> {
+    fn host_names(&self, address: IpAddr) -> Option<Vec<String>> {
         hosts::names_of(address)
     }
 }

@@ -11,6 +11,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// Types of file systems that are not served below an export: the kernel's own objects, and what another machine serves, where a server
 /// that is gone would hold up the start.
 const NEVER_SERVED: &[&str] = &[
+    "9p",
     "afs",
     "autofs",
     "binfmt_misc",
@@ -25,6 +26,8 @@ const NEVER_SERVED: &[&str] = &[
     "devtmpfs",
     "efivarfs",
     "fusectl",
+    "glusterfs",
+    "lustre",
     "hugetlbfs",
     "mqueue",
     "nfs",
@@ -57,11 +60,17 @@ struct Mount {
 pub fn inside(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mounts = parse(&std::fs::read(MOUNTS)?);
     let is_inside = |mount: &Mount| mount.path != directory && mount.path.starts_with(directory);
-    let is_served = |mount: &Mount| !NEVER_SERVED.contains(&&*mount.kind);
+    let is_served = |mount: &Mount| !NEVER_SERVED.contains(&&*mount.kind) && !is_of_a_process(&mount.kind);
     let mounts = mounts.into_iter().filter(|mount| is_inside(mount) && is_served(mount) && is_reached(mount));
     let mut paths: Vec<_> = mounts.map(|mount| mount.path).collect();
     paths.sort_by_key(|path| path.components().count());
     Ok(paths)
+}
+
+/// Whether a process answers for the file system (FUSE): one of any user's, who can show set-user-ID files there, and one that may
+/// not answer at all. `fuseblk` is a disk that root mounted.
+fn is_of_a_process(kind: &str) -> bool {
+    kind == "fuse" || kind.starts_with("fuse.")
 }
 
 /// Whether the path of a mount leads to it, and not to one that was mounted over it.

@@ -3,6 +3,8 @@
 #[cfg(feature = "krb5")]
 use vfs::Credentials;
 
+use tracing::warn;
+
 use crate::getent;
 
 /// Bytes of an answer that are read at most: 65,536 groups (`NGROUPS_MAX`) of up to ten digits, and more.
@@ -30,7 +32,11 @@ pub fn groups_of(uid: u32) -> Result<Vec<u32>, String> {
     let Some(account) = Account::parse(&line).filter(|account| account.uid == uid) else {
         return Ok(Vec::new());
     };
-    let mut groups = supplementary(account.name)?;
+    // The primary group is the user's, whatever is known of others.
+    let mut groups = supplementary(account.name).unwrap_or_else(|why| {
+        warn!(uid, "the supplementary groups of a local user cannot be found out: {why}");
+        Vec::new()
+    });
     groups.push(account.gid);
     Ok(groups)
 }

@@ -282,6 +282,12 @@ impl Server {
         self.revoke_unserved();
     }
 
+    /// Whether [`Self::learn_host`] has told the names of an address, and they are not forgotten.
+    #[must_use]
+    pub fn knows_host(&self, address: IpAddr) -> bool {
+        self.host_names.knows(address)
+    }
+
     /// Takes the names that the address of a client has, the canonical one and aliases, checked forwards and backwards by the
     /// driver. To be called before the first call of a connection, where [`ExportTable::needs_names`].
     pub fn learn_host(&self, address: IpAddr, names: Vec<String>) {

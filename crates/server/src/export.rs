@@ -160,10 +160,14 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// Whether a client is meant, of those that a pattern of this rank may mean. Without patterns everybody is.
-    fn means(&self, rank: Rank, address: IpAddr, names: &HostNames) -> bool {
-        let is_meant = |pattern: &ClientPattern| pattern.rank() == rank && pattern.matches(address, names);
-        if self.clients.is_empty() { rank == Rank::Everyone } else { self.clients.iter().any(is_meant) }
+    /// How narrowly a pattern of this rank means a client, in bits of its address; none where none does. Without patterns
+    /// everybody is meant.
+    fn means(&self, rank: Rank, address: IpAddr, names: &HostNames) -> Option<u8> {
+        if self.clients.is_empty() {
+            return (rank == Rank::Everyone).then_some(0);
+        }
+        let of_rank = self.clients.iter().filter(|pattern| pattern.rank() == rank);
+        of_rank.filter(|pattern| pattern.matches(address, names)).map(ClientPattern::bits).max()
     }
 }
 
@@ -336,9 +340,13 @@ impl ExportTable {
         {
             return Some(only);
         }
-        Rank::ALL
-            .into_iter()
-            .find_map(|rank| entries.iter().find(|entry| entry.options.means(rank, address, &self.names)))
+        Rank::ALL.into_iter().find_map(|rank| {
+            let means = |entry: &Arc<Export>| entry.options.means(rank, address, &self.names);
+            let meaning = entries.iter().filter_map(|entry| Some((means(entry)?, entry)));
+            // The first of several that are as narrow.
+            let narrowest = meaning.reduce(|best, next| if next.0 > best.0 { next } else { best });
+            narrowest.map(|(_, entry)| entry)
+        })
     }
 
     /// All exports that a client at `address` may use, as it has them.
@@ -357,10 +365,18 @@ impl ExportTable {
         }
     }
 
-    /// Whether clients' names must be known to tell what they may use: [`crate::Server::learn_host`].
+    /// Whether the names of a client must be known to tell what it may use: [`crate::Server::learn_host`]. They need not
+    /// where its address says so already, or no export depends on names.
     #[must_use]
-    pub fn needs_names(&self) -> bool {
-        self.needs_names
+    pub fn needs_names(&self, address: IpAddr) -> bool {
+        let is_open = |entries: &Vec<Arc<Export>>| {
+            let takes_names =
+                |entry: &Arc<Export>| entry.options.clients.iter().any(ClientPattern::needs_names);
+            let is_meant =
+                |rank| entries.iter().any(|it| it.options.means(rank, address, &self.names).is_some());
+            entries.iter().any(takes_names) && !is_meant(Rank::Host) && !is_meant(Rank::Network)
+        };
+        self.needs_names && self.entries.iter().any(is_open)
     }
 
     /// The same exports, with the names that a server knows.
@@ -416,7 +432,7 @@ mod tests {
         }
     }
 
-    /// exports(5): hosts before networks, wildcards, netgroups and everybody; of several of a kind, the first.
+    /// exports(5): hosts before networks, wildcards, netgroups and everybody; of several networks the smallest, else the first.
     #[test]
     fn the_narrowest_entry_is_a_clients() {
         use crate::testing::export;
@@ -449,7 +465,9 @@ mod tests {
             ExportTable::new(all.collect()).unwrap().with_names(Arc::clone(&names))
         };
         let whole = table(5);
-        assert!(whole.needs_names() && !table(2).needs_names());
+        let named = "192.0.2.1".parse().unwrap();
+        assert!(whole.needs_names(named) && !table(2).needs_names(named));
+        assert!(!whole.needs_names("10.0.0.8".parse().unwrap()), "its address decides");
         assert_eq!(whole.iter().count(), 1, "one export");
         let entry_of = |table: &ExportTable, at: &str| {
             table.for_client(ExportId(1), at.parse().unwrap()).map(|export| export.options.anonymous.uid)
@@ -457,7 +475,8 @@ mod tests {
         for (at, expected) in [
             ("10.0.0.7", 4),
             ("10.9.9.9", 3),
-            ("10.0.0.8", 3),
+            ("10.0.0.8", 4),
+            ("10.1.0.8", 3),
             ("192.0.2.1", 2),
             ("192.0.2.2", 2),
             ("192.0.2.3", 1),

@@ -57,6 +57,11 @@ pub enum ClaimError {
         /// The group that the account is not in.
         group: u32,
     },
+    /// The user has no account here, so that no group is known to be its own.
+    NoAccount {
+        /// Who owns the socket.
+        owner: u32,
+    },
     /// The server serves its own user and root only.
     NotServed {
         /// Who owns the socket.
@@ -80,6 +85,10 @@ impl fmt::Display for ClaimError {
                     "a local process of uid {owner} may not claim gid {group}: the account is not in that group"
                 )
             }
+            Self::NoAccount { owner } => write!(
+                f,
+                "uid {owner} has no account on this machine, so that its groups cannot be checked: give it one, or have root's processes call"
+            ),
             Self::NotServed { owner } => write!(
                 f,
                 "uid {owner} is not served: an unprivileged server serves its own user and root only, \
@@ -120,6 +129,7 @@ impl LocalUser {
         }
         let groups = std::iter::once(&claimed.gid).chain(claimed.groups.iter());
         match groups.into_iter().find(|group| !self.groups.contains(group)) {
+            Some(_) if self.groups.is_empty() => Err(ClaimError::NoAccount { owner }),
             Some(group) => Err(ClaimError::OtherGroup { owner, group: *group }),
             None => Ok(()),
         }

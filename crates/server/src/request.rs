@@ -3,12 +3,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::Guard;
 use bytes::Bytes;
-use tracing::warn;
+use tracing::{info, warn};
 use vfs::{Context, Handle, Peer, Thread};
 
 use crate::caller::Identity;
 use crate::once::{CallId, Once, Place, Who};
-use crate::{Connection, Export, ExportTable, Flavor, Now, Server, Transport};
+use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Server, Transport};
 
 /// Bytes of a READ or WRITE over UDP at most.
 const MAX_DATAGRAM_IO: u32 = 32 << 10;
@@ -152,6 +152,29 @@ impl Request<'_> {
                 "client refused: it sends from a port above 1023; have it use a privileged one (`resvport`), \
                  or allow others (`insecure = true`, --insecure)"
             );
+        }
+    }
+
+    /// Whether the caller may make itself known as a client of version 4. From a port that any user of its machine may send
+    /// from, it could claim to be that machine's kernel, which would lose its state: only where an export that its address may
+    /// use takes such calls, or takes Kerberos alone.
+    pub(crate) fn may_be_client(&self) -> bool {
+        let takes =
+            |export: &Arc<Export>| export.options.insecure || !export.options.flavors.allow(Flavor::Sys);
+        let is_vouched =
+            !self.connection.has_unprivileged_port() || matches!(self.identity, Identity::Gss(..));
+        is_vouched || self.exports.of_client(self.connection.peer.ip()).any(takes)
+    }
+
+    /// Logs that a client of version 4 asked for an export, or a directory above exports, that is for other clients: once a
+    /// connection, since it is told NOENT.
+    #[cold]
+    pub(crate) fn log_hidden_export(&self, name: &[u8]) {
+        if self.connection.is_first_refusal()
+            && let Some(suppressed) = self.server.throttle.admit(self.now)
+        {
+            let (peer, name) = (self.connection.peer, Quoted(name));
+            info!(%peer, %name, suppressed, "export refused: its `clients` do not include this client");
         }
     }
 

@@ -41,9 +41,9 @@ pub trait NameServices: Send + Sync {
     /// The groups that a user is in, primary and supplementary; none where there is no such account. May block for seconds.
     fn groups(&self, uid: u32) -> Vec<u32>;
 
-    /// The names of a host that its address has and that have the address, the canonical one and aliases. May block for
-    /// seconds.
-    fn host_names(&self, address: IpAddr) -> Vec<String>;
+    /// The names of a host that its address has and that have the address, the canonical one and aliases; none where the name
+    /// services do not answer. May block for seconds.
+    fn host_names(&self, address: IpAddr) -> Option<Vec<String>>;
 }
 
 /// A socket as the kernel's table has it.
@@ -74,8 +74,9 @@ pub struct PeerPolicy {
     /// Until when the names of hosts are known.
     hosts: Mutex<HashMap<IpAddr, Instant>>,
     overflow: Option<u32>,
-    /// Places for questions to the name services.
-    questions: Semaphore,
+    /// Places for questions to the name services, about users and about hosts: other machines' must not keep local users waiting.
+    user_questions: Semaphore,
+    host_questions: Semaphore,
 }
 
 impl std::fmt::Debug for PeerPolicy {
@@ -95,7 +96,7 @@ impl PeerPolicy {
     /// A policy that asks `services` for groups. With `only`, no other user than this one and root is served.
     #[must_use]
     pub fn new(services: Arc<dyn NameServices>, only: Option<u32>) -> Self {
-        let table = SockDiag::open().map_or_else(
+        let table = SockDiag::open().and_then(SockDiag::tried).map_or_else(
             |error| {
                 debug!("no sock_diag, /proc/net/tcp instead: {error}");
                 Table::ProcNet
@@ -109,7 +110,8 @@ impl PeerPolicy {
             users: Mutex::default(),
             hosts: Mutex::default(),
             overflow: overflow_uid(),
-            questions: Semaphore::new(QUESTIONS_MAX),
+            user_questions: Semaphore::new(QUESTIONS_MAX),
+            host_questions: Semaphore::new(QUESTIONS_MAX),
         }
     }
 
@@ -117,11 +119,12 @@ impl PeerPolicy {
     pub(crate) fn find(&self, stream: &TcpStream) -> io::Result<Found> {
         let (peer, local) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
         let found = self.table.lock().find(peer, local, self.overflow);
-        let found = found.unwrap_or_else(|error| {
-            warn!(%peer, "the owner of a connection cannot be found out: {error}");
-            let is_here = peer.ip().is_loopback() || peer.ip() == local.ip();
-            if is_here { Found::Unknown } else { Found::Remote }
-        });
+        let found =
+            found.or_else(|_| Table::ProcNet.find(peer, local, self.overflow)).unwrap_or_else(|error| {
+                warn!(%peer, "the owner of a connection cannot be found out: {error}");
+                let is_here = peer.ip().is_loopback() || peer.ip() == local.ip();
+                if is_here { Found::Unknown } else { Found::Remote }
+            });
         // It fails once the peer has reset the connection.
         Ok(if stream.peer_addr().is_ok() { found } else { Found::Unknown })
     }
@@ -140,7 +143,7 @@ impl PeerPolicy {
         if let Some(user) = self.known(uid) {
             return PeerOwner::User(user);
         }
-        let _place = self.questions.acquire().await;
+        let _place = self.user_questions.acquire().await;
         // Somebody may have asked meanwhile.
         if let Some(user) = self.known(uid) {
             return PeerOwner::User(user);
@@ -153,19 +156,24 @@ impl PeerPolicy {
     /// Tells the server the names of a client's address, where exports depend on them and they are not known already.
     pub(crate) async fn introduce(&self, server: &Server, address: IpAddr) {
         let address = address.to_canonical();
-        if !server.exports().needs_names() || self.is_introduced(address) {
+        if !server.exports().needs_names(address) || self.is_introduced(server, address) {
             return;
         }
-        let _place = self.questions.acquire().await;
+        let _place = self.host_questions.acquire().await;
         // Somebody may have asked meanwhile.
-        if self.is_introduced(address) {
+        if self.is_introduced(server, address) {
             return;
         }
         let services = Arc::clone(&self.services);
-        let names =
-            tokio::task::spawn_blocking(move || services.host_names(address)).await.unwrap_or_default();
-        let known_for = if names.is_empty() { HOST_UNKNOWN_FOR } else { HOST_KNOWN_FOR };
-        server.learn_host(address, names);
+        let names = tokio::task::spawn_blocking(move || services.host_names(address)).await.ok().flatten();
+        let known_for = match &names {
+            Some(names) if !names.is_empty() => HOST_KNOWN_FOR,
+            _ => HOST_UNKNOWN_FOR,
+        };
+        // Without an answer, the names that were known stay.
+        if names.is_some() || !server.knows_host(address) {
+            server.learn_host(address, names.unwrap_or_default());
+        }
         let (now, mut hosts) = (Instant::now(), self.hosts.lock());
         if hosts.len() >= HOSTS_MAX {
             hosts.retain(|_, until| *until > now);
@@ -175,8 +183,9 @@ impl PeerPolicy {
         }
     }
 
-    fn is_introduced(&self, address: IpAddr) -> bool {
-        self.hosts.lock().get(&address).is_some_and(|until| *until > Instant::now())
+    fn is_introduced(&self, server: &Server, address: IpAddr) -> bool {
+        server.knows_host(address)
+            && self.hosts.lock().get(&address).is_some_and(|until| *until > Instant::now())
     }
 
     fn known(&self, uid: u32) -> Option<Arc<LocalUser>> {
@@ -190,7 +199,8 @@ impl PeerPolicy {
         if users.len() >= ACCOUNTS_MAX {
             users.retain(|_, (_, until)| *until > now);
         }
-        if users.len() < ACCOUNTS_MAX {
+        // An account without groups is none, or could not be asked for: the next connection asks again.
+        if users.len() < ACCOUNTS_MAX && !user.groups.is_empty() {
             users.insert(user.uid, (Arc::clone(&user), now + GROUPS_KNOWN_FOR));
         }
         user

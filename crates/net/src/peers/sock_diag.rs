@@ -2,7 +2,7 @@
 //! addresses and ports.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{
@@ -50,6 +50,17 @@ impl SockDiag {
             socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, protocol)
         };
         Ok(Self { sockets: open(Some(netlink::SOCK_DIAG))?, routes: open(None)?, sequence: 0 })
+    }
+
+    /// This table, if it has the sockets of a connection: a kernel without `tcp_diag` says of every socket that there is none.
+    ///
+    /// # Errors
+    /// Where it has them not.
+    pub(super) fn tried(mut self) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let client = TcpStream::connect(listener.local_addr()?)?;
+        let found = self.find(client.local_addr()?, client.peer_addr()?)?;
+        found.map(|_| self).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
     /// The TCP socket of this network namespace that is bound to `bound` and connected to `connected`.

@@ -14,8 +14,8 @@ impl NameServices for Nobody {
         Vec::new()
     }
 
-    fn host_names(&self, _: IpAddr) -> Vec<String> {
-        Vec::new()
+    fn host_names(&self, _: IpAddr) -> Option<Vec<String>> {
+        None
     }
 }
 

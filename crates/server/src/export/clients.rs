@@ -72,6 +72,11 @@ impl ClientPattern {
         }
     }
 
+    /// Bits of an address that a network fixes; 0 of others.
+    pub(super) fn bits(&self) -> u8 {
+        if let Self::Network(network) = self { network.prefix_bits } else { 0 }
+    }
+
     /// Whether it takes the client's name to know.
     pub(super) fn needs_names(&self) -> bool {
         matches!(self, Self::Wildcard(_) | Self::Netgroup(..))
@@ -105,15 +110,23 @@ impl HostNames {
     /// Addresses whose names are remembered at most.
     const HOSTS_MAX: usize = 65_536;
 
-    /// Keeps the names of an address, in place of those that were known. Where there is no room for more, all others are
-    /// forgotten: their next connection brings them back.
+    /// Keeps the names of an address, in place of those that were known. Where there is no room for more, hosts without names
+    /// are forgotten, and all where that does not help: their next connection brings them back.
     pub(crate) fn learn(&self, address: IpAddr, names: Vec<String>) {
         let (mut hosts, address) = (self.0.write(), address.to_canonical());
         if hosts.len() >= Self::HOSTS_MAX && !hosts.contains_key(&address) {
-            hosts.clear();
+            hosts.retain(|_, names| !names.is_empty());
+            if hosts.len() >= Self::HOSTS_MAX {
+                hosts.clear();
+            }
         }
         let plain = |name: String| name.trim_end_matches('.').to_ascii_lowercase();
         hosts.insert(address, names.into_iter().map(plain).collect());
+    }
+
+    /// Whether the names of an address are known, or that it has none.
+    pub(crate) fn knows(&self, address: IpAddr) -> bool {
+        self.0.read().contains_key(&address.to_canonical())
     }
 
     fn has(&self, address: IpAddr, is_meant: impl Fn(&str) -> bool) -> bool {

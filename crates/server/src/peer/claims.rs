@@ -23,6 +23,13 @@ fn a_local_user_may_claim_itself_and_its_own_groups() {
 }
 
 #[test]
+fn a_user_without_an_account_has_no_groups_to_claim() {
+    let stranger = PeerOwner::User(Arc::new(LocalUser { uid: 1234, groups: Vec::new() }));
+    assert_eq!(stranger.check(&system(1234, 1234, &[])), Err(ClaimError::NoAccount { owner: 1234 }));
+    assert_eq!(stranger.check(&Identity::Anonymous), Ok(()));
+}
+
+#[test]
 fn who_owns_no_known_socket_may_claim_nobody() {
     for owner in [PeerOwner::Unknown, PeerOwner::NotServed(1000), PeerOwner::Callback] {
         for identity in [system(0, 0, &[]), system(1000, 1000, &[]), Identity::Anonymous] {

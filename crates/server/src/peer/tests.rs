@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use protocol::mount::{self, DirPath, MountResult, MountStat};
 use protocol::nfs3::{self, FileHandle, GetattrArgs, NfsStat};
-use protocol::nfs4::compound::Op;
+use protocol::nfs4::attributes::number;
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::exchange_id::{ExchangeIdArgs, ExchangeIdFlags, StateProtectArgs};
 use protocol::nfs4::ops::fh::PutFhArgs;
-use protocol::nfs4::types::{Handle, Status};
+use protocol::nfs4::ops::readdir::ReadDirArgs;
+use protocol::nfs4::types::{Bitmap, ClientOwner, Handle, HasStatus, Status};
 use protocol::nfs4::{PROC_COMPOUND, PROGRAM, VERSION};
 use protocol::nfsacl;
 use rpc::auth::AuthStatus;
 use rpc::message::{Rejection, RpcError};
+use xdr::{List, Opaque};
 
 use super::{LocalUser, PeerOwner};
 use crate::testing::{Lab, at, compound, export, lab_of};
@@ -148,4 +152,43 @@ fn an_insecure_export_takes_any_port_of_another_machine() {
     lab.reconnect(40_000, alice());
     lab.uid = 1001;
     assert!(lab.is_too_weak((PROGRAM, 3, nfs3::Proc::GETATTR.0), &xdr::to_bytes(&GetattrArgs { object })));
+}
+
+/// The attack: an ordinary user of another machine says to be that machine's kernel, started anew.
+#[test]
+fn users_of_another_machine_do_not_take_their_kernels_place() {
+    let (mut lab, _) = scene();
+    let mut thief = Lab::without_session(Arc::clone(&lab.server), 7);
+    thief.reconnect(40_000, PeerOwner::Remote);
+    let args = ExchangeIdArgs {
+        client_owner: ClientOwner { verifier: [2; 8], owner_id: Opaque::from_static(b"client") },
+        flags: ExchangeIdFlags::empty(),
+        state_protect: StateProtectArgs::None,
+        implementation: List::default(),
+    };
+    assert_eq!(thief.alone(Op::ExchangeId(args.clone())).status(), Status::PERM);
+    assert_eq!(lab.status(vec![Op::PutRootFh]), Status::OK, "the kernel has its session");
+    let mut exported = Arc::unwrap_or_clone(Arc::clone(lab.server.exports().iter().next().unwrap()));
+    exported.options.insecure = true;
+    lab.server.replace_exports(ExportTable::new(vec![exported]).unwrap());
+    assert_eq!(thief.alone(Op::ExchangeId(args)).status(), Status::OK, "where such calls are taken");
+}
+
+#[test]
+fn a_listing_above_exports_shows_those_that_ask_for_another_port() {
+    let mut open = export(1, "/open");
+    open.options.insecure = true;
+    let mut lab = lab_of(vec![open, export(2, "/secure")]);
+    lab.reconnect(40_000, PeerOwner::Remote);
+    let arguments = ReadDirArgs {
+        cookie: 0,
+        cookie_verifier: [0; 8],
+        dircount: 1000,
+        maxcount: 4000,
+        attributes: Bitmap::of(&[number::FSID, number::FILEID]),
+    };
+    let OpResult::ReadDir(listed) = lab.last(vec![Op::PutRootFh, Op::ReadDir(arguments)]) else { panic!() };
+    let listed = listed.into_result().unwrap();
+    let names: Vec<_> = listed.entries.iter().map(|entry| entry.name.to_vec()).collect();
+    assert_eq!(names, [b"open".to_vec(), b"secure".to_vec()]);
 }

@@ -57,7 +57,12 @@ pub(crate) async fn find<'r>(
 /// An entry of a pseudo directory that the client may see.
 pub(crate) fn child<'r>(compound: &Compound<'r>, directory: &'r Node, name: &[u8]) -> Option<&'r Node> {
     let (exports, peer) = (compound.exports(), compound.request.connection.peer.ip());
-    exports.pseudo().children(directory).find(|node| *node.name == *name && node.is_visible(exports, peer))
+    let node = exports.pseudo().children(directory).find(|node| *node.name == *name)?;
+    let is_visible = node.is_visible(exports, peer);
+    if !is_visible {
+        compound.request.log_hidden_export(&node.name);
+    }
+    is_visible.then_some(node)
 }
 
 /// The object that a client finds at a node: where an export is mounted, its root. Who may not use an export at the root of the

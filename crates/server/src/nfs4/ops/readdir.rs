@@ -322,7 +322,7 @@ async fn pseudo(
 fn seen_in_listing<'r>(compound: &Compound<'r>, node: &'r Node, mask: Bitmap) -> Result<Object<'r>> {
     let object = enter(compound, node)?;
     let can_be_told = mask.has(number::RDATTR_ERROR) && needs_object(mask);
-    let is_hidden = !can_be_told && !compound.allows(&object);
+    let is_hidden = !can_be_told && compound.check_flavor(&object).is_err();
     Ok(if is_hidden { Object::Pseudo(node) } else { object })
 }
 

@@ -10,6 +10,9 @@ use crate::nfs4::status::{Failure, Result};
 
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let SetClientIdArgs { client, callback, callback_ident } = SetClientIdArgs::decode(arguments)?;
+    if !compound.request.may_be_client() {
+        return Err(Status::PERM.into());
+    }
     let callback = Callback {
         program: callback.program,
         location: callback.location,

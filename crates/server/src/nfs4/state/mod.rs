@@ -336,12 +336,13 @@ impl State {
         id >> CLIENT_ID_TAG_BITS == u64::from(self.boot)
     }
 
-    /// The client ID of a lock's holder as another client is told (DENIED). RFC 8881 §18.10.3 has the actual one told to clients
-    /// with sessions. RFC 7530 §16.10 does not, and in version 4.0 the ID is what its requests are believed by: a number stands
-    /// for it that is always the same and names nobody.
+    /// The client ID in DENIED: the holder's own for the holder alone, for others a number that stands for it.
+    ///
+    /// RFC 8881 §18.10.3 has the actual one for clients with sessions, and §18.36.4 lets any principal make a session for a confirmed
+    /// client ID: whoever has the ID can then act as that client. So nobody learns another client's ID. No client is known
+    /// that looks at it.
     fn id_told_to(&self, asks: &Client, holder: &Client) -> ClientId {
-        let both_have_sessions = asks.sessionless().is_none() && holder.sessionless().is_none();
-        if asks.id() == holder.id() || both_have_sessions {
+        if asks.id() == holder.id() {
             return holder.id();
         }
         keyed_for(&self.settings, Purpose::IdTold, holder.id())

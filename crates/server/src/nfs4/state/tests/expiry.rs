@@ -62,7 +62,10 @@ fn nothing_is_revoked_where_another_conflict_stands() {
     world.lock(&b, &of_b, "l", LockType::Read, range(5, 10)).unwrap();
     let of_c = (1, world.open(&c, 1, "o", BOTH));
     let denied = world.lock(&c, &of_c, "l", LockType::Write, range(0, 20));
-    assert!(matches!(denied, Err(LockError::Denied(d)) if d.owner.client_id == b.client.id()));
+    assert!(
+        matches!(denied, Err(LockError::Denied(d)) if d.offset == 5 && d.lock_type == LockType::Read),
+        "b's"
+    );
     assert_eq!(world.state.test_stateid(&a.client, &lock), Status::OK);
     assert_eq!(world.try_open(&c, 1, "p", READ, ShareDeny::WRITE), Err(Status::SHARE_DENIED));
     assert_eq!(world.state.test_stateid(&a.client, &expired.1), Status::OK);
