@@ -324,7 +324,7 @@ fn write_options(
     };
     write!(f, "{access}, {squash}, for ")?;
     match options.clients.as_slice() {
-        [] => f.write_str("any client that reaches it")?,
+        [] | [ClientPattern::Everyone] => f.write_str("any client that reaches it")?,
         patterns => {
             let patterns: Vec<_> = patterns.iter().map(ToString::to_string).collect();
             f.write_str(&patterns.join(", "))?;

@@ -92,7 +92,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let _answering = answering.transpose()?;
     announce(&plan.exports, &addresses, metrics_address);
     service::ready();
-    runtime.block_on(serve(arguments, plan, &mut signals, &server, &mut backends));
+    runtime.block_on(serve(arguments, plan, &mut signals, (&server, &running), &mut backends));
     service::stopping();
     info!("stopping: no new calls; what was taken is answered, then everything is flushed");
     runtime.block_on(stop(running, registered, &mut signals, &server, &backends, &state))
@@ -301,12 +301,12 @@ async fn serve(
     arguments: &ServeArguments,
     mut plan: Plan,
     signals: &mut Signals,
-    server: &Server,
+    (server, running): (&Server, &Running),
     backends: &mut Backends,
 ) {
     while signals.next().await == Wish::Reload {
         service::reloading();
-        match reload(arguments, &plan, server, backends).await {
+        match reload(arguments, &plan, (server, running), backends).await {
             Ok(new) => plan = new,
             Err(why) => error!("not reloaded, everything stays as it was: {why}"),
         }
@@ -318,7 +318,7 @@ async fn serve(
 async fn reload(
     arguments: &ServeArguments,
     old: &Plan,
-    server: &Server,
+    (server, running): (&Server, &Running),
     backends: &mut Backends,
 ) -> Result<Plan, String> {
     let new = Plan::new(arguments)?;
@@ -332,6 +332,11 @@ async fn reload(
         warn!("other values of {} take effect at the next start", fixed.join(", "));
     }
     let (exports, removed) = backends.take(&new.exports, prepared);
+    if !running.introduce_hosts(server, &exports).await {
+        warn!(
+            "the names of some connected clients are not known yet: they are let in by their addresses alone until they connect again"
+        );
+    }
     server.replace_exports(exports);
     if !calls_are_over(server).await {
         warn!(

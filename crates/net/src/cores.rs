@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rustix::net::sockopt;
-use server::{Advanced, Connection, ConnectionId, Dial, PeerOwner, Server, Throttle, Transport};
+use server::{Advanced, Connection, ConnectionId, Dial, ExportTable, PeerOwner, Server, Throttle, Transport};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
@@ -43,6 +44,9 @@ const COPIES_AT_ONCE: usize = 8;
 
 /// Pause before a copy looks again for what was not there.
 const COPY_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a reload waits for the names of all connected hosts.
+const INTRODUCTIONS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client may take to accept one.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -106,6 +110,10 @@ impl Addresses {
         Some(Entered { addresses: self.clone(), address })
     }
 
+    fn all(&self) -> Vec<IpAddr> {
+        self.lock().keys().copied().collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         // Nothing in here can panic half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -136,6 +144,8 @@ pub struct Running {
     cores: Vec<Core>,
     threads: Vec<JoinHandle<()>>,
     connections: Arc<AtomicUsize>,
+    addresses: Addresses,
+    peers: Option<Arc<PeerPolicy>>,
     clock: Clock,
 }
 
@@ -150,6 +160,17 @@ impl Running {
     #[must_use]
     pub fn connections(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.connections)
+    }
+
+    /// Tells the server the names of all connected clients' hosts that `exports` depend on: to be called before they replace
+    /// those that are served. Without it, a client that is connected already would be taken for one without a name.
+    ///
+    /// Returns whether all were asked for in time.
+    pub async fn introduce_hosts(&self, server: &Server, exports: &ExportTable) -> bool {
+        let Some(peers) = &self.peers else { return true };
+        let hosts = self.addresses.all();
+        let all = hosts.into_iter().map(|address| peers.introduce(server, exports, address));
+        tokio::time::timeout(INTRODUCTIONS_PATIENCE, join_all(all)).await.is_ok()
     }
 
     /// What tells the server the time.
@@ -196,7 +217,8 @@ pub fn serve(
     let throttle = Throttle::default();
     let clock = Clock::start();
     let shared = Arc::new(Shared { server, clock, limits, budget, throttle, observer, peers });
-    let connections = Arc::new(AtomicUsize::new(0));
+    let (connections, addresses) = (Arc::new(AtomicUsize::new(0)), Addresses::default());
+    let peers = shared.peers.clone();
     let (mut cores, mut inboxes) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let (inbox, receiver) = mpsc::unbounded_channel();
@@ -209,6 +231,7 @@ pub fn serve(
         cores: cores.clone(),
         connections: Arc::clone(&connections),
         next_id: AtomicU64::new(1),
+        addresses: addresses.clone(),
     });
     let mut threads = Vec::new();
     for (index, inbox) in inboxes.into_iter().enumerate() {
@@ -224,7 +247,7 @@ pub fn serve(
             runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
         })?);
     }
-    Ok(Running { cores, threads, connections, clock })
+    Ok(Running { cores, threads, connections, addresses, peers, clock })
 }
 
 /// Serves a core's connections until told to stop.
@@ -285,7 +308,7 @@ async fn identify(shared: &Shared, connection: Connection, found: Found) -> Conn
     match &shared.peers {
         _ if connection.owner == PeerOwner::Callback => connection,
         Some(peers) => {
-            peers.introduce(&shared.server, connection.peer.ip()).await;
+            peers.introduce(&shared.server, &shared.server.exports(), connection.peer.ip()).await;
             connection.owned_by(Arc::clone(peers).owner(found).await)
         }
         None => connection,
@@ -298,12 +321,12 @@ struct Acceptor {
     cores: Vec<Core>,
     connections: Arc<AtomicUsize>,
     next_id: AtomicU64,
+    addresses: Addresses,
 }
 
 impl Acceptor {
     fn start(self, shared: &Arc<Shared>) -> Vec<tokio::task::JoinHandle<()>> {
-        let Self { listeners, cores, connections, next_id } = self;
-        let addresses = Addresses::default();
+        let Self { listeners, cores, connections, next_id, addresses } = self;
         let door = Rc::new(Door { shared: Arc::clone(shared), cores, connections, next_id, addresses });
         let mut tasks = vec![
             tokio::task::spawn_local(maintain(Rc::clone(&door))),

@@ -225,3 +225,24 @@ fn entries_of_an_export_are_for_different_clients() {
     assert_eq!(squashed.mount("/by-name"), Err(MountStat::ACCES), "127.0.0.2 has no such name");
     server.stop();
 }
+
+/// A client that is connected already is known by name when a reload first asks for names.
+#[test]
+fn a_reload_knows_the_names_of_connected_clients() {
+    let place = Place::new();
+    let text = |clients: &str| {
+        format!(
+            "listen = ['127.0.0.1:0']\nstate-dir = '{}'\n[[export]]\nmemory = true\nclients = ['*']\nsquash = 'none'\n{clients}",
+            place.path("state").display()
+        )
+    };
+    let config = place.file("enfys.toml", &text(""));
+    let server = Server::start(&place, &["serve".as_ref(), "--config".as_ref(), config.as_path()]);
+    let mut client = Client::connect(server.address);
+    let root = client.mount("/export").unwrap();
+    assert!(client.create(root, "before").is_ok());
+    place.file("enfys.toml", &text("[[export.client]]\nclients = ['localh?st']\nread-only = true\n"));
+    server.reload();
+    assert_eq!(client.create(root, "behind"), Err(NfsStat::ROFS));
+    server.stop();
+}

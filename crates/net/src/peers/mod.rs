@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use server::{LocalUser, PeerOwner, Server};
+use server::{ExportTable, LocalUser, PeerOwner, Server};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
@@ -153,10 +153,10 @@ impl PeerPolicy {
         PeerOwner::User(self.remember(LocalUser { uid, groups }))
     }
 
-    /// Tells the server the names of a client's address, where exports depend on them and they are not known already.
-    pub(crate) async fn introduce(&self, server: &Server, address: IpAddr) {
+    /// Tells the server the names of a client's address, where `exports` depend on them and they are not known already.
+    pub(crate) async fn introduce(&self, server: &Server, exports: &ExportTable, address: IpAddr) {
         let address = address.to_canonical();
-        if !server.exports().needs_names(address) || self.is_introduced(server, address) {
+        if !exports.needs_names(address) || self.is_introduced(server, address) {
             return;
         }
         let _place = self.host_questions.acquire().await;
