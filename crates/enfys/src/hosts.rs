@@ -60,9 +60,10 @@ fn addresses_of(host: &str) -> Vec<IpAddr> {
     match (host, 0).to_socket_addrs() {
         Ok(addresses) => addresses.map(|address| address.ip().to_canonical()).collect(),
         Err(error) => {
+            let error = crate::said(&error);
             warn!(
                 host,
-                "a client's name has no address, so that nobody comes in by it until a reload: {error}"
+                error, "host name in `clients` not found; it matches no client until a reload (SIGHUP)"
             );
             Vec::new()
         }
@@ -77,11 +78,18 @@ fn netgroup(group: &str) -> Result<ClientPattern, String> {
     let hosts = match listed {
         Ok(Some(line)) => hosts_of(&line),
         Ok(None) => {
-            warn!(group, "a netgroup is not known, so that nobody comes in by it until a reload");
+            warn!(
+                netgroup = group,
+                "netgroup in `clients` not found; it matches no client until a reload (SIGHUP)"
+            );
             Vec::new()
         }
         Err(why) => {
-            warn!(group, "a netgroup cannot be read, so that nobody comes in by it until a reload: {why}");
+            warn!(
+                netgroup = group,
+                error = why,
+                "netgroup in `clients` cannot be read; it matches no client until a reload (SIGHUP)"
+            );
             Vec::new()
         }
     };

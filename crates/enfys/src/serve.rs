@@ -94,7 +94,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     service::ready();
     runtime.block_on(serve(arguments, plan, &mut signals, (&server, &running), &mut backends));
     service::stopping();
-    info!("stopping: no new calls; what was taken is answered, then everything is flushed");
+    info!("stopping: finishing requests in progress, then flushing");
     runtime.block_on(stop(running, registered, &mut signals, &server, &backends, &state))
 }
 

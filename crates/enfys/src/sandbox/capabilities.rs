@@ -39,7 +39,8 @@ const LAST: u32 = 63;
 pub fn reduce() -> Result<String, String> {
     let failed = |error: Errno| error.to_string();
     let before = capabilities(None).map_err(failed)?;
-    let kept = kept(before.permitted, rustix::process::geteuid().is_root());
+    let is_root = rustix::process::geteuid().is_root();
+    let kept = kept(before.permitted, is_root);
     let bounding = limit_bounding_set(kept);
     // Before Linux 4.3 there is no such set.
     let _ = clear_ambient_capability_set();
@@ -53,6 +54,7 @@ pub fn reduce() -> Result<String, String> {
     Ok(match bounding {
         Ok(()) => names,
         // no_new_privs keeps a program from getting more than this process has, all the same.
+        Err(Errno::PERM) if !is_root => format!("{names}; bounding set unchanged (needs root)"),
         Err(error) => format!("{names}; bounding set unchanged: {error}"),
     })
 }

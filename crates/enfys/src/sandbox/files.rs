@@ -34,6 +34,9 @@ const READABLE: &[&str] = &[
 /// The rights that this program knows of; the kernel may know fewer.
 const KNOWN: ABI = ABI::V6;
 
+/// Why Landlock is off for a server that may open files by handle.
+const OPENS_BY_HANDLE: &str = "incompatible with open_by_handle_at";
+
 /// Takes the right to all files from this thread that are neither in the exports nor needed to serve them.
 ///
 /// # Errors
@@ -58,7 +61,7 @@ fn why_not(plan: &Plan, arguments: &ServeArguments) -> Option<&'static str> {
     // directory until somebody has looked it up by name: it would be refused.
     let opens_by_handle =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::DAC_READ_SEARCH));
-    opens_by_handle.then_some("files are opened by handle")
+    opens_by_handle.then_some(OPENS_BY_HANDLE)
 }
 
 /// Who may use what.
@@ -166,7 +169,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (plan, arguments) = plan_of(directory.path(), &[]);
         let opens_by_handle = capabilities(None).unwrap().effective.contains(CapabilitySet::DAC_READ_SEARCH);
-        let expected = opens_by_handle.then_some("files are opened by handle");
+        let expected = opens_by_handle.then_some(OPENS_BY_HANDLE);
         assert_eq!(why_not(&plan, &arguments), expected);
         let of_file = ServeArguments { config: Some("/etc/enfys.toml".into()), ..arguments };
         assert_eq!(why_not(&plan, &of_file), Some("exports may be reloaded"));
