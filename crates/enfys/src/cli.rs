@@ -1,3 +1,4 @@
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -213,10 +214,16 @@ pub struct StatusArguments {
     #[arg(long)]
     pub json: bool,
     /// Again every so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub watch: Option<std::num::NonZeroU32>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub watch: Option<NonZeroU32>,
     #[command(flatten)]
     pub control: ControlArguments,
+}
+
+/// Reads the value of `--watch`.
+fn seconds(text: &str) -> Result<NonZeroU32, &'static str> {
+    let seconds = text.parse().map_err(|_| "expected a whole number of seconds")?;
+    NonZeroU32::new(seconds).ok_or("expected at least 1")
 }
 
 #[derive(Debug, Args)]

@@ -333,6 +333,10 @@ mod tests {
                 "[[export]]\nid = 4294967296",
                 "FILE:2: `id` in [[export]]: expected an integer from 1 to 4294967295, found integer `4294967296`".into(),
             ),
+            (
+                "[[export]]\nmemory = true\nmemory-bytes = '4GiB'",
+                "FILE:3: `memory-bytes` in [[export]]: expected a number of bytes, as in 4294967296, found string \"4GiB\"".into(),
+            ),
             ("[export]\npath = '/a'", "FILE:1: `export`: expected a list of tables, each with the header [[export]], found a table".into()),
             ("[limits]\nclients = 99999999999999999999", "FILE:2: `clients` in [limits]: expected an integer of at least 1, found integer `99999999999999999999`".into()),
             ("[[export]]\npath = 7", "FILE:2: `path` in [[export]]: expected an absolute path, as in".into()),

@@ -51,7 +51,7 @@ const EXPECTED: &[(&str, &str)] = &[
 const CLIENTS: &str =
     "a list of networks, host names, wildcards and netgroups, as in [\"10.0.0.0/8\", \"*.example.org\"]";
 const TRUTH: &str = "true or false";
-const BYTES: &str = "a number of bytes, at least 1";
+const BYTES: &str = "a number of bytes, as in 4294967296";
 const ID: &str = "an integer from 0 to 4294967295";
 /// How alike a key must be to one that there is to be suggested; `read_only` and `read-only` are.
 const ALIKE: f64 = 0.8;

@@ -88,14 +88,19 @@ const USAGE: u8 = 2;
 /// Prints help, or what is wrong with the command line: as JSON where that was asked for.
 fn not_understood(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        print_error_as_json(first.strip_prefix("error: ").unwrap_or(first));
+        print_error_as_json(&usage_error(&error.to_string()));
         return ExitCode::from(USAGE);
     }
     // A closed standard output or error is no reason to say more.
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+}
+
+/// Returns clap's message in one line: its first paragraph, without the tips and the usage behind it.
+fn usage_error(text: &str) -> String {
+    let paragraph: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let message = paragraph.join(" ");
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
 /// Standard output, since that is what a program reads whose answer this is.

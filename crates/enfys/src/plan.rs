@@ -15,6 +15,7 @@ use crate::id_names::check_domain;
 use crate::in_force::InForce;
 use crate::kerberos;
 use crate::places::Places;
+use crate::size::Size;
 use crate::state_dir;
 
 /// Port of NFS (RFC 1813 §2.2, RFC 8881 §2.9.3).
@@ -63,6 +64,7 @@ impl Plan {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
+        check_memory(arguments)?;
         let mut exports = ExportPlan::of_arguments(arguments)?;
         if exports.is_empty() {
             exports = ExportPlan::of_config(&config, Some(arguments))?;
@@ -238,6 +240,17 @@ fn places_that_count(config: &Config, arguments: &ServeArguments) -> Places {
     let mut places = (*config.places).clone();
     overridden.iter().filter(|(_, is)| *is).for_each(|(key, _)| places.forget(key));
     places
+}
+
+/// Refuses `--memory SIZE`, where the size is read as a directory to serve.
+fn check_memory(arguments: &ServeArguments) -> Result<(), String> {
+    let is_size = |path: &&String| path.parse::<Size>().is_ok();
+    match arguments.paths.iter().find(is_size) {
+        Some(size) if arguments.memory == Some(None) => {
+            Err(format!("--memory takes its size after `=`: write `--memory={size}`"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The place that was asked for, or the usual one where one is needed.

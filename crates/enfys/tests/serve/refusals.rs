@@ -31,6 +31,14 @@ fn nothing_to_serve() {
 }
 
 #[test]
+fn the_size_of_memory_is_not_taken_for_a_directory() {
+    let expected = "--memory takes its size after `=`: write `--memory=64MiB`";
+    assert_eq!(refusal(&run(&["serve", "--memory", "64MiB"])), expected);
+    let of_directory = refusal(&run(&["serve", "--memory", "/srv"]));
+    assert!(of_directory.starts_with("--memory serves no directory: leave out `/srv`"), "{of_directory}");
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -132,7 +132,15 @@ fn errors_are_json_where_that_is_asked_for() {
     let file = place.file("enfys.toml", "portmap = 1\n").display().to_string();
     let wrong = json_error(&run(&["check-config", "--json", &file]), 1);
     assert_eq!(wrong, format!("{file}:1: `portmap`: expected true or false, found integer `1`"));
-    assert_eq!(json_error(&run(&["status", "--json", "--wacth"]), 2), "unexpected argument '--wacth' found");
+    let usage = |words: &[&str]| json_error(&run(words), 2);
+    assert_eq!(usage(&["status", "--json", "--wacth"]), "unexpected argument '--wacth' found");
+    assert_eq!(usage(&["evict", "--json"]), "the following required arguments were not provided: <CLIENT>");
+    for (value, expected) in [("0", "expected at least 1"), ("x", "expected a whole number of seconds")] {
+        assert_eq!(
+            usage(&["status", "--json", "--watch", value]),
+            format!("invalid value '{value}' for '--watch <SECONDS>': {expected}")
+        );
+    }
 }
 
 #[test]
