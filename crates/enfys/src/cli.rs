@@ -33,9 +33,9 @@ Kerberos: with --sec krb5 (or krb5i, krb5p) users need tickets, and the server t
 Who acts: started as root, the server acts as each caller, and the kernel judges. Started by anybody else, all new \
 files belong to that user, and callers get what permission bits give them.
 
-Who is believed: a process on this machine may claim to be the user that owns its socket, with that user's groups; \
-root's processes may claim to be anybody. Without root, other users of this machine are refused, unless --local-users \
-is given. Another machine is believed where it sends from a port below 1024, or with --insecure.
+Authentication (AUTH_SYS): a process on this machine may act as the user that owns its socket, with that user's groups; \
+root's processes may act as any user. Without root, other users of this machine are refused, unless --local-users \
+is given. Calls of other machines are accepted from a port below 1024, or from any with --insecure.
 
 Signals: SIGHUP reads the exports again without dropping a client; a mistake changes nothing and is logged. SIGTERM or \
 SIGINT answers what was taken, flushes and ends; a second one ends at once.";
@@ -49,10 +49,10 @@ Examples:
   enfys status --json | jq '.status.clients[] | select(.delegations > 0)'
 
 LEASE is the time until the lease expires. STATE is `courteous` where it has expired, and what the client holds is kept \
-until somebody wants it. CALLBACK tells whether the server can call the client: delegations need it. SLOTS are requests \
-in progress, of those that the client may have at once. LOST is what was revoked and the client has not acknowledged. \
-The second line of a client is its address and name. A third one counts requests that took its last slot, while any \
-more waited at the client, and replays, which are answers given again, where there were some.";
+until another client needs it. CALLBACK tells whether the server can call the client: delegations need it. SLOTS are \
+requests in progress, of those that the client may have at once. LOST is what was revoked and the client has not \
+acknowledged. The second line of a client is its address and name. A third line counts requests that used the last free \
+slot (further requests wait in the client), and replays (replies sent again), if there were any.";
 
 const EVICT_HELP: &str = "\
 Examples:
@@ -127,7 +127,7 @@ pub struct ServeArguments {
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
-    /// Whose requests are taken as nobody's [default: root]
+    /// Which users are mapped to `nobody` [default: root]
     #[arg(long, value_enum)]
     pub squash: Option<SquashArgument>,
     /// How callers show who they are, the most preferred way first: sys (their machine says so), krb5 (Kerberos
@@ -274,7 +274,7 @@ pub enum SquashArgument {
     Root,
     /// everybody becomes nobody
     All,
-    /// everybody stays who they say they are
+    /// no user is mapped
     None,
 }
 
