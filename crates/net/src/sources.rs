@@ -17,6 +17,7 @@ use std::time::Duration;
 use client::{Errand, Identity, Read, ReadData, ReadError};
 use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
+use rustix::process::{getegid, geteuid};
 use server::{DEFAULT_ANONYMOUS, Extent, Fetch, FetchError, Fetched};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -174,7 +175,7 @@ impl Sources {
         Identity {
             owner: Opaque::new(owner.into_bytes()).unwrap_or_default(),
             verifier: settings.instance.wrapping_add(made).to_be_bytes(),
-            credential: credential(DEFAULT_ANONYMOUS, DEFAULT_ANONYMOUS, &[]),
+            credential: own_credential(),
         }
     }
 }
@@ -221,6 +222,15 @@ fn read_of(fetch: &Fetch) -> Read {
 fn credential_of(fetch: &Fetch) -> OpaqueAuth {
     let user = &fetch.file.credentials;
     credential(user.uid, user.gid, &user.groups[..user.groups.len().min(GROUPS_MAX)])
+}
+
+/// Who this server is to a source by itself: nobody, or, without root, its own user, since it may claim no other on one machine.
+fn own_credential() -> OpaqueAuth {
+    let (uid, gid) = (geteuid(), getegid());
+    if uid.is_root() {
+        return credential(DEFAULT_ANONYMOUS, DEFAULT_ANONYMOUS, &[]);
+    }
+    credential(uid.as_raw(), gid.as_raw(), &[])
 }
 
 fn credential(uid: u32, gid: u32, groups: &[u32]) -> OpaqueAuth {

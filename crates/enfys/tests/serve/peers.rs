@@ -11,22 +11,14 @@ use protocol::mount::MountStat;
 use protocol::nfs3::NfsStat;
 use rpc::auth::AuthStatus;
 use rpc::message::{Rejection, RpcError};
-use rustix::process::{Signal, geteuid};
+use rustix::process::Signal;
 
 use crate::client::{Client, NFS3};
-use crate::server::{ENFYS, Place, Server, mode, with};
+use crate::server::{ENFYS, Place, Server, is_root, mode, with};
 
 /// Accounts whose only group has their own number.
 const DAEMON: u32 = 1;
 const NOBODY: u32 = 65_534;
-
-/// Whether this test can become other users; says so where not.
-fn is_root() -> bool {
-    if !geteuid().is_root() {
-        println!("skipped: only root can become other users");
-    }
-    geteuid().is_root()
-}
 
 /// A connection of a process of `uid`.
 fn connect_as(server: &Server, uid: u32) -> Client {

@@ -60,6 +60,15 @@ impl Place {
     }
 }
 
+/// Whether this test can become other users, and claim to be them; says so where not.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: only root can become other users");
+    }
+    is_root
+}
+
 /// Permission bits.
 pub fn mode(mode: u32) -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(mode)
