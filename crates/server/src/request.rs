@@ -136,17 +136,17 @@ impl Request<'_> {
             && options.flavors.allow(flavor);
         if is_refused {
             self.server.metrics.refused.fetch_add(1, Relaxed);
-            self.log_port_refusal(export);
+            self.log_port_refusal(&export.path);
         }
         is_refused
     }
 
     #[cold]
-    fn log_port_refusal(&self, export: &Export) {
+    fn log_port_refusal(&self, export: &str) {
         if self.connection.is_first_refusal()
             && let Some(suppressed) = self.server.throttle.admit(self.now)
         {
-            let (peer, export) = (self.connection.peer, &export.path);
+            let peer = self.connection.peer;
             warn!(
                 %peer, export, suppressed,
                 "client refused: it sends from a port above 1023; have it use a privileged one (`resvport`), \
@@ -163,7 +163,11 @@ impl Request<'_> {
             |export: &Arc<Export>| export.options.insecure || !export.options.flavors.allow(Flavor::Sys);
         let is_vouched =
             !self.connection.has_unprivileged_port() || matches!(self.identity, Identity::Gss(..));
-        is_vouched || self.exports.of_client(self.connection.peer.ip()).any(takes)
+        let may = is_vouched || self.exports.of_client(self.connection.peer.ip()).any(takes);
+        if !may {
+            self.log_port_refusal("any");
+        }
+        may
     }
 
     /// Logs that a client of version 4 asked for an export, or a directory above exports, that is for other clients: once a

@@ -166,7 +166,7 @@ fn users_of_another_machine_do_not_take_their_kernels_place() {
         state_protect: StateProtectArgs::None,
         implementation: List::default(),
     };
-    assert_eq!(thief.alone(Op::ExchangeId(args.clone())).status(), Status::PERM);
+    assert_eq!(thief.alone(Op::ExchangeId(args.clone())).status(), Status::CLID_INUSE);
     assert_eq!(lab.status(vec![Op::PutRootFh]), Status::OK, "the kernel has its session");
     let mut exported = Arc::unwrap_or_clone(Arc::clone(lab.server.exports().iter().next().unwrap()));
     exported.options.insecure = true;

@@ -23,7 +23,8 @@ const KNOWN: ExchangeIdFlags = ExchangeIdFlags::SUPP_MOVED_REFER
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let arguments = ExchangeIdArgs::decode(arguments)?;
     if !compound.request.may_be_client() {
-        return Err(Status::PERM.into());
+        // Linux's client has no answer to PERM here; to this one it ends the mount.
+        return Err(Status::CLID_INUSE.into());
     }
     // "Bits not defined above cannot be set in the eia_flags field. If they are, the server MUST reject the operation
     // with NFS4ERR_INVAL" (§18.35.3); CONFIRMED_R "can only be set in eir_flags".

@@ -11,7 +11,10 @@ use crate::nfs4::status::{Failure, Result};
 pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let SetClientIdArgs { client, callback, callback_ident } = SetClientIdArgs::decode(arguments)?;
     if !compound.request.may_be_client() {
-        return Err(Status::PERM.into());
+        // Linux's client has no answer to PERM here; to this one it ends the mount. The status tells an address (§16.33.2):
+        // the caller's own, so that nothing is learned of others.
+        callback.location.encode(reply);
+        return Err(Failure::Written(Status::CLID_INUSE));
     }
     let callback = Callback {
         program: callback.program,
