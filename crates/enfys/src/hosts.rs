@@ -103,7 +103,7 @@ fn hosts_of(line: &str) -> Vec<Option<String>> {
     hosts.filter(|host| *host != "-").map(|host| (!host.is_empty()).then(|| host.to_owned())).collect()
 }
 
-/// The names of a client's address that have the address themselves: whoever runs the zone of an address can give it any name.
+/// Returns the names of a client's address that resolve back to it: the owner of a reverse zone can enter any name.
 /// None where the name services do not answer. Names beyond [`NAMES_MAX`], and those left after [`NAMES_PATIENCE`], do not count.
 pub fn names_of(address: IpAddr) -> Option<Vec<String>> {
     let ask = |database: &str, key: &str| getent::print(database, Some(key), HOST_BYTES_MAX);
