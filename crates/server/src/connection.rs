@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::Outbox;
 use crate::caller::CallerCache;
-use crate::nfs4::client_log::UsedExports;
-use crate::nfs4::settle::WaitingRoom;
-use crate::nfs4::tenant::Tenant;
+use crate::files::settle::WaitingRoom;
 use crate::peer::{FIRST_UNPRIVILEGED_PORT, PeerOwner};
+use crate::programs::nfs4::client_log::UsedExports;
+use crate::state::connection_owner::Tenant;
 
 /// Number of a connection, never used twice while the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -17,16 +17,17 @@ use tracing::{debug, info, warn};
 use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::caller::{CredentialError, Identity};
-use crate::export::HostNames;
-use crate::fetch::Fetches;
+use crate::copy::fetch::Fetches;
+use crate::exports::HostNames;
+use crate::files::listings::Listings;
 use crate::gss::{Creation, Entry, Gss, Sealing};
-use crate::listings::Listings;
-use crate::mount::MountTable;
-use crate::nfs4::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
-use crate::once::{self, Journal, ReplyLog, Stable, StableLog};
-use crate::reply_cache::ReplyCache;
-use crate::reply_cache::short::Short;
+use crate::programs::mount::MountTable;
+use crate::replay::crash_replay;
+use crate::replay::crash_replay::{Journal, ReplyLog, Stable, StableLog};
+use crate::replay::reply_cache::ReplyCache;
+use crate::replay::reply_cache::short::Short;
 use crate::request::{Request, Served};
+use crate::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
 use crate::{
     Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLog, Throttle, Transport,
     Versions,
@@ -51,7 +52,7 @@ pub struct Server {
     pub(crate) listings: Listings,
     /// What copies read from other servers.
     pub(crate) fetches: Fetches,
-    /// Keys what tells calls apart; see [`once::secret`].
+    /// Keys what tells calls apart; see [`crash_replay::secret`].
     pub(crate) call_secret: [u8; 16],
     /// What outlives the process of calls that are not idempotent.
     pub(crate) journal: Option<Journal>,
@@ -130,7 +131,8 @@ impl Server {
     pub fn new(settings: Settings, exports: ExportTable) -> Self {
         let bytes = settings.reply_cache_bytes;
         let (write_share, write3_share) = (bytes / WRITE_REPLY_SHARE, bytes / WRITE3_REPLY_SHARE);
-        let (call_secret, host_names) = (once::secret(&settings.handle_key), Arc::<HostNames>::default());
+        let (call_secret, host_names) =
+            (crash_replay::secret(&settings.handle_key), Arc::<HostNames>::default());
         let gss = settings.gss.clone().map(|mechanism| Gss::new(mechanism, settings.secret, call_secret));
         Self {
             reply_cache: ReplyCache::new(bytes - write_share - write3_share),
@@ -425,22 +427,24 @@ impl Server {
         let served = match operation {
             Operation::Nfs3(_) => self.nfs3(&mut request, &header, reader, reply).await,
             Operation::Nfs4(PROC_NULL) => Served::Done { is_error: false },
-            Operation::Nfs4(PROC_COMPOUND) => match crate::nfs4::begin(&request, &header, reader, reply) {
-                crate::nfs4::Begun::Done(served) => served,
-                crate::nfs4::Begun::Waits(rest) => rest.await,
-            },
+            Operation::Nfs4(PROC_COMPOUND) => {
+                match crate::programs::nfs4::begin(&request, &header, reader, reply) {
+                    crate::programs::nfs4::Begun::Done(served) => served,
+                    crate::programs::nfs4::Begun::Waits(rest) => rest.await,
+                }
+            }
             Operation::Nfs4(_) => Served::NoProcedure,
             Operation::Mount(_) => {
-                Box::pin(crate::mount::procedure(&request, procedure, reader, reply)).await
+                Box::pin(crate::programs::mount::procedure(&request, procedure, reader, reply)).await
             }
             Operation::NfsAcl(_) => Box::pin(self.nfs_acl(&request, &header, reader, reply)).await,
             Operation::Portmap(_) => {
-                crate::portmap::procedure(&request, header.version, procedure, reader, reply)
+                crate::programs::portmap::procedure(&request, header.version, procedure, reader, reply)
             }
             Operation::None => unreachable!("select names an operation"),
         };
         // Something was taken from a client, and this call may be the first to see that.
-        crate::nfs4::settle::settle_taken(&request).await;
+        crate::files::settle::settle_taken(&request).await;
         let sealing = sealing.as_deref();
         self.conclude(Call { xid, operation, sealing, start }, served, reply)
     }

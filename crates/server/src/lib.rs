@@ -5,74 +5,67 @@
 //! thread and in virtual time, as `sim` does.
 //!
 //! A request's way: [`Server::handle`] → [`caller`] (credentials) → reply cache → program, version, procedure →
-//! `nfs3::<procedure>`, `nfs4::compound` → `nfs4::ops::<op>`, `mount`, `portmap` → [`vfs::Backend`] → encoded reply.
+//! `programs::nfs3::<procedure>`, `programs::nfs4::ops::<op>`, … → [`vfs::Backend`] → encoded reply.
 #![deny(unsafe_code)]
 
-mod administer;
+mod admin;
 pub mod caller;
 mod connection;
+mod copy;
 mod dispatch;
-mod export;
-mod fetch;
+mod exports;
+mod files;
 mod flavor;
 pub mod gss;
 mod handle;
 mod id_names;
-mod junction;
-mod listings;
-#[cfg(test)]
-mod malformed_tests;
 mod metrics;
-mod mount;
-mod nfs3;
-pub mod nfs4;
-mod once;
 mod outbox;
 mod payload;
 pub mod peer;
-mod portmap;
 mod prefetch;
+mod programs;
 mod quoted;
-#[cfg(test)]
-mod reload_tests;
-mod reply_cache;
+mod replay;
 mod request;
 mod settings;
-mod state_log;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod testing0;
+pub mod state;
 mod throttle;
 mod versions;
 
-pub use administer::{DelegationTotals, EvictError, RecallError, Snapshot};
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use admin::{DelegationTotals, EvictError, RecallError, Snapshot};
 pub use connection::{Connection, ConnectionId, Transport};
+pub use copy::fetch::{Extent, Fetch, FetchError, Fetched, SourceFile};
+pub use copy::offload::Advanced;
 pub(crate) use dispatch::LOG_LINES_A_SECOND;
 pub use dispatch::{Disposition, Operation, Outcome, Server};
-pub use export::{
+pub use exports::junction::Junction;
+pub use exports::{
     ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportId, ExportOptions,
     ExportTable, Network, Squash,
 };
-pub use fetch::{Extent, Fetch, FetchError, Fetched, SourceFile};
 pub use flavor::{Flavor, Flavors, FlavorsError};
 pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use id_names::{IdNames, MAX_ID_NAMES};
-pub use junction::Junction;
 pub use metrics::{Effort, Metrics, Observer, OperationMetrics};
-pub use nfs4::Advanced;
-pub use nfs4::state::{
+pub use outbox::Outbox;
+pub use peer::{LocalUser, PeerOwner};
+pub use prefetch::prefetch;
+pub use programs::nfs4::executed_once;
+pub use programs::portmap::{Registration, registrations};
+pub use quoted::Quoted;
+pub use replay::crash_replay::{RECORD_BYTES_MAX, ReplyLog, StableLog};
+pub use settings::{Now, Settings};
+pub use state::state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
+pub use state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
     LocalChange, Offload, OffloadCounts, PersistenceSnapshot, Principal, Reclaimers, RecordsSnapshot,
     SessionSnapshot, SlotUse, Standing,
 };
-pub use once::{RECORD_BYTES_MAX, ReplyLog, StableLog};
-pub use outbox::Outbox;
-pub use peer::{LocalUser, PeerOwner};
-pub use portmap::{Registration, registrations};
-pub use prefetch::prefetch;
-pub use quoted::Quoted;
-pub use settings::{Now, Settings};
-pub use state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use throttle::Throttle;
 pub use versions::Versions;

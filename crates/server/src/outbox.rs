@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::nfs4::state::callback::Sent;
+use crate::state::callback::Sent;
 
 /// Calls on one connection that wait to be sent or to be answered, at most; sessions have their own bounds below it.
 const CALLS_MAX: usize = 1024;

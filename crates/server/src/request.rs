@@ -7,7 +7,7 @@ use tracing::{info, warn};
 use vfs::{Context, Handle, Peer, Thread};
 
 use crate::caller::Identity;
-use crate::once::{CallId, Once, Place, Who};
+use crate::replay::crash_replay::{CallId, Once, Place, Who};
 use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Server, Transport};
 
 /// Bytes of a READ or WRITE over UDP at most.

@@ -12,7 +12,7 @@ use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use protocol::nfs4::types::{Stateid, Status};
 use protocol::procedure::Effect;
 use rpc::message::parse_reply;
-use server::nfs4::executed_once;
+use server::executed_once;
 use server::{OperationMetrics, Server};
 
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};

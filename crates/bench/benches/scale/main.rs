@@ -18,7 +18,7 @@ use bench::process;
 use bench::results::median;
 use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
 use protocol::nfs4::types::Stateid;
-use server::nfs4::state::Locker;
+use server::state::Locker;
 
 use memory::live_bytes;
 use world::{Peer, SLOTS, World, latest, owner, range, whole};

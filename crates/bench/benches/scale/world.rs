@@ -10,7 +10,7 @@ use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
 use protocol::nfs4::ops::session::{ChannelAttributes, CreateSessionFlags, SequenceArgs};
 use protocol::nfs4::types::{SessionId, Stateid, Status};
 use rpc::message;
-use server::nfs4::state::{
+use server::state::{
     Client, CreateSession, Credential, DelegationKind, ExchangeId, FileKey, IoKind, LockError, LockRange,
     LockRequest, LockTest, Locker, OpenRequest, Records, Running, Sequenced, State, StateProtect, Wish,
 };

@@ -7,8 +7,8 @@ use rpc::message::CallHeader;
 use xdr::{Mark, Reader, Writer};
 
 use crate::Server;
-use crate::once::Recognised;
-use crate::reply_cache::{Begin, CallKey, Execution};
+use crate::replay::crash_replay::Recognised;
+use crate::replay::reply_cache::{Begin, CallKey, Execution};
 use crate::request::{Request, Served};
 
 /// NFSv3's WRITE.
@@ -44,7 +44,7 @@ impl Server {
     ) -> Served {
         let procedure = header.procedure;
         if procedure != protocol::nfsacl::Proc::SETACL.0 {
-            return crate::nfs3::acl::procedure(request, procedure, arguments, reply).await;
+            return crate::programs::nfsacl::procedure(request, procedure, arguments, reply).await;
         }
         let start = reply.mark();
         let key = CallKey::new(&self.call_secret, request.connection.peer.ip(), header, arguments.peek());
@@ -52,7 +52,7 @@ impl Server {
             Ok(execution) => execution,
             Err(served) => return served,
         };
-        let served = crate::nfs3::acl::procedure(request, procedure, arguments, reply).await;
+        let served = crate::programs::nfsacl::procedure(request, procedure, arguments, reply).await;
         if let Served::Done { .. } = served {
             execution.finish(reply.inline_since(start));
         }
@@ -67,8 +67,8 @@ impl Server {
         arguments: Reader,
         reply: &mut Writer,
     ) -> Served {
-        if !crate::nfs3::is_non_idempotent(header.procedure) {
-            return crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
+        if !crate::programs::nfs3::is_non_idempotent(header.procedure) {
+            return crate::programs::nfs3::procedure(request, header.procedure, arguments, reply).await;
         }
         // Kept are results without header, whose verifier is another one in each reply by RPCSEC_GSS.
         let start = reply.mark();
@@ -90,7 +90,7 @@ impl Server {
                 return self.replay(&kept, start, reply);
             }
         }
-        let served = crate::nfs3::procedure(request, header.procedure, arguments, reply).await;
+        let served = crate::programs::nfs3::procedure(request, header.procedure, arguments, reply).await;
         if let Served::Done { .. } = served {
             let results = reply.inline_since(start);
             execution.finish(results);
@@ -116,14 +116,15 @@ impl Server {
             Begin::InProgress => return Served::Drop,
             Begin::Replay(kept) => {
                 self.metrics.replayed.fetch_add(1, Relaxed);
-                let status = Box::pin(crate::nfs3::write::repeat(request, arguments, &kept, reply)).await;
+                let status =
+                    Box::pin(crate::programs::nfs3::write::repeat(request, arguments, &kept, reply)).await;
                 return Served::Done { is_error: status != NfsStat::OK };
             }
         };
         let results = reply.mark();
-        let served = crate::nfs3::procedure(request, WRITE3, arguments, reply).await;
+        let served = crate::programs::nfs3::procedure(request, WRITE3, arguments, reply).await;
         if let Served::Done { .. } = served {
-            execution.finish(&crate::nfs3::write::shorten(reply.inline_since(results)));
+            execution.finish(&crate::programs::nfs3::write::shorten(reply.inline_since(results)));
         }
         served
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use protocol::nfs4::types::OpNum;
 use server::Server;
-use server::nfs4::executed_once;
+use server::executed_once;
 use vfs::{Backend, MemFs, MemOptions};
 
 use crate::backend::{Clock, SlowFs, Slowness};

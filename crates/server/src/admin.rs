@@ -1,0 +1,316 @@
+//! What the administrator sees of a server and does to it; `enfys status` and its like are thin over this.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
+use std::sync::Arc;
+
+use vfs::{Context, Credentials, Thread};
+
+use crate::files::object::File;
+use crate::state::{
+    Client, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot,
+    PersistenceSnapshot, Reclaimers, RecordsSnapshot,
+};
+use crate::{Now, Server};
+
+/// What a server is doing.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Sums over all clients.
+    pub counts: Counts,
+    /// Retransmissions of all versions answered from a reply cache.
+    pub replayed: u64,
+    /// How long a client keeps what it holds without a word.
+    pub lease: Duration,
+    /// The grace period, where one runs.
+    pub grace: Option<GraceSnapshot>,
+    /// The log that clients reclaim by; none where it does not outlive the server.
+    pub records: Option<RecordsSnapshot>,
+    /// Persistent sessions; none where no session is made persistent.
+    pub persistence: Option<PersistenceSnapshot>,
+    /// Delegations and their recalls since the start.
+    pub delegations: DelegationTotals,
+    /// NFSv4 clients in the order in which they came, as many as were asked for at most.
+    pub clients: Vec<ClientSnapshot>,
+    /// How many more there are.
+    pub omitted: u64,
+}
+
+/// What has happened to delegations since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DelegationTotals {
+    /// Granted for reading.
+    pub granted_read: u64,
+    /// Granted for writing.
+    pub granted_write: u64,
+    /// Granted of directories.
+    pub granted_directory: u64,
+    /// Recalled.
+    pub recalls: u64,
+    /// Came back after a recall.
+    pub returned: u64,
+    /// What these took together, from the conflict to the return.
+    pub return_time: Duration,
+    /// What the slowest of them took.
+    pub slowest: Duration,
+    /// Revoked because they did not come back.
+    pub revoked: u64,
+    /// Operations that waited for a delegation.
+    pub waits: u64,
+    /// Those that were told to come again after all.
+    pub overdue: u64,
+}
+
+impl DelegationTotals {
+    fn of(counts: &DelegationCounts) -> Self {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        Self {
+            granted_read: read(&counts.granted_read),
+            granted_write: read(&counts.granted_write),
+            granted_directory: read(&counts.granted_directory),
+            recalls: read(&counts.recalls),
+            returned: read(&counts.returned),
+            return_time: Duration::from_micros(read(&counts.return_micros)),
+            slowest: Duration::from_micros(read(&counts.slowest_micros)),
+            revoked: read(&counts.revoked),
+            waits: read(&counts.waits),
+            overdue: read(&counts.overdue),
+        }
+    }
+}
+
+/// Why nobody was evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvictError {
+    /// No client is called so.
+    Unknown,
+    /// Several are: some of them, with the names that they give themselves.
+    Ambiguous(Vec<(u64, Box<[u8]>)>),
+}
+
+impl fmt::Display for EvictError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no client has this id, address or name"),
+            Self::Ambiguous(clients) => {
+                f.write_str("several clients have this address or name; give the id of one:")?;
+                let mut separator = "";
+                clients.iter().try_for_each(|(id, name)| {
+                    write!(f, "{separator} {id:#x} ({})", name.escape_ascii())?;
+                    separator = ",";
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+impl std::error::Error for EvictError {}
+
+/// Why nothing was recalled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecallError {
+    /// No export is mounted by a part of the path.
+    NoExport,
+    /// What became of looking this part of the path up.
+    Lookup(String, vfs::Error),
+}
+
+impl fmt::Display for RecallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoExport => {
+                f.write_str("no export holds it: give the path as clients see it, `/EXPORT/DIRECTORY/FILE`")
+            }
+            Self::Lookup(part, error) => write!(f, "{part}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RecallError {}
+
+/// Clients named where a name means several, at most.
+const NAMED: usize = 8;
+
+/// How people name a client.
+enum Name<'a> {
+    Id(u64),
+    Address(IpAddr),
+    Owner(&'a [u8]),
+}
+
+impl<'a> Name<'a> {
+    fn parse(text: &'a str) -> Self {
+        let id = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        match (id, text.parse()) {
+            (Some(id), _) => Self::Id(id),
+            (None, Ok(address)) => Self::Address(address),
+            (None, Err(_)) => Self::Owner(text.as_bytes()),
+        }
+    }
+
+    fn names(&self, client: &Client) -> bool {
+        match self {
+            Self::Id(id) => client.id() == *id,
+            Self::Address(ip) => {
+                client.address().is_some_and(|address| address.ip().to_canonical() == ip.to_canonical())
+            }
+            // As it is, or as it is shown.
+            Self::Owner(owner) => {
+                client.owner() == owner || client.owner().escape_ascii().eq(owner.iter().copied())
+            }
+        }
+    }
+}
+
+impl Server {
+    /// What there is now, with `most` clients at most.
+    #[must_use]
+    pub fn look(&self, now: Now, most: usize) -> Snapshot {
+        let now = now.monotonic;
+        let (clients, omitted) = self.nfs4.look_at_clients(now, most, |_| true);
+        Snapshot {
+            counts: self.nfs4.counts(),
+            replayed: self.metrics.replayed.load(Relaxed),
+            lease: self.settings.lease,
+            grace: self.nfs4.look_at_grace(now, most),
+            records: self.nfs4.look_at_records(),
+            persistence: self.nfs4.look_at_persistence(),
+            delegations: DelegationTotals::of(self.nfs4.delegation_counts()),
+            clients,
+            omitted,
+        }
+    }
+
+    /// How the log stands that clients reclaim by; none where it does not outlive the server.
+    #[must_use]
+    pub fn look_at_records(&self) -> Option<RecordsSnapshot> {
+        self.nfs4.look_at_records()
+    }
+
+    /// Takes away at once all that a client holds: the one with this id (`0x…`), address or owner name. Returns it as it was,
+    /// and what it lost. It is not shut out: it may make itself known again, and open its files anew.
+    ///
+    /// # Errors
+    /// Where no client is called so, or several are.
+    pub fn evict(&self, now: Now, name: &str) -> Result<(ClientSnapshot, Evicted), EvictError> {
+        let name = Name::parse(name);
+        let (mut found, omitted) =
+            self.nfs4.look_at_clients(now.monotonic, NAMED, |client| name.names(client));
+        let client = found.pop().ok_or(EvictError::Unknown)?;
+        if omitted > 0 || !found.is_empty() {
+            found.push(client);
+            let named = found.into_iter().map(|client| (client.id, client.owner[..].into())).collect();
+            return Err(EvictError::Ambiguous(named));
+        }
+        let evicted = self.nfs4.evict(client.id).ok_or(EvictError::Unknown)?;
+        self.metrics.evicted.fetch_add(1, Relaxed);
+        Ok((client, evicted))
+    }
+
+    /// Asks for all delegations of the file at a path that begins with its export's, links not followed; the clients return
+    /// them when they can, or lose them after the lease time.
+    ///
+    /// # Errors
+    /// Where the path leads to no file.
+    pub async fn recall(&self, now: Now, path: &str) -> Result<FileRecall, RecallError> {
+        let exports = self.exports();
+        // Behind a mount point inside of an export another one begins: the longest path is the nearest.
+        let all = exports.iter().chain(exports.nested());
+        let holders = all.filter_map(|export| Some((export, export.below(path.as_bytes())?)));
+        let holder = holders.min_by_key(|(_, below)| below.len());
+        let (export, below) = holder.ok_or(RecallError::NoExport)?;
+        let context = Context::new(Arc::new(Credentials::root()), now.wall);
+        let mut file = File::root(export);
+        for part in below.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            let found = export.backend.lookup(&context, &file.handle, part).await;
+            let failed = |error| RecallError::Lookup(String::from_utf8_lossy(part).into(), error);
+            file = file.with(found.map_err(failed)?.handle);
+        }
+        Ok(self.nfs4.recall_file(now.monotonic, file.key(self)))
+    }
+
+    /// The grace period, where one runs, with so many names of clients at most.
+    #[must_use]
+    pub fn look_at_grace(&self, now: Now, names: usize) -> Option<GraceSnapshot> {
+        self.nfs4.look_at_grace(now.monotonic, names)
+    }
+
+    /// Prepares the state log for an orderly restart: the next server waits only for clients that hold opens, locks or delegations now.
+    /// Returns which these are, when that is on stable storage.
+    ///
+    /// To be called when the last call has been answered and none follows. Behind a server that ends without this, all clients that
+    /// may have held something may reclaim.
+    pub async fn prepare_restart(&self, now: Now) -> Reclaimers {
+        let (reclaimers, change) = self.nfs4.prepare_restart(now.monotonic);
+        // It does not fail: see `StateLog`.
+        let _ = self.nfs4.settled(change, Thread::Shared).await;
+        reclaimers
+    }
+
+    /// Ends the grace period: what was not reclaimed is lost. Returns how many clients it waited for; `None` where none runs.
+    pub fn end_grace(&self, now: Now) -> Option<usize> {
+        self.nfs4.end_grace(now.monotonic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::setclientid::RenewArgs;
+    use protocol::nfs4::types::Status;
+
+    use super::*;
+    use crate::testing::lab;
+    use crate::testing::minor0::lab0;
+
+    #[test]
+    fn clients_are_named_by_id_address_or_owner() {
+        let mut lab = lab();
+        let mut other = lab.other(b"other");
+        let now = lab.now();
+        let snapshot = lab.server.look(now, 1);
+        assert_eq!((snapshot.clients.len(), snapshot.omitted), (1, 1));
+        assert_eq!((snapshot.clients[0].id, snapshot.clients[0].minor), (lab.client_id, Some(1)));
+        assert_eq!(snapshot.clients[0].address, Some(lab.connection.peer));
+        assert_eq!(lab.server.evict(now, "nobody").unwrap_err(), EvictError::Unknown);
+        assert_eq!(lab.server.evict(now, "192.0.2.1").unwrap_err(), EvictError::Unknown);
+        let both = format!(
+            "several clients have this address or name; give the id of one: {:#x} (client), {:#x} (other)",
+            lab.client_id, other.client_id
+        );
+        assert_eq!(lab.server.evict(now, "::ffff:127.0.0.1").unwrap_err().to_string(), both);
+        assert_eq!(lab.status(vec![]), Status::OK, "nothing was done");
+        let (client, lost) = lab.server.evict(now, "other").unwrap();
+        assert_eq!((client.id, lost.sessions), (other.client_id, 1));
+        // RFC 8881 §15.1.11.1: "The specified session ID is unknown to the server".
+        assert_eq!(other.status(vec![]), Status::BADSESSION);
+        let id = format!("{:#x}", lab.client_id);
+        assert_eq!(lab.server.evict(now, &id).unwrap().0.id, lab.client_id);
+        assert_eq!(lab.server.evict(now, &id).unwrap_err(), EvictError::Unknown);
+        assert_eq!(lab.server.metrics().evicted.load(Relaxed), 2);
+        assert_eq!(lab.server.end_grace(now), None);
+    }
+
+    #[test]
+    fn a_client_of_version_4_0_is_evicted_too() {
+        let mut lab = lab0();
+        lab.open("file", b"owner");
+        let (server, now) = (lab.lab.server.clone(), lab.lab.now());
+        let shown =
+            server.look(now, usize::MAX).clients.into_iter().find(|client| client.id == lab.client_id);
+        let shown = shown.expect("it is shown");
+        assert_eq!((shown.minor, shown.opens, shown.sessions.len()), (Some(0), 1, 0));
+        let (_, lost) = server.evict(now, &format!("{:#x}", lab.client_id)).unwrap();
+        assert_eq!((lost.opens, lost.sessions), (1, 0));
+        assert_eq!(server.counts().opens, 0);
+        // RFC 7530 §13.1.5.3: "A stateid or clientid designates locking state of any type that has been revoked or released due
+        // to cancellation of the client's lease".
+        let renew = Op::Renew(RenewArgs { client_id: lab.client_id });
+        assert_eq!(lab.status(vec![renew]), Status::EXPIRED);
+        lab.reboot(b"client", 1);
+        lab.open("file", b"owner");
+    }
+}

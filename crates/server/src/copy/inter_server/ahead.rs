@@ -1,0 +1,163 @@
+//! What a copy has asked of its source before it needs it.
+//!
+//! Criteria. A link carries a piece for each round trip unless several are on their way, so several are asked for at once;
+//! bytes are still written in order, so that a count says all of what was copied. The first READ goes alone: it finds out
+//! whether the source can be read from, how large the file is, and how much the source returns at once. Behind an error it
+//! is so again. What was asked ahead and is not there in time, or came shorter than it was asked for, is asked again when it is
+//! needed; so nothing depends on what comes early.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use protocol::nfs4::types::Status;
+
+use crate::copy::fetch::{Asking, FETCH_BYTES, Fetches, Need};
+use crate::state::Span;
+use crate::{FetchError, Fetched, Now, SourceFile};
+
+/// READs of a copy that are under way, or wait to be written, at most: with [`FETCH_BYTES`] each, a link of 1 Gbit/s is full up
+/// to a round trip of 60 ms.
+const ASKED_MAX: usize = 8;
+
+/// A file of another server that is being copied.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    file: Arc<SourceFile>,
+    ahead: Mutex<Ahead>,
+}
+
+#[derive(Debug, Default)]
+struct Ahead {
+    /// In the order of the file, without gaps.
+    asked: VecDeque<Asked>,
+    /// What a READ has found out, since the last error.
+    known: Option<Known>,
+    /// When something came last.
+    latest: Option<Now>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// Bytes of the copy up to the end of the source, as it was then.
+    end: u64,
+    /// Bytes that one READ returns at most.
+    granted: u32,
+}
+
+#[derive(Debug)]
+struct Asked {
+    /// Bytes of the copy before it.
+    from: u64,
+    count: u32,
+    asking: Asking,
+}
+
+impl Asked {
+    fn end(&self) -> u64 {
+        self.from + u64::from(self.count)
+    }
+}
+
+impl Reading {
+    /// Nothing is asked yet.
+    pub(crate) fn new(file: SourceFile) -> Self {
+        Self { file: Arc::new(file), ahead: Mutex::default() }
+    }
+
+    /// Bytes behind the first `done` ones of `span`; none beyond `most` are asked ahead. Where its size is told, that is
+    /// judged before the first byte is taken.
+    pub(crate) async fn next(
+        &self,
+        fetches: &Fetches,
+        span: &Span,
+        (done, most): (u64, u64),
+        judge: impl FnOnce(u64) -> Result<(), FetchError>,
+    ) -> Result<Fetched, FetchError> {
+        let asked = self.ask(fetches, span, (done, most));
+        let answer = match asked {
+            Ok(asking) => asking.answer().await,
+            Err(error) => Err(error),
+        };
+        let taken = answer.and_then(|fetched| match fetched.size {
+            Some(size) if done == 0 => judge(size).map(|()| fetched),
+            _ => Ok(fetched),
+        });
+        self.learn(span, taken)
+    }
+
+    /// Gives up what was asked ahead.
+    pub(crate) fn forget(&self) {
+        let forgotten = std::mem::take(&mut self.ahead.lock().asked);
+        // Not under the lock.
+        drop(forgotten);
+    }
+
+    /// Asks for what comes behind the first `done` bytes, and for more behind that.
+    fn ask(&self, fetches: &Fetches, span: &Span, (done, most): (u64, u64)) -> Result<Asking, FetchError> {
+        let mut ahead = self.ahead.lock();
+        while ahead.asked.front().is_some_and(|asked| asked.from < done) {
+            ahead.asked.pop_front();
+        }
+        let before = ahead.asked.front().map_or(u64::MAX, |asked| asked.from);
+        let first = if before == done {
+            ahead.asked.pop_front().ok_or(FetchError::Busy)?
+        } else {
+            let wants_size = ahead.known.is_none_or(|known| known.end <= done);
+            let count = ahead.piece(span.end().min(before) - done);
+            self.ask_at(fetches, span, (done, count), (Need::Now, wants_size))?
+        };
+        let mut next = ahead.asked.back().map_or(first.end(), Asked::end);
+        let end = ahead.known.map_or(0, |known| known.end).min(span.end()).min(most);
+        while next < end && ahead.asked.len() + 1 < ASKED_MAX {
+            let count = ahead.piece(end - next);
+            let Ok(asked) = self.ask_at(fetches, span, (next, count), (Need::Later, false)) else { break };
+            next = asked.end();
+            ahead.asked.push_back(asked);
+        }
+        Ok(first.asking)
+    }
+
+    fn ask_at(
+        &self,
+        fetches: &Fetches,
+        span: &Span,
+        (from, count): (u64, u32),
+        (need, wants_size): (Need, bool),
+    ) -> Result<Asked, FetchError> {
+        let offset = span.source_offset.checked_add(from).ok_or(FetchError::Refused(Status::INVAL))?;
+        let asking = fetches.ask(&self.file, (offset, count), wants_size, need)?;
+        Ok(Asked { from, count, asking })
+    }
+
+    /// Takes what a READ says of the source.
+    fn learn(&self, span: &Span, answer: Result<Fetched, FetchError>) -> Result<Fetched, FetchError> {
+        let mut ahead = self.ahead.lock();
+        match answer {
+            Ok(fetched) => {
+                let end = fetched.size.map(|size| size.saturating_sub(span.source_offset));
+                if let Some(end) = end.or(ahead.known.map(|known| known.end)) {
+                    ahead.known = Some(Known { end, granted: fetched.granted });
+                }
+                // READs are answered in any order; time goes one way.
+                let at = ahead.latest.map_or(fetched.at, |latest| latest.or_later(fetched.at));
+                ahead.latest = Some(at);
+                Ok(Fetched { at, ..fetched })
+            }
+            Err(error) => {
+                ahead.known = None;
+                drop(ahead);
+                self.forget();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Ahead {
+    /// Bytes to ask for at once, of `left`.
+    fn piece(&self, left: u64) -> u32 {
+        let granted = self.known.map_or(FETCH_BYTES, |known| known.granted.clamp(1, FETCH_BYTES));
+        left.min(granted.into()) as u32
+    }
+}

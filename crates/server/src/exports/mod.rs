@@ -1,0 +1,527 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use core::net::IpAddr;
+use vfs::{Backend, Credentials};
+
+mod clients;
+pub(crate) mod junction;
+pub(crate) mod pseudo;
+
+pub use clients::ClientPattern;
+pub(crate) use clients::HostNames;
+use clients::Rank;
+
+use crate::Flavors;
+use crate::exports::junction::Junctions;
+use crate::exports::pseudo::PseudoFs;
+
+/// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExportId(pub u32);
+
+impl ExportId {
+    /// The NFSv4 pseudo file system (RFC 8881 §7.3).
+    pub const PSEUDO: Self = Self(0);
+}
+
+/// Whose requests are taken as somebody else's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Squash {
+    /// Nobody's: root on a client is root here.
+    None,
+    /// Root's; the default.
+    Root,
+    /// Everybody's.
+    All,
+}
+
+/// `nobody` and `nogroup`, as Linux's server has them.
+pub const DEFAULT_ANONYMOUS: u32 = 65_534;
+
+/// Addresses that share a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix_bits: u8,
+}
+
+impl Network {
+    /// Whether `address` is in it; an IPv4 address mapped into IPv6 counts as the IPv4 address.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let shift = 32 - u32::from(self.prefix_bits);
+                network.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let shift = 128 - u32::from(self.prefix_bits);
+                network.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+            }
+            _ => false,
+        }
+    }
+
+    /// The address with the bits behind the prefix cleared.
+    fn base(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_bits)).unwrap_or(0);
+                IpAddr::from((address.to_bits() & mask).to_be_bytes())
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix_bits)).unwrap_or(0);
+                IpAddr::from((address.to_bits() & mask).to_be_bytes())
+            }
+        }
+    }
+
+    /// Whether it is a single address.
+    fn is_one_address(&self) -> bool {
+        self.prefix_bits == if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
+    /// An address of it, and how many bits all of its addresses share.
+    pub(crate) fn parts(&self) -> (IpAddr, u8) {
+        (self.address, self.prefix_bits)
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_bits)
+    }
+}
+
+impl std::str::FromStr for Network {
+    type Err = String;
+
+    /// An address, or `ADDRESS/PREFIX-LENGTH` without bits behind the prefix: with some, a network and a single address are
+    /// equally likely to be meant.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("expected an IP address or ADDRESS/PREFIX-LENGTH, found `{text}`"))?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let prefix_bits = match prefix {
+            None => width,
+            Some(prefix) => prefix
+                .parse()
+                .ok()
+                .filter(|bits| *bits <= width)
+                .ok_or_else(|| format!("`{prefix}` is not a prefix length of at most {width}"))?,
+        };
+        let network = Self { address, prefix_bits };
+        let base = network.base();
+        if base == address {
+            Ok(network)
+        } else {
+            Err(format!(
+                "`{text}` has bits behind the prefix: did you mean `{base}/{prefix_bits}`, or `{address}` alone?"
+            ))
+        }
+    }
+}
+
+/// How an export treats the callers of some clients: its only entry, or one of several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// Refuses every change.
+    pub read_only: bool,
+    /// Whom to squash.
+    pub squash: Squash,
+    /// Who squashed callers, and callers without credentials, are.
+    pub anonymous: Arc<Credentials>,
+    /// Who may come; empty for everybody who can reach a listening address.
+    pub clients: Vec<ClientPattern>,
+    /// How they may show who they are, the most preferred way first.
+    pub flavors: Flavors,
+    /// Whether other machines may use AUTH_SYS and AUTH_NONE from ports of 1024 and above, as exports(5) has it.
+    pub insecure: bool,
+    /// Whether what local processes do recalls delegations, where the backend can see it.
+    pub recall_local_changes: bool,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        let nobody = Credentials { uid: DEFAULT_ANONYMOUS, gid: DEFAULT_ANONYMOUS, groups: Arc::from([]) };
+        Self {
+            read_only: false,
+            squash: Squash::Root,
+            anonymous: Arc::new(nobody),
+            clients: Vec::new(),
+            flavors: Flavors::SYS,
+            insecure: false,
+            recall_local_changes: true,
+        }
+    }
+}
+
+impl ExportOptions {
+    /// How narrowly a pattern of this rank means a client, in bits of its address; none where none does. Without patterns
+    /// everybody is meant.
+    fn means(&self, rank: Rank, address: IpAddr, names: &HostNames) -> Option<u8> {
+        if self.clients.is_empty() {
+            return (rank == Rank::Everyone).then_some(0);
+        }
+        let of_rank = self.clients.iter().filter(|pattern| pattern.rank() == rank);
+        of_rank.filter(|pattern| pattern.matches(address, names)).map(ClientPattern::bits).max()
+    }
+}
+
+/// A file system and the path that clients mount it by.
+#[derive(Debug, Clone)]
+pub struct Export {
+    /// Its number in handles; the same over restarts.
+    pub id: ExportId,
+    /// Path by which it is mounted in every version, `/` and names, without a slash at the end; or `/` alone.
+    pub path: String,
+    /// The file system.
+    pub backend: Arc<dyn Backend>,
+    /// How callers are treated.
+    pub options: ExportOptions,
+    /// `fsid` on the wire (major, minor): the same over restarts, and unlike any other export's.
+    pub fsid: (u64, u64),
+    /// What was done with it.
+    pub counts: Arc<ExportCounts>,
+}
+
+/// Counters of an export, on a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct ExportCounts {
+    /// Calls of NFSv3 and NFS_ACL, and PUTFHs of NFSv4, that named a file of it.
+    pub requests: AtomicU64,
+    /// Bytes that READ and READ_PLUS returned.
+    pub read_bytes: AtomicU64,
+    /// Bytes that WRITE and WRITE_SAME wrote.
+    pub written_bytes: AtomicU64,
+}
+
+impl Export {
+    /// Whether both are entries of one export.
+    fn is_entry_beside(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.path == other.path
+            && core::ptr::addr_eq(Arc::as_ptr(&self.backend), Arc::as_ptr(&other.backend))
+    }
+
+    /// What of a path is below this export: empty or with a slash at its start. None where the path is not in it.
+    pub(crate) fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        below(self.path.as_bytes(), path)
+    }
+}
+
+/// Why exports cannot stand beside each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExportError {
+    /// The path is not absolute, or has empty, `.` or `..` components, or ends in a slash.
+    InvalidPath(String),
+    /// Two exports have this path, or one lies inside the other.
+    OverlappingPaths(String, String),
+    /// Two exports have the same id; one of them needs an explicit one.
+    SameId(String, String),
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidPath(path) => {
+                write!(f, "export path `{path}` must be absolute, without empty, `.` or `..` parts")
+            }
+            Self::OverlappingPaths(a, b) if a == "/" || b == "/" => {
+                let inside = if a == "/" { b } else { a };
+                write!(f, "an export at `/` must be the only one: `{inside}` would be inside of it")
+            }
+            Self::OverlappingPaths(a, b) => write!(f, "export paths `{a}` and `{b}` overlap"),
+            Self::SameId(a, b) => {
+                write!(f, "exports `{a}` and `{b}` have the same id: give one of them another")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+/// All exports of a server, replaced as a whole when the configuration is read again.
+#[derive(Debug, Default)]
+pub struct ExportTable {
+    /// The first entry of each.
+    exports: Vec<Arc<Export>>,
+    /// All entries of each: the same file system by the same path and number, with other options for other clients.
+    entries: Vec<Vec<Arc<Export>>>,
+    by_id: HashMap<ExportId, usize>,
+    pseudo: PseudoFs,
+    /// Whether any entry takes its clients' names to be found.
+    needs_names: bool,
+    names: Arc<HostNames>,
+    /// Exports inside of others, which are not among `exports`.
+    pub(crate) junctions: Junctions,
+}
+
+impl ExportTable {
+    /// Checks that the exports can stand beside each other. Those that follow each other with one number, path and file system
+    /// are the entries of one export, for different clients.
+    ///
+    /// # Errors
+    /// See [`ExportError`].
+    pub fn new(exports: Vec<Export>) -> Result<Self, ExportError> {
+        let mut table = Self::default();
+        for export in exports {
+            table.needs_names |= export.options.clients.iter().any(ClientPattern::needs_names);
+            if table.exports.last().is_some_and(|last| last.is_entry_beside(&export)) {
+                let entries = table.entries.last_mut().expect("as many as exports");
+                entries.push(Arc::new(export));
+                continue;
+            }
+            if let Some(other) = table.exports.iter().find(|other| other.id == export.id) {
+                return Err(ExportError::SameId(other.path.clone(), export.path));
+            }
+            table.by_id.insert(export.id, table.exports.len());
+            let export = Arc::new(export);
+            table.entries.push(vec![Arc::clone(&export)]);
+            table.exports.push(export);
+        }
+        Self::check_paths(table.exports.iter().map(|export| &*export.path))?;
+        table.pseudo = PseudoFs::new(&table.exports);
+        Ok(table)
+    }
+
+    /// Checks that these are paths of exports that can stand beside each other.
+    ///
+    /// # Errors
+    /// See [`ExportError`].
+    pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a str>) -> Result<(), ExportError> {
+        let mut seen: Vec<&str> = Vec::new();
+        for path in paths {
+            let is_valid = |path: &str| {
+                path.strip_prefix('/').is_some_and(|rest| {
+                    rest.split('/')
+                        .all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'))
+                })
+            };
+            if path != "/" && !is_valid(path) {
+                return Err(ExportError::InvalidPath(path.into()));
+            }
+            if let Some(other) = seen.iter().find(|other| covers(path, other) || covers(other, path)) {
+                return Err(ExportError::OverlappingPaths((*other).into(), path.into()));
+            }
+            seen.push(path);
+        }
+        Ok(())
+    }
+
+    /// The directories above the exports.
+    pub(crate) fn pseudo(&self) -> &PseudoFs {
+        &self.pseudo
+    }
+
+    /// The export with this number.
+    #[must_use]
+    pub fn by_id(&self, id: ExportId) -> Option<&Arc<Export>> {
+        match self.by_id.get(&id) {
+            Some(index) => Some(&self.exports[*index]),
+            None => self.junctions.export(id),
+        }
+    }
+
+    /// The export with this number as a client at `address` has it: the entry that means the client most narrowly, the
+    /// first of several. None where no entry means it.
+    #[must_use]
+    pub fn for_client(&self, id: ExportId, address: IpAddr) -> Option<&Arc<Export>> {
+        let entries = match self.by_id.get(&id) {
+            Some(index) => &self.entries[*index],
+            None => self.junctions.entries(id)?,
+        };
+        if let [only] = &entries[..]
+            && only.options.clients.is_empty()
+        {
+            return Some(only);
+        }
+        Rank::ALL.into_iter().find_map(|rank| {
+            let means = |entry: &Arc<Export>| entry.options.means(rank, address, &self.names);
+            let meaning = entries.iter().filter_map(|entry| Some((means(entry)?, entry)));
+            // The first of several that are as narrow.
+            let narrowest = meaning.reduce(|best, next| if next.0 > best.0 { next } else { best });
+            narrowest.map(|(_, entry)| entry)
+        })
+    }
+
+    /// All exports that a client at `address` may use, as it has them.
+    pub fn of_client(&self, address: IpAddr) -> impl Iterator<Item = &Arc<Export>> {
+        self.exports.iter().filter_map(move |export| self.for_client(export.id, address))
+    }
+
+    /// The clients that an export is for, of all its entries; none where it is for everybody.
+    pub(crate) fn clients(&self, id: ExportId) -> Vec<&ClientPattern> {
+        let entries = self.by_id.get(&id).map(|index| &self.entries[*index]).into_iter().flatten();
+        let lists: Vec<_> = entries.map(|entry| &entry.options.clients).collect();
+        if lists.iter().any(|list| list.is_empty()) {
+            Vec::new()
+        } else {
+            lists.into_iter().flatten().collect()
+        }
+    }
+
+    /// Whether the names of a client must be known to tell what it may use: [`crate::Server::learn_host`]. They need not
+    /// where its address says so already, or no export depends on names.
+    #[must_use]
+    pub fn needs_names(&self, address: IpAddr) -> bool {
+        let is_open = |entries: &Vec<Arc<Export>>| {
+            let takes_names =
+                |entry: &Arc<Export>| entry.options.clients.iter().any(ClientPattern::needs_names);
+            let is_meant =
+                |rank| entries.iter().any(|it| it.options.means(rank, address, &self.names).is_some());
+            entries.iter().any(takes_names) && !is_meant(Rank::Host) && !is_meant(Rank::Network)
+        };
+        self.needs_names && self.entries.iter().any(is_open)
+    }
+
+    /// The same exports, with the names that a server knows.
+    pub(crate) fn with_names(self, names: Arc<HostNames>) -> Self {
+        Self { names, ..self }
+    }
+
+    /// The export that is mounted by this path; slashes at the end do not count.
+    #[must_use]
+    pub fn by_path(&self, path: &[u8]) -> Option<&Arc<Export>> {
+        let is_top = |rest: &[u8]| rest.iter().all(|byte| *byte == b'/');
+        self.exports.iter().find(|export| export.below(path).is_some_and(is_top))
+    }
+
+    /// All exports in the order of the configuration, without those inside of others ([`Self::nested`]).
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
+        self.exports.iter()
+    }
+}
+
+/// Whether `inner` is `outer` or lies below it.
+fn covers(outer: &str, inner: &str) -> bool {
+    below(outer.as_bytes(), inner.as_bytes()).is_some()
+}
+
+/// What of `path` is below `top`; `/` is above every path.
+fn below<'p>(top: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    let rest = path.strip_prefix(top.strip_suffix(b"/").unwrap_or(top))?;
+    (rest.is_empty() || rest[0] == b'/').then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn networks_contain_their_addresses() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(network("10.1.0.0/16").contains(address("10.1.255.3")));
+        assert!(!network("10.1.0.0/16").contains(address("10.2.0.0")));
+        assert!(network("10.1.2.3").contains(address("10.1.2.3")));
+        assert!(network("0.0.0.0/0").contains(address("203.0.113.9")));
+        assert!(network("10.1.0.0/16").contains(address("::ffff:10.1.0.1")));
+        assert!(network("fd00::/8").contains(address("fd12::1")));
+        assert!(network("::/0").contains(address("fe80::1")));
+        assert!(!network("::/0").contains(address("10.0.0.1")));
+        for wrong in ["10.0.0.0/33", "::/129", "host", "10.0.0.0/x", ""] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+
+    /// exports(5): hosts before networks, wildcards, netgroups and everybody; of several networks the smallest, else the first.
+    #[test]
+    fn the_narrowest_entry_is_a_clients() {
+        use crate::testing::export;
+        let wildcard = |text: &str| ClientPattern::Wildcard(glob::Pattern::new(text).unwrap());
+        let group = ClientPattern::Netgroup("lab".into(), vec![Some("b.lab".into()), Some("c.lab".into())]);
+        let entries = [
+            vec![ClientPattern::Everyone],
+            vec![group],
+            vec![wildcard("a.*"), wildcard("b.*")],
+            vec![network("10.0.0.0/8").into(), network("10.9.9.9").into()],
+            vec![
+                network("10.0.0.0/16").into(),
+                ClientPattern::Host("h".into(), vec!["10.0.0.7".parse().unwrap()]),
+            ],
+        ];
+        let one = export(1, "/export");
+        let of_entry = |(index, clients): (usize, &Vec<ClientPattern>)| {
+            let mut entry = one.clone();
+            entry.options.clients.clone_from(clients);
+            entry.options.anonymous =
+                Arc::new(Credentials { uid: index as u32, gid: 0, groups: Arc::from([]) });
+            entry
+        };
+        let names = Arc::new(HostNames::default());
+        for (at, name) in [("192.0.2.1", "a.lab"), ("192.0.2.2", "b.lab"), ("192.0.2.3", "c.lab")] {
+            names.learn(at.parse().unwrap(), vec![name.into()]);
+        }
+        let table = |count: usize| {
+            let all = entries.iter().enumerate().skip(entries.len() - count).map(of_entry);
+            ExportTable::new(all.collect()).unwrap().with_names(Arc::clone(&names))
+        };
+        let whole = table(5);
+        let named = "192.0.2.1".parse().unwrap();
+        assert!(whole.needs_names(named) && !table(2).needs_names(named));
+        assert!(!whole.needs_names("10.0.0.8".parse().unwrap()), "its address decides");
+        assert_eq!(whole.iter().count(), 1, "one export");
+        let entry_of = |table: &ExportTable, at: &str| {
+            table.for_client(ExportId(1), at.parse().unwrap()).map(|export| export.options.anonymous.uid)
+        };
+        for (at, expected) in [
+            ("10.0.0.7", 4),
+            ("10.9.9.9", 3),
+            ("10.0.0.8", 4),
+            ("10.1.0.8", 3),
+            ("192.0.2.1", 2),
+            ("192.0.2.2", 2),
+            ("192.0.2.3", 1),
+            ("192.0.2.4", 0),
+        ] {
+            assert_eq!(entry_of(&whole, at), Some(expected), "{at}");
+        }
+        assert_eq!(entry_of(&table(4), "192.0.2.4"), None, "no entry means it");
+    }
+
+    #[test]
+    fn a_network_has_no_bits_behind_its_prefix() {
+        let error = |text: &str| text.parse::<Network>().unwrap_err();
+        for (text, meant) in [
+            ("10.0.0.5/8", "`10.0.0.0/8`, or `10.0.0.5` alone?"),
+            ("10.0.0.1/0", "`0.0.0.0/0`, or `10.0.0.1` alone?"),
+            ("192.0.2.129/25", "`192.0.2.128/25`, or `192.0.2.129` alone?"),
+            ("fd00::1/8", "`fd00::/8`, or `fd00::1` alone?"),
+            ("::1/0", "`::/0`, or `::1` alone?"),
+        ] {
+            assert_eq!(error(text), format!("`{text}` has bits behind the prefix: did you mean {meant}"));
+        }
+        for right in ["10.0.0.5/32", "::1/128", "0.0.0.0/0", "::/0", "192.0.2.128/25"] {
+            assert_eq!(network(right).to_string(), right);
+        }
+    }
+
+    #[test]
+    fn an_export_at_the_top_stands_alone() {
+        assert_eq!(ExportTable::check_paths(["/"]), Ok(()));
+        for paths in [["/", "/a"], ["/a/b", "/"], ["/", "/"]] {
+            let error = ExportTable::check_paths(paths).unwrap_err();
+            assert!(error.to_string().starts_with("an export at `/` must be the only one"), "{error}");
+        }
+        for wrong in ["", "//", "/a/"] {
+            assert_eq!(ExportTable::check_paths([wrong]), Err(ExportError::InvalidPath(wrong.into())));
+        }
+    }
+
+    #[test]
+    fn paths_cover_whole_components_only() {
+        assert!(covers("/a", "/a/b") && covers("/a", "/a"));
+        assert!(!covers("/a", "/ab") && !covers("/a/b", "/a"));
+        assert!(covers("/", "/a") && covers("/", "/") && !covers("/a", "/"));
+    }
+}

@@ -1,0 +1,307 @@
+//! Changes of a directory's entries, for versions 3 and 4: whoever has a delegation of the directory gives it back before, or
+//! is told of the change behind it; whoever has one of the file that the name leads to gives that back.
+//!
+//! Each operation is announced first, so that nothing is delegated until it is done ([`announce`]), waits, is carried out, and
+//! tells ([`Announced::end`]). Where no directory is delegated that is two additions and a look at a counter; where another is,
+//! a look at the directory's record.
+
+use vfs::{Change, Context, Create, Created, Error, Handle, Linked, Removal, Renamed, SetAttributes};
+
+use super::object::File;
+use super::settle::{Named, announce_name, changing, is_absent, settle, settle_behind, settle_taken};
+use crate::Export;
+use crate::files::rights::Right;
+use crate::replay::crash_replay::{Once, Place};
+use crate::request::Request;
+use crate::state::{Against, Changing, Client, Entries, EntryChange};
+
+pub(crate) mod at_once;
+
+/// Who changes something, and how it is made once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Changer<'c> {
+    pub(crate) request: &'c Request<'c>,
+    /// `None`: no client of version 4.
+    pub(crate) who: Option<&'c Client>,
+    pub(crate) once: Once<'c>,
+}
+
+/// An outcome of the backend; [`Error::Later`] too where delegations did not come back in time.
+type Changed<T> = Result<T, Error>;
+
+/// A change of a directory that was announced. To be ended once it has begun; where it is dropped instead (the connection went
+/// meanwhile), nobody knows whether it was made.
+#[must_use]
+struct Announced<'c> {
+    changer: Changer<'c>,
+    place: Place<'c>,
+    /// Whether anybody has the directory delegated. Nobody comes to have it meanwhile.
+    is_watched: bool,
+    /// The change is being made.
+    is_under_way: bool,
+    _changing: Changing<'c>,
+}
+
+impl<'c> Changer<'c> {
+    /// Makes an object, as [`Once::create`].
+    pub(crate) async fn create(
+        self,
+        place: Place<'c>,
+        name: &[u8],
+        what: &Create,
+        set: &SetAttributes,
+    ) -> Changed<Created> {
+        let mut announced = self.announce(place);
+        // What is there already is opened or refused, and its directory stays as it is.
+        let is_there = announced.is_watched
+            && Box::pin(exists(place.export, place.context, place.directory, name)).await;
+        if !is_there {
+            announced.settle(EntryChange::Add, Right::Entries(place.directory)).await?;
+        }
+        settle_taken(self.request).await;
+        announced.begin();
+        let created = self.once.create(place, name, what, set).await;
+        let made = created.as_ref().ok().filter(|created| created.is_new);
+        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
+        announced.end(created.as_ref().err(), done);
+        if is_there && made.is_some() {
+            // It went just then.
+            announced.settle_behind(EntryChange::Add).await;
+        }
+        created
+    }
+
+    /// Takes a name away, as [`Once::remove`].
+    pub(crate) async fn remove(self, place: Place<'c>, name: &[u8], removal: Removal) -> Changed<Change> {
+        // RFC 8881 §10.4.4: "REMOVE request for the file".
+        let file = announce_name(self.request, place, name).await?;
+        file.settle(self.request, self.who, place).await?;
+        let mut announced = self.announce(place);
+        if file.may_be_there() {
+            announced.settle(EntryChange::Remove, file.right(place.directory)).await?;
+        }
+        settle_taken(self.request).await;
+        announced.begin();
+        let removed = self.once.remove(place, name, removal).await;
+        let done = removed.as_ref().ok().map(|change| (change, Entries::Removed { name }));
+        announced.end(removed.as_ref().err(), done);
+        if removed.is_ok() && !file.may_be_there() {
+            // It came just then.
+            announced.settle_behind(EntryChange::Remove).await;
+        }
+        removed
+    }
+
+    /// Gives another name, within one export, as [`Once::rename`].
+    pub(crate) async fn rename(
+        self,
+        export: &'c Export,
+        context: &'c Context,
+        (from, old): (&'c Handle, &[u8]),
+        (to, new): (&'c Handle, &[u8]),
+    ) -> Changed<Renamed> {
+        // RFC 8881 §10.4.4: "RENAME request for the file as either the source or target of the RENAME".
+        let place = |directory| Place { export, context, directory };
+        let mut target = self.announce(place(to));
+        let mut source = (from != to).then(|| self.announce(place(from)));
+        // §20.4.3: "This notification is only sent if both entries are in the same directory."
+        let kinds = if source.is_some() {
+            (EntryChange::Remove, EntryChange::Add)
+        } else {
+            (EntryChange::Rename, EntryChange::Rename)
+        };
+        let first = source.as_ref().unwrap_or(&target);
+        let old_file = announce_name(self.request, place(from), old).await?;
+        let mut new_file = announce_name(self.request, place(to), new).await?;
+        let is_held = |file: &Named<'_>| file.is_held(self.request, self.who, export);
+        let is_old_held = is_held(&old_file);
+        let is_in_the_way =
+            is_old_held || is_held(&new_file) || first.is_held(kinds.0) || target.is_held(kinds.1);
+        if old_file.may_be_there() && is_in_the_way {
+            // Who may not do the one half has nobody asked for the other.
+            let rights = [old_file.right(from), new_file.right(to)];
+            Box::pin(check_both(export, context, rights, from)).await?;
+        }
+        old_file.settle(self.request, self.who, place(from)).await?;
+        if is_old_held {
+            // The wait may have been long.
+            new_file = announce_name(self.request, place(to), new).await?;
+        }
+        new_file.settle(self.request, self.who, place(to)).await?;
+        if old_file.may_be_there() {
+            // Within one directory both rights are for that.
+            first.settle(kinds.0, old_file.right(from)).await?;
+            target.settle(kinds.1, new_file.right(to)).await?;
+        }
+        settle_taken(self.request).await;
+        let occupant = target.occupant(new).await;
+        if let Some(source) = &mut source {
+            source.begin();
+        }
+        target.begin();
+        let renamed = self.once.rename(export, context, (from, old), (to, new)).await;
+        let (made, failed) = (renamed.as_ref().ok(), renamed.as_ref().err());
+        let is_within = source.is_none();
+        if let Some(source) = &mut source {
+            source.end(failed, made.map(|made| (&made.from, Entries::Removed { name: old })));
+        }
+        let Some(made) = made else {
+            target.end(failed, None);
+            return renamed;
+        };
+        match occupant.map_or(Some(false), |occupant| occupant.at(made)) {
+            // What is told of the name would be a guess: it is dropped without an end.
+            None => {}
+            Some(replaced) if is_within => {
+                target.end(None, Some((&made.to, Entries::Renamed { from: old, to: new, replaced })));
+            }
+            Some(replaced) => target.end(None, Some((&made.to, Entries::Added { name: new, replaced }))),
+        }
+        if !old_file.may_be_there() {
+            // It came just then.
+            if let Some(source) = &source {
+                source.settle_behind(kinds.0).await;
+            }
+            target.settle_behind(kinds.1).await;
+        }
+        renamed
+    }
+
+    /// Gives a file one more name, as [`Once::link`].
+    pub(crate) async fn link(self, place: Place<'c>, file: &'c Handle, name: &[u8]) -> Changed<Linked> {
+        // Another name changes the file's attributes.
+        let _file = changing(self.request, file);
+        let right = Right::Entries(place.directory);
+        let object = (place.export, file);
+        settle(self.request, self.who, object, Against::All, (place.context, right)).await?;
+        let mut announced = self.announce(place);
+        announced.settle(EntryChange::Add, right).await?;
+        settle_taken(self.request).await;
+        announced.begin();
+        let linked = self.once.link(place, file, name).await;
+        let made = linked.as_ref().ok();
+        let done = made.map(|made| (&made.directory, Entries::Added { name, replaced: false }));
+        announced.end(linked.as_ref().err(), done);
+        linked
+    }
+
+    /// Announces a change: from here on nobody has the directory delegated anew.
+    fn announce(self, place: Place<'c>) -> Announced<'c> {
+        let _changing = changing(self.request, place.directory);
+        // Behind the announcement: either this sees the delegation, or its grant sees the change.
+        let server = self.request.server;
+        let key = || File::new(place.export, *place.directory).key(server);
+        let is_watched = server.nfs4.has_delegations(Against::Entries(EntryChange::Add))
+            && server.nfs4.is_directory_delegated(key());
+        Announced { changer: self, place, is_watched, is_under_way: false, _changing }
+    }
+}
+
+/// Whether something has the name that a RENAME gives, looked up before it.
+///
+/// RFC 8881 §20.4.3 has the entry told that is deleted "atomically with the addition". The backend does not tell that; but where
+/// the directory is, at the RENAME, as it was at the look, it is what was found. Otherwise the holders look for themselves.
+struct Occupant {
+    /// The directory's `change` then; none where that, or what is there, could not be had.
+    change: Option<u64>,
+    is_there: bool,
+}
+
+impl Occupant {
+    /// Whether it was replaced by this; nothing where that is not known.
+    fn at(&self, renamed: &Renamed) -> Option<bool> {
+        (self.change == Some(renamed.to.before.change)).then_some(self.is_there)
+    }
+}
+
+impl Announced<'_> {
+    /// Whether others have the directory who are not told of such a change.
+    fn is_held(&self, change: EntryChange) -> bool {
+        let Changer { request, who, .. } = self.changer;
+        let against = Against::Entries(change);
+        self.is_watched && request.server.nfs4.is_held_against(who, self.file().key(request.server), against)
+    }
+
+    /// Waits until the delegations are back whose holders are not told of such a change, for which the caller needs `right`.
+    async fn settle(&self, change: EntryChange, right: Right<'_>) -> Result<(), Error> {
+        if !self.is_watched {
+            return Ok(());
+        }
+        let Place { export, context, directory } = self.place;
+        let Changer { request, who, .. } = self.changer;
+        settle(request, who, (export, directory), Against::Entries(change), (context, right)).await
+    }
+
+    /// As [`settle`](Self::settle), where the change is made already; behind [`end`](Self::end), so that those who are told hear
+    /// of it in its turn, however long the others take. Best effort on a connection that is full of operations that wait.
+    async fn settle_behind(&self, change: EntryChange) {
+        if self.is_watched {
+            let (Changer { request, who, .. }, Place { export, directory, .. }) = (self.changer, self.place);
+            let _ = settle_behind(request, who, (export, directory), Against::Entries(change)).await;
+        }
+    }
+
+    /// What has a name in the directory; nothing where nobody is to be told.
+    async fn occupant(&self, name: &[u8]) -> Option<Occupant> {
+        if !self.is_watched {
+            return None;
+        }
+        let Place { export, context, directory } = self.place;
+        // Before the look: where the name comes or goes behind it, the directory is another one.
+        let change =
+            export.backend.getattr(context, directory).await.ok().map(|attributes| attributes.change);
+        let found = export.backend.lookup(context, directory, name).await;
+        // A look that failed says nothing of the name.
+        let change = change.filter(|_| found.as_ref().err().is_none_or(|error| is_absent(*error)));
+        Some(Occupant { change, is_there: found.is_ok() })
+    }
+
+    /// The change begins.
+    fn begin(&mut self) {
+        self.is_under_way = true;
+    }
+
+    /// Tells what was done; nothing, where nothing was. What failed on its way to the disk may have been done.
+    fn end(&mut self, failed: Option<&Error>, done: Option<(&Change, Entries<'_>)>) {
+        self.is_under_way =
+            matches!(failed, Some(Error::Io | Error::ServerFault | Error::NoSpace | Error::Quota));
+        if !self.is_watched {
+            return;
+        }
+        let Changer { request, who, .. } = self.changer;
+        if let Some((change, entries)) = done {
+            let directory = self.file().key(request.server);
+            request.server.nfs4.entries_changed(request.now.monotonic, who, directory, change, &entries);
+        }
+    }
+
+    fn file(&self) -> File<'_> {
+        File::new(self.place.export, *self.place.directory)
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        if self.is_watched && self.is_under_way {
+            let request = self.changer.request;
+            request.server.nfs4.entries_unsure(request.now.monotonic, self.file().key(request.server));
+        }
+    }
+}
+
+async fn exists(export: &Export, context: &Context, directory: &Handle, name: &[u8]) -> bool {
+    export.backend.lookup(context, directory, name).await.is_ok()
+}
+
+/// Whether the caller has both rights, on directories that these name.
+async fn check_both(
+    export: &Export,
+    context: &Context,
+    rights: [Right<'_>; 2],
+    directory: &Handle,
+) -> Result<(), Error> {
+    for right in rights {
+        right.check(export, context, directory).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! What every version of NFS does with objects: rights, creation, removal, rename, listings, and the recall of delegations that
+//! conflict.
+
+pub(crate) mod entries;
+pub(crate) mod external_changes;
+pub(crate) mod listings;
+pub(crate) mod names;
+pub(crate) mod object;
+pub(crate) mod rights;
+pub(crate) mod settle;
+pub(crate) mod undo_create;

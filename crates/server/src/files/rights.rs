@@ -1,0 +1,109 @@
+//! What an operation needs to be allowed, looked at before others are asked for what they have delegated: who may not do a
+//! thing has nobody's delegation recalled for it.
+//!
+//! ACCESS's answer decides, and whose the object is: what is refused here is not tried at all, so that nothing is ever changed
+//! behind a holder who was not asked. What cannot be told so is let through, and the backend judges each operation itself all
+//! the same. Only where a delegation stands in the way does this cost anything.
+
+use vfs::{
+    Access, Attributes, Authority, Context, Error, FileKind, Handle, OpenAccess, SetAttributes, SetTime,
+};
+
+use crate::Export;
+use crate::state::IoKind;
+
+/// Mode bit of a directory whose entries belong to their owners.
+const STICKY: u32 = 0o1000;
+
+/// What a caller has to be allowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Right<'a> {
+    /// Nothing that was not judged before.
+    Given,
+    /// To read or write a file's content without an open.
+    Content(IoKind),
+    /// To open a file.
+    Open(OpenAccess),
+    /// To set attributes; the size on this word.
+    Attributes(&'a SetAttributes, Authority),
+    /// What only the owner may do.
+    Own,
+    /// To set and remove extended attributes.
+    Xattrs,
+    /// To make entries in this directory.
+    Entries(&'a Handle),
+    /// To take an entry out of this directory that leads to an object with these attributes.
+    Removal(&'a Handle, &'a Attributes),
+}
+
+impl Right<'_> {
+    /// Whether the caller has it on `object`.
+    ///
+    /// # Errors
+    /// Why not, as the operation would say.
+    pub(crate) async fn check(
+        self,
+        export: &Export,
+        context: &Context,
+        object: &Handle,
+    ) -> Result<(), Error> {
+        let judged = match self {
+            Self::Given => return Ok(()),
+            Self::Entries(directory) | Self::Removal(directory, _) => directory,
+            _ => object,
+        };
+        let want = Access::READ | Access::EXECUTE | Access::MODIFY | Access::XAWRITE;
+        let (granted, attributes) = export.backend.access(context, judged, want).await?;
+        let owns =
+            |object: &Attributes| context.credentials.is_root() || context.credentials.uid == object.uid;
+        let (is_own, may_write) = (owns(&attributes), granted.contains(Access::MODIFY));
+        // Who may execute a file may read it (RFC 8881 §6.2.1.3.1, RFC 1813 §4.4).
+        let may_read = granted.intersects(Access::READ | Access::EXECUTE);
+        let access = |is_allowed: bool| if is_allowed { Ok(()) } else { Err(Error::Access) };
+        match self {
+            Self::Given => Ok(()),
+            // RFC 1813 §4.4: without an open the owner has access whatever the mode says.
+            Self::Content(IoKind::Read) => access(is_own || may_read),
+            Self::Content(IoKind::Write) => access(is_own || may_write),
+            Self::Open(open) => access((may_read || !open.read) && (may_write || !open.write)),
+            Self::Attributes(..) | Self::Own if is_own => Ok(()),
+            Self::Own => Err(Error::NotPermitted),
+            // Times take the permission to write alone, and a directory's MODIFY means to search it too; XAWRITE does not.
+            Self::Attributes(set, by) => {
+                may_set(set, by, may_write, granted.intersects(Access::MODIFY | Access::XAWRITE))
+            }
+            Self::Xattrs => access(granted.contains(Access::XAWRITE)),
+            // RFC 8881 §18.4.3: "If the current filehandle designates any other type of object, the error NFS4ERR_NOTDIR
+            // results"; who may write to it does not matter.
+            Self::Entries(_) | Self::Removal(..) if attributes.kind != FileKind::Directory => {
+                Err(Error::NotDirectory)
+            }
+            Self::Entries(_) => access(may_write),
+            Self::Removal(_, _) if !may_write => Err(Error::Access),
+            // POSIX.1-2024 §4.5: in a sticky directory only the owner of the file, of the directory, or a privileged process.
+            Self::Removal(_, victim) if attributes.mode & STICKY != 0 && !is_own && !owns(victim) => {
+                Err(Error::NotPermitted)
+            }
+            Self::Removal(..) => Ok(()),
+        }
+    }
+}
+
+/// Whether one who does not own an object may set these attributes.
+fn may_set(set: &SetAttributes, by: Authority, may_resize: bool, may_touch: bool) -> Result<(), Error> {
+    if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
+        return Err(Error::NotPermitted);
+    }
+    if set.size.is_some() && by == Authority::Caller && !may_resize {
+        return Err(Error::Access);
+    }
+    // POSIX.1-2024 futimens(): to now for who may write (EACCES), to another time for the owner alone (EPERM).
+    for time in [set.accessed, set.modified].into_iter().flatten() {
+        match time {
+            SetTime::Now | SetTime::Kept(_) if may_touch => {}
+            SetTime::Now | SetTime::Kept(_) => return Err(Error::Access),
+            SetTime::To(_) => return Err(Error::NotPermitted),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! The RPC programs that the server answers, one module each. No program imports another; what they share is in
+//! [`files`](crate::files) and [`state`](crate::state).
+
+pub(crate) mod mount;
+pub(crate) mod nfs3;
+pub(crate) mod nfs4;
+pub(crate) mod nfsacl;
+pub(crate) mod portmap;

@@ -1,0 +1,107 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use protocol::mount::{DirPath, MountOk, MountResult, MountStat};
+use tracing::info;
+use vfs::{Credentials, Error, FileKind, Handle};
+use xdr::{Encode, List, Writer};
+
+use crate::exports::junction::cross;
+use crate::request::Request;
+use crate::{Export, Flavor, Quoted};
+
+/// MNT (RFC 1813 §5.2.1): the handle of an export, or of a directory below one.
+pub(super) async fn serve(request: &Request<'_>, path: &DirPath, reply: &mut Writer) -> MountStat {
+    let peer = request.connection.peer;
+    match mount(request, path).await {
+        Ok(ok) => {
+            if let Some(suppressed) = request.server.throttle.admit(request.now) {
+                info!(path = %Quoted(path), version = 3, %peer, suppressed, "mounted");
+            }
+            request.server.mounts.insert(request.connection.peer.ip(), path);
+            MountResult::Ok(ok).encode(reply);
+            MountStat::OK
+        }
+        Err(status) => {
+            if let Some(suppressed) = request.server.throttle.admit(request.now) {
+                info!(path = %Quoted(path), version = 3, %peer, ?status, suppressed, "mount refused");
+            }
+            MountResult::Fail(status).encode(reply);
+            status
+        }
+    }
+}
+
+async fn mount(request: &Request<'_>, path: &[u8]) -> Result<MountOk, MountStat> {
+    let client = request.connection.peer.ip();
+    let (export, rest) = find(request, path).ok_or(MountStat::NOENT)?;
+    let Some(export) = request.exports.for_client(export.id, client) else {
+        request.server.metrics.refused.fetch_add(1, Relaxed);
+        return Err(MountStat::ACCES);
+    };
+    if request.is_port_refused(export) {
+        return Err(MountStat::ACCES);
+    }
+    let (export, handle) = walk(request, export, rest).await.map_err(status)?;
+    let wire = request.server.settings.handle_key.seal(export.id, &handle);
+    let fhandle = protocol::nfs3::FileHandle::new(&wire).map_err(|_| MountStat::SERVERFAULT)?;
+    // RFC 2623 §2.7: the list tells pseudo flavors, which say the mechanism and the service too. Not AUTH_NONE where AUTH_SYS is
+    // let in: Linux's client takes that for a server that disregards credentials.
+    let auth_flavors = export.options.flavors.iter().map(Flavor::number).collect();
+    let auth_flavors = List::new(auth_flavors).map_err(|_| MountStat::SERVERFAULT)?;
+    Ok(MountOk { fhandle, auth_flavors })
+}
+
+/// The export that `path` lies in, and what of the path is below it.
+fn find<'r, 'p>(request: &'r Request<'_>, path: &'p [u8]) -> Option<(&'r Export, &'p [u8])> {
+    request.exports.iter().find_map(|export| Some((&**export, export.below(path)?)))
+}
+
+/// Follows `path` below the export's top, without symbolic links. A client's superuser mounts for the whole client, so
+/// directories closed to others do not stop it, as with Linux's mountd; any other caller gets no further than by its own
+/// calls. Who says to be a user by a flavor that the export does not take is nobody: names would be told by rights
+/// that were not proved.
+///
+/// Returns the export that the path leads into, too: where others are mounted inside, the path goes on in them.
+async fn walk<'r>(
+    request: &'r Request<'_>,
+    mut export: &'r Export,
+    path: &[u8],
+) -> Result<(&'r Export, Handle), Error> {
+    let mut context = request.context(export);
+    if request.connection.is_superusers() {
+        context.credentials = Arc::new(Credentials::root());
+    } else if !export.options.flavors.allow(request.identity.flavor()) {
+        context.credentials = Arc::clone(&export.options.anonymous);
+    }
+    let mut handle = export.backend.root();
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
+        if name == b".." {
+            return Err(Error::NotFound);
+        }
+        let found = export.backend.lookup(&context, &handle, name).await;
+        if found.as_ref().err() == Some(&Error::Access)
+            && let Some(inner) = cross(request, (export, &context), &handle, name).await
+        {
+            (export, handle) = (inner, inner.backend.root());
+            continue;
+        }
+        let found = found?;
+        if found.attributes.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        handle = found.handle;
+    }
+    Ok((export, handle))
+}
+
+fn status(error: Error) -> MountStat {
+    match error {
+        Error::NotFound | Error::BadName => MountStat::NOENT,
+        Error::NotDirectory => MountStat::NOTDIR,
+        Error::Access | Error::NotPermitted => MountStat::ACCES,
+        Error::NameTooLong => MountStat::NAMETOOLONG,
+        Error::Io | Error::Later => MountStat::IO,
+        _ => MountStat::SERVERFAULT,
+    }
+}

@@ -1,0 +1,90 @@
+use protocol::nfs3::{LookupArgs, LookupOk, NfsStat, Outcome, PostOpAttr};
+use vfs::{Error, FileKind, Found, Handle, Result};
+use xdr::Writer;
+
+use super::reply::{answer, fattr, resolve, seal, status};
+use crate::Export;
+use crate::exports::junction::{Junction, cross};
+use crate::request::{Request, Target};
+
+/// LOOKUP (RFC 1813 §3.3.3).
+pub(super) async fn serve(request: &Request<'_>, args: LookupArgs, reply: &mut Writer) -> NfsStat {
+    let target = match resolve(request, &args.what.dir) {
+        Ok(target) => target,
+        Err(status) => return answer(reply, &Outcome::<LookupOk, PostOpAttr>::Fail(status, None)),
+    };
+    match find(request, &target, &args.what.name).await {
+        Ok((export, found)) => answer(
+            reply,
+            &Outcome::<_, PostOpAttr>::Ok(LookupOk {
+                object: seal(request, export, &found.handle),
+                obj_attributes: Some(fattr(export, &found.attributes)),
+                dir_attributes: Some(fattr(target.export, &found.directory)),
+            }),
+        ),
+        Err(error) => {
+            answer(reply, &Outcome::<LookupOk, PostOpAttr>::Fail(status(error), target.post_op().await))
+        }
+    }
+}
+
+/// What the name leads to, and the export that this is in.
+async fn find<'r>(request: &'r Request<'_>, target: &Target<'r>, name: &[u8]) -> Result<(&'r Export, Found)> {
+    let backend = &target.export.backend;
+    let found = match name {
+        b"." => itself(target).await,
+        b".." if target.handle == backend.root() => match request.exports.junction_of(target.export.id) {
+            Some(junction) => return Box::pin(above(request, target, junction)).await,
+            // At the top of an export there is nothing above it.
+            None => itself(target).await,
+        },
+        b".." => backend.parent(&target.context, &target.handle).await,
+        name => backend.lookup(&target.context, &target.handle, name).await,
+    };
+    if found.as_ref().err() == Some(&Error::Access)
+        && let Some(inside) = Box::pin(below(request, target, name)).await
+    {
+        return inside;
+    }
+    Ok((target.export, found?))
+}
+
+/// The top of the export that is mounted at `name`, if one is.
+async fn below<'r>(
+    request: &'r Request<'_>,
+    target: &Target<'r>,
+    name: &[u8],
+) -> Option<Result<(&'r Export, Found)>> {
+    let inner = cross(request, (target.export, &target.context), &target.handle, name).await?;
+    Some(found_in(request, target, inner, inner.backend.root()).await)
+}
+
+/// The directory that has the mount point on which the target's export is mounted.
+async fn above<'r>(
+    request: &'r Request<'_>,
+    target: &Target<'r>,
+    junction: &Junction,
+) -> Result<(&'r Export, Found)> {
+    let outer =
+        request.exports.for_client(junction.outer, request.connection.peer.ip()).ok_or(Error::Stale)?;
+    found_in(request, target, outer, junction.directory).await
+}
+
+async fn found_in<'r>(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    export: &'r Export,
+    handle: Handle,
+) -> Result<(&'r Export, Found)> {
+    let attributes = export.backend.getattr(&request.context(export), &handle).await?;
+    let directory = target.export.backend.getattr(&target.context, &target.handle).await?;
+    Ok((export, Found { handle, attributes, directory }))
+}
+
+async fn itself(target: &Target<'_>) -> Result<Found> {
+    let attributes = target.export.backend.getattr(&target.context, &target.handle).await?;
+    if attributes.kind != FileKind::Directory {
+        return Err(Error::NotDirectory);
+    }
+    Ok(Found { handle: target.handle, attributes, directory: attributes })
+}

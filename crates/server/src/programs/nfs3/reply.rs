@@ -1,0 +1,271 @@
+//! What the procedures share: from handles to files, from attributes and errors to the wire.
+
+use protocol::nfs3::{
+    Fattr, FileHandle, FileType, NfsStat, NfsTime, Outcome, PostOpAttr, Sattr, SetTime, SpecData, WccAttr,
+    WccData,
+};
+use vfs::{Attributes, Before, Change, Error, FileKind, Handle, SetAttributes, Timestamp};
+use xdr::{Encode, Writer};
+
+use crate::Export;
+use crate::files::entries::Changer;
+use crate::files::object::File;
+use crate::files::rights::Right;
+use crate::files::settle::changing;
+use crate::request::{Request, Target, TargetError};
+use crate::state::{Against, Changing, IoKind};
+
+/// Nanoseconds of a second.
+const SECOND_NS: u32 = 1_000_000_000;
+
+/// The status for an error. Where version 3 has no word of its own, the nearest one that its clients expect.
+pub(crate) fn status(error: Error) -> NfsStat {
+    match error {
+        Error::NotPermitted => NfsStat::PERM,
+        Error::NotFound | Error::NoXattr => NfsStat::NOENT,
+        Error::Io => NfsStat::IO,
+        Error::NoDevice => NfsStat::NXIO,
+        // A name that may not be is refused as RFC 1813 §3.3.8 allows: "the server may return NFS3ERR_ACCES".
+        Error::Access | Error::BadName => NfsStat::ACCES,
+        Error::Exists => NfsStat::EXIST,
+        Error::CrossDevice => NfsStat::XDEV,
+        Error::NotDirectory => NfsStat::NOTDIR,
+        Error::IsDirectory => NfsStat::ISDIR,
+        Error::IsSymlink | Error::WrongKind | Error::Invalid => NfsStat::INVAL,
+        Error::TooLarge => NfsStat::FBIG,
+        Error::NoSpace => NfsStat::NOSPC,
+        Error::Quota => NfsStat::DQUOT,
+        Error::ReadOnly => NfsStat::ROFS,
+        Error::TooManyLinks => NfsStat::MLINK,
+        Error::NameTooLong => NfsStat::NAMETOOLONG,
+        Error::NotEmpty => NfsStat::NOTEMPTY,
+        Error::Stale => NfsStat::STALE,
+        Error::BadHandle => NfsStat::BADHANDLE,
+        Error::BadCookie => NfsStat::BAD_COOKIE,
+        Error::NotSync => NfsStat::NOT_SYNC,
+        Error::NotSupported => NfsStat::NOTSUPP,
+        Error::TooBig => NfsStat::TOOSMALL,
+        // RFC 1813 §2.6: JUKEBOX is for a request that "was initiated but … not completed in a timely fashion".
+        Error::Busy | Error::Later => NfsStat::JUKEBOX,
+        Error::ServerFault => NfsStat::SERVERFAULT,
+    }
+}
+
+/// The same for an operation that takes a name away: something is mounted on what is busy, and a client that were told to
+/// come again would do so for ever. Linux's server answers ACCES as well.
+pub(crate) fn removal_status(error: Error) -> NfsStat {
+    if error == Error::Busy { NfsStat::ACCES } else { status(error) }
+}
+
+/// Finds the file that a handle means.
+pub(crate) fn resolve<'r>(request: &'r Request<'_>, handle: &FileHandle) -> Result<Target<'r>, NfsStat> {
+    request.target(handle).map_err(target_status)
+}
+
+/// As [`resolve`], for what clients ask when they mount.
+pub(crate) fn resolve_at_mount<'r>(
+    request: &'r Request<'_>,
+    handle: &FileHandle,
+) -> Result<Target<'r>, NfsStat> {
+    request.target_at_mount(handle).map_err(target_status)
+}
+
+fn target_status(error: TargetError) -> NfsStat {
+    match error {
+        TargetError::BadHandle => NfsStat::BADHANDLE,
+        TargetError::Stale => NfsStat::STALE,
+        // Not seen where it is too weak: the call is refused whole.
+        TargetError::NotAdmitted | TargetError::TooWeak => NfsStat::ACCES,
+        // As Linux's server answers.
+        TargetError::UnprivilegedPort => NfsStat::PERM,
+    }
+}
+
+/// Whether I/O may go ahead beside the opens of NFSv4 clients: these can specify "the type of access to deny others"
+/// (RFC 8881 §9.7), and here are others. NFSv3 has no status for it; with JUKEBOX its client comes again.
+pub(crate) fn check_denials(request: &Request<'_>, target: &Target<'_>, kind: IoKind) -> Result<(), NfsStat> {
+    check_denials_of(request, target.export, target.handle, kind)
+}
+
+fn check_denials_of(
+    request: &Request<'_>,
+    export: &Export,
+    handle: Handle,
+    kind: IoKind,
+) -> Result<(), NfsStat> {
+    let state = &request.server.nfs4;
+    if !state.has_denials() {
+        return Ok(());
+    }
+    let key = File::new(export, handle).key(request.server);
+    state.check_stateless_io(request.now.monotonic, key, kind).map_err(|_| NfsStat::JUKEBOX)
+}
+
+/// Waits until delegations that NFSv4 clients hold against an operation on a file are back, for which the caller needs `right`;
+/// in version 3, JUKEBOX stands for DELAY.
+pub(crate) async fn settle(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    against: Against,
+    right: Right<'_>,
+) -> Result<(), NfsStat> {
+    let object = (target.export, &target.handle);
+    let settled = crate::files::settle::settle(request, None, object, against, (&target.context, right));
+    settled.await.map_err(status)
+}
+
+/// As [`settle`], for I/O, which opens may deny ([`check_denials`]): those that are there, and those that come with a delegation
+/// that is given back.
+pub(crate) async fn admit_io(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    kind: IoKind,
+) -> Result<(), NfsStat> {
+    check_denials(request, target, kind)?;
+    settle(request, target, Against::io(kind), Right::Content(kind)).await?;
+    check_denials(request, target, kind)
+}
+
+/// How a call changes names: no client of version 4 makes it.
+pub(crate) fn changer<'c>(request: &'c Request<'c>) -> Changer<'c> {
+    Changer { request, who: None, once: request.once() }
+}
+
+/// As [`check_denials`] and [`settle`], against cutting what has this name in a directory, if a file has.
+pub(crate) async fn settle_truncation<'s>(
+    request: &Request<'s>,
+    directory: &Target<'_>,
+    name: &[u8],
+) -> Result<Option<Changing<'s>>, NfsStat> {
+    let state = &request.server.nfs4;
+    let unnamed = state.changing_unnamed();
+    if unnamed.is_some() && !state.has_denials() {
+        return Ok(unnamed);
+    }
+    let backend = &directory.export.backend;
+    match backend.lookup(&directory.context, &directory.handle, name).await {
+        Ok(found) if found.attributes.kind == FileKind::Regular => {
+            let changing = changing(request, &found.handle);
+            let context = directory.context.clone();
+            let file = Target { export: directory.export, handle: found.handle, context };
+            admit_io(request, &file, IoKind::Write).await?;
+            Ok(Some(changing))
+        }
+        // The operation itself finds out what is wrong.
+        _ => Ok(None),
+    }
+}
+
+/// As [`resolve`], for what would change something there.
+pub(crate) fn resolve_writable<'r>(
+    request: &'r Request<'_>,
+    handle: &FileHandle,
+) -> Result<Target<'r>, NfsStat> {
+    let target = resolve(request, handle)?;
+    if target.export.options.read_only { Err(NfsStat::ROFS) } else { Ok(target) }
+}
+
+/// Writes the results; returns their status.
+pub(crate) fn answer<T: Encode, F: Encode>(reply: &mut Writer, outcome: &Outcome<T, F>) -> NfsStat {
+    outcome.encode(reply);
+    outcome.status()
+}
+
+impl Target<'_> {
+    /// The file's attributes for a failure's reply, if they can be had.
+    pub(crate) async fn post_op(&self) -> PostOpAttr {
+        let attributes = self.export.backend.getattr(&self.context, &self.handle).await;
+        attributes.ok().map(|attributes| fattr(self.export, &attributes))
+    }
+
+    /// As [`Self::post_op`], with nothing said of the state before.
+    pub(crate) async fn wcc(&self) -> WccData {
+        WccData { before: None, after: self.post_op().await }
+    }
+
+    /// A handle of this export for the wire.
+    pub(crate) fn seal(&self, request: &Request<'_>, handle: &Handle) -> FileHandle {
+        seal(request, self.export, handle)
+    }
+}
+
+/// A backend's handle for the wire.
+pub(crate) fn seal(request: &Request<'_>, export: &Export, handle: &Handle) -> FileHandle {
+    let wire = request.server.settings.handle_key.seal(export.id, handle);
+    FileHandle::new(&wire).expect("wire handles fit version 3's bound")
+}
+
+/// Attributes for the wire.
+pub(crate) fn fattr(export: &Export, attributes: &Attributes) -> Fattr {
+    Fattr {
+        file_type: file_type(attributes.kind),
+        mode: attributes.mode,
+        nlink: attributes.links,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        size: attributes.size,
+        used: attributes.used,
+        rdev: SpecData { major: attributes.device.major, minor: attributes.device.minor },
+        fsid: export.fsid.0 ^ export.fsid.1 ^ attributes.fsid,
+        fileid: attributes.fileid,
+        atime: nfs_time(attributes.accessed),
+        mtime: nfs_time(attributes.modified),
+        ctime: nfs_time(attributes.changed),
+    }
+}
+
+fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::REG,
+        FileKind::Directory => FileType::DIR,
+        FileKind::Symlink => FileType::LNK,
+        FileKind::BlockDevice => FileType::BLK,
+        FileKind::CharDevice => FileType::CHR,
+        FileKind::Fifo => FileType::FIFO,
+        FileKind::Socket => FileType::SOCK,
+    }
+}
+
+/// A time for the wire, which knows 1970 to 2106 only: what lies outside becomes the nearest it can say.
+pub(crate) fn nfs_time(time: Timestamp) -> NfsTime {
+    match u32::try_from(time.seconds) {
+        Ok(seconds) => NfsTime { seconds, nseconds: time.nanoseconds },
+        Err(_) if time.seconds < 0 => NfsTime { seconds: 0, nseconds: 0 },
+        Err(_) => NfsTime { seconds: u32::MAX, nseconds: SECOND_NS - 1 },
+    }
+}
+
+/// A time from the wire.
+pub(crate) fn timestamp(time: NfsTime) -> Result<Timestamp, NfsStat> {
+    if time.nseconds >= SECOND_NS {
+        return Err(NfsStat::INVAL);
+    }
+    Ok(Timestamp { seconds: i64::from(time.seconds), nanoseconds: time.nseconds })
+}
+
+/// An object around a change, for the wire. RFC 1813 §2.6: a server that cannot say truly what was before leaves it out.
+pub(crate) fn wcc_data(export: &Export, change: &Change) -> WccData {
+    let Before { size, modified, changed, .. } = change.before;
+    let before = WccAttr { size, mtime: nfs_time(modified), ctime: nfs_time(changed) };
+    WccData { before: change.atomic.then_some(before), after: Some(fattr(export, &change.after)) }
+}
+
+/// Attributes to set, from the wire.
+pub(crate) fn set_attributes(sattr: &Sattr) -> Result<SetAttributes, NfsStat> {
+    let set_time = |time| {
+        Ok(match time {
+            SetTime::DontChange => None,
+            SetTime::ToServerTime => Some(vfs::SetTime::Now),
+            SetTime::ToClientTime(time) => Some(vfs::SetTime::To(timestamp(time)?)),
+        })
+    };
+    Ok(SetAttributes {
+        mode: sattr.mode.map(|mode| mode & 0o7777),
+        umask: None,
+        uid: sattr.uid,
+        gid: sattr.gid,
+        size: sattr.size,
+        accessed: set_time(sattr.atime)?,
+        modified: set_time(sattr.mtime)?,
+    })
+}

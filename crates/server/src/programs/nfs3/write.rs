@@ -1,0 +1,170 @@
+use std::sync::atomic::Ordering::Relaxed;
+
+use protocol::nfs3::{FileHandle, NfsStat, Outcome, StableHow, WccData, WriteArgs, WriteOk};
+use vfs::{Authority, Op, Stability, Verifier, Written};
+use xdr::{Decode, Encode, Reader, Writer};
+
+use super::reply::{admit_io, answer, check_denials, resolve_writable, status, wcc_data};
+use crate::Export;
+use crate::files::settle::changing;
+use crate::replay::reply_cache::short::SHORT;
+use crate::request::{Request, Target};
+use crate::state::{Against, Changing, IoKind};
+
+/// A WRITE that could not be answered without waiting, as far as it came.
+pub(super) enum Waiting<'r> {
+    /// Something of other clients may stand against it.
+    Before(Target<'r>, WriteArgs),
+    /// Something went wrong, and the reply wants attributes.
+    Failed(Target<'r>, NfsStat),
+    /// The backend writes.
+    Writing(Target<'r>, Writing<'r>),
+}
+
+/// What the backend is to do, and what has to stay until it is done.
+pub(super) struct Writing<'r> {
+    /// Nothing is delegated from the look at what stands against it until the data are written.
+    _changing: Changing<'r>,
+    verf: Verifier,
+    written: Op<'r, Written>,
+}
+
+/// WRITE (RFC 1813 §3.3.7), as far as it waits for nothing: of all calls that change something the most frequent, and mostly
+/// over before it would be worth a future.
+pub(super) fn begin<'r>(
+    request: &'r Request<'_>,
+    args: WriteArgs,
+    reply: &mut Writer,
+) -> Result<NfsStat, Box<Waiting<'r>>> {
+    let target = match resolve_writable(request, &args.file) {
+        Ok(target) => target,
+        Err(status) => return Ok(answer(reply, &Outcome::<WriteOk, _>::Fail(status, WccData::default()))),
+    };
+    if let Err(status) = check(&args).and_then(|()| check_denials(request, &target, IoKind::Write)) {
+        return Err(Box::new(Waiting::Failed(target, status)));
+    }
+    let changing = changing(request, &target.handle);
+    let state = &request.server.nfs4;
+    if state.has_delegations(Against::All) || state.unsettled(None).is_some() {
+        return Err(Box::new(Waiting::Before(target, args)));
+    }
+    let mut writing = write(changing, &target, args);
+    match writing.written.take_ready() {
+        Some(Ok(written)) => Ok(succeed(&target, (&written, writing.verf), reply)),
+        Some(Err(error)) => Err(Box::new(Waiting::Failed(target, status(error)))),
+        None => Err(Box::new(Waiting::Writing(target, writing))),
+    }
+}
+
+impl Waiting<'_> {
+    /// Goes on with it.
+    pub(super) async fn serve(self, request: &Request<'_>, reply: &mut Writer) -> NfsStat {
+        let (target, writing) = match self {
+            Self::Before(target, args) => {
+                let changing = changing(request, &target.handle);
+                if let Err(status) = admit_io(request, &target, IoKind::Write).await {
+                    return fail(&target, status, reply).await;
+                }
+                let writing = write(changing, &target, args);
+                (target, writing)
+            }
+            Self::Failed(target, status) => return fail(&target, status, reply).await,
+            Self::Writing(target, writing) => (target, writing),
+        };
+        match writing.written.await {
+            Ok(written) => succeed(&target, (&written, writing.verf), reply),
+            Err(error) => fail(&target, status(error), reply).await,
+        }
+    }
+}
+
+/// Whether the arguments make sense.
+fn check(args: &WriteArgs) -> Result<(), NfsStat> {
+    // The count and the length of the data say the same thing twice; where they differ the client is confused.
+    if args.count as usize != args.data.len() {
+        return Err(NfsStat::INVAL);
+    }
+    // No file reaches beyond 2^64: "NFS3ERR_FBIG".
+    if args.offset.checked_add(u64::from(args.count)).is_none() {
+        return Err(NfsStat::FBIG);
+    }
+    Ok(())
+}
+
+/// Hands the data to the backend.
+fn write<'r>(changing: Changing<'r>, target: &Target<'r>, args: WriteArgs) -> Writing<'r> {
+    let stability = match args.stable {
+        StableHow::Unstable => Stability::Unstable,
+        StableHow::DataSync => Stability::DataSync,
+        StableHow::FileSync => Stability::FileSync,
+    };
+    let export: &'r Export = target.export;
+    let (backend, data) = (&export.backend, args.data.into_bytes());
+    let (context, handle) = (&target.context, &target.handle);
+    // Sampled before the write: if a sync fails in between, data of the old verifier must not be answered with the new one,
+    // or a later COMMIT that has nothing left to report would match it.
+    let verf = backend.write_verifier();
+    let written = backend.write(context, handle, args.offset, &data, stability, Authority::Caller);
+    Writing { _changing: changing, verf, written }
+}
+
+async fn fail(target: &Target<'_>, status: NfsStat, reply: &mut Writer) -> NfsStat {
+    answer(reply, &Outcome::<WriteOk, _>::Fail(status, target.wcc().await))
+}
+
+fn succeed(target: &Target<'_>, (written, verf): (&Written, Verifier), reply: &mut Writer) -> NfsStat {
+    target.export.counts.written_bytes.fetch_add(u64::from(written.count), Relaxed);
+    let ok = WriteOk {
+        file_wcc: wcc_data(target.export, &written.change),
+        count: written.count,
+        committed: match written.stability {
+            Stability::Unstable => StableHow::Unstable,
+            Stability::DataSync => StableHow::DataSync,
+            Stability::FileSync => StableHow::FileSync,
+        },
+        verf,
+    };
+    answer(reply, &Outcome::<_, WccData>::Ok(ok))
+}
+
+/// In place of `committed` in a short reply that is a failure.
+const FAILED: u32 = u32::MAX;
+
+/// What the reply cache keeps of a WRITE's results: of success count, committed and verifier, which are the last there; of
+/// a failure its status.
+pub(crate) fn shorten(results: &[u8]) -> [u8; SHORT] {
+    let mut short = [0; SHORT];
+    match (results.first_chunk::<4>(), results.last_chunk::<SHORT>()) {
+        (Some([0, 0, 0, 0]), Some(last)) => short = *last,
+        (status, _) => {
+            short[..4].copy_from_slice(status.unwrap_or(&NfsStat::SERVERFAULT.0.to_be_bytes()));
+            short[4..8].copy_from_slice(&FAILED.to_be_bytes());
+        }
+    }
+    short
+}
+
+/// Writes the results that were shortened so once more, with attributes as of now.
+// RFC 1813 §2.6: attributes are optional, "however, server implementors are strongly encouraged to make best effort".
+pub(crate) async fn repeat(
+    request: &Request<'_>,
+    mut arguments: Reader,
+    short: &[u8],
+    reply: &mut Writer,
+) -> NfsStat {
+    let wcc = match FileHandle::decode(&mut arguments).map(|file| resolve_writable(request, &file)) {
+        Ok(Ok(target)) => target.wcc().await,
+        _ => WccData::default(),
+    };
+    let is_failure = short.get(4..8) == Some(&FAILED.to_be_bytes()[..]);
+    let status = match short.first_chunk() {
+        Some(status) if is_failure => NfsStat(u32::from_be_bytes(*status)),
+        _ => NfsStat::OK,
+    };
+    reply.u32(status.0);
+    wcc.encode(reply);
+    if !is_failure {
+        reply.raw(short);
+    }
+    status
+}

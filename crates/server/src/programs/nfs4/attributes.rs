@@ -1,0 +1,574 @@
+//! Attributes as GETATTR, READDIR and VERIFY see them.
+
+use protocol::nfs4::attributes::acl::{Acl, AclSupport};
+use protocol::nfs4::attributes::values::{OpenArguments, open_args};
+use protocol::nfs4::attributes::{known, number as n, write_attributes};
+use protocol::nfs4::types::{Bitmap, FileType, Status};
+use vfs::{Attributes, Device, FileKind, FsStat, Timestamp};
+use xdr::{Encode, Writer};
+
+use crate::files::object::Object;
+use crate::id_names::IdKind;
+use crate::{Export, Settings};
+
+/// Attributes of every object, in all minor versions that have them.
+const SUPPORTED: Bitmap = Bitmap::of(&[
+    n::SUPPORTED_ATTRS,
+    n::TYPE,
+    n::FH_EXPIRE_TYPE,
+    n::CHANGE,
+    n::SIZE,
+    n::LINK_SUPPORT,
+    n::SYMLINK_SUPPORT,
+    n::NAMED_ATTR,
+    n::FSID,
+    n::UNIQUE_HANDLES,
+    n::LEASE_TIME,
+    n::RDATTR_ERROR,
+    n::ACL,
+    n::ACLSUPPORT,
+    n::CANSETTIME,
+    n::CASE_INSENSITIVE,
+    n::CASE_PRESERVING,
+    n::CHOWN_RESTRICTED,
+    n::FILEHANDLE,
+    n::FILEID,
+    n::FILES_AVAIL,
+    n::FILES_FREE,
+    n::FILES_TOTAL,
+    n::HOMOGENEOUS,
+    n::MAXFILESIZE,
+    n::MAXLINK,
+    n::MAXNAME,
+    n::MAXREAD,
+    n::MAXWRITE,
+    n::MODE,
+    n::NO_TRUNC,
+    n::NUMLINKS,
+    n::OWNER,
+    n::OWNER_GROUP,
+    n::RAWDEV,
+    n::SPACE_AVAIL,
+    n::SPACE_FREE,
+    n::SPACE_TOTAL,
+    n::SPACE_USED,
+    n::TIME_ACCESS,
+    n::TIME_ACCESS_SET,
+    n::TIME_CREATE,
+    n::TIME_DELTA,
+    n::TIME_METADATA,
+    n::TIME_MODIFY,
+    n::TIME_MODIFY_SET,
+    n::MOUNTED_ON_FILEID,
+    n::MODE_SET_MASKED,
+    n::SUPPATTR_EXCLCREAT,
+    n::FS_CHARSET_CAP,
+    n::CLONE_BLKSIZE,
+    n::SPACE_FREED,
+    n::CHANGE_ATTR_TYPE,
+    n::MODE_UMASK,
+    n::XATTR_SUPPORT,
+    n::TIME_DELEG_ACCESS,
+    n::TIME_DELEG_MODIFY,
+    n::OPEN_ARGUMENTS,
+]);
+
+/// What EXCLUSIVE4_1 may set at once: not times, in which a back end may keep the verifier (RFC 8881 §18.16.3).
+const WITH_EXCLUSIVE: Bitmap =
+    Bitmap::of(&[n::SIZE, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK, n::ACL]);
+
+/// What CREATE and OPEN can set. TIME_CREATE can be read alone: no system lets it be set.
+const WITH_CREATION: Bitmap = WITH_EXCLUSIVE.union(Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]));
+
+/// What SETATTR can set. RFC 8881 §6.2.5: "The mode_set_masked attribute is only valid in a SETATTR operation. If it is
+/// used in a CREATE or OPEN operation, the server MUST return NFS4ERR_INVAL."
+/// RFC 8275 §5: "The mode_umask attribute is only meaningful for operations that create objects".
+/// RFC 9754 §5: the times of delegations "can only be used with CB_GETATTR and SETATTR".
+const SETTABLE: Bitmap = WITH_CREATION.difference(Bitmap::of(&[n::MODE_UMASK])).union(Bitmap::of(&[
+    n::MODE_SET_MASKED,
+    n::TIME_DELEG_ACCESS,
+    n::TIME_DELEG_MODIFY,
+]));
+
+/// What changes with a file's content, or as it is read: the holder of a write delegation changes it out of sight.
+const OF_HOLDER: Bitmap =
+    Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_ACCESS, n::TIME_METADATA, n::TIME_MODIFY]);
+
+/// What READDIR can answer from an entry alone, without its attributes.
+const OF_ENTRY: Bitmap =
+    Bitmap::of(&[n::FILEID, n::MOUNTED_ON_FILEID, n::RDATTR_ERROR]).union(OF_FILE_SYSTEM);
+
+/// What is the same for all objects of a file system and needs neither an object nor its space.
+const OF_FILE_SYSTEM: Bitmap = Bitmap::of(&[
+    n::OPEN_ARGUMENTS,
+    n::SUPPORTED_ATTRS,
+    n::FH_EXPIRE_TYPE,
+    n::LINK_SUPPORT,
+    n::SYMLINK_SUPPORT,
+    n::UNIQUE_HANDLES,
+    n::LEASE_TIME,
+    n::ACLSUPPORT,
+    n::CANSETTIME,
+    n::CASE_INSENSITIVE,
+    n::CASE_PRESERVING,
+    n::CHOWN_RESTRICTED,
+    n::HOMOGENEOUS,
+    n::MAXFILESIZE,
+    n::MAXLINK,
+    n::MAXNAME,
+    n::MAXREAD,
+    n::MAXWRITE,
+    n::NO_TRUNC,
+    n::TIME_DELTA,
+    n::SUPPATTR_EXCLCREAT,
+    n::FS_CHARSET_CAP,
+    n::CLONE_BLKSIZE,
+    n::CHANGE_ATTR_TYPE,
+    n::XATTR_SUPPORT,
+]);
+
+/// Numbers that are each object's own; they take as much room in every object.
+pub(crate) const OF_OBJECT: Bitmap = Bitmap::of(&[
+    n::TYPE,
+    n::CHANGE,
+    n::SIZE,
+    n::FSID,
+    n::FILEID,
+    n::MODE,
+    n::NUMLINKS,
+    n::RAWDEV,
+    n::SPACE_USED,
+    n::SPACE_FREED,
+    n::TIME_ACCESS,
+    n::TIME_CREATE,
+    n::TIME_METADATA,
+    n::TIME_MODIFY,
+    n::MOUNTED_ON_FILEID,
+]);
+
+/// What needs a look at the file system's space.
+const OF_SPACE: Bitmap = Bitmap::of(&[
+    n::FILES_AVAIL,
+    n::FILES_FREE,
+    n::FILES_TOTAL,
+    n::SPACE_AVAIL,
+    n::SPACE_FREE,
+    n::SPACE_TOTAL,
+]);
+
+/// What can be set and not read. RFC 9754 §5: the times of delegations "are invalid to be used with GETATTR, VERIFY, and NVERIFY".
+const WRITE_ONLY: Bitmap = Bitmap::of(&[
+    n::TIME_ACCESS_SET,
+    n::TIME_MODIFY_SET,
+    n::MODE_SET_MASKED,
+    n::MODE_UMASK,
+    n::TIME_DELEG_ACCESS,
+    n::TIME_DELEG_MODIFY,
+]);
+
+/// Attributes by minor version.
+const SUPPORTED_BY_MINOR: [Bitmap; 3] =
+    [SUPPORTED.intersection(known(0)), SUPPORTED.intersection(known(1)), SUPPORTED.intersection(known(2))];
+
+/// The attributes that objects have in a minor version.
+pub(crate) const fn supported(minor: u32) -> Bitmap {
+    SUPPORTED_BY_MINOR[minor as usize]
+}
+
+/// The attributes that clients may set in a minor version.
+pub(crate) const fn can_set(minor: u32) -> Bitmap {
+    SETTABLE.intersection(supported(minor))
+}
+
+/// The attributes that new objects may be given.
+pub(crate) const fn can_set_with_creation(minor: u32) -> Bitmap {
+    WITH_CREATION.intersection(supported(minor))
+}
+
+/// The attributes that EXCLUSIVE4_1 may set.
+pub(crate) const fn can_set_with_exclusive(minor: u32) -> Bitmap {
+    WITH_EXCLUSIVE.intersection(supported(minor))
+}
+
+/// The attributes to answer `requested` with.
+///
+/// # Errors
+/// RFC 8881 §5.5: an attribute that can only be set is INVAL in GETATTR and the like.
+pub(crate) fn readable(requested: Bitmap, minor: u32) -> Result<Bitmap, Status> {
+    let supported = supported(minor);
+    let answered = requested.intersection(supported);
+    if answered.intersection(WRITE_ONLY).is_empty() { Ok(answered) } else { Err(Status::INVAL) }
+}
+
+/// Whether space must be asked for.
+pub(crate) fn needs_space(mask: Bitmap) -> bool {
+    !mask.intersection(OF_SPACE).is_empty()
+}
+
+/// Whether the holder of a write delegation may know better (RFC 8881 §10.4.3).
+pub(crate) fn may_be_held(mask: Bitmap) -> bool {
+    !mask.intersection(OF_HOLDER).is_empty()
+}
+
+/// Those of `mask` that READDIR can answer from an entry alone.
+pub(crate) fn of_entry(mask: Bitmap) -> Bitmap {
+    mask.intersection(OF_ENTRY)
+}
+
+/// Whether READDIR needs attributes and handles of entries.
+pub(crate) fn needs_object(mask: Bitmap) -> bool {
+    !mask.is_subset(OF_ENTRY)
+}
+
+/// What attributes are taken from.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) minor: u32,
+    pub(crate) object: Object<'a>,
+    pub(crate) attributes: &'a Attributes,
+    /// Zeros where nobody asks.
+    pub(crate) space: FsStat,
+    /// The number of the place in the file system above, at the top of an export; else the object's own.
+    pub(crate) mounted_on: u64,
+    /// Where somebody asks for it.
+    pub(crate) acl: Option<&'a Acl>,
+    /// `rdattr_error`: why an entry's other attributes are missing.
+    pub(crate) error: Status,
+}
+
+/// What OPEN knows (RFC 9754 §3): "The server MUST mark REQUIRED flags as being supported". No wish is kept for later, and a
+/// client's own restart forgets its delegations.
+const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
+    share_access: Bitmap::of(&[1, 2, 3]),
+    share_deny: Bitmap::of(&[0, 1, 2, 3]),
+    share_access_want: Bitmap::of(&[
+        open_args::WANT_ANY_DELEG,
+        open_args::WANT_NO_DELEG,
+        open_args::WANT_CANCEL,
+        open_args::WANT_DELEG_TIMESTAMPS,
+        open_args::WANT_OPEN_XOR_DELEGATION,
+    ]),
+    // NULL, PREVIOUS, DELEGATE_CUR, FH, DELEG_CUR_FH.
+    open_claim: Bitmap::of(&[0, 1, 2, 4, 5]),
+    create_mode: Bitmap::of(&[0, 1, 2, 3]),
+};
+
+/// No space: what the pseudo file system has.
+pub(crate) const NO_SPACE: FsStat = FsStat {
+    total_bytes: 0,
+    free_bytes: 0,
+    available_bytes: 0,
+    total_files: 0,
+    free_files: 0,
+    available_files: 0,
+};
+
+/// Nothing known; for entries of which only the number is asked.
+pub(crate) const NO_ATTRIBUTES: Attributes = {
+    const NO_TIME: Timestamp = Timestamp { seconds: 0, nanoseconds: 0 };
+    Attributes {
+        kind: FileKind::Regular,
+        mode: 0,
+        links: 0,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        device: Device { major: 0, minor: 0 },
+        fsid: 0,
+        fileid: 0,
+        accessed: NO_TIME,
+        modified: NO_TIME,
+        changed: NO_TIME,
+        created: None,
+        change: 0,
+    }
+};
+
+/// Longest name in the pseudo file system, in bytes; where there is no backend to say it.
+const PSEUDO_MAX_NAME: u32 = 255;
+
+impl Subject<'_> {
+    /// Writes a `fattr4` of those attributes of `mask` that the object has.
+    pub(crate) fn write(&self, mask: Bitmap, reply: &mut Writer) {
+        self.write_noting(mask, reply, |_, _| ());
+    }
+
+    /// The same; `note` is told each attribute's number before it is written.
+    pub(crate) fn write_noting(
+        &self,
+        mut mask: Bitmap,
+        reply: &mut Writer,
+        mut note: impl FnMut(u32, &Writer),
+    ) {
+        mask = mask.difference(self.lacking());
+        if self.acl.is_none() {
+            mask.remove(n::ACL);
+        }
+        let numbers = self.of_object();
+        let written: Result<(), std::convert::Infallible> = write_attributes(reply, mask, |number, reply| {
+            note(number, reply);
+            // In place: most of what is asked for is such, and an attribute is a few instructions then.
+            if OF_OBJECT.has(number) {
+                numbers.put(number, reply)
+            } else {
+                self.put(number, reply)
+            }
+            Ok(())
+        });
+        match written {
+            Ok(()) => {}
+            Err(never) => match never {},
+        }
+    }
+
+    fn of_object(&self) -> OfObject<'_> {
+        let fsid = self.export().map(|export| export.fsid);
+        OfObject { attributes: self.attributes, fsid, mounted_on: self.mounted_on }
+    }
+
+    fn export(&self) -> Option<&Export> {
+        match &self.object {
+            Object::Pseudo(_) => None,
+            Object::File(file) => Some(file.export),
+        }
+    }
+
+    /// Writes one value that is not [`OF_OBJECT`]. Numbers outside of [`SUPPORTED`] never come here.
+    fn put(&self, number: u32, reply: &mut Writer) {
+        match number {
+            n::FILEHANDLE => reply.opaque(&self.object.seal(&self.settings.handle_key)),
+            n::ACL => {
+                if let Some(acl) = self.acl {
+                    acl.encode(reply);
+                }
+            }
+            n::OWNER => self.put_owner(IdKind::User, self.attributes.uid, reply),
+            n::OWNER_GROUP => self.put_owner(IdKind::Group, self.attributes.gid, reply),
+            n::RDATTR_ERROR => self.error.encode(reply),
+            n::FILES_AVAIL => reply.u64(self.space.available_files),
+            n::FILES_FREE => reply.u64(self.space.free_files),
+            n::FILES_TOTAL => reply.u64(self.space.total_files),
+            n::SPACE_AVAIL => reply.u64(self.space.available_bytes),
+            n::SPACE_FREE => reply.u64(self.space.free_bytes),
+            n::SPACE_TOTAL => reply.u64(self.space.total_bytes),
+            _ => self.put_of_file_system(number, reply),
+        }
+    }
+
+    /// Writes a value that is the same for all objects of a file system.
+    fn put_of_file_system(&self, number: u32, reply: &mut Writer) {
+        let properties = self.export().map(|export| export.backend.properties());
+        let properties = properties.as_ref();
+        match number {
+            n::SUPPORTED_ATTRS => self.supported().encode(reply),
+            n::SUPPATTR_EXCLCREAT => can_set_with_exclusive(self.minor).encode(reply),
+            // No bit: RFC 8881 §4.2.3, FH4_PERSISTENT.
+            n::FH_EXPIRE_TYPE => reply.u32(0),
+            n::LINK_SUPPORT => reply.bool(properties.is_some_and(|p| p.max_links > 1)),
+            n::SYMLINK_SUPPORT => reply.bool(properties.is_some()),
+            n::NAMED_ATTR => reply.bool(false),
+            n::UNIQUE_HANDLES | n::HOMOGENEOUS | n::NO_TRUNC | n::CANSETTIME => reply.bool(true),
+            n::LEASE_TIME => reply.u32(self.settings.lease.as_secs() as u32),
+            // No bit: no ACLs.
+            n::ACLSUPPORT if properties.is_some_and(|p| p.acls) => {
+                (AclSupport::ALLOW | AclSupport::DENY).encode(reply)
+            }
+            n::ACLSUPPORT => reply.u32(0),
+            n::CASE_INSENSITIVE => reply.bool(properties.is_some_and(|p| p.case_insensitive)),
+            n::CASE_PRESERVING => reply.bool(properties.is_none_or(|p| p.case_preserving)),
+            n::CHOWN_RESTRICTED => reply.bool(properties.is_none_or(|p| p.chown_restricted)),
+            n::MAXFILESIZE => reply.u64(properties.map_or(i64::MAX as u64, |p| p.max_file_size)),
+            n::MAXLINK => reply.u32(properties.map_or(1, |p| p.max_links)),
+            n::MAXNAME => reply.u32(properties.map_or(PSEUDO_MAX_NAME, |p| p.max_name)),
+            n::MAXREAD | n::MAXWRITE => reply.u64(u64::from(self.settings.max_io)),
+            n::TIME_DELTA => {
+                let delta_ns = properties.map_or(1, |p| p.time_delta_ns);
+                put_time(
+                    Timestamp {
+                        seconds: i64::from(delta_ns / 1_000_000_000),
+                        nanoseconds: delta_ns % 1_000_000_000,
+                    },
+                    reply,
+                );
+            }
+            n::OPEN_ARGUMENTS => OPEN_ARGUMENTS.encode(reply),
+            // FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 §14.4).
+            n::FS_CHARSET_CAP => reply.u32(1),
+            // NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR (RFC 7862 §12.2.3): `vfs::Attributes::change` grows.
+            n::CHANGE_ATTR_TYPE => reply.u32(0),
+            n::CLONE_BLKSIZE => reply.u32(properties.map_or(0, |p| p.clone_block_bytes)),
+            n::XATTR_SUPPORT => reply.bool(properties.is_some_and(|p| p.xattrs)),
+            _ => unreachable!("attribute {number} is not in SUPPORTED"),
+        }
+    }
+
+    fn put_owner(&self, kind: IdKind, id: u32, reply: &mut Writer) {
+        match self.settings.id_names.as_ref().and_then(|names| names.text(kind, id)) {
+            Some(text) => reply.opaque(text.as_bytes()),
+            None => put_id(id, reply),
+        }
+    }
+
+    fn supported(&self) -> Bitmap {
+        supported(self.minor).difference(self.lacking())
+    }
+
+    /// Attributes that other objects have.
+    fn lacking(&self) -> Bitmap {
+        let mut mask = Bitmap::EMPTY;
+        if self.attributes.created.is_none() {
+            mask.insert(n::TIME_CREATE);
+        }
+        let properties = self.export().map(|export| export.backend.properties());
+        if properties.is_none_or(|p| !p.acls) {
+            mask.insert(n::ACL);
+        }
+        if self.minor >= 2 {
+            if properties.is_none_or(|p| p.clone_block_bytes == 0) {
+                mask.insert(n::CLONE_BLKSIZE);
+            }
+            // RFC 7862 §12.2.2 wants shared blocks left out, which nobody here can count.
+            if properties.is_none_or(|p| p.shares_storage) {
+                mask.insert(n::SPACE_FREED);
+            }
+        }
+        mask
+    }
+}
+
+/// What numbers of an object are written from.
+pub(crate) struct OfObject<'a> {
+    pub(crate) attributes: &'a Attributes,
+    /// The export's; none in the pseudo file system.
+    pub(crate) fsid: Option<(u64, u64)>,
+    pub(crate) mounted_on: u64,
+}
+
+impl OfObject<'_> {
+    /// Writes one of [`OF_OBJECT`].
+    #[inline]
+    pub(crate) fn put(&self, number: u32, into: &mut impl Sink) {
+        let a = self.attributes;
+        match number {
+            n::TYPE => into.word(file_type(a.kind).0),
+            n::CHANGE => into.long(a.change),
+            n::SIZE => into.long(a.size),
+            n::FSID => {
+                // The export's, told apart by the file systems inside it; zeros for the pseudo file system.
+                let (major, minor) = self.fsid.map_or((0, 0), |fsid| (fsid.0, fsid.1 ^ a.fsid));
+                into.long(major);
+                into.long(minor);
+            }
+            n::FILEID => into.long(a.fileid),
+            n::MODE => into.word(a.mode),
+            n::NUMLINKS => into.word(a.links),
+            n::RAWDEV => {
+                into.word(a.device.major);
+                into.word(a.device.minor);
+            }
+            n::SPACE_USED => into.long(a.used),
+            // RFC 7862 §12.2.2: "the number of bytes freed if the file is deleted": nothing while it has another name.
+            n::SPACE_FREED if a.kind != FileKind::Directory && a.links > 1 => into.long(0),
+            n::SPACE_FREED => into.long(a.used),
+            n::TIME_ACCESS => put_time(a.accessed, into),
+            n::TIME_CREATE => put_time(a.created.unwrap_or_default(), into),
+            n::TIME_METADATA => put_time(a.changed, into),
+            n::TIME_MODIFY => put_time(a.modified, into),
+            n::MOUNTED_ON_FILEID => into.long(self.mounted_on),
+            _ => unreachable!("attribute {number} is not in OF_OBJECT"),
+        }
+    }
+}
+
+/// Where numbers go: behind what was written, or over what stands there.
+pub(crate) trait Sink {
+    fn word(&mut self, value: u32);
+    fn long(&mut self, value: u64);
+}
+
+impl Sink for Writer {
+    #[inline]
+    fn word(&mut self, value: u32) {
+        self.u32(value);
+    }
+
+    #[inline]
+    fn long(&mut self, value: u64) {
+        self.u64(value);
+    }
+}
+
+/// `nfs_ftype4` of a kind.
+pub(crate) const fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::REGULAR,
+        FileKind::Directory => FileType::DIRECTORY,
+        FileKind::Symlink => FileType::LINK,
+        FileKind::BlockDevice => FileType::BLOCK,
+        FileKind::CharDevice => FileType::CHARACTER,
+        FileKind::Fifo => FileType::FIFO,
+        FileKind::Socket => FileType::SOCKET,
+    }
+}
+
+#[inline]
+fn put_time(time: Timestamp, into: &mut impl Sink) {
+    into.long(time.seconds as u64);
+    into.word(time.nanoseconds);
+}
+
+/// An owner or group as a decimal number.
+///
+/// RFC 8881 §5.9: "owner and group strings that consist of decimal numeric values with no leading zeros can be given a
+/// special interpretation": that of a uid or gid, as clients with AUTH_SYS expect.
+fn put_id(id: u32, reply: &mut Writer) {
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    let mut rest = id;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    reply.opaque(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_decimal_strings() {
+        for (id, text) in [(0, "0"), (7, "7"), (65_534, "65534"), (u32::MAX, "4294967295")] {
+            let mut writer = Writer::new();
+            put_id(id, &mut writer);
+            let mut expected = Writer::new();
+            expected.opaque(text.as_bytes());
+            assert_eq!(writer.inline(), expected.inline());
+        }
+    }
+
+    #[test]
+    fn required_attributes_are_supported() {
+        use protocol::nfs4::attributes::TABLE;
+        for minor in 0..=2 {
+            for row in TABLE.iter().filter(|row| row.required && row.minor_version <= minor) {
+                assert!(supported(minor).has(row.number), "{} in 4.{minor}", row.name);
+            }
+        }
+        assert!(!supported(0).has(n::SUPPATTR_EXCLCREAT) && !supported(1).has(n::XATTR_SUPPORT));
+    }
+
+    #[test]
+    fn set_only_attributes_cannot_be_asked_for() {
+        let asked = |number| readable(Bitmap::of(&[n::TYPE, number]), 1);
+        assert_eq!(asked(n::TIME_ACCESS_SET), Err(Status::INVAL));
+        assert_eq!(asked(n::MODE_SET_MASKED), Err(Status::INVAL));
+        assert_eq!(asked(n::HIDDEN), Ok(Bitmap::of(&[n::TYPE])));
+    }
+}

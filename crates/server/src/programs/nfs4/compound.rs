@@ -1,0 +1,298 @@
+//! A compound between two operations (RFC 8881 §16.2.3): the current and the saved file handle with their stateids, who asks,
+//! and how much its reply may hold. What was just learned of the current object stays too, so that GETATTR after LOOKUP asks
+//! nobody. Operations take it as their argument; [`super::serve`] runs them.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use protocol::nfs4::ops::session::SequenceArgs;
+use protocol::nfs4::types::{Stateid, Status};
+use rpc::gss::Service;
+use vfs::{Attributes, Context};
+use xdr::{Mark, Writer};
+
+use super::status::{Failure, Result};
+use crate::caller::Identity;
+use crate::files::object::File;
+use crate::replay::crash_replay::CallId;
+use crate::request::Request;
+use crate::state;
+use crate::state::{Against, IoKind, IoPermit, MAX_OPERATIONS, Running, Sequenced};
+use crate::{Export, Server};
+
+mod handles;
+pub(crate) mod header;
+mod logged;
+mod security;
+
+pub(in crate::programs::nfs4) use handles::FileHandle;
+pub(crate) use header::Header;
+
+/// Bytes of an accepted RPC reply's header without verifier, which the limits of a channel count in (RFC 5531 §9).
+const RPC_REPLY_HEADER: usize = rpc::message::SUCCESS_HEADER_LENGTH;
+
+/// A compound between two operations.
+#[derive(Debug)]
+pub(crate) struct Compound<'r> {
+    pub(crate) request: &'r Request<'r>,
+    pub(crate) minor: u32,
+    /// Operations in all.
+    pub(crate) count: u32,
+    /// Where the arguments go on behind the tag.
+    body: usize,
+    /// Which one this is, from 0.
+    pub(crate) index: u32,
+    pub(crate) current: Option<FileHandle<'r>>,
+    pub(crate) saved: Option<(FileHandle<'r>, Stateid)>,
+    /// RFC 8881 §16.2.3.1.2; the anonymous one where no operation has set it.
+    stateid: Stateid,
+    /// The current object as the operation just before saw it.
+    pub(crate) fresh: Option<Attributes>,
+    /// The slot, behind SEQUENCE.
+    pub(crate) session: Option<Running>,
+    limits: Limits,
+    /// Why nothing behind SEQUENCE runs.
+    pub(crate) refusal: Option<Status>,
+    digest: u64,
+    /// What the log of calls knows of it; none until an operation is written down.
+    logged: Option<CallId>,
+    /// Its reply is kept of its slot.
+    is_kept: bool,
+    /// The same of a compound of version 4.0 from its beginning.
+    pub(crate) call: Option<CallId>,
+    /// Something ran that must not run twice.
+    pub(crate) changed: bool,
+    /// Whose compound of version 4.0 it is, as far as that is known.
+    sender: Option<std::sync::Arc<state::Client>>,
+}
+
+/// How long the reply may become, in bytes from the compound's status on.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    start: Mark,
+    reply: usize,
+    cached: Option<usize>,
+}
+
+impl<'r> Compound<'r> {
+    #[inline]
+    pub(crate) fn new(request: &'r Request<'r>, header: &Header, start: Mark) -> Self {
+        let settings = request.server.settings();
+        let bytes = &request.arguments;
+        let state = &request.server.nfs4;
+        let digest = state.digest(request.caller_number(), &bytes[header.tag..], bytes.len());
+        // RFC 7530 §13.1.3.4 leaves to the server how long a compound may be.
+        let is_long = header.minor == 0 && header.count > MAX_OPERATIONS;
+        Self {
+            request,
+            minor: header.minor,
+            count: header.count,
+            body: header.tag,
+            index: 0,
+            current: None,
+            saved: None,
+            stateid: Stateid::ANONYMOUS,
+            fresh: None,
+            session: None,
+            limits: Limits { start, reply: settings.max_record as usize, cached: None },
+            refusal: is_long.then_some(Status::RESOURCE),
+            digest,
+            logged: None,
+            is_kept: false,
+            call: None,
+            changed: false,
+            sender: None,
+        }
+    }
+
+    /// Whether `more` bytes have room in the reply, in what the client takes and in what the slot keeps.
+    ///
+    /// RFC 8881 §2.10.6.4: a reply too long is REP_TOO_BIG; one that the client wants cached and that is too long for
+    /// that, REP_TOO_BIG_TO_CACHE.
+    pub(crate) fn check_room(&self, reply: &Writer, more: usize) -> std::result::Result<(), Status> {
+        let length = reply.length_since(self.limits.start) + more;
+        if length > self.limits.reply {
+            return Err(Status::REP_TOO_BIG);
+        }
+        match self.limits.cached {
+            Some(cached) if length > cached => Err(Status::REP_TOO_BIG_TO_CACHE),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why not even the least result has room.
+    pub(crate) fn no_room(&self) -> Status {
+        match self.limits.cached {
+            Some(cached) if cached < self.limits.reply => Status::REP_TOO_BIG_TO_CACHE,
+            _ => Status::REP_TOO_BIG,
+        }
+    }
+
+    /// Bytes of results that still have room; what READ and READDIR may fill.
+    pub(crate) fn room(&self, reply: &Writer) -> usize {
+        let limit = self.limits.cached.map_or(self.limits.reply, |cached| cached.min(self.limits.reply));
+        limit.saturating_sub(reply.length_since(self.limits.start))
+    }
+}
+
+/// Who asks, and what it holds.
+impl<'r> Compound<'r> {
+    pub(crate) fn server(&self) -> &'r Server {
+        self.request.server
+    }
+
+    pub(crate) fn state(&self) -> &'r state::State {
+        &self.request.server.nfs4
+    }
+
+    /// Names of owners and groups, where they have any.
+    pub(crate) fn id_names(&self) -> Option<&'r crate::IdNames> {
+        self.request.server.settings().id_names.as_deref()
+    }
+
+    pub(crate) fn exports(&self) -> &'r crate::ExportTable {
+        &self.request.exports
+    }
+
+    /// The monotonic time of the request.
+    pub(crate) fn now(&self) -> Duration {
+        self.request.now.monotonic
+    }
+
+    /// Who the caller is on `export`.
+    pub(crate) fn context(&self, export: &Export) -> Context {
+        self.request.context(export)
+    }
+
+    /// The export as this client has it; none where there is none, or the client may not use it, which is counted.
+    pub(crate) fn export(&self, id: crate::ExportId) -> Option<&'r Export> {
+        let (exports, client) = (self.exports(), self.request.connection.peer.ip());
+        let export = exports.for_client(id, client);
+        if export.is_none() && exports.by_id(id).is_some() {
+            self.server().metrics().refused.fetch_add(1, Relaxed);
+        }
+        export.map(|export| &**export)
+    }
+
+    /// The principal of the request, and what vouches for it.
+    pub(crate) fn credential(&self) -> state::Credential {
+        let is_protected =
+            matches!(self.request.identity, Identity::Gss(_, Service::Integrity | Service::Privacy));
+        state::Credential { principal: self.principal(), is_protected }
+    }
+
+    /// The principal of the request, for client records.
+    pub(crate) fn principal(&self) -> state::Principal {
+        match &self.request.identity {
+            Identity::Anonymous => state::Principal::Anonymous,
+            Identity::System(credentials) => state::Principal::System(credentials.uid),
+            Identity::Gss(authenticated, _) => state::Principal::Gss(authenticated.exported.clone()),
+        }
+    }
+
+    /// The caller as a number.
+    pub(crate) fn caller(&self) -> u64 {
+        self.request.caller_number()
+    }
+
+    /// Who sends this compound of version 4.0; `principal` is [`Self::principal`].
+    pub(crate) fn sender<'p>(&self, principal: &'p state::Principal) -> state::Sender<'p> {
+        state::Sender { caller: self.caller(), principal }
+    }
+
+    /// The slot that this compound has.
+    pub(crate) fn session(&self) -> Option<&Running> {
+        self.session.as_ref()
+    }
+
+    /// The client of the session.
+    pub(crate) fn client(&self) -> Result<&std::sync::Arc<state::Client>> {
+        let running = self.session.as_ref().ok_or(Failure::Status(Status::OP_NOT_IN_SESSION))?;
+        Ok(running.client())
+    }
+
+    /// Whether I/O on `file` may go ahead by `given`.
+    pub(crate) fn check_io(&self, file: &File<'_>, given: Stateid, kind: IoKind) -> Result<IoPermit> {
+        let stateid = self.stateid(given)?;
+        let key = file.key(self.server());
+        let (state, now) = (self.state(), self.now());
+        let permit = if self.minor == 0 {
+            let holder = state.holder(now, &stateid)?;
+            if !stateid.is_special() {
+                self.request.connection.tenant.note(&holder);
+            }
+            state.check_io(now, &holder, key, &stateid, kind)?
+        } else {
+            match state.check_io(now, self.client()?, key, &stateid, kind) {
+                // The one stateid that is another client's: RFC 7862 §4.3.1.
+                Err(Status::BAD_STATEID) if kind == IoKind::Read => {
+                    let reader = self.request.connection.peer.ip();
+                    return Ok(state.check_promise(now, key, &stateid, reader)?);
+                }
+                permit => permit?,
+            }
+        };
+        Ok(permit.for_caller(self.caller()))
+    }
+
+    /// Whether a stateid is another client's, for this file.
+    pub(crate) fn is_anothers(&self, file: &File<'_>, given: Stateid) -> Result<bool> {
+        let stateid = self.stateid(given)?;
+        Ok(self.state().is_anothers(self.client()?, file.key(self.server()), &stateid))
+    }
+
+    /// Who asks, as far as that is known.
+    pub(crate) fn who(&self) -> Option<&state::Client> {
+        self.client().ok().or(self.sender.as_ref()).map(|client| &**client)
+    }
+
+    /// Looks whose connection of version 4.0 this is, where that matters: for what is delegated.
+    pub(crate) fn find_sender(&mut self) {
+        if self.minor == 0 && self.state().has_delegations(Against::All) {
+            self.sender = self.request.connection.tenant.get();
+        }
+    }
+
+    /// An operation of version 4.0 says whose it is.
+    pub(crate) fn set_sender(&mut self, client: std::sync::Arc<state::Client>) {
+        self.request.connection.tenant.note(&client);
+        self.sender = Some(client);
+    }
+
+    /// Takes the slot that SEQUENCE asks for, and its limits.
+    pub(crate) fn begin(&mut self, arguments: &SequenceArgs) -> Result<Sequenced> {
+        let connection = self.request.connection.id;
+        match self.state().sequence(self.now(), connection, arguments, self.digest) {
+            Err(Status::BADSESSION) => self.recall_unknown(arguments),
+            sequenced => Ok(sequenced?),
+        }
+    }
+
+    /// Goes on in a slot, within the limits of its channel.
+    pub(crate) fn enter(&mut self, running: Running) {
+        let channel = running.channel();
+        let header = RPC_REPLY_HEADER + self.request.reply_overhead;
+        let payload = |limit: u32| (limit as usize).saturating_sub(header);
+        self.limits.reply = self.limits.reply.min(payload(channel.max_response_size));
+        self.limits.cached = running.cache_this().then(|| payload(channel.max_response_size_cached));
+        // RFC 8881 §2.10.6.4 lets these come from SEQUENCE, whose slot must then stay as it was, or from what follows it.
+        if self.count > channel.max_operations {
+            self.refusal = Some(Status::TOO_MANY_OPS);
+        } else if self.request.arguments.len() > channel.max_request_size as usize {
+            self.refusal = Some(Status::REQ_TOO_BIG);
+        }
+        self.session = Some(running);
+    }
+
+    /// Answers all operations behind SEQUENCE with `status`.
+    pub(crate) fn refuse_rest(&mut self, status: Status) {
+        self.refusal = Some(status);
+    }
+}
+
+/// Writes a directory's `change_info4`.
+pub(crate) fn put_change(change: &vfs::Change, reply: &mut Writer) {
+    reply.bool(change.atomic);
+    reply.u64(change.before.change);
+    reply.u64(change.after.change);
+}

@@ -1,0 +1,228 @@
+//! The current and the saved file handle of a compound, and their stateids (RFC 8881 §16.2.3.1).
+
+use protocol::nfs4::types::{Stateid, Status};
+use vfs::Attributes;
+
+use super::Compound;
+use crate::exports::pseudo::Node;
+use crate::files::object::{File, Object};
+use crate::programs::nfs4::attributes;
+use crate::programs::nfs4::status::{Failure, Result};
+use crate::state::SavedReply;
+
+/// A file handle as PUTFH, or whatever else sets it, leaves it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FileHandle<'r> {
+    /// An object of this server.
+    Own(Object<'r>),
+    /// What this server does not know, and another one may, as it came.
+    Foreign(&'r [u8]),
+}
+
+impl<'r> FileHandle<'r> {
+    /// The object. RFC 7862 §15.2.3: handles "may be validated in the context of the operation referencing them and an
+    /// NFS4ERR_STALE error returned for an invalid filehandle at that point".
+    fn own(self) -> Result<Object<'r>> {
+        match self {
+            Self::Own(object) => Ok(object),
+            Self::Foreign(_) => Err(Status::STALE.into()),
+        }
+    }
+}
+
+impl<'r> Compound<'r> {
+    /// The current file handle's object; the driver has seen to it that there is one.
+    pub(crate) fn current(&self) -> Result<Object<'r>> {
+        self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))?.own()
+    }
+
+    /// As [`Self::current`], where an object of the pseudo file system is refused with `pseudo`.
+    pub(crate) fn file(&self, pseudo: Status) -> Result<File<'r>> {
+        match self.current()? {
+            Object::File(file) => Ok(file),
+            Object::Pseudo(_) => Err(pseudo.into()),
+        }
+    }
+
+    /// As [`Self::file`], of an export that takes changes.
+    pub(crate) fn writable(&self, pseudo: Status) -> Result<File<'r>> {
+        let file = self.file(pseudo)?;
+        if file.export.options.read_only { Err(Status::ROFS.into()) } else { Ok(file) }
+    }
+
+    /// The saved file handle's object.
+    pub(crate) fn saved(&self) -> Result<Object<'r>> {
+        self.saved_handle()?.own()
+    }
+
+    /// The saved file handle of a COPY from another server.
+    pub(crate) fn saved_handle(&self) -> Result<FileHandle<'r>> {
+        self.saved.map(|(handle, _)| handle).ok_or(Failure::Status(Status::NOFILEHANDLE))
+    }
+
+    /// Makes a handle current that this server does not know: SAVEFH and COPY alone take it.
+    pub(crate) fn set_foreign(&mut self, handle: &'r [u8]) {
+        self.current = Some(FileHandle::Foreign(handle));
+        self.stateid = Stateid::ANONYMOUS;
+        self.fresh = None;
+    }
+
+    /// Makes `object` current.
+    ///
+    /// RFC 8881 §16.2.3.1.2: "If an operation sets the current filehandle but does not return a stateid, the current
+    /// stateid MUST be set to the all-zeros special stateid".
+    pub(crate) fn set_current(&mut self, object: Object<'r>, fresh: Option<Attributes>) {
+        self.current = Some(FileHandle::Own(object));
+        self.stateid = Stateid::ANONYMOUS;
+        self.fresh = fresh;
+    }
+
+    /// Makes current again what an OPEN did that is repeated.
+    ///
+    /// # Errors
+    /// STALE where the export is gone or this client may not use it (any more), as PUTFH has it. WRONGSEC where this call came by
+    /// none of its flavors: a repetition ends before OPEN itself would say so.
+    pub(crate) fn make_current_again(&mut self, saved: &SavedReply) -> std::result::Result<(), Status> {
+        let Some((id, handle)) = saved.current else { return Ok(()) };
+        let export = self.export(id);
+        let export = export.ok_or(Status::STALE)?;
+        if self.request.is_port_refused(export) {
+            return Err(Status::PERM);
+        }
+        let object = Object::File(File::new(export, handle));
+        if !self.allows(&object) {
+            return Err(Status::WRONGSEC);
+        }
+        self.set_current(object, None);
+        Ok(())
+    }
+
+    /// Leaves no current file handle, as SECINFO does.
+    pub(crate) fn consume_current(&mut self) {
+        self.current = None;
+        self.stateid = Stateid::ANONYMOUS;
+        self.fresh = None;
+    }
+
+    /// SAVEFH: "save and restore both the current filehandle and the current stateid as a set" (§16.2.3.1.2).
+    pub(crate) fn save(&mut self) -> Result {
+        let current = self.current.ok_or(Failure::Status(Status::NOFILEHANDLE))?;
+        self.saved = Some((current, self.stateid));
+        Ok(())
+    }
+
+    /// RESTOREFH.
+    pub(crate) fn restore(&mut self) -> Result {
+        // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return the error NFS4ERR_NOFILEHANDLE."
+        // RFC 7530 §16.29.4 has an error of its own for that.
+        let none = if self.minor == 0 { Status::RESTOREFH } else { Status::NOFILEHANDLE };
+        let (handle, stateid) = self.saved.ok_or(Failure::Status(none))?;
+        (self.current, self.stateid, self.fresh) = (Some(handle), stateid, None);
+        Ok(())
+    }
+
+    /// Makes `stateid` current: "If an operation returns a stateid, it MUST set the current stateid to the returned
+    /// value" (RFC 8881 §16.2.3.1.2).
+    pub(crate) fn set_stateid(&mut self, stateid: Stateid) {
+        self.stateid = stateid;
+    }
+
+    /// The stateid that an operation means: the current one for (1, 0), whatever its seqid is by now.
+    ///
+    /// RFC 8881 §8.2.3: "The stateid passed to the operation in place of the special value has its "seqid" value set to zero,
+    /// except when the current stateid is used by the operation CLOSE or OPEN_DOWNGRADE", which see
+    /// [`Self::exact_stateid`].
+    ///
+    /// # Errors
+    /// BAD_STATEID where the current one is special ("a disallowed use of the current stateid", §16.2.3.1.2).
+    pub(crate) fn stateid(&self, given: Stateid) -> Result<Stateid> {
+        let meant = self.exact_stateid(given)?;
+        Ok(if self.is_current(given) { Stateid { seqid: 0, ..meant } } else { meant })
+    }
+
+    /// As [`Self::stateid`], with the current one's seqid.
+    ///
+    /// # Errors
+    /// As [`Self::stateid`].
+    pub(crate) fn exact_stateid(&self, given: Stateid) -> Result<Stateid> {
+        if !self.is_current(given) {
+            return Ok(given);
+        }
+        if self.stateid.is_special() { Err(Status::BAD_STATEID.into()) } else { Ok(self.stateid) }
+    }
+
+    fn is_current(&self, given: Stateid) -> bool {
+        given == Stateid::CURRENT && self.minor > 0
+    }
+
+    /// What was seen of the current object is no longer so.
+    pub(crate) fn forget_fresh(&mut self) {
+        self.fresh = None;
+    }
+
+    /// Keeps what this operation saw of the current object for the next one.
+    pub(crate) fn set_fresh(&mut self, attributes: Attributes) {
+        self.fresh = Some(attributes);
+    }
+
+    /// Attributes of the current object, where the operation just before saw them.
+    pub(crate) fn fresh(&self) -> Option<&Attributes> {
+        self.fresh.as_ref()
+    }
+
+    /// Attributes of the current object: as just seen, or asked for.
+    pub(crate) async fn attributes(&mut self) -> Result<Attributes> {
+        if let Some(fresh) = self.fresh {
+            return Ok(fresh);
+        }
+        let attributes = self.attributes_of(&self.current()?).await?;
+        self.fresh = Some(attributes);
+        Ok(attributes)
+    }
+
+    /// Attributes of a directory of the pseudo file system.
+    pub(crate) fn pseudo_attributes(&self, node: &Node) -> Attributes {
+        let (peer, exports) = (self.request.connection.peer.ip(), self.exports());
+        exports.pseudo().attributes(node, exports, peer, self.request.now.wall)
+    }
+
+    /// Attributes of an object, asked for now.
+    pub(crate) async fn attributes_of(&self, object: &Object<'_>) -> Result<Attributes> {
+        match object {
+            Object::Pseudo(node) => Ok(self.pseudo_attributes(node)),
+            Object::File(file) => {
+                let context = self.context(file.export);
+                Ok(file.export.backend.getattr(&context, &file.handle).await?)
+            }
+        }
+    }
+
+    /// What attributes of an object are written from.
+    pub(crate) fn subject<'s>(
+        &'s self,
+        object: Object<'s>,
+        attributes: &'s Attributes,
+    ) -> attributes::Subject<'s> {
+        let mounted_on = match &object {
+            // RFC 8881 §5.8.2.23: at the root of a file system, the number of the directory it is mounted on.
+            // Nothing is below the root of the tree.
+            Object::File(file) if file.is_root() => {
+                let mount = self.exports().pseudo().mount_of(file.export.id);
+                let inside =
+                    || self.exports().junction_of(file.export.id).map(|inside| inside.covered_fileid);
+                mount.map_or_else(inside, |node| (!node.is_root()).then_some(node.id))
+            }
+            _ => None,
+        };
+        attributes::Subject {
+            settings: self.server().settings(),
+            minor: self.minor,
+            object,
+            attributes,
+            space: attributes::NO_SPACE,
+            mounted_on: mounted_on.unwrap_or(attributes.fileid),
+            acl: None,
+            error: Status::OK,
+        }
+    }
+}

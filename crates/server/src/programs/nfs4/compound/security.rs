@@ -1,0 +1,351 @@
+//! Which security flavors lead to an object, and who says WRONGSEC where a call came by another (RFC 8881 §2.6.3.1).
+
+use protocol::nfs4::ops::close::CloseArgs;
+use protocol::nfs4::ops::commit::CommitArgs;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::lock::LockUArgs;
+use protocol::nfs4::ops::open::{OpenArgs, OpenClaim};
+use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
+use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
+use protocol::nfs4::types::{Bitmap, OpNum, Status};
+use xdr::{Decode, Reader};
+
+use super::{Compound, FileHandle};
+use crate::Flavors;
+use crate::files::object::Object;
+use crate::programs::nfs4::rows;
+use crate::programs::nfs4::rows::{Needs, WrongSec};
+use crate::programs::nfs4::status::Result;
+
+impl Compound<'_> {
+    /// The flavors by which `object` can be used, the most preferred first.
+    pub(crate) fn flavors(&self, object: &Object<'_>) -> Flavors {
+        match object {
+            Object::File(file) => file.export.options.flavors,
+            Object::Pseudo(node) => node.flavors(self.exports(), self.request.connection.peer.ip()),
+        }
+    }
+
+    /// Whether this call came by one of them.
+    pub(crate) fn allows(&self, object: &Object<'_>) -> bool {
+        let flavor = self.request.identity.flavor();
+        match object {
+            Object::File(file) => file.export.options.flavors.allow(flavor),
+            Object::Pseudo(node) => node.allows(flavor, self.exports(), self.request.connection.peer.ip()),
+        }
+    }
+
+    /// For operations that lead to `object` by a name or upwards.
+    ///
+    /// # Errors
+    /// PERM where it came from a port that the export does not take, WRONGSEC where it came by none of its flavors.
+    pub(crate) fn check_flavor(&self, object: &Object<'_>) -> Result {
+        self.check_port(object)?;
+        if self.allows(object) { Ok(()) } else { Err(Status::WRONGSEC.into()) }
+    }
+
+    /// Whether the export of `object` takes this call from where it came.
+    ///
+    /// # Errors
+    /// PERM, as Linux's server answers.
+    fn check_port(&self, object: &Object<'_>) -> Result {
+        match object {
+            Object::File(file) if self.request.is_port_refused(file.export) => Err(Status::PERM.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Self::check_flavor`] for the current object, whose entries are of the same export: who may not come in does not
+    /// learn which names are there. A directory above the exports says nothing of those in it.
+    pub(crate) fn check_flavor_within(&self) -> Result {
+        match self.current()? {
+            Object::Pseudo(_) => Ok(()),
+            object => self.check_flavor(&object),
+        }
+    }
+
+    /// Behind an operation that has put a file handle, with what comes next at the start of `arguments`.
+    ///
+    /// # Errors
+    /// As [`Self::check_port`]. WRONGSEC where this call came by none of the object's flavors, and no operation behind this
+    /// one says so.
+    pub(crate) fn check_put(&self, arguments: &Reader) -> Result {
+        if let Some(FileHandle::Own(object)) = &self.current {
+            self.check_port(object)?;
+        }
+        match &self.current {
+            Some(FileHandle::Own(object))
+                if !self.allows(object)
+                    && self.is_used(arguments.clone())
+                    && !self.is_for_machine(arguments.clone()) =>
+            {
+                Err(Status::WRONGSEC.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all that uses the handle is what a client's machine may do by its own principal (RFC 8881 §2.10.8.3, `spo_must_allow`):
+    /// it has one service for that, whatever the exports take, as Linux's server has it too. Linux's client asks for attributes beside
+    /// CLOSE and DELEGRETURN. Nothing else slips in beside these: one operation that the machine may not do, and the handle is refused.
+    fn is_for_machine(&self, mut arguments: Reader) -> bool {
+        let Ok(client) = self.client() else { return false };
+        let (by, mut is_needed) = (self.credential(), false);
+        for _ in self.index + 1..self.count {
+            let Some(row) = arguments.u32().ok().and_then(|number| rows::find(number, self.minor)) else {
+                return false;
+            };
+            match row.wrong_sec {
+                WrongSec::Replaced => break,
+                // Whoever takes the handle up again is asked then; the others that use a saved one are not allowed here.
+                WrongSec::AsNext => continue,
+                WrongSec::Put | WrongSec::Itself | WrongSec::ByName => {}
+            }
+            let is_allowed = client.is_allowed(row.number, &by);
+            let may = is_allowed || row.number == OpNum::GETATTR || row.needs == Needs::Nothing;
+            if !may || skip_arguments(row.number, &mut arguments).is_none() {
+                return false;
+            }
+            is_needed |= is_allowed && row.needs != Needs::Nothing;
+        }
+        is_needed
+    }
+
+    /// Whether what comes next uses the current file handle and leaves it to the operation that put it to say WRONGSEC.
+    fn is_used(&self, mut arguments: Reader) -> bool {
+        for _ in self.index + 1..self.count {
+            // What cannot be read, or is no operation, uses nothing.
+            let row = arguments.u32().ok().and_then(|number| rows::find(number, self.minor));
+            if self.minor == 0 && row.is_some_and(|row| row.number == OpNum::SECINFO) {
+                // RFC 7530 §16.31 leaves the handle current, which what comes behind could use.
+                let longest = arguments.remaining();
+                if arguments.opaque_ref(longest).is_err() {
+                    return false;
+                }
+                continue;
+            }
+            match row.map(|row| row.wrong_sec) {
+                // RFC 8881 §2.6.3.1.1.1: "the server implementation pretends SAVEFH is not in the series of operations".
+                Some(WrongSec::AsNext) => {}
+                Some(WrongSec::ByName) => {
+                    return OpenArgs::decode(&mut arguments).is_ok_and(|open| !is_named(&open));
+                }
+                Some(WrongSec::Put) => return true,
+                Some(WrongSec::Itself | WrongSec::Replaced) | None => return false,
+            }
+        }
+        // §2.6.3.1.1.6: with nothing behind it, "MUST NOT return NFS4ERR_WRONGSEC".
+        false
+    }
+}
+
+/// Reads over the arguments of GETATTR and of what a machine may be allowed; none where they are another operation's, or damaged.
+fn skip_arguments(operation: OpNum, arguments: &mut Reader) -> Option<()> {
+    fn skip<T: Decode>(arguments: &mut Reader) -> Option<()> {
+        T::decode(arguments).ok().map(drop)
+    }
+    match operation {
+        OpNum::GETATTR => skip::<Bitmap>(arguments),
+        OpNum::CLOSE => skip::<CloseArgs>(arguments),
+        OpNum::COMMIT => skip::<CommitArgs>(arguments),
+        OpNum::DELEGRETURN => skip::<DelegReturnArgs>(arguments),
+        OpNum::LOCKU => skip::<LockUArgs>(arguments),
+        OpNum::OPEN_DOWNGRADE => skip::<OpenDowngradeArgs>(arguments),
+        OpNum::TEST_STATEID => skip::<TestStateidArgs>(arguments),
+        OpNum::FREE_STATEID => skip::<FreeStateidArgs>(arguments),
+        _ => None,
+    }
+}
+
+fn is_named(open: &OpenArgs) -> bool {
+    matches!(open.claim, OpenClaim::Null(_) | OpenClaim::DelegateCur(_) | OpenClaim::DelegatePrev(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::{Attributes, number as n};
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::link::LinkArgs;
+    use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow, ShareAccess};
+    use protocol::nfs4::ops::readdir::ReadDirArgs;
+    use protocol::nfs4::ops::rename::RenameArgs;
+    use protocol::nfs4::ops::secinfo::{SecInfoArgs, SecInfoNoNameArgs, SecInfoStyle};
+    use protocol::nfs4::types::{Bitmap, Handle, Status};
+    use rpc::gss::Service;
+
+    use crate::testing::minor0::Lab0;
+    use crate::testing::{Lab, at, create, export, getattr, lab_of, lookup, mode, name, open_args, putfh};
+    use crate::{Export, ExportTable, Flavor, Flavors};
+
+    /// A server whose `/open` takes AUTH_SYS and whose `/shut` has come to take Kerberos alone, and handles there: of the tops,
+    /// of a directory and of a file in it.
+    struct Two {
+        lab: Lab,
+        open: Handle,
+        shut: Handle,
+        directory: Handle,
+        file: Handle,
+    }
+
+    fn two() -> Two {
+        let exports = [export(1, "/open"), export(2, "/shut")];
+        let mut lab = lab_of(exports.to_vec());
+        lab.ok(at(&["shut"], vec![directory("directory")]));
+        let file = lab.file(&["shut", "directory", "file"], b"text");
+        let (open, shut, directory) =
+            (lab.handle(&["open"]), lab.handle(&["shut"]), lab.handle(&["shut", "directory"]));
+        lab.server.replace_exports(ExportTable::new(shut_second(exports)).unwrap());
+        Two { lab, open, shut, directory, file }
+    }
+
+    fn shut_second([open, mut shut]: [Export; 2]) -> Vec<Export> {
+        shut.options.flavors =
+            Flavors::new(&[Flavor::Kerberos(Service::Privacy), Flavor::Kerberos(Service::None)]).unwrap();
+        vec![open, shut]
+    }
+
+    fn directory(text: &'static str) -> Op {
+        use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+        Op::Create(CreateArgs {
+            object_type: CreateType::DIRECTORY,
+            name: name(text),
+            attributes: mode(0o755),
+        })
+    }
+
+    fn secinfo(text: &'static str) -> Op {
+        Op::SecInfo(SecInfoArgs { name: name(text) })
+    }
+
+    fn no_name(style: SecInfoStyle) -> Op {
+        Op::SecInfoNoName(SecInfoNoNameArgs { style })
+    }
+
+    fn open_by(claim: OpenClaim) -> Op {
+        Op::Open(OpenArgs { claim, ..open_args("file", b"owner", ShareAccess::READ, OpenHow::NoCreate) })
+    }
+
+    impl Two {
+        /// Which of these operations, from 0, is the one that ends them and how.
+        #[track_caller]
+        fn ends(&mut self, ops: Vec<Op>) -> (usize, Status) {
+            let result = self.lab.run(ops);
+            // SEQUENCE is the first result.
+            (result.results.len() - 2, result.status)
+        }
+    }
+
+    #[test]
+    fn whoever_puts_a_handle_that_is_used_is_told() {
+        let mut two = two();
+        let (open, shut, file) = (two.open, two.shut, two.file);
+        let used = [getattr(&[n::TYPE]), Op::GetFh, Op::ReadLink, open_by(OpenClaim::Fh), directory("new")];
+        for next in used {
+            assert_eq!(two.ends(vec![putfh(file), next.clone()]), (0, Status::WRONGSEC), "{next:?}");
+            // RFC 8881 §2.6.3.1.1.1: as if SAVEFH were not there.
+            let saved = vec![putfh(file), Op::SaveFh, Op::SaveFh, next.clone()];
+            assert_eq!(two.ends(saved), (0, Status::WRONGSEC), "{next:?}");
+        }
+        // §2.6.3.1.1.2: not the first of two; RESTOREFH is one of them.
+        assert_eq!(two.ends(vec![putfh(shut), putfh(open), getattr(&[n::TYPE])]), (2, Status::OK));
+        let restored = vec![putfh(shut), Op::SaveFh, putfh(open), Op::RestoreFh, getattr(&[n::TYPE])];
+        assert_eq!(two.ends(restored), (3, Status::WRONGSEC));
+        // §2.6.3.1.1.6: nor with nothing behind it.
+        assert_eq!(two.ends(vec![putfh(shut)]), (0, Status::OK));
+        assert_eq!(two.ends(vec![putfh(shut), Op::SaveFh]), (1, Status::OK));
+    }
+
+    #[test]
+    fn what_leads_on_by_a_name_or_upwards_tells_itself() {
+        let mut two = two();
+        let (shut, directory) = (two.shut, two.directory);
+        assert_eq!(two.ends(vec![Op::PutRootFh, lookup("shut")]), (1, Status::WRONGSEC));
+        assert_eq!(two.ends(vec![Op::PutRootFh, lookup("open"), Op::GetFh]), (2, Status::OK));
+        assert_eq!(two.ends(vec![putfh(directory), lookup("file")]), (1, Status::WRONGSEC));
+        // Whether a name is there is not told either.
+        assert_eq!(two.ends(vec![putfh(directory), lookup("absent")]), (1, Status::WRONGSEC));
+        assert_eq!(
+            two.ends(vec![putfh(directory), open_by(OpenClaim::Null(name("file")))]),
+            (1, Status::WRONGSEC)
+        );
+        assert_eq!(two.ends(vec![putfh(directory), create("new", b"owner")]), (1, Status::WRONGSEC));
+        assert_eq!(two.ends(vec![putfh(directory), Op::LookupParent]), (1, Status::WRONGSEC));
+        // Out of the export is where others are, too.
+        assert_eq!(two.ends(vec![putfh(shut), Op::LookupParent, Op::GetFh]), (2, Status::OK));
+    }
+
+    #[test]
+    fn whoever_may_not_come_in_is_told_how() {
+        let mut two = two();
+        let (shut, directory) = (two.shut, two.directory);
+        // privacy, then none: RFC 2203 §5.3.1's numbers, behind RPCSEC_GSS, the mechanism and its quality of protection.
+        let oid = [0, 0, 0, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2, 0, 0, 0];
+        let entry = |service| [&[0, 0, 0, 6][..], &oid, &[0, 0, 0, 0, 0, 0, 0, service]].concat();
+        let kerberos = [&[0, 0, 0, 0, 0, 0, 0, 2][..], &entry(3), &entry(1)].concat();
+        for ops in [
+            vec![Op::PutRootFh, secinfo("shut")],
+            vec![putfh(directory), secinfo("file")],
+            vec![putfh(directory), secinfo("absent")],
+            vec![putfh(directory), no_name(SecInfoStyle::CURRENT_FH)],
+            vec![putfh(directory), no_name(SecInfoStyle::PARENT)],
+        ] {
+            let told = match two.lab.last(ops.clone()) {
+                OpResult::SecInfo(told) | OpResult::SecInfoNoName(told) => told,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(xdr::to_bytes(&told), kerberos, "{ops:?}");
+        }
+        // Above the exports, whatever leads to one of them.
+        let OpResult::SecInfoNoName(told) = two.lab.last(vec![putfh(shut), no_name(SecInfoStyle::PARENT)])
+        else {
+            panic!()
+        };
+        assert_eq!(told.into_result().unwrap().len(), 4, "AUTH_SYS, AUTH_NONE, and Kerberos twice");
+    }
+
+    #[test]
+    fn a_listing_tells_of_an_entry_that_it_needs_another_flavor() {
+        let mut two = two();
+        let mut list = |numbers: &[u32]| {
+            let args = ReadDirArgs {
+                cookie: 0,
+                cookie_verifier: [0; 8],
+                dircount: 0,
+                maxcount: 65_536,
+                attributes: Bitmap::of(numbers),
+            };
+            let OpResult::ReadDir(listing) = two.lab.last(at(&[], vec![Op::ReadDir(args)])) else { panic!() };
+            let entries = listing.into_result().unwrap().entries;
+            entries
+                .iter()
+                .map(|entry| Attributes::from_file_attributes(&entry.attributes).unwrap())
+                .collect::<Vec<_>>()
+        };
+        let told = list(&[n::TYPE, n::RDATTR_ERROR, n::MOUNTED_ON_FILEID]);
+        assert_eq!(told[0].rdattr_error, Some(Status::OK));
+        assert_eq!((told[1].rdattr_error, told[1].file_type), (Some(Status::WRONGSEC), None));
+        // RFC 7530 §16.31.5 has READDIR itself never fail so: then it is the directory above that is told of.
+        let root = list(&[n::TYPE, n::FSID]);
+        assert_ne!(root[0].fsid, root[1].fsid);
+        assert_eq!(root[1].fsid, Some(protocol::nfs4::types::Fsid { major: 0, minor: 0 }));
+    }
+
+    #[test]
+    fn what_joins_two_exports_asks_nothing_of_the_saved_one() {
+        let mut two = two();
+        let (open, file, directory) = (two.open, two.file, two.directory);
+        let link = Op::Link(LinkArgs { new_name: name("link") });
+        assert_eq!(two.ends(vec![putfh(file), Op::SaveFh, putfh(open), link]), (3, Status::XDEV));
+        let rename = Op::Rename(RenameArgs { old_name: name("file"), new_name: name("new") });
+        assert_eq!(two.ends(vec![putfh(directory), Op::SaveFh, putfh(open), rename]), (3, Status::XDEV));
+    }
+
+    #[test]
+    fn version_4_0_has_nothing_to_use_behind_secinfo() {
+        let Two { lab, directory, .. } = two();
+        let mut lab = Lab0::of(&lab.server, 2, b"old");
+        assert_eq!(lab.status(vec![putfh(directory), secinfo("file")]), Status::OK);
+        assert_eq!(lab.status(vec![putfh(directory), secinfo("file"), Op::GetFh]), Status::WRONGSEC);
+        assert_eq!(lab.status(vec![Op::PutRootFh, lookup("shut")]), Status::WRONGSEC);
+    }
+}

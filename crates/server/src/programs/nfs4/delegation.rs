@@ -1,0 +1,171 @@
+//! What OPEN and WANT_DELEGATION answer about delegations.
+
+use std::sync::Arc;
+
+use protocol::nfs4::attributes::acl::{Ace, AceFlags, AceMask, AceType};
+use protocol::nfs4::ops::open::{
+    DelegationWant, NoDelegation, OpenDelegation, ReadDelegation, ShareAccess, SpaceLimit, WhyNoDelegation,
+    WriteDelegation,
+};
+use protocol::nfs4::types::{Handle, Stateid, Utf8};
+use vfs::Attributes;
+
+use super::compound::Compound;
+use crate::files::external_changes::{look_again, watch};
+use crate::files::object::{File, Object};
+use crate::state::{Client, DelegationKind, Looked, NotDelegated, Times, Wish};
+
+/// A client may keep this part of the free space back at CLOSE: sixty-four clients that do so at once still find room.
+const SPACE_PART: u64 = 64;
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DelegationWish {
+    /// What it opened for, and was judged for.
+    pub(crate) access: ShareAccess,
+    pub(crate) want: DelegationWant,
+    /// The client would keep the file's times (RFC 9754 §5).
+    pub(crate) times: bool,
+    /// CLAIM_PREVIOUS of a delegation.
+    pub(crate) reclaim: bool,
+}
+
+/// Grants a delegation where one is wanted, or left to the server, and nothing speaks against it.
+pub(crate) async fn delegate(
+    compound: &Compound<'_>,
+    client: &Arc<Client>,
+    file: &File<'_>,
+    asked: DelegationWish,
+    attributes: &Attributes,
+) -> OpenDelegation {
+    let other = |why: WhyNoDelegation| OpenDelegation::NoneExt(NoDelegation::Other(why.0));
+    match asked.want {
+        // RFC 8881 §18.16.3: "why" is told to those who have said what they want.
+        DelegationWant::NO_DELEG => return other(WhyNoDelegation::NOT_WANTED),
+        DelegationWant::CANCEL => return other(WhyNoDelegation::CANCELLED),
+        _ => {}
+    }
+    let opens_to_write = asked.access.contains(ShareAccess::WRITE);
+    let is_write = opens_to_write && asked.want != DelegationWant::READ_DELEG;
+    let kind = if is_write { DelegationKind::Write } else { DelegationKind::Read };
+    match grant(compound, client, file, kind, asked, attributes).await {
+        Ok(granted) => granted,
+        // Version 4.0 knows no reasons.
+        Err(_) if asked.want == DelegationWant::NO_PREFERENCE || compound.minor == 0 => OpenDelegation::None,
+        Err(why) => OpenDelegation::NoneExt(match why {
+            NotDelegated::Contention => NoDelegation::Contention(false),
+            NotDelegated::Resource => NoDelegation::Resource(false),
+            NotDelegated::OtherKind if is_write => NoDelegation::Other(WhyNoDelegation::NOT_SUPP_UPGRADE.0),
+            NotDelegated::OtherKind => NoDelegation::Other(WhyNoDelegation::NOT_SUPP_DOWNGRADE.0),
+        }),
+    }
+}
+
+/// Grants a delegation of this kind.
+///
+/// # Errors
+/// Why there is none.
+async fn grant(
+    compound: &Compound<'_>,
+    client: &Arc<Client>,
+    file: &File<'_>,
+    kind: DelegationKind,
+    asked: DelegationWish,
+    attributes: &Attributes,
+) -> Result<OpenDelegation, NotDelegated> {
+    let wire = Object::File(*file).seal(&compound.server().settings().handle_key);
+    let handle = Handle::new(&wire).map_err(|_| NotDelegated::Resource)?;
+    let judged = asked.access.access().bits() as u8;
+    // All that may wait comes before the grant: nothing must come between that and the reply. And the looks come behind the watch.
+    let lookout = watch(compound, client, file, (kind, asked.reclaim)).await?;
+    let is_write = kind.is_write();
+    let known = Known { attributes, is_watched: lookout.is_some(), reclaim: asked.reclaim };
+    let mut look = look_at(compound, file, is_write, known).await?;
+    if compound.state().has_moved_on(&file.handle, look.looked) {
+        // Once more. What then still changes is contended.
+        look = look_at(compound, file, is_write, known).await?;
+    }
+    let Look { looked, limit, seen } = look;
+    // Not with one for reading, of which a file may have many. RFC 9754 §5: whoever keeps the times has to be asked for each GETATTR of
+    // others; and what the holder of such a one hands in is an access time alone, which "MUST NOT advance the change time": no
+    // system call leaves that alone, so that each return would cost all other readers what they have cached.
+    let times = (is_write && asked.times).then(|| Times::of(&seen));
+    let wish = Wish {
+        kind,
+        judged,
+        opener: compound.caller(),
+        change: seen.change,
+        times,
+        handle,
+        inner: file.handle,
+        looked,
+        reclaim: asked.reclaim,
+    };
+    let (now, key) = (compound.now(), file.key(compound.server()));
+    let stateid = compound.state().delegate(now, client, key, &wish, compound.session(), lookout)?;
+    Ok(granted(stateid, &wish, limit))
+}
+
+/// What is known of a file before the look by which it is delegated.
+#[derive(Debug, Clone, Copy)]
+struct Known<'a> {
+    attributes: &'a Attributes,
+    is_watched: bool,
+    reclaim: bool,
+}
+
+/// What the look shows.
+struct Look {
+    looked: Looked,
+    /// How large the file may become before it is to be flushed at CLOSE: bytes, of what may be written.
+    limit: u64,
+    seen: Attributes,
+}
+
+/// Looks at a file behind the watch over it.
+///
+/// # Errors
+/// As [`look_again`].
+async fn look_at(
+    compound: &Compound<'_>,
+    file: &File<'_>,
+    is_write: bool,
+    known: Known<'_>,
+) -> Result<Look, NotDelegated> {
+    let looked = compound.state().looking(&file.handle);
+    let attributes = known.attributes;
+    let (limit, mut seen) =
+        if is_write { space_limit(compound, file, attributes).await } else { (0, *attributes) };
+    if known.is_watched {
+        seen = look_again(compound, file, attributes, known.reclaim).await?;
+    }
+    Ok(Look { looked, limit, seen })
+}
+
+/// The "condition that the client must check to determine whether the file needs to be flushed to the server on close"
+/// (RFC 8881 §18.16.1): how large it may become before that. And the file's attributes as they were seen with that, by which the
+/// holder's answers about the file will be judged.
+async fn space_limit(compound: &Compound<'_>, file: &File<'_>, attributes: &Attributes) -> (u64, Attributes) {
+    let context = compound.context(file.export);
+    let space = file.export.backend.statfs(&context, &file.handle).await;
+    space.map_or((0, *attributes), |(space, now)| {
+        (now.size.saturating_add(space.available_bytes / SPACE_PART), now)
+    })
+}
+
+fn granted(stateid: Stateid, wish: &Wish, limit: u64) -> OpenDelegation {
+    // Nobody is let in without ACCESS: what an ACE says here would have to mirror the mode and every squashing.
+    let permissions = Ace {
+        ace_type: AceType::ALLOWED,
+        flags: AceFlags::empty(),
+        mask: AceMask::empty(),
+        who: Utf8::from_static(b"EVERYONE@"),
+    };
+    if !wish.kind.is_write() {
+        return OpenDelegation::Read(ReadDelegation { stateid, recall: false, permissions });
+    }
+    let space_limit = SpaceLimit::Size(limit);
+    let write = WriteDelegation { stateid, recall: false, space_limit, permissions };
+    // RFC 9754 §5: the server "MUST set OPEN_DELEGATE_WRITE_ATTRS_DELEG when it grants a write attribute delegation."
+    if wish.times.is_some() { OpenDelegation::WriteAttributes(write) } else { OpenDelegation::Write(write) }
+}

@@ -1,0 +1,25 @@
+//! NFS version 4 (RFC 7530 for 4.0, RFC 8881 for 4.1): one operation, one file in `ops`.
+//!
+//! A call goes through [`serve`], which decodes its operations one by one as they run. What clients hold (leases,
+//! sessions, opens, locks) is in [`state`], which is synchronous: no operation waits while it holds state.
+
+pub(crate) mod acl;
+pub(crate) mod attributes;
+pub(crate) mod client_log;
+pub(crate) mod compound;
+pub(crate) mod delegation;
+mod entry_attributes;
+mod ops;
+mod rows;
+mod sequencing;
+mod serve;
+mod set_attributes;
+pub(crate) mod status;
+#[cfg(test)]
+pub(crate) mod tests;
+
+#[cfg(test)]
+pub(crate) use ops::getxattr::tests as xattr_tests;
+
+pub use rows::executed_once;
+pub(crate) use serve::{Begun, begin};

@@ -1,0 +1,150 @@
+//! COPY from another server (RFC 7862 §4.5): this one reads the source as that one's client.
+//!
+//! Whoever may send COPY names where this server connects to, so that it does so only where its configuration lets it, and reads
+//! only by what COPY_NOTIFY returned there: by any other stateid, a client could have files read that the source gives to
+//! this server's address and not to the client's. One step is made before the answer, so that a client whose source cannot be
+//! read from here hears so at once, and copies by itself.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::nfs4::ops::copy::CopyArgs;
+use protocol::nfs4::types::{Handle, NetLocation, Status};
+use rpc::address::{NetId, UniversalAddress};
+use vfs::{Authority, Context};
+
+use super::{Plan, latest, span};
+use crate::copy::inter_server::{Piece, Reading, of_source};
+use crate::files::object::{File, Object};
+use crate::programs::nfs4::compound::{Compound, FileHandle};
+use crate::programs::nfs4::ops::allocate::regular_only;
+use crate::programs::nfs4::status::Result;
+use crate::state::{IoKind, Origin};
+use crate::{Network, SourceFile};
+
+/// Addresses of one source that are tried at most.
+const ADDRESSES_MAX: usize = 4;
+/// COPYs of one connection that wait for other servers before their answers at most, so that those do not take the places of what
+/// waits for disks and delegations.
+const COPYING_MAX: u32 = 8;
+/// How long a copy goes on before its answer; what is left then goes on behind it, or is the client's to ask for.
+pub(super) const INLINE_PATIENCE: Duration = Duration::from_secs(10);
+/// Bits that the addresses of a network share at least that permits what is [near](is_near), or this machine by the address that clients
+/// reach it at: as many as those of 127.0.0.0/8.
+const NEAR_BITS: u8 = 8;
+/// A step: all that is copied before the answer, unless that is to be the whole.
+const INLINE_BYTES: u64 = 1;
+
+/// Judges such a copy. Nothing is asked of the source yet.
+pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Plan<'r>> {
+    let local = compound.request.connection.local.ip();
+    let addresses = permitted(&compound.server().settings().copy_from, local, &arguments.source_servers);
+    // §11.1.2.1: "the destination is not allowing it for this file"; also where it allows none at all. NOTSUPP would have Linux's
+    // client never ask for any COPY again.
+    if addresses.is_empty() {
+        return Err(Status::OFFLOAD_DENIED.into());
+    }
+    // "the ca_src_stateid MUST be the cnr_stateid returned from the earlier COPY_NOTIFY operation" (§15.2.3).
+    if arguments.source_stateid.is_special() {
+        return Err(Status::BAD_STATEID.into());
+    }
+    let connection = compound.request.connection;
+    let seat = connection.copying_room.enter(COPYING_MAX).ok_or(Status::DELAY)?;
+    let destination = compound.writable(Status::WRONG_TYPE)?;
+    let handle = source_handle(compound, &destination)?;
+    let stateid = arguments.destination_stateid;
+    let changing = compound.changing(&destination);
+    let permit = compound.admit_io(&destination, stateid, IoKind::Write).await?;
+    let credentials = compound.context(destination.export).credentials;
+    let source = SourceFile {
+        addresses,
+        local: connection.local.ip(),
+        client: connection.peer.ip(),
+        handle,
+        stateid: arguments.source_stateid,
+        credentials,
+    };
+    Ok(Plan {
+        source: Origin::There(Arc::new(Reading::new(source))),
+        span: span(arguments, &destination),
+        destination,
+        destination_stateid: latest(compound, stateid)?,
+        authorities: [Authority::Opened, permit.authority],
+        inline_bytes: INLINE_BYTES,
+        _seat: Some(seat),
+        _changing: changing,
+    })
+}
+
+/// Copies the next bytes behind the first `done` ones; `most` will be copied before the answer. Tells when they came, too.
+///
+/// The source may have taken many seconds: what allowed the copy is looked at again, as for a WRITE that came only now.
+/// Nothing was delegated meanwhile, the change having been announced.
+pub(super) async fn step(
+    compound: &Compound<'_>,
+    context: &Context,
+    (plan, source): (&Plan<'_>, &Reading),
+    (done, most): (u64, u64),
+) -> Result<(vfs::Copied, Duration)> {
+    let piece = Piece::fetch(&compound.server().fetches, source, &plan.span, (done, most)).await;
+    let piece = piece.map_err(|error| of_source(error, false, done))?;
+    let (destination, stateid) = (&plan.destination, plan.destination_stateid);
+    let (server, client) = (compound.server(), compound.client()?);
+    server.check_export(destination.export.id, client)?;
+    let (now, key) = (piece.at.monotonic, destination.key(server));
+    let permit = compound.state().check_io(now, client, key, &stateid, IoKind::Write)?;
+    let authority = permit.for_caller(compound.caller()).authority;
+    let context = Context { now: piece.at.wall, ..context.clone() };
+    let copied = piece.write(destination.export, &context, authority).await.map_err(regular_only)?;
+    Ok((copied, now))
+}
+
+/// The source as its server knows it.
+fn source_handle(compound: &Compound<'_>, destination: &File<'_>) -> Result<Handle> {
+    let stale = |_| Status::STALE.into();
+    match compound.saved_handle()? {
+        FileHandle::Foreign(handle) => Handle::new(handle).map_err(stale),
+        // A client may not know that both of its servers are this one.
+        FileHandle::Own(Object::File(file)) => {
+            let server = compound.server();
+            // "SAVED_FH and CURRENT_FH must be different files."
+            if file.key(server) == destination.key(server) {
+                return Err(Status::INVAL.into());
+            }
+            Handle::new(&Object::File(file).seal(&server.settings().handle_key)).map_err(stale)
+        }
+        FileHandle::Own(Object::Pseudo(_)) => Err(Status::WRONG_TYPE.into()),
+    }
+}
+
+/// Where this server may connect to, of what the client names, who reaches it at `local`. Names and URLs would have to be looked up, by
+/// whom the client chooses.
+pub(crate) fn permitted(networks: &[Network], local: IpAddr, servers: &[NetLocation]) -> Vec<SocketAddr> {
+    let is_local = |ip| ip == local.to_canonical();
+    let is_permitted = |address: &SocketAddr| {
+        let ip = address.ip().to_canonical();
+        let is_own = |(own, bits)| bits >= NEAR_BITS && (is_near(own) || is_local(ip));
+        let is_far = !is_near(ip) && !is_local(ip);
+        let permits = |network: &Network| network.contains(ip) && (is_far || is_own(network.parts()));
+        address.port() != 0 && networks.iter().any(permits)
+    };
+    servers.iter().filter_map(address).filter(is_permitted).take(ADDRESSES_MAX).collect()
+}
+
+/// Whether an address leads to this machine or what is beside it, whose services may trust whoever reaches them so. Whoever
+/// permits all networks need not have thought of those: they are permitted by a network of their own.
+fn is_near(ip: IpAddr) -> bool {
+    match ip {
+        // Connecting to no address is connecting to this machine.
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.octets()[0] == 0,
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
+    }
+}
+
+/// The address of a TCP port.
+fn address(location: &NetLocation) -> Option<SocketAddr> {
+    let NetLocation::Address(location) = location else { return None };
+    let address = UniversalAddress::from_bytes(&location.address).ok()?.0;
+    (NetId::from_bytes(&location.netid)? == NetId::tcp(&address)).then_some(address)
+}

@@ -1,0 +1,90 @@
+//! GET_DIR_DELEGATION (RFC 8881 §18.39): a delegation of a directory, and what its holder is to be told of.
+
+use std::sync::Arc;
+
+use protocol::nfs4::ops::delegation::{DirDelegation, GetDirDelegationArgs, GetDirDelegationOk};
+use protocol::nfs4::types::{Bitmap, Handle, Status};
+use vfs::{Attributes, FileKind};
+use xdr::{Decode, Encode, Reader, Writer};
+
+use super::readdir::verifier;
+use crate::files::external_changes::{look_again, watch};
+use crate::files::object::{File, Object};
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::status::Result;
+use crate::state::{DelegationKind, State, Wish};
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let args = GetDirDelegationArgs::decode(arguments)?;
+    let attributes = compound.attributes().await?;
+    if attributes.kind != FileKind::Directory {
+        return Err(Status::NOTDIR.into());
+    }
+    let granted = match compound.current()? {
+        Object::File(directory) => grant(compound, &directory, &attributes, &args).await?,
+        // What leads to exports changes with the configuration, which asks nobody.
+        Object::Pseudo(_) => None,
+    };
+    // What the client keeps while it has the delegation it must have seen since the grant.
+    compound.forget_fresh();
+    match granted {
+        Some(granted) => {
+            compound.set_stateid(granted.stateid);
+            DirDelegation::Granted(granted).encode(reply);
+            Ok(())
+        }
+        // §18.39.3: where the client wants to hear when there is one, and the server "does not wish to honor the \"want\" or is
+        // not able to do so, it returns the error NFS4ERR_DIRDELEG_UNAVAIL".
+        None if args.signal_available => Err(Status::DIRDELEG_UNAVAIL.into()),
+        None => {
+            DirDelegation::Unavailable(false).encode(reply);
+            Ok(())
+        }
+    }
+}
+
+async fn grant(
+    compound: &Compound<'_>,
+    directory: &File<'_>,
+    attributes: &Attributes,
+    args: &GetDirDelegationArgs,
+) -> Result<Option<GetDirDelegationOk>> {
+    let client = Arc::clone(compound.client()?);
+    let wire = Object::File(*directory).seal(&compound.server().settings().handle_key);
+    let Ok(handle) = Handle::new(&wire) else { return Ok(None) };
+    // Before the grant: it may wait, and nothing must come between the grant and the reply.
+    // A directory that the caller may not list is not delegated to it. As an error that would end Linux's compound of this and
+    // GETATTR.
+    let Ok(cookie_verifier) = verifier(compound, directory).await else { return Ok(None) };
+    let notification_types = State::notices_for(compound.now(), &client, args.notification_types);
+    let kind = DelegationKind::Directory(notification_types);
+    let looked = compound.state().looking(&directory.handle);
+    let Ok(lookout) = watch(compound, &client, directory, (kind, false)).await else { return Ok(None) };
+    let change = match &lookout {
+        Some(_) => match look_again(compound, directory, attributes, false).await {
+            Ok(seen) => seen.change,
+            Err(_) => return Ok(None),
+        },
+        None => attributes.change,
+    };
+    let wish = Wish {
+        times: None,
+        kind,
+        judged: 0,
+        opener: compound.caller(),
+        change,
+        handle,
+        inner: directory.handle,
+        looked,
+        reclaim: false,
+    };
+    let key = directory.key(compound.server());
+    let granted = compound.state().delegate(compound.now(), &client, key, &wish, compound.session(), lookout);
+    Ok(granted.ok().map(|stateid| GetDirDelegationOk {
+        cookie_verifier,
+        stateid,
+        notification_types,
+        child_attributes: Bitmap::EMPTY,
+        directory_attributes: Bitmap::EMPTY,
+    }))
+}

@@ -1,0 +1,294 @@
+//! OPEN (RFC 8881 §18.16): opens a regular file, by name or by handle, new or not.
+//!
+//! In order: what can be refused without touching anything; grace; the file (found or created) with the caller's
+//! permission to open it; share reservations; truncation, which must not happen where a reservation forbids it.
+
+use std::sync::Arc;
+
+use protocol::nfs4::ops::open::{
+    CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
+};
+use protocol::nfs4::types::{OpNum, Stateid, Status};
+use vfs::OpenAccess;
+use xdr::{Decode, Encode, Reader, Writer};
+
+use crate::files::entries::at_once;
+use crate::files::object::Object;
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::rows::DELEGATED_OPEN;
+use crate::programs::nfs4::sequencing;
+use crate::programs::nfs4::serve::{Asked, Tried};
+use crate::programs::nfs4::status::{Failure, Result};
+use crate::state::{Against, Client, Effect, OpenGrant, Turn};
+
+mod claim;
+mod creation;
+mod delegated;
+mod share;
+
+pub(crate) use claim::Target;
+
+/// What is there at once; elsewhere what the backend was asked, if it was.
+type AtOnce<T, A> = std::result::Result<T, Option<A>>;
+
+pub(crate) async fn run<'r>(
+    compound: &mut Compound<'r>,
+    asked: Option<Asked<'r>>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result {
+    let start = arguments.position();
+    let args = OpenArgs::decode(arguments)?;
+    if compound.minor == 0 && !is_of_minor_0(&args) {
+        return Err(Status::BADXDR.into());
+    }
+    let turn_asked = sequencing::Asked::since(OpNum::OPEN, arguments, start);
+    let turn = compound.open_turn(&turn_asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
+    let body = reply.mark();
+    let done = open_in_turn(compound, turn.as_ref(), &args, asked, reply).await;
+    compound.end_turn(turn, done, body, reply)
+}
+
+/// Whether version 4.0 has such a claim and such a creation (RFC 7531).
+fn is_of_minor_0(args: &OpenArgs) -> bool {
+    let is_claim =
+        !matches!(args.claim, OpenClaim::Fh | OpenClaim::DelegatePrevFh | OpenClaim::DelegateCurFh(_));
+    is_claim && !matches!(args.how, OpenHow::Create(CreateHow::Exclusive41(_)))
+}
+
+/// As [`run`], without a future, where nobody has to be waited for and nothing is delegated.
+pub(crate) fn at_once<'r>(
+    compound: &mut Compound<'r>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result<Tried<'r>> {
+    let Some(delegation) = nothing_to_wait_for(compound, arguments.peek()) else {
+        return Ok(Tried::Waits(None));
+    };
+    let args = OpenArgs::decode(arguments)?;
+    let OpenClaim::Null(name) = &args.claim else { return Ok(Tried::Waits(None)) };
+    let (access, opener) = admit(compound, None, &args)?;
+    compound.check_flavor_within()?;
+    let Object::File(directory) = compound.current()? else { return Ok(Tried::Waits(None)) };
+    let context = compound.context(directory.export);
+    let target = match &args.how {
+        OpenHow::NoCreate => claim::by_name_at_once((&directory, &context), name, access)?,
+        OpenHow::Create(how) => creation::create_at_once(compound, &context, name, how)?,
+    };
+    let mut target = match target {
+        Ok(target) => target,
+        Err(asked) => return Ok(Tried::Waits(asked)),
+    };
+    target.file = target.file.with_key(compound.server());
+    let grant = match share::open_at_once(compound, &context, &opener, (&args, access), &mut target)? {
+        Ok(grant) => grant,
+        // What was made is not made twice.
+        Err(asked) => return Ok(Tried::Waits(Some(Asked::Open(Box::new(target), asked)))),
+    };
+    let granted = Granted { opener: &opener, target: &target, grant, delegation };
+    granted.answer(compound, None, &args, reply);
+    Ok(Tried::Done)
+}
+
+/// What is answered of delegations where [`at_once`] is worth a try.
+fn nothing_to_wait_for(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
+    // Owners of version 4.0 have turns to take.
+    if compound.minor == 0 || compound.state().has_delegations(Against::All) {
+        return None;
+    }
+    let (access, creates) = OpenArgs::glance(encoded)?;
+    let delegation = delegated::nothing(compound.client().ok()?, access.want())?;
+    (!creates || at_once::is_worth_a_try(compound)).then_some(delegation)
+}
+
+async fn open_in_turn<'r>(
+    compound: &mut Compound<'r>,
+    turn: Option<&Turn>,
+    arguments: &OpenArgs,
+    asked: Option<Asked<'r>>,
+    reply: &mut Writer,
+) -> Result<Effect> {
+    let is_begun = matches!(asked, Some(Asked::Create(_) | Asked::Open(..)));
+    let (access, opener) = if is_begun {
+        // It was admitted when it began. Refused now, it would leave what it has made; where there is no more room, that is seen when
+        // the share is reserved, and what was made is taken back.
+        understand(compound, turn, arguments)?
+    } else {
+        admit(compound, turn, arguments)?
+    };
+    let (mut target, opening) = match asked {
+        Some(Asked::Open(target, opening)) => (target, opening),
+        asked => match claim::find(compound, arguments, access, asked).await {
+            Ok(target) => (target, None),
+            Err(why) => return Err(not_a_file(why, compound.minor)),
+        },
+    };
+    target.file = target.file.with_key(compound.server());
+    let grant = match share::open(compound, &opener, arguments, access, &mut target, opening).await {
+        Ok(grant) => grant,
+        Err(failure) => {
+            if let Some(created) = &target.seen
+                && target.is_new
+                && failure == Status::DELAY.into()
+            {
+                Box::pin(creation::take_back(compound, arguments, &target, created)).await;
+            }
+            return Err(failure);
+        }
+    };
+    let delegation = match &target.seen {
+        Some(attributes)
+            if compound.room(reply) >= DELEGATED_OPEN
+                && delegated::may_delegate(compound, turn, arguments) =>
+        {
+            delegated::beside_open(compound, &opener.client, arguments, &target.file, attributes).await
+        }
+        _ => OpenDelegation::None,
+    };
+    let delegation = delegated::explained(delegation, arguments.share_access.want());
+    let granted = Granted { opener: &opener, target: &target, grant, delegation };
+    Ok(granted.answer(compound, turn, arguments, reply))
+}
+
+/// Checks what an OPEN asks for.
+fn understand(
+    compound: &Compound<'_>,
+    turn: Option<&Turn>,
+    arguments: &OpenArgs,
+) -> Result<(OpenAccess, Opener)> {
+    let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
+    Ok((access, Opener::new(compound, turn, arguments)?))
+}
+
+/// As [`understand`], and whether its owner may open anything now.
+fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<(OpenAccess, Opener)> {
+    let (access, opener) = understand(compound, turn, arguments)?;
+    let reclaim = arguments.claim.is_reclaim();
+    compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
+    Ok((access, opener))
+}
+
+/// A file that is open now.
+struct Granted<'o, 'r> {
+    opener: &'o Opener,
+    target: &'o Target<'r>,
+    grant: OpenGrant,
+    delegation: OpenDelegation,
+}
+
+impl<'r> Granted<'_, 'r> {
+    /// Writes the result, and makes the file current.
+    fn answer(
+        self,
+        compound: &mut Compound<'r>,
+        turn: Option<&Turn>,
+        arguments: &OpenArgs,
+        reply: &mut Writer,
+    ) -> Effect {
+        let Self { opener, target, grant, delegation } = self;
+        let confirm = if turn.is_some_and(Turn::needs_confirmation) {
+            OpenResultFlags::CONFIRM
+        } else {
+            OpenResultFlags::empty()
+        };
+        // RFC 8881 §20.11.3: "If the server supports this callback for a given file, it MUST set the OPEN4_RESULT_MAY_NOTIFY_LOCK
+        // flag". Who cannot be called back would only ask less often.
+        let may_notify = if compound.state().may_notify_locks(&opener.client) {
+            OpenResultFlags::MAY_NOTIFY_LOCK
+        } else {
+            OpenResultFlags::empty()
+        };
+        // They are from before the grant, and others may have changed the file between the two. What the client sees beside a
+        // delegation it keeps for as long as it has that.
+        let is_delegated = !matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_));
+        let fresh = if is_delegated { None } else { target.seen };
+        let instead = delegated::instead_of_open(arguments, &grant, &delegation);
+        let no_open = match instead {
+            Some(_) => {
+                compound.state().withdraw_open(&opener.client, grant);
+                OpenResultFlags::NO_OPEN_STATEID
+            }
+            None => OpenResultFlags::empty(),
+        };
+        OpenOk {
+            stateid: if instead.is_some() { Stateid::ANONYMOUS } else { grant.stateid },
+            change: target.change,
+            // Not PRESERVE_UNLINKED, which promises an unlinked file even over a restart: pins do not outlive the server.
+            flags: OpenResultFlags::LOCKTYPE_POSIX | confirm | no_open | may_notify,
+            attributes_set: target.attributes_set,
+            delegation,
+        }
+        .encode(reply);
+        compound.set_current(Object::File(target.file), fresh);
+        compound.set_stateid(instead.unwrap_or(grant.stateid));
+        Effect::Opened(grant.stateid)
+    }
+}
+
+/// RFC 7530 §16.16.5: "NFS4ERR_SYMLINK is returned for both symlinks and for special files of other types; NFS4ERR_INVAL would
+/// be inappropriate".
+fn not_a_file(why: Failure, minor: u32) -> Failure {
+    if minor == 0 && why == Status::WRONG_TYPE.into() { Status::SYMLINK.into() } else { why }
+}
+
+/// Who opens.
+struct Opener {
+    client: Arc<Client>,
+    /// The open-owner's bytes.
+    owner: Arc<[u8]>,
+}
+
+impl Opener {
+    fn new(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<Self> {
+        let from_turn = turn.map(|turn| Arc::clone(turn.owner()));
+        Ok(Self {
+            client: Arc::clone(compound.actor(turn)?),
+            owner: from_turn.unwrap_or_else(|| Arc::from(&arguments.owner.owner[..])),
+        })
+    }
+}
+
+#[cfg(test)]
+mod minor_0_tests;
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::number as n;
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::close::CloseArgs;
+    use protocol::nfs4::ops::open::ShareAccess;
+    use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::ops::write::WriteArgs;
+    use protocol::nfs4::types::{StableHow, Stateid};
+    use xdr::Opaque;
+
+    use super::*;
+    use crate::testing::{Lab, at, attributes_in, create, getattr, lab, open_args, open_result};
+
+    pub(super) fn creating(text: &'static str, how: CreateHow) -> Op {
+        Op::Open(open_args(text, b"owner", ShareAccess::BOTH, OpenHow::Create(how)))
+    }
+
+    pub(super) fn opened(lab: &mut Lab, op: Op) -> OpenOk {
+        open_result(&lab.last(at(&["export"], vec![op]))).clone()
+    }
+
+    #[test]
+    fn one_compound_opens_writes_reads_and_closes() {
+        let mut lab = lab();
+        let write = Op::Write(WriteArgs {
+            stateid: Stateid::CURRENT,
+            offset: 0,
+            stable: StableHow::Unstable,
+            data: Opaque::from_static(b"data"),
+        });
+        let read = Op::Read(ReadArgs { stateid: Stateid::CURRENT, offset: 0, count: 10 });
+        let close = Op::Close(CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT });
+        let ops = vec![create("file", b"owner"), write, read, close, getattr(&[n::SIZE])];
+        let results = lab.ok(at(&["export"], ops));
+        let OpResult::Read(read) = &results[4] else { panic!("{results:?}") };
+        assert_eq!(&read.as_result().unwrap().data[..], b"data");
+        assert_eq!(attributes_in(&results[6]).size, Some(4));
+        assert_eq!(lab.server.nfs4.counts().opens, 0);
+    }
+}

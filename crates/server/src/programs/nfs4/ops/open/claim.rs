@@ -1,0 +1,248 @@
+//! Which file the claim and the name of an OPEN mean (RFC 8881 §18.16.1, `open_claim4`).
+
+use protocol::nfs4::ops::open::{OpenArgs, OpenClaim, OpenHow};
+use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
+use vfs::{Attributes, Authority, Context, FileKind, Found, Later, OpenAccess, boxed};
+
+use super::super::lookup::{child, not_directory};
+use super::AtOnce;
+use super::creation::create;
+use crate::files::names;
+use crate::files::object::{File, Object, not_regular};
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::serve::Asked;
+use crate::programs::nfs4::status::Result;
+
+/// A regular file to open.
+#[derive(Debug)]
+pub(crate) struct Target<'r> {
+    pub(super) file: File<'r>,
+    /// On whose word: a file that this OPEN created is open for its creator, whatever its mode says.
+    pub(super) authority: Authority,
+    /// Whether this OPEN created it.
+    pub(super) is_new: bool,
+    /// As it was when this OPEN had found it by its name, created it, or in the end opened it.
+    pub(super) seen: Option<Attributes>,
+    /// The directory around a creation; the same twice where none was.
+    pub(super) change: ChangeInfo,
+    pub(super) attributes_set: Bitmap,
+    /// The size to set when the open is granted.
+    pub(super) size: Option<u64>,
+}
+
+impl<'r> Target<'r> {
+    fn found(file: File<'r>, seen: Option<Attributes>, change: ChangeInfo) -> Self {
+        let (authority, attributes_set) = (Authority::Caller, Bitmap::EMPTY);
+        Self { file, authority, is_new: false, seen, change, attributes_set, size: None }
+    }
+}
+
+/// Finds or creates what `arguments` want opened; `asked` is what the backend was asked already. Boxed, since it passes
+/// through many hands.
+pub(super) async fn find<'r>(
+    compound: &mut Compound<'r>,
+    arguments: &OpenArgs,
+    access: OpenAccess,
+    asked: Option<Asked<'r>>,
+) -> Result<Box<Target<'r>>> {
+    let named = match &arguments.claim {
+        OpenClaim::Null(name) => Some(name),
+        OpenClaim::Fh | OpenClaim::Previous(_) => None,
+        // RFC 8881 §18.16.3: the server "MAY support" these, and with DELEGPURGE only.
+        OpenClaim::DelegatePrev(_) | OpenClaim::DelegatePrevFh => return Err(Status::NOTSUPP.into()),
+        OpenClaim::DelegateCur(claim) => Some(&claim.file),
+        OpenClaim::DelegateCurFh(_) => None,
+    };
+    if named.is_some() {
+        compound.check_flavor_within()?;
+    }
+    let (lookup, creation) = match asked {
+        Some(Asked::Lookup(lookup)) => (Some(lookup), None),
+        Some(Asked::Create(creation)) => (None, Some(creation)),
+        _ => (None, None),
+    };
+    let target = match (named, &arguments.how) {
+        (Some(name), OpenHow::NoCreate) => by_name(compound, name, access, lookup).await?,
+        // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
+        (Some(name), OpenHow::Create(how)) => {
+            boxed(|| create(compound, name, (how, access), creation)).await?
+        }
+        (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
+        // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
+        (None, OpenHow::Create(_)) => return Err(Status::INVAL.into()),
+    };
+    let held = match &arguments.claim {
+        OpenClaim::DelegateCur(claim) => claim.delegate_stateid,
+        OpenClaim::DelegateCurFh(stateid) => *stateid,
+        _ => return Ok(target),
+    };
+    let (held, key) = (compound.stateid(held)?, target.file.key(compound.server()));
+    let access = arguments.share_access.access().bits() as u8;
+    let client = compound.named(arguments.owner.client_id)?;
+    compound.state().check_delegation(&client, key, &held, access)?;
+    Ok(target)
+}
+
+/// CLAIM_FH and CLAIM_PREVIOUS: the current object itself.
+async fn by_handle<'r>(compound: &mut Compound<'r>, access: OpenAccess) -> Result<Box<Target<'r>>> {
+    let file = compound.file(Status::ISDIR)?;
+    check_writable(&file, access)?;
+    let attributes = compound.attributes().await?;
+    check_regular(&attributes)?;
+    Ok(Box::new(Target::found(file, None, ChangeInfo::default())))
+}
+
+/// CLAIM_NULL without creation.
+pub(super) async fn by_name<'r>(
+    compound: &mut Compound<'r>,
+    name: &[u8],
+    access: OpenAccess,
+    lookup: Option<Later<'_, Found>>,
+) -> Result<Box<Target<'r>>> {
+    names::check(name)?;
+    let directory = match compound.current()? {
+        Object::File(directory) => directory,
+        Object::Pseudo(node) => {
+            let status = child(compound, node, name).map_or(Status::NOENT, |_| Status::ISDIR);
+            return Err(status.into());
+        }
+    };
+    let found = match lookup {
+        Some(lookup) => lookup.await,
+        None => {
+            let context = compound.context(directory.export);
+            directory.export.backend.lookup(&context, &directory.handle, name).await
+        }
+    };
+    match found {
+        Ok(found) => Ok(Box::new(named(&directory, &found, access)?)),
+        Err(vfs::Error::NotDirectory) => Err(not_directory(compound, &directory).await),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As [`by_name`], where nobody has to be waited for; elsewhere what the backend was asked.
+pub(super) fn by_name_at_once<'r>(
+    (directory, context): (&File<'r>, &Context),
+    name: &[u8],
+    access: OpenAccess,
+) -> Result<AtOnce<Target<'r>, Asked<'r>>> {
+    names::check(name)?;
+    match directory.export.backend.lookup(context, &directory.handle, name).at_once() {
+        Ok(Ok(found)) => Ok(Ok(named(directory, &found, access)?)),
+        // Of what kind it is instead may have to be asked for.
+        Ok(Err(vfs::Error::NotDirectory)) => Ok(Err(None)),
+        Ok(Err(error)) => Err(error.into()),
+        Err(lookup) => Ok(Err(Some(Asked::Lookup(lookup)))),
+    }
+}
+
+/// What a name was found to lead to.
+fn named<'r>(directory: &File<'r>, found: &Found, access: OpenAccess) -> Result<Target<'r>> {
+    check_regular(&found.attributes)?;
+    let file = directory.with(found.handle);
+    check_writable(&file, access)?;
+    let change = found.directory.change;
+    let change = ChangeInfo { atomic: true, before: change, after: change };
+    Ok(Target::found(file, Some(found.attributes), change))
+}
+
+fn check_writable(file: &File<'_>, access: OpenAccess) -> std::result::Result<(), Status> {
+    if access.write && file.export.options.read_only { Err(Status::ROFS) } else { Ok(()) }
+}
+
+/// RFC 8881 §18.16.3: SYMLINK, ISDIR, or for what "is neither of those but not an ordinary file", WRONG_TYPE.
+pub(super) fn check_regular(attributes: &Attributes) -> std::result::Result<(), Status> {
+    match attributes.kind {
+        FileKind::Regular => Ok(()),
+        kind => Err(not_regular(kind)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::FileAttributes;
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+    use protocol::nfs4::ops::open::{CreateHow, ShareAccess, ShareDeny};
+    use protocol::nfs4::types::Stateid;
+    use xdr::Opaque;
+
+    use super::super::tests::creating;
+    use super::*;
+    use crate::testing::{Lab, at, lab, mode, name, open, open_args, putfh};
+
+    #[test]
+    fn opens_regular_files_only() {
+        let mut lab = lab();
+        for (kind, text) in [
+            (CreateType::DIRECTORY, "directory"),
+            (CreateType::FIFO, "fifo"),
+            (CreateType::Link(Opaque::from_static(b"x")), "link"),
+        ] {
+            let args = CreateArgs { object_type: kind, name: name(text), attributes: mode(0o777) };
+            lab.ok(at(&["export"], vec![Op::Create(args)]));
+        }
+        for (text, status) in
+            [("directory", Status::ISDIR), ("fifo", Status::WRONG_TYPE), ("link", Status::SYMLINK)]
+        {
+            let plain = open(text, b"owner", ShareAccess::READ);
+            assert_eq!(lab.status_at(&["export"], plain), status);
+            let unchecked = creating(text, CreateHow::Unchecked(FileAttributes::default()));
+            assert_eq!(lab.status_at(&["export"], unchecked), status);
+            let mut by_handle = open_args("", b"owner", ShareAccess::READ, OpenHow::NoCreate);
+            by_handle.claim = OpenClaim::Fh;
+            assert_eq!(lab.status_at(&["export", text], Op::Open(by_handle)), status);
+        }
+        lab.file(&["export", "file"], b"");
+        let inside = open("x", b"owner", ShareAccess::READ);
+        assert_eq!(lab.status_at(&["export", "file"], inside), Status::NOTDIR);
+    }
+
+    #[test]
+    fn opens_by_handle() {
+        let mut lab = lab();
+        let file = lab.file(&["export", "file"], b"hello");
+        let mut args = open_args("", b"owner", ShareAccess::READ, OpenHow::NoCreate);
+        args.claim = OpenClaim::Fh;
+        let ops = vec![putfh(file), Op::Open(args.clone()), Op::GetFh];
+        assert_eq!(lab.last(ops), OpResult::GetFh(Ok(file).into()));
+        assert_eq!(lab.status(vec![Op::PutRootFh, Op::Open(args)]), Status::ISDIR);
+    }
+
+    #[test]
+    fn refuses_names_shares_and_claims_that_cannot_be() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"");
+        let at_export = |lab: &mut Lab, op| lab.status_at(&["export"], op);
+        for (text, status) in [("", Status::INVAL), ("..", Status::BADNAME), ("absent", Status::NOENT)] {
+            assert_eq!(at_export(&mut lab, open(text, b"o", ShareAccess::READ)), status);
+        }
+        for bits in [0, 4, 7, 0x8000_0001] {
+            let access = ShareAccess::from_bits_retain(bits);
+            assert_eq!(at_export(&mut lab, open("file", b"o", access)), Status::INVAL, "{bits}");
+        }
+        let with = |claim, how| {
+            let mut args = open_args("file", b"o", ShareAccess::READ, how);
+            args.claim = claim;
+            Op::Open(args)
+        };
+        let create = || OpenHow::Create(CreateHow::Unchecked(FileAttributes::default()));
+        for (claim, how, status) in [
+            (OpenClaim::Fh, create(), Status::INVAL),
+            (OpenClaim::DelegatePrevFh, OpenHow::NoCreate, Status::NOTSUPP),
+            (OpenClaim::DelegateCurFh(Stateid::ANONYMOUS), OpenHow::NoCreate, Status::BAD_STATEID),
+            // The server remembers no client from before its start: there is no grace period.
+            (
+                OpenClaim::Previous(protocol::nfs4::ops::open::DelegationType::NONE),
+                OpenHow::NoCreate,
+                Status::NO_GRACE,
+            ),
+        ] {
+            assert_eq!(lab.status_at(&["export", "file"], with(claim.clone(), how)), status, "{claim:?}");
+        }
+        let mut denying = open_args("file", b"o", ShareAccess::READ, OpenHow::NoCreate);
+        denying.share_deny = ShareDeny::from_bits_retain(4);
+        assert_eq!(at_export(&mut lab, Op::Open(denying)), Status::INVAL);
+    }
+}

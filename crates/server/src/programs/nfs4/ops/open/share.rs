@@ -1,0 +1,228 @@
+//! Share access and deny (RFC 8881 §9.7): checked, then reserved, with the file open at the backend; truncation behind that.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use protocol::nfs4::ops::open::{OpenArgs, ShareAccess, ShareDeny};
+use protocol::nfs4::types::Status;
+use vfs::{Authority, Context, Later, Op, OpenAccess, Opened, Pin, SetAttributes};
+
+use super::claim::Target;
+use super::{AtOnce, Opener};
+use crate::files::rights::Right;
+use crate::files::settle::settle_taken;
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::status::Result;
+use crate::state::{Against, OpenGrant, OpenRequest};
+
+/// How often an OPEN looks for delegations in its way: others may be granted while it waits, but none to a file that was just
+/// recalled.
+const LOOKS_MAX: u32 = 4;
+
+/// RFC 8881 §18.16.3: share_access without wishes "MUST be one of" READ, WRITE or BOTH, share_deny one of its four values;
+/// "If not, the server MUST return NFS4ERR_INVAL". Version 4.0 has no wishes.
+pub(super) fn check(
+    access: ShareAccess,
+    deny: ShareDeny,
+    minor: u32,
+) -> std::result::Result<OpenAccess, Status> {
+    let wishes = ShareAccess::WANT_DELEG_MASK
+        | ShareAccess::WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL.bits()
+        | ShareAccess::WANT_PUSH_DELEG_WHEN_UNCONTENDED.bits();
+    let wishes = match minor {
+        0 => 0,
+        1 => wishes,
+        // RFC 9754 §3: "Two new flags are provided".
+        _ => {
+            let of_9754 = ShareAccess::WANT_OPEN_XOR_DELEGATION | ShareAccess::WANT_DELEG_TIMESTAMPS;
+            wishes | of_9754.bits()
+        }
+    };
+    let share = access.access();
+    if share.is_empty() || access.bits() & !wishes != share.bits() || !ShareDeny::BOTH.contains(deny) {
+        return Err(Status::INVAL);
+    }
+    Ok(OpenAccess { read: share.contains(ShareAccess::READ), write: share.contains(ShareAccess::WRITE) })
+}
+
+/// Opens the file with the backend and takes the share reservation; then truncates. `asked` is what the backend was asked already. The
+/// target is as it was seen last.
+pub(super) async fn open(
+    compound: &mut Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    access: OpenAccess,
+    target: &mut Target<'_>,
+    asked: Option<Later<'_, Opened>>,
+) -> Result<OpenGrant> {
+    let file = &target.file;
+    let context = compound.context(file.export);
+    let backend = &file.export.backend;
+    // The truncation comes before anybody may have the file delegated.
+    let _changing = target.size.map(|_| compound.changing(file));
+    // To truncate is to write, whatever the share access says.
+    let wanted = OpenAccess { write: access.write || target.size.is_some(), ..access };
+    let right = if target.authority == Authority::Opened { Right::Given } else { Right::Open(wanted) };
+    let against = against(arguments, target);
+    // What was seen stands as long as nobody is waited for. Asked once: what is delegated from here on is met when the share is
+    // reserved.
+    let seen = match compound.state().has_delegations(against) {
+        true => {
+            compound.settle(file, against, right).await?;
+            None
+        }
+        false => target.seen.as_ref(),
+    };
+    let opening = match (seen, asked) {
+        (Some(_), Some(opening)) => Op::Pending(opening),
+        (Some(seen), None) => backend.open_seen(&context, &file.handle, seen, wanted, target.authority),
+        (None, _) => backend.open(&context, &file.handle, wanted, target.authority),
+    };
+    let opened = match opening.await {
+        // The backend may be short of what opens hold, descriptors: those of clients whose lease is over go.
+        Err(vfs::Error::Later) => {
+            compound.state().press(compound.now());
+            backend.open(&context, &file.handle, wanted, target.authority).await?
+        }
+        opened => opened?,
+    };
+    let grant = reserve(compound, opener, arguments, target, &opened).await?;
+    if target.size.is_none() {
+        target.seen = Some(opened.attributes);
+        return Ok(grant);
+    }
+    // The reservation may be somebody's who has lost it just now.
+    settle_taken(compound.request).await;
+    let set = SetAttributes { size: target.size, ..SetAttributes::default() };
+    match backend.setattr(&context, &file.handle, &set, None, Authority::Opened).await {
+        Ok(change) => {
+            target.seen = Some(change.after);
+            Ok(grant)
+        }
+        Err(error) => {
+            compound.state().withdraw_open(&opener.client, grant);
+            Err(error.into())
+        }
+    }
+}
+
+/// As [`open`], where nothing is truncated, nobody has to be waited for, nor anything delegated is in the way; elsewhere what the
+/// backend was asked.
+pub(super) fn open_at_once<'r>(
+    compound: &Compound<'r>,
+    context: &Context,
+    opener: &Opener,
+    (arguments, access): (&OpenArgs, OpenAccess),
+    target: &mut Target<'r>,
+) -> Result<AtOnce<OpenGrant, Later<'r, Opened>>> {
+    let (export, Some(seen), None) = (target.file.export, &target.seen, target.size) else {
+        return Ok(Err(None));
+    };
+    let opening = export.backend.open_seen(context, &target.file.handle, seen, access, target.authority);
+    let opened = match opening.at_once() {
+        Ok(Ok(opened)) => opened,
+        // `open` makes room, and tries once more.
+        Ok(Err(vfs::Error::Later)) => return Ok(Err(Some(Box::pin(ready(Err(vfs::Error::Later)))))),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(opening) => return Ok(Err(Some(opening))),
+    };
+    let Opened { pin, attributes } = opened;
+    let request = request(compound, opener, arguments, target, pin);
+    match compound.state().open(compound.now(), &opener.client, request) {
+        Ok(grant) => {
+            target.seen = Some(attributes);
+            Ok(Ok(grant))
+        }
+        Err(Status::DELAY) => Ok(Err(None)),
+        Err(status) => Err(status.into()),
+    }
+}
+
+/// Which delegations of others an OPEN conflicts with (RFC 8881 §10.4).
+fn against(arguments: &OpenArgs, target: &Target<'_>) -> Against {
+    let writes = arguments.share_access.contains(ShareAccess::WRITE) || target.size.is_some();
+    let changes = writes || !arguments.share_deny.is_empty();
+    if changes { Against::All } else { Against::Writers }
+}
+
+/// Takes the share reservation. Where something was delegated since the last look, it waits for that once more.
+async fn reserve(
+    compound: &Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    target: &Target<'_>,
+    opened: &Opened,
+) -> Result<OpenGrant> {
+    let against = against(arguments, target);
+    let mut looks = 1;
+    loop {
+        let request = request(compound, opener, arguments, target, Arc::clone(&opened.pin));
+        match compound.state().open(compound.now(), &opener.client, request) {
+            Err(Status::DELAY) if looks < LOOKS_MAX && compound.state().has_delegations(against) => {
+                compound.settle(&target.file, against, Right::Given).await?;
+                looks += 1;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+fn request(
+    compound: &Compound<'_>,
+    opener: &Opener,
+    arguments: &OpenArgs,
+    target: &Target<'_>,
+    pin: Arc<dyn Pin>,
+) -> OpenRequest {
+    OpenRequest {
+        file: target.file.key(compound.server()),
+        owner: Arc::clone(&opener.owner),
+        opener: compound.caller(),
+        access: arguments.share_access,
+        deny: arguments.share_deny,
+        truncates: target.size.is_some(),
+        reclaim: arguments.claim.is_reclaim(),
+        pin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::number as n;
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::open::{CreateHow, OpenHow};
+    use vfs::fault::{Fault, Method, Rule};
+
+    use super::*;
+    use crate::testing::{at, faulty, lab, lab_of, open_args, size};
+
+    #[test]
+    fn a_backend_that_is_short_gets_back_what_expired_clients_hold() {
+        let (exported, backend) = faulty();
+        let mut lab = lab_of(vec![exported]);
+        lab.file(&["export", "file"], b"");
+        let mut gone = lab.other(b"gone");
+        gone.open(&["export", "file"], b"owner");
+        lab.seconds += 60;
+        lab.ok(at(&["export"], vec![]));
+        lab.seconds += 60;
+        backend.add(Rule::on(Method::Open, Fault::Fail(vfs::Error::Later)).times(1));
+        lab.open(&["export", "file"], b"owner");
+        assert_eq!(lab.server.counts().opens, 1);
+    }
+
+    #[test]
+    fn share_reservations_hold_before_truncation() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"hello");
+        let mut denying = open_args("file", b"denier", ShareAccess::READ, OpenHow::NoCreate);
+        denying.share_deny = ShareDeny::WRITE;
+        lab.ok(at(&["export"], vec![Op::Open(denying)]));
+        for access in [ShareAccess::READ, ShareAccess::BOTH] {
+            let how = OpenHow::Create(CreateHow::Unchecked(size(0)));
+            let truncating = Op::Open(open_args("file", b"owner", access, how));
+            assert_eq!(lab.status_at(&["export"], truncating), Status::SHARE_DENIED);
+        }
+        assert_eq!(lab.attributes(&["export", "file"], &[n::SIZE]).size, Some(5));
+    }
+}

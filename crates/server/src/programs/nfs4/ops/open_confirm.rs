@@ -1,0 +1,132 @@
+//! OPEN_CONFIRM (RFC 7530 §16.18), of version 4.0 alone: the client has an open-owner of which the server did not know.
+
+use protocol::nfs4::ops::open_state::OpenConfirmArgs;
+use protocol::nfs4::types::{OpNum, Status};
+use xdr::{Decode, Encode, Reader, Writer};
+
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::sequencing::Asked;
+use crate::programs::nfs4::status::Result;
+use crate::state::{Effect, Turn};
+
+pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let start = arguments.position();
+    let args = OpenConfirmArgs::decode(arguments)?;
+    let asked = Asked::since(OpNum::OPEN_CONFIRM, arguments, start);
+    let turn = compound.stateid_turn(&asked, &args.open_stateid, args.seqid)?;
+    let body = reply.mark();
+    let done = confirm(compound, turn.as_ref(), &args, reply);
+    compound.end_turn(turn, done, body, reply)
+}
+
+fn confirm(
+    compound: &Compound<'_>,
+    turn: Option<&Turn>,
+    args: &OpenConfirmArgs,
+    reply: &mut Writer,
+) -> Result<Effect> {
+    let file = compound.file(Status::BAD_STATEID)?;
+    let key = file.key(compound.server());
+    compound.state().confirm_open(compound.actor(turn)?, key, &args.open_stateid)?.encode(reply);
+    Ok(Effect::Confirmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::close::CloseArgs;
+    use protocol::nfs4::ops::open::OpenResultFlags;
+    use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::ops::setclientid::RenewArgs;
+    use protocol::nfs4::types::{Handle, Stateid};
+
+    use super::*;
+    use crate::testing::minor0::{Lab0, lab0};
+    use crate::testing::putfh;
+
+    /// A client with an open of an owner that is new to the server.
+    fn unconfirmed() -> (Lab0, Handle, Stateid) {
+        let mut lab = lab0();
+        let op = lab.open_op("file", b"second");
+        let (file, ok) = lab.opened(op);
+        assert!(ok.flags.contains(OpenResultFlags::CONFIRM));
+        (lab, file, ok.stateid)
+    }
+
+    fn renew(lab: &mut Lab0) {
+        for _ in 0..2 {
+            lab.lab.seconds += 60;
+            let renew = Op::Renew(RenewArgs { client_id: lab.client_id });
+            assert_eq!(lab.status(vec![renew]), Status::OK);
+            lab.lab.server.maintain(lab.lab.now());
+        }
+    }
+
+    fn read(stateid: Stateid) -> Op {
+        Op::Read(ReadArgs { stateid, offset: 0, count: 1 })
+    }
+
+    #[test]
+    fn an_open_counts_when_it_is_confirmed() {
+        let (mut lab, file, stateid) = unconfirmed();
+        assert_eq!(lab.status(vec![putfh(file), read(stateid)]), Status::BAD_STATEID);
+        let confirm = lab.confirm_op(stateid, b"second");
+        assert_eq!(lab.status(vec![putfh(file), confirm.clone()]), Status::OK);
+        assert_eq!(lab.status(vec![putfh(file), confirm]), Status::OK, "a retransmission");
+        let confirmed = Stateid { seqid: stateid.seqid + 1, ..stateid };
+        assert_eq!(lab.status(vec![putfh(file), read(confirmed)]), Status::OK);
+        let again = lab.confirm_op(confirmed, b"second");
+        assert_eq!(lab.status(vec![putfh(file), again]), Status::BAD_STATEID);
+    }
+
+    #[test]
+    fn a_wrong_seqid_ends_what_waits() {
+        let (mut lab, file, stateid) = unconfirmed();
+        let wrong = Op::OpenConfirm(OpenConfirmArgs { open_stateid: stateid, seqid: 50 });
+        assert_eq!(lab.status(vec![putfh(file), wrong]), Status::BAD_SEQID);
+        assert_eq!(lab.lab.server.counts().opens, 0);
+    }
+
+    #[test]
+    fn a_wrong_seqid_of_another_operation_lets_it_wait() {
+        let (mut lab, file, stateid) = unconfirmed();
+        let wrong = Op::Close(CloseArgs { seqid: 50, open_stateid: stateid });
+        assert_eq!(lab.status(vec![putfh(file), wrong]), Status::BAD_SEQID);
+        assert_eq!(lab.lab.server.counts().opens, 1);
+        let confirm = lab.confirm_op(stateid, b"second");
+        assert_eq!(lab.status(vec![putfh(file), confirm]), Status::OK);
+    }
+
+    #[test]
+    fn another_open_takes_the_place_of_one_that_waits() {
+        let (mut lab, _, stateid) = unconfirmed();
+        lab.next(b"second");
+        let op = lab.open_op("file", b"second");
+        let (file, ok) = lab.opened(op);
+        assert!(ok.flags.contains(OpenResultFlags::CONFIRM) && ok.stateid.other != stateid.other);
+        assert_eq!(lab.lab.server.counts().opens, 1);
+        let confirm = lab.confirm_op(ok.stateid, b"second");
+        assert_eq!(lab.status(vec![putfh(file), confirm]), Status::OK);
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_a_lease() {
+        let (mut lab, ..) = unconfirmed();
+        renew(&mut lab);
+        assert_eq!(lab.lab.server.counts().opens, 0);
+    }
+
+    #[test]
+    fn a_known_owner_needs_no_confirmation_and_one_that_was_forgotten_does() {
+        let mut lab = lab0();
+        let (file, open) = lab.open("file", b"owner");
+        let op = lab.open_op("file", b"owner");
+        let (_, ok) = lab.opened(op);
+        assert!(!ok.flags.contains(OpenResultFlags::CONFIRM) && ok.stateid.other == open.other);
+        let close = lab.close_op(ok.stateid, b"owner");
+        assert_eq!(lab.status(vec![putfh(file), close]), Status::OK);
+        renew(&mut lab);
+        let op = lab.open_op("file", b"owner");
+        assert!(lab.opened(op).1.flags.contains(OpenResultFlags::CONFIRM));
+    }
+}

@@ -1,0 +1,496 @@
+//! READDIR (RFC 8881 §18.23).
+
+mod acls;
+mod mounted;
+
+use std::ops::ControlFlow;
+
+use protocol::nfs4::attributes::number;
+use protocol::nfs4::ops::readdir::ReadDirArgs;
+use protocol::nfs4::types::{Bitmap, Status};
+use vfs::{Attributes, Context, Entry, FsStat, ReadDir, Verifier};
+use xdr::{Decode, Mark, Reader, Writer, padding};
+
+use self::mounted::Mounted;
+use super::lookup::{enter, not_directory};
+use crate::exports::pseudo::Node;
+use crate::files::listings;
+use crate::files::listings::{Form, Kind, Way};
+use crate::files::object::{File, Object};
+use crate::programs::nfs4::acl;
+use crate::programs::nfs4::attributes::{NO_SPACE, Subject, needs_object, needs_space, of_entry, readable};
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::entry_attributes::EntryAttributes;
+use crate::programs::nfs4::status::{Failure, Result};
+use crate::{Settings, payload};
+
+/// `READDIR4resok` around the entries: verifier, end of the list, `eof`.
+const AROUND_ENTRIES: usize = 8 + 4 + 4;
+/// Bytes that an entry with a long name and the attributes that clients ask for takes.
+const ENTRY_ROOM: usize = 1024;
+/// Cookies below are reserved (§18.23.3: "the cookie values of zero, 1, and 2 are to be considered reserved").
+const FIRST_COOKIE: u64 = 3;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let arguments = ReadDirArgs::decode(arguments)?;
+    let mask = readable(arguments.attributes, compound.minor)?;
+    if (1..FIRST_COOKIE).contains(&arguments.cookie)
+        || arguments.cookie == 0 && arguments.cookie_verifier != Verifier::default()
+    {
+        return Err(Status::BAD_COOKIE.into());
+    }
+    let room = compound.room(reply);
+    let listing = Listing {
+        settings: compound.server().settings(),
+        minor: compound.minor,
+        mask,
+        dircount: if arguments.dircount == 0 { usize::MAX } else { arguments.dircount as usize },
+        left: (arguments.maxcount as usize).min(room),
+        listed: 0,
+        // "If the server is unable to return a single directory entry within the maxcount limit, the error
+        // NFS4ERR_TOOSMALL MUST be returned to the client" (§18.23.3); other limits have other names.
+        too_small: if room < arguments.maxcount as usize { compound.no_room() } else { Status::TOOSMALL },
+    };
+    if listing.left < AROUND_ENTRIES {
+        return Err(listing.too_small.into());
+    }
+    match compound.current()? {
+        Object::Pseudo(node) => pseudo(compound, node, &arguments, listing, reply).await,
+        Object::File(file) => directory(compound, file, &arguments, listing, reply).await,
+    }
+}
+
+/// A listing as it is written.
+struct Listing<'a> {
+    settings: &'a Settings,
+    minor: u32,
+    mask: Bitmap,
+    /// What the client wants of names and cookies, in bytes; a hint.
+    dircount: usize,
+    /// Room in bytes for what comes.
+    left: usize,
+    /// Entries written.
+    listed: usize,
+    /// What to answer where not one entry has room.
+    too_small: Status,
+}
+
+impl Listing<'_> {
+    /// Writes what stands before the entries.
+    fn begin(&mut self, reply: &mut Writer) -> Mark {
+        self.left -= AROUND_ENTRIES;
+        let verifier_at = reply.mark();
+        reply.opaque_fixed(&Verifier::default());
+        verifier_at
+    }
+
+    /// Writes an entry whose attributes `attributes` writes, or breaks where it has no room.
+    fn put(
+        &mut self,
+        name: &[u8],
+        cookie: u64,
+        reply: &mut Writer,
+        attributes: impl FnOnce(&mut Writer),
+    ) -> ControlFlow<()> {
+        // "the total length of the names of the directory entries and the cookie value for these entries …
+        // represents the XDR encoding of the data" (§18.23.3).
+        let hinted = 8 + 4 + name.len() + padding(name.len());
+        if self.listed > 0 && hinted > self.dircount {
+            return ControlFlow::Break(());
+        }
+        reply.make_room(ENTRY_ROOM);
+        let start = reply.mark();
+        let mut head = [0; 16];
+        head[3] = 1;
+        head[4..12].copy_from_slice(&cookie.to_be_bytes());
+        head[12..].copy_from_slice(&(name.len() as u32).to_be_bytes());
+        reply.raw(&head);
+        reply.opaque_fixed(name);
+        attributes(reply);
+        let length = reply.length_since(start);
+        if length > self.left {
+            reply.rewind(start);
+            return ControlFlow::Break(());
+        }
+        self.left -= length;
+        self.dircount = self.dircount.saturating_sub(hinted);
+        self.listed += 1;
+        ControlFlow::Continue(())
+    }
+
+    /// Writes what stands behind the entries.
+    ///
+    /// # Errors
+    /// Where an entry waits and not one had room.
+    fn end(self, verifier_at: Mark, verifier: Verifier, eof: bool, reply: &mut Writer) -> Result {
+        if self.listed == 0 && !eof {
+            return Err(self.too_small.into());
+        }
+        reply.bool(false);
+        reply.bool(eof);
+        reply.patch(verifier_at, 0, &verifier);
+        Ok(())
+    }
+}
+
+/// A directory of an export.
+async fn directory(
+    compound: &mut Compound<'_>,
+    directory: File<'_>,
+    arguments: &ReadDirArgs,
+    mut listing: Listing<'_>,
+    reply: &mut Writer,
+) -> Result {
+    let context = compound.context(directory.export);
+    let backend = &directory.export.backend;
+    // Asked for once: a directory and its entries are of one file system.
+    let space = match needs_space(listing.mask) {
+        true => backend.statfs(&context, &directory.handle).await?.0,
+        false => NO_SPACE,
+    };
+    let request = ReadDir {
+        cookie: arguments.cookie,
+        verifier: arguments.cookie_verifier,
+        plus: needs_object(listing.mask),
+    };
+    let inside = match compound.exports().junctions_in(directory.export.id, &directory.handle).next() {
+        Some(_) => Box::pin(mounted::inside(compound, &directory, listing.mask)).await,
+        None => Vec::new(),
+    };
+    let way = match inside.is_empty() {
+        true => way(compound, directory, &context, (arguments, &listing)).await,
+        false => Way::Look(None),
+    };
+    let mut keeper = match way {
+        Way::Tell(told, attributes) => {
+            compound.set_fresh(attributes);
+            payload::share(reply, told);
+            return Ok(());
+        }
+        Way::Look(keeper) => keeper,
+    };
+    let verifier_at = listing.begin(reply);
+    let mut attributes =
+        EntryAttributes::new(listing.settings, listing.minor, directory, space, listing.mask);
+    let listed = if listing.mask.has(number::ACL) && backend.properties().acls {
+        // Apart, and on the heap: who asks for that is rare, and all others would make room for it.
+        Box::pin(acls::list(compound, directory, request, &mut listing, (&attributes, &inside), reply))
+            .await?
+    } else {
+        let (listing, reply, attributes) = (&mut listing, &mut *reply, &mut attributes);
+        let (compound, keeper) = (&*compound, &mut keeper);
+        let mut visit = |mut entry: Entry<'_>| {
+            let mask = listing.mask;
+            if let Some(mounted) = Mounted::of(&inside, &entry) {
+                let subject = mounted.subject(compound);
+                return listing.put(entry.name, entry.cookie, reply, |reply| subject.write(mask, reply));
+            }
+            if let Some(keeper) = keeper.as_mut() {
+                keeper.saw(&entry);
+                compound.told_otherwise(directory, mask, &entry, |client| keeper.except(client));
+            }
+            let is_hidden = compound.hide_changes_of_entry(directory, mask, &mut entry);
+            if let Some(keeper) = keeper.as_mut().filter(|_| is_hidden) {
+                keeper.spoil();
+            }
+            // An entry whose object went meanwhile is told by rdattr_error, or else as if the listing had come later.
+            if entry.object.is_none() && needs_object(mask) && !mask.has(number::RDATTR_ERROR) {
+                return ControlFlow::Continue(());
+            }
+            listing.put(entry.name, entry.cookie, reply, |reply| attributes.write(&entry, reply))
+        };
+        backend.readdir(&context, &directory.handle, request, &mut visit).await
+    };
+    match listed {
+        Ok(end) => {
+            compound.set_fresh(end.directory);
+            listing.end(verifier_at, end.verifier, end.eof, reply)?;
+            if let Some(keeper) = keeper {
+                keeper.keep(&[reply.inline_since(verifier_at)]);
+            }
+            Ok(())
+        }
+        Err(vfs::Error::NotDirectory) => match not_directory(compound, &directory).await {
+            // READDIR has no SYMLINK among its errors (§15.2).
+            Failure::Status(Status::SYMLINK) => Err(Status::NOTDIR.into()),
+            failure => Err(failure),
+        },
+        // "If the server determines that the cookieverf is no longer valid for the directory, the error
+        // NFS4ERR_NOT_SAME must be returned" (§18.23.3).
+        Err(vfs::Error::BadCookie) if is_outdated(compound, directory, arguments).await => {
+            Err(Status::NOT_SAME.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether what was told before may be told again. What is not the same for everybody is looked at each time: space and ACLs.
+async fn way<'r>(
+    compound: &Compound<'r>,
+    directory: File<'_>,
+    context: &Context,
+    (arguments, listing): (&ReadDirArgs, &Listing<'_>),
+) -> Way<'r> {
+    let mask = listing.mask;
+    if needs_space(mask) || mask.has(number::ACL) {
+        return Way::Look(None);
+    }
+    let form = Form {
+        kind: Kind::Nfs4(compound.minor),
+        cookie: arguments.cookie,
+        verifier: arguments.cookie_verifier,
+        mask,
+        plus: needs_object(mask),
+        room: [listing.dircount, listing.left, 0, 0],
+    };
+    let holder = compound.holder(mask);
+    listings::way(compound.request, directory.export, context, &directory.handle, form, holder).await
+}
+
+/// Whether the directory now has another verifier than the client sent.
+async fn is_outdated(compound: &Compound<'_>, directory: File<'_>, arguments: &ReadDirArgs) -> bool {
+    let verifier = verifier(compound, &directory).await;
+    verifier.is_ok_and(|verifier| verifier != arguments.cookie_verifier)
+}
+
+/// The verifier that a listing from the start would have.
+pub(super) async fn verifier(
+    compound: &Compound<'_>,
+    directory: &File<'_>,
+) -> std::result::Result<Verifier, vfs::Error> {
+    let context = compound.context(directory.export);
+    let start = ReadDir { cookie: 0, verifier: Verifier::default(), plus: false };
+    let mut stop = |_: Entry<'_>| ControlFlow::Break(());
+    let listed = directory.export.backend.readdir(&context, &directory.handle, start, &mut stop).await;
+    Ok(listed?.verifier)
+}
+
+/// A directory of the pseudo file system. Cookies are a node's number among those that the
+/// client sees, from 3 on; the verifier is the
+/// change attribute, which differs when they do.
+async fn pseudo(
+    compound: &mut Compound<'_>,
+    node: &Node,
+    arguments: &ReadDirArgs,
+    mut listing: Listing<'_>,
+    reply: &mut Writer,
+) -> Result {
+    let exports = compound.exports();
+    let verifier = compound.pseudo_attributes(node).change.to_be_bytes();
+    if arguments.cookie != 0 && arguments.cookie_verifier != verifier {
+        return Err(Status::NOT_SAME.into());
+    }
+    let peer = compound.request.connection.peer.ip();
+    let verifier_at = listing.begin(reply);
+    let mut eof = true;
+    let visible = exports.pseudo().children(node).filter(|child| child.is_visible(exports, peer));
+    for (child, cookie) in visible.zip(FIRST_COOKIE..) {
+        if cookie <= arguments.cookie {
+            continue;
+        }
+        let object = seen_in_listing(compound, child, listing.mask)?;
+        let (space, attributes) = match look(compound, &object, listing.mask).await {
+            Ok(seen) => seen,
+            // RFC 8881 §18.23.3: with rdattr_error asked for, one entry's failure is not all entries'.
+            Err(Failure::Status(status)) if listing.mask.has(number::RDATTR_ERROR) => {
+                let attributes = compound.pseudo_attributes(child);
+                let subject = Subject { error: status, ..compound.subject(object, &attributes) };
+                let mask = of_entry(listing.mask);
+                if listing.put(&child.name, cookie, reply, |reply| subject.write(mask, reply)).is_break() {
+                    eof = false;
+                    break;
+                }
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        let acl = acl::get(compound, &object, listing.mask, &attributes).await?;
+        let acl = acl.as_ref();
+        let subject = Subject { space, acl, ..compound.subject(object, &attributes) };
+        let mask = listing.mask;
+        let room = listing.put(&child.name, cookie, reply, |reply| subject.write(mask, reply));
+        if room.is_break() {
+            eof = false;
+            break;
+        }
+    }
+    listing.end(verifier_at, verifier, eof, reply)
+}
+
+/// The object whose attributes a listing tells at a node. Where an export is mounted that this call may not come into, the client
+/// is told so by `rdattr_error`; where it does not ask for that, or for nothing else that is the export's, it is shown the
+/// directory that the export is mounted on.
+fn seen_in_listing<'r>(compound: &Compound<'r>, node: &'r Node, mask: Bitmap) -> Result<Object<'r>> {
+    let object = enter(compound, node)?;
+    let can_be_told = mask.has(number::RDATTR_ERROR) && needs_object(mask);
+    let is_hidden = !can_be_told && compound.check_flavor(&object).is_err();
+    Ok(if is_hidden { Object::Pseudo(node) } else { object })
+}
+
+/// What attributes of an entry of the pseudo file system are written from.
+async fn look(compound: &Compound<'_>, object: &Object<'_>, mask: Bitmap) -> Result<(FsStat, Attributes)> {
+    if let Object::File(_) = object {
+        compound.check_flavor(object)?;
+    }
+    match object {
+        Object::File(file) if needs_space(mask) => {
+            let context = compound.context(file.export);
+            Ok(file.export.backend.statfs(&context, &file.handle).await?)
+        }
+        _ => Ok((NO_SPACE, compound.attributes_of(object).await?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::{Attributes, number as n};
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::readdir::{ReadDirArgs, ReadDirOk};
+    use protocol::nfs4::types::{Bitmap, Status};
+
+    use crate::testing::{Lab, at, create, export, export_for, lab, lab_of};
+
+    pub(super) const ALL: ReadDirArgs = ReadDirArgs {
+        cookie: 0,
+        cookie_verifier: [0; 8],
+        dircount: 0,
+        maxcount: 65_536,
+        attributes: Bitmap::of(&[n::FILEID]),
+    };
+
+    pub(super) fn list(lab: &mut Lab, path: &[&'static str], args: ReadDirArgs) -> ReadDirOk {
+        match lab.last(at(path, vec![Op::ReadDir(args)])) {
+            OpResult::ReadDir(result) => result.into_result().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn names(listing: &ReadDirOk) -> Vec<String> {
+        listing.entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+    }
+
+    pub(super) fn filled(count: usize) -> Lab {
+        let mut lab = lab();
+        for index in 0..count {
+            let text: &'static str = Box::leak(format!("entry-{index:03}").into_boxed_str());
+            lab.ok(at(&["export"], vec![create(text, b"owner")]));
+        }
+        lab
+    }
+
+    #[test]
+    fn lists_everything_once_in_as_many_pieces_as_needed() {
+        let mut lab = filled(50);
+        assert!(pieces_of(&mut lab, 50, ReadDirArgs { maxcount: 300, ..ALL }) > 5);
+    }
+
+    /// Lists what [`filled`] has made, each entry once, in as many pieces as are returned.
+    pub(super) fn pieces_of(lab: &mut Lab, count: usize, mut args: ReadDirArgs) -> usize {
+        let (mut seen, mut pieces) = (Vec::new(), 0);
+        loop {
+            let listing = list(lab, &["export"], args);
+            assert!(xdr::to_bytes(&listing).len() <= args.maxcount as usize);
+            seen.extend(names(&listing));
+            pieces += 1;
+            if listing.eof {
+                break;
+            }
+            args.cookie = listing.entries.last().unwrap().cookie;
+            args.cookie_verifier = listing.cookie_verifier;
+            assert!(args.cookie > 2);
+        }
+        seen.sort();
+        assert_eq!(seen, (0..count).map(|index| format!("entry-{index:03}")).collect::<Vec<_>>());
+        pieces
+    }
+
+    #[test]
+    fn honours_maxcount_to_the_byte() {
+        let mut lab = filled(20);
+        for maxcount in [100, 200, 333] {
+            let result = lab.last(at(&["export"], vec![Op::ReadDir(ReadDirArgs { maxcount, ..ALL })]));
+            // Without the operation's number and status.
+            let length = xdr::to_bytes(&result).len() - 8;
+            let entry = 4 + 8 + 4 + 12 + 8 + 4 + 8;
+            assert!(length <= maxcount as usize && length + entry > maxcount as usize, "{length}");
+        }
+    }
+
+    #[test]
+    fn honours_dircount_but_lists_one_at_least() {
+        let mut lab = filled(5);
+        // A cookie and a name of nine bytes take 24.
+        let dircount = |dircount| ReadDirArgs { dircount, ..ALL };
+        assert_eq!(list(&mut lab, &["export"], dircount(48)).entries.len(), 2);
+        assert_eq!(list(&mut lab, &["export"], dircount(1)).entries.len(), 1);
+        assert_eq!(list(&mut lab, &["export"], dircount(0)).entries.len(), 5);
+    }
+
+    #[test]
+    fn too_small_is_said_only_where_an_entry_waits() {
+        let mut lab = filled(1);
+        let small = |maxcount| Op::ReadDir(ReadDirArgs { maxcount, ..ALL });
+        assert_eq!(lab.status_at(&["export"], small(40)), Status::TOOSMALL);
+        assert_eq!(lab.status_at(&["export"], small(0)), Status::TOOSMALL);
+        let mut empty = crate::testing::lab();
+        assert_eq!(empty.status_at(&["export"], small(16)), Status::OK);
+    }
+
+    #[test]
+    fn a_reply_without_room_is_not_the_client_s_maxcount() {
+        let mut lab = filled(1);
+        let mut fore = crate::testing::channel();
+        fore.max_response_size = 256;
+        lab.connect_with(b"small", fore);
+        let result = lab.run(at(&["export"], vec![Op::GetFh, Op::GetFh, Op::ReadDir(ALL)]));
+        assert_eq!((result.status, result.results.len()), (Status::REP_TOO_BIG, 6));
+    }
+
+    #[test]
+    fn gives_attributes_and_handles_that_work() {
+        let mut lab = lab();
+        let file = lab.file(&["export", "file"], b"hello");
+        let mask = [n::RDATTR_ERROR, n::FILEHANDLE, n::SIZE, n::FILEID, n::SPACE_TOTAL];
+        let listing = list(&mut lab, &["export"], ReadDirArgs { attributes: Bitmap::of(&mask), ..ALL });
+        let entry = Attributes::from_file_attributes(&listing.entries[0].attributes).unwrap();
+        assert_eq!(entry.filehandle, Some(file));
+        assert_eq!((entry.size, entry.rdattr_error), (Some(5), Some(Status::OK)));
+        let seen = lab.attributes(&["export", "file"], &[n::FILEID, n::SPACE_TOTAL]);
+        assert_eq!((entry.fileid, entry.space_total), (seen.fileid, seen.space_total));
+    }
+
+    #[test]
+    fn lists_the_exports_that_the_client_may_use() {
+        let exports = vec![export(1, "/b"), export_for(2, "/hidden", "192.0.2.0/24"), export(3, "/a/x")];
+        let mut lab = lab_of(exports);
+        let mask = [n::FILEID, n::FSID, n::MOUNTED_ON_FILEID, n::FILEHANDLE];
+        let args = ReadDirArgs { attributes: Bitmap::of(&mask), ..ALL };
+        let listing = list(&mut lab, &[], args);
+        assert_eq!(names(&listing), ["b", "a"]);
+        for (entry, path) in listing.entries.iter().zip(["b", "a"]) {
+            let listed = Attributes::from_file_attributes(&entry.attributes).unwrap();
+            assert_eq!(listed, lab.attributes(&[path], &mask), "as LOOKUP and GETATTR see it");
+        }
+        let rest = ReadDirArgs {
+            cookie: listing.entries[0].cookie,
+            cookie_verifier: listing.cookie_verifier,
+            ..args
+        };
+        assert_eq!(names(&list(&mut lab, &[], rest)), ["a"]);
+        let outdated = Op::ReadDir(ReadDirArgs { cookie_verifier: [7; 8], ..rest });
+        assert_eq!(lab.status_at(&[], outdated), Status::NOT_SAME);
+    }
+
+    #[test]
+    fn refuses_reserved_cookies_and_files() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"");
+        for cookie in [1, 2] {
+            let op = Op::ReadDir(ReadDirArgs { cookie, ..ALL });
+            assert_eq!(lab.status_at(&["export"], op), Status::BAD_COOKIE);
+        }
+        assert_eq!(lab.status_at(&["export", "file"], Op::ReadDir(ALL)), Status::NOTDIR);
+        let set_only = ReadDirArgs { attributes: Bitmap::of(&[n::TIME_ACCESS_SET]), ..ALL };
+        assert_eq!(lab.status_at(&["export"], Op::ReadDir(set_only)), Status::INVAL);
+    }
+}

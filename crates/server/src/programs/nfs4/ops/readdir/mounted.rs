@@ -1,0 +1,68 @@
+//! Entries of a listing that are mount points: told as the top of what is mounted there.
+//!
+//! RFC 8881 §5.8.2.23: at a mount point, `fileid` and `fsid` are those of what is mounted, and `mounted_on_fileid` is the covered
+//! directory's.
+
+use protocol::nfs4::attributes::acl::Acl;
+use protocol::nfs4::types::Bitmap;
+use vfs::{Attributes, Entry, FsStat};
+
+use crate::files::object::{File, Object};
+use crate::programs::nfs4::acl;
+use crate::programs::nfs4::attributes::{NO_SPACE, Subject, needs_space};
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::status::Result;
+
+/// A mount point in the directory that is listed.
+pub(super) struct Mounted<'r> {
+    name: &'r [u8],
+    top: File<'r>,
+    attributes: Attributes,
+    space: FsStat,
+    acl: Option<Acl>,
+}
+
+/// Looks at what is mounted in a directory. What cannot be looked at is left out.
+pub(super) async fn inside<'r>(
+    compound: &Compound<'r>,
+    directory: &File<'_>,
+    mask: Bitmap,
+) -> Vec<Mounted<'r>> {
+    let mut all = Vec::new();
+    for junction in compound.exports().junctions_in(directory.export.id, &directory.handle) {
+        let inner = junction.inner.first().and_then(|inner| compound.export(inner.id));
+        if let Some(inner) = inner {
+            all.extend(look(compound, &junction.name, File::root(inner), mask).await);
+        }
+    }
+    all
+}
+
+async fn look<'r>(
+    compound: &Compound<'r>,
+    name: &'r [u8],
+    top: File<'r>,
+    mask: Bitmap,
+) -> Result<Mounted<'r>> {
+    let context = compound.context(top.export);
+    let (space, attributes) = match needs_space(mask) {
+        true => top.export.backend.statfs(&context, &top.handle).await?,
+        false => (NO_SPACE, top.export.backend.getattr(&context, &top.handle).await?),
+    };
+    let acl = acl::get(compound, &Object::File(top), mask, &attributes).await?;
+    Ok(Mounted { name, top, attributes, space, acl })
+}
+
+impl<'r> Mounted<'r> {
+    /// The one that is this entry.
+    pub(super) fn of<'s>(all: &'s [Self], entry: &Entry<'_>) -> Option<&'s Self> {
+        // Where the backend shows an object, nothing is mounted there any more.
+        all.iter().find(|mounted| entry.object.is_none() && mounted.name == entry.name)
+    }
+
+    /// What its attributes are written from.
+    pub(super) fn subject<'s>(&'s self, compound: &'s Compound<'r>) -> Subject<'s> {
+        let (space, acl) = (self.space, self.acl.as_ref());
+        Subject { space, acl, ..compound.subject(Object::File(self.top), &self.attributes) }
+    }
+}

@@ -1,0 +1,118 @@
+//! REMOVE (RFC 8881 §18.25): takes a name away, be it a file's or an empty directory's.
+
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::types::{Component, Status};
+use vfs::{Change, Op, Removal};
+use xdr::{Decode, Reader, Writer};
+
+use crate::files::entries::at_once;
+use crate::files::names;
+use crate::files::object::File;
+use crate::programs::nfs4::compound::{Compound, put_change};
+use crate::programs::nfs4::serve::{Asked, Tried};
+use crate::programs::nfs4::status::Result;
+
+pub(crate) async fn run<'r>(
+    compound: &mut Compound<'r>,
+    asked: Option<Asked<'r>>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result {
+    let (directory, target) = want(compound, arguments)?;
+    // An open file stays what it is until its last CLOSE: opens hold a pin.
+    let removed = match asked {
+        Some(Asked::Remove(removal)) => removal.await,
+        _ => {
+            let context = compound.context(directory.export);
+            compound.changer().remove(directory.place(&context), &target, Removal::Any).await
+        }
+    };
+    answer(compound, &removed?, reply);
+    Ok(())
+}
+
+/// As [`run`], without a future, where nobody has to be waited for.
+pub(crate) fn at_once<'r>(
+    compound: &mut Compound<'r>,
+    arguments: &mut Reader,
+    reply: &mut Writer,
+) -> Result<Tried<'r>> {
+    if !at_once::is_worth_a_try(compound) {
+        return Ok(Tried::Waits(None));
+    }
+    let (directory, target) = want(compound, arguments)?;
+    let context = compound.context(directory.export);
+    let removed = at_once::remove(compound.once(), (&directory, &context), &target, Removal::Any);
+    match removed.map(Op::at_once) {
+        Some(Ok(removed)) => {
+            answer(compound, &removed?, reply);
+            Ok(Tried::Done)
+        }
+        Some(Err(removal)) => Ok(Tried::Waits(Some(Asked::Remove(removal)))),
+        None => Ok(Tried::Waits(None)),
+    }
+}
+
+/// Reads the arguments, and checks all that needs no look at the directory.
+fn want<'r>(compound: &Compound<'r>, arguments: &mut Reader) -> Result<(File<'r>, Component)> {
+    let RemoveArgs { target } = RemoveArgs::decode(arguments)?;
+    let directory = compound.writable(Status::ROFS)?;
+    names::check(&target)?;
+    Ok((directory, target))
+}
+
+fn answer(compound: &mut Compound<'_>, change: &Change, reply: &mut Writer) {
+    put_change(change, reply);
+    compound.set_fresh(change.after);
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::{Op, OpResult};
+    use protocol::nfs4::ops::create::{CreateArgs, CreateType};
+    use protocol::nfs4::ops::read::ReadArgs;
+    use protocol::nfs4::ops::remove::RemoveArgs;
+    use protocol::nfs4::types::Status;
+
+    use crate::testing::{at, lab, mode, name, putfh};
+
+    fn remove(text: &'static str) -> Op {
+        Op::Remove(RemoveArgs { target: name(text) })
+    }
+
+    #[test]
+    fn removes_files_and_empty_directories() {
+        let mut lab = lab();
+        let directory = || {
+            Op::Create(CreateArgs {
+                object_type: CreateType::DIRECTORY,
+                name: name("directory"),
+                attributes: mode(0o755),
+            })
+        };
+        lab.ok(at(&["export"], vec![directory()]));
+        lab.file(&["export", "directory", "file"], b"");
+        assert_eq!(lab.status_at(&["export"], remove("directory")), Status::NOTEMPTY);
+        let OpResult::Remove(removed) = lab.last(at(&["export", "directory"], vec![remove("file")])) else {
+            panic!()
+        };
+        let change = removed.into_result().unwrap();
+        assert!(change.atomic && change.before != change.after);
+        assert_eq!(lab.status_at(&["export"], remove("directory")), Status::OK);
+        assert_eq!(lab.status_at(&["export"], remove("directory")), Status::NOENT);
+        assert_eq!(lab.status_at(&["export"], remove("")), Status::INVAL);
+        assert_eq!(lab.status_at(&["export"], remove(".")), Status::BADNAME);
+        assert_eq!(lab.status_at(&[], remove("export")), Status::ROFS);
+    }
+
+    #[test]
+    fn an_open_file_can_be_read_after_its_last_name_is_gone() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"still here");
+        let (file, stateid) = lab.open(&["export", "file"], b"owner");
+        assert_eq!(lab.status_at(&["export"], remove("file")), Status::OK);
+        let read = Op::Read(ReadArgs { stateid, offset: 0, count: 100 });
+        let OpResult::Read(read) = lab.last(vec![putfh(file), read]) else { panic!() };
+        assert_eq!(&read.into_result().unwrap().data[..], b"still here");
+    }
+}

@@ -1,0 +1,129 @@
+//! SETCLIENTID (RFC 7530 §16.33), of version 4.0 alone: a client makes itself known, and says where callbacks go.
+
+use protocol::nfs4::ops::setclientid::SetClientIdArgs;
+use protocol::nfs4::types::Status;
+use xdr::{Decode, Encode, Reader, Writer};
+
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::status::{Failure, Result};
+use crate::state::{Callback, SetClientId, SetClientIdError};
+
+pub(crate) fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let SetClientIdArgs { client, callback, callback_ident } = SetClientIdArgs::decode(arguments)?;
+    if !compound.request.may_be_client() {
+        // Linux's client has no answer to PERM here; to this one it ends the mount. The status tells an address (§16.33.2):
+        // the caller's own, so that nothing is learned of others.
+        callback.location.encode(reply);
+        return Err(Failure::Written(Status::CLID_INUSE));
+    }
+    let callback = Callback {
+        program: callback.program,
+        location: callback.location,
+        ident: callback_ident,
+        from: Some(compound.request.connection.peer.ip()),
+    };
+    let principal = compound.principal();
+    let request = SetClientId {
+        owner: &client.owner_id,
+        verifier: client.verifier,
+        principal: &principal,
+        callback: &callback,
+    };
+    match compound.state().set_client_id(compound.now(), &request) {
+        Ok(ok) => {
+            // Refused, it would be nobody here: Linux's client then takes another string.
+            compound.request.connection.tenant.announce(&client.owner_id);
+            compound.state().seen_at(ok.client_id, compound.request.connection.peer, compound.minor);
+            ok.encode(reply);
+            Ok(())
+        }
+        Err(SetClientIdError::InUse(user)) => {
+            user.encode(reply);
+            Err(Failure::Written(Status::CLID_INUSE))
+        }
+        Err(SetClientIdError::Status(status)) => Err(status.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdOk, SetClientIdResult};
+    use protocol::nfs4::types::HasStatus;
+
+    use super::*;
+    use crate::testing::minor0::{Lab0, lab0};
+    use crate::testing::putfh;
+
+    fn ok(lab: &mut Lab0, verifier: u8, port: u8) -> SetClientIdOk {
+        match lab.set_client_id(b"client", verifier, port) {
+            SetClientIdResult::Ok(ok) => ok,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn callback_port(lab: &Lab0) -> Option<u16> {
+        let state = &lab.lab.server.nfs4;
+        let client = state.named_client(lab.lab.now().monotonic, lab.client_id).unwrap();
+        state.callback_of(&client)?.address().map(|address| address.port())
+    }
+
+    #[test]
+    fn new_callbacks_count_when_they_are_confirmed_and_cost_no_state() {
+        let mut lab = lab0();
+        let (file, open) = lab.open("file", b"owner");
+        let (first, second) = (ok(&mut lab, 1, 9), ok(&mut lab, 1, 10));
+        assert_eq!((first.client_id, second.client_id), (lab.client_id, lab.client_id));
+        assert_eq!(callback_port(&lab), None, "port 0 is none");
+        // "Any pre-existing unconfirmed { v, x, c, *, * } is removed."
+        assert_eq!(lab.confirm(&first), Status::STALE_CLIENTID);
+        assert_eq!((lab.confirm(&second), lab.confirm(&second)), (Status::OK, Status::OK));
+        assert_eq!(callback_port(&lab), Some(10));
+        let close = lab.close_op(open, b"owner");
+        assert_eq!(lab.status(vec![putfh(file), close]), Status::OK);
+    }
+
+    #[test]
+    fn a_restart_ends_what_was_held_when_it_is_confirmed() {
+        let mut lab = lab0();
+        let (file, open) = lab.open("file", b"owner");
+        let rebooted = ok(&mut lab, 2, 0);
+        assert_ne!(rebooted.client_id, lab.client_id);
+        assert_eq!(lab.lab.server.counts().opens, 1, "not before it is confirmed");
+        let again = ok(&mut lab, 3, 0);
+        assert_eq!(lab.confirm(&rebooted), Status::STALE_CLIENTID, "replaced by the next one");
+        assert_eq!(lab.confirm(&SetClientIdOk { confirm: [0; 8], ..again }), Status::STALE_CLIENTID);
+        assert_eq!(lab.confirm(&again), Status::OK);
+        assert_eq!(lab.lab.server.counts().opens, 0);
+        let close = lab.close_op(open, b"owner");
+        assert_eq!(lab.status(vec![putfh(file), close]), Status::EXPIRED);
+        let renew = Op::Renew(RenewArgs { client_id: lab.client_id });
+        assert_eq!(lab.status(vec![renew]), Status::EXPIRED);
+    }
+
+    #[test]
+    fn another_user_gets_a_name_only_where_nothing_is_held() {
+        let mut lab = lab0();
+        lab.open("file", b"owner");
+        let update = ok(&mut lab, 1, 9);
+        lab.lab.uid = 1000;
+        assert_eq!(lab.confirm(&update), Status::CLID_INUSE);
+        let SetClientIdResult::InUse(user) = lab.set_client_id(b"client", 2, 0) else { panic!() };
+        assert_eq!((&user.netid[..], &user.address[..]), (&b"tcp"[..], &b"192.0.2.1.0.0"[..]));
+        // Its lease over, nobody is kept from the name.
+        lab.lab.seconds += 91;
+        assert_eq!(lab.set_client_id(b"client", 2, 0).status(), Status::OK);
+    }
+
+    #[test]
+    fn names_are_apart_from_those_of_other_minor_versions() {
+        let mut lab = lab0();
+        lab.reboot(b"both", 1);
+        let mut other = crate::testing::Lab::without_session(lab.lab.server.clone(), 9);
+        other.connect(b"both");
+        assert_ne!(other.client_id, lab.client_id);
+        let renew = |client_id| vec![Op::Renew(RenewArgs { client_id })];
+        assert_eq!(lab.status(renew(lab.client_id)), Status::OK);
+        assert_eq!(lab.status(renew(other.client_id)), Status::STALE_CLIENTID);
+    }
+}

@@ -1,0 +1,86 @@
+//! VERIFY (RFC 8881 §18.31): goes on only where attributes are as the client thinks.
+
+use protocol::nfs4::attributes::{Attributes, FileAttributes, number};
+use protocol::nfs4::types::{Bitmap, Status};
+use xdr::{Decode, Reader, Writer};
+
+use super::getattr::tell;
+use crate::programs::nfs4::attributes::{readable, supported};
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::status::Result;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result {
+    if is_same(compound, arguments).await? { Ok(()) } else { Err(Status::NOT_SAME.into()) }
+}
+
+/// Whether the current object has the attributes that were sent. Their values have one encoding each, so bytes are
+/// compared.
+pub(super) async fn is_same(compound: &mut Compound<'_>, arguments: &mut Reader) -> Result<bool> {
+    let sent = FileAttributes::decode(arguments)?;
+    let mask = comparable(&sent, compound.minor)?;
+    // What a client was told by GETATTR is the same: the holder of a write delegation is asked here too.
+    let mut ours = Writer::new();
+    tell(compound, mask, &mut ours).await?;
+    let ours = FileAttributes::decode(&mut Reader::new(ours.into_bytes()))?;
+    // An attribute that this object lacks is not the same as any value.
+    Ok(ours == sent)
+}
+
+/// Which attributes to compare.
+///
+/// RFC 8881 §18.31.4: "When the attribute rdattr_error or any set-only attribute … is specified, the error NFS4ERR_INVAL
+/// is returned to the client"; ATTRNOTSUPP for one that is not supported.
+fn comparable(sent: &FileAttributes, minor: u32) -> Result<Bitmap> {
+    let mask = sent.mask;
+    readable(mask, minor)?;
+    if mask.has(number::RDATTR_ERROR) {
+        return Err(Status::INVAL.into());
+    }
+    if !mask.is_subset(supported(minor)) {
+        return Err(Status::ATTRNOTSUPP.into());
+    }
+    Attributes::from_file_attributes(sent).map_err(|error| error.status())?;
+    Ok(mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::nfs4::attributes::{Attributes, FileAttributes, number as n};
+    use protocol::nfs4::compound::Op;
+    use protocol::nfs4::ops::verify::VerifyArgs;
+    use protocol::nfs4::types::{Bitmap, FileType, Status};
+
+    use crate::testing::{Lab, lab};
+
+    fn both(lab: &mut Lab, attributes: FileAttributes) -> (Status, Status) {
+        let verify = Op::Verify(VerifyArgs { attributes: attributes.clone() });
+        let nverify = Op::NVerify(VerifyArgs { attributes });
+        (lab.status_at(&["export", "file"], verify), lab.status_at(&["export", "file"], nverify))
+    }
+
+    #[test]
+    fn compares_and_goes_on_or_not() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"hello");
+        let of = |size| {
+            Attributes { size: Some(size), file_type: Some(FileType::REGULAR), ..Attributes::default() }
+                .to_file_attributes()
+        };
+        assert_eq!(both(&mut lab, of(5)), (Status::OK, Status::SAME));
+        assert_eq!(both(&mut lab, of(6)), (Status::NOT_SAME, Status::OK));
+        let seen = lab.attributes(&["export", "file"], &[n::SPACE_TOTAL, n::OWNER, n::TIME_METADATA]);
+        assert_eq!(both(&mut lab, seen.to_file_attributes()), (Status::OK, Status::SAME));
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_compared() {
+        let mut lab = lab();
+        lab.file(&["export", "file"], b"");
+        let of = |number, length: usize| FileAttributes::new(Bitmap::of(&[number]), vec![0; length]).unwrap();
+        let same = |status| (status, status);
+        assert_eq!(both(&mut lab, of(n::RDATTR_ERROR, 4)), same(Status::INVAL));
+        assert_eq!(both(&mut lab, of(n::TIME_MODIFY_SET, 4)), same(Status::INVAL));
+        assert_eq!(both(&mut lab, of(n::HIDDEN, 4)), same(Status::ATTRNOTSUPP));
+        assert_eq!(both(&mut lab, of(n::SIZE, 4)), same(Status::BADXDR));
+    }
+}

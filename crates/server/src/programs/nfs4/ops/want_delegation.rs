@@ -1,0 +1,82 @@
+//! WANT_DELEGATION (RFC 8881 §18.49): a delegation without an OPEN.
+
+use std::sync::Arc;
+
+use protocol::nfs4::ops::delegation::{DelegationClaim, WantDelegationArgs};
+use protocol::nfs4::ops::open::{
+    DelegationType, DelegationWant, NoDelegation, OpenDelegation, ShareAccess, WhyNoDelegation,
+};
+use protocol::nfs4::types::Status;
+use vfs::{Authority, FileKind, OpenAccess};
+use xdr::{Decode, Encode, Reader, Writer};
+
+use crate::programs::nfs4::compound::Compound;
+use crate::programs::nfs4::delegation::{DelegationWish, delegate};
+use crate::programs::nfs4::status::Result;
+
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
+    let WantDelegationArgs { want, claim } = WantDelegationArgs::decode(arguments)?;
+    let (access, want) = wanted(want.want(), &claim)?;
+    let client = Arc::clone(compound.client()?);
+    let reclaim = matches!(claim, DelegationClaim::Previous(_));
+    compound.state().admit_open(compound.now(), &client, &[], reclaim)?;
+    let file = compound.file(Status::ISDIR)?;
+    let attributes = compound.attributes().await?;
+    let refusal = match attributes.kind {
+        _ if access.is_empty() => Some(WhyNoDelegation::CANCELLED),
+        FileKind::Regular => None,
+        FileKind::Directory => Some(WhyNoDelegation::IS_DIR),
+        // "Write delegations are not available for file types that are not writable" (§18.49.3).
+        _ if want == DelegationWant::WRITE_DELEG => Some(WhyNoDelegation::WRITE_DELEG_NOT_SUPP_FTYPE),
+        _ => Some(WhyNoDelegation::NOT_SUPP_FTYPE),
+    };
+    if let Some(why) = refusal {
+        OpenDelegation::NoneExt(NoDelegation::Other(why.0)).encode(reply);
+        return Ok(());
+    }
+    let writes = access.contains(ShareAccess::WRITE);
+    if writes && file.export.options.read_only {
+        // An OPEN would be told ROFS, which §15.2 does not have for this operation.
+        OpenDelegation::NoneExt(NoDelegation::Resource(false)).encode(reply);
+        return Ok(());
+    }
+    // What the client may then do locally is judged as an OPEN would be; nothing stays open.
+    let open = OpenAccess { read: true, write: writes };
+    let context = compound.context(file.export);
+    file.export.backend.open(&context, &file.handle, open, Authority::Caller).await?;
+    // RFC 9754 §5 has times kept by the word of an OPEN.
+    let asked = DelegationWish { access, want, times: false, reclaim };
+    delegate(compound, &client, &file, asked, &attributes).await.encode(reply);
+    // As OPEN does: what was seen before the grant may have changed by then.
+    compound.forget_fresh();
+    Ok(())
+}
+
+/// The access that a delegation is wanted for, none where a wish is cancelled, and the wish.
+///
+/// # Errors
+/// INVAL where no delegation is wanted: §18.49.3 knows READ, WRITE, ANY and CANCEL, whatever is claimed. NOTSUPP for what was held before
+/// the client's own restart, which is not kept.
+fn wanted(
+    want: DelegationWant,
+    claim: &DelegationClaim,
+) -> std::result::Result<(ShareAccess, DelegationWant), Status> {
+    use DelegationType as Type;
+    use DelegationWant as Want;
+    match (claim, want) {
+        (DelegationClaim::DelegatePrevFh, _) => Err(Status::NOTSUPP),
+        (_, Want::CANCEL) => Ok((ShareAccess::empty(), want)),
+        // The lesser one of ANY stands in nobody's way.
+        (DelegationClaim::Fh, Want::READ_DELEG | Want::ANY_DELEG) => Ok((ShareAccess::READ, want)),
+        (DelegationClaim::Fh, Want::WRITE_DELEG) => Ok((ShareAccess::BOTH, want)),
+        // What was held is what is wanted.
+        (DelegationClaim::Previous(held), Want::READ_DELEG | Want::WRITE_DELEG | Want::ANY_DELEG) => {
+            match *held {
+                Type::READ | Type::READ_ATTRS_DELEG => Ok((ShareAccess::READ, Want::READ_DELEG)),
+                Type::WRITE | Type::WRITE_ATTRS_DELEG => Ok((ShareAccess::BOTH, Want::WRITE_DELEG)),
+                _ => Err(Status::INVAL),
+            }
+        }
+        _ => Err(Status::INVAL),
+    }
+}

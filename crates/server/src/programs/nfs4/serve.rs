@@ -1,0 +1,541 @@
+//! COMPOUND (RFC 8881 §16.2): operations decoded and executed one after the other, until one fails.
+//!
+//! Results are written straight into the reply; status and counts are filled in behind. An operation that fails leaves
+//! its status alone. What operations share is the [`Compound`].
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::nfs4::types::{OpNum, Status};
+use rpc::message::CallHeader;
+use vfs::{Attributes, Change, Created, Found, Later, Opened, Read, boxed};
+use xdr::{Mark, Reader, Writer};
+
+use super::compound::{Compound, Header};
+use super::ops::{self, open::Target};
+use super::rows::{self, Needs, Row};
+use super::sequencing::{self, First, FirstTime};
+use super::status::{Failure, Result, in_minor};
+use crate::Effort;
+use crate::request::{Request, Served};
+use crate::state::Running;
+
+/// `numops` of a compound outside of any session: what may come there comes alone (RFC 8881 §2.10.2.4).
+const ALONE: u32 = 1;
+
+/// A compound that was begun.
+pub(crate) enum Begun<'r> {
+    Done(Served),
+    /// What serves the rest. Boxed, or every call of version 3 would carry and move the size of a compound: see `nfs3::procedure`.
+    Waits(Pin<Box<dyn Future<Output = Served> + Send + 'r>>),
+}
+
+/// A compound that has to wait for somebody.
+struct Waiting<'r> {
+    progress: Progress<'r>,
+    next: Next<'r>,
+}
+
+/// What became of an operation that was tried without a future.
+pub(crate) enum Tried<'r> {
+    Done,
+    /// Somebody may have to be waited for: nothing is written, and nothing changed but what this says.
+    Waits(Option<Asked<'r>>),
+}
+
+/// What an operation that was tried has asked its backend, which had no answer yet, or what it has found or made there: it goes on
+/// with that, and does not ask again.
+pub(crate) enum Asked<'r> {
+    Getattr(Later<'r, Attributes>),
+    Read(Later<'r, Read>),
+    /// What an OPEN names.
+    Lookup(Later<'r, Found>),
+    /// What an OPEN makes.
+    Create(Later<'r, Created>),
+    /// An OPEN of what it has found or made.
+    Open(Box<Target<'r>>, Option<Later<'r, Opened>>),
+    Remove(Later<'r, Change>),
+}
+
+/// What comes next in a compound.
+enum Next<'r> {
+    /// To find out whether it was executed before, in version 4.0.
+    FirstTime,
+    /// This operation, which may have to wait, with what its first try has asked.
+    Operation(Operation, &'static Row, Option<Asked<'r>>),
+    /// Its answer.
+    End,
+    /// The answer that it got before.
+    Replay(Bytes),
+}
+
+/// How far a compound has come.
+struct Progress<'r> {
+    compound: Compound<'r>,
+    header: Header,
+    arguments: Reader,
+    start: Mark,
+    /// Of the last operation that ended.
+    status: Status,
+    /// Whether any had to wait.
+    waited: bool,
+    /// In version 4.0.
+    first: Option<First<'r>>,
+}
+
+/// Begins one COMPOUND, and ends it where nobody has to be waited for: only the others need a future.
+pub(crate) fn begin<'r>(
+    request: &'r Request<'r>,
+    call: &'r CallHeader,
+    mut arguments: Reader,
+    reply: &'r mut Writer,
+) -> Begun<'r> {
+    let start = reply.mark();
+    let Ok(header) = Header::open(&mut arguments, reply) else {
+        return Begun::Done(Served::GarbageArguments);
+    };
+    if !request.server.settings.versions.has_minor(header.minor) {
+        // RFC 8881 §16.2.3: "the server MUST return an error of NFS4ERR_MINOR_VERS_MISMATCH and a zero-length resultdata
+        // array."
+        return Begun::Done(header.close(Status::MINOR_VERS_MISMATCH, 0, reply));
+    }
+    let mut begun = Waiting {
+        progress: Progress {
+            compound: Compound::new(request, &header, start),
+            header,
+            arguments,
+            start,
+            status: Status::OK,
+            waited: false,
+            first: None,
+        },
+        // Version 4.0 has no slots: RFC 7530 §3.1.1.
+        next: Next::FirstTime,
+    };
+    let Waiting { progress, next } = &mut begun;
+    if progress.header.minor > 0 {
+        *next = progress.go_on(reply);
+    }
+    match next {
+        Next::End if !progress.must_settle() => Begun::Done(progress.close(reply)),
+        _ => Begun::Waits(boxed(|| begun.serve(call, reply))),
+    }
+}
+
+impl<'r> Waiting<'r> {
+    /// Serves the rest.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "such a function would have itself twice: as its argument, and as what that is moved to"
+    )]
+    fn serve(mut self, call: &'r CallHeader, reply: &'r mut Writer) -> impl Future<Output = Served> + Send {
+        async move {
+            let Self { progress, next } = &mut self;
+            let request = progress.compound.request;
+            // One loop and not a future a layer: each future inside another is moved there whole before it first runs.
+            loop {
+                *next = match std::mem::replace(next, Next::End) {
+                    Next::FirstTime => {
+                        match sequencing::first_time(request, call, progress.arguments.clone()).await {
+                            FirstTime::Yes(first) => progress.go_on_first(first, reply),
+                            FirstTime::No(cached) => Next::Replay(cached),
+                            // RFC 7530 §3.1.1: "the NFSv4 server MUST NOT silently drop the request, except if the established
+                            // transport connection has been broken."
+                            FirstTime::Unknown => return Served::Close,
+                        }
+                    }
+                    Next::Operation(operation, row, asked) => {
+                        let done = {
+                            let Progress { compound, arguments, waited, .. } = &mut *progress;
+                            let mut execution = pin!(compound.execute(row, asked, arguments, reply));
+                            poll_fn(|context| {
+                                let polled = execution.as_mut().poll(context);
+                                *waited |= polled.is_pending();
+                                polled
+                            })
+                            .await
+                        };
+                        progress.go_on_behind(&operation, done, reply)
+                    }
+                    Next::End => {
+                        // Before the slot has the reply: what it says the client holds, it reclaims after a restart.
+                        if let Some(change) = progress.unsettled() {
+                            let _ = progress.compound.state().settled(change, request.thread()).await;
+                            progress.waited = true;
+                        }
+                        let served = progress.close(reply);
+                        progress.compound.settle_written().await;
+                        return served;
+                    }
+                    Next::Replay(cached) => return replay(request, &cached, progress.start, reply).await,
+                };
+            }
+        }
+    }
+}
+
+impl<'r> Progress<'r> {
+    /// Executes operations until one may have to wait.
+    fn go_on(&mut self, reply: &mut Writer) -> Next<'r> {
+        while self.status == Status::OK && self.compound.index < self.compound.count {
+            let (operation, done) = self.compound.start(&mut self.arguments, reply);
+            let done = match (done, operation.row) {
+                (Ok(Tried::Waits(asked)), Some(row)) => return Next::Operation(operation, row, asked),
+                (done, _) => done.map(drop),
+            };
+            if let Err(cached) = self.end(&operation, done, reply) {
+                return Next::Replay(cached);
+            }
+        }
+        Next::End
+    }
+
+    /// As [`Self::go_on`], in version 4.0, with a compound that was not executed before.
+    fn go_on_first(&mut self, first: First<'r>, reply: &mut Writer) -> Next<'r> {
+        self.compound.call = Some(first.call);
+        self.first = Some(first);
+        self.compound.find_sender();
+        self.go_on(reply)
+    }
+
+    /// As [`Self::go_on`], behind an operation that waited.
+    fn go_on_behind(&mut self, operation: &Operation, done: Result, reply: &mut Writer) -> Next<'r> {
+        match self.end(operation, done, reply) {
+            Ok(()) => self.go_on(reply),
+            Err(cached) => Next::Replay(cached),
+        }
+    }
+
+    /// # Errors
+    /// As [`Compound::end`].
+    fn end(
+        &mut self,
+        operation: &Operation,
+        done: Result,
+        reply: &mut Writer,
+    ) -> std::result::Result<(), Bytes> {
+        self.status = self.compound.end(operation, done, &self.arguments, reply)?;
+        self.compound.index += 1;
+        Ok(())
+    }
+
+    /// The change to the log of state that the answer has to wait for.
+    fn unsettled(&self) -> Option<u64> {
+        let state = self.compound.state();
+        self.compound.who().and_then(|client| state.unsettled(Some(client)))
+    }
+
+    /// Whether the answer has to wait for any log.
+    fn must_settle(&self) -> bool {
+        self.unsettled().is_some() || self.compound.request.is_stable.load(Relaxed)
+    }
+
+    /// Writes what stands before the results, and keeps the reply for retransmissions, as the version has it.
+    fn close(&mut self, reply: &mut Writer) -> Served {
+        let served = self.header.close(self.status, self.compound.index, reply);
+        let (compound, first) = (&mut self.compound, self.first.take());
+        let running = compound.session.take();
+        let must_keep =
+            compound.changed && first.is_some() || running.as_ref().is_some_and(Running::cache_this);
+        let inline = reply.inline_since(self.start);
+        let copied;
+        let all = if inline.len() == reply.length_since(self.start) {
+            Some(inline)
+        } else if must_keep {
+            // RFC 8881 §2.10.6.4: what the client wants cached "MUST be cached", though it lies in a file.
+            copied = reply.copy_since(self.start);
+            Some(&copied[..])
+        } else {
+            None
+        };
+        compound.write_reply(running.as_ref(), all);
+        match (running, first, all) {
+            // There is no clock here: what never waited ended when it began.
+            (Some(running), _, all) if self.waited => running.finish_late(all),
+            (Some(running), _, all) => running.finish(compound.request.now.monotonic, all),
+            (None, Some(first), Some(all)) if compound.changed => first.keep(all),
+            _ => {}
+        }
+        served
+    }
+}
+
+/// Answers a retransmission with the reply that its slot kept.
+async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut Writer) -> Served {
+    request.settle_earlier().await;
+    request.server.metrics().replayed.fetch_add(1, Relaxed);
+    reply.rewind(start);
+    reply.raw(cached);
+    Served::Done { is_error: false }
+}
+
+/// An operation that has begun.
+#[derive(Debug)]
+struct Operation {
+    /// None where the minor version has no such operation.
+    row: Option<&'static Row>,
+    /// The number in the reply.
+    shown: OpNum,
+    status_at: Mark,
+    body: Mark,
+    /// By the observer's clock, where there is one, and in the arguments.
+    began: Option<(Duration, usize)>,
+}
+
+impl<'r> Compound<'r> {
+    /// Begins an operation: writes its number and room for its status, and runs it where it waits for nothing.
+    fn start(&mut self, arguments: &mut Reader, reply: &mut Writer) -> (Operation, Result<Tried<'r>>) {
+        let began = self.request.server.observer().map(|observer| (observer.now(), arguments.position()));
+        // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
+        let number = arguments.u32();
+        let row = number.ok().and_then(|number| rows::find(number, self.minor));
+        // RFC 8881 §16.2.3: for an unknown operation "the server's response will encode the opcode OP_ILLEGAL".
+        let shown = row.map_or(OpNum::ILLEGAL, |row| row.number);
+        reply.u32(shown.0);
+        let status_at = reply.reserve_u32();
+        let operation = Operation { row, shown, status_at, body: reply.mark(), began };
+        let done = match row {
+            Some(row) => match self.prepare(row, reply) {
+                Ok(()) => self.execute_at_once(row, arguments, reply),
+                Err(status) => Err(status.into()),
+            },
+            None if number.is_err() => Err(Status::BADXDR.into()),
+            // An operation that the minor version does not have is illegal wherever it comes.
+            None => Err(Status::OP_ILLEGAL.into()),
+        };
+        (operation, done)
+    }
+
+    /// Ends an operation: fills in its status, and takes back what a failed one wrote.
+    ///
+    /// # Errors
+    /// The whole reply, where SEQUENCE found it.
+    fn end(
+        &mut self,
+        operation: &Operation,
+        done: Result,
+        arguments: &Reader,
+        reply: &mut Writer,
+    ) -> std::result::Result<Status, Bytes> {
+        let done = match done {
+            Ok(()) | Err(Failure::Written(_)) => self.check_length(operation.row, reply).and(done),
+            done => done,
+        };
+        let status = match done {
+            Ok(()) => Status::OK,
+            Err(Failure::Written(status)) => status,
+            Err(Failure::Status(status)) => {
+                reply.rewind(operation.body);
+                if operation.shown == OpNum::SETATTR {
+                    // RFC 8881 §18.30.2: SETATTR4res has its attrsset, here none, whatever the status.
+                    reply.u32(0);
+                }
+                in_minor(status, self.minor)
+            }
+            Err(Failure::Saved(saved)) => {
+                reply.rewind(operation.body);
+                match self.make_current_again(&saved) {
+                    Ok(()) => {
+                        reply.raw(&saved.body);
+                        saved.status
+                    }
+                    Err(status) => status,
+                }
+            }
+            Err(Failure::Replay(cached)) => return Err(cached),
+        };
+        reply.patch_u32(operation.status_at, status.0);
+        let server = self.request.server;
+        server.metrics().nfs4_operation(operation.shown.0).count(status != Status::OK);
+        if let (Some(observer), Some((began, at))) = (server.observer(), operation.began) {
+            let effort = Effort {
+                took: observer.now().saturating_sub(began),
+                received: arguments.position() - at,
+                // Number and status are the eight bytes before the body.
+                sent: 8 + reply.length_since(operation.body),
+            };
+            observer.nfs4_operation(operation.shown, effort);
+        }
+        Ok(status)
+    }
+
+    /// What holds for all operations before one runs: its place, its file handles, room for its result.
+    fn prepare(&mut self, row: &Row, reply: &Writer) -> std::result::Result<(), Status> {
+        self.check_position(row)?;
+        // Operations of version 4.0 that later ones MUST NOT implement (RFC 8881 §17), whatever else is wrong: §2.10.6.1.3.
+        if row.until < self.minor {
+            return Err(Status::NOTSUPP);
+        }
+        if let Some(status) = self.refusal {
+            return Err(status);
+        }
+        if row.needs >= Needs::Current && self.current.is_none() {
+            return Err(Status::NOFILEHANDLE);
+        }
+        if row.needs == Needs::CurrentAndSaved && self.saved.is_none() {
+            // RFC 8881 §18.9.4, §18.26.4: NOFILEHANDLE also stands for a missing saved file handle.
+            return Err(Status::NOFILEHANDLE);
+        }
+        if !row.keeps_fresh {
+            self.fresh = None;
+        }
+        // An operation that cannot be repeated must not run where its result has no room.
+        if let Some(length) = row.reserves {
+            self.check_room(reply, length)?;
+            self.changed = true;
+        }
+        Ok(())
+    }
+
+    /// RFC 8881 §2.10.2.4, §18.46.3: SEQUENCE comes first and once; few others may come without it, and then alone.
+    fn check_position(&self, row: &Row) -> std::result::Result<(), Status> {
+        if self.minor == 0 {
+            return Ok(());
+        }
+        if self.index == 0 {
+            return match row.number {
+                OpNum::SEQUENCE => Ok(()),
+                _ if !row.may_stand_alone => Err(Status::OP_NOT_IN_SESSION),
+                _ if self.count != ALONE => Err(Status::NOT_ONLY_OP),
+                _ => Ok(()),
+            };
+        }
+        match row.number {
+            OpNum::SEQUENCE => Err(Status::SEQUENCE_POS),
+            // RFC 8881 §18.34.3: "It MUST be the only operation in the COMPOUND procedure."
+            OpNum::BIND_CONN_TO_SESSION => Err(Status::NOT_ONLY_OP),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what an operation wrote has room; it could be repeated, or its greatest length was checked before.
+    fn check_length(&self, row: Option<&Row>, reply: &Writer) -> Result {
+        match row {
+            Some(row) if row.reserves.is_none() => Ok(self.check_room(reply, 0)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every operation, by how it is executed.
+impl<'r> Compound<'r> {
+    /// Executes an operation that asks no backend, or finds its answer there at once.
+    fn execute_at_once(
+        &mut self,
+        row: &Row,
+        arguments: &mut Reader,
+        reply: &mut Writer,
+    ) -> Result<Tried<'r>> {
+        match row.number {
+            OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
+            OpNum::PUTFH => ops::putfh::run(self, arguments).and_then(|()| self.check_put(arguments)),
+            OpNum::PUTROOTFH => ops::putrootfh::run(self).and_then(|()| self.check_put(arguments)),
+            OpNum::PUTPUBFH => ops::putpubfh::run(self).and_then(|()| self.check_put(arguments)),
+            OpNum::GETFH => ops::getfh::run(self, reply),
+            OpNum::SAVEFH => ops::savefh::run(self),
+            OpNum::RESTOREFH => ops::restorefh::run(self).and_then(|()| self.check_put(arguments)),
+            OpNum::CLOSE => ops::close::run(self, arguments, reply),
+            OpNum::OPEN_DOWNGRADE => ops::open_downgrade::run(self, arguments, reply),
+            OpNum::LOCK => ops::lock::run(self, arguments, reply),
+            OpNum::LOCKU => ops::locku::run(self, arguments, reply),
+            OpNum::TEST_STATEID => ops::test_stateid::run(self, arguments, reply),
+            OpNum::FREE_STATEID => ops::free_stateid::run(self, arguments),
+            OpNum::DELEGPURGE => ops::delegpurge::run(arguments),
+            OpNum::DELEGRETURN => ops::delegreturn::run(self, arguments),
+            OpNum::EXCHANGE_ID => ops::exchange_id::run(self, arguments, reply),
+            OpNum::CREATE_SESSION => ops::create_session::run(self, arguments, reply),
+            OpNum::DESTROY_SESSION => ops::destroy_session::run(self, arguments),
+            OpNum::DESTROY_CLIENTID => ops::destroy_clientid::run(self, arguments),
+            OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
+            OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
+            OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
+            OpNum::OFFLOAD_STATUS => ops::offload_status::run(self, arguments, reply),
+            OpNum::SET_SSV => ops::set_ssv::run(arguments),
+            OpNum::OPEN_CONFIRM => ops::open_confirm::run(self, arguments, reply),
+            OpNum::RENEW => ops::renew::run(self, arguments),
+            OpNum::SETCLIENTID => ops::setclientid::run(self, arguments, reply),
+            OpNum::SETCLIENTID_CONFIRM => ops::setclientid_confirm::run(self, arguments),
+            OpNum::RELEASE_LOCKOWNER => ops::release_lockowner::run(self, arguments),
+            _ => return self.try_at_once(row, arguments, reply),
+        }
+        .map(|()| Tried::Done)
+    }
+
+    /// Executes an operation whose backend may have the answer in memory. Where it has not, no arguments are read.
+    fn try_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result<Tried<'r>> {
+        let start = arguments.position();
+        let tried = match row.number {
+            OpNum::GETATTR => ops::getattr::at_once(self, arguments, reply)?,
+            OpNum::READ => ops::read::at_once(self, arguments, reply)?,
+            OpNum::OPEN => ops::open::at_once(self, arguments, reply)?,
+            OpNum::REMOVE => ops::remove::at_once(self, arguments, reply)?,
+            _ => return Ok(Tried::Waits(None)),
+        };
+        if matches!(tried, Tried::Waits(_)) {
+            arguments.rewind(start);
+        }
+        Ok(tried)
+    }
+
+    /// Executes an operation that asks a backend.
+    async fn execute(
+        &mut self,
+        row: &Row,
+        asked: Option<Asked<'r>>,
+        arguments: &mut Reader,
+        reply: &mut Writer,
+    ) -> Result {
+        match row.number {
+            OpNum::GETATTR => ops::getattr::run(self, asked, arguments, reply).await,
+            OpNum::ACCESS => ops::access::run(self, arguments, reply).await,
+            OpNum::LOOKUP => ops::lookup::run(self, arguments).await,
+            OpNum::READ => ops::read::run(self, asked, arguments, reply).await,
+            OpNum::WRITE => ops::write::run(self, arguments, reply).await,
+            OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
+            // Apart, since they come often and are much smaller than the largest of the others.
+            OpNum::OPEN => boxed(|| ops::open::run(self, asked, arguments, reply)).await,
+            OpNum::REMOVE => boxed(|| ops::remove::run(self, asked, arguments, reply)).await,
+            _ => boxed(|| self.execute_seldom(row, arguments, reply)).await,
+        }
+    }
+
+    /// What memory is allocated for when it comes, so that the future of the others stays small.
+    async fn execute_seldom(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
+        match row.number {
+            OpNum::CREATE => ops::create::run(self, arguments, reply).await,
+            OpNum::LINK => ops::link::run(self, arguments, reply).await,
+            OpNum::LOCKT => ops::lockt::run(self, arguments, reply).await,
+            OpNum::LOOKUPP => ops::lookupp::run(self).await,
+            OpNum::NVERIFY => ops::nverify::run(self, arguments).await,
+            OpNum::OPENATTR => ops::openattr::run(self, arguments).await,
+            OpNum::READDIR => ops::readdir::run(self, arguments, reply).await,
+            OpNum::READLINK => ops::readlink::run(self, reply).await,
+            OpNum::RENAME => ops::rename::run(self, arguments, reply).await,
+            OpNum::SECINFO => ops::secinfo::run(self, arguments, reply).await,
+            OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,
+            OpNum::SETATTR => ops::setattr::run(self, arguments, reply).await,
+            OpNum::WANT_DELEGATION => ops::want_delegation::run(self, arguments, reply).await,
+            OpNum::GET_DIR_DELEGATION => ops::get_dir_delegation::run(self, arguments, reply).await,
+            OpNum::VERIFY => ops::verify::run(self, arguments).await,
+            OpNum::ALLOCATE => ops::allocate::run(self, arguments).await,
+            OpNum::DEALLOCATE => ops::deallocate::run(self, arguments).await,
+            OpNum::CLONE => ops::clone::run(self, arguments).await,
+            OpNum::COPY => ops::copy::run(self, arguments, reply).await,
+            OpNum::COPY_NOTIFY => ops::copy_notify::run(self, arguments, reply).await,
+            OpNum::OFFLOAD_CANCEL => ops::offload_cancel::run(self, arguments).await,
+            OpNum::SEEK => ops::seek::run(self, arguments, reply).await,
+            OpNum::READ_PLUS => ops::read_plus::run(self, arguments, reply).await,
+            OpNum::GETXATTR => ops::getxattr::run(self, arguments, reply).await,
+            OpNum::SETXATTR => ops::setxattr::run(self, arguments, reply).await,
+            OpNum::LISTXATTRS => ops::listxattrs::run(self, arguments, reply).await,
+            OpNum::WRITE_SAME => ops::write_same::run(self, arguments, reply).await,
+            OpNum::REMOVEXATTR => ops::removexattr::run(self, arguments, reply).await,
+            OpNum::IO_ADVISE => ops::io_advise::run(self, arguments, reply).await,
+            // RFC 8881 §15.1.1.5: operations that exist and are not supported here.
+            _ => Err(Status::NOTSUPP.into()),
+        }
+    }
+}

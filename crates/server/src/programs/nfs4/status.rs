@@ -1,0 +1,110 @@
+//! Where failures become `nfsstat4`.
+
+use bytes::Bytes;
+use protocol::nfs4::types::Status;
+use xdr::DecodeError;
+
+use crate::state::SavedReply;
+
+/// Why an operation did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// With this status, and nothing else in the reply.
+    Status(Status),
+    /// With this status; what the protocol returns along with it was written (`LOCK4denied`, for instance).
+    Written(Status),
+    /// SEQUENCE found a retransmission: this is the reply of the whole compound.
+    Replay(Bytes),
+    /// An owner's seqid told a retransmission of version 4.0: this is the operation's result.
+    Saved(Box<SavedReply>),
+}
+
+/// What an operation returns when its results, if any, are in the reply.
+pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+impl From<vfs::Error> for Failure {
+    fn from(error: vfs::Error) -> Self {
+        Self::Status(of_backend(error))
+    }
+}
+
+impl From<DecodeError> for Failure {
+    /// RFC 8881 §15.1.1.1: BADXDR where arguments "do not match those specified in the XDR definition".
+    fn from(_: DecodeError) -> Self {
+        Self::Status(Status::BADXDR)
+    }
+}
+
+/// The status for an error of a backend (RFC 8881 §15.1).
+pub(crate) const fn of_backend(error: vfs::Error) -> Status {
+    use vfs::Error as E;
+    match error {
+        E::NotPermitted => Status::PERM,
+        E::NotFound => Status::NOENT,
+        E::Io => Status::IO,
+        E::NoDevice => Status::NXIO,
+        E::Access => Status::ACCESS,
+        E::Exists => Status::EXIST,
+        E::CrossDevice => Status::XDEV,
+        E::NotDirectory => Status::NOTDIR,
+        E::IsDirectory => Status::ISDIR,
+        E::IsSymlink => Status::SYMLINK,
+        E::WrongKind => Status::WRONG_TYPE,
+        E::Invalid => Status::INVAL,
+        E::TooLarge => Status::FBIG,
+        E::NoSpace => Status::NOSPC,
+        E::Quota => Status::DQUOT,
+        E::ReadOnly => Status::ROFS,
+        E::TooManyLinks => Status::MLINK,
+        E::NameTooLong => Status::NAMETOOLONG,
+        E::BadName => Status::BADNAME,
+        E::NotEmpty => Status::NOTEMPTY,
+        E::Stale => Status::STALE,
+        E::BadHandle => Status::BADHANDLE,
+        E::BadCookie => Status::BAD_COOKIE,
+        // No NFSv4 operation has a guard: a backend that says this is broken.
+        E::NotSync | E::ServerFault => Status::SERVERFAULT,
+        E::NotSupported => Status::NOTSUPP,
+        E::NoXattr => Status::NOXATTR,
+        E::TooBig => Status::XATTR2BIG,
+        E::Busy => Status::FILE_OPEN,
+        // The paper of 1994 on NFSv3 brought JUKEBOX for data that must first be fetched; this is its name here.
+        E::Later => Status::DELAY,
+    }
+}
+
+/// The status as `minor` knows it. Version 4.0 has no WRONG_TYPE (RFC 7530 §13.1 answers INVAL), nor errors of sessions: what
+/// has no room is RESOURCE ("the server may exhaust available resources", §13.1.3.4), and a client whose record has gone
+/// meanwhile is EXPIRED.
+pub(crate) const fn in_minor(status: Status, minor: u32) -> Status {
+    match (status, minor) {
+        (Status::WRONG_TYPE, 0) => Status::INVAL,
+        (Status::REP_TOO_BIG, 0) => Status::RESOURCE,
+        (Status::DEADSESSION, 0) => Status::EXPIRED,
+        // RFC 7530 §9.1.4.4: "revoked state … NFS4ERR_EXPIRED, NFS4ERR_BAD_STATEID, or NFS4ERR_ADMIN_REVOKED, as appropriate".
+        (Status::DELEG_REVOKED, 0) => Status::ADMIN_REVOKED,
+        _ => status,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn translates_what_clients_act_on() {
+        // RFC 8881 §15.1.1.3: DELAY, and nothing else, makes a client come again.
+        assert_eq!(of_backend(vfs::Error::Later), Status::DELAY);
+        assert_eq!(of_backend(vfs::Error::Stale), Status::STALE);
+        assert_eq!(of_backend(vfs::Error::NoSpace), Status::NOSPC);
+        assert_eq!(of_backend(vfs::Error::Quota), Status::DQUOT);
+        assert_eq!(in_minor(Status::WRONG_TYPE, 0), Status::INVAL);
+        assert_eq!(in_minor(Status::WRONG_TYPE, 1), Status::WRONG_TYPE);
+    }
+}

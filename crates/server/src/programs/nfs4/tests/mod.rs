@@ -1,0 +1,11 @@
+//! Scenarios of several operations, through the whole server.
+
+mod compounds;
+pub(crate) mod delegations;
+mod faults;
+mod inter_server;
+mod offload;
+mod paths;
+mod recovery;
+mod stateids;
+mod takeover;

@@ -1,0 +1,387 @@
+//! Version 4.0's callbacks, over connections that the server makes.
+
+use core::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use protocol::nfs4::attributes::{Attributes, number as n};
+use protocol::nfs4::callback::{CbCompoundResult, CbOp, CbOpResult};
+use protocol::nfs4::compound::Op;
+use protocol::nfs4::ops::delegation::DelegReturnArgs;
+use protocol::nfs4::ops::open::{OpenDelegation, OpenHow, OpenOk, ShareAccess};
+use protocol::nfs4::ops::read::ReadArgs;
+use protocol::nfs4::ops::remove::RemoveArgs;
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::setclientid::{RenewArgs, SetClientIdResult};
+use protocol::nfs4::ops::write::WriteArgs;
+use protocol::nfs4::types::{Handle, HasStatus, Outcome, StableHow, Stateid, Status};
+use xdr::{List, Opaque};
+
+use crate::testing::minor0::{Lab0, compound0, lab0};
+use crate::testing::{
+    Call, Flight, Lab, at, attributes_in, drain, getattr, mode, name, open, open_args, putfh,
+};
+use crate::{Connection, ConnectionId, Dial, Transport};
+
+/// What the server calls, as the transport has it: a connection that was made.
+struct Called(Arc<Connection>);
+
+impl Called {
+    /// Makes the connection that the server wants.
+    fn take(lab: &Lab0, id: u64) -> Self {
+        Self::make(lab, id, &wanted(lab).expect("a connection is wanted"))
+    }
+
+    /// The connection that was wished for is made.
+    fn make(lab: &Lab0, id: u64, dial: &Dial) -> Self {
+        let local = SocketAddr::from(([127, 0, 0, 1], 2049));
+        let made = Connection::new(ConnectionId(id), dial.address, local, Transport::Tcp, false);
+        lab.lab.server.dialed(dial, Some(&made));
+        Self(Arc::new(made))
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        drain(&self.0.outbox)
+    }
+
+    fn answer(&self, lab: &Lab0, reply: bytes::Bytes) {
+        use futures_util::FutureExt;
+        let mut none = xdr::Writer::new();
+        let _ = lab.lab.server.handle(&self.0, lab.lab.now(), reply, &mut none).now_or_never().unwrap();
+    }
+}
+
+fn wanted(lab: &Lab0) -> Option<Dial> {
+    match lab.lab.server.poll_dial(&Context::from_waker(Waker::noop())) {
+        Poll::Ready(dial) => Some(dial),
+        Poll::Pending => None,
+    }
+}
+
+/// Says where callbacks go, and confirms it.
+fn call_me_at(lab: &mut Lab0, address: &str) {
+    let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 1, address) else { panic!() };
+    assert_eq!(lab.confirm(&ok), Status::OK);
+}
+
+/// Where the client of a [`Lab0`] is.
+const HOME: &str = "127.0.0.1.0.9";
+
+/// A client whose path was tried and whose open-owner is known, and another client.
+fn scene() -> (Lab0, Called, Lab) {
+    let mut lab = lab0();
+    call_me_at(&mut lab, HOME);
+    let called = Called::take(&lab, 900);
+    let trial = called.calls().pop().expect("the path is tried");
+    assert!(trial.compound.is_none() && trial.header.program == 0x4000_0000);
+    called.answer(&lab, trial.reply(&()));
+    lab.open("file", b"owner");
+    let mut other = Lab::without_session(Arc::clone(&lab.lab.server), 50);
+    other.connect(b"other");
+    (lab, called, other)
+}
+
+/// OPEN for reading by an owner that is known.
+fn read_open(lab: &mut Lab0) -> (Handle, OpenDelegation) {
+    let mut args = open_args("file", b"owner", ShareAccess::READ, OpenHow::NoCreate);
+    (args.seqid, args.owner) = (lab.next(b"owner"), lab.owner(b"owner"));
+    let (file, ok) = lab.opened(Op::Open(args));
+    (file, ok.delegation)
+}
+
+fn hold(lab: &mut Lab0) -> (Handle, Stateid) {
+    match read_open(lab) {
+        (file, OpenDelegation::Read(read)) => (file, read.stateid),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Opens a file for writing too, and has it delegated.
+fn hold_to_write(lab: &mut Lab0) -> (Handle, Stateid) {
+    let op = lab.open_op("file", b"owner");
+    match lab.opened(op) {
+        (file, OpenOk { delegation: OpenDelegation::Write(write), .. }) => (file, write.stateid),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The answer to CB_RECALL.
+fn ok(call: &Call) -> bytes::Bytes {
+    reply(call, CbOpResult::Recall(Outcome::Ok(())))
+}
+
+fn reply(call: &Call, result: CbOpResult) -> bytes::Bytes {
+    let (status, results) = (result.status(), List::new(vec![result]).unwrap());
+    call.reply(&CbCompoundResult { status, tag: Opaque::default(), results })
+}
+
+/// Another client's OPEN for writing, which has to wait.
+fn write_open(other: &mut Lab) -> Flight {
+    let mut flight = other.start(1, at(&["export"], vec![open("file", b"o", ShareAccess::BOTH)]));
+    assert!(flight.poll().is_none(), "the delegation is in its way");
+    flight
+}
+
+fn recalled(call: &Call) -> Stateid {
+    let compound = call.compound.as_ref().unwrap();
+    assert_eq!((compound.minor_version, compound.callback_ident), (0, 7));
+    match &compound.ops[..] {
+        [CbOp::Recall(recall)] => recall.stateid,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_end_of_an_old_path_is_not_the_end_of_the_next() {
+    let (mut lab, old, _) = scene();
+    // As Linux's client, which says where it is twice in a row.
+    call_me_at(&mut lab, HOME);
+    assert!(old.0.outbox.is_hung_up());
+    let called = Called::take(&lab, 901);
+    let trial = called.calls().pop().expect("the path is tried");
+    called.answer(&lab, trial.reply(&()));
+    lab.lab.server.connection_closed(old.0.id);
+    assert!(!called.0.outbox.is_hung_up());
+    hold(&mut lab);
+}
+
+#[test]
+fn reading_is_delegated_where_the_client_can_be_called_and_recalled_there() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold(&mut lab);
+    let read = Op::Read(ReadArgs { stateid: held, offset: 0, count: 1 });
+    assert_eq!(lab.status(vec![putfh(file), read]), Status::OK);
+    let mut flight = write_open(&mut other);
+    let recall = called.calls().pop().expect("CB_RECALL");
+    assert_eq!(recalled(&recall), held);
+    called.answer(&lab, ok(&recall));
+    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
+}
+
+#[test]
+fn writing_is_delegated_and_the_holder_asked_for_attributes_over_its_path() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold_to_write(&mut lab);
+    let asked = [n::CHANGE, n::SIZE, n::TIME_MODIFY];
+    let before = attributes_in(&lab.last(vec![putfh(file), getattr(&asked)]));
+    assert!(called.calls().is_empty(), "the holder's own question is answered here");
+    let mut flight = other.start(2, vec![putfh(file), getattr(&asked)]);
+    assert!(flight.poll().is_none());
+    let question = called.calls().pop().expect("CB_GETATTR");
+    let ops = &question.compound.as_ref().unwrap().ops[..];
+    assert!(matches!(ops, [CbOp::GetAttr(asked)] if asked.handle == file), "{ops:?}");
+    let said =
+        Attributes { change: before.change.map(|it| it + 1), size: Some(777), ..Attributes::default() };
+    let said = CbOpResult::GetAttr(Outcome::Ok(said.to_file_attributes()));
+    called.answer(&lab, reply(&question, said));
+    let after = attributes_in(flight.poll().expect("an answer").results.last().unwrap());
+    assert!(after.size == Some(777) && after.change > before.change, "{after:?}");
+    // Who opens it gets what the holder has written by then.
+    let mut flight = write_open(&mut other);
+    let recall = called.calls().pop().expect("CB_RECALL");
+    assert_eq!(recalled(&recall), held);
+    called.answer(&lab, ok(&recall));
+    let data = Opaque::from_static(b"hello");
+    let write = Op::Write(WriteArgs { stateid: held, offset: 0, stable: StableHow::FileSync, data });
+    assert_eq!(lab.status(vec![putfh(file), write]), Status::OK);
+    assert!(flight.poll().is_none());
+    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
+}
+
+#[test]
+fn a_delegation_is_returned_by_who_obtained_it_or_by_the_client() {
+    for (uid, returned) in [(1000, Status::OK), (0, Status::OK), (1001, Status::BAD_STATEID)] {
+        let (mut lab, _called, _other) = scene();
+        let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o666) });
+        lab.last(at(&["export", "file"], vec![set]));
+        lab.lab.uid = 1000;
+        let (file, stateid) = hold_to_write(&mut lab);
+        lab.lab.uid = uid;
+        let give_back = Op::DelegReturn(DelegReturnArgs { stateid });
+        assert_eq!(lab.status(vec![putfh(file), give_back]), returned, "{uid}");
+        assert_eq!(lab.lab.server.counts().delegations, u64::from(returned != Status::OK));
+    }
+}
+
+#[test]
+fn a_holder_is_known_by_its_connection() {
+    let (mut lab, called, _other) = scene();
+    let (file, _) = hold_to_write(&mut lab);
+    // None of these says whose it is.
+    let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
+    assert_eq!(lab.status(vec![putfh(file), set]), Status::OK);
+    let remove = Op::Remove(RemoveArgs { target: name("file") });
+    assert_eq!(lab.status(at(&["export"], vec![remove])), Status::OK);
+    assert!(called.calls().is_empty());
+}
+
+#[test]
+fn clients_that_share_a_connection_have_nothing_delegated_for_writing() {
+    let (mut lab, called, _other) = scene();
+    let SetClientIdResult::Ok(ok) = lab.set_client_id(b"second", 1, 0) else { panic!() };
+    assert_eq!(lab.confirm(&ok), Status::OK);
+    let op = lab.open_op("file", b"owner");
+    let (file, opened) = lab.opened(op);
+    assert_eq!(opened.delegation, OpenDelegation::None);
+    let close = lab.close_op(opened.stateid, b"owner");
+    assert_eq!(lab.status(vec![putfh(file), close]), Status::OK);
+    let (file, _) = hold(&mut lab);
+    // Nobody knows that it is the holder's: it is asked for the delegation as if another had changed the file.
+    let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
+    let mut flight = lab.lab.start_compound(&compound0(vec![putfh(file), set]));
+    assert!(flight.poll().is_none());
+    assert_eq!(called.calls().len(), 1);
+}
+
+#[test]
+fn another_client_is_known_from_its_first_word_on() {
+    let (mut lab, called, _other) = scene();
+    let (file, _) = hold_to_write(&mut lab);
+    let SetClientIdResult::Ok(second) = lab.set_client_id(b"second", 1, 0) else { panic!() };
+    // It may be the second's, though that has no record yet.
+    let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o600) });
+    let mut flight = lab.lab.start_compound(&compound0(vec![putfh(file), set]));
+    assert!(flight.poll().is_none());
+    assert_eq!(called.calls().len(), 1);
+    assert_eq!(lab.confirm(&second), Status::OK);
+}
+
+#[test]
+fn a_client_that_begins_anew_keeps_its_connection() {
+    let (mut lab, ..) = scene();
+    lab.reboot(b"client", 2);
+    let tenant = lab.lab.connection.tenant.get().map(|client| client.id());
+    assert_eq!(tenant, Some(lab.client_id));
+}
+
+#[test]
+fn who_comes_after_a_client_that_left_is_known_from_its_first_word_on() {
+    for several in [false, true] {
+        let (mut lab, ..) = scene();
+        let id = format!("{:#018x}", lab.client_id);
+        lab.lab.server.evict(lab.lab.now(), &id).unwrap();
+        let SetClientIdResult::Ok(second) = lab.set_client_id(b"second", 1, 0) else { panic!() };
+        if several {
+            let SetClientIdResult::Ok(_) = lab.set_client_id(b"third", 1, 0) else { panic!() };
+        }
+        assert_eq!(lab.confirm(&second), Status::OK);
+        let tenant = lab.lab.connection.tenant.get().map(|client| client.id());
+        assert_eq!(tenant, (!several).then_some(second.client_id));
+    }
+}
+
+#[test]
+fn nothing_is_delegated_without_a_path_nor_before_the_owner_is_confirmed() {
+    let mut lab = lab0();
+    lab.open("file", b"owner");
+    assert_eq!(read_open(&mut lab).1, OpenDelegation::None, "no path");
+    let (mut lab, ..) = scene();
+    let mut args = open_args("file", b"new", ShareAccess::READ, OpenHow::NoCreate);
+    (args.seqid, args.owner) = (lab.next(b"new"), lab.owner(b"new"));
+    assert_eq!(lab.opened(Op::Open(args)).1.delegation, OpenDelegation::None);
+}
+
+#[test]
+fn nobody_but_the_sender_is_connected_to() {
+    let mut lab = lab0();
+    for address in ["192.0.2.1.0.9", "127.0.0.1.0.0", "nonsense"] {
+        call_me_at(&mut lab, address);
+        assert!(wanted(&lab).is_none(), "{address}");
+    }
+    call_me_at(&mut lab, HOME);
+    assert_eq!(wanted(&lab).unwrap().address, SocketAddr::from(([127, 0, 0, 1], 9)));
+}
+
+#[test]
+fn where_nothing_is_delegated_nobody_is_connected_to() {
+    let maker = crate::testing::lab_with(vec![crate::testing::export(1, "/export")], |settings| {
+        settings.max_delegations = 0;
+    });
+    let mut lab = Lab0::of(&maker.server, 2, b"client");
+    call_me_at(&mut lab, HOME);
+    assert!(wanted(&lab).is_none());
+}
+
+#[test]
+fn what_was_not_answered_is_sent_again_over_the_next_connection() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold(&mut lab);
+    let renew = vec![Op::Renew(RenewArgs { client_id: lab.client_id })];
+    assert_eq!(lab.status(renew.clone()), Status::OK);
+    let mut flight = write_open(&mut other);
+    assert_eq!(called.calls().len(), 1);
+    lab.lab.server.connection_closed(called.0.id);
+    // "the server has determined that the callback path is down" (RFC 7530 §16.28.5).
+    assert_eq!(lab.status(renew), Status::CB_PATH_DOWN);
+    assert!(wanted(&lab).is_none(), "not at once");
+    lab.lab.pass(6);
+    let next = Called::take(&lab, 901);
+    let calls = next.calls();
+    let recall = calls.iter().find(|call| call.compound.is_some()).expect("CB_RECALL");
+    assert_eq!(recalled(recall), held);
+    next.answer(&lab, ok(recall));
+    let give_back = Op::DelegReturn(DelegReturnArgs { stateid: held });
+    assert_eq!(lab.status(vec![putfh(file), give_back]), Status::OK);
+    assert_eq!(flight.poll().map(|result| result.status), Some(Status::OK));
+}
+
+#[test]
+fn what_is_not_given_back_is_lost_alone() {
+    let (mut lab, called, mut other) = scene();
+    let (file, held) = hold(&mut lab);
+    let flight = write_open(&mut other);
+    let recall = called.calls().pop().expect("CB_RECALL");
+    called.answer(&lab, ok(&recall));
+    for _ in 0..3 {
+        lab.lab.pass(40);
+        assert_eq!(lab.status(vec![Op::Renew(RenewArgs { client_id: lab.client_id })]), Status::OK);
+    }
+    drop(flight);
+    let give_back = || vec![putfh(file), Op::DelegReturn(DelegReturnArgs { stateid: held })];
+    assert_eq!(lab.status(give_back()), Status::ADMIN_REVOKED);
+    assert_eq!(lab.status(give_back()), Status::BAD_STATEID, "the loss is acknowledged");
+    assert_eq!(lab.lab.server.counts().revoked, 0);
+}
+
+#[test]
+fn a_client_that_leaves_is_hung_up_on() {
+    let (mut lab, called, _) = scene();
+    lab.reboot(b"client", 2);
+    assert!(called.0.outbox.is_hung_up());
+}
+
+#[test]
+fn a_client_wishes_for_one_connection_at_a_time() {
+    let mut lab = lab0();
+    call_me_at(&mut lab, HOME);
+    // While it waits to be taken, and once the transport is at it.
+    call_me_at(&mut lab, "127.0.0.1.0.10");
+    let first = wanted(&lab).expect("a connection is wanted");
+    for port in 11..20 {
+        call_me_at(&mut lab, &format!("127.0.0.1.0.{port}"));
+    }
+    assert!(wanted(&lab).is_none(), "the outcome of the first is not known");
+    // It is not the one that is wanted now, whether it was made or not.
+    assert!(Called::make(&lab, 900, &first).0.outbox.is_hung_up());
+    let second = wanted(&lab).expect("the one that is wanted now");
+    assert_eq!(second.address.port(), 19);
+    call_me_at(&mut lab, HOME);
+    lab.lab.server.dialed(&second, None);
+    let third = Called::take(&lab, 901);
+    assert!(wanted(&lab).is_none() && !third.0.outbox.is_hung_up());
+    // Clients that are gone leave no wishes behind.
+    for verifier in 2..10 {
+        let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", verifier, HOME) else { panic!() };
+        assert_eq!(lab.confirm(&ok), Status::OK);
+    }
+    let last = wanted(&lab).expect("the last one's");
+    assert!(third.0.outbox.is_hung_up() && wanted(&lab).is_none());
+    let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 10, HOME) else { panic!() };
+    assert_eq!(lab.confirm(&ok), Status::OK);
+    assert!(Called::make(&lab, 902, &last).0.outbox.is_hung_up(), "its client is gone");
+    assert!(!Called::take(&lab, 903).0.outbox.is_hung_up());
+}

@@ -1,0 +1,199 @@
+//! What one client of version 4.0 tries with the state of another, and one user with that of another.
+
+use protocol::nfs4::compound::{Op, OpResult};
+use protocol::nfs4::ops::lock::{LockOutcome, LockTArgs, LockType};
+use protocol::nfs4::ops::open::{ShareAccess, ShareDeny};
+use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
+use protocol::nfs4::ops::setattr::SetAttrArgs;
+use protocol::nfs4::ops::setclientid::RenewArgs;
+use protocol::nfs4::types::{Handle, Stateid, Status};
+
+use crate::testing::minor0::{Lab0, lab0, unlock};
+use crate::testing::{at, mode, putfh};
+
+/// Who made the client ID, who opens files and locks them, and who did neither.
+const MACHINE: u32 = 0;
+const USER: u32 = 1000;
+const STRANGER: u32 = 1001;
+
+/// A client whose user has a file open and locked.
+struct Scene {
+    lab: Lab0,
+    file: Handle,
+    open: Stateid,
+    lock: Stateid,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut lab = lab0();
+        let set = Op::SetAttr(SetAttrArgs { stateid: Stateid::ANONYMOUS, attributes: mode(0o666) });
+        lab.last(at(&["export", "file"], vec![set]));
+        lab.lab.uid = USER;
+        let (file, open) = lab.open("file", b"owner");
+        let op = lab.lock_op(open, b"owner", b"locker", 0);
+        let OpResult::Lock(LockOutcome::Ok(lock)) = lab.last(vec![putfh(file), op]) else { panic!() };
+        Self { lab, file, open, lock }
+    }
+
+    fn status_by(&mut self, uid: u32, op: Op) -> Status {
+        self.lab.lab.uid = uid;
+        self.lab.status(vec![putfh(self.file), op])
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let counts = self.lab.lab.server.counts();
+        (counts.opens, counts.locks)
+    }
+}
+
+/// `other` fields near one's own: with its index and those around it, as `index_at` says where that is, and with each of the
+/// `rests` behind it.
+fn guesses(own: [u8; 12], index_at: usize, rests: &[Vec<u8>]) -> Vec<[u8; 12]> {
+    let index = u32::from_be_bytes(*own[index_at..].first_chunk().unwrap());
+    let indices = (0..1024).chain(index.saturating_sub(1024)..index + 1024);
+    let guess = |index: u32, rest: &Vec<u8>| {
+        let mut other = own;
+        other[index_at..index_at + 4].copy_from_slice(&index.to_be_bytes());
+        other[index_at + 4..].copy_from_slice(rest);
+        other
+    };
+    indices.flat_map(|index| rests.iter().map(move |rest| guess(index, rest))).collect()
+}
+
+/// With an index and a count in it, 4,153 guesses found another client's lock.
+#[test]
+fn no_stateid_is_guessed_from_one_s_own() {
+    let mut scene = Scene::new();
+    let mut attacker = scene.lab.other(b"attacker");
+    let (_, own) = attacker.open("file", b"owner");
+    // As they once were: 32 bits each of instance, index and generation, which counted from one.
+    let counted: Vec<_> = (1..=4u32).map(|count| count.to_be_bytes().to_vec()).collect();
+    let mut others = guesses(own.other, 4, &counted);
+    // As they are: by counts and by what is near the own generation.
+    let own_rest = u64::from_be_bytes([
+        0,
+        0,
+        own.other[6],
+        own.other[7],
+        own.other[8],
+        own.other[9],
+        own.other[10],
+        own.other[11],
+    ]);
+    let near = (0..4).chain(own_rest.saturating_sub(2)..own_rest + 3);
+    let near: Vec<_> = near.map(|rest: u64| rest.to_be_bytes()[2..].to_vec()).collect();
+    others.extend(guesses(own.other, 2, &near));
+    assert!(others.len() > 30_000);
+    for other in others.into_iter().filter(|other| *other != own.other) {
+        let status = attacker.status(vec![putfh(scene.file), unlock(Stateid { seqid: 1, other }, 2)]);
+        assert!(matches!(status, Status::BAD_STATEID | Status::STALE_STATEID), "{status:?} {other:?}");
+    }
+    assert_eq!(scene.counts(), (2, 1));
+    assert_eq!(scene.status_by(USER, unlock(scene.lock, 2)), Status::OK);
+}
+
+#[test]
+fn a_lock_is_unlocked_by_who_locked_or_by_the_client() {
+    for (uid, freed) in [(USER, Status::OK), (MACHINE, Status::OK), (STRANGER, Status::ACCESS)] {
+        let mut scene = Scene::new();
+        assert_eq!(scene.status_by(uid, unlock(scene.lock, 2)), freed);
+        assert_eq!(scene.counts(), (1, u64::from(freed != Status::OK)));
+        if freed != Status::OK {
+            // RFC 7530 §9.1.7: ACCESS takes a seqid.
+            assert_eq!(scene.status_by(USER, unlock(scene.lock, 3)), Status::OK);
+        }
+    }
+}
+
+#[test]
+fn an_open_is_closed_by_who_opened_or_by_the_client() {
+    for (uid, closed) in [(USER, Status::OK), (MACHINE, Status::OK), (STRANGER, Status::BAD_STATEID)] {
+        let mut scene = Scene::new();
+        let close = scene.lab.close_op(scene.open, b"owner");
+        assert_eq!(scene.status_by(uid, close.clone()), closed);
+        let left = u64::from(closed != Status::OK);
+        assert_eq!(scene.counts(), (left, left));
+        if closed != Status::OK {
+            assert_eq!(scene.status_by(USER, close), Status::OK, "no seqid was taken");
+        }
+    }
+}
+
+#[test]
+fn an_open_is_downgraded_by_who_opened_or_by_the_client() {
+    for (uid, done) in [(USER, Status::OK), (MACHINE, Status::OK), (STRANGER, Status::BAD_STATEID)] {
+        let mut scene = Scene::new();
+        let (share_access, share_deny) = (ShareAccess::BOTH, ShareDeny::empty());
+        let (open_stateid, seqid) = (scene.open, scene.lab.next(b"owner"));
+        let downgrade =
+            Op::OpenDowngrade(OpenDowngradeArgs { open_stateid, seqid, share_access, share_deny });
+        assert_eq!(scene.status_by(uid, downgrade), done);
+    }
+}
+
+/// Users of one client may share an owner: each has obtained what is under it.
+#[test]
+fn who_opened_with_a_shared_owner_may_close() {
+    let mut scene = Scene::new();
+    scene.lab.lab.uid = STRANGER;
+    let (_, open) = scene.lab.open("file", b"owner");
+    let close = scene.lab.close_op(open, b"owner");
+    assert_eq!(scene.status_by(STRANGER, close), Status::OK);
+}
+
+/// RFC 7530 §16.28.5.
+#[test]
+fn a_lease_is_renewed_by_the_client_or_who_has_a_file_open() {
+    let mut scene = Scene::new();
+    let renew = Op::Renew(RenewArgs { client_id: scene.lab.client_id });
+    for (uid, renewed) in [(MACHINE, Status::OK), (USER, Status::OK), (STRANGER, Status::ACCESS)] {
+        scene.lab.lab.uid = uid;
+        assert_eq!(scene.lab.status(vec![renew.clone()]), renewed, "{uid}");
+    }
+    let close = scene.lab.close_op(scene.open, b"owner");
+    assert_eq!(scene.status_by(USER, close), Status::OK);
+    assert_eq!(scene.lab.status(vec![renew.clone()]), Status::ACCESS, "it has no file open any more");
+    // Whoever is refused keeps no lease alive.
+    scene.lab.lab.seconds += 60;
+    assert_eq!(scene.lab.status(vec![renew.clone()]), Status::ACCESS);
+    scene.lab.lab.pass(40);
+    scene.lab.lab.uid = MACHINE;
+    assert_eq!(scene.lab.status(vec![renew]), Status::EXPIRED);
+}
+
+#[test]
+fn no_client_id_is_guessed_from_one_s_own() {
+    let mut scene = Scene::new();
+    let mut attacker = scene.lab.other(b"attacker");
+    let own = attacker.client_id;
+    let near = (0..5000u64).flat_map(|by| [own.wrapping_add(by), own.wrapping_sub(by)]);
+    let counted = (0..5000u64).map(|count| own >> 32 << 32 | count);
+    for client_id in near.chain(counted).filter(|id| *id != own) {
+        // What the victim's own principal would be answered.
+        let status = attacker.status(vec![Op::Renew(RenewArgs { client_id })]);
+        assert!(matches!(status, Status::EXPIRED | Status::STALE_CLIENTID), "{status:?} {client_id:#x}");
+    }
+    assert_eq!(scene.status_by(USER, unlock(scene.lock, 2)), Status::OK);
+}
+
+/// A client ID is all that RENEW, OPEN and RELEASE_LOCKOWNER name a client by.
+#[test]
+fn a_denied_lock_does_not_tell_its_holder_s_client_id() {
+    let mut scene = Scene::new();
+    let test = |lab: &mut Lab0, owner: &'static [u8]| {
+        let (lock_type, owner) = (LockType::Write, lab.owner(owner));
+        let op = Op::LockT(LockTArgs { lock_type, offset: 0, length: 1, owner });
+        let result = lab.send(vec![putfh(scene.file), op]).results.into_vec().pop();
+        let Some(OpResult::LockT(LockOutcome::Denied(denied))) = result else { panic!("{result:?}") };
+        (denied.owner.client_id, denied.owner.owner.to_vec())
+    };
+    let mut other = scene.lab.other(b"other");
+    let (told, owner) = test(&mut other, b"locker");
+    assert_eq!(owner, b"locker");
+    assert_ne!(told, scene.lab.client_id);
+    let renew = |client_id| vec![Op::Renew(RenewArgs { client_id })];
+    assert_eq!(other.status(renew(told)), Status::STALE_CLIENTID);
+    assert_eq!(test(&mut other, b"locker").0, told, "always the same");
+    assert_eq!(test(&mut scene.lab, b"another locker").0, scene.lab.client_id, "its own it knows");
+}

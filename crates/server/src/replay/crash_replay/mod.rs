@@ -1,0 +1,284 @@
+//! Calls that are not idempotent, executed once though the process ends between the change and its answer.
+//!
+//! Reply caches and slots see to that while the process lives. A process that is killed takes them along, and leaves
+//! clients that repeat a call which may have been executed: MKDIR would be told EXIST by the directory that it made.
+//!
+//! Criteria, before the mechanism:
+//! - What was executed is not executed again; what the repetition is told is what the first call would have been told.
+//! - Only a repetition is helped: the same call again (RFC 1813's transaction number, RFC 8881's session, slot and sequence
+//!   ID, and a keyed digest of who asks what), which a client sends because it had no answer. A call that was answered and
+//!   is made once more is judged like any other.
+//! - No change is claimed by two: directories and guarded files serve as locks between clients.
+//! - What was claimed is as durable as what was done.
+//! - A log that is damaged, full, of another version or not there costs no more than the help that it would have been.
+//! - Bounded in memory and on disk. A call pays for two or three copies of some hundred bytes into memory, no system call;
+//!   calls that can be repeated (READ, WRITE, GETATTR, …) pay nothing.
+//!
+//! **Before and after.** Each operation that changes names, those of extended attributes among them, and SETATTR with a guard, is written down before it is executed
+//! ([`Record::Begun`]) and when its outcome is known ([`Record::Ended`]); the reply of a call that has one when it is complete
+//! ([`Record::Finished`]). The process that comes next reads them ([`Before`]). A repetition of a finished call is answered
+//! with its reply. One that only began is executed again, as a *claim*: where it then fails exactly as it would if the
+//! process before had done it, and what is there looks as if it had, it is answered as done ([`Once`]). NFSv4.1's client
+//! repeats the call in its old session first, is told BADSESSION, and asks anew in a new one: what it repeated is the claim
+//! of the operations that it may ask there, by the same user from the same address.
+//!
+//! **Two at once.** When several calls for one name were under way together, any one of them may have done it, and none has
+//! been answered: it is right to tell any *one* of them so. A claim is good, therefore, as long as the last acknowledged
+//! change of that name, since its call began or shortly before, is not of its own kind: somebody else who was told "made" has
+//! made what is there.
+//! What takes a name away, and is known to have been made anew by somebody else since, is not even executed again.
+//! This needs all records in one order and to be lost in that order, which is why the log is one ring and not one a core.
+//!
+//! The log survives the end of the process. A [`StableLog`] survives that of the machine too: on exports that keep the same
+//! promise, what begins is on stable storage before it is executed, and what ended before it is answered. NFSv4.1's sessions
+//! can be persistent then (RFC 8881 §18.36.3), with their last replies kept elsewhere
+//! (`state::persist`).
+
+mod act;
+mod before;
+mod record;
+mod stable;
+#[cfg(test)]
+mod tests;
+mod xattr;
+
+use core::net::IpAddr;
+use std::fmt;
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use siphasher::sip::SipHasher24;
+use tracing::{debug, info};
+use vfs::{Handle, Timestamp};
+
+pub(crate) use act::{Once, Place};
+use before::Before;
+pub(crate) use before::Recognised;
+use record::{CHANGES, Kind, Record};
+pub(crate) use stable::Stable;
+pub use stable::StableLog;
+
+use crate::{Export, ExportId, HandleKey, Now};
+
+/// Bytes of a record at most.
+pub const RECORD_BYTES_MAX: usize = record::CALL_BYTES + REPLY_BYTES_MAX;
+
+/// Bytes of a reply that is written down at most; a longer one is not, and its call counts as begun. Every reply of
+/// NFSv3's changes and all that NFSv4.1's slots keep are shorter.
+const REPLY_BYTES_MAX: usize = 4096;
+
+/// Bytes of what a name's number is made of before the name: export, length and bytes of the directory's handle.
+const TARGET_HEAD: usize = 4 + 8 + vfs::MAX_HANDLE;
+
+/// How long records help: as long as the reply cache gives a reply again, and for the same reason.
+pub(crate) const REMEMBER_FOR: Duration = Duration::from_secs(600);
+
+/// Where records are kept. An implementation outlives the process, if only in the page cache.
+pub trait ReplyLog: Send + Sync + fmt::Debug {
+    /// Appends one record, the concatenation of `parts`, at most [`RECORD_BYTES_MAX`] bytes long. Old records make room for it,
+    /// the oldest first. Returns when the record is safe from an end of the process; there are no errors, because whoever
+    /// cannot keep a record forgets it. Does not wait.
+    fn append(&self, parts: &[&[u8]]);
+}
+
+/// A call, told from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct CallId {
+    /// Of who asks what, keyed by [`secret`].
+    pub(crate) digest: u64,
+    /// NFSv3: the transaction number. NFSv4.1: slot and sequence ID.
+    pub(crate) number: u64,
+}
+
+impl CallId {
+    /// A request of version 4.1.
+    pub(crate) fn in_slot(digest: u64, slot: u32, sequence_id: u32) -> Self {
+        Self { digest, number: u64::from(slot) << 32 | u64::from(sequence_id) }
+    }
+}
+
+/// The key of all digests here: the same in every process over one state directory, and of use for nothing else.
+pub(crate) fn secret(key: &HandleKey) -> [u8; 16] {
+    let mut secret = [0; 16];
+    for (half, place) in secret.chunks_exact_mut(8).enumerate() {
+        let mut hasher = SipHasher24::new_with_key(&key.0);
+        hasher.write(b"enfys: digests of calls");
+        hasher.write_usize(half);
+        place.copy_from_slice(&hasher.finish().to_le_bytes());
+    }
+    secret
+}
+
+/// The log as the server uses it, with what was read from it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    log: Arc<dyn ReplyLog>,
+    /// The same log, where it outlives the machine.
+    stable: Option<Arc<Stable>>,
+    secret: [u8; 16],
+    /// By the clock of files; no process before this one changed anything later.
+    started: Timestamp,
+    /// When [`Self::before`] is of no more use, monotonic.
+    forget_at: Duration,
+    /// Whether anything is in [`Self::before`].
+    has_before: AtomicBool,
+    before: Mutex<Before>,
+}
+
+impl Journal {
+    /// `records` are those of the processes before, oldest first; what is none is left out. `secret` is what [`secret`] makes.
+    /// `answered` are calls whose replies are kept elsewhere.
+    pub(crate) fn new(
+        log: Arc<dyn ReplyLog>,
+        records: impl IntoIterator<Item = Bytes>,
+        answered: impl IntoIterator<Item = CallId>,
+        secret: [u8; 16],
+        now: Now,
+    ) -> Self {
+        let mut before = Before::new(answered);
+        records.into_iter().filter_map(Record::parse).for_each(|record| before.read(record, now.wall));
+        before.read_all();
+        match before.under_way() {
+            0 => {}
+            count => info!(count, "unfinished operations of the previous server"),
+        }
+        Self {
+            log,
+            stable: None,
+            secret,
+            started: now.wall,
+            forget_at: now.monotonic + REMEMBER_FOR,
+            has_before: AtomicBool::new(!before.is_empty()),
+            before: Mutex::new(before),
+        }
+    }
+
+    /// The same, over a log that outlives the machine.
+    pub(crate) fn with_stable(self, stable: Arc<Stable>) -> Self {
+        Self { stable: Some(stable), ..self }
+    }
+
+    /// Waits until what was written down is as safe as it will be.
+    pub(crate) async fn sync(&self) {
+        if let Some(stable) = &self.stable {
+            stable.sync().await;
+        }
+    }
+
+    /// What became of a call that comes in, as far as a process before knew it. Where it only began, `who` may claim from now
+    /// on what it would have done. With `is_renamed` the call will come under another name, so that the next process, if this
+    /// one is killed before that, has to know of the claim too.
+    pub(crate) fn recognise(&self, call: CallId, who: Who, now: Now, is_renamed: bool) -> Recognised {
+        let Some(mut before) = self.before() else { return Recognised::Unknown };
+        let key = |kind, targets: &[u64]| self.claim_key(who, kind, targets);
+        let write = |record: Record| {
+            if let (true, Record::Claimed { key, .. }) = (is_renamed, &record) {
+                self.log.append(&[&record.head(), &key.to_le_bytes()]);
+            }
+        };
+        let recognised = before.recognise(call, now.wall, key, write);
+        match &recognised {
+            Recognised::Unknown => {}
+            Recognised::Begun => debug!(?call, "a call comes again that an earlier process began"),
+            Recognised::Finished(_) => debug!(?call, "a call comes again that an earlier process finished"),
+        }
+        recognised
+    }
+
+    /// Writes a complete reply down.
+    pub(crate) fn finish(&self, call: CallId, at: Timestamp, reply: &[u8]) {
+        if reply.len() <= REPLY_BYTES_MAX {
+            self.log.append(&[&Record::Finished { call, at, reply: Bytes::new() }.head(), reply]);
+        }
+    }
+
+    /// Writes down that a call's reply is on stable storage elsewhere: nothing of it is to be claimed any more.
+    pub(crate) fn answered(&self, call: CallId, at: Timestamp) {
+        self.write(&Record::Answered { call, at });
+    }
+
+    /// Forgets what was before when its time is over.
+    pub(crate) fn maintain(&self, now: Now) {
+        if now.monotonic >= self.forget_at && self.has_before.swap(false, Ordering::Relaxed) {
+            *self.before.lock() = Before::default();
+        }
+    }
+
+    /// Whether anything is known of processes before; once it is not, it never will be.
+    fn knows_before(&self) -> bool {
+        self.has_before.load(Ordering::Relaxed)
+    }
+
+    /// Whether a change of names in `export` waits for nothing here, nor can have been made by a process before.
+    pub(crate) fn is_immediate(&self, export: &Export) -> bool {
+        !self.knows_before() && !export.backend.is_stable()
+    }
+
+    /// What was before, as long as there is anything.
+    fn before(&self) -> Option<MutexGuard<'_, Before>> {
+        self.knows_before().then(|| self.before.lock())
+    }
+
+    fn write(&self, record: &Record) {
+        self.log.append(&[&record.head()]);
+    }
+
+    /// A name in a directory, or a file where there is no name, as a number that nobody can choose.
+    fn target(&self, export: ExportId, file: &Handle, name: Option<&[u8]>) -> u64 {
+        let mut head = [0; TARGET_HEAD];
+        head[..4].copy_from_slice(&export.0.to_le_bytes());
+        head[4..12].copy_from_slice(&(file.len() as u64).to_le_bytes());
+        head[12..12 + file.len()].copy_from_slice(file);
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write(&head[..12 + file.len()]);
+        if let Some(name) = name {
+            hasher.write(name);
+        }
+        hasher.finish()
+    }
+
+    fn claim_key(&self, who: Who, kind: Kind, targets: &[u64]) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        who.hash(&mut hasher);
+        hasher.write_u8(kind as u8);
+        targets.iter().for_each(|target| hasher.write_u64(*target));
+        hasher.finish()
+    }
+}
+
+/// Whose call it is: a user of a client. The port is not compared, since a new connection has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub(crate) client: IpAddr,
+    /// The caller's number: a principal that is a user here is not that user by AUTH_SYS, which anybody can claim to be.
+    pub(crate) caller: u64,
+}
+
+impl Who {
+    fn hash(self, hasher: &mut impl Hasher) {
+        match self.client {
+            IpAddr::V4(address) => hasher.write(&address.octets()),
+            IpAddr::V6(address) => hasher.write(&address.octets()),
+        }
+        hasher.write_u64(self.caller);
+    }
+}
+
+impl Journal {
+    /// An operation is about to be executed; `targets` as its [`Kind`] has them.
+    fn begin(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES]) {
+        self.write(&Record::Begun { call, at, kind, targets });
+    }
+
+    /// It is over; `changed` where it did what it is for.
+    fn end(&self, call: CallId, at: Timestamp, kind: Kind, targets: [u64; CHANGES], changed: bool) {
+        self.write(&Record::Ended { call, at, kind, targets, changed });
+        if changed && let Some(mut before) = self.before() {
+            before.acknowledge(call, kind, targets);
+        }
+    }
+}

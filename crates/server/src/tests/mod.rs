@@ -1,0 +1,4 @@
+//! Scenarios that belong to no single module.
+
+mod malformed;
+mod reload;
