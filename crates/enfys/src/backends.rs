@@ -11,12 +11,12 @@ use localfs::{Config, Descriptors, Durability, LocalFs};
 use parking_lot::Mutex;
 use server::{Export, ExportCounts, ExportId, ExportOptions, ExportTable, Junction};
 use siphasher::sip128::{Hasher128, SipHasher24};
+use store::{error_text, random};
 use tracing::{error, info, warn};
 use vfs::{Backend, MemFs, MemOptions, Timestamp, Verifier};
 
 use crate::export_plan::{ExportPlan, Source, limits};
 use crate::size::Size;
-use crate::state_dir;
 use crate::submounts;
 
 /// File systems in use, by what they were opened for.
@@ -160,7 +160,7 @@ impl Backends {
             Err(error) => {
                 warn!(
                     "{}",
-                    plan.blame(format!("what is mounted inside is not served: {}", crate::said(&error)))
+                    plan.blame(format!("what is mounted inside is not served: {}", error_text(&error)))
                 );
                 return Vec::new();
             }
@@ -254,7 +254,7 @@ impl Backends {
     /// may lead to a loss of uncommitted data". A directory that was served before in this process, perhaps by another name, may have lost
     /// some, and what is opened now knows nothing of that.
     fn first_verifier(&self) -> Result<Verifier, String> {
-        if self.has_started { state_dir::random() } else { Ok(self.verifier) }
+        if self.has_started { random() } else { Ok(self.verifier) }
     }
 
     /// Flushes and closes what is no longer served.
@@ -320,7 +320,7 @@ impl Backends {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let (max_bytes, quota_bytes) = limits(plan.memory);
                 let memory = MemFs::new(&MemOptions {
-                    identity: state_dir::random()?,
+                    identity: random()?,
                     instance: self.instance,
                     max_bytes,
                     quota_bytes,
@@ -341,7 +341,7 @@ impl Opened {
         match (self, &plan.source) {
             (Self::Directory(directory, _), Source::Directory(path)) => directory
                 .is_at(path)
-                .map_err(|error| plan.blame(format!("{}: {}", path.display(), crate::said(&error)))),
+                .map_err(|error| plan.blame(format!("{}: {}", path.display(), error_text(&error)))),
             _ => Ok(true),
         }
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
+use store::error_text;
 
 use crate::address::Address;
 use crate::explain::explain;
@@ -253,7 +254,7 @@ impl Config {
     /// One line that names the file, the line and the key.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("{}: {}", path.display(), crate::said(&error)))?;
+            .map_err(|error| format!("{}: {}", path.display(), error_text(&error)))?;
         let config: Self = toml::from_str(&text).map_err(|error| explain(path, &text, &error))?;
         Ok(Self { places: Arc::new(Places::new(path, &text)), ..config })
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
+use store::error_text;
 
 use crate::export_plan::{ExportPlan, Source};
 use crate::writable;
@@ -40,7 +41,7 @@ pub fn check(exports: &[ExportPlan], state_dir: Option<&Path>) -> Result<Vec<Str
     for export in exports {
         let Source::Directory(path) = &export.source else { continue };
         let directory = look(export, path).map_err(|error| {
-            export.blame_key("path", format!("{}: {}", path.display(), crate::said(&error)))
+            export.blame_key("path", format!("{}: {}", path.display(), error_text(&error)))
         })?;
         for other in &seen {
             // State of NFSv4 (locks, share reservations) is kept for each export: two that hold the same files would let

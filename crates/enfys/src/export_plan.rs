@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use server::{ClientPattern, DEFAULT_ANONYMOUS, ExportOptions, Flavors, Squash};
+use store::error_text;
 use vfs::{Credentials, MemOptions};
 
 use crate::cli::{ServeArguments, SquashArgument};
@@ -414,7 +415,7 @@ fn directories(arguments: &ServeArguments) -> Result<Vec<ExportPlan>, String> {
             return Err(format!("`{argument}` names no directory; a file system in memory needs --memory"));
         }
         let path =
-            std::path::absolute(path).map_err(|error| format!("`{argument}`: {}", crate::said(&error)))?;
+            std::path::absolute(path).map_err(|error| format!("`{argument}`: {}", error_text(&error)))?;
         Ok(ExportPlan::new(Source::Directory(path), pseudo))
     });
     plans.collect()

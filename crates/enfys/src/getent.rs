@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use store::error_text;
 
 /// How long the name services may take until the next piece of an answer about one name.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,14 +30,14 @@ pub fn print(database: &str, name: Option<&str>, bytes_max: usize) -> Result<Opt
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| failed(crate::said(&error)))?;
+        .map_err(|error| failed(error_text(&error)))?;
     let patience = if name.is_some() { PATIENCE } else { LIST_PATIENCE };
     let printed = read_within(&mut child, patience, bytes_max);
     if printed.is_err() {
         // It may have ended meanwhile.
         let _ = child.kill();
     }
-    let status = child.wait().map_err(|error| failed(crate::said(&error)))?;
+    let status = child.wait().map_err(|error| failed(error_text(&error)))?;
     let printed = printed.map_err(failed)?;
     match status.code() {
         Some(0) => Ok(Some(String::from_utf8_lossy(&printed).into_owned())),
@@ -60,7 +61,7 @@ fn read_within(child: &mut Child, patience: Duration, bytes_max: usize) -> Resul
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.to_string()),
         }
-        match out.read(&mut chunk).map_err(|error| crate::said(&error))? {
+        match out.read(&mut chunk).map_err(|error| error_text(&error))? {
             0 => return Ok(printed),
             length => printed.extend_from_slice(&chunk[..length]),
         }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use glob::Pattern;
 use server::ClientPattern;
+use store::error_text;
 use tracing::{debug, warn};
 
 use crate::getent;
@@ -60,7 +61,7 @@ fn addresses_of(host: &str) -> Vec<IpAddr> {
     match (host, 0).to_socket_addrs() {
         Ok(addresses) => addresses.map(|address| address.ip().to_canonical()).collect(),
         Err(error) => {
-            let error = crate::said(&error);
+            let error = error_text(&error);
             warn!(
                 host,
                 error, "host name in `clients` not found; it matches no client until a reload (SIGHUP)"

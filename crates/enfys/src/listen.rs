@@ -8,6 +8,7 @@ use net::Listeners;
 use protocol::portmap;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use store::error_text;
 
 use crate::address::Address;
 use crate::plan::Plan;
@@ -54,7 +55,7 @@ pub fn bind(plan: &Plan) -> Result<Bound, String> {
         listeners.tcp = listen_on_all(&plan.listen).map_err(|why| plan.blame("listen", why))?;
     }
     let addresses: io::Result<Vec<_>> = listeners.tcp.iter().map(TcpListener::local_addr).collect();
-    let addresses = addresses.map_err(|error| format!("listening socket: {}", crate::said(&error)))?;
+    let addresses = addresses.map_err(|error| format!("listening socket: {}", error_text(&error)))?;
     let port_mapper = choose_port_mapper(plan.wants_port_mapper);
     if port_mapper == PortMapper::Own {
         let own: Vec<_> =
@@ -74,7 +75,7 @@ fn passed() -> Result<Vec<TcpListener>, String> {
     for index in 0..passed.len() {
         let listener = passed.take_tcp_listener(index);
         let listener = listener.map_err(|error| {
-            let why = crate::said(&error);
+            let why = error_text(&error);
             format!("socket {index} passed by the service manager is no listening TCP socket: {why}")
         })?;
         listeners.extend(listener);
@@ -152,7 +153,7 @@ fn refused(transport: &str, address: SocketAddr, error: &io::Error) -> String {
             format!("ports below {FIRST_UNPRIVILEGED_PORT} need root or CAP_NET_BIND_SERVICE")
         }
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
-        _ => crate::said(error),
+        _ => error_text(error),
     };
     format!("cannot listen on {transport}{address}: {why}")
 }

@@ -20,7 +20,6 @@ mod in_force;
 mod kerberos;
 mod latency;
 mod listen;
-mod mapping;
 mod metrics;
 mod name_services;
 mod places;
@@ -28,20 +27,15 @@ mod plan;
 #[cfg(feature = "krb5")]
 mod principals;
 mod reach;
-mod reply_log;
-mod room;
 mod sandbox;
 mod security;
 mod serve;
 mod service;
 mod signals;
 mod size;
-mod stable_log;
 mod state_dir;
-mod state_log;
 mod submounts;
 mod users;
-mod waiters;
 mod writable;
 
 use std::process::ExitCode;
@@ -106,10 +100,4 @@ fn usage_error(text: &str) -> String {
 /// Standard output, since that is what a program reads whose answer this is.
 fn print_error_as_json(why: &str) {
     println!("{}", serde_json::json!({ "error": why }));
-}
-
-/// What an error says to people, without its number.
-fn said(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error ").next().unwrap_or_default().to_owned()
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use net::AcceptLog;
 use prometheus_client::registry::Registry;
+use store::error_text;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
@@ -44,7 +45,7 @@ impl MetricsServer {
     /// # Errors
     /// One line that names the address.
     pub async fn bind(address: SocketAddr) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("metrics on {address}: {}", crate::said(&error));
+        let failed = |error: io::Error| format!("metrics on {address}: {}", error_text(&error));
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address })

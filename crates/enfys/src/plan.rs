@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use server::{ExportTable, Flavor, Network, Settings, Versions};
+use store::error_text;
 
 use crate::address::Address;
 use crate::cli::{CheckArguments, ServeArguments};
@@ -203,7 +204,7 @@ pub fn check(arguments: &CheckArguments) -> Result<(), String> {
     let config = Some(arguments.config.clone());
     let plan = Plan::new(&ServeArguments { config, ..ServeArguments::default() })?;
     if let Some(directory) = &plan.state_dir {
-        state_dir::check(directory).map_err(|why| plan.blame("state-dir", why))?;
+        store::state_dir::check(directory).map_err(|why| plan.blame("state-dir", why))?;
     }
     for address in plan.listen.iter().chain(&plan.metrics) {
         let key = if plan.listen.contains(address) { "listen" } else { "metrics" };
@@ -259,7 +260,7 @@ fn state_dir(asked: Option<&PathBuf>, exports: &[ExportPlan]) -> Result<Option<P
     match asked {
         Some(path) => std::path::absolute(path)
             .map(Some)
-            .map_err(|error| format!("state directory {}: {}", path.display(), crate::said(&error))),
+            .map_err(|error| format!("state directory {}: {}", path.display(), error_text(&error))),
         None if is_transient => Ok(None),
         None => state_dir::default_path().map(Some),
     }

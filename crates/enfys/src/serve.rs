@@ -8,6 +8,11 @@ use std::time::Duration;
 
 use net::{Clock, Limits, Registered, Running};
 use server::{HandleKey, Server, Settings, Versions};
+use store::reply_log::{self, Recovered, ReplyFile};
+use store::stable_log::StableFile;
+use store::state_dir::{self, Identity, StateDir};
+use store::state_log::{self, Kept, StateFile};
+use store::{error_text, random};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -25,13 +30,9 @@ use crate::listen::{self, Bound, PortMapper};
 use crate::metrics::{MetricsServer, Sources};
 use crate::name_services;
 use crate::plan::Plan;
-use crate::reply_log::{self, Recovered, ReplyFile};
 use crate::sandbox;
 use crate::service;
 use crate::signals::{Signals, Wish};
-use crate::stable_log::StableFile;
-use crate::state_dir::{self, Identity, StateDir};
-use crate::state_log::{self, Kept, StateFile};
 
 /// Serves until told to stop.
 ///
@@ -47,7 +48,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
-        .map_err(|error| format!("no event queue: {}", crate::said(&error)))?;
+        .map_err(|error| format!("no event queue: {}", error_text(&error)))?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     plan.state_dir.as_deref().map_or(Ok(()), state_dir::make).map_err(|why| plan.blame("state-dir", why))?;
     // Before any thread is started, and behind what makes the state directory: Landlock wants it to be there.
@@ -70,7 +71,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     let peers = Some(name_services::policy(&plan));
     let limits = within(shares, wanted);
     let running = net::serve(Arc::clone(&server), bound.listeners, limits, observer, peers)
-        .map_err(|error| format!("cannot start threads: {}", crate::said(&error)))?;
+        .map_err(|error| format!("cannot start threads: {}", error_text(&error)))?;
     let registered = register(port_mapper, plan.versions, &addresses)?;
     let mut metrics_address = None;
     if let (Some(metrics), Some(latencies)) = (metrics, latencies) {
@@ -132,7 +133,7 @@ struct State {
 
 impl State {
     fn open(plan: &Plan) -> Result<Self, String> {
-        let instance: [u8; 8] = state_dir::random()?;
+        let instance: [u8; 8] = random()?;
         let directory = plan.state_dir.as_deref().map(StateDir::open).transpose()?;
         // Before the identity, by which the next start knows that there must be a log: where this one fails, both are there or none.
         let open_log = |directory: &StateDir| {
@@ -157,7 +158,7 @@ fn new_server(
     let mut settings = Settings::new(
         HandleKey(state.identity.handle_key),
         state.instance,
-        state_dir::random()?,
+        random()?,
         state.identity.server_id.to_vec(),
     );
     plan.apply_limits(&mut settings);
@@ -293,7 +294,7 @@ fn register(
     let registered = Registered::new(versions, addresses);
     registered
         .map(Some)
-        .map_err(|error| format!("cannot register with the port mapper that runs: {}", crate::said(&error)))
+        .map_err(|error| format!("cannot register with the port mapper that runs: {}", error_text(&error)))
 }
 
 /// Waits for the signal to stop; reads exports again at SIGHUP.

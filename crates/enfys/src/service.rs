@@ -1,6 +1,7 @@
 //! What a service manager (systemd) is told, where there is one: sd_notify(3).
 
 use sd_notify::NotifyState;
+use store::error_text;
 use tracing::warn;
 
 /// Clients are answered; after a reload too.
@@ -24,6 +25,6 @@ pub fn stopping() {
 
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        warn!("the service manager could not be told: {}", crate::said(&error));
+        warn!("the service manager could not be told: {}", error_text(&error));
     }
 }

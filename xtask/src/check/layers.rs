@@ -92,10 +92,11 @@ const LAYERS: &[Layer] = &[
     inner("client", &["xdr", "rpc", "protocol"]),
     inner("sim", &["xdr", "rpc", "protocol", "vfs", "server", "client"]),
     outer("localfs", &["vfs"]),
+    outer("store", &["xdr", "vfs", "server"]),
     outer("net", &["xdr", "rpc", "protocol", "vfs", "server", "client"]),
     outer("fuse", &["client", "net"]),
     outer("bench", &["xdr", "rpc", "protocol", "client", "net"]),
-    outer("enfys", &["xdr", "rpc", "protocol", "vfs", "localfs", "server", "client", "net", "fuse", "bench"]),
+    outer("enfys", &["xdr", "rpc", "protocol", "vfs", "localfs", "server", "store", "client", "net", "fuse", "bench"]),
 ];
 
 /// Rules of one layer beyond those that all inner ones share.

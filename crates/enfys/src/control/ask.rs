@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use store::error_text;
+
 use super::print;
 use super::protocol::{Answer, Command, Greeting, MAX_ANSWER, Question, Reply, VERSION};
 use super::socket::{IN_STATE_DIR, connect_to};
@@ -81,7 +83,7 @@ fn socket_path(arguments: &ControlArguments) -> Result<PathBuf, String> {
 
 /// Asks, and returns the answer and its text.
 fn ask(path: &Path, command: Command) -> Result<(Reply, String), String> {
-    let failed = |error: io::Error| format!("{}: {}", path.display(), crate::said(&error));
+    let failed = |error: io::Error| format!("{}: {}", path.display(), error_text(&error));
     let mut stream = connect_to(path).map_err(|error| unreachable_because(path, &error))?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
@@ -129,7 +131,7 @@ fn unreachable_because(path: &Path, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => {
             format!("{place}: permission denied: ask as the user who started the server, or as root")
         }
-        _ => format!("{place}: {}", crate::said(error)),
+        _ => format!("{place}: {}", error_text(error)),
     }
 }
 
@@ -141,6 +143,6 @@ fn unexpected(path: &Path) -> String {
 fn say(text: &str) -> Result<(), String> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => other.map_err(|error| format!("standard output: {}", crate::said(&error))),
+        other => other.map_err(|error| format!("standard output: {}", error_text(&error))),
     }
 }

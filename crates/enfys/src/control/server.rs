@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use net::{AcceptLog, Clock};
 use server::{Quoted, Server};
+use store::error_text;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -32,7 +33,7 @@ impl ControlServer {
     /// # Errors
     /// One line that names the path.
     pub fn bind(path: &Path) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("control socket {}: {}", path.display(), crate::said(&error));
+        let failed = |error: io::Error| format!("control socket {}: {}", path.display(), error_text(&error));
         Socket::bind(path).map(Self).map_err(failed)
     }
 
@@ -45,7 +46,7 @@ impl ControlServer {
             listener.set_nonblocking(true)?;
             UnixListener::from_std(listener)
         });
-        let listener = listener.map_err(|error| format!("control socket: {}", crate::said(&error)))?;
+        let listener = listener.map_err(|error| format!("control socket: {}", error_text(&error)))?;
         let log = AcceptLog::new("control", clock);
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         tokio::spawn(async move {

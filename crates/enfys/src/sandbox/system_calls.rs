@@ -15,6 +15,7 @@ use libc::c_long;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
+use store::error_text;
 
 /// What of a file is cached (Linux 6.5); the `libc` crate does not name it.
 const SYS_CACHESTAT: c_long = 451;
@@ -112,7 +113,7 @@ const ALLOWED_TO_KERBEROS: &[c_long] = &[];
 /// Why that cannot be had: this kernel is built without it, or a container forbids it.
 pub fn restrict() -> Result<(), String> {
     let program = program()?;
-    install(&program, libc::SECCOMP_FILTER_FLAG_TSYNC).map_err(|error| crate::said(&error))
+    install(&program, libc::SECCOMP_FILTER_FLAG_TSYNC).map_err(|error| error_text(&error))
 }
 
 fn program() -> Result<BpfProgram, String> {
@@ -246,7 +247,7 @@ mod tests {
             }
         }
         let (listed, _) = include_str!("system_calls.rs").split_once("#[cfg(test)]\nmod tests").unwrap();
-        for of in ["localfs", "net", "server", "vfs"] {
+        for of in ["localfs", "net", "server", "store", "vfs"] {
             scan(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src"), listed);
         }
     }

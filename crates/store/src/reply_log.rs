@@ -27,8 +27,8 @@ use memmap2::MmapMut;
 use parking_lot::Mutex;
 use server::{RECORD_BYTES_MAX, prefetch};
 
-use crate::state_dir::open_file;
-use crate::{mapping, room};
+use crate::files::{error_text, open_file};
+use crate::{disk_space, mapping};
 
 /// Bytes of the file. Some 25,000 calls have their records in it: what is under way when the server is killed began
 /// a few seconds before.
@@ -168,7 +168,7 @@ impl ReplyFile {
             }
             Ok((Self { ring: Mutex::new(ring) }, file, recovered))
         };
-        open().map_err(|error| format!("{}: {}", path.display(), crate::said(&error)))
+        open().map_err(|error| format!("{}: {}", path.display(), error_text(&error)))
     }
 }
 
@@ -261,7 +261,7 @@ fn make(file: &File) -> io::Result<Key> {
     // Nothing of what was there is to be seen, and a header only where all the rest is there.
     if file.metadata()?.len() == FILE_BYTES as u64 {
         // It has its space: on a disk that is full now, there would be none.
-        room::zero(file, 0, FILE_BYTES as u64)?;
+        disk_space::zero(file, 0, FILE_BYTES as u64)?;
     } else {
         take_space(file)?;
     }
@@ -275,8 +275,8 @@ fn make(file: &File) -> io::Result<Key> {
 fn take_space(file: &File) -> io::Result<()> {
     file.set_len(0)?;
     // A full disk would otherwise be a SIGBUS.
-    room::overwrite_in_place(file);
-    let taken = room::allocate(file, FILE_BYTES as u64).and_then(|()| file.set_len(FILE_BYTES as u64));
+    disk_space::overwrite_in_place(file);
+    let taken = disk_space::allocate(file, FILE_BYTES as u64).and_then(|()| file.set_len(FILE_BYTES as u64));
     // What was got of it is given back.
     taken.inspect_err(|_| _ = file.set_len(0))
 }

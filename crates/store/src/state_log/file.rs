@@ -9,8 +9,8 @@ use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
 use super::{Queue, format};
-use crate::room;
-use crate::state_dir::open_file;
+use crate::disk_space;
+use crate::files::open_file;
 
 /// A file is not written anew before it has so many bytes.
 const REWRITE_BYTES: u64 = 1 << 20;
@@ -48,9 +48,9 @@ impl Disk {
         let before = std::os::unix::fs::MetadataExt::blocks(&file.metadata()?) * 512;
         #[cfg(not(test))]
         let before = 0;
-        room::keep(has, wanted, |bytes| {
+        disk_space::keep(has, wanted, |bytes| {
             self.check(bytes > before.max(has))?;
-            room::allocate(file, bytes)
+            disk_space::allocate(file, bytes)
         })
     }
 }
@@ -85,7 +85,7 @@ impl Appending {
         let file = open_file(path, OpenOptions::new().read(true).write(true))?;
         let written = file.metadata()?.len().max(end);
         // A torn tail may not stand before what comes.
-        room::zero(&file, end, written)?;
+        disk_space::zero(&file, end, written)?;
         file.sync_data()?;
         Ok(Self { file, bytes: end, written, kept: written, has_room: true })
     }
@@ -130,7 +130,8 @@ impl Appending {
         }
         // As far as it has space, if it cannot have more.
         for end in [end, self.kept.min(end)] {
-            let done = disk.check(end > self.kept).and_then(|()| room::zero(&self.file, self.written, end));
+            let done =
+                disk.check(end > self.kept).and_then(|()| disk_space::zero(&self.file, self.written, end));
             if done.is_ok() {
                 self.written = self.written.max(end);
                 return;
@@ -169,7 +170,7 @@ impl Spare {
         let mut options = OpenOptions::new();
         let file = open_file(&Self::path(log), options.read(true).write(true).create(true).truncate(false))?;
         if file.metadata()?.len() == 0 {
-            room::overwrite_in_place(&file);
+            disk_space::overwrite_in_place(&file);
         }
         Ok(Self { file, kept: 0 })
     }
@@ -220,7 +221,7 @@ impl Spare {
         file.write_all_at(content, 0)?;
         // What it held before is no part of it.
         let written = file.metadata()?.len();
-        room::zero(&file, bytes, written)?;
+        disk_space::zero(&file, bytes, written)?;
         let mut appending = Appending { file, bytes, written, kept, has_room: true };
         appending.write_ahead(disk);
         appending.file.sync_all()?;

@@ -14,8 +14,9 @@ use parking_lot::{Condvar, Mutex};
 use tracing::error;
 use vfs::{Error, Op};
 
+use crate::files::error_text;
 use crate::reply_log::{Durability, Recovered, ReplyFile};
-use crate::waiters::Waiters;
+use crate::wait_queue::Waiters;
 
 /// The log in use.
 #[derive(Debug)]
@@ -31,14 +32,14 @@ impl StableFile {
     /// One line that names the file, where it cannot be had, there is no space for it, or it cannot be synced.
     pub fn open(path: &Path) -> Result<(Self, Recovered), String> {
         let (log, file, recovered) = ReplyFile::open_as(path, Durability::Machine)?;
-        let said = |error: &io::Error| format!("{}: {}", path.display(), crate::said(error));
+        let said = |error: &io::Error| format!("{}: {}", path.display(), error_text(error));
         let directory = path.parent().unwrap_or(Path::new("/"));
         let synced =
             file.sync_all().and_then(|()| std::fs::File::open(directory)).and_then(|it| it.sync_all());
         synced.map_err(|error| said(&error))?;
         let name = path.display().to_string();
         let sync = GroupSync::start(move || {
-            file.sync_data().inspect_err(|error| error!("{name}: {}", crate::said(error)))
+            file.sync_data().inspect_err(|error| error!("{name}: {}", error_text(error)))
         });
         Ok((Self { log, sync: sync.map_err(|error| said(&error))? }, recovered))
     }

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 /// They, each with the number that it waits for. One that is given up stays until that is reached.
 #[derive(Debug, Default)]
-pub struct Waiters {
+pub(crate) struct Waiters {
     /// By place.
     waiting: HashMap<u64, (u64, Waker)>,
     /// The last place that was given.
@@ -14,7 +14,7 @@ pub struct Waiters {
 
 impl Waiters {
     /// Has `waker` woken when `wanted` is reached, in place of the one before at this place. A place is had with the first call.
-    pub fn wait(&mut self, place: &mut Option<u64>, wanted: u64, waker: &Waker) {
+    pub(crate) fn wait(&mut self, place: &mut Option<u64>, wanted: u64, waker: &Waker) {
         let last = &mut self.last;
         let place = *place.get_or_insert_with(|| {
             *last += 1;
@@ -24,13 +24,13 @@ impl Waiters {
     }
 
     /// Those whose wait is over, to be woken when no lock is held any more.
-    pub fn take(&mut self, is_over: impl Fn(u64) -> bool) -> Vec<Waker> {
+    pub(crate) fn take(&mut self, is_over: impl Fn(u64) -> bool) -> Vec<Waker> {
         let over = self.waiting.extract_if(|_, (wanted, _)| is_over(*wanted));
         over.map(|(_, (_, waker))| waker).collect()
     }
 
     /// How many they are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.waiting.len()
     }
 }

@@ -50,8 +50,8 @@ use parking_lot::{Condvar, Mutex};
 use server::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use vfs::{Op, Pace, Thread};
 
-use crate::state_dir::{self, open_file};
-use crate::waiters::Waiters;
+use crate::files::{error_text, open_file, random};
+use crate::wait_queue::Waiters;
 use file::Appending;
 use format::{Key, Tail};
 use writer::Writer;
@@ -141,7 +141,7 @@ impl StateFile {
                 (nothing, is_expected.then(|| format!("missing; {}", format::NOBODY)))
             }
             Err(error) => {
-                let why = crate::said(&error);
+                let why = error_text(&error);
                 (nothing, Some(format!("cannot be read: {why}; {}", format::NOBODY)))
             }
         };
@@ -151,7 +151,7 @@ impl StateFile {
         let of_thread = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("state log".into()).spawn(move || writer::run(&of_thread));
-        let thread = thread.map_err(|error| said(&crate::said(&error)))?;
+        let thread = thread.map_err(|error| said(&error_text(&error)))?;
         Ok((Self { shared, thread: Some(thread) }, Kept { entries, damage }))
     }
 }
@@ -282,7 +282,7 @@ impl Shared {
         let (file, key, last) = match adopted {
             Some((file, tail)) => (Some(file), tail.key, tail.last),
             // Each key has a number, so that the file's numbers go on when it is written anew.
-            None => (None, state_dir::random()?, map.len() as u64),
+            None => (None, random()?, map.len() as u64),
         };
         let (changes, waiting, room) = (Vec::new(), Waiters::default(), u64::MAX);
         let (wanted, is_idle, ends) = (last, false, false);

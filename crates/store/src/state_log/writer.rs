@@ -11,8 +11,8 @@ use vfs::Pace;
 
 use super::file::{Appending, Disk, Spare, wanted};
 use super::{Queue, Shared, format, sync_directory_of};
-use crate::room::is_full;
-use crate::state_dir::open_file;
+use crate::disk_space::is_full;
+use crate::files::{error_text, open_file};
 
 /// How long after a failure the map is written anew, or more space is tried for.
 const RETRY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(10) };
@@ -200,7 +200,7 @@ impl Writer {
         // The one in use goes on to be true.
         self.retry_at = Instant::now() + RETRY;
         let path = shared.path.display();
-        let cause = crate::said(&error);
+        let cause = error_text(&error);
         if !self.is_out_of_space {
             warn!("{path}: not written anew yet: {cause}");
         } else if !std::mem::replace(&mut self.is_said, true) {
@@ -275,7 +275,7 @@ impl Writer {
         if was_said {
             return;
         }
-        let (path, cause) = (shared.path.display(), crate::said(&error));
+        let (path, cause) = (shared.path.display(), error_text(&error));
         if is_full(&error) {
             warn!(
                 "{path}: no more space for records of clients: {cause}: new clients use up what was reserved"
@@ -305,9 +305,9 @@ impl Writer {
     /// The file says no more what is true: it is made to say nothing, so that nobody reclaims by it.
     fn fail(&mut self, shared: &Shared, error: &io::Error) {
         let path = shared.path.display();
-        let cause = crate::said(error);
+        let cause = error_text(error);
         if let Err(left) = withdraw(&shared.path) {
-            let left = crate::said(&left);
+            let left = error_text(&left);
             error!(
                 "{path}: {cause}; nor can it be taken away: {left}: remove it before the next start, or clients may reclaim what others have had since"
             );

@@ -13,13 +13,13 @@ const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 const STEP_BYTES: u64 = 64 << 10;
 
 /// Whether an error says that there is no space: the disk is full, or a quota is used up.
-pub fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
 
 /// Has an empty file overwritten in place. Btrfs would want new space for each page that is written again, also where the file has its
 /// space; other file systems know no such flag.
-pub fn overwrite_in_place(file: &File) {
+pub(crate) fn overwrite_in_place(file: &File) {
     if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
         let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
     }
@@ -30,7 +30,7 @@ pub fn overwrite_in_place(file: &File) {
 ///
 /// # Errors
 /// No space, or that of a write.
-pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => zero(file, file.metadata()?.len(), bytes),
         done => Ok(done?),
@@ -42,7 +42,7 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of `allocate` other than that there is no space.
-pub fn keep(
+pub(crate) fn keep(
     has: u64,
     wanted: u64,
     allocate: impl Fn(u64) -> io::Result<()>,
@@ -64,7 +64,7 @@ pub fn keep(
 ///
 /// # Errors
 /// Those of the writes.
-pub fn zero(file: &File, from: u64, to: u64) -> io::Result<()> {
+pub(crate) fn zero(file: &File, from: u64, to: u64) -> io::Result<()> {
     let mut at = from;
     while at < to {
         let bytes = ZEROS.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));

@@ -15,7 +15,7 @@ use memmap2::{MmapMut, MmapOptions};
 ///
 /// # Errors
 /// Where the file has another length, and what mmap(2) says.
-pub fn map(file: &File, bytes: usize) -> io::Result<MmapMut> {
+pub(crate) fn map(file: &File, bytes: usize) -> io::Result<MmapMut> {
     if file.metadata()?.len() != bytes as u64 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
