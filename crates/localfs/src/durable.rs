@@ -171,12 +171,6 @@ impl Dirt {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The [version](Self::version), unless a change is being made.
-    pub(crate) fn quiet_version(&self) -> Option<u64> {
-        let state = self.state.lock();
-        (state.in_flight == 0).then(|| self.version.load(Ordering::Relaxed))
-    }
-
     /// The object was changed by what is done to its names, which leaves it as durable as it was.
     pub(crate) fn was_touched(&self) {
         let state = self.state.lock();

@@ -6,13 +6,12 @@
 //! went away) is synced, so that nothing stays pinned for ever. The index of handles is synced and kept small here too.
 //!
 //! Files that were closed are looked at: where a local process has taken the last name meanwhile, the cache must not keep
-//! the space. Of a removal through this server the CLOSE knows, and lets go at once. Where a removal did not take what was
-//! presumed ([`crate::presumed`]), all objects are looked at.
+//! the space. Of a removal through this server the CLOSE knows, and lets go at once.
 //!
 //! One thread for each volume, asleep unless there is something to do. It ends with the volume.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,8 +28,6 @@ const ROUND: Duration = Duration::from_secs(1);
 const IDLE_ROUNDS: u32 = 3;
 /// Rounds without a write after which dirt is synced.
 const FORGOTTEN_ROUNDS: u32 = 60;
-/// Rounds between two looks at all objects, where removals presumed what they took.
-pub(crate) const LOOK_ROUNDS: u32 = 60;
 /// Files that were closed since the last round and wait to be looked at; for each one more, the first of them is at once.
 const MAX_CLOSED: usize = 4096;
 
@@ -39,8 +36,6 @@ const MAX_CLOSED: usize = 4096;
 pub(crate) struct Alarm {
     state: Arc<(Mutex<State>, Condvar)>,
     closed: Mutex<Closed>,
-    /// Some object lost its last name, and nobody knows which.
-    is_all_in_doubt: AtomicBool,
 }
 
 /// Files whose last open was closed.
@@ -116,7 +111,6 @@ fn run((state, wake): &(Mutex<State>, Condvar), volume: &Weak<Volume>) {
             std::mem::take(&mut state.has_work)
         };
         let Some(volume) = volume.upgrade() else { return };
-        volume.look_at_doubtful();
         volume.look_at_closed();
         if has_work && volume.clean_up() {
             volume.janitor.ring();
@@ -143,24 +137,6 @@ impl Volume {
         }
     }
 
-    /// Has the janitor look which of all objects has no name any more.
-    pub(crate) fn look_at_all_later(&self) {
-        self.janitor.is_all_in_doubt.store(true, Ordering::Release);
-        self.janitor.ring_for_closed();
-    }
-
-    /// Looks which of all objects has no name any more, where that is asked for.
-    pub(crate) fn look_at_doubtful(&self) {
-        if self.janitor.is_all_in_doubt.swap(false, Ordering::AcqRel) {
-            self.look_at_all();
-        }
-    }
-
-    fn look_at_all(&self) {
-        let all: Vec<_> = self.objects.iter().collect();
-        all.into_iter().for_each(|object| self.let_go_if_gone(object));
-    }
-
     fn look_at_closed(&self) {
         let closed = std::mem::take(&mut *self.janitor.closed.lock());
         closed.files.iter().for_each(|handle| self.look_at(handle));
@@ -184,11 +160,7 @@ impl Volume {
             self.act_as_server();
             index.compact_if_worth_it();
         }
-        let mut is_needed = self.new_names.were_used();
-        if is_needed && round.is_multiple_of(LOOK_ROUNDS) {
-            self.new_names.use_is_over();
-            self.look_at_all();
-        }
+        let mut is_needed = false;
         let writable = self.objects.iter().filter(|object| object.file().reach.writes());
         for object in writable.collect::<Vec<_>>() {
             let idle = round.wrapping_sub(object.last_write.load(Ordering::Relaxed));

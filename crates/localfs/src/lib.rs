@@ -72,7 +72,6 @@ mod ops;
 mod patience;
 mod permission;
 mod pool;
-mod presumed;
 mod probe;
 mod room;
 mod seen;

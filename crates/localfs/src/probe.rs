@@ -29,7 +29,6 @@ use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::ops::watch_entries::is_watched;
 use crate::pool::Pool;
-use crate::presumed::NewNames;
 use crate::shortage::Shortages;
 use crate::streams::Streams;
 use crate::sys;
@@ -125,7 +124,6 @@ pub(crate) fn open_with(
         has_nowait: AtomicBool::new(true),
         has_cached_lookup: AtomicBool::new(true),
         names: Names::default(),
-        new_names: NewNames::default(),
         wariness: Wariness::default(),
         pace: Pace::default(),
         moves: AtomicU64::new(0),

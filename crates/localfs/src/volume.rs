@@ -32,7 +32,6 @@ use crate::name::Name;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::patience;
 use crate::pool::{Lane, Pool};
-use crate::presumed::NewNames;
 use crate::shortage::Shortages;
 use crate::streams::Streams;
 use crate::sys::{self, KernelHandle};
@@ -107,7 +106,6 @@ pub(crate) struct Volume {
     /// Whether names can be looked up without waiting.
     pub(crate) has_cached_lookup: AtomicBool,
     pub(crate) names: Names,
-    pub(crate) new_names: NewNames,
     pub(crate) wariness: Wariness,
     /// Of syncs of names and of little content.
     pub(crate) pace: Pace,

@@ -122,7 +122,6 @@ impl Volume {
                 };
             }
         };
-        self.name_is_new(&directory, &name, &object, attributes.changed);
         let (number, own_number) = (self.made(begun), self.made_new(&object));
         let created = Created {
             handle: object.handle,

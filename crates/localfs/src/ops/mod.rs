@@ -23,3 +23,6 @@ pub(crate) mod watch;
 pub(crate) mod watch_entries;
 pub(crate) mod write;
 pub(crate) mod xattr;
+
+#[cfg(test)]
+mod tests;

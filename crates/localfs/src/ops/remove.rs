@@ -9,7 +9,6 @@ use crate::errno::translate;
 use crate::name::Name;
 use crate::object::Object;
 use crate::permission::EXECUTE;
-use crate::presumed::Presumed;
 use crate::turn::Turn;
 use crate::volume::Volume;
 
@@ -60,40 +59,26 @@ impl Volume {
         removed.map_err(translate)?;
         let number = self.made(begun);
         let change = self.change_by_entry(context, &directory, &before)?;
-        match victim {
-            Victim::Found(object) => self.lost_a_name(object),
-            Victim::Presumed(presumed) => self.lost_presumed(presumed),
-            Victim::Closed | Victim::Elsewhere => {}
+        if let Some(victim) = victim {
+            self.lost_a_name(victim);
         }
         drop(lock);
         Ok((directory, number, change))
     }
 
-    /// What is about to lose its name. For a caller whom the kernel does not judge, the removal is judged here.
-    fn victim(&self, context: &Context, directory: &Object, name: &Name) -> Result<Victim> {
+    /// Returns the object that is about to lose its name, held so that freeing much space is not part of the removal;
+    /// `None` for a mount point. Checks the removal for a caller that the kernel does not check.
+    fn victim(&self, context: &Context, directory: &Object, name: &Name) -> Result<Option<Arc<Object>>> {
         if self.is_foreign(context) {
             let victim = self.find(directory, name)?;
             let attributes = self.stat(&victim)?.attributes;
             self.require_removal(context, directory, &attributes)?;
-            return Ok(Victim::Found(victim));
-        }
-        if let Some(presumed) = self.presume(directory, name) {
-            return Ok(self.close_presumed(presumed).map_or(Victim::Closed, Victim::Presumed));
+            return Ok(Some(victim));
         }
         match self.find(directory, name) {
-            Ok(victim) => Ok(Victim::Found(victim)),
-            Err(Error::Access) => Ok(Victim::Elsewhere),
+            Ok(victim) => Ok(Some(victim)),
+            Err(Error::Access) => Ok(None),
             Err(error) => Err(error),
         }
     }
-}
-
-/// What is about to lose its name: held until it is gone, so that freeing its space is not part of the removal, unless that is little.
-enum Victim {
-    Found(Arc<Object>),
-    Presumed(Presumed),
-    /// Nothing has it open any more: its space is freed with the name.
-    Closed,
-    /// Another file system is mounted there.
-    Elsewhere,
 }

@@ -81,8 +81,6 @@ impl Volume {
         with_both(&from, &to, |from, to| rustix::fs::renameat(from, old.as_c_str(), to, new.as_c_str()))
             .map_err(translate)?;
         self.moves.fetch_add(1, Ordering::AcqRel);
-        self.name_is_old(&from, &old);
-        self.name_is_old(&to, &new);
         let mut numbers = vec![(Arc::clone(&from), begun.0.made())];
         numbers.extend(begun.1.map(|begun| (Arc::clone(&to), begun.made())));
         self.remember_move(context, &to, &new);

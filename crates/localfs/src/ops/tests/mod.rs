@@ -1,0 +1,3 @@
+//! Tests of single operations.
+
+mod remove;
