@@ -6,8 +6,6 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 use vfs::{Attributes, Device, FileKind, Timestamp};
 
-use crate::change::Told;
-
 /// What is known of an object at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Snapshot {
@@ -71,8 +69,8 @@ pub(crate) fn created(status: &Statx) -> Option<Timestamp> {
     (status.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(status.stx_btime))
 }
 
-/// All attributes; `fsid` and what is told of the last change are not the kernel's.
-pub(crate) fn attributes(status: &Statx, fsid: u64, told: Told) -> Attributes {
+/// Returns all attributes. `fsid` and the change attribute are not the kernel's.
+pub(crate) fn attributes(status: &Statx, fsid: u64, change: u64) -> Attributes {
     Attributes {
         kind: kind_of(status.stx_mode),
         mode: u32::from(status.stx_mode) & 0o7777,
@@ -87,9 +85,9 @@ pub(crate) fn attributes(status: &Statx, fsid: u64, told: Told) -> Attributes {
         fileid: status.stx_ino,
         accessed: time(status.stx_atime),
         modified: time(status.stx_mtime),
-        changed: told.changed,
+        changed: changed(status),
         created: created(status),
-        change: told.number,
+        change,
     }
 }
 
@@ -100,7 +98,7 @@ pub(crate) fn attributes_of_stat(
     status: &Stat,
     created: Option<Timestamp>,
     fsid: u64,
-    told: Told,
+    change: u64,
 ) -> Attributes {
     let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
     let (major, minor) = (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev));
@@ -117,9 +115,9 @@ pub(crate) fn attributes_of_stat(
         fileid: status.st_ino as u64,
         accessed: time(status.st_atime as i64, status.st_atime_nsec as u32),
         modified: time(status.st_mtime as i64, status.st_mtime_nsec as u32),
-        changed: told.changed,
+        changed: changed_of_stat(status),
         created,
-        change: told.number,
+        change,
     }
 }
 
@@ -147,9 +145,8 @@ mod tests {
             let fd = std::fs::File::open(path).expect("open");
             let by_statx = status(fd.as_fd()).expect("statx");
             let by_fstat = rustix::fs::fstat(&fd).expect("fstat");
-            let told = Told { changed: changed(&by_statx), number: 4 };
-            let expected = attributes(&by_statx, 3, told);
-            assert_eq!(attributes_of_stat(&by_fstat, created(&by_statx), 3, told), expected);
+            let expected = attributes(&by_statx, 3, 4);
+            assert_eq!(attributes_of_stat(&by_fstat, created(&by_statx), 3, 4), expected);
             assert_eq!(changed_of_stat(&by_fstat), changed(&by_statx));
         }
     }

@@ -9,7 +9,9 @@
 //! across restarts, for changes by local processes too. [`probe`] finds out by trying.
 //!
 //! tmpfs is an exception (as of Linux 6.18): when a name is linked, removed or renamed there, the directory gets the
-//! ctime of the *file*, which may be the one that the directory has already. What is told of its directories is in [`shared`].
+//! ctime of the *file*, which may be the one that the directory has already. After such a change through this server the
+//! directory's ctime is moved on (`Volume::move_on`). A local process's change shows once the tick is over: from then on the
+//! change attribute is [`SETTLED_DIRECTORY_NS`] above the ctime.
 //!
 //! **Ticks** otherwise. A ctime older than the current tick is *settled*: every later change gets another one. A
 //! ctime within the current tick is *fresh*: more changes may follow that it cannot show (git calls such an index
@@ -23,23 +25,20 @@
 //! client re-reads once what may have changed unseen. Only `recent` remembers anything, and only for a tick:
 //! forgetting it makes numbers grow faster, never repeat, so that it is bounded and a restart harmless.
 
-mod shared;
-
-use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::time::ClockId;
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use vfs::{Attributes, FileKind, Timestamp};
-
-use self::shared::Shared;
 
 /// Longest tick of a Linux kernel (HZ=100), in nanoseconds.
 const LONGEST_TICK_NS: u64 = 10_000_000;
 /// Shortest tick of a Linux kernel (HZ=1000), in nanoseconds.
 const SHORTEST_TICK_NS: u64 = 1_000_000;
+/// How far a settled change attribute of a directory is above its ctime, where directories share ctimes with files:
+/// less than the time between two changes, in nanoseconds.
+const SETTLED_DIRECTORY_NS: u64 = 50;
 /// Changes that the probe makes.
 const PROBE_ROUNDS: u32 = 32;
 /// Shards of the memory of the current tick.
@@ -50,22 +49,13 @@ const MAX_RECENT: usize = 1024;
 /// Device and inode number.
 type Key = (u64, u64);
 
-/// What clients are told of an object's last change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// The time of change.
-    pub(crate) changed: Timestamp,
-    /// The change attribute.
-    pub(crate) number: u64,
-}
-
 /// How this file system's ctime behaves.
 #[derive(Debug)]
 pub(crate) enum ChangeClock {
     /// A ctime that was looked at is never given again; but directories may share one with a file, where said so.
     Multigrain {
-        /// What is told of directories, where they may.
-        shared: Option<Arc<Shared>>,
+        /// Whether directories may.
+        shared: bool,
     },
     /// ctime advances by ticks.
     Ticks(Box<Ticks>),
@@ -93,14 +83,9 @@ pub(crate) struct Moment {
 }
 
 impl ChangeClock {
-    /// For ctimes that are never given again once they were looked at; those of directories may be, where they are `shared` with files.
-    pub(crate) fn multigrain(shared: bool) -> Self {
-        Self::Multigrain { shared: shared.then(Shared::of_all) }
-    }
-
     /// Whether directories may be given a ctime that they had before, after it was looked at.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self, Self::Multigrain { shared: Some(_) })
+        matches!(self, Self::Multigrain { shared: true })
     }
 
     /// For ctimes that advance by ticks of the kernel and are stored in steps of `granularity_ns`.
@@ -111,32 +96,31 @@ impl ChangeClock {
     /// To be called before the attributes are taken.
     pub(crate) fn moment(&self) -> Moment {
         match self {
-            Self::Multigrain { shared: None } => Moment { coarse_ns: 0 },
+            Self::Multigrain { shared: false } => Moment { coarse_ns: 0 },
             _ => Moment { coarse_ns: present_ns() },
         }
     }
 
-    /// What is told of an object with this ctime, seen after `moment`; `own` where a change through this server came just before. The
-    /// object is told by what identifies it, and whether it is a directory.
-    pub(crate) fn told(
+    /// Returns the change attribute of an object with this ctime, which was read after `moment`. `own` says that a change
+    /// through this server came just before. The object is given by its key and whether it is a directory.
+    pub(crate) fn change_attribute(
         &self,
         moment: Moment,
         (key, is_directory): (Key, bool),
         changed: Timestamp,
         own: bool,
-    ) -> Told {
+    ) -> u64 {
         let changed_ns = nanoseconds(changed);
-        let number = match self {
-            Self::Multigrain { shared: Some(shared) } if is_directory => {
-                return shared.told(moment, key, changed, own);
+        match self {
+            Self::Multigrain { shared: true } if is_directory && changed_ns < moment.coarse_ns => {
+                changed_ns.saturating_add(SETTLED_DIRECTORY_NS)
             }
             Self::Multigrain { .. } => changed_ns,
             Self::Ticks(ticks) if ticks.is_settled(moment, changed_ns) => {
                 ticks.settled(key, changed_ns, moment)
             }
             Self::Ticks(ticks) => ticks.fresh(key, changed_ns, own, clock_ns(ClockId::Realtime)),
-        };
-        Told { changed, number }
+        }
     }
 
     /// Whether changes within one tick have one ctime.
@@ -146,7 +130,7 @@ impl ChangeClock {
 
     /// Whether what was told of an object stands until its next change.
     pub(crate) fn is_steady(&self) -> bool {
-        matches!(self, Self::Multigrain { shared: None })
+        matches!(self, Self::Multigrain { shared: false })
     }
 
     /// A change through this server was made to this object, which nobody has looked at since: the next look gives a
@@ -162,8 +146,8 @@ impl ChangeClock {
     /// Whether the change attribute among these is what is told of the object until its next change: no part of it grows with time.
     pub(crate) fn is_final(&self, attributes: &Attributes) -> bool {
         let settled_part = match self {
-            Self::Multigrain { shared: Some(_) } if attributes.kind == FileKind::Directory => {
-                return Shared::is_final(attributes);
+            Self::Multigrain { shared: true } if attributes.kind == FileKind::Directory => {
+                SETTLED_DIRECTORY_NS
             }
             Self::Multigrain { .. } => 0,
             Self::Ticks(ticks) => ticks.settled_offset(),
@@ -235,7 +219,8 @@ pub(crate) fn nanoseconds(time: Timestamp) -> u64 {
     })
 }
 
-/// The time so long after the epoch.
+/// Returns the time `ns` nanoseconds after the epoch.
+#[cfg(test)]
 pub(crate) fn timestamp(ns: u64) -> Timestamp {
     Timestamp { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as u32 }
 }
@@ -279,7 +264,7 @@ pub(crate) fn probe(directory: BorrowedFd<'_>, is_in_memory: bool) -> (ChangeClo
     // Where each round takes a tick or more, ticks differ too, and nothing has been shown.
     let too_slow = clock_ns(ClockId::Monotonic) - started_ns > u64::from(PROBE_ROUNDS) * SHORTEST_TICK_NS / 4;
     match (repeated || too_slow, whole_seconds) {
-        (false, _) => (ChangeClock::multigrain(is_in_memory), 1),
+        (false, _) => (ChangeClock::Multigrain { shared: is_in_memory }, 1),
         (true, true) => (ChangeClock::ticks(1_000_000_000), 1_000_000_000),
         (true, false) => (ChangeClock::ticks(1), 1),
     }
@@ -299,7 +284,7 @@ mod tests {
         }
     }
 
-    pub(super) fn attributes(kind: FileKind, changed: Timestamp) -> Attributes {
+    fn attributes(kind: FileKind, changed: Timestamp) -> Attributes {
         let zero = Timestamp::default();
         Attributes {
             kind,
@@ -325,7 +310,8 @@ mod tests {
         let ctime = timestamp(5 * SECOND);
         let later = Moment { coarse_ns: 5 * SECOND + 1 };
         let (one, other) = (ChangeClock::ticks(1), ChangeClock::ticks(1));
-        assert_eq!(one.told(later, (KEY, false), ctime, false), other.told(later, (KEY, false), ctime, true));
+        let number = |clock: &ChangeClock, own| clock.change_attribute(later, (KEY, false), ctime, own);
+        assert_eq!(number(&one, false), number(&other, true));
     }
 
     #[test]
@@ -351,16 +337,17 @@ mod tests {
         let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
         let clocks = [
             (ChangeClock::ticks(1), [false, false]),
-            (ChangeClock::Multigrain { shared: Some(Arc::default()) }, [true, false]),
-            (ChangeClock::multigrain(false), [true, true]),
+            (ChangeClock::Multigrain { shared: true }, [true, false]),
+            (ChangeClock::Multigrain { shared: false }, [true, true]),
         ];
         for (clock, is_final_at_once) in clocks {
             for (kind, at_once) in [FileKind::Regular, FileKind::Directory].into_iter().zip(is_final_at_once)
             {
                 let is_final = |moment| {
                     let key = (KEY, kind == FileKind::Directory);
-                    let told = clock.told(moment, key, timestamp(5 * SECOND), false);
-                    clock.is_final(&Attributes { change: told.number, ..attributes(kind, told.changed) })
+                    let changed = timestamp(5 * SECOND);
+                    let change = clock.change_attribute(moment, key, changed, false);
+                    clock.is_final(&Attributes { change, ..attributes(kind, changed) })
                 };
                 assert_eq!(is_final(fresh), at_once, "{clock:?}, {kind:?}");
                 assert!(is_final(settled), "{clock:?}, {kind:?}");
@@ -375,8 +362,12 @@ mod tests {
         for step in 0..200_000 {
             highest = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 60 * step);
         }
-        let settled =
-            clock.told(Moment { coarse_ns: 6 * SECOND }, (KEY, false), timestamp(5 * SECOND), false).number;
+        let settled = clock.change_attribute(
+            Moment { coarse_ns: 6 * SECOND },
+            (KEY, false),
+            timestamp(5 * SECOND),
+            false,
+        );
         assert!(highest < settled, "a local change after the last look must show once the tick is over");
         let next =
             ticks(&clock).fresh(KEY, 5 * SECOND + SHORTEST_TICK_NS, false, 5 * SECOND + SHORTEST_TICK_NS);
@@ -386,13 +377,12 @@ mod tests {
     #[test]
     fn a_ctime_soon_after_one_that_has_settled_is_above_it() {
         let clock = ChangeClock::ticks(1);
-        let settled = clock
-            .told(Moment { coarse_ns: 5 * SECOND + 10 }, (KEY, false), timestamp(5 * SECOND), false)
-            .number;
+        let moment = Moment { coarse_ns: 5 * SECOND + 10 };
+        let settled = clock.change_attribute(moment, (KEY, false), timestamp(5 * SECOND), false);
         let next = ticks(&clock).fresh(KEY, 5 * SECOND + 20, true, 5 * SECOND + 30);
         assert!(next > settled);
         let moment = Moment { coarse_ns: 5 * SECOND + 4_000_000 };
-        assert!(clock.told(moment, (KEY, false), timestamp(5 * SECOND + 20), false).number > next);
+        assert!(clock.change_attribute(moment, (KEY, false), timestamp(5 * SECOND + 20), false) > next);
     }
 
     #[test]
@@ -411,6 +401,17 @@ mod tests {
             ticks(&clock).fresh((1, inode), 5 * SECOND, true, 5 * SECOND);
         }
         assert!(ticks(&clock).recent.iter().all(|shard| shard.lock().len() <= MAX_RECENT));
+    }
+
+    #[test]
+    fn a_directory_that_may_share_its_ctime_gets_another_number_when_the_tick_is_over() {
+        let clock = ChangeClock::Multigrain { shared: true };
+        let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
+        let number = |moment, is_directory| {
+            clock.change_attribute(moment, (KEY, is_directory), timestamp(5 * SECOND), false)
+        };
+        assert!(number(fresh, true) < number(settled, true));
+        assert_eq!(number(fresh, false), number(settled, false), "files have their own ctime");
     }
 
     #[test]

@@ -228,9 +228,9 @@ impl Volume {
         self.require_name(object, u32::from(status.st_nlink != 0))?;
         let changed = changed_of_stat(status);
         let is_directory = object.kind == FileKind::Directory;
-        let told = self.changes.told(moment, (object.key, is_directory), changed, own_change);
+        let change = self.changes.change_attribute(moment, (object.key, is_directory), changed, own_change);
         Ok(Snapshot {
-            attributes: attributes_of_stat(status, object.created, object.fsid, told),
+            attributes: attributes_of_stat(status, object.created, object.fsid, change),
             sealed: None,
             settled: self.changes.is_settled(moment, changed),
         })
@@ -274,10 +274,10 @@ impl Volume {
     fn snapshot(&self, object: &Object, status: &Statx, moment: Moment, own_change: bool) -> Snapshot {
         let changed = changed(status);
         let is_directory = object.kind == FileKind::Directory;
-        let told = self.changes.told(moment, (object.key, is_directory), changed, own_change);
+        let change = self.changes.change_attribute(moment, (object.key, is_directory), changed, own_change);
         self.remember_seal(object, status, moment);
         Snapshot {
-            attributes: attributes(status, object.fsid, told),
+            attributes: attributes(status, object.fsid, change),
             sealed: Some(is_sealed(status)),
             settled: self.changes.is_settled(moment, changed),
         }
@@ -396,7 +396,8 @@ impl Volume {
     pub(crate) fn seen(&self, moment: Moment, status: &Statx, fsid: u64) -> Attributes {
         let key = (device_of(status), status.stx_ino);
         let is_directory = kind_of(status.stx_mode) == FileKind::Directory;
-        attributes(status, fsid, self.changes.told(moment, (key, is_directory), changed(status), false))
+        let change = self.changes.change_attribute(moment, (key, is_directory), changed(status), false);
+        attributes(status, fsid, change)
     }
 
     fn identify(&self, fd: BorrowedFd<'_>, directory: &Object, name: &Name) -> Result<(Handle, Statx)> {

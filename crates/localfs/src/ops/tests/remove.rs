@@ -1,9 +1,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use vfs::{
-    Change, Context, Create, CreateMode, Credentials, Handle, Op, Removal, SetAttributes, Timestamp,
-};
+use vfs::{Change, Context, Create, CreateMode, Credentials, Handle, Op, Removal, SetAttributes, Timestamp};
 
 use crate::config::{Config, Durability};
 use crate::name::Name;
