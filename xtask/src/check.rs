@@ -1,6 +1,7 @@
 //! `cargo xtask check`: layer rules, format, lints and the tests that need neither root nor a network.
 
 mod layers;
+pub(crate) mod modules;
 mod source;
 mod suite;
 
@@ -23,7 +24,7 @@ pub(crate) struct Options {
 type Step = (&'static str, fn(&Path) -> Result<(), String>);
 
 /// Quickest first. Every step runs even where an earlier one failed, so that one run shows all there is to mend.
-const STEPS: &[Step] = &[("layers", layers), ("format", format), ("lints", lints)];
+const STEPS: &[Step] = &[("layers", layers), ("modules", modules), ("format", format), ("lints", lints)];
 
 /// Runs the steps, then the tests; each step counts as one test.
 pub(crate) fn run(options: &Options) -> Outcome {
@@ -49,7 +50,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
 }
 
 fn layers(root: &Path) -> Result<(), String> {
-    let findings = layers::check(root)?;
+    report(layers::check(root)?)
+}
+
+fn modules(root: &Path) -> Result<(), String> {
+    report(modules::check(root)?)
+}
+
+fn report(findings: layers::Findings) -> Result<(), String> {
     for warning in &findings.warnings {
         println!("warning: {warning}");
     }

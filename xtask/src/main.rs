@@ -28,6 +28,8 @@ struct Cli {
 enum Chore {
     /// Format, lints, layer rules, tests without network or root
     Check(check::Options),
+    /// Print a crate's modules bottom to top, what each imports, and import circles
+    Modules(check::modules::Options),
     /// A real Linux kernel mounts the server and runs programs on it
     Kernel(kernel::Options),
     /// Install the Debian packages and the programs of crates.io that the tests need
@@ -41,6 +43,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Check(options) => check::run(&options),
+        Chore::Modules(options) => check::modules::print(&options),
         Chore::Kernel(options) => kernel::run(&options).inspect(|tally| options.print(tally)),
         Chore::Setup(options) => setup::run(&options),
         Chore::Peers(options) => peers::run(&options),

@@ -1,7 +1,7 @@
-//! Names in a Rust source that a layer may not use, and the length of its functions.
+//! Finds the paths in a Rust source, the names among them that a layer may not use, and the length of functions.
 //!
-//! Works on the compiler's own kind of tokens, so that comments and strings say what they like, and `use`
-//! groups hide nothing. What is only compiled for tests is left out.
+//! Works on tokens, so that comments and strings do not count and `use` groups hide nothing. Skips code that is compiled
+//! for tests only.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -56,19 +56,21 @@ impl Forbidden {
     fn matches(&self, path: &Path) -> bool {
         let wanted: Vec<&str> = self.name.split("::").collect();
         let names: Vec<&str> = path.names.iter().map(String::as_str).collect();
+        let mut words = names.iter().copied().chain(path.alias.as_deref());
         match self.kind {
             Kind::Root => names.starts_with(&wanted) && (path.imported || names.len() > 1),
             Kind::Anywhere => names.windows(wanted.len()).any(|window| window == wanted),
-            Kind::Prefix => names.iter().any(|name| name.starts_with(self.name)),
-            Kind::Word => names.contains(&self.name),
-            Kind::Renamed => path.renamed && names.last() == Some(&self.name),
+            Kind::Prefix => words.any(|word| word.starts_with(self.name)),
+            Kind::Word => words.any(|word| word == self.name),
+            Kind::Renamed => path.alias.is_some() && names.last() == Some(&self.name),
         }
     }
 
     fn said_of(&self, path: &Path) -> String {
         let name = match self.kind {
             Kind::Prefix => {
-                path.names.iter().find(|name| name.starts_with(self.name)).map_or(self.name, String::as_str)
+                let mut words = path.names.iter().chain(&path.alias);
+                words.find(|word| word.starts_with(self.name)).map_or(self.name, String::as_str)
             }
             _ => self.name,
         };
@@ -94,34 +96,88 @@ pub(super) struct Scan {
     pub(super) functions: Vec<(String, usize, usize)>,
 }
 
-/// Reads a source file; an error where it is not Rust.
+/// Scans a source file; an error where it is not Rust.
 pub(super) fn scan(text: &str, rules: &[&Forbidden]) -> Result<Scan, String> {
-    let stream: TokenStream = text.parse().map_err(|error| format!("not Rust: {error}"))?;
-    let mut walk = Walk { rules, scan: Scan::default() };
-    walk.stream(stream, &[], false);
+    let mut walk = Walk::default();
+    walk.stream(parse(text)?, &[], false);
+    for path in &walk.paths {
+        for rule in rules.iter().filter(|rule| rule.matches(path)) {
+            walk.scan.forbidden.push(Place { line: path.line, what: rule.said_of(path) });
+        }
+    }
     Ok(walk.scan)
 }
 
+/// Returns the tokens of a source file; an error where it is not Rust.
+pub(super) fn parse(text: &str) -> Result<TokenStream, String> {
+    text.parse().map_err(|error| format!("not Rust: {error}"))
+}
+
+/// Returns all paths in `stream`, top down, single names included.
+pub(super) fn paths(stream: TokenStream) -> Vec<Path> {
+    let mut walk = Walk::default();
+    walk.stream(stream, &[], false);
+    walk.paths
+}
+
+/// Returns `stream` without items, fields and statements below `#[cfg(test)]`.
+pub(super) fn without_tests(stream: TokenStream) -> TokenStream {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    let mut kept: Vec<TokenTree> = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        if let Some(item) = test_item(&tokens, at) {
+            at = item.end;
+            // Its other attributes and its doc comment.
+            while let [.., mark, attribute] = kept.as_slice()
+                && is_punct(Some(mark), '#')
+                && bracket(Some(attribute)).is_some()
+            {
+                kept.truncate(kept.len() - 2);
+            }
+            continue;
+        }
+        kept.push(match &tokens[at] {
+            TokenTree::Group(group) => {
+                let mut stripped = Group::new(group.delimiter(), without_tests(group.stream()));
+                stripped.set_span(group.span());
+                TokenTree::Group(stripped)
+            }
+            token => token.clone(),
+        });
+        at += 1;
+    }
+    kept.into_iter().collect()
+}
+
 /// A path as written, with the prefix of the `use` groups around it.
-struct Path {
-    names: Vec<String>,
-    imported: bool,
-    renamed: bool,
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) names: Vec<String>,
+    pub(super) line: usize,
+    /// Part of a `use` item.
+    pub(super) imported: bool,
+    /// `b` of `a as b`.
+    pub(super) alias: Option<String>,
+    /// Ends in `::*`.
+    pub(super) glob: bool,
 }
 
-struct Walk<'a> {
-    rules: &'a [&'a Forbidden],
+#[derive(Default)]
+struct Walk {
     scan: Scan,
+    paths: Vec<Path>,
 }
 
-impl Walk<'_> {
-    /// Walks tokens that stand below `prefix` of a `use` (empty outside).
+impl Walk {
+    /// Walks tokens below the `prefix` of a `use` (empty outside).
     fn stream(&mut self, stream: TokenStream, prefix: &[String], mut imported: bool) {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
         let mut at = 0;
         while at < tokens.len() {
-            if let Some(after) = self.skip_test_item(&tokens, at) {
-                at = after;
+            if let Some(item) = test_item(&tokens, at) {
+                self.scan.test_modules.extend(item.module_file);
+                at = item.end;
                 continue;
             }
             match &tokens[at] {
@@ -138,6 +194,16 @@ impl Walk<'_> {
                     at += 1;
                 }
                 TokenTree::Punct(punct) => {
+                    if imported && !prefix.is_empty() && punct.as_char() == '*' {
+                        let line = punct.span().start().line;
+                        self.paths.push(Path {
+                            names: prefix.to_vec(),
+                            line,
+                            imported,
+                            alias: None,
+                            glob: true,
+                        });
+                    }
                     imported &= punct.as_char() != ';' || !prefix.is_empty();
                     at += 1;
                 }
@@ -146,7 +212,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes `a::b::c` or `a::b::{…}` from `at` on; says where it ends.
+    /// Takes `a::b::c` or `a::b::{…}` from `at` on; returns where it ends.
     fn path(&mut self, tokens: &[TokenTree], mut at: usize, prefix: &[String], imported: bool) -> usize {
         let mut names = prefix.to_vec();
         let line = tokens[at].span().start().line;
@@ -164,11 +230,17 @@ impl Walk<'_> {
             self.stream(group.stream(), &names, true);
             return at + 1;
         }
-        let renamed = matches!(tokens.get(at), Some(TokenTree::Ident(word)) if word == "as");
-        let path = Path { names, imported, renamed };
-        for rule in self.rules.iter().filter(|rule| rule.matches(&path)) {
-            self.scan.forbidden.push(Place { line, what: rule.said_of(&path) });
+        let glob = imported && is_punct(tokens.get(at), '*');
+        let alias = match (tokens.get(at), tokens.get(at + 1)) {
+            (Some(TokenTree::Ident(word)), Some(TokenTree::Ident(alias))) if word == "as" => {
+                Some(alias.to_string())
+            }
+            _ => None,
+        };
+        if imported && alias.is_some() {
+            at += 2;
         }
+        self.paths.push(Path { names, line, imported, alias, glob });
         at
     }
 
@@ -192,31 +264,45 @@ impl Walk<'_> {
             }
         }
     }
+}
 
-    /// Where a `#[cfg(test)]` item starts at `at`: where it ends.
-    fn skip_test_item(&mut self, tokens: &[TokenTree], at: usize) -> Option<usize> {
-        if !is_punct(tokens.get(at), '#') || !is_cfg_test(bracket(tokens.get(at + 1))?) {
-            return None;
-        }
-        let mut end = at + 2;
-        while is_punct(tokens.get(end), '#') && bracket(tokens.get(end + 1)).is_some() {
-            end += 2;
-        }
-        let is_item = matches!(tokens.get(end), Some(TokenTree::Ident(word)) if ITEM_WORDS.contains(&&*word.to_string()));
-        while let Some(token) = tokens.get(end) {
-            end += 1;
-            match token {
-                TokenTree::Ident(word) if word == "mod" && is_punct(tokens.get(end + 1), ';') => {
-                    self.scan.test_modules.push(tokens[end].to_string());
-                }
-                TokenTree::Group(group) if is_item && group.delimiter() == Delimiter::Brace => break,
-                TokenTree::Punct(punct) if punct.as_char() == ';' => break,
-                TokenTree::Punct(punct) if punct.as_char() == ',' && !is_item => break,
-                _ => {}
-            }
-        }
-        Some(end)
+/// An item below `#[cfg(test)]`.
+struct TestItem {
+    /// Index of the first token after it.
+    end: usize,
+    /// `m` of `mod m;`.
+    module_file: Option<String>,
+}
+
+/// Returns the `#[cfg(test)]` item that starts at `at`, if one does.
+fn test_item(tokens: &[TokenTree], at: usize) -> Option<TestItem> {
+    if !is_punct(tokens.get(at), '#') || !is_cfg_test(bracket(tokens.get(at + 1))?) {
+        return None;
     }
+    let mut end = at + 2;
+    while is_punct(tokens.get(end), '#') && bracket(tokens.get(end + 1)).is_some() {
+        end += 2;
+    }
+    let is_item =
+        matches!(tokens.get(end), Some(TokenTree::Ident(word)) if ITEM_WORDS.contains(&&*word.to_string()));
+    let mut module_file = None;
+    while let Some(token) = tokens.get(end) {
+        end += 1;
+        match token {
+            TokenTree::Ident(word) if word == "mod" && is_punct(tokens.get(end + 1), ';') => {
+                module_file = Some(tokens[end].to_string());
+            }
+            TokenTree::Group(group) if is_item && group.delimiter() == Delimiter::Brace => {
+                // `use a::{b};`
+                end += usize::from(is_punct(tokens.get(end), ';'));
+                break;
+            }
+            TokenTree::Punct(punct) if punct.as_char() == ';' => break,
+            TokenTree::Punct(punct) if punct.as_char() == ',' && !is_item => break,
+            _ => {}
+        }
+    }
+    Some(TestItem { end, module_file })
 }
 
 /// What an item starts with; anything else below `#[cfg(test)]` is a field or a statement.

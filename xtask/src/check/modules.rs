@@ -1,0 +1,244 @@
+//! The direction of imports inside crates: the rules as tables, their check, and `cargo xtask modules`.
+//!
+//! Module `a` imports its sibling `b` if anything in `a` or below names anything in `b` or below. A name that a parent
+//! re-exports counts for the module that defines it. Method calls do not name a module and do not count.
+
+mod graph;
+mod tree;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use self::graph::{Level, OWN, levels, sentence};
+use self::tree::Tree;
+use super::layers::Findings;
+use crate::report::{Outcome, Tally, workspace_root};
+
+/// The rules of all crates.
+struct Rules {
+    /// Crates without import circles among sibling modules, at any depth.
+    without_circles: &'static [&'static str],
+    /// Modules whose own items import no child, if a child imports them.
+    own_items: &'static [&'static str],
+    /// Modules whose children never import each other.
+    strangers: &'static [&'static str],
+    /// Modules whose children import only what stands before them.
+    order: &'static [Order],
+    /// Imports that are reported as warnings.
+    allowed_for_now: &'static [Circle],
+}
+
+/// The children of `parent`, bottom to top.
+struct Order {
+    parent: &'static str,
+    children: &'static [&'static str],
+}
+
+/// Children of `parent` that import each other, with [`OWN`] for the parent's items.
+struct Circle {
+    parent: &'static str,
+    children: &'static [&'static str],
+}
+
+const RULES: Rules = Rules {
+    without_circles: &["server", "localfs", "client", "net", "store", "vfs", "enfys"],
+    own_items: &["server", "server::state", "server::files", "localfs"],
+    strangers: &["server::programs"],
+    order: &[],
+    allowed_for_now: NOT_YET,
+};
+
+/// Remove a module when it leaves its circle, and a row when the circle is gone.
+#[rustfmt::skip]
+const NOT_YET: &[Circle] = &[
+    Circle { parent: "enfys", children: &["config", "explain"] },
+    Circle { parent: "enfys", children: &["in_force", "kerberos", "plan"] },
+    Circle { parent: "enfys::metrics", children: &["collect", "grace"] },
+    Circle { parent: "localfs", children: &[
+        "config", "descriptors", "dirty", "durable", "find", "hidden", "janitor", "later", "mounts", "object", "ops",
+        "patience", "permission", "presumed", "probe", "shortage", "streams", "turn", "volume", "watch", "xattr_target",
+    ] },
+    Circle { parent: "net", children: &["connection", "output"] },
+    Circle { parent: "server", children: &[
+        "caller", "connection", "copy", "dispatch", "exports", "files", "gss", "handle", "metrics", "outbox", "peer",
+        "programs", "replay", "request", "settings", "state", "throttle",
+    ] },
+    Circle { parent: "server::programs", children: &["nfs3", "nfsacl"] },
+    Circle { parent: "server::programs::nfs4", children: &["ops", "serve"] },
+    Circle { parent: "server::programs::nfs4::ops::open", children: &["claim", "creation"] },
+    Circle { parent: "server::state", children: &[
+        OWN, "audit", "backchannel", "binding", "callback", "client", "delegation", "directory", "file", "gauges", "inquiry",
+        "io", "local_change", "lock", "lock_queue", "notices", "owner", "path", "persist", "phase", "protect", "range",
+        "recovery", "sequence", "session", "setclientid", "shard", "share", "snapshot", "table", "times",
+    ] },
+    Circle { parent: "vfs::memfs", children: &["state", "unstable"] },
+];
+
+/// Checks the crates below `root` that have rules.
+pub(super) fn check(root: &Path) -> Result<Findings, String> {
+    RULES.check(root)
+}
+
+impl Rules {
+    fn check(&self, root: &Path) -> Result<Findings, String> {
+        let mut findings = Findings::default();
+        for name in self.without_circles {
+            let Some(tree) = read_crate(root, name)? else { continue };
+            self.check_crate(&levels(&tree), &mut findings);
+        }
+        Ok(findings)
+    }
+
+    fn check_crate(&self, levels: &BTreeMap<String, Level>, findings: &mut Findings) {
+        for (parent, level) in levels {
+            let rows: Vec<&Circle> = self.allowed_for_now.iter().filter(|row| row.parent == parent).collect();
+            let mut broken = HashSet::new();
+            for (nodes, errors) in self.broken_rules(parent, level) {
+                if rows.iter().any(|row| row.covers(&nodes)) {
+                    findings.warnings.push(format!("{parent}: imports to untangle: {}", nodes.join(", ")));
+                } else {
+                    findings.errors.extend(errors);
+                }
+                broken.extend(nodes);
+            }
+            let listed = rows.iter().flat_map(|row| row.children).copied();
+            let stale: Vec<&str> = listed.filter(|child| !broken.contains(*child)).collect();
+            if !stale.is_empty() {
+                findings.warnings.push(format!("{parent}: remove {} from NOT_YET", stale.join(", ")));
+            }
+        }
+    }
+
+    /// Returns what breaks a rule: the nodes that take part, and a sentence for each import.
+    fn broken_rules(&self, parent: &str, level: &Level) -> Vec<(Vec<String>, Vec<String>)> {
+        let circles = level.groups().into_iter().filter(|group| group.len() > 1);
+        let mut broken: Vec<_> = circles
+            .map(|circle| {
+                let errors = level.closing_imports(&circle);
+                (circle, errors)
+            })
+            .collect();
+        if self.own_items.contains(&parent) {
+            broken.extend(own_items_imported(parent, level));
+        }
+        if self.strangers.contains(&parent) {
+            broken.extend(strangers_imported(parent, level));
+        }
+        if let Some(order) = self.order.iter().find(|order| order.parent == parent) {
+            broken.push((Vec::new(), against_order(order, level)));
+        }
+        broken
+    }
+}
+
+impl Circle {
+    fn covers(&self, nodes: &[String]) -> bool {
+        !nodes.is_empty() && nodes.iter().all(|node| self.children.contains(&node.as_str()))
+    }
+}
+
+/// A child may not import items of its parent that import children.
+fn own_items_imported(parent: &str, level: &Level) -> Option<(Vec<String>, Vec<String>)> {
+    let (imported, sites) = level.imports(OWN).next()?;
+    let why =
+        format!("`{parent}` itself imports its child `{imported}` ({}:{})", sites[0].file, sites[0].line);
+    let imports = level.children.iter().flat_map(|child| {
+        let own = level.imports(child).filter(|(imported, _)| *imported == OWN);
+        own.map(|(_, sites)| sentence(sites, child, parent, &why))
+    });
+    let errors: Vec<String> = imports.collect();
+    (!errors.is_empty()).then(|| (vec![OWN.to_owned()], errors))
+}
+
+fn strangers_imported(parent: &str, level: &Level) -> Vec<(Vec<String>, Vec<String>)> {
+    let why = format!("the modules of `{parent}` never import each other");
+    let imports = level.children.iter().flat_map(|child| {
+        let others = level.imports(child).filter(|(imported, _)| *imported != OWN);
+        others.map(|(imported, sites)| {
+            (vec![child.clone(), imported.to_owned()], vec![sentence(sites, child, imported, &why)])
+        })
+    });
+    imports.collect()
+}
+
+fn against_order(order: &Order, level: &Level) -> Vec<String> {
+    let mut errors = Vec::new();
+    let Order { parent, children } = order;
+    let place = |name: &str| children.iter().position(|child| *child == name);
+    for child in level.children.iter().filter(|child| place(child).is_none()) {
+        errors.push(format!(
+            "module `{parent}::{child}` has no place in the order of `{parent}` (xtask/src/check/modules.rs)"
+        ));
+    }
+    for child in children.iter().filter(|child| !level.children.contains(**child)) {
+        errors.push(format!(
+            "the order of `{parent}` names `{child}`, which does not exist (xtask/src/check/modules.rs)"
+        ));
+    }
+    for child in &level.children {
+        for (imported, sites) in level.imports(child) {
+            if let (Some(low), Some(high)) = (place(child), place(imported))
+                && low < high
+            {
+                let why = format!("`{imported}` stands above it in the order of `{parent}`");
+                errors.push(sentence(sites, child, imported, &why));
+            }
+        }
+    }
+    errors
+}
+
+/// Reads `crates/NAME`; none where there is no such crate.
+fn read_crate(root: &Path, name: &str) -> Result<Option<Tree>, String> {
+    let source = root.join("crates").join(name).join("src");
+    let files = [source.join("lib.rs"), source.join("main.rs")];
+    let root_file: Option<&PathBuf> = files.iter().find(|file| file.is_file());
+    root_file.map(|file| Tree::read(root, file, name)).transpose()
+}
+
+/// Options of `cargo xtask modules`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Directory below crates/
+    name: String,
+    /// One module only, such as server::nfs4
+    module: Option<String>,
+}
+
+/// Prints the modules of a crate bottom to top with what each imports, and the imports that close circles.
+pub(crate) fn print(options: &Options) -> Outcome {
+    let name = &options.name;
+    let tree = read_crate(&workspace_root(), name)?.ok_or_else(|| format!("no crate crates/{name}"))?;
+    for (parent, level) in levels(&tree) {
+        if options.module.as_ref().is_none_or(|module| *module == parent) {
+            println!("{parent}");
+            print_level(&level);
+        }
+    }
+    Ok(Tally::default())
+}
+
+fn print_level(level: &Level) {
+    let print_node = |node: &str, indent: &str| {
+        let imports: Vec<&str> = level.imports(node).map(|(imported, _)| imported).collect();
+        let arrow = if imports.is_empty() { "" } else { " <- " };
+        println!("{indent}{node}{arrow}{}", imports.join(", "));
+    };
+    for group in level.groups() {
+        if let [node] = group.as_slice() {
+            print_node(node, "    ");
+            continue;
+        }
+        println!("    circle of {}:", group.len());
+        for node in &group {
+            print_node(node, "        ");
+        }
+        for import in level.closing_imports(&group) {
+            println!("      ! {}", import.replace('\n', "\n    "));
+        }
+    }
+    print_node(OWN, "    ");
+}
+
+#[cfg(test)]
+mod tests;
