@@ -1,8 +1,9 @@
-//! What documents say about configuration holds, and every test that they name is there.
+//! Checks the documents: configurations in them are right, and every test that they name exists.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::server::{Place, refusal, run};
@@ -205,17 +206,28 @@ fn the_units_start_what_there_is() {
     assert!(socket.contains("ListenStream=0.0.0.0:2049\n"));
 }
 
-/// Every `` `path::name` `` and `` `path` `` of a test in the text, the name empty where a file is one test.
-fn named_tests(text: &str) -> Vec<(&str, &str)> {
-    let quoted = text.split('`').skip(1).step_by(2);
-    let named = quoted.map(|quoted| quoted.rsplit_once("::").unwrap_or((quoted, "")));
-    named
-        .filter(|(path, _)| path.ends_with(".rs") || path.starts_with("tests/") && path.ends_with(".sh"))
-        .collect()
+/// `docs/promises.toml`: which tests prove which promise of SEMANTICS.md.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promises {
+    promise: Vec<Promise>,
 }
 
-/// Whether there is a test of this name in a file of this repository.
-fn is_test(path: &str, name: &str) -> bool {
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Promise {
+    section: String,
+    text: String,
+    tests: Vec<String>,
+}
+
+fn promises() -> Vec<Promise> {
+    toml::from_str::<Promises>(&read("docs/promises.toml")).expect("docs/promises.toml").promise
+}
+
+/// Whether `path::name` is a test of this repository; a script has no name.
+fn is_test(test: &str) -> bool {
+    let (path, name) = test.split_once("::").unwrap_or((test, ""));
     let Ok(source) = std::fs::read_to_string(root().join(path)) else { return false };
     if path.ends_with(".sh") {
         return source.starts_with("# test: ");
@@ -236,28 +248,35 @@ fn is_test(path: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_test_that_semantics_names_is_there() {
-    let text = read("SEMANTICS.md");
-    let named = named_tests(&text);
-    assert!(named.len() > 20, "only {} tests are named", named.len());
-    let missing: Vec<_> = named.into_iter().filter(|(path, name)| !is_test(path, name)).collect();
-    assert!(missing.is_empty(), "SEMANTICS.md names tests that are not there: {missing:#?}");
+fn every_test_that_proves_a_promise_exists() {
+    let promises = promises();
+    let tests: Vec<_> = promises.iter().flat_map(|promise| &promise.tests).collect();
+    assert!(tests.len() > 600, "only {} tests are named", tests.len());
+    let missing: Vec<_> = tests.into_iter().filter(|test| !is_test(test)).collect();
+    assert!(missing.is_empty(), "docs/promises.toml names tests that do not exist: {missing:#?}");
 }
 
 #[test]
-fn a_test_that_is_not_there_is_found_missing() {
-    let text = "see `crates/enfys/tests/serve/documents.rs::gone`, `tests/kernel/guest/crash.sh`, `--async`";
-    assert_eq!(
-        named_tests(text),
-        [("crates/enfys/tests/serve/documents.rs", "gone"), ("tests/kernel/guest/crash.sh", "")]
-    );
-    assert!(!is_test("crates/enfys/tests/serve/documents.rs", "gone"));
-    assert!(!is_test("crates/enfys/tests/serve/documents.rs", "named_tests"));
-    assert!(!is_test("tests/kernel/guest/gone.sh", ""));
-    assert!(is_test("tests/kernel/guest/crash.sh", ""));
-    assert!(
-        is_test("crates/net/src/accept.rs", "a_lack_of_descriptors_is_met_by_pauses"),
-        "an asynchronous one"
-    );
-    assert!(is_test("crates/vfs/src/contract/data.rs", "large_offsets_work"));
+fn every_section_of_semantics_has_a_promise_and_a_test() {
+    let semantics = read("SEMANTICS.md");
+    let sections: BTreeSet<_> = semantics.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let promises = promises();
+    for promise in &promises {
+        assert!(!promise.tests.is_empty(), "no test shows: {}", promise.text);
+    }
+    let proven: BTreeSet<_> = promises.iter().map(|promise| &*promise.section).collect();
+    assert_eq!(proven, sections, "sections of docs/promises.toml and of SEMANTICS.md");
+    let bytes = semantics.len();
+    assert!(bytes <= 20 << 10, "SEMANTICS.md has {bytes} bytes; put details into docs/notes/");
+}
+
+#[test]
+fn a_test_that_does_not_exist_is_found_missing() {
+    assert!(!is_test("crates/enfys/tests/serve/documents.rs::gone"));
+    assert!(!is_test("crates/enfys/tests/serve/documents.rs::is_test"));
+    assert!(!is_test("tests/kernel/guest/gone.sh"));
+    assert!(is_test("tests/kernel/guest/crash.sh"));
+    // An asynchronous test.
+    assert!(is_test("crates/net/src/accept.rs::a_lack_of_descriptors_is_met_by_pauses"));
+    assert!(is_test("crates/vfs/src/contract/data.rs::large_offsets_work"));
 }
