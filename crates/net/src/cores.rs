@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rustix::net::sockopt;
-use server::{Advanced, Connection, ConnectionId, Dial, ExportTable, PeerOwner, Server, Throttle, Transport};
+use server::{Connect, Connection, ConnectionId, ExportTable, PeerOwner, Server, Throttle, Transport, Work};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use tracing::{debug, error, warn};
@@ -18,7 +18,8 @@ use crate::accept::{AcceptLog, accept};
 use crate::budget::Budget;
 use crate::connection::{self, Control, Shared};
 use crate::peers::Found;
-use crate::{Clock, Limits, Observe, PeerPolicy, sources, udp};
+use crate::sources::Sources;
+use crate::{Clock, Limits, Observe, PeerPolicy, udp};
 
 /// Probes without an answer after which the kernel gives a silent peer up. They take the last third of the time that it has.
 const KEEPALIVE_PROBES: u32 = 3;
@@ -35,21 +36,11 @@ const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(10);
 /// Of so many descriptors one may be a connection's: the others are the files' and the system's.
 const DESCRIPTORS_PER_CONNECTION: usize = 3;
 
-/// Connections for callbacks that are being made at once; others wait for the next look.
-const DIALS_AT_ONCE: usize = 64;
-
-/// Copies in the background, within this server, that make a step at once, each on one of the pool's threads; others wait for
-/// their turn.
-const COPIES_AT_ONCE: usize = 8;
-
-/// Pause before a copy looks again for what was not there.
-const COPY_PAUSE: Duration = Duration::from_millis(500);
-
 /// How long a reload waits for the names of all connected hosts.
 const INTRODUCTIONS_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a client may take to accept one.
-const DIAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may take to accept a connection for callbacks.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bound sockets.
 #[derive(Debug, Default)]
@@ -330,10 +321,7 @@ impl Acceptor {
         let door = Rc::new(Door { shared: Arc::clone(shared), cores, connections, next_id, addresses });
         let mut tasks = vec![
             tokio::task::spawn_local(maintain(Rc::clone(&door))),
-            tokio::task::spawn_local(make_all(Rc::clone(&door))),
-            tokio::task::spawn_local(copy_all(Arc::clone(shared))),
-            tokio::task::spawn_local(recall_all(Arc::clone(shared))),
-            tokio::task::spawn_local(sources::fetch_all(Arc::clone(shared))),
+            tokio::task::spawn_local(drive(Rc::clone(&door))),
         ];
         for listener in listeners.tcp {
             let door = Rc::clone(&door);
@@ -359,89 +347,38 @@ async fn maintain(door: Rc<Door>) {
     }
 }
 
-/// Recalls what local processes have done something against.
-async fn recall_all(shared: Arc<Shared>) {
+/// Does the work that the server asks for. The server bounds how much of each kind there is at once.
+async fn drive(door: Rc<Door>) {
+    let sources = Sources::new(Arc::clone(&door.shared));
+    let mut tasks = tokio::task::JoinSet::new();
     loop {
-        let change = std::future::poll_fn(|context| shared.server.poll_local_change(context)).await;
-        shared.server.recall_for(&change, shared.clock.now());
-    }
-}
-
-/// Drives copies that go on in the background, all of them in turn, so that a long one does not keep others waiting for its end.
-async fn copy_all(shared: Arc<Shared>) {
-    let mut copies = tokio::task::JoinSet::new();
-    loop {
-        let copy = std::future::poll_fn(|context| shared.server.poll_offload(context)).await;
-        if copy.is_from_elsewhere() {
-            // Those wait for other servers, and not in the place of one that can go on; the server bounds how many there are.
-            tokio::task::spawn_local(advance(Arc::clone(&shared), copy));
-            continue;
+        let shared = &door.shared;
+        match std::future::poll_fn(|context| shared.server.poll_work(context)).await {
+            Work::Connect(connect) => drop(tasks.spawn_local(make(Rc::clone(&door), connect))),
+            Work::Read(fetch) => drop(tasks.spawn_local(Rc::clone(&sources).read(fetch))),
+            Work::StepCopy(step) => {
+                let shared = Arc::clone(shared);
+                tasks.spawn_local(async move { shared.server.step_copy(step, shared.clock.now()).await });
+            }
+            Work::LocalChange(change) => shared.server.handle_local_change(&change, shared.clock.now()),
         }
-        while copies.try_join_next().is_some() {}
-        if copies.len() >= COPIES_AT_ONCE {
-            copies.join_next().await;
-        }
-        copies.spawn_local(advance(Arc::clone(&shared), copy));
-    }
-}
-
-/// Makes a step of a copy.
-async fn advance(shared: Arc<Shared>, copy: Arc<server::Offload>) {
-    let broken = Broken { server: &shared.server, copy: &copy };
-    let advanced = shared.server.advance(&copy, shared.clock.now()).await;
-    drop(broken);
-    match advanced {
-        Advanced::More => shared.server.resume_offload(copy),
-        // Not in the place of one that can go on.
-        Advanced::Later => drop(tokio::task::spawn_local(async move {
-            tokio::time::sleep(COPY_PAUSE).await;
-            shared.server.resume_offload(copy);
-        })),
-        Advanced::Done => {}
-    }
-}
-
-/// Tells that a copy has failed, where a step of it panics.
-struct Broken<'c> {
-    server: &'c Server,
-    copy: &'c Arc<server::Offload>,
-}
-
-impl Drop for Broken<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.server.fail_offload(self.copy);
+        while let Some(ended) = tasks.try_join_next() {
+            if let Err(panic) = ended {
+                error!("work for the server died: {panic}");
+            }
         }
     }
 }
 
-/// Makes the connections that the server wants.
-async fn make_all(door: Rc<Door>) {
-    let mut dials = tokio::task::JoinSet::new();
-    loop {
-        let dial = std::future::poll_fn(|context| door.shared.server.poll_dial(context)).await;
-        while dials.try_join_next().is_some() {}
-        if dials.len() >= DIALS_AT_ONCE {
-            dials.join_next().await;
-        }
-        dials.spawn_local(make(Rc::clone(&door), dial));
+/// Connects to a client for callbacks. The connection is served like one that the client made.
+async fn make(door: Rc<Door>, connect: Connect) {
+    let peer = connect.address();
+    match tokio::time::timeout(CONNECT_TIMEOUT, tokio::net::TcpStream::connect(peer)).await {
+        Ok(Ok(stream)) => return door.admit_callback(stream, connect),
+        Ok(Err(error)) => debug!(%peer, "no connection for callbacks: {error}"),
+        Err(_) => {}
     }
-}
-
-/// Makes a connection for callbacks; it is served like those that clients make.
-async fn make(door: Rc<Door>, dial: Dial) {
-    let made = tokio::time::timeout(DIAL_PATIENCE, tokio::net::TcpStream::connect(dial.address)).await;
-    let connection = match made {
-        Ok(Ok(stream)) => door.admit(stream, dial.address, Some(&dial)),
-        Ok(Err(error)) => {
-            debug!(peer = %dial.address, "no connection for callbacks: {error}");
-            None
-        }
-        Err(_) => None,
-    };
-    if connection.is_none() {
-        door.shared.server.dialed(&dial, None);
-    }
+    door.shared.server.handle_connect_failed(connect);
 }
 
 /// Where connections come in.
@@ -453,14 +390,47 @@ struct Door {
     addresses: Addresses,
 }
 
+/// A connection that a core is about to serve.
+struct Entry<'d> {
+    stream: std::net::TcpStream,
+    connection: Connection,
+    core: &'d Core,
+    permit: Permit,
+}
+
+impl Entry<'_> {
+    fn hand_over(self, found: Found) {
+        let Self { stream, connection, core, permit } = self;
+        drop(core.inbox.send(Message::Connection(stream, Box::new(connection), found, permit)));
+    }
+}
+
 impl Door {
-    /// Gives a connection to a core, unless there are too many. Where the server had wished for it, it is told before.
-    fn admit(
-        &self,
-        stream: tokio::net::TcpStream,
-        peer: std::net::SocketAddr,
-        dial: Option<&Dial>,
-    ) -> Option<()> {
+    /// Gives a connection that a client made to a core, unless there are too many.
+    fn admit(&self, stream: tokio::net::TcpStream, peer: SocketAddr) {
+        let Some(entry) = self.enter(stream, peer) else { return };
+        let peers = self.shared.peers.as_ref();
+        match peers.map_or(Ok(Found::Remote), |peers| peers.find(&entry.stream)) {
+            Ok(found) => {
+                debug!(%peer, "connection accepted");
+                entry.hand_over(found);
+            }
+            Err(error) => debug!(%peer, "connection lost: {error}"),
+        }
+    }
+
+    /// Gives a connection that the server asked for to a core, unless there are too many.
+    fn admit_callback(&self, stream: tokio::net::TcpStream, connect: Connect) {
+        let (server, peer) = (&self.shared.server, connect.address());
+        let Some(mut entry) = self.enter(stream, peer) else { return server.handle_connect_failed(connect) };
+        debug!(%peer, "connected for callbacks");
+        entry.connection.owner = PeerOwner::Callback;
+        server.handle_connected(connect, &entry.connection);
+        entry.hand_over(Found::Unknown);
+    }
+
+    /// Prepares a connection for the core that has the fewest, unless there are too many.
+    fn enter(&self, stream: tokio::net::TcpStream, peer: SocketAddr) -> Option<Entry<'_>> {
         let shared = &self.shared;
         if self.connections.load(Relaxed) >= shared.limits.max_connections {
             shared.server.metrics().refused_connections.fetch_add(1, Relaxed);
@@ -476,7 +446,8 @@ impl Door {
         let id = ConnectionId(self.next_id.fetch_add(1, Relaxed));
         let lost = |error: io::Error| debug!(%peer, "connection lost: {error}");
         let local = prepare(&stream, shared.limits.silence).map_err(lost).ok()?;
-        let mut connection = Connection::new(id, peer, local, Transport::Tcp, true);
+        let stream = stream.into_std().map_err(lost).ok()?;
+        let connection = Connection::new(id, peer, local, Transport::Tcp, true);
         // A core whose thread died takes nothing any more.
         let alive = self.cores.iter().filter(|core| !core.inbox.is_closed());
         let Some(core) = alive.min_by_key(|core| core.connections.load(Relaxed)) else {
@@ -484,22 +455,7 @@ impl Door {
             return None;
         };
         let permit = Permit::new(&self.connections, &core.connections, address);
-        let stream = stream.into_std().map_err(lost).ok()?;
-        let found = match dial {
-            Some(dial) => {
-                debug!(%peer, "connection made for callbacks");
-                connection.owner = PeerOwner::Callback;
-                shared.server.dialed(dial, Some(&connection));
-                Found::Unknown
-            }
-            None => {
-                debug!(%peer, "connection taken");
-                let peers = shared.peers.as_ref();
-                peers.map_or(Ok(Found::Remote), |peers| peers.find(&stream)).map_err(lost).ok()?
-            }
-        };
-        drop(core.inbox.send(Message::Connection(stream, Box::new(connection), found, permit)));
-        Some(())
+        Some(Entry { stream, connection, core, permit })
     }
 }
 
@@ -511,7 +467,7 @@ async fn accept_all(door: &Door, listener: TcpListener) {
     let log = AcceptLog::new("nfs", door.shared.clock);
     loop {
         let (stream, peer) = accept(|| listener.accept(), |error| log.failed(error)).await;
-        door.admit(stream, peer, None);
+        door.admit(stream, peer);
     }
 }
 

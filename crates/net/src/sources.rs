@@ -1,4 +1,4 @@
-//! Reads from other servers what copies want of them ([`server::Server::poll_fetch`]), as their client.
+//! Reads from other servers for copies ([`server::Work::Read`]), as their client.
 //!
 //! Criteria. A source has one connection, made when something is to be read there and closed some seconds after the last of
 //! it. Every wait has an end, and so has a READ as a whole ([`Errand`]): a source that cannot be reached, is silent,
@@ -20,7 +20,6 @@ use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rustix::process::{getegid, geteuid};
 use server::{DEFAULT_ANONYMOUS, Extent, Fetch, FetchError, Fetched};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 use xdr::Opaque;
@@ -65,29 +64,22 @@ enum Trouble {
 }
 
 /// All sources.
-struct Sources {
+pub(crate) struct Sources {
     shared: Arc<Shared>,
     open: RefCell<HashMap<Route, mpsc::UnboundedSender<Ask>>>,
     /// Connections made.
     made: Cell<u64>,
 }
 
-/// Reads all that the server wants to be read. Where this is dropped, all that is being read is given up.
-pub(crate) async fn fetch_all(shared: Arc<Shared>) {
-    let sources = Rc::new(Sources { shared, open: RefCell::default(), made: Cell::new(0) });
-    let mut reads = JoinSet::new();
-    loop {
-        let fetch = poll_fn(|context| sources.shared.server.poll_fetch(context)).await;
-        while reads.try_join_next().is_some() {}
-        // The server bounds how many there are.
-        reads.spawn_local(Rc::clone(&sources).read(fetch));
-    }
-}
-
 impl Sources {
-    async fn read(self: Rc<Self>, fetch: Fetch) {
+    pub(crate) fn new(shared: Arc<Shared>) -> Rc<Self> {
+        Rc::new(Self { shared, open: RefCell::default(), made: Cell::new(0) })
+    }
+
+    /// Makes one READ, until the server has its outcome or does not want it any more.
+    pub(crate) async fn read(self: Rc<Self>, fetch: Fetch) {
         tokio::select! {
-            answer = self.read_anywhere(&fetch) => fetch.answer(answer),
+            outcome = self.read_anywhere(&fetch) => self.shared.server.handle_read(fetch, outcome),
             () = poll_fn(|context| fetch.poll_unwanted(context)) => {}
         }
     }

@@ -2,7 +2,6 @@ use core::net::IpAddr;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,6 +17,7 @@ use xdr::{Encode, Mark, Reader, Writer};
 
 use crate::caller::{CredentialError, Identity};
 use crate::copy::fetch::Fetches;
+use crate::driver::Driver;
 use crate::exports::HostNames;
 use crate::files::listings::Listings;
 use crate::gss::{Creation, Entry, Gss, Sealing};
@@ -27,7 +27,7 @@ use crate::replay::crash_replay::{Journal, ReplyLog, Stable, StableLog};
 use crate::replay::reply_cache::ReplyCache;
 use crate::replay::reply_cache::short::Short;
 use crate::request::{Request, Served};
-use crate::state::{Counts, DelegationCounts, Dial, OffloadCounts, Records, State};
+use crate::state::{Counts, DelegationCounts, OffloadCounts, Records, State};
 use crate::{
     Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLog, Throttle, Transport,
     Versions,
@@ -36,6 +36,36 @@ use crate::{
 mod version3;
 
 /// The protocol servers over one set of exports, shared by all cores.
+///
+/// # Driving a server
+/// A server does no I/O and reads no clock. A driver carries its records, tells it the time, and does the work that it asks for. Its
+/// methods are of four kinds, and all may be called from any thread:
+///
+/// - Getters return state and change nothing: [`settings`](Self::settings), [`metrics`](Self::metrics), [`counts`](Self::counts),
+///   [`exports`](Self::exports), …
+/// - Commands do what an operator wants: [`replace_exports`](Self::replace_exports), [`evict`](Self::evict),
+///   [`prepare_restart`](Self::prepare_restart), [`stop_fetching`](Self::stop_fetching), …
+/// - `handle` and the `handle_*` methods take what has happened outside: a record, the outcome of work, a local change. So do
+///   [`connection_closed`](Self::connection_closed), [`learn_host`](Self::learn_host) and [`maintain`](Self::maintain).
+/// - `poll_*` methods return what the driver is to do: [`poll_work`](Self::poll_work), and for each connection
+///   [`Outbox::poll_record`](crate::Outbox::poll_record). They wake the task that polled last when there is more.
+///
+/// Order of calls:
+///
+/// 1. Make the server with [`new`](Self::new), then [`with_state_log`](Self::with_state_log), then
+///    [`with_reply_log`](Self::with_reply_log) or [`with_stable_log`](Self::with_stable_log), before anything is served.
+/// 2. For each connection make a [`Connection`]. Call [`learn_host`](Self::learn_host) before its first record if the exports
+///    [need names](ExportTable::needs_names).
+/// 3. Give each record to [`handle`](Self::handle), poll its future until it ends, and send the reply. Futures of one connection may
+///    run at the same time and end in any order. Send the records of its outbox too.
+/// 4. Call [`connection_closed`](Self::connection_closed) once when the connection is gone. Run calls that still wait to their end.
+/// 5. Poll [`poll_work`](Self::poll_work) from one task for as long as the server runs. Do each [`Work`](crate::Work) and report its
+///    outcome; work may end in any order. Work that is dropped counts as failed, or is forgotten at shutdown.
+/// 6. To stop, call [`stop_fetching`](Self::stop_fetching), so that no copy waits for reads that nobody makes.
+///
+/// Time: each method that needs the time takes a [`Now`]. Its monotonic part must not go backwards. Deadlines (leases, recalls,
+/// retries of connections and copies) pass only in [`maintain`](Self::maintain): call it about once a second, and again at once while it
+/// returns true.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) settings: Settings,
@@ -52,6 +82,7 @@ pub struct Server {
     pub(crate) listings: Listings,
     /// What copies read from other servers.
     pub(crate) fetches: Fetches,
+    pub(crate) driver: Driver,
     /// Keys what tells calls apart; see [`crash_replay::secret`].
     pub(crate) call_secret: [u8; 16],
     /// What outlives the process of calls that are not idempotent.
@@ -141,6 +172,7 @@ impl Server {
             nfs4: State::new(&settings, Records::default(), Duration::ZERO),
             listings: Listings::new(settings.kept_listings_bytes),
             fetches: Fetches::default(),
+            driver: Driver::default(),
             call_secret,
             journal: None,
             settings,
@@ -331,17 +363,6 @@ impl Server {
         }
         self.listings.maintain(now.monotonic);
         self.nfs4.expire(now.monotonic).more
-    }
-
-    /// The next connection that the server wants made; wakes the last caller's task when there is one. Each is told of by
-    /// [`Self::dialed`], and a connection that was made is served like one that was taken.
-    pub fn poll_dial(&self, context: &Context<'_>) -> Poll<Dial> {
-        self.nfs4.poll_dial(context)
-    }
-
-    /// What became of a wish: the connection that was made, or none.
-    pub fn dialed(&self, dial: &Dial, connection: Option<&Connection>) {
-        self.nfs4.dialed(dial, connection.map(|connection| (connection.id, &connection.outbox)));
     }
 
     /// To be called when a connection is gone: its sessions have one less.

@@ -13,6 +13,7 @@ pub mod caller;
 mod connection;
 mod copy;
 mod dispatch;
+mod driver;
 mod exports;
 mod files;
 mod flavor;
@@ -41,9 +42,9 @@ mod tests;
 pub use admin::{DelegationTotals, EvictError, RecallError, Snapshot};
 pub use connection::{Connection, ConnectionId, Transport};
 pub use copy::fetch::{Extent, Fetch, FetchError, Fetched, SourceFile};
-pub use copy::offload::Advanced;
 pub(crate) use dispatch::LOG_LINES_A_SECOND;
 pub use dispatch::{Disposition, Operation, Outcome, Server};
+pub use driver::{Connect, CopyStep, Work};
 pub use exports::junction::Junction;
 pub use exports::{
     ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportId, ExportOptions,
@@ -63,9 +64,9 @@ pub use replay::crash_replay::{RECORD_BYTES_MAX, ReplyLog, StableLog};
 pub use settings::{Now, Settings};
 pub use state::state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use state::{
-    CallbackPath, ClientSnapshot, Counts, DelegationCounts, Dial, Evicted, FileRecall, GraceSnapshot,
-    LocalChange, Offload, OffloadCounts, PersistenceSnapshot, Principal, Reclaimers, RecordsSnapshot,
-    SessionSnapshot, SlotUse, Standing,
+    CallbackPath, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot, LocalChange,
+    Offload, OffloadCounts, PersistenceSnapshot, Principal, Reclaimers, RecordsSnapshot, SessionSnapshot,
+    SlotUse, Standing,
 };
 pub use throttle::Throttle;
 pub use versions::Versions;

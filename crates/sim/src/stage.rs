@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rpc::message::{MessageType, peek};
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
-    Server, Settings, Squash, StateLog, Transport,
+    Server, Settings, Squash, StateLog, Transport, Work,
 };
 use vfs::{Backend, Timestamp};
 use xdr::Writer;
@@ -345,8 +345,10 @@ impl<A: Actor> Stage<A> {
             }
             A::watch(&self.actors, &mut self.shared, Some(progress))?;
         }
-        while let Poll::Ready(change) = self.server.poll_local_change(&context) {
-            self.server.recall_for(&change, moment(self.now()));
+        while let Poll::Ready(work) = self.server.poll_work(&context) {
+            if let Work::LocalChange(change) = work {
+                self.server.handle_local_change(&change, moment(self.now()));
+            }
         }
         for moment in self.clock.take_alarms() {
             self.schedule(moment, Event::Alarm);

@@ -15,7 +15,7 @@ use protocol::nfs4::callback::PROC_NULL;
 use rpc::message::{CallHeader, encode_success};
 use server::{
     Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey, Now,
-    Server, Settings, Squash, Transport,
+    Server, Settings, Squash, Transport, Work,
 };
 use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::{Reader, Writer};
@@ -411,12 +411,12 @@ impl World {
     /// Where it calls for more: nobody wants what another has.
     fn carry_callbacks(&mut self) -> Result<(), String> {
         let mut context = TaskContext::from_waker(Waker::noop());
-        while let Poll::Ready(dial) = self.server.poll_dial(&context) {
+        while let Poll::Ready(Work::Connect(connect)) = self.server.poll_work(&context) {
             let id = ConnectionId(self.next_connection);
             self.next_connection += 1;
             let local = SocketAddr::from(([10, 0, 1, 1], 1000));
-            let made = Arc::new(Connection::new(id, dial.address, local, Transport::Tcp, false));
-            self.server.dialed(&dial, Some(&made));
+            let made = Arc::new(Connection::new(id, connect.address(), local, Transport::Tcp, false));
+            self.server.handle_connected(connect, &made);
             self.paths.push(made);
         }
         for path in self.paths.clone() {

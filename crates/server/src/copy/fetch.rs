@@ -1,7 +1,7 @@
 //! What is read from other servers, for copies from there (RFC 7862 §4.6.2).
 //!
 //! Criteria. The core has no sockets: it asks ([`Fetches::fetch`]), and the transport takes each ask once
-//! ([`Server::poll_fetch`]), reads, and answers. Whoever asks waits with a future, and may drop it at any time; the transport
+//! ([`Server::poll_work`]), reads, and answers. Whoever asks waits with a future, and may drop it at any time; the transport
 //! is told then. An ask that the transport drops is answered too. Asks are bounded, so that sources that do not answer
 //! hold little memory and few connections; what has no room comes again. An ask takes its room until its answer was taken as
 //! well, so that what was read and not yet written is bounded with it.
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 use vfs::Credentials;
 
+use crate::state::WorkSignal;
 use crate::{Now, Server};
 
 /// Asks at most that wait for the transport or for a source.
@@ -176,7 +177,10 @@ struct Meeting {
 pub(crate) struct Fetches(Arc<Shared>);
 
 #[derive(Debug, Default)]
-struct Shared(Mutex<Inner>);
+struct Shared {
+    inner: Mutex<Inner>,
+    work_signal: WorkSignal,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -186,23 +190,11 @@ struct Inner {
     all: usize,
     /// Of these, how many are whose.
     counts: HashMap<Party, usize>,
-    /// Of the transport.
-    waker: Option<Waker>,
     /// The transport takes nothing any more.
     is_closed: bool,
 }
 
 impl Server {
-    /// The next READ to make on another server; wakes the last caller's task when there is one.
-    pub fn poll_fetch(&self, context: &Context<'_>) -> Poll<Fetch> {
-        let mut inner = self.fetches.0.0.lock();
-        if let Some(fetch) = inner.wanted.pop_front() {
-            return Poll::Ready(fetch);
-        }
-        inner.waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-
     /// READs on other servers that are under way, or have been answered and not taken.
     #[must_use]
     pub fn fetch_count(&self) -> usize {
@@ -212,7 +204,7 @@ impl Server {
     /// Has nothing more be read on other servers, for good: what was not taken yet, and whatever is asked from now on, is
     /// [`FetchError::Unreachable`] at once.
     pub fn stop_fetching(&self) {
-        let mut inner = self.fetches.0.0.lock();
+        let mut inner = self.fetches.0.inner.lock();
         inner.is_closed = true;
         let untaken = core::mem::take(&mut inner.wanted);
         // They hear so, and whoever asked asks no more: not under the lock.
@@ -224,7 +216,7 @@ impl Server {
 /// For the transport.
 impl Fetch {
     /// What became of it.
-    pub fn answer(self, answer: Result<Fetched, FetchError>) {
+    pub(crate) fn answer(self, answer: Result<Fetched, FetchError>) {
         self.exchange.answer(answer);
     }
 
@@ -247,7 +239,7 @@ impl Drop for Fetch {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.fetches.0.lock().leave(&self.parties);
+        self.fetches.inner.lock().leave(&self.parties);
     }
 }
 
@@ -335,7 +327,7 @@ impl Inner {
 impl Shared {
     /// Takes back what the transport has not taken.
     fn forget(&self, exchange: &Arc<Exchange>) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         let place = inner.wanted.iter().position(|fetch| Arc::ptr_eq(&fetch.exchange, exchange));
         let forgotten = place.and_then(|place| inner.wanted.remove(place));
         // Not under the lock: it is the end of what it was asked in, perhaps.
@@ -357,7 +349,7 @@ impl Fetches {
         need: Need,
     ) -> Result<Asking, FetchError> {
         let parties = file.parties();
-        let mut inner = self.0.0.lock();
+        let mut inner = self.0.inner.lock();
         if inner.is_closed {
             return Err(FetchError::Unreachable);
         }
@@ -368,17 +360,24 @@ impl Fetches {
         let exchange = Arc::new(Exchange { meeting, parties, fetches: Arc::clone(&self.0) });
         let (file, count, asked) = (Arc::clone(file), count.min(FETCH_BYTES), Arc::clone(&exchange));
         inner.wanted.push_back(Fetch { file, offset, count, wants_size, exchange: asked });
-        let waker = inner.waker.take();
         drop(inner);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.0.work_signal.notify();
         Ok(Asking(exchange))
+    }
+
+    /// Takes the next READ for the transport to make.
+    pub(crate) fn next(&self) -> Option<Fetch> {
+        self.0.inner.lock().wanted.pop_front()
+    }
+
+    /// Returns what is notified when there is another.
+    pub(crate) fn work_signal(&self) -> &WorkSignal {
+        &self.0.work_signal
     }
 
     /// Asks that count.
     pub(crate) fn count(&self) -> usize {
-        self.0.0.lock().all
+        self.0.inner.lock().all
     }
 }
 
@@ -421,10 +420,7 @@ mod tests {
     }
 
     fn next(server: &Server) -> Option<Fetch> {
-        match server.poll_fetch(&Context::from_waker(Waker::noop())) {
-            Poll::Ready(fetch) => Some(fetch),
-            Poll::Pending => None,
-        }
+        server.fetches.next()
     }
 
     #[test]

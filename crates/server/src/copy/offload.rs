@@ -7,7 +7,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use protocol::nfs4::types::{Stateid, Status};
@@ -24,7 +23,7 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is to be done with a copy next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advanced {
+pub(crate) enum Advanced {
     /// Another step.
     More,
     /// Another step, but not at once: what it needs is not there (a medium that is offline, a delegation that does not come
@@ -35,19 +34,8 @@ pub enum Advanced {
 }
 
 impl Server {
-    /// The next copy that is to go on in the background; wakes the last caller's task when there is one. Whoever takes it calls
-    /// [`Self::advance`], and as long as that is not [`Advanced::Done`] [puts it back](Self::resume_offload) or calls it again.
-    pub fn poll_offload(&self, context: &TaskContext<'_>) -> Poll<Arc<Offload>> {
-        self.nfs4.poll_offload(context)
-    }
-
-    /// Puts a copy back behind the others.
-    pub fn resume_offload(&self, offload: Arc<Offload>) {
-        self.nfs4.resume_offload(offload);
-    }
-
     /// A copy cannot go on, for a reason that is the server's own.
-    pub fn fail_offload(&self, offload: &Arc<Offload>) {
+    pub(crate) fn fail_offload(&self, offload: &Arc<Offload>) {
         if let Some(step) = self.nfs4.begin_step(offload) {
             let copied = step.copied();
             step.end(copied, Status::SERVERFAULT);
@@ -56,7 +44,7 @@ impl Server {
 
     /// Makes a copy's next step, which may wait for the backend and for delegations. Where that is dropped because the server
     /// stops, nothing is told, and the client copies anew after a restart.
-    pub async fn advance(&self, offload: &Arc<Offload>, now: Now) -> Advanced {
+    pub(crate) async fn advance(&self, offload: &Arc<Offload>, now: Now) -> Advanced {
         let Some(step) = self.nfs4.begin_step(offload) else { return Advanced::Done };
         let before = step.copied();
         let next = |goes_on, then| if goes_on { then } else { Advanced::Done };

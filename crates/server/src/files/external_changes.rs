@@ -2,7 +2,6 @@
 //! has given the delegation back.
 
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::types::{Bitmap, ClientId};
@@ -11,21 +10,7 @@ use vfs::{Alarm, Attributes, Entry, Interest};
 use super::object::File;
 use crate::files::listings::Holder;
 use crate::programs::nfs4::compound::Compound;
-use crate::state::{Client, DelegationKind, LocalChange, Lookout, NotDelegated};
-use crate::{Now, Server};
-
-impl Server {
-    /// The next thing that a local process did against a delegation; wakes the last caller's task when there is one. Whoever takes it
-    /// calls [`Self::recall_for`].
-    pub fn poll_local_change(&self, context: &TaskContext<'_>) -> Poll<LocalChange> {
-        self.nfs4.poll_local_change(context)
-    }
-
-    /// Recalls what a local process has done something against.
-    pub fn recall_for(&self, change: &LocalChange, now: Now) {
-        self.nfs4.recall_for(now.monotonic, change);
-    }
-}
+use crate::state::{Client, DelegationKind, Lookout, NotDelegated};
 
 /// Watches what may be delegated to `client`, where that is wanted and nothing speaks against the delegation; nothing where changes by
 /// others cannot be seen, or nobody wants to see them. What is told of the object beside the delegation is to be looked at behind this.

@@ -37,6 +37,7 @@ use super::stateid::Place;
 use super::times::{Keeping, Times};
 use super::waiter::Waiter;
 use super::wire::{ClientId, Stateid, Status};
+use super::work_signal::WorkSignal;
 
 /// What a delegation counts for among all state: its record, and its places in the lists of file and client.
 pub(super) const DELEGATION_WEIGHT: usize = 2;
@@ -248,7 +249,7 @@ impl Delegations {
         self.max > 0
     }
 
-    pub(super) fn new(max: usize) -> Self {
+    pub(super) fn new(max: usize, work_signal: Arc<WorkSignal>) -> Self {
         Self {
             busy: Busy::default(),
             contended: Contended::default(),
@@ -256,7 +257,7 @@ impl Delegations {
             again: Mutex::default(),
             waiting: AtomicU64::new(0),
             max,
-            alarms: Arc::default(),
+            alarms: Arc::new(Alarms::new(work_signal)),
             counts: DelegationCounts::default(),
         }
     }

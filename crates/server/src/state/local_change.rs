@@ -7,13 +7,12 @@
 //! changed up to the GETATTR of its DELEGRETURN for its own doing, and keeps what it has cached: so a holder is told the change attribute that the
 //! file had at the grant until it has given the delegation back ([`State::change_of_grant`]); what it asks next shows it the change.
 //!
-//! Nothing runs here by itself: whoever carries the calls takes each alarm once ([`State::poll_local_change`]) and hands it back with the
-//! time ([`State::recall_for`]).
+//! Nothing runs here by itself: the driver takes each alarm once ([`State::next_local_change`]) and hands it back with the time
+//! ([`State::recall_for`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,6 +23,7 @@ use super::client::Client;
 use super::delegation::{Delegation, DelegationKind, Recalls};
 use super::shard::FileKey;
 use super::wire::ClientId;
+use super::work_signal::WorkSignal;
 
 /// Somebody other than this server has done something to an object, against which a delegation stands.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,20 +34,20 @@ pub struct LocalChange {
     number: u64,
 }
 
-/// Bells that have rung, and who waits for one to ring.
-#[derive(Debug, Default)]
+/// Bells that have rung.
+#[derive(Debug)]
 pub(super) struct Alarms {
     /// Bells so far.
     numbers: AtomicU64,
-    inner: Mutex<Inner>,
+    /// At most one entry a bell, of which there is one a delegation, or an operation that would grant one.
+    rung: Mutex<VecDeque<LocalChange>>,
+    work_signal: Arc<WorkSignal>,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    /// At most one entry a bell, of which there is one a delegation, or an operation that would grant one.
-    rung: VecDeque<LocalChange>,
-    /// Of whoever recalls.
-    waker: Option<Waker>,
+impl Alarms {
+    pub(super) fn new(work_signal: Arc<WorkSignal>) -> Self {
+        Self { numbers: AtomicU64::new(0), rung: Mutex::default(), work_signal }
+    }
 }
 
 /// Rings for one delegation, or for one that is to be granted.
@@ -65,13 +65,9 @@ impl Alarm for Bell {
         if self.has_rung.swap(true, SeqCst) {
             return;
         }
-        let mut inner = self.alarms.inner.lock();
-        inner.rung.push_back(LocalChange { file: self.file, holder: self.holder, number: self.number });
-        let waker = inner.waker.take();
-        drop(inner);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        let change = LocalChange { file: self.file, holder: self.holder, number: self.number };
+        self.alarms.rung.lock().push_back(change);
+        self.alarms.work_signal.notify();
     }
 }
 
@@ -115,14 +111,9 @@ impl State {
         Arc::new(Bell { alarms, file, holder: client.id(), number, has_rung: AtomicBool::new(false) })
     }
 
-    /// The next change that is to recall; wakes the last caller's task when there is one. Whoever takes it calls [`Self::recall_for`].
-    pub fn poll_local_change(&self, context: &Context<'_>) -> Poll<LocalChange> {
-        let mut inner = self.delegations.alarms.inner.lock();
-        if let Some(change) = inner.rung.pop_front() {
-            return Poll::Ready(change);
-        }
-        inner.waker = Some(context.waker().clone());
-        Poll::Pending
+    /// Takes the next change to recall for; the caller calls [`Self::recall_for`] with it.
+    pub fn next_local_change(&self) -> Option<LocalChange> {
+        self.delegations.alarms.rung.lock().pop_front()
     }
 
     /// Recalls the delegation that a local change was made against, where it is still there, as for a client's operation.

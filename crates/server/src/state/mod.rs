@@ -89,6 +89,7 @@ mod tree;
 mod waiter;
 mod window;
 mod wire;
+mod work_signal;
 
 #[cfg(test)]
 mod tests;
@@ -119,7 +120,7 @@ pub(crate) use offload::{Copied, CopyTask, Origin, Span};
 pub use offload::{Offload, OffloadCounts};
 pub use open::{OpenGrant, OpenRequest};
 pub use owner::{Effect, SavedReply, Sender, Sequenced0, Turn};
-pub use path::Dial;
+pub use path::ConnectRequest;
 pub(crate) use promise::Promise;
 pub use protect::{Credential, StateProtect};
 pub use range::LockRange;
@@ -141,6 +142,7 @@ pub use table::{ExchangeId, ExchangedId, Swept};
 pub use times::{HeldTimes, Times, timestamp};
 pub use waiter::Waiter;
 pub(crate) use wire::stable_how;
+pub use work_signal::WorkSignal;
 
 use binding::Connections;
 use callback::Watched;
@@ -199,6 +201,8 @@ pub struct State {
     closed: owner::Closed,
     /// Connections to clients of version 4.0.
     paths: path::Paths,
+    /// Notified when the driver has something to do.
+    work_signal: Arc<WorkSignal>,
     hasher: FixedState,
     /// How many client IDs have been tried.
     client_ids: AtomicU64,
@@ -224,6 +228,7 @@ impl State {
             Mutex::new(Shard::new(number, seed, generations, Arc::clone(&recovery)))
         };
         let seed = keyed(settings, u64::MAX);
+        let work_signal = Arc::<WorkSignal>::default();
         let slot_memory = Arc::new(SlotMemory::new(settings.slot_cache_bytes));
         let of_nobody = Arc::clone(&slot_memory);
         let nobody = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, of_nobody, now);
@@ -234,7 +239,7 @@ impl State {
             clients: Mutex::default(),
             sessions: SessionTable::default(),
             connections: Connections::default(),
-            delegations: Delegations::new(settings.max_delegations),
+            delegations: Delegations::new(settings.max_delegations, Arc::clone(&work_signal)),
             watched: Watched::default(),
             offloads: Offloads::default(),
             promises: Promises::default(),
@@ -248,11 +253,18 @@ impl State {
             nobody: Arc::new(nobody),
             closed: owner::Closed::default(),
             paths: path::Paths::default(),
+            work_signal,
             hasher: FixedState::with_seed(seed),
             client_ids: AtomicU64::new(0),
             session_ids: AtomicU64::new(0),
             settings: settings.clone(),
         }
+    }
+
+    /// Returns what is notified when a connection, a copy or a local change is queued for the driver.
+    #[must_use]
+    pub fn work_signal(&self) -> &WorkSignal {
+        &self.work_signal
     }
 
     /// How much there is, for metrics.

@@ -1,7 +1,7 @@
 //! Copies that go on after their COPY was answered (RFC 7862 §4.4, §4.8).
 //!
-//! Criteria. Nothing runs here by itself: whoever carries the calls takes each copy once ([`State::poll_offload`]) and has it
-//! make one step after another, with the time of each; this knows what the client may ask of it meanwhile. A copy belongs to
+//! Criteria. Nothing runs here by itself: the driver takes each copy ([`State::next_offload`]), makes a step, and puts it
+//! back ([`State::resume_offload`]); this knows what the client may ask of it meanwhile. A copy belongs to
 //! its client and goes with it, not with a session. It is over when its client has heard so (CB_OFFLOAD was answered), or has
 //! cancelled it; then, and after a restart, its stateid is BAD_STATEID. Copies are bounded by client and in all; what has no
 //! room is copied before it is answered.
@@ -35,6 +35,8 @@ const COPIES_MAX: usize = 64;
 const COPIES_A_CLIENT: u32 = 8;
 /// How often a client may put off hearing of a copy's end, each time for a second.
 const PUT_OFF_MAX: u32 = 100;
+/// Pause before a copy is tried again that could not go on. [`State::expire`] ends it, so that it is up to a second longer.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// In the place of an index into the shards, where none reaches: the stateid is a copy's.
 const COPY_INDEX: u32 = u32::MAX;
 /// §4.8: "A copy offload stateid's seqid MUST NOT be zero." It never changes.
@@ -205,9 +207,9 @@ struct Inner {
     copies: HashMap<u32, Arc<Offload>>,
     /// What nobody drives yet; at most one entry a copy.
     wanted: VecDeque<Arc<Offload>>,
+    /// What could not go on, and when to try again; at most one entry a copy.
+    paused: Vec<(Duration, Arc<Offload>)>,
     last: u32,
-    /// Of whoever drives them.
-    waker: Option<Waker>,
 }
 
 impl Offload {
@@ -357,34 +359,29 @@ impl State {
         inner.copies.insert(number, Arc::clone(&offload));
         inner.wanted.push_back(offload);
         held.fetch_add(1, Relaxed);
-        let waker = inner.waker.take();
         drop(inner);
         self.offloads.counts.begun.fetch_add(1, Relaxed);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.work_signal.notify();
         Some(self.copy_stateid(number))
     }
 
-    /// The next copy that is to be driven; wakes the last caller's task when there is one.
-    pub fn poll_offload(&self, context: &Context<'_>) -> Poll<Arc<Offload>> {
+    /// Takes the next copy to make a step of; without `may_be_local`, only one from another server.
+    pub(crate) fn next_offload(&self, may_be_local: bool) -> Option<Arc<Offload>> {
         let mut inner = self.offloads.inner.lock();
-        if let Some(offload) = inner.wanted.pop_front() {
-            return Poll::Ready(offload);
-        }
-        inner.waker = Some(context.waker().clone());
-        Poll::Pending
+        let mut wanted = inner.wanted.iter();
+        let place = wanted.position(|offload| may_be_local || offload.is_from_elsewhere())?;
+        inner.wanted.remove(place)
     }
 
     /// Puts a copy back behind those that wait for their turn.
     pub(crate) fn resume_offload(&self, offload: Arc<Offload>) {
-        let mut inner = self.offloads.inner.lock();
-        inner.wanted.push_back(offload);
-        let waker = inner.waker.take();
-        drop(inner);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.offloads.inner.lock().wanted.push_back(offload);
+        self.work_signal.notify();
+    }
+
+    /// Puts a copy back that cannot go on now: it is queued again after [`RETRY_PAUSE`].
+    pub(crate) fn retry_offload(&self, offload: Arc<Offload>, now: Duration) {
+        self.offloads.inner.lock().paused.push((now + RETRY_PAUSE, offload));
     }
 
     /// Begins a step; none where the copy is over.
@@ -471,8 +468,11 @@ impl State {
         }
     }
 
-    /// Tells of ends whose clients have put that off.
-    pub(super) fn tend_offloads(&self) {
+    /// Resumes copies whose pause is over, and tells of ends whose clients have put that off.
+    pub(super) fn tend_offloads(&self, now: Duration) {
+        let is_due = |(until, _): &mut (Duration, Arc<Offload>)| *until <= now;
+        let due: Vec<_> = self.offloads.inner.lock().paused.extract_if(.., is_due).collect();
+        due.into_iter().for_each(|(_, offload)| self.resume_offload(offload));
         let again = std::mem::take(&mut *self.offloads.again.lock());
         for (number, callback) in again {
             let client = self.offloads.inner.lock().copies.get(&number).map(|it| Arc::clone(&it.client));
@@ -533,6 +533,7 @@ impl Inner {
             offload.client.holdings.copies.fetch_sub(1, Relaxed);
         }
         self.wanted.retain(|wanted| !Arc::ptr_eq(wanted, offload));
+        self.paused.retain(|(_, paused)| !Arc::ptr_eq(paused, offload));
         offload.turn(Event::Forget, |_| {});
     }
 }

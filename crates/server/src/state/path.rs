@@ -1,8 +1,8 @@
 //! The callback path of a version 4.0 client: a connection that the server makes to where SETCLIENTID said (RFC 7530 §10.2.1,
 //! §16.33.4), tried with CB_NULL before anything is delegated.
 //!
-//! Criteria. Nobody waits here: the transport takes the wishes for connections ([`State::poll_dial`]) and says what became of
-//! them ([`State::dialed`]). A client has one path, and one address: the one that its own request came from, or whoever may
+//! Criteria. Nobody waits here: the transport takes the wishes for connections ([`State::next_connect`]) and says what became of
+//! them ([`State::connect_done`]). A client has one path, and one address: the one that its own request came from, or whoever may
 //! send SETCLIENTID could have this server connect to anybody. What was sent and not answered is sent again over the next
 //! connection: CB_RECALL can be repeated. A path that fails is tried again while the client has a delegation or something
 //! waits for it, not more often than [`REDIAL`]. Whatever a client says meanwhile, it has one wish at any time: the next is
@@ -10,7 +10,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -37,7 +36,7 @@ const REDIAL: Duration = Duration::from_secs(5);
 
 /// A connection that the transport should make.
 #[derive(Debug)]
-pub struct Dial {
+pub struct ConnectRequest {
     /// Where to.
     pub address: SocketAddr,
     client: Weak<Client>,
@@ -47,9 +46,7 @@ pub struct Dial {
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     /// At most one a client.
-    wanted: Mutex<VecDeque<Dial>>,
-    /// Of whoever makes them.
-    waker: Mutex<Option<Waker>>,
+    wanted: Mutex<VecDeque<ConnectRequest>>,
     made: Mutex<HashMap<ConnectionId, Weak<Client>>>,
 }
 
@@ -93,15 +90,14 @@ impl Path {
 }
 
 impl State {
-    /// The next connection that is wanted; wakes the last caller's task when there is one.
-    pub fn poll_dial(&self, context: &Context<'_>) -> Poll<Dial> {
-        *self.paths.waker.lock() = Some(context.waker().clone());
-        self.paths.wanted.lock().pop_front().map_or(Poll::Pending, Poll::Ready)
+    /// Takes the next connection that is wanted.
+    pub fn next_connect(&self) -> Option<ConnectRequest> {
+        self.paths.wanted.lock().pop_front()
     }
 
     /// What became of a wish: the connection that was made, or none. One that nobody wants any more is hung up.
-    pub fn dialed(&self, dial: &Dial, made: Option<(ConnectionId, &Arc<Outbox>)>) {
-        let client = dial.client.upgrade();
+    pub fn connect_done(&self, request: &ConnectRequest, made: Option<(ConnectionId, &Arc<Outbox>)>) {
+        let client = request.client.upgrade();
         let sessionless = client.as_ref().and_then(|client| Some((client, client.sessionless()?)));
         let hang_up = || made.iter().for_each(|(_, outbox)| outbox.hang_up());
         let Some((client, sessionless)) = sessionless else { return hang_up() };
@@ -126,7 +122,7 @@ impl State {
         outbox.open();
         path.stage = Stage::Up(connection, Arc::clone(outbox));
         path.trial = Some(self.tick());
-        self.paths.made.lock().insert(connection, Weak::clone(&dial.client));
+        self.paths.made.lock().insert(connection, Weak::clone(&request.client));
         let callback = sessionless.callback.lock().clone();
         outbox.call(Sent::over_path(client, None), |xid| {
             let mut record = Writer::new();
@@ -152,10 +148,8 @@ impl State {
         }
         path.stage = Stage::Dialing;
         path.asked = self.tick();
-        self.paths.wanted.lock().push_back(Dial { address, client: Arc::downgrade(client) });
-        if let Some(waker) = self.paths.waker.lock().take() {
-            waker.wake();
-        }
+        self.paths.wanted.lock().push_back(ConnectRequest { address, client: Arc::downgrade(client) });
+        self.work_signal.notify();
     }
 
     /// The client has said anew where callbacks go.
@@ -195,7 +189,7 @@ impl State {
             Stage::Dialing => {
                 (path.stage, path.is_stale) = (Stage::Dialing, true);
                 if client.is_gone() {
-                    let is_other = |dial: &Dial| !std::ptr::eq(dial.client.as_ptr(), client);
+                    let is_other = |request: &ConnectRequest| !std::ptr::eq(request.client.as_ptr(), client);
                     self.paths.wanted.lock().retain(is_other);
                 }
             }

@@ -585,7 +585,7 @@ impl State {
         self.tend_callbacks(now);
         self.recall_slots(now);
         self.tend_delegations(now);
-        self.tend_offloads();
+        self.tend_offloads(now);
         self.tend_lock_queues(now);
         self.tend_slots(now);
         self.persistence.iter().for_each(|persistence| persistence.maintain(now));

@@ -38,7 +38,7 @@ use xdr::{Encode, List, Opaque, Writer};
 
 use crate::{
     ClientPattern, Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable,
-    HandleKey, Now, Server, Settings, Squash, Transport,
+    HandleKey, Now, Server, Settings, Squash, Transport, Work,
 };
 
 /// The key of all test servers.
@@ -255,6 +255,14 @@ impl Lab {
     pub(crate) fn now(&self) -> Now {
         let wall = Timestamp { seconds: 1_000_000 + self.seconds as i64, nanoseconds: 5 };
         Now { monotonic: Duration::from_secs(self.seconds), wall }
+    }
+
+    /// The next work for the driver.
+    pub(crate) fn work(&self) -> Option<Work> {
+        match self.server.poll_work(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(work) => Some(work),
+            Poll::Pending => None,
+        }
     }
 
     /// The RPC record of an NFSv3 call.

@@ -18,8 +18,8 @@ use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
 use protocol::nfs4::types::Status;
 use rpc::message::parse_reply;
 use server::{
-    Advanced, Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey,
-    Now, Offload, Server, Settings, Squash, Transport,
+    Connection, ConnectionId, CopyStep, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey,
+    Now, Server, Settings, Squash, Transport, Work,
 };
 use vfs::{MemFs, MemOptions, Timestamp};
 use xdr::Writer;
@@ -36,15 +36,15 @@ const EVENTS: u32 = 40;
 const EVENTS_MAX: u32 = 2_000;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The server, whoever drives its copies, and the network.
+/// The server, its driver, and the network.
 struct World {
     server: Arc<Server>,
     files: Arc<MemFs>,
     instance: u64,
     now: Duration,
     rng: Rng,
-    /// Copies that are driven, each by somebody of its own.
-    driven: Vec<Arc<Offload>>,
+    /// The next step of each copy.
+    steps: Vec<CopyStep>,
     connections: u64,
     messages: u64,
 }
@@ -108,7 +108,7 @@ impl World {
             instance: 1,
             now: Duration::ZERO,
             rng: Rng::new(seed),
-            driven: Vec::new(),
+            steps: Vec::new(),
             connections: 0,
             messages: 0,
         };
@@ -120,7 +120,7 @@ impl World {
     fn restart(&mut self) {
         self.instance += 1;
         self.server = server(&self.files, self.instance);
-        self.driven.clear();
+        self.steps.clear();
         self.pass(SECOND);
     }
 
@@ -137,17 +137,15 @@ impl World {
     /// Some copy makes a step.
     fn drive(&mut self) {
         let context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(offload) = self.server.poll_offload(&context) {
-            self.driven.push(offload);
+        while let Poll::Ready(Work::StepCopy(step)) = self.server.poll_work(&context) {
+            self.steps.push(step);
         }
-        if self.driven.is_empty() {
+        if self.steps.is_empty() {
             return;
         }
-        let chosen = self.rng.below(self.driven.len() as u64) as usize;
-        let advanced = at_once(self.server.advance(&self.driven[chosen], self.time()));
-        if advanced == Advanced::Done {
-            self.driven.swap_remove(chosen);
-        }
+        let chosen = self.rng.below(self.steps.len() as u64) as usize;
+        let step = self.steps.swap_remove(chosen);
+        at_once(self.server.step_copy(step, self.time()));
     }
 
     fn connect(&mut self, client: usize) -> Arc<Connection> {

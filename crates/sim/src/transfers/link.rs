@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use client::{Errand, Identity, Read, ReadData, ReadError, Reader};
@@ -18,6 +18,9 @@ use crate::rng::Rng;
 const LOST: u64 = 3;
 const TWICE: u64 = 3;
 const BREAKING: u64 = 3;
+
+/// A READ and what became of it.
+pub(super) type Done = (Fetch, Result<Fetched, FetchError>);
 
 /// A READ that the destination wants.
 struct Wanted {
@@ -38,6 +41,7 @@ struct Open {
 pub(super) struct Link {
     open: Option<Open>,
     errands: BTreeMap<u32, Wanted>,
+    outcomes: Vec<Done>,
     last_errand: u32,
     /// Connections made.
     made: u64,
@@ -48,18 +52,21 @@ impl Link {
         self.errands.is_empty() && self.open.is_none()
     }
 
-    /// Takes what the destination wants, and lets everything go on that can.
-    pub(super) fn go_on(&mut self, source: &Server, destination: &Server, now: Now) {
+    /// Begins a READ that the destination wants.
+    pub(super) fn read(&mut self, fetch: Fetch, now: Now) {
+        self.last_errand += 1;
+        let errand = Errand::new(1, now.monotonic);
+        self.errands.insert(self.last_errand, Wanted { fetch, errand });
+        self.ask(self.last_errand, now);
+    }
+
+    /// Lets everything go on that can.
+    pub(super) fn go_on(&mut self, source: &Server, now: Now) {
         let context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(fetch) = destination.poll_fetch(&context) {
-            self.last_errand += 1;
-            let errand = Errand::new(1, now.monotonic);
-            self.errands.insert(self.last_errand, Wanted { fetch, errand });
-            self.ask(self.last_errand, now);
-        }
         self.errands.retain(|_, wanted| wanted.fetch.poll_unwanted(&context).is_pending());
         let late = self.errands.extract_if(.., |_, wanted| wanted.errand.deadline() <= now.monotonic);
-        late.for_each(|(_, wanted)| wanted.fetch.answer(Err(FetchError::Unreachable)));
+        let late = late.map(|(_, wanted)| (wanted.fetch, Err(FetchError::Unreachable)));
+        self.outcomes.extend(late);
         let Some(open) = &mut self.open else { return };
         open.reader.forget(|tag| !self.errands.contains_key(tag));
         while let Some(record) = open.reader.poll_record(now.monotonic) {
@@ -75,7 +82,8 @@ impl Link {
     fn ask(&mut self, tag: u32, now: Now) {
         let Some(Wanted { fetch, errand }) = self.errands.get_mut(&tag) else { return };
         if let Err(error) = errand.attempt(now.monotonic) {
-            return self.answer(tag, Err(error_of(error)));
+            let fetch = self.errands.remove(&tag).map(|wanted| wanted.fetch);
+            return self.outcomes.extend(fetch.map(|fetch| (fetch, Err(error_of(error)))));
         }
         let file = &fetch.file;
         let open = self.open.get_or_insert_with(|| {
@@ -100,10 +108,9 @@ impl Link {
         open.reader.ask(read, credential(), tag);
     }
 
-    fn answer(&mut self, tag: u32, answer: Result<Fetched, FetchError>) {
-        if let Some(wanted) = self.errands.remove(&tag) {
-            wanted.fetch.answer(answer);
-        }
+    /// Takes what became of READs, for the destination.
+    pub(super) fn take_outcomes(&mut self) -> Vec<Done> {
+        std::mem::take(&mut self.outcomes)
     }
 
     /// Passes on what was answered.
@@ -112,7 +119,7 @@ impl Link {
         if let Some(open) = &mut self.open {
             let granted = open.reader.granted();
             while let Some((tag, answer)) = open.reader.poll_answer() {
-                settle(&mut self.errands, (tag, answer), granted, now, &mut again);
+                settle((&mut self.errands, &mut self.outcomes), (tag, answer), granted, now, &mut again);
             }
         }
         again.into_iter().for_each(|tag| self.ask(tag, now));
@@ -125,7 +132,7 @@ impl Link {
         open.reader.end(error);
         let (granted, mut again) = (open.reader.granted(), Vec::new());
         while let Some((tag, answer)) = open.reader.poll_answer() {
-            settle(&mut self.errands, (tag, answer), granted, now, &mut again);
+            settle((&mut self.errands, &mut self.outcomes), (tag, answer), granted, now, &mut again);
         }
         again.into_iter().for_each(|tag| self.ask(tag, now));
     }
@@ -133,6 +140,7 @@ impl Link {
     /// The destination is killed.
     pub(super) fn forget(&mut self, source: &Server) {
         self.errands.clear();
+        self.outcomes.clear();
         if let Some(open) = self.open.take() {
             source.connection_closed(open.connection.id);
         }
@@ -166,7 +174,7 @@ impl Link {
 
 /// What becomes of a READ; one that was lost may be asked again.
 fn settle(
-    errands: &mut BTreeMap<u32, Wanted>,
+    (errands, outcomes): (&mut BTreeMap<u32, Wanted>, &mut Vec<Done>),
     (tag, answer): (u32, Result<ReadData, ReadError>),
     granted: u32,
     now: Now,
@@ -184,7 +192,7 @@ fn settle(
         },
     };
     if let Some(wanted) = errands.remove(&tag) {
-        wanted.fetch.answer(answer);
+        outcomes.push((wanted.fetch, answer));
     }
 }
 

@@ -19,8 +19,8 @@ use protocol::nfs4::compound::{CompoundResult, OpResult};
 use protocol::nfs4::types::Status;
 use rpc::message::parse_reply;
 use server::{
-    Advanced, Connection, ConnectionId, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey,
-    Now, Offload, Server, Settings, Squash, Transport,
+    Connection, ConnectionId, CopyStep, Disposition, Export, ExportId, ExportOptions, ExportTable, HandleKey,
+    Now, Server, Settings, Squash, Transport, Work,
 };
 use vfs::{
     Authority, Backend, Create, CreateMode, Credentials, MemFs, MemOptions, SetAttributes, Stability,
@@ -51,8 +51,6 @@ const HOLE: core::ops::Range<usize> = 150_000..350_000;
 /// How long a copy may go on when its source is mute: a minute from the READ on that was the first to get nothing, and as long as two
 /// more READs take: 10 seconds each, a pause, and a second of this clock.
 const MUTE_MAX: Duration = Duration::from_secs(60 + 2 * (10 + 1 + 1));
-/// Between two steps of a copy that cannot go on.
-const PAUSE: Duration = SECOND;
 
 /// Where clients and the destination reach the source, and clients the destination.
 const SOURCE: ([u8; 4], u16) = ([10, 0, 2, 1], 2049);
@@ -65,18 +63,18 @@ struct Side {
     instance: u64,
 }
 
-/// A copy that somebody drives.
-enum Driven {
-    Stepping(Pin<Box<dyn Future<Output = (Arc<Offload>, Advanced)>>>),
-    Resting(Arc<Offload>, Duration),
+/// A copy in the background.
+enum Copy {
+    Next(CopyStep),
+    Stepping(Pin<Box<dyn Future<Output = ()>>>),
 }
 
-/// Both servers, whoever drives copies, and the link between.
+/// Both servers, the driver of the destination, and the link between.
 struct World {
     source: Side,
     destination: Side,
     link: Link,
-    driven: Vec<Driven>,
+    copies: Vec<Copy>,
     now: Duration,
     rng: Rng,
     is_mute: bool,
@@ -107,11 +105,11 @@ pub(crate) fn run(seed: u64) -> Result<Report, String> {
             let waits: Vec<_> = clients.iter().map(Client::describe).collect();
             format!(
                 "copies are left that nobody hears the end of: {} driven, {waits:?}, {:?}",
-                world.driven.len(),
+                world.copies.len(),
                 world.destination.server.counts()
             )
         })?;
-        let is_driven = !world.driven.is_empty() || clients.iter().any(Client::asks);
+        let is_driven = !world.copies.is_empty() || clients.iter().any(Client::asks);
         if world.is_mute && is_driven && world.now > begun + MUTE_MAX {
             return Err(format!(
                 "a copy goes on though its source has been mute for {:?}",
@@ -175,7 +173,7 @@ impl World {
             source: side(source),
             destination: side(destination),
             link: Link::default(),
-            driven: Vec::new(),
+            copies: Vec::new(),
             now: Duration::ZERO,
             rng: Rng::new(seed),
             is_mute: false,
@@ -198,7 +196,7 @@ impl World {
 
     fn restart_destination(&mut self) {
         self.destination.instance += 1;
-        self.driven.clear();
+        self.copies.clear();
         self.link.forget(&self.source.server);
         self.destination.server = destination(&self.destination.files, self.destination.instance);
     }
@@ -223,39 +221,38 @@ impl World {
 
     /// Everything goes on that can without another record.
     fn drive(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(offload) = self.destination.server.poll_offload(&context) {
-            self.driven.push(Driven::Resting(offload, self.now));
-        }
+        self.take_work();
         let now = self.time();
-        self.link.go_on(&self.source.server, &self.destination.server, now);
-        for driven in std::mem::take(&mut self.driven) {
-            let mut step = match driven {
-                Driven::Resting(offload, until) if until <= self.now => {
+        for copy in std::mem::take(&mut self.copies) {
+            let mut running = match copy {
+                Copy::Next(step) => {
                     let server = Arc::clone(&self.destination.server);
-                    Box::pin(async move {
-                        let advanced = server.advance(&offload, now).await;
-                        (offload, advanced)
-                    })
+                    Box::pin(async move { server.step_copy(step, now).await })
                 }
-                Driven::Resting(..) => {
-                    self.driven.push(driven);
-                    continue;
-                }
-                Driven::Stepping(step) => step,
+                Copy::Stepping(running) => running,
             };
-            match step.as_mut().poll(&mut context) {
-                Poll::Pending => self.driven.push(Driven::Stepping(step)),
-                Poll::Ready((offload, Advanced::More)) => {
-                    self.driven.push(Driven::Resting(offload, self.now))
-                }
-                Poll::Ready((offload, Advanced::Later)) => {
-                    self.driven.push(Driven::Resting(offload, self.now + PAUSE));
-                }
-                Poll::Ready((_, Advanced::Done)) => {}
+            if running.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+                self.copies.push(Copy::Stepping(running));
             }
         }
-        self.link.go_on(&self.source.server, &self.destination.server, now);
+        self.take_work();
+    }
+
+    /// Takes the work that the destination asks for, and lets the link go on.
+    fn take_work(&mut self) {
+        let now = self.time();
+        let context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(work) = self.destination.server.poll_work(&context) {
+            match work {
+                Work::StepCopy(step) => self.copies.push(Copy::Next(step)),
+                Work::Read(fetch) => self.link.read(fetch, now),
+                Work::Connect(_) | Work::LocalChange(_) => unreachable!("nothing is delegated"),
+            }
+        }
+        self.link.go_on(&self.source.server, now);
+        for (fetch, outcome) in self.link.take_outcomes() {
+            self.destination.server.handle_read(fetch, outcome);
+        }
     }
 
     /// Everything is over: what is left goes with the leases.
@@ -270,7 +267,7 @@ impl World {
             clients.iter_mut().try_for_each(|client| client.renew(self))?;
         }
         let asked = self.destination.server.fetch_count();
-        if asked > 0 || !self.link.is_idle() || !self.driven.is_empty() {
+        if asked > 0 || !self.link.is_idle() || !self.copies.is_empty() {
             return Err(format!("{asked} READs are left, or a connection to the source is"));
         }
         let counts = self.source.server.counts();

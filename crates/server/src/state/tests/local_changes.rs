@@ -1,7 +1,7 @@
 //! Alarms of local changes, before, with and after the delegation that they are for.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Wake, Waker};
 
 use vfs::{Alarm, Watch};
 
@@ -43,10 +43,7 @@ fn wish(world: &World, reclaim: bool) -> Wish {
 }
 
 fn next(world: &World) -> Option<LocalChange> {
-    match world.state.poll_local_change(&Context::from_waker(Waker::noop())) {
-        Poll::Ready(change) => Some(change),
-        Poll::Pending => None,
-    }
+    world.state.next_local_change()
 }
 
 fn recalls(world: &World) -> (u64, u64) {
@@ -61,7 +58,7 @@ fn a_bell_rings_once_and_wakes_whoever_recalls() {
     peer.client.set_reachable(true);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
-    assert!(world.state.poll_local_change(&Context::from_waker(&waker)).is_pending());
+    world.state.work_signal().register(&waker);
     let bell = world.state.bell(&peer.client, file(1));
     world
         .state

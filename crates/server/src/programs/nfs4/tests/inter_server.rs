@@ -17,8 +17,9 @@ use vfs::MemFs;
 use vfs::fault::{Fault, Faulty, Method, Rule};
 use xdr::List;
 
+use crate::copy::offload::Advanced;
 use crate::testing::{Flight, Lab, at, content, export, faulty, lab_with, open, open_result, putfh};
-use crate::{Advanced, ExportTable, Extent, Fetch, FetchError, Fetched, Now, Offload};
+use crate::{ExportTable, Extent, Fetch, FetchError, Fetched, Now, Offload};
 
 mod ahead;
 
@@ -101,10 +102,7 @@ impl Scene {
 
     /// The next READ that is to be made.
     fn fetch(&self) -> Option<Fetch> {
-        match self.lab.server.poll_fetch(&Context::from_waker(Waker::noop())) {
-            Poll::Ready(fetch) => Some(fetch),
-            Poll::Pending => None,
-        }
+        self.lab.server.fetches.next()
     }
 
     /// Answers the next READ as a source of `size` bytes does.
@@ -120,10 +118,7 @@ impl Scene {
         let mut flight = self.ask(args);
         self.serve(size);
         let stateid = ok(&mut flight).response.callback_id[0];
-        match self.lab.server.poll_offload(&Context::from_waker(Waker::noop())) {
-            Poll::Ready(offload) => (stateid, offload),
-            Poll::Pending => panic!("it is to be driven"),
-        }
+        (stateid, self.lab.server.nfs4.next_offload(true).expect("it is to be driven"))
     }
 
     /// A step of it, in which the source answers `answer`.
@@ -343,9 +338,7 @@ fn what_is_written_changes_the_file_when_it_comes() {
     scene.serve(3 * MIB);
     assert!(flight.poll().is_some());
     assert_eq!(mtime(&mut scene), scene.client.now().wall.seconds);
-    let Poll::Ready(offload) = scene.lab.server.poll_offload(&Context::from_waker(Waker::noop())) else {
-        panic!("it is to be driven")
-    };
+    let offload = scene.lab.server.nfs4.next_offload(true).expect("it is to be driven");
     let server = Arc::clone(&scene.lab.server);
     let mut step = pin!(server.advance(&offload, scene.client.now()));
     assert!(step.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

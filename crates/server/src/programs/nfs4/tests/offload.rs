@@ -19,10 +19,11 @@ use vfs::MemFs;
 use vfs::fault::{Fault, Faulty, Gate, Method, Rule};
 use xdr::{List, Opaque};
 
+use crate::copy::offload::Advanced;
 use crate::programs::nfs4::ops::copy::INLINE_BYTES;
 use crate::programs::nfs4::tests::delegations::{give_back, hold, recalled};
 use crate::testing::{Lab, at, faulty, lab_of, open, open_result, putfh, size, sparse};
-use crate::{Advanced, ExportTable, Offload};
+use crate::{ExportTable, Offload};
 
 const MIB: u64 = 1 << 20;
 /// Three steps more than are made before the answer.
@@ -92,10 +93,7 @@ impl Scene {
     }
 
     fn next(&self) -> Option<Arc<Offload>> {
-        match self.lab.server.poll_offload(&Context::from_waker(Waker::noop())) {
-            Poll::Ready(offload) => Some(offload),
-            Poll::Pending => None,
-        }
+        self.lab.server.nfs4.next_offload(true)
     }
 
     fn advance(&self, offload: &Arc<Offload>) -> Poll<Advanced> {
@@ -382,10 +380,10 @@ fn copies_take_turns() {
     let (_, second) = scene.begin();
     for _ in 0..2 {
         for offload in [&first, &second] {
-            scene.lab.server.resume_offload(Arc::clone(offload));
+            scene.lab.server.nfs4.resume_offload(Arc::clone(offload));
         }
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
-        scene.lab.server.resume_offload(Arc::clone(&first));
+        scene.lab.server.nfs4.resume_offload(Arc::clone(&first));
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &second)), "the other's turn");
         assert!(scene.next().is_some_and(|next| Arc::ptr_eq(&next, &first)));
     }

@@ -2,7 +2,6 @@
 
 use core::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use protocol::nfs4::attributes::{Attributes, number as n};
 use protocol::nfs4::callback::{CbCompoundResult, CbOp, CbOpResult};
@@ -21,7 +20,7 @@ use crate::testing::minor0::{Lab0, compound0, lab0};
 use crate::testing::{
     Call, Flight, Lab, at, attributes_in, drain, getattr, mode, name, open, open_args, putfh,
 };
-use crate::{Connection, ConnectionId, Dial, Transport};
+use crate::{Connect, Connection, ConnectionId, Transport, Work};
 
 /// What the server calls, as the transport has it: a connection that was made.
 struct Called(Arc<Connection>);
@@ -29,14 +28,14 @@ struct Called(Arc<Connection>);
 impl Called {
     /// Makes the connection that the server wants.
     fn take(lab: &Lab0, id: u64) -> Self {
-        Self::make(lab, id, &wanted(lab).expect("a connection is wanted"))
+        Self::make(lab, id, wanted(lab).expect("a connection is wanted"))
     }
 
     /// The connection that was wished for is made.
-    fn make(lab: &Lab0, id: u64, dial: &Dial) -> Self {
+    fn make(lab: &Lab0, id: u64, connect: Connect) -> Self {
         let local = SocketAddr::from(([127, 0, 0, 1], 2049));
-        let made = Connection::new(ConnectionId(id), dial.address, local, Transport::Tcp, false);
-        lab.lab.server.dialed(dial, Some(&made));
+        let made = Connection::new(ConnectionId(id), connect.address(), local, Transport::Tcp, false);
+        lab.lab.server.handle_connected(connect, &made);
         Self(Arc::new(made))
     }
 
@@ -51,10 +50,11 @@ impl Called {
     }
 }
 
-fn wanted(lab: &Lab0) -> Option<Dial> {
-    match lab.lab.server.poll_dial(&Context::from_waker(Waker::noop())) {
-        Poll::Ready(dial) => Some(dial),
-        Poll::Pending => None,
+fn wanted(lab: &Lab0) -> Option<Connect> {
+    match lab.lab.work() {
+        Some(Work::Connect(connect)) => Some(connect),
+        None => None,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -293,7 +293,7 @@ fn nobody_but_the_sender_is_connected_to() {
         assert!(wanted(&lab).is_none(), "{address}");
     }
     call_me_at(&mut lab, HOME);
-    assert_eq!(wanted(&lab).unwrap().address, SocketAddr::from(([127, 0, 0, 1], 9)));
+    assert_eq!(wanted(&lab).unwrap().address(), SocketAddr::from(([127, 0, 0, 1], 9)));
 }
 
 #[test]
@@ -366,11 +366,11 @@ fn a_client_wishes_for_one_connection_at_a_time() {
     }
     assert!(wanted(&lab).is_none(), "the outcome of the first is not known");
     // It is not the one that is wanted now, whether it was made or not.
-    assert!(Called::make(&lab, 900, &first).0.outbox.is_hung_up());
+    assert!(Called::make(&lab, 900, first).0.outbox.is_hung_up());
     let second = wanted(&lab).expect("the one that is wanted now");
-    assert_eq!(second.address.port(), 19);
+    assert_eq!(second.address().port(), 19);
     call_me_at(&mut lab, HOME);
-    lab.lab.server.dialed(&second, None);
+    lab.lab.server.handle_connect_failed(second);
     let third = Called::take(&lab, 901);
     assert!(wanted(&lab).is_none() && !third.0.outbox.is_hung_up());
     // Clients that are gone leave no wishes behind.
@@ -382,6 +382,6 @@ fn a_client_wishes_for_one_connection_at_a_time() {
     assert!(third.0.outbox.is_hung_up() && wanted(&lab).is_none());
     let SetClientIdResult::Ok(ok) = lab.set_callback(b"client", 10, HOME) else { panic!() };
     assert_eq!(lab.confirm(&ok), Status::OK);
-    assert!(Called::make(&lab, 902, &last).0.outbox.is_hung_up(), "its client is gone");
+    assert!(Called::make(&lab, 902, last).0.outbox.is_hung_up(), "its client is gone");
     assert!(!Called::take(&lab, 903).0.outbox.is_hung_up());
 }

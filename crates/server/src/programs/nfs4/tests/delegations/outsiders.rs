@@ -1,7 +1,6 @@
 //! What local processes do to what is delegated.
 
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, Waker};
 
 use protocol::nfs4::attributes::{Attributes, number as n};
 use protocol::nfs4::compound::{Op, OpResult};
@@ -17,6 +16,7 @@ use super::{
     BOTH, LEASE_SECONDS, READ, Scene, counts, delegated, give_back, hold, opened, recalled, scene_in, set,
     status,
 };
+use crate::Work;
 use crate::testing::{Lab, at, attributes_in, faulty, getattr, lab_of, mode, open, open_result, putfh};
 
 /// A scene, and the file system where others than the server are.
@@ -44,10 +44,9 @@ fn change(backend: &Faulty<MemFs>, name: &str) {
 
 /// Hands the server the alarms that have rung, as the transport does; how many there were.
 fn recall(lab: &Lab) -> usize {
-    let context = TaskContext::from_waker(Waker::noop());
     let mut count = 0;
-    while let Poll::Ready(change) = lab.server.poll_local_change(&context) {
-        lab.server.recall_for(&change, lab.now());
+    while let Some(Work::LocalChange(change)) = lab.work() {
+        lab.server.handle_local_change(&change, lab.now());
         count += 1;
     }
     count
