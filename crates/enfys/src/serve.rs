@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use net::{Clock, Limits, Registered, Running};
 use server::{HandleKey, Server, Settings, Versions};
-use store::reply_log::{self, Recovered, ReplyFile};
-use store::stable_log::StableFile;
+use store::reply_log::{self, FileReplyLog, RecoveredCalls};
 use store::state_dir::{self, Identity, StateDir};
-use store::state_log::{self, Kept, StateFile};
+use store::state_log::{self, FileStateLog, RecoveredState};
+use store::synced_reply_log::SyncedReplyLog;
 use store::{error_text, random};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
@@ -123,7 +123,7 @@ fn start_log(filter: &str) -> Result<(), String> {
 struct State {
     directory: Option<StateDir>,
     /// The log of what clients reclaim, until the server has it.
-    log: Option<Result<(StateFile, Kept), String>>,
+    log: Option<Result<(FileStateLog, RecoveredState), String>>,
     identity: Identity,
     /// Different at every start.
     instance: u64,
@@ -137,7 +137,7 @@ impl State {
         let directory = plan.state_dir.as_deref().map(StateDir::open).transpose()?;
         // Before the identity, by which the next start knows that there must be a log: where this one fails, both are there or none.
         let open_log = |directory: &StateDir| {
-            StateFile::open(&state_log::path_in(directory.path()), directory.was_used())
+            FileStateLog::open(&state_log::path_in(directory.path()), directory.was_used())
         };
         let log = directory.as_ref().map(open_log);
         let (identity, verifier) = match &directory {
@@ -192,7 +192,7 @@ fn with_logs(server: Server, plan: &Plan, state: &mut State) -> Server {
 }
 
 /// The log of what clients reclaim. Without it, they reclaim nothing after a restart.
-fn with_state_log(server: Server, log: Result<(StateFile, Kept), String>) -> Server {
+fn with_state_log(server: Server, log: Result<(FileStateLog, RecoveredState), String>) -> Server {
     match log {
         Ok((log, kept)) => {
             if let Some(damage) = kept.damage {
@@ -210,7 +210,7 @@ fn with_state_log(server: Server, log: Result<(StateFile, Kept), String>) -> Ser
 
 /// The log of calls. Without it, a call that was under way when the server was killed may be told that it failed.
 fn with_reply_log(server: Server, path: &Path) -> Server {
-    match ReplyFile::open(path) {
+    match FileReplyLog::open(path) {
         Ok((log, recovered)) => server.with_reply_log(
             Arc::new(log),
             told(recovered).into_iter().map(Into::into),
@@ -225,7 +225,7 @@ fn with_reply_log(server: Server, path: &Path) -> Server {
 
 /// The same, on stable storage. Without that, no session is persistent.
 fn with_stable_log(server: Server, path: &Path) -> Server {
-    match StableFile::open(path) {
+    match SyncedReplyLog::open(path) {
         Ok((log, recovered)) => server.with_stable_log(
             Arc::new(log),
             told(recovered).into_iter().map(Into::into),
@@ -239,12 +239,12 @@ fn with_stable_log(server: Server, path: &Path) -> Server {
 }
 
 /// Says what was wrong with a log of calls; its records.
-fn told(recovered: Recovered) -> Vec<Vec<u8>> {
+fn told(recovered: RecoveredCalls) -> Vec<Vec<u8>> {
     if let Some(damage) = recovered.damage {
         warn!("{damage}");
     }
-    if let Some(outlived) = recovered.outlived {
-        info!("{outlived}");
+    if let Some(outdated) = recovered.outdated {
+        info!("{outdated}");
     }
     recovered.records
 }
@@ -393,7 +393,7 @@ async fn stop(
         }
         let verifier = backends.flush().await?;
         match (&state.directory, verifier) {
-            (Some(directory), Some(verifier)) => directory.keep_clean_verifier(verifier),
+            (Some(directory), Some(verifier)) => directory.store_clean_verifier(verifier),
             _ => Ok(()),
         }
     };

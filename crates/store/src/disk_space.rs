@@ -1,4 +1,4 @@
-//! Disk space that is allocated before it is needed, so that a disk which becomes full later takes nothing from the server's own files.
+//! Allocation of disk space before it is needed, so that the server's own files can be written when the disk is full.
 
 use std::fs::File;
 use std::io;
@@ -7,26 +7,26 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FallocateFlags, IFlags};
 use rustix::io::Errno;
 
-/// Zeros that are written at a time.
+/// Zeros of one write.
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
-/// Room that is not worth another try: see [`keep`].
+/// If less than this is left to gain, [`allocate_up_to`] does not try again.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Whether an error says that there is no space: the disk is full, or a quota is used up.
+/// Whether an error means that there is no space: the disk is full, or a quota is used up.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
 
-/// Has an empty file overwritten in place. Btrfs would want new space for each page that is written again, also where the file has its
-/// space; other file systems know no such flag.
+/// Makes an empty file overwritten in place (`chattr +C`). Otherwise Btrfs takes new space for each rewritten page, even if the file's space
+/// is allocated. Other file systems have no such flag.
 pub(crate) fn overwrite_in_place(file: &File) {
     if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
         let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
     }
 }
 
-/// Allocates the first `bytes` bytes of a file. The file keeps its length, except on file systems that have no fallocate(2): there, zeros
-/// are written behind its end.
+/// Allocates the first `bytes` bytes of a file. The file keeps its length; on file systems without fallocate(2), zeros are written behind
+/// its end instead.
 ///
 /// # Errors
 /// No space, or that of a write.
@@ -37,12 +37,12 @@ pub(crate) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Allocates as much of the first `wanted` bytes of a file as there is space for; returns how many bytes are allocated. `has` bytes are
-/// already.
+/// Allocates as many of the first `wanted` bytes of a file as the disk has space for; `has` bytes are allocated already. Returns how
+/// many are allocated, and the error if not all.
 ///
 /// # Errors
-/// Those of `allocate` other than that there is no space.
-pub(crate) fn keep(
+/// Those of `allocate` except a lack of space.
+pub(crate) fn allocate_up_to(
     has: u64,
     wanted: u64,
     allocate: impl Fn(u64) -> io::Result<()>,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allocated_takes_its_space_and_leaves_the_length() {
+    fn allocation_takes_space_and_keeps_the_length() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let file = File::create(directory.path().join("file")).unwrap();
         file.write_all_at(b"content", 0).unwrap();
@@ -92,18 +92,18 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_kept_as_there_is_space_for() {
+    fn as_much_is_allocated_as_there_is_space_for() {
         let disk = |free: u64| {
             move |bytes: u64| if bytes <= free { Ok(()) } else { Err(io::Error::from(Errno::NOSPC)) }
         };
-        let kept = |has, free| {
-            let (kept, shortage) = keep(has, 1 << 20, disk(free)).unwrap();
-            (kept, shortage.is_some())
+        let allocated = |has, free| {
+            let (allocated, shortage) = allocate_up_to(has, 1 << 20, disk(free)).unwrap();
+            (allocated, shortage.is_some())
         };
-        assert_eq!(kept(0, 1 << 20), (1 << 20, false));
-        assert_eq!(kept(0, 600_000), (512 << 10, true));
-        assert_eq!(kept(100_000, 0), (100_000, true), "nothing more");
-        assert_eq!(kept(2 << 20, 0), (2 << 20, false), "it has more than is wanted");
-        assert!(keep(0, 1, |_| Err(io::Error::from(Errno::IO))).is_err());
+        assert_eq!(allocated(0, 1 << 20), (1 << 20, false));
+        assert_eq!(allocated(0, 600_000), (512 << 10, true));
+        assert_eq!(allocated(100_000, 0), (100_000, true), "nothing more");
+        assert_eq!(allocated(2 << 20, 0), (2 << 20, false), "it has more than is wanted");
+        assert!(allocate_up_to(0, 1, |_| Err(io::Error::from(Errno::IO))).is_err());
     }
 }

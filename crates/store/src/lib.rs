@@ -1,23 +1,24 @@
 //! The server's durable state: the state directory, and the logs in it.
 //!
-//! | file | what it is for | module |
+//! | file | purpose | module |
 //! |---|---|---|
-//! | `handle.key`, `server.id`, `clean.verifier`, `lock` | the server's identity, and whether it stopped in order | [`state_dir`] |
-//! | `replies.log` | calls that are not idempotent, and their replies: a call repeated after a crash is not executed twice | [`reply_log`] |
-//! | the same, synced | the same, for persistent sessions: it also outlives the machine | [`stable_log`] |
-//! | `state.log`, `state.log.new` | the clients that may reclaim after a restart, and persistent sessions | [`state_log`] |
+//! | `handle.key`, `server.id`, `clean.verifier`, `lock` | the server's identity; whether it stopped in order | [`state_dir`] |
+//! | `replies.log` | calls that are not idempotent, and their replies: a call that is repeated after a crash is not executed again | [`reply_log`] |
+//! | `replies.log`, synced | the same for persistent sessions: it also survives a crash of the machine | [`synced_reply_log`] |
+//! | `state.log`, `state.log.new` | clients that may reclaim after a restart; persistent sessions | [`state_log`] |
 //!
-//! The modules of the logs describe their formats, what a crash may cost, and their bounds. They implement the traits
+//! Each log's module describes its format, what a crash can cost, and its bounds. The logs implement the traits
 //! [`server::ReplyLog`], [`server::StableLog`] and [`server::StateLog`].
 #![deny(unsafe_code)]
 
 mod disk_space;
 mod files;
+mod group_sync;
 mod mapping;
 pub mod reply_log;
-pub mod stable_log;
 pub mod state_dir;
 pub mod state_log;
+pub mod synced_reply_log;
 mod wait_queue;
 
 pub use files::{error_text, random};

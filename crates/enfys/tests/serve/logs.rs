@@ -113,6 +113,6 @@ fn the_first_start_after_one_that_failed_misses_nothing() {
     // One that is lost is missed.
     std::fs::remove_file(state.join("state.log")).unwrap();
     let server = Server::start(&place, &with(&place, &[&export]));
-    server.await_log(0, "state.log: missing; clients of the server before reclaim nothing");
+    server.await_log(0, "state.log: missing: clients of the previous server cannot reclaim");
     server.stop();
 }

@@ -185,7 +185,7 @@ fn a_state_directory_of_others_is_refused() {
     let said = refusal(&run(&with(&place, &[&export])));
     let shown = state.display();
     assert!(
-        said.starts_with(&format!("state directory {shown}: other users may use it (mode 0777)")),
+        said.starts_with(&format!("state directory {shown}: other users have access (mode 0777)")),
         "{said}"
     );
     assert!(said.contains(&format!("run `chmod 700 {shown}`")), "{said}");

@@ -29,7 +29,7 @@ impl Disk {
     }
 
     /// The machine goes down: of what was not stable, what came first may be there. A disk writes sectors in any order, but
-    /// nothing is read behind one that is missing: `store/src/state_log/tests.rs` tries each mix of them.
+    /// nothing is read behind one that is missing: `store/src/state_log/tests/mod.rs` tries each mix of them.
     pub(super) fn crash(&self, rng: &mut Rng) {
         let mut changes = self.0.lock();
         let unsynced = changes.all.len() - changes.stable;

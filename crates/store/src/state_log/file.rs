@@ -1,4 +1,4 @@
-//! The file that is appended to, and the one that takes its place when the map is written anew.
+//! The file in use, and the spare file that replaces it when the map is rewritten.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,24 +8,23 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
-use super::{Queue, format};
+use super::format;
 use crate::disk_space;
-use crate::files::open_file;
+use crate::files::{open_file, sync_parent};
 
-/// A file is not written anew before it has so many bytes.
+/// A file that is longer than this is rewritten, if it is also [`REWRITE_FACTOR`] times as long as its map needs.
 const REWRITE_BYTES: u64 = 1 << 20;
-/// Nor before it has so many times what its map needs.
 const REWRITE_FACTOR: u64 = 4;
-/// So much of the file is written with zeros ahead of what is appended.
+/// Zeros that are written behind the last record.
 const AHEAD_BYTES: u64 = 256 << 10;
-/// Space that each of both files has beside what the map needs: for some ten thousand clients that come when the disk is full.
+/// Space that each file has beyond what the map needs: for some ten thousand clients that arrive while the disk is full.
 const RESERVE_BYTES: u64 = 2 << 20;
-/// From so little on, more is allocated.
+/// If less than this is left of the reserve, more is allocated.
 pub(super) const LOW_BYTES: u64 = RESERVE_BYTES / 2;
-/// The last of it is for changes of what is in the map already.
-pub(super) const LAST_BYTES: u64 = 256 << 10;
+/// The part of the reserve that is allocated for changes of existing keys.
+pub(super) const RESERVED_FOR_CHANGES_BYTES: u64 = 256 << 10;
 
-/// The disk. Tests have it full: then files have the space that they had.
+/// The disk. Tests can fill it: then no file gets more space.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     #[cfg(test)]
@@ -42,72 +41,71 @@ impl Disk {
         Ok(())
     }
 
-    /// Allocates what is wanted of a file that has `has` bytes, or as much as there is; returns how much that is.
-    fn keep(&self, file: &File, has: u64, wanted: u64) -> io::Result<(u64, Option<io::Error>)> {
+    /// Allocates the first `wanted` bytes of a file that has `has`, or as many as there are. Returns how many, and why not all.
+    fn allocate(&self, file: &File, has: u64, wanted: u64) -> io::Result<(u64, Option<io::Error>)> {
         #[cfg(test)]
         let before = std::os::unix::fs::MetadataExt::blocks(&file.metadata()?) * 512;
         #[cfg(not(test))]
         let before = 0;
-        disk_space::keep(has, wanted, |bytes| {
+        disk_space::allocate_up_to(has, wanted, |bytes| {
             self.check(bytes > before.max(has))?;
             disk_space::allocate(file, bytes)
         })
     }
 }
 
-/// How many bytes each of both files shall have for a map that takes so many.
-pub(super) fn wanted(live_bytes: u64) -> u64 {
+/// Returns how many bytes each file should have for a map that takes `live_bytes`.
+pub(super) fn wanted_bytes(live_bytes: u64) -> u64 {
     (format::HEADER as u64 + live_bytes + RESERVE_BYTES).next_multiple_of(64 << 10)
 }
 
-/// A file that is appended to. What is ahead of the records is written already, with zeros, as far as the disk has room: a
-/// record that takes their place changes neither the file's size nor its blocks, so that a sync has nothing to write but the
-/// record, and no journal to commit.
+/// The file in use. Zeros are written behind the records as far as the disk has space: a record that replaces them changes
+/// neither the file's size nor its blocks, so its sync writes nothing else and commits no journal.
 #[derive(Debug)]
-pub(super) struct Appending {
+pub(super) struct LogFile {
     file: File,
-    /// Up to where there are records.
+    /// Where the records end.
     bytes: u64,
-    /// Up to where it is written.
+    /// Where the zeros behind them end.
     written: u64,
-    /// Up to where it has its space.
-    kept: u64,
-    /// Whether there was room for zeros when they were last written. Not asked again before space was allocated.
+    /// Where the allocated space ends.
+    allocated: u64,
+    /// Whether the disk had space for zeros at the last try. There is no other try until space was allocated.
     has_room: bool,
 }
 
-impl Appending {
-    /// A file of another server that is sound up to `end`, where nothing but zeros stands behind.
+impl LogFile {
+    /// Opens the file of the previous server, which is intact up to `end`, and clears what is behind.
     ///
     /// # Errors
-    /// It cannot be opened, or not have zeros behind its end.
-    pub(super) fn adopt(path: &Path, end: u64) -> io::Result<Self> {
+    /// It cannot be opened or cleared.
+    pub(super) fn reopen(path: &Path, end: u64) -> io::Result<Self> {
         let file = open_file(path, OpenOptions::new().read(true).write(true))?;
         let written = file.metadata()?.len().max(end);
-        // A torn tail may not stand before what comes.
+        // A torn tail must not precede new records.
         disk_space::zero(&file, end, written)?;
         file.sync_data()?;
-        Ok(Self { file, bytes: end, written, kept: written, has_room: true })
+        Ok(Self { file, bytes: end, written, allocated: written, has_room: true })
     }
 
-    /// Up to where it needs no more space.
-    pub(super) fn room(&self) -> u64 {
-        self.written.max(self.kept)
+    /// Returns how many bytes it has space for.
+    pub(super) fn capacity(&self) -> u64 {
+        self.written.max(self.allocated)
     }
 
-    /// Whether it is mostly of no use.
-    pub(super) fn is_long(&self, queue: &Queue) -> bool {
-        self.bytes > REWRITE_BYTES && self.bytes > REWRITE_FACTOR * queue.live_bytes
+    /// Whether most of it is obsolete, for a map that takes `live_bytes`.
+    pub(super) fn is_long(&self, live_bytes: u64) -> bool {
+        self.bytes > REWRITE_BYTES && self.bytes > REWRITE_FACTOR * live_bytes
     }
 
-    /// Appends `changes`, and has them on stable storage. Where there is no space for them, nothing stands behind what was appended before
-    /// but a torn tail, and they can be appended again.
+    /// Appends `changes` and syncs. On a full disk there is at most a torn tail behind the older records, and the changes can be
+    /// appended again.
     ///
     /// # Errors
-    /// Those of writing and syncing.
+    /// Those of the write and the sync.
     pub(super) fn append(&mut self, changes: &[u8], disk: &Disk) -> io::Result<()> {
         let end = self.bytes + changes.len() as u64;
-        disk.check(end > self.room())?;
+        disk.check(end > self.capacity())?;
         self.file.write_all_at(changes, self.bytes)?;
         self.bytes = end;
         if self.bytes > self.written {
@@ -117,21 +115,22 @@ impl Appending {
         self.file.sync_data()
     }
 
-    /// Whether so many bytes need nothing but their place, and a sync.
-    pub(super) fn has_place_for(&self, bytes: usize) -> bool {
+    /// Whether so many bytes can be appended without another write of zeros.
+    pub(super) fn has_zeros_for(&self, bytes: usize) -> bool {
         !self.has_room || self.bytes + bytes as u64 <= self.written
     }
 
-    /// Writes zeros behind the end of the file. Records need none: where they cannot be written, the file just ends.
+    /// Writes zeros behind the records. Without space for them, the file ends behind its records.
     fn write_ahead(&mut self, disk: &Disk) {
         let end = (self.bytes + AHEAD_BYTES).next_multiple_of(16 << 10);
         if !self.has_room || self.written >= end {
             return;
         }
-        // As far as it has space, if it cannot have more.
-        for end in [end, self.kept.min(end)] {
-            let done =
-                disk.check(end > self.kept).and_then(|()| disk_space::zero(&self.file, self.written, end));
+        // If the disk has no more space, within the allocated one.
+        for end in [end, self.allocated.min(end)] {
+            let done = disk
+                .check(end > self.allocated)
+                .and_then(|()| disk_space::zero(&self.file, self.written, end));
             if done.is_ok() {
                 self.written = self.written.max(end);
                 return;
@@ -140,29 +139,29 @@ impl Appending {
         }
     }
 
-    /// Allocates space up to `wanted`, or as much as there is; why it is less.
-    pub(super) fn keep(&mut self, wanted: u64, disk: &Disk) -> io::Result<Option<io::Error>> {
-        let (kept, shortage) = disk.keep(&self.file, self.room(), wanted)?;
-        self.kept = kept;
+    /// Allocates the first `wanted` bytes, or as many as there are. Returns why not all.
+    pub(super) fn reserve(&mut self, wanted: u64, disk: &Disk) -> io::Result<Option<io::Error>> {
+        let (allocated, shortage) = disk.allocate(&self.file, self.capacity(), wanted)?;
+        self.allocated = allocated;
         self.has_room |= shortage.is_none();
         Ok(shortage)
     }
 }
 
-/// The file that will be the one in use: it has its space already.
+/// The file that will replace the one in use; its space is allocated.
 #[derive(Debug)]
-pub(super) struct Spare {
+pub(super) struct SpareFile {
     file: File,
-    kept: u64,
+    allocated: u64,
 }
 
-impl Spare {
-    /// Its path.
+impl SpareFile {
+    /// Returns its path.
     pub(super) fn path(log: &Path) -> PathBuf {
         log.with_extension("log.new")
     }
 
-    /// Opens the one of the server before, or makes one.
+    /// Opens the spare file of the previous server, or creates one.
     ///
     /// # Errors
     /// Those of open(2).
@@ -172,71 +171,74 @@ impl Spare {
         if file.metadata()?.len() == 0 {
             disk_space::overwrite_in_place(&file);
         }
-        Ok(Self { file, kept: 0 })
+        Ok(Self { file, allocated: 0 })
     }
 
-    /// How many bytes it has space for.
-    pub(super) fn room(&self) -> u64 {
-        self.kept
+    /// Returns how many bytes it has space for.
+    pub(super) fn capacity(&self) -> u64 {
+        self.allocated
     }
 
-    /// As [`Appending::keep`]. What is far more than that is given back.
-    pub(super) fn keep(&mut self, wanted: u64, disk: &Disk) -> io::Result<Option<io::Error>> {
-        if self.kept > 2 * wanted {
+    /// As [`LogFile::reserve`]; frees space if it has more than twice `wanted`.
+    pub(super) fn reserve(&mut self, wanted: u64, disk: &Disk) -> io::Result<Option<io::Error>> {
+        if self.allocated > 2 * wanted {
             self.file.set_len(wanted)?;
-            self.kept = wanted;
+            self.allocated = wanted;
         }
-        let (kept, shortage) = disk.keep(&self.file, self.kept, wanted)?;
-        self.kept = kept;
+        let (allocated, shortage) = disk.allocate(&self.file, self.allocated, wanted)?;
+        self.allocated = allocated;
         Ok(shortage)
     }
 
-    /// Writes a whole log, and has it take the place of the one in use, which was `old`: that is the spare one then, where the file system
-    /// can exchange both. Until it has begun to do so, `log` is what it was.
+    /// Writes a whole log and puts it in the place of `old`, the file in use. `old` becomes the spare file if the file system can
+    /// exchange both.
+    ///
+    /// # Errors
+    /// Those of writing, renaming and syncing; with `old` if the file in use was not touched.
     pub(super) fn replace(
         self,
         log: &Path,
         content: &[u8],
-        old: Option<Appending>,
+        old: Option<LogFile>,
         disk: &Disk,
-    ) -> Result<(Appending, Option<Self>), (Option<Appending>, io::Error)> {
-        let appending = match self.write(content, disk) {
-            Ok(appending) => appending,
+    ) -> Result<(LogFile, Option<Self>), (Option<LogFile>, io::Error)> {
+        let log_file = match self.write(content, disk) {
+            Ok(log_file) => log_file,
             Err(error) => return Err((old, error)),
         };
         let is_exchanged = match exchange(&Self::path(log), log) {
             Ok(is_exchanged) => is_exchanged,
             Err(error) => return Err((old, error)),
         };
-        // Which of both the next server would find, nobody can tell.
-        super::sync_directory_of(log).map_err(|error| (None, error))?;
+        // After a failure, the next server may find either file.
+        sync_parent(log).map_err(|error| (None, error))?;
         let old = old.filter(|_| is_exchanged);
-        Ok((appending, old.map(|old| Self { kept: old.room(), file: old.file })))
+        Ok((log_file, old.map(|old| Self { allocated: old.capacity(), file: old.file })))
     }
 
-    fn write(self, content: &[u8], disk: &Disk) -> io::Result<Appending> {
-        let Self { file, kept } = self;
+    fn write(self, content: &[u8], disk: &Disk) -> io::Result<LogFile> {
+        let Self { file, allocated } = self;
         let bytes = content.len() as u64;
-        disk.check(bytes > kept)?;
+        disk.check(bytes > allocated)?;
         file.write_all_at(content, 0)?;
-        // What it held before is no part of it.
+        // Clears its older content.
         let written = file.metadata()?.len();
         disk_space::zero(&file, bytes, written)?;
-        let mut appending = Appending { file, bytes, written, kept, has_room: true };
-        appending.write_ahead(disk);
-        appending.file.sync_all()?;
-        Ok(appending)
+        let mut log_file = LogFile { file, bytes, written, allocated, has_room: true };
+        log_file.write_ahead(disk);
+        log_file.file.sync_all()?;
+        Ok(log_file)
     }
 }
 
-/// Gives `log` the content of `new`; whether `new` is what `log` was.
+/// Puts `new` in the place of `log`. Returns whether `new` is now the old `log`.
 fn exchange(new: &Path, log: &Path) -> io::Result<bool> {
     if !std::fs::symlink_metadata(log).is_ok_and(|metadata| metadata.is_file()) {
         return std::fs::rename(new, log).map(|()| false);
     }
     match rustix::fs::renameat_with(CWD, new, CWD, log, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
-        // Not every file system can.
+        // Not every file system can exchange files.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             std::fs::rename(new, log)?;
             Ok(false)
@@ -251,54 +253,54 @@ mod tests {
 
     use super::*;
 
-    impl Appending {
-        /// A file that cannot be written.
+    impl LogFile {
+        /// Returns a file that cannot be written.
         pub(in super::super) fn broken() -> Self {
             let file = File::open("/dev/null").unwrap();
-            Self { file, bytes: 0, written: 1 << 20, kept: 0, has_room: true }
+            Self { file, bytes: 0, written: 1 << 20, allocated: 0, has_room: true }
         }
     }
 
     #[test]
-    fn where_there_is_no_room_for_zeros_records_are_appended_all_the_same() {
-        // A file that may not grow: as on a disk that is as good as full.
+    fn without_space_for_zeros_records_are_appended() {
+        // A file that cannot grow, as on a full disk.
         let full = rustix::fs::memfd_create("full", MemfdFlags::ALLOW_SEALING).unwrap();
         let full = File::from(full);
         full.set_len(8192).unwrap();
         rustix::fs::fcntl_add_seals(&full, SealFlags::GROW).unwrap();
         let file = full.try_clone().unwrap();
-        let mut appending = Appending { file, bytes: 0, written: 0, kept: 0, has_room: true };
+        let mut log_file = LogFile { file, bytes: 0, written: 0, allocated: 0, has_room: true };
         let disk = Disk::default();
-        appending.write_ahead(&disk);
-        assert!(!appending.has_room, "{} bytes ahead", appending.written);
+        log_file.write_ahead(&disk);
+        assert!(!log_file.has_room, "{} bytes ahead", log_file.written);
         for number in 1..=8 {
-            appending.append(&[number; 1024], &disk).unwrap();
+            log_file.append(&[number; 1024], &disk).unwrap();
         }
         let mut bytes = [0; 8192];
         full.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes.iter().zip(0..).all(|(byte, at)| *byte == 1 + (at / 1024) as u8));
-        appending.append(&[9], &disk).unwrap_err();
+        log_file.append(&[9], &disk).unwrap_err();
     }
 
     #[test]
-    fn a_spare_file_is_no_longer_than_it_shall_be_and_nothing_of_before_is_left_in_it() {
+    fn a_spare_file_is_cut_to_size_and_loses_its_old_content() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("state.log");
         let disk = Disk::default();
-        std::fs::write(Spare::path(&log), vec![0xff; 8 << 20]).unwrap();
-        let mut spare = Spare::open(&log).unwrap();
-        spare.keep(8 << 20, &disk).unwrap();
-        spare.keep(1 << 20, &disk).unwrap();
-        assert_eq!(spare.room(), 1 << 20);
+        std::fs::write(SpareFile::path(&log), vec![0xff; 8 << 20]).unwrap();
+        let mut spare = SpareFile::open(&log).unwrap();
+        spare.reserve(8 << 20, &disk).unwrap();
+        spare.reserve(1 << 20, &disk).unwrap();
+        assert_eq!(spare.capacity(), 1 << 20);
         let (first, none) = spare.replace(&log, b"first", None, &disk).unwrap();
         assert!(none.is_none(), "there was no log");
         let bytes = std::fs::read(&log).unwrap();
         assert_eq!((&bytes[..5], bytes.len()), (&b"first"[..], 1 << 20));
         assert!(bytes[5..].iter().all(|byte| *byte == 0));
-        let mut spare = Spare::open(&log).unwrap();
-        spare.keep(1 << 20, &disk).unwrap();
+        let mut spare = SpareFile::open(&log).unwrap();
+        spare.reserve(1 << 20, &disk).unwrap();
         let (_second, spare) = spare.replace(&log, b"second", Some(first), &disk).unwrap();
-        assert_eq!(spare.map(|spare| spare.room()), Some(1 << 20));
-        assert!(std::fs::read(Spare::path(&log)).unwrap().starts_with(b"first"));
+        assert_eq!(spare.map(|spare| spare.capacity()), Some(1 << 20));
+        assert!(std::fs::read(SpareFile::path(&log)).unwrap().starts_with(b"first"));
     }
 }

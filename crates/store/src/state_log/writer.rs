@@ -1,4 +1,4 @@
-//! The thread that writes the file.
+//! Writes the file: decides what is to be done next, appends, rewrites, reserves space.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -9,161 +9,126 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use vfs::Pace;
 
-use super::file::{Appending, Disk, Spare, wanted};
-use super::{Queue, Shared, format, sync_directory_of};
+use super::file::{Disk, LogFile, SpareFile, wanted_bytes};
+use super::format;
+use super::queue::Queue;
+use super::shared::Shared;
 use crate::disk_space::is_full;
-use crate::files::{error_text, open_file};
+use crate::files::{error_text, open_file, sync_parent};
 
-/// How long after a failure the map is written anew, or more space is tried for.
+/// Time from a failed rewrite or allocation to the next try.
 const RETRY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(10) };
 
-/// How the file stands.
+/// The files, and their state.
 #[derive(Debug)]
 pub(super) struct Writer {
     /// The file in use; none while it cannot be written.
-    file: Option<Appending>,
-    /// What takes its place when the map is written anew.
-    spare: Option<Spare>,
+    file: Option<LogFile>,
+    /// The file that replaces it when the map is rewritten.
+    spare: Option<SpareFile>,
     pub(super) disk: Disk,
-    /// Whether there is no space for the changes that wait behind the file's end.
+    /// Whether the unwritten changes have no space.
     is_out_of_space: bool,
-    /// Whether it was said that it cannot be written.
-    is_said: bool,
-    /// Whether it was said that no more space can be had, and that there is none for new clients.
-    said: (bool, bool),
-    /// When it is tried again.
+    /// The conditions that the server's log has a line about.
+    logged: Logged,
+    /// The time of the next try after a failure.
     retry_at: Instant,
 }
 
+/// Conditions that were logged, so that each is logged once until it ends.
+#[derive(Debug, Default)]
+struct Logged {
+    cannot_write: bool,
+    cannot_allocate: bool,
+    no_room: bool,
+}
+
 impl Writer {
-    /// With the file of the server before, where that can be appended to.
-    pub(super) fn new(file: Option<Appending>) -> Self {
-        let (spare, disk, is_out_of_space, is_said) = (None, Disk::default(), false, false);
-        Self { file, spare, disk, is_out_of_space, is_said, said: (false, false), retry_at: Instant::now() }
+    /// `file` is the file of the previous server, if it can be appended to.
+    pub(super) fn new(file: Option<LogFile>) -> Self {
+        let (disk, logged) = (Disk::default(), Logged::default());
+        Self { file, spare: None, disk, is_out_of_space: false, logged, retry_at: Instant::now() }
     }
 }
 
-/// What there is to do for the log's own thread.
-enum Work {
-    /// Changes to be appended, up to this one.
+/// What the log's own thread is to do next.
+pub(super) enum Work {
+    /// Append these changes, up to this number.
     Append(Vec<u8>, u64),
-    /// To let go who waits for changes up to this one, which cannot be written.
-    GiveUp(u64),
-    /// To be tried again, or the file is mostly of no use, or has no space for what comes.
+    /// Discard changes up to this number, which cannot be written, and wake the tasks that wait for them.
+    Discard(u64),
+    /// Rewrite the map: a retry, or the file is mostly obsolete or has no space.
     Rewrite,
-    /// More space is to be allocated.
-    Keep,
-    /// Nothing before somebody calls, or this moment.
+    /// Allocate more space.
+    Reserve,
+    /// Wait until notified, or until this time.
     Sleep(Option<Instant>),
     End,
 }
 
-/// Writes until the log ends.
-pub(super) fn run(shared: &Shared) {
-    // The server before may have left a file that is mostly of no use; and there shall be space for the next one.
-    shared.writer.lock().rewrite(shared);
-    loop {
-        let mut writer = shared.writer.lock();
-        let mut queue = shared.queue.lock();
-        let work = writer.next(shared, &mut queue);
-        match work {
-            Work::Append(changes, last) => {
-                drop(queue);
-                let is_stable = writer.append(shared, &changes);
-                // Who is woken by it may write the next one.
-                drop(writer);
-                if is_stable {
-                    shared.set_stable(last);
-                }
-            }
-            Work::GiveUp(last) => {
-                drop(queue);
-                shared.set_stable(last);
-            }
-            Work::Rewrite => {
-                drop(queue);
-                writer.rewrite(shared);
-            }
-            Work::Keep => {
-                drop(queue);
-                writer.keep(shared);
-            }
-            Work::Sleep(until) => {
-                // Others may write meanwhile.
-                drop(writer);
-                queue.is_idle = true;
-                match until {
-                    None => shared.came.wait(&mut queue),
-                    // Which of both it was shows above.
-                    Some(time) => _ = shared.came.wait_until(&mut queue, time),
-                }
-                queue.is_idle = false;
-            }
-            Work::End => return,
-        }
-    }
-}
-
 impl Writer {
-    fn next(&mut self, shared: &Shared, queue: &mut Queue) -> Work {
+    /// Returns what to do next. Takes the changes that are to be appended out of the queue.
+    pub(super) fn next(&mut self, shared: &Shared, queue: &mut Queue) -> Work {
         let is_time = Instant::now() >= self.retry_at;
         let Some(file) = &self.file else {
-            // Nobody waits for what cannot be written.
+            // The next server reads no file: nobody needs to wait for these.
             queue.changes.clear();
             if shared.stable.load(Ordering::Acquire) < queue.last {
-                return Work::GiveUp(queue.last);
+                return Work::Discard(queue.last);
             }
             if queue.ends {
                 return Work::End;
             }
             return if is_time { Work::Rewrite } else { Work::Sleep(Some(self.retry_at)) };
         };
-        if file.is_long(queue) && is_time {
+        if file.is_long(queue.live_bytes) && is_time {
             return Work::Rewrite;
         }
         let is_wanted = queue.ends || queue.wanted > shared.stable.load(Ordering::Acquire);
         if is_wanted && !queue.changes.is_empty() {
             return self.next_for_changes(queue, is_time);
         }
-        self.say_room(shared, queue);
+        self.log_room(shared, queue);
         match (queue.ends, queue.is_low()) {
             (true, _) => Work::End,
-            (false, true) if is_time => Work::Keep,
+            (false, true) if is_time => Work::Reserve,
             (false, true) => Work::Sleep(Some(self.retry_at)),
             (false, false) => Work::Sleep(None),
         }
     }
 
     fn next_for_changes(&self, queue: &mut Queue, is_time: bool) -> Work {
-        // Some of what the map had may have gone.
-        let fits =
-            || self.spare.as_ref().is_some_and(|spare| format::file_bytes(queue.live_bytes) <= spare.room());
+        // Keys may have been removed since.
+        let fits = || {
+            let needed = format::file_bytes(queue.live_bytes);
+            self.spare.as_ref().is_some_and(|spare| needed <= spare.capacity())
+        };
         match self.is_out_of_space {
             false => {
                 let (changes, last) = queue.take();
                 Work::Append(changes, last)
             }
             true if is_time || fits() => Work::Rewrite,
-            // Nobody was told of them.
+            // No client was told of these changes.
             true if queue.ends => Work::End,
             true => Work::Sleep(Some(self.retry_at)),
         }
     }
 
-    /// Whether the changes are few enough to be taken along with a flush, and nothing else has to be done for them.
-    pub(super) fn takes_little(&self, queue: &Queue) -> bool {
+    /// Whether the unwritten changes are few, and need one write and one sync and nothing else.
+    pub(super) fn is_short_append(&self, queue: &Queue) -> bool {
         let bytes = queue.changes.len();
-        let has_place = |file: &Appending| file.has_place_for(bytes) && !file.is_long(queue);
+        let is_ready = |file: &LogFile| file.has_zeros_for(bytes) && !file.is_long(queue.live_bytes);
         let is_little = bytes as u64 <= Pace::LITTLE_BYTES;
-        is_little && !self.is_out_of_space && self.file.as_ref().is_some_and(has_place)
+        is_little && !self.is_out_of_space && self.file.as_ref().is_some_and(is_ready)
     }
 
-    /// Writes changes and has them on stable storage; false where there is no space for them, and they wait again. After another
-    /// failure none of them is waited for any more.
+    /// Appends and syncs changes. Returns false if the disk is full: then they are in the queue again. After any other failure
+    /// the file is invalid, and nobody needs to wait for them.
     pub(super) fn append(&mut self, shared: &Shared, changes: &[u8]) -> bool {
-        let Some(appending) = &mut self.file else { return true };
+        let Some(file) = &mut self.file else { return true };
         let began = Instant::now();
-        let done = appending.append(changes, &self.disk);
+        let done = file.append(changes, &self.disk);
         shared.pace.took(began.elapsed());
         #[cfg(test)]
         shared.syncs.lock().push(std::thread::current().id());
@@ -175,7 +140,7 @@ impl Writer {
                 false
             }
             Err(error) => {
-                // Whether a sync that failed left anything, nobody can tell: this file is not trusted any more.
+                // Nobody can tell what a failed sync left on the disk.
                 self.file = None;
                 self.fail(shared, &error);
                 true
@@ -183,11 +148,11 @@ impl Writer {
         }
     }
 
-    /// Writes the whole map into the spare file, which takes the place of the one in use.
-    fn rewrite(&mut self, shared: &Shared) {
+    /// Writes the whole map into the spare file, which replaces the one in use.
+    pub(super) fn rewrite(&mut self, shared: &Shared) {
         let error = match self.prepare(shared) {
             Ok(spare) => match self.write_to(spare, shared) {
-                Ok(last) => return self.is_rewritten(shared, last),
+                Ok(last) => return self.finish_rewrite(shared, last),
                 Err(error) => error,
             },
             Err(error) => error,
@@ -197,27 +162,27 @@ impl Writer {
             self.fail(shared, &error);
             return shared.set_stable(last);
         }
-        // The one in use goes on to be true.
+        // The file in use stays valid.
         self.retry_at = Instant::now() + RETRY;
         let path = shared.path.display();
         let cause = error_text(&error);
         if !self.is_out_of_space {
-            warn!("{path}: not written anew yet: {cause}");
-        } else if !std::mem::replace(&mut self.is_said, true) {
-            shared.fails.store(true, Ordering::Relaxed);
+            warn!("{path}: not rewritten yet: {cause}");
+        } else if !std::mem::replace(&mut self.logged.cannot_write, true) {
+            shared.is_failing.store(true, Ordering::Relaxed);
             error!(
-                "{path}: {cause}: what is on disk stays valid, but changes wait, and so do the clients that they are about: make space in this file system"
+                "{path}: {cause}: records on the disk stay valid, but new ones wait, and so do their clients: make space in this file system"
             );
         }
     }
 
-    /// A spare file that has space for the map.
-    fn prepare(&mut self, shared: &Shared) -> io::Result<Spare> {
-        let mut spare = self.spare.take().map_or_else(|| Spare::open(&shared.path), Ok)?;
+    /// Returns a spare file that has space for the map.
+    fn prepare(&mut self, shared: &Shared) -> io::Result<SpareFile> {
+        let mut spare = self.spare.take().map_or_else(|| SpareFile::open(&shared.path), Ok)?;
         let live_bytes = shared.queue.lock().live_bytes;
-        if spare.room() < format::file_bytes(live_bytes)
-            && let Some(shortage) = spare.keep(wanted(live_bytes), &self.disk)?
-            && spare.room() < format::file_bytes(live_bytes)
+        if spare.capacity() < format::file_bytes(live_bytes)
+            && let Some(shortage) = spare.reserve(wanted_bytes(live_bytes), &self.disk)?
+            && spare.capacity() < format::file_bytes(live_bytes)
         {
             self.spare = Some(spare);
             return Err(shortage);
@@ -225,11 +190,11 @@ impl Writer {
         Ok(spare)
     }
 
-    /// Returns up to which change it has been written.
-    fn write_to(&mut self, spare: Spare, shared: &Shared) -> io::Result<u64> {
+    /// Writes the map into `spare` and puts it in the place of the file in use. Returns the number of the last change in it.
+    fn write_to(&mut self, spare: SpareFile, shared: &Shared) -> io::Result<u64> {
         let (content, last, covered) = {
             let queue = shared.queue.lock();
-            (format::whole(&queue.map, queue.last, &queue.key), queue.last, queue.changes.len())
+            (format::encode_map(&queue.map, queue.last, &queue.key), queue.last, queue.changes.len())
         };
         match spare.replace(&shared.path, &content, self.file.take(), &self.disk) {
             Ok((file, spare)) => {
@@ -244,91 +209,89 @@ impl Writer {
         }
     }
 
-    fn is_rewritten(&mut self, shared: &Shared, last: u64) {
+    fn finish_rewrite(&mut self, shared: &Shared, last: u64) {
         self.is_out_of_space = false;
-        shared.fails.store(false, Ordering::Relaxed);
-        if std::mem::take(&mut self.is_said) {
+        shared.is_failing.store(false, Ordering::Relaxed);
+        if std::mem::take(&mut self.logged.cannot_write) {
             info!("{}: written again", shared.path.display());
         }
-        self.keep(shared);
+        self.reserve(shared);
         shared.set_stable(last);
     }
 
-    /// Allocates space for what comes, in both files: the one in use is the next spare one.
-    fn keep(&mut self, shared: &Shared) {
+    /// Allocates space for more changes in both files: the one in use is the next spare file.
+    pub(super) fn reserve(&mut self, shared: &Shared) {
         let Some(file) = &mut self.file else { return };
-        let wanted = wanted(shared.queue.lock().live_bytes);
-        let kept = (|| {
+        let wanted = wanted_bytes(shared.queue.lock().live_bytes);
+        let reserved = (|| {
             let spare = match &mut self.spare {
                 Some(spare) => spare,
-                none => none.insert(Spare::open(&shared.path)?),
+                none => none.insert(SpareFile::open(&shared.path)?),
             };
-            let of_spare = spare.keep(wanted, &self.disk)?;
-            let shortage = of_spare.or(file.keep(wanted, &self.disk)?);
-            Ok((spare.room().min(file.room()), shortage))
+            let of_spare = spare.reserve(wanted, &self.disk)?;
+            let shortage = of_spare.or(file.reserve(wanted, &self.disk)?);
+            Ok((spare.capacity().min(file.capacity()), shortage))
         })();
-        let (room, shortage) = kept.unwrap_or_else(|error: io::Error| (u64::MAX, Some(error)));
-        shared.set_room(room);
-        let was_said = std::mem::replace(&mut self.said.0, shortage.is_some());
+        let (capacity, shortage) = reserved.unwrap_or_else(|error: io::Error| (u64::MAX, Some(error)));
+        shared.set_capacity(capacity);
+        let was_logged = std::mem::replace(&mut self.logged.cannot_allocate, shortage.is_some());
         let Some(error) = shortage else { return };
         self.retry_at = Instant::now() + RETRY;
-        if was_said {
+        if was_logged {
             return;
         }
         let (path, cause) = (shared.path.display(), error_text(&error));
         if is_full(&error) {
-            warn!(
-                "{path}: no more space for records of clients: {cause}: new clients use up what was reserved"
-            );
+            warn!("{path}: no more space for client records: {cause}: new clients use up the reserve");
         } else {
-            warn!("{path}: no space is reserved for records of clients: {cause}");
+            warn!("{path}: cannot reserve space for client records: {cause}");
         }
     }
 
-    /// Says when there is no space for new clients, and when there is again.
-    fn say_room(&mut self, shared: &Shared, queue: &Queue) {
+    /// Logs when the reserve is used up, and when there is space again.
+    fn log_room(&mut self, shared: &Shared, queue: &Queue) {
         let is_used_up = !queue.has_room();
-        if self.said.1 == is_used_up {
+        if std::mem::replace(&mut self.logged.no_room, is_used_up) == is_used_up {
             return;
         }
-        self.said.1 = is_used_up;
         let path = shared.path.display();
         if is_used_up {
             error!(
-                "{path}: the reserved space is used up: opens of clients that have no record are answered DELAY: make space in this file system"
+                "{path}: the reserve is used up: opens of clients without a record are answered with DELAY: make space in this file system"
             );
         } else {
-            info!("{path}: there is space again: new clients may open files");
+            info!("{path}: there is space again: new clients can open files");
         }
     }
 
-    /// The file says no more what is true: it is made to say nothing, so that nobody reclaims by it.
+    /// Invalidates the file, which is outdated now, so that the next server lets nobody reclaim.
     fn fail(&mut self, shared: &Shared, error: &io::Error) {
         let path = shared.path.display();
         let cause = error_text(error);
-        if let Err(left) = withdraw(&shared.path) {
-            let left = error_text(&left);
+        if let Err(error) = invalidate(&shared.path) {
+            let other = error_text(&error);
             error!(
-                "{path}: {cause}; nor can it be taken away: {left}: remove it before the next start, or clients may reclaim what others have had since"
+                "{path}: {cause}; it cannot be removed either: {other}: remove it before the next start, or clients may reclaim what others have held since"
             );
-        } else if !self.is_said {
-            warn!("{path}: {cause}: clients reclaim nothing after a restart until it can be written again");
+        } else if !self.logged.cannot_write {
+            warn!("{path}: {cause}: clients cannot reclaim after a restart until it can be written again");
         }
-        self.is_said = true;
-        shared.fails.store(true, Ordering::Relaxed);
-        shared.set_room(u64::MAX);
+        self.logged.cannot_write = true;
+        shared.is_failing.store(true, Ordering::Relaxed);
+        shared.set_capacity(u64::MAX);
         self.retry_at = Instant::now() + RETRY;
     }
 }
 
-fn withdraw(path: &Path) -> io::Result<()> {
+/// Removes or truncates the file.
+fn invalidate(path: &Path) -> io::Result<()> {
     let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     match fs::remove_file(path) {
         Err(error) if !is_absent(&error) => {
             let file = open_file(path, OpenOptions::new().write(true).truncate(true))?;
             file.sync_all()
         }
-        _ => sync_directory_of(path),
+        _ => sync_parent(path),
     }
 }
 
@@ -340,19 +303,19 @@ mod tests {
     use super::*;
 
     impl Writer {
-        /// From now on, every write fails.
+        /// Makes every later write fail.
         pub(in super::super) fn break_disk(&mut self) {
-            self.file = Some(Appending::broken());
+            self.file = Some(LogFile::broken());
         }
     }
 
     #[test]
-    fn a_broken_disk_takes_the_file_back_and_it_is_written_again() {
+    fn on_a_broken_disk_the_file_is_removed_and_written_again_later() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.log");
         let entry = (b"c-a".to_vec(), b"may reclaim".to_vec());
-        let shared = Shared::new(&path, HashMap::from([entry.clone()]), None).unwrap();
-        let mut writer = shared.writer.lock();
+        let shared = Shared::new(&path, HashMap::from([entry.clone()]), [7; 16], 1);
+        let mut writer = Writer::new(None);
         writer.rewrite(&shared);
         assert!(path.exists());
         writer.break_disk();
@@ -363,25 +326,25 @@ mod tests {
         assert_eq!(number, last);
         assert!(writer.append(&shared, &changes));
         shared.set_stable(number);
-        assert!(!path.exists(), "it would say what is not true any more");
-        assert!(shared.fails.load(Ordering::Relaxed));
+        assert!(!path.exists(), "it would be outdated");
+        assert!(shared.is_failing.load(Ordering::Relaxed));
         assert!(shared.stable.load(Ordering::Relaxed) >= last, "nobody waits for it");
         writer.rewrite(&shared);
-        assert!(!shared.fails.load(Ordering::Relaxed));
+        assert!(!shared.is_failing.load(Ordering::Relaxed));
         let (map, damage) = format::scan(&fs::read(&path).unwrap()).into_map();
         assert_eq!((map, damage), (HashMap::from([(entry.0, b"lost something".to_vec())]), None));
     }
 
     #[test]
-    fn what_could_not_be_appended_is_one_batch_with_what_came_since() {
+    fn changes_that_could_not_be_appended_are_one_batch_with_newer_ones() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.log");
-        let shared = Shared::new(&path, HashMap::new(), None).unwrap();
-        let mut writer = shared.writer.lock();
+        let shared = Shared::new(&path, HashMap::new(), [7; 16], 0);
+        let mut writer = Writer::new(None);
         writer.rewrite(&shared);
         let big = vec![7; server::VALUE_BYTES_MAX];
         writer.disk.is_full.store(true, Ordering::Relaxed);
-        // More than both files have.
+        // More than the space of both files.
         (0..80u8).for_each(|number| _ = shared.queue.lock().set(&[b'c', number], Some(&big)));
         let (changes, last) = shared.queue.lock().take();
         assert!(!writer.append(&shared, &changes), "{} bytes", changes.len());

@@ -1,20 +1,24 @@
+//! The log over restarts, crashes and damage; who writes it, and when.
+
 use std::future::Future;
 use std::hash::Hasher;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::pin::pin;
-use std::task::{Context, Wake};
+use std::task::{Context, Wake, Waker};
 
 use server::StateLog;
 use siphasher::sip::SipHasher13;
+use vfs::Pace;
 use vfs::Thread::{Lent, Shared};
 
+use super::format::Key;
 use super::*;
 
 mod full_disk;
 
 type Map = HashMap<Vec<u8>, Vec<u8>>;
 
-fn place() -> (tempfile::TempDir, PathBuf) {
+fn new_path() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = path_in(directory.path());
     (directory, path)
@@ -28,7 +32,7 @@ impl Wake for Unpark {
     }
 }
 
-impl StateFile {
+impl FileStateLog {
     /// Waits until a change is stable.
     fn wait(&self, number: u64, thread: Thread) {
         let waker = Arc::new(Unpark(std::thread::current())).into();
@@ -40,17 +44,17 @@ impl StateFile {
     }
 }
 
-fn set(log: &StateFile, key: &[u8], value: Option<&[u8]>) {
+fn set(log: &FileStateLog, key: &[u8], value: Option<&[u8]>) {
     log.wait(log.set(key, value), Shared);
 }
 
-/// What a server that starts now finds, and what it says.
+/// Returns what the next server finds, and its line about damage.
 fn found(path: &Path) -> (Map, Option<String>) {
-    let (_log, kept) = StateFile::open(path, false).unwrap();
-    (kept.entries.into_iter().collect(), kept.damage)
+    let (_log, recovered) = FileStateLog::open(path, false).unwrap();
+    (recovered.entries.into_iter().collect(), recovered.damage)
 }
 
-/// What is in the file as it is.
+/// Returns the map in the file now, and the line about damage.
 fn in_file(path: &Path) -> (Map, Option<String>) {
     format::scan(&fs::read(path).unwrap()).into_map()
 }
@@ -59,7 +63,7 @@ fn map(entries: &[(&str, &str)]) -> Map {
     entries.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
 }
 
-/// What records have written to the file: without the zeros ahead, as in a file of a server that wrote none.
+/// Returns the file without the zeros behind the records.
 fn written(path: &Path) -> Vec<u8> {
     without_zeros(&fs::read(path).unwrap()).to_vec()
 }
@@ -68,9 +72,9 @@ fn without_zeros(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
-/// A file of some changes, each in a record of its own and synced; where each record ends.
+/// Makes a file of some changes, each synced by itself; returns where each record ends.
 fn file_of(path: &Path) -> Vec<usize> {
-    let (log, _) = StateFile::open(path, false).unwrap();
+    let (log, _) = FileStateLog::open(path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));
     let mut ends = vec![written(path).len()];
     for (key, value) in [
@@ -86,23 +90,23 @@ fn file_of(path: &Path) -> Vec<usize> {
     ends
 }
 
-/// What is said of a tail that is torn, if it is.
+/// Returns the line about a torn tail; `None` for one without bytes other than zeros.
 fn torn(tail: &[u8]) -> Option<String> {
     let bytes = without_zeros(tail).len();
-    (bytes > 0).then(|| format!("torn: its last {bytes} bytes are left out; nobody was told of them"))
+    (bytes > 0).then(|| format!("torn: ignored its last {bytes} bytes, which no client was told of"))
 }
 
-/// What stands in that file.
+/// The map in the file of `file_of`.
 fn all() -> Map {
     map(&[("c-first", "1"), ("c-a", "lost something"), ("c-d", "may reclaim")])
 }
 
 #[test]
-fn what_was_waited_for_is_in_the_file_while_it_is_in_use() {
-    let (_directory, path) = place();
+fn acknowledged_changes_are_in_the_file_while_it_is_open() {
+    let (_directory, path) = new_path();
     file_of(&path);
-    let (log, kept) = StateFile::open(&path, false).unwrap();
-    assert_eq!((kept.entries.into_iter().collect::<Map>(), kept.damage), (all(), None));
+    let (log, recovered) = FileStateLog::open(&path, false).unwrap();
+    assert_eq!((recovered.entries.into_iter().collect::<Map>(), recovered.damage), (all(), None));
     set(&log, b"c-e", Some(b"late"));
     let mut expected = all();
     expected.insert(b"c-e".to_vec(), b"late".to_vec());
@@ -113,9 +117,9 @@ fn what_was_waited_for_is_in_the_file_while_it_is_in_use() {
 }
 
 #[test]
-fn changes_of_many_threads_share_syncs_and_none_is_lost() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn changes_of_many_threads_are_all_written() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8u8 {
             let log = &log;
@@ -131,11 +135,11 @@ fn changes_of_many_threads_share_syncs_and_none_is_lost() {
 }
 
 #[test]
-fn a_torn_tail_costs_what_nobody_was_told_of() {
-    let (_directory, path) = place();
+fn a_torn_tail_loses_only_what_was_not_acknowledged() {
+    let (_directory, path) = new_path();
     let ends = file_of(&path);
     let whole = written(&path);
-    // Cut anywhere: what stands is what whole records say, and how much more there was is said.
+    // Cut anywhere: the whole records count, and the line names the number of bytes behind them.
     for cut in ends[0]..whole.len() {
         let end = *ends.iter().rfind(|end| **end <= cut).unwrap();
         let (expected, nothing) = format::scan(&whole[..end]).into_map();
@@ -143,11 +147,11 @@ fn a_torn_tail_costs_what_nobody_was_told_of() {
         let said = torn(&whole[end..cut]);
         assert_eq!(format::scan(&whole[..cut]).into_map(), (expected, said), "cut at {cut}");
     }
-    // The server says so, and goes on behind it.
+    // The server reports it, and appends behind the last whole record.
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();
-    let (log, kept) = StateFile::open(&path, true).unwrap();
+    let (log, recovered) = FileStateLog::open(&path, true).unwrap();
     let said = torn(&whole[ends[ends.len() - 2]..whole.len() - 3]).unwrap();
-    assert_eq!(kept.damage, Some(format!("{}: {said}", path.display())));
+    assert_eq!(recovered.damage, Some(format!("{}: {said}", path.display())));
     set(&log, b"c-f", Some(b"since"));
     drop(log);
     let expected = map(&[("c-first", "1"), ("c-a", "lost something"), ("c-f", "since")]);
@@ -155,11 +159,11 @@ fn a_torn_tail_costs_what_nobody_was_told_of() {
 }
 
 #[test]
-fn zeros_from_a_sector_on_are_a_torn_tail_and_others_within_a_record_are_damage() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn a_missing_sector_is_a_torn_tail_and_other_zeros_in_a_record_are_damage() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     let mut ends = vec![format::HEADER];
-    // Their heads and bodies lie across the sectors' borders.
+    // Headers and bodies cross sector boundaries.
     for number in 0..20u8 {
         set(&log, &[b'c', number], Some(&vec![7; 1 + 37 * usize::from(number)]));
         ends.push(written(&path).len());
@@ -168,15 +172,19 @@ fn zeros_from_a_sector_on_are_a_torn_tail_and_others_within_a_record_are_damage(
     let whole = written(&path);
     let (mut torn_ones, mut damaged) = (0, 0);
     for cut in (ends[1]..whole.len()).filter(|cut| matches!(cut % 512, 0 | 100)) {
-        // The file was made longer before its bytes came.
+        // Only the file's length was written.
         let zeros = [&whole[..cut], &vec![0; 8192]].concat();
         let (seen, damage) = format::scan(&zeros).into_map();
-        let stands = ends.iter().rposition(|end| *end <= cut).unwrap();
+        let whole_records = ends.iter().rposition(|end| *end <= cut).unwrap();
         if cut % 512 == 0 {
-            assert_eq!((seen.len(), damage), (stands, torn(&whole[ends[stands]..cut])), "zeros from {cut}");
+            assert_eq!(
+                (seen.len(), damage),
+                (whole_records, torn(&whole[ends[whole_records]..cut])),
+                "zeros from {cut}"
+            );
             torn_ones += 1;
         } else if damage.is_some_and(|damage| damage.starts_with("damaged ")) {
-            assert!(seen.is_empty(), "what is before damage is not believed");
+            assert!(seen.is_empty(), "records before damage are not believed");
             damaged += 1;
         }
     }
@@ -184,8 +192,8 @@ fn zeros_from_a_sector_on_are_a_torn_tail_and_others_within_a_record_are_damage(
 }
 
 #[test]
-fn any_flipped_bit_is_noticed_and_who_may_be_concerned_is_not_believed() {
-    let (_directory, path) = place();
+fn any_flipped_bit_is_noticed_and_nothing_before_it_is_believed() {
+    let (_directory, path) = new_path();
     let ends = file_of(&path);
     let whole = written(&path);
     for at in 0..whole.len() {
@@ -194,7 +202,7 @@ fn any_flipped_bit_is_noticed_and_who_may_be_concerned_is_not_believed() {
             bytes[at] ^= bit;
             let (seen, damage) = format::scan(&bytes).into_map();
             assert!(damage.is_some_and(|damage| !damage.starts_with("torn")), "byte {at}");
-            // Only what was said in records behind the damage.
+            // Only records behind the damage count.
             let behind = ends.iter().filter(|end| **end > at).count().saturating_sub(1);
             let expected = match behind {
                 _ if at < format::HEADER => Map::new(),
@@ -203,7 +211,7 @@ fn any_flipped_bit_is_noticed_and_who_may_be_concerned_is_not_believed() {
                 3.. => map(&[("c-a", "lost something"), ("c-d", "may reclaim")]),
             };
             let seen_of_b = seen.get(b"c-b".as_slice());
-            assert_eq!(seen_of_b, None, "byte {at}: it was taken away");
+            assert_eq!(seen_of_b, None, "byte {at}: it was removed");
             assert_eq!(seen, expected, "byte {at}");
         }
     }
@@ -211,53 +219,53 @@ fn any_flipped_bit_is_noticed_and_who_may_be_concerned_is_not_believed() {
     bytes[ends[2] + 40] ^= 1;
     fs::write(&path, bytes).unwrap();
     let said = found(&path).1.unwrap();
-    let expected = "damaged in 1 places; who may have been concerned reclaims nothing";
+    let expected = "damaged in 1 places: clients that may be affected cannot reclaim";
     assert_eq!(said, format!("{}: {expected}", path.display()));
-    // Written anew, so that it is told once.
+    // Rewritten, so that it is reported once.
     assert_eq!(found(&path).1, None);
 }
 
 #[test]
-fn what_is_no_log_of_this_version_tells_nothing_and_is_begun_anew() {
-    let (_directory, path) = place();
+fn a_file_that_is_not_a_log_of_this_version_is_replaced() {
+    let (_directory, path) = new_path();
     file_of(&path);
     let whole = written(&path);
     let other = [&whole[..7], &[whole[7] + 1], &whole[8..]].concat();
     for (bytes, what) in [
         (other, "of another version"),
-        (vec![0; 4096], "no log of this server's, or a damaged one"),
-        (b"Enfys".to_vec(), "no log of this server's, or a damaged one"),
+        (vec![0; 4096], "not a state log, or damaged"),
+        (b"Enfys".to_vec(), "not a state log, or damaged"),
     ] {
         fs::write(&path, bytes).unwrap();
         let (seen, damage) = found(&path);
         assert!(seen.is_empty());
-        assert!(damage.unwrap().contains(&format!("{}: {what};", path.display())));
+        assert!(damage.unwrap().contains(&format!("{}: {what}:", path.display())));
         assert_eq!(found(&path), (Map::new(), None));
     }
 }
 
 #[test]
-fn a_log_that_is_empty_or_gone_is_said() {
-    let (_directory, path) = place();
+fn an_empty_or_missing_log_is_reported() {
+    let (_directory, path) = new_path();
     file_of(&path);
     let said =
-        |what: &str| format!("{}: {what}; clients of the server before reclaim nothing", path.display());
-    // As where the server could neither write it nor take it away.
+        |what: &str| format!("{}: {what}: clients of the previous server cannot reclaim", path.display());
+    // As if the server could neither write nor remove it.
     fs::write(&path, b"").unwrap();
     assert_eq!(found(&path), (Map::new(), Some(said("empty"))));
-    assert_eq!(found(&path), (Map::new(), None), "written anew, so that it is told once");
-    // As where it could not write it.
+    assert_eq!(found(&path), (Map::new(), None), "rewritten, so that it is reported once");
+    // As if it could not write it.
     for (is_expected, damage) in [(true, Some(said("missing"))), (false, None)] {
         fs::remove_file(&path).unwrap();
-        let (_log, kept) = StateFile::open(&path, is_expected).unwrap();
-        assert_eq!((kept.entries, kept.damage), (Vec::new(), damage), "expected: {is_expected}");
+        let (_log, recovered) = FileStateLog::open(&path, is_expected).unwrap();
+        assert_eq!((recovered.entries, recovered.damage), (Vec::new(), damage), "expected: {is_expected}");
     }
 }
 
 #[test]
-fn the_file_stays_in_proportion_to_what_it_says() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn the_file_stays_in_proportion_to_its_map() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     let value = vec![7; VALUE_BYTES_MAX];
     for round in 0..200u8 {
         set(&log, &[b'c', round % 4], Some(&value));
@@ -269,69 +277,69 @@ fn the_file_stays_in_proportion_to_what_it_says() {
 }
 
 #[test]
-fn where_it_cannot_be_written_nothing_is_left_to_be_believed_and_nobody_waits() {
-    let (directory, path) = place();
+fn a_log_that_cannot_be_written_is_removed_and_nobody_waits() {
+    let (directory, path) = new_path();
     file_of(&path);
-    // Not all of it can be believed, so that it has to be written anew; and the file that would take its place cannot be made.
+    // It is damaged and must be rewritten, but the spare file cannot be made.
     let mut bytes = written(&path);
     bytes[format::HEADER] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let new = file::Spare::path(&path);
+    let new = file::SpareFile::path(&path);
     fs::remove_file(&new).unwrap();
     fs::create_dir(&new).unwrap();
-    let (log, kept) = StateFile::open(&path, false).unwrap();
-    assert_eq!(kept.entries.len(), 2, "what was said behind the damage");
+    let (log, recovered) = FileStateLog::open(&path, false).unwrap();
+    assert_eq!(recovered.entries.len(), 2, "records behind the damage");
     set(&log, b"c-g", Some(b"not written"));
     assert!(!path.exists(), "the next server finds nothing");
-    // In its own time it is written again, with all that was said meanwhile.
+    // Later it is written again, with all changes since.
     fs::remove_dir(&new).unwrap();
     while !path.exists() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     set(&log, b"c-h", Some(b"written"));
-    let mut expected: Map = kept.entries.into_iter().collect();
+    let mut expected: Map = recovered.entries.into_iter().collect();
     expected.extend(map(&[("c-g", "not written"), ("c-h", "written")]));
     assert_eq!(in_file(&path), (expected, None));
     drop(directory);
 }
 
 #[test]
-fn a_file_that_cannot_be_written_anew_is_appended_to_as_before() {
-    let (_directory, path) = place();
+fn a_file_that_cannot_be_rewritten_is_appended_to() {
+    let (_directory, path) = new_path();
     file_of(&path);
-    let new = file::Spare::path(&path);
+    let new = file::SpareFile::path(&path);
     fs::remove_file(&new).unwrap();
     fs::create_dir(&new).unwrap();
-    let (log, kept) = StateFile::open(&path, false).unwrap();
-    assert_eq!((kept.entries.into_iter().collect::<Map>(), kept.damage), (all(), None));
+    let (log, recovered) = FileStateLog::open(&path, false).unwrap();
+    assert_eq!((recovered.entries.into_iter().collect::<Map>(), recovered.damage), (all(), None));
     let value = vec![7; VALUE_BYTES_MAX];
     for round in 0..40u8 {
         set(&log, b"c-a", Some(&value));
         set(&log, b"c-b", Some(&[round]));
     }
-    assert!(fs::metadata(&path).unwrap().len() > 2 << 20, "it would have been written anew");
+    assert!(fs::metadata(&path).unwrap().len() > 2 << 20, "it would have been rewritten");
     assert!(log.is_written() && log.has_room());
     let (seen, damage) = in_file(&path);
     assert_eq!((seen[b"c-b".as_slice()].as_slice(), damage), ([39].as_slice(), None));
 }
 
 #[test]
-fn what_is_no_file_is_named() {
-    let (_directory, path) = place();
+fn a_path_that_is_not_a_file_is_reported() {
+    let (_directory, path) = new_path();
     fs::create_dir(&path).unwrap();
-    let (_log, kept) = StateFile::open(&path, false).unwrap();
-    assert!(kept.damage.unwrap().starts_with(&format!("{}: cannot be read: ", path.display())));
+    let (_log, recovered) = FileStateLog::open(&path, false).unwrap();
+    assert!(recovered.damage.unwrap().starts_with(&format!("{}: cannot be read: ", path.display())));
 }
 
 #[test]
-fn records_take_the_place_of_zeros_and_the_file_grows_seldom() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn records_replace_zeros_and_the_file_grows_rarely() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     let mut lengths = Vec::new();
     for number in 0..1000u16 {
         set(&log, b"c-a", Some(&[&number.to_le_bytes()[..], &[7; 998]].concat()));
         let metadata = fs::metadata(&path).unwrap();
-        assert!(metadata.blocks() * 512 >= metadata.len(), "all of it is written, zeros too");
+        assert!(metadata.blocks() * 512 >= metadata.len(), "zeros are written, too");
         lengths.push(metadata.len());
     }
     lengths.dedup();
@@ -339,20 +347,20 @@ fn records_take_the_place_of_zeros_and_the_file_grows_seldom() {
     assert_eq!(in_file(&path), (Map::from([(b"c-a".to_vec(), [&[0xe7, 3][..], &[7; 998]].concat())]), None));
 }
 
-/// A file of records that are synced, with zeros ahead; behind these, records that are written at once and were not synced.
+/// A file of synced records with zeros behind them, and a batch that was written but not synced.
 struct Unsynced {
     synced: Vec<u8>,
     batch: Vec<u8>,
-    /// Changes that are synced, and those of the batch: each sets a key of its own.
+    /// Number of synced changes. Each change sets another key.
     changes: usize,
-    /// Where each record of the batch ends.
+    /// Where each record of the batch ends in the file.
     ends: Vec<usize>,
 }
 
 const SECTOR: usize = 512;
 const SUMS: Key = [9; 16];
 
-/// The change of this number, whose record has `bytes` bytes or so.
+/// Returns the change of this number, with a value of `bytes` bytes.
 fn change(number: usize, bytes: usize) -> (Vec<u8>, Vec<u8>) {
     ([&b"c-"[..], &number.to_be_bytes()].concat(), vec![number as u8 | 1; bytes])
 }
@@ -369,24 +377,24 @@ impl Unsynced {
         for (number, bytes) in (1..).zip(synced) {
             let (key, value) = change(number, *bytes);
             let mut alone = Vec::new();
-            format::put(&mut alone, &SUMS, number as u64, &key, Some(&value));
+            format::push_to_batch(&mut alone, &SUMS, number as u64, &key, Some(&value));
             it.synced.extend(alone);
         }
         for (number, bytes) in (it.changes + 1..).zip(batch) {
             let (key, value) = change(number, *bytes);
-            format::put(&mut it.batch, &SUMS, number as u64, &key, Some(&value));
+            format::push_to_batch(&mut it.batch, &SUMS, number as u64, &key, Some(&value));
             it.ends.push(it.synced.len() + it.batch.len());
         }
         it
     }
 
-    /// Sectors into which the batch goes.
+    /// Returns the sectors that the batch is written to.
     fn sectors(&self) -> std::ops::Range<usize> {
         let end = self.synced.len() + self.batch.len();
         self.synced.len() / SECTOR..end.div_ceil(SECTOR)
     }
 
-    /// What is on the disk when only those sectors of the batch were written.
+    /// Returns the file if only these sectors of the batch were written.
     fn cut_off(&self, is_written: impl Fn(usize) -> bool) -> Vec<u8> {
         let new = [&self.synced[..], &self.batch].concat();
         let mut file = [&self.synced[..], &vec![0; self.batch.len() + 4 * SECTOR]].concat();
@@ -397,7 +405,7 @@ impl Unsynced {
         file
     }
 
-    /// How many changes a file has to tell of: all that were synced, and what comes first of the others, as far as it is whole.
+    /// Returns how many changes the file must have: all synced ones, and those of the batch up to the first incomplete one.
     fn expected(&self, is_written: impl Fn(usize) -> bool) -> usize {
         let starts = std::iter::once(self.synced.len()).chain(self.ends.iter().copied());
         let is_whole = |start: usize, end: usize| (start / SECTOR..end.div_ceil(SECTOR)).all(&is_written);
@@ -414,7 +422,7 @@ fn first_changes(count: usize, file: &[u8]) {
 }
 
 #[test]
-fn of_a_write_among_zeros_any_sectors_may_be_missing() {
+fn any_sectors_of_the_last_batch_may_be_missing() {
     for (synced, batch) in [
         (&[1, 20, 300][..], &[1500][..]),
         (&[40], &[100, 100, 100, 100, 700, 100, 1100, 3, 3]),
@@ -431,18 +439,18 @@ fn of_a_write_among_zeros_any_sectors_may_be_missing() {
 }
 
 #[test]
-fn a_sector_that_a_later_write_stands_behind_was_synced_and_its_loss_is_damage() {
+fn a_missing_sector_before_a_later_batch_is_damage() {
     let it = Unsynced::new(&[30, 1500, 1500], &[100]);
     let mut file = it.cut_off(|_| true);
     assert_eq!(format::scan(&file).into_map().1, None);
     file[2 * SECTOR..3 * SECTOR].fill(0);
     let (map, damage) = format::scan(&file).into_map();
-    assert_eq!(damage.unwrap(), "damaged in 1 places; who may have been concerned reclaims nothing");
-    assert_eq!(map.len(), 2, "what was written later");
+    assert_eq!(damage.unwrap(), "damaged in 1 places: clients that may be affected cannot reclaim");
+    assert_eq!(map.len(), 2, "the later records");
 }
 
 #[test]
-fn a_flipped_bit_among_records_with_zeros_ahead_is_damage_and_one_among_the_zeros_costs_nothing() {
+fn a_flipped_bit_in_a_record_is_damage_and_one_in_the_zeros_is_harmless() {
     let it = Unsynced::new(&[30, 60, 500], &[100, 40]);
     let whole = it.cut_off(|_| true);
     let end = *it.ends.last().unwrap();
@@ -462,8 +470,8 @@ fn a_flipped_bit_among_records_with_zeros_ahead_is_damage_and_one_among_the_zero
 }
 
 #[test]
-fn a_log_without_zeros_ahead_is_read_as_before() {
-    // As the version before made it: a number, a length, four zeros, both checksums.
+fn a_log_of_an_older_server_without_zeros_is_read() {
+    // Its format: number, length, four zeros, both checksums.
     let record = |number: u64, body: &[u8]| {
         let sum = |parts: &[&[u8]]| {
             let mut hasher = SipHasher13::new_with_key(&SUMS);
@@ -488,33 +496,33 @@ fn a_log_without_zeros_ahead_is_read_as_before() {
     assert_eq!(format::scan(&file[..torn_at]).into_map(), (both, rest));
 }
 
-impl StateFile {
-    /// Its syncs have been short of late, and its own thread has nothing to do.
-    fn quicken(&self) {
-        while !self.shared.queue.lock().is_idle {
+impl FileStateLog {
+    /// Waits until the log's thread is idle, and makes recent syncs count as short.
+    fn set_fast(&self) {
+        while !self.log.shared.queue.lock().is_idle {
             std::thread::yield_now();
         }
-        (0..Pace::IN_A_ROW).for_each(|_| self.shared.pace.took(std::time::Duration::ZERO));
+        (0..Pace::IN_A_ROW).for_each(|_| self.log.shared.pace.took(std::time::Duration::ZERO));
     }
 
-    /// Sets a key and waits for that with a thread that has nobody else to serve, where syncs were short before.
+    /// Sets a key on a fast log, and waits on a thread that serves nobody else.
     fn set_alone(&self, key: &[u8], value: &[u8]) {
-        self.quicken();
+        self.set_fast();
         let number = self.set(key, Some(value));
         self.wait(number, Lent);
     }
 
-    /// How many syncs the calling thread has made since there were so many, and how many the log's own.
+    /// Returns how many syncs the calling thread and the log's thread have made after the first `count`.
     fn syncs_since(&self, count: usize) -> (usize, usize) {
-        let threads = &self.shared.syncs.lock()[count..];
+        let threads = &self.log.shared.syncs.lock()[count..];
         let here = threads.iter().filter(|thread| **thread == std::thread::current().id()).count();
         (here, threads.len() - here)
     }
 
-    /// By which thread a change is synced that is made so.
+    /// Returns how many syncs each thread makes during `change`.
     fn syncs_of(&self, change: impl FnOnce()) -> (usize, usize) {
-        self.quicken();
-        let count = self.shared.syncs.lock().len();
+        self.set_fast();
+        let count = self.log.shared.syncs.lock().len();
         change();
         self.syncs_since(count)
     }
@@ -524,42 +532,42 @@ const HERE: (usize, usize) = (1, 0);
 const ELSEWHERE: (usize, usize) = (0, 1);
 
 #[test]
-fn who_waits_alone_is_answered_without_another_thread() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn a_caller_that_waits_alone_syncs_itself() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));
     let clients: Vec<_> = (0..100u8).map(|number| vec![b'c', number]).collect();
-    let count = log.shared.syncs.lock().len();
+    let count = log.log.shared.syncs.lock().len();
     clients.iter().for_each(|client| log.set_alone(client, b"may reclaim"));
-    assert_eq!(log.syncs_since(count), (100, 0), "a sync for each, and no hand-over");
+    assert_eq!(log.syncs_since(count), (100, 0), "one sync each, on this thread");
     assert_eq!(in_file(&path).0.len(), 101);
     drop(log);
     assert_eq!((found(&path).0.len(), found(&path).1), (101, None));
 }
 
 #[test]
-fn a_thread_of_others_is_not_kept_nor_any_where_syncs_take_long_or_others_wait() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn a_shared_thread_does_not_sync_and_neither_does_any_if_syncs_are_slow_or_others_wait() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));
     assert_eq!(log.syncs_of(|| set(&log, b"c-a", Some(b"shared"))), ELSEWHERE);
     let slow = || {
-        log.shared.pace.took(Pace::SHORT);
+        log.log.shared.pace.took(Pace::SHORT);
         let number = log.set(b"c-b", Some(b"slow"));
         log.wait(number, Lent);
     };
     assert_eq!(log.syncs_of(slow), ELSEWHERE);
-    // Another one waits already, whom the log's own thread is about to serve.
+    // Another task waits already, and the log's thread is about to serve it.
     let beside_another = || {
         let (first, second) = (log.set(b"c-c", Some(b"first")), log.set(b"c-d", Some(b"second")));
-        let mut place = None;
-        log.shared.queue.lock().waiting.wait(&mut place, first, Waker::noop());
+        let mut ticket = None;
+        log.log.shared.queue.lock().waiting.register(&mut ticket, first, Waker::noop());
         log.wait(second, Lent);
     };
     assert_eq!(log.syncs_of(beside_another), ELSEWHERE);
-    // A thread of another core is writing.
+    // Another core writes.
     let while_written = || {
-        let writing = log.shared.writer.lock();
+        let writing = log.log.writer.lock();
         let number = log.set(b"c-e", Some(b"written by"));
         let waker = Waker::noop();
         let mut reached = pin!(log.reached(number, Lent));
@@ -572,9 +580,9 @@ fn a_thread_of_others_is_not_kept_nor_any_where_syncs_take_long_or_others_wait()
 }
 
 #[test]
-fn much_is_not_written_in_place_nor_what_needs_more_than_its_place() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn a_caller_does_not_write_long_changes_or_ones_without_zeros() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));
     let little = vec![7; 60 << 10];
     assert_eq!(log.syncs_of(|| log.set_alone(b"c-a", &little)), HERE);
@@ -583,8 +591,8 @@ fn much_is_not_written_in_place_nor_what_needs_more_than_its_place() {
         log.set_alone(b"c-c", &little);
     };
     assert_eq!(log.syncs_of(two), ELSEWHERE);
-    // The zeros ahead come to their end now and then, and the map is written anew once: not by who wants to be answered.
-    let count = log.shared.syncs.lock().len();
+    // Sometimes the zeros end, and once the map is rewritten: the log's thread does both.
+    let count = log.log.shared.syncs.lock().len();
     (0..32u8).for_each(|number| log.set_alone(b"c-a", &[&[number], &little[1..]].concat()));
     let (here, _) = log.syncs_since(count);
     assert!(
@@ -596,9 +604,9 @@ fn much_is_not_written_in_place_nor_what_needs_more_than_its_place() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_written_when_it_is_pushed_and_when_it_is_much() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn changes_that_nobody_waits_for_are_written_on_push_and_when_they_are_long() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     set(&log, b"c-first", Some(b"1"));
     let until_written = |number| {
         while log.stable() < number {
@@ -606,10 +614,10 @@ fn what_nobody_waits_for_is_written_when_it_is_pushed_and_when_it_is_much() {
         }
     };
     let number = log.set(b"c-a", None);
-    assert!(log.stable() < number, "nobody has asked for it");
+    assert!(log.stable() < number, "nobody asked for it");
     log.push();
     until_written(number);
-    // Another push finds nothing to do.
+    // A second push does nothing.
     assert_eq!(log.syncs_of(|| log.push()), (0, 0));
     let value = vec![7; VALUE_BYTES_MAX];
     let numbers: Vec<_> = (0..4u8).map(|number| log.set(&[b'c', number], Some(&value))).collect();
@@ -618,14 +626,14 @@ fn what_nobody_waits_for_is_written_when_it_is_pushed_and_when_it_is_much() {
 }
 
 #[test]
-fn a_write_in_place_that_fails_takes_the_file_back_and_the_log_s_own_thread_writes_it_again() {
-    let (_directory, path) = place();
-    let (log, _) = StateFile::open(&path, false).unwrap();
+fn after_a_failed_write_of_a_caller_the_file_is_removed_and_the_logs_thread_writes_it_again() {
+    let (_directory, path) = new_path();
+    let (log, _) = FileStateLog::open(&path, false).unwrap();
     set(&log, b"c-a", Some(b"may reclaim"));
-    log.quicken();
-    log.shared.writer.lock().break_disk();
+    log.set_fast();
+    log.log.writer.lock().break_disk();
     assert_eq!(log.syncs_of(|| log.set_alone(b"c-a", b"lost something")), HERE);
-    // It takes its place in a while, with all that was said.
+    // Later the file is back, with all changes.
     while !log.is_written() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
