@@ -8,13 +8,13 @@
 //! READs ([`Reader`]) of it. Caches, delegations and the planner of compounds have their place beside it.
 #![forbid(unsafe_code)]
 
-mod errand;
 mod read;
+mod read_retry;
 mod reader;
 mod session;
 mod slots;
 
-pub use errand::{ERRAND_PATIENCE, Errand};
 pub use read::{Extent, Read, ReadData, Way};
+pub use read_retry::{READ_TIMEOUT, ReadRetry};
 pub use reader::{ANSWER_PATIENCE, CALL_PATIENCE, IDLE_PATIENCE, ReadError, Reader, SILENCE_PATIENCE};
 pub use session::{Answer, CallId, Executed, Identity, MAX_REPLY, Session, SessionError};

@@ -1,7 +1,7 @@
 //! Reads from other servers for copies ([`server::Work::Read`]), as their client.
 //!
 //! Criteria. A source has one connection, made when something is to be read there and closed some seconds after the last of
-//! it. Every wait has an end, and so has a READ as a whole ([`Errand`]): a source that cannot be reached, is silent,
+//! it. Every wait has an end, and so has a READ as a whole ([`ReadRetry`]): a source that cannot be reached, is silent,
 //! drips, or answers what makes no sense, is given up, and whoever asked is told; the core decides whether it asks again. The
 //! connection comes from the address that the copy's client reached this server at, where that is possible: the client named
 //! it to the source, which may look (RFC 7862 §4.9.1.2).
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Errand, Identity, Read, ReadData, ReadError};
+use client::{Identity, Read, ReadData, ReadError, ReadRetry};
 use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rustix::process::{getegid, geteuid};
@@ -88,16 +88,16 @@ impl Sources {
     async fn read_anywhere(&self, fetch: &Fetch) -> Result<Fetched, FetchError> {
         let addresses = &fetch.file.addresses;
         let begun = Instant::now();
-        let mut errand = Errand::new(addresses.len(), Duration::ZERO);
+        let mut retry = ReadRetry::new(addresses.len(), Duration::ZERO);
         let mut is_busy = false;
         loop {
-            let address = match errand.attempt(begun.elapsed()) {
+            let address = match retry.next_address(begun.elapsed()) {
                 Ok(address) => address,
                 Err(_) if is_busy => return Err(FetchError::Busy),
                 Err(error) => return Err(error_of(error)),
             };
             let reading = self.read_at(route(fetch.file.local, addresses[address]), fetch);
-            let answer = timeout_at(begun + errand.deadline(), reading).await;
+            let answer = timeout_at(begun + retry.deadline(), reading).await;
             match answer.unwrap_or(Err(Trouble::Of(ReadError::Silent))) {
                 Ok((ReadData { content, is_end, size }, granted)) => {
                     let content = content.into_iter().map(extent).collect();
@@ -105,11 +105,11 @@ impl Sources {
                 }
                 Err(Trouble::Busy) => {
                     is_busy = true;
-                    errand.failed(ReadError::Silent).map_err(error_of)?;
+                    retry.failed(ReadError::Silent).map_err(error_of)?;
                 }
                 Err(Trouble::Of(error)) => {
                     self.log_refusal(error, addresses[address]);
-                    errand.failed(error).map_err(error_of)?;
+                    retry.failed(error).map_err(error_of)?;
                 }
             }
         }

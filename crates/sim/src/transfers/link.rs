@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
-use client::{Errand, Identity, Read, ReadData, ReadError, Reader};
+use client::{Identity, Read, ReadData, ReadError, ReadRetry, Reader};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use server::{Connection, ConnectionId, Extent, Fetch, FetchError, Fetched, Now, Server, Transport};
 use xdr::Opaque;
@@ -25,7 +25,7 @@ pub(super) type Done = (Fetch, Result<Fetched, FetchError>);
 /// A READ that the destination wants.
 struct Wanted {
     fetch: Fetch,
-    errand: Errand,
+    retry: ReadRetry,
 }
 
 /// A connection, and what is on its way there.
@@ -40,35 +40,35 @@ struct Open {
 #[derive(Default)]
 pub(super) struct Link {
     open: Option<Open>,
-    errands: BTreeMap<u32, Wanted>,
+    reads: BTreeMap<u32, Wanted>,
     outcomes: Vec<Done>,
-    last_errand: u32,
+    last_read: u32,
     /// Connections made.
     made: u64,
 }
 
 impl Link {
     pub(super) fn is_idle(&self) -> bool {
-        self.errands.is_empty() && self.open.is_none()
+        self.reads.is_empty() && self.open.is_none()
     }
 
     /// Begins a READ that the destination wants.
     pub(super) fn read(&mut self, fetch: Fetch, now: Now) {
-        self.last_errand += 1;
-        let errand = Errand::new(1, now.monotonic);
-        self.errands.insert(self.last_errand, Wanted { fetch, errand });
-        self.ask(self.last_errand, now);
+        self.last_read += 1;
+        let retry = ReadRetry::new(1, now.monotonic);
+        self.reads.insert(self.last_read, Wanted { fetch, retry });
+        self.ask(self.last_read, now);
     }
 
     /// Lets everything go on that can.
     pub(super) fn go_on(&mut self, source: &Server, now: Now) {
         let context = Context::from_waker(Waker::noop());
-        self.errands.retain(|_, wanted| wanted.fetch.poll_unwanted(&context).is_pending());
-        let late = self.errands.extract_if(.., |_, wanted| wanted.errand.deadline() <= now.monotonic);
+        self.reads.retain(|_, wanted| wanted.fetch.poll_unwanted(&context).is_pending());
+        let late = self.reads.extract_if(.., |_, wanted| wanted.retry.deadline() <= now.monotonic);
         let late = late.map(|(_, wanted)| (wanted.fetch, Err(FetchError::Unreachable)));
         self.outcomes.extend(late);
         let Some(open) = &mut self.open else { return };
-        open.reader.forget(|tag| !self.errands.contains_key(tag));
+        open.reader.forget(|tag| !self.reads.contains_key(tag));
         while let Some(record) = open.reader.poll_record(now.monotonic) {
             open.calls.push_back(record);
         }
@@ -80,9 +80,9 @@ impl Link {
     }
 
     fn ask(&mut self, tag: u32, now: Now) {
-        let Some(Wanted { fetch, errand }) = self.errands.get_mut(&tag) else { return };
-        if let Err(error) = errand.attempt(now.monotonic) {
-            let fetch = self.errands.remove(&tag).map(|wanted| wanted.fetch);
+        let Some(Wanted { fetch, retry }) = self.reads.get_mut(&tag) else { return };
+        if let Err(error) = retry.next_address(now.monotonic) {
+            let fetch = self.reads.remove(&tag).map(|wanted| wanted.fetch);
             return self.outcomes.extend(fetch.map(|fetch| (fetch, Err(error_of(error)))));
         }
         let file = &fetch.file;
@@ -119,7 +119,7 @@ impl Link {
         if let Some(open) = &mut self.open {
             let granted = open.reader.granted();
             while let Some((tag, answer)) = open.reader.poll_answer() {
-                settle((&mut self.errands, &mut self.outcomes), (tag, answer), granted, now, &mut again);
+                settle((&mut self.reads, &mut self.outcomes), (tag, answer), granted, now, &mut again);
             }
         }
         again.into_iter().for_each(|tag| self.ask(tag, now));
@@ -132,14 +132,14 @@ impl Link {
         open.reader.end(error);
         let (granted, mut again) = (open.reader.granted(), Vec::new());
         while let Some((tag, answer)) = open.reader.poll_answer() {
-            settle((&mut self.errands, &mut self.outcomes), (tag, answer), granted, now, &mut again);
+            settle((&mut self.reads, &mut self.outcomes), (tag, answer), granted, now, &mut again);
         }
         again.into_iter().for_each(|tag| self.ask(tag, now));
     }
 
     /// The destination is killed.
     pub(super) fn forget(&mut self, source: &Server) {
-        self.errands.clear();
+        self.reads.clear();
         self.outcomes.clear();
         if let Some(open) = self.open.take() {
             source.connection_closed(open.connection.id);
@@ -174,24 +174,24 @@ impl Link {
 
 /// What becomes of a READ; one that was lost may be asked again.
 fn settle(
-    (errands, outcomes): (&mut BTreeMap<u32, Wanted>, &mut Vec<Done>),
+    (reads, outcomes): (&mut BTreeMap<u32, Wanted>, &mut Vec<Done>),
     (tag, answer): (u32, Result<ReadData, ReadError>),
     granted: u32,
     now: Now,
     again: &mut Vec<u32>,
 ) {
-    let Some(wanted) = errands.get_mut(&tag) else { return };
+    let Some(wanted) = reads.get_mut(&tag) else { return };
     let answer = match answer {
         Ok(ReadData { content, is_end, size }) => {
             let content = content.into_iter().map(extent).collect();
             Ok(Fetched { content, is_end, granted, size, at: now })
         }
-        Err(error) => match wanted.errand.failed(error) {
+        Err(error) => match wanted.retry.failed(error) {
             Ok(()) => return again.push(tag),
             Err(error) => Err(error_of(error)),
         },
     };
-    if let Some(wanted) = errands.remove(&tag) {
+    if let Some(wanted) = reads.remove(&tag) {
         outcomes.push((wanted.fetch, answer));
     }
 }
