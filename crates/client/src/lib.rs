@@ -14,7 +14,7 @@ mod reader;
 mod session;
 mod slots;
 
-pub use read::{Extent, Read, ReadData, Way};
+pub use read::{Read, ReadData, Way};
 pub use read_retry::{READ_TIMEOUT, ReadRetry};
 pub use reader::{ANSWER_PATIENCE, CALL_PATIENCE, IDLE_PATIENCE, ReadError, Reader, SILENCE_PATIENCE};
 pub use session::{Answer, CallId, Executed, Identity, MAX_REPLY, Session, SessionError};

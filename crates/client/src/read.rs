@@ -1,12 +1,11 @@
 //! READ (RFC 8881 §18.22) and READ_PLUS (RFC 7862 §15.10) of a file that is known by its handle.
 
-use bytes::Bytes;
 use protocol::nfs4::attributes::{Attributes, number};
 use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::getattr::GetAttrArgs;
 use protocol::nfs4::ops::read::{ReadArgs, ReadOk};
-use protocol::nfs4::ops::read_plus::{ReadPlusContent, ReadPlusOk};
+use protocol::nfs4::ops::read_plus::{Extent, ReadPlusContent, ReadPlusOk};
 use protocol::nfs4::types::{Bitmap, Handle, Outcome, Stateid};
 
 /// What is to be read.
@@ -31,26 +30,6 @@ pub enum Way {
     Read,
     /// READ_PLUS, which a server need not have.
     ReadPlus,
-}
-
-/// Some bytes of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Extent {
-    /// These, sharing the record's memory.
-    Data(Bytes),
-    /// So many zeros, which were not sent; at least one.
-    Hole(u64),
-}
-
-impl Extent {
-    /// Bytes of the file.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        match self {
-            Self::Data(data) => data.len() as u64,
-            Self::Hole(length) => *length,
-        }
-    }
 }
 
 /// What was read.
@@ -150,6 +129,7 @@ pub(crate) fn has_other_arms(result: &OpResult) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use protocol::nfs4::ops::read_plus::{Data, DataInfo};
     use protocol::nfs4::types::Status;
     use xdr::{List, Opaque};

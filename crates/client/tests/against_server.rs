@@ -4,6 +4,7 @@ mod world;
 
 use bytes::Bytes;
 use client::{Answer, Executed, Identity, Read, Session, SessionError, Way};
+use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::{Handle, Status};
 use rpc::message::{AcceptStatus, Rejection, RpcError, encode_success};
 use server::Versions;
@@ -28,7 +29,7 @@ fn a_file_is_read_and_nothing_is_left_behind() {
         assert_eq!(answer.call, call);
         let data = read.data(&executed(answer).results).unwrap();
         assert_eq!(data.size, Some(CONTENT.len() as u64));
-        let [client::Extent::Data(piece)] = &data.content[..] else { panic!("{data:?}") };
+        let [Extent::Data(piece)] = &data.content[..] else { panic!("{data:?}") };
         content.extend_from_slice(piece);
         if data.is_end {
             break;

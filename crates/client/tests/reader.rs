@@ -5,8 +5,9 @@ mod world;
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{Extent, Identity, ReadData, ReadError, Reader};
+use client::{Identity, ReadData, ReadError, Reader};
 use protocol::nfs4::compound::{CompoundResult, OpResult};
+use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::{Outcome, Status};
 use rpc::message::{encode_success, parse_reply, peek};
 use world::{CONTENT, World, user, world};

@@ -18,7 +18,7 @@ use client::{Identity, Read, ReadData, ReadError, ReadRetry};
 use protocol::nfs4::types::Status;
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
 use rustix::process::{getegid, geteuid};
-use server::{DEFAULT_ANONYMOUS, Extent, Fetch, FetchError, Fetched};
+use server::{DEFAULT_ANONYMOUS, Fetch, FetchError, Fetched};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -100,7 +100,6 @@ impl Sources {
             let answer = timeout_at(begun + retry.deadline(), reading).await;
             match answer.unwrap_or(Err(Trouble::Of(ReadError::Silent))) {
                 Ok((ReadData { content, is_end, size }, granted)) => {
-                    let content = content.into_iter().map(extent).collect();
                     return Ok(Fetched { content, is_end, granted, size, at: self.shared.clock.now() });
                 }
                 Err(Trouble::Busy) => {
@@ -190,13 +189,6 @@ fn error_of(error: ReadError) -> FetchError {
         ReadError::Refused(status) => FetchError::Refused(status),
         ReadError::Unsupported => FetchError::Unsupported,
         ReadError::Silent | ReadError::Lost => FetchError::Unreachable,
-    }
-}
-
-fn extent(read: client::Extent) -> Extent {
-    match read {
-        client::Extent::Data(data) => Extent::Data(data),
-        client::Extent::Hole(length) => Extent::Hole(length),
     }
 }
 

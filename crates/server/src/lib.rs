@@ -41,7 +41,7 @@ mod tests;
 
 pub use admin::{DelegationTotals, EvictError, RecallError, Snapshot};
 pub use connection::{Connection, ConnectionId, Transport};
-pub use copy::fetch::{Extent, Fetch, FetchError, Fetched, SourceFile};
+pub use copy::fetch::{Fetch, FetchError, Fetched, SourceFile};
 pub(crate) use dispatch::LOG_LINES_A_SECOND;
 pub use dispatch::{Disposition, Operation, Outcome, Server};
 pub use driver::{Connect, CopyStep, Work};

@@ -12,8 +12,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
+use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::{Handle, Stateid, Status};
 use vfs::Credentials;
 
@@ -103,26 +103,6 @@ pub struct Fetch {
     /// Whether the file's size is wanted too.
     pub wants_size: bool,
     exchange: Arc<Exchange>,
-}
-
-/// Some bytes of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Extent {
-    /// These.
-    Data(Bytes),
-    /// So many zeros that take no space.
-    Hole(u64),
-}
-
-impl Extent {
-    /// Bytes of the file.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        match self {
-            Self::Data(data) => data.len() as u64,
-            Self::Hole(length) => *length,
-        }
-    }
 }
 
 /// What a source had.
@@ -385,6 +365,7 @@ impl Fetches {
 mod tests {
     use std::pin::pin;
 
+    use bytes::Bytes;
     use futures_util::FutureExt;
 
     use super::*;

@@ -1,12 +1,13 @@
 //! What a step of a copy from another server does (RFC 7862 §4.5): it has some bytes read there, and writes them here.
 
 use bytes::Bytes;
+use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::Status;
 use vfs::{Authority, COPIED_HOLE_BYTES, Change, Context, Copied, Stability, Written};
 
 use crate::copy::fetch::{FETCH_BYTES, Fetches};
 use crate::state::Span;
-use crate::{Export, Extent, FetchError, Now};
+use crate::{Export, FetchError, Now};
 
 mod ahead;
 

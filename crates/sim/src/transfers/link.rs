@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use bytes::Bytes;
 use client::{Identity, Read, ReadData, ReadError, ReadRetry, Reader};
 use rpc::auth::{AuthSys, GroupList, OpaqueAuth};
-use server::{Connection, ConnectionId, Extent, Fetch, FetchError, Fetched, Now, Server, Transport};
+use server::{Connection, ConnectionId, Fetch, FetchError, Fetched, Now, Server, Transport};
 use xdr::Opaque;
 
 use super::SOURCE;
@@ -182,10 +182,7 @@ fn settle(
 ) {
     let Some(wanted) = reads.get_mut(&tag) else { return };
     let answer = match answer {
-        Ok(ReadData { content, is_end, size }) => {
-            let content = content.into_iter().map(extent).collect();
-            Ok(Fetched { content, is_end, granted, size, at: now })
-        }
+        Ok(ReadData { content, is_end, size }) => Ok(Fetched { content, is_end, granted, size, at: now }),
         Err(error) => match wanted.retry.failed(error) {
             Ok(()) => return again.push(tag),
             Err(error) => Err(error_of(error)),
@@ -201,13 +198,6 @@ fn error_of(error: ReadError) -> FetchError {
         ReadError::Refused(status) => FetchError::Refused(status),
         ReadError::Unsupported => FetchError::Unsupported,
         ReadError::Silent | ReadError::Lost => FetchError::Unreachable,
-    }
-}
-
-fn extent(read: client::Extent) -> Extent {
-    match read {
-        client::Extent::Data(data) => Extent::Data(data),
-        client::Extent::Hole(length) => Extent::Hole(length),
     }
 }
 

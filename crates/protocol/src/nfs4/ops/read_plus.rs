@@ -1,5 +1,6 @@
 //! READ_PLUS and WRITE_SAME (RFC 7862 §15.10, §15.12).
 
+use bytes::Bytes;
 use xdr::{Decode, Encode, List, Opaque};
 
 use super::read::ReadArgs;
@@ -50,6 +51,26 @@ pub struct ReadPlusOk {
     pub eof: bool,
     /// The pieces, in order.
     pub contents: List<ReadPlusContent, MAX_PIECES>,
+}
+
+/// A run of bytes of a file, as READ and READ_PLUS return it. Not a wire type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Extent {
+    /// These bytes, which share the record's memory.
+    Data(Bytes),
+    /// This many zeros without disk space.
+    Hole(u64),
+}
+
+impl Extent {
+    /// Returns the length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Data(data) => data.len() as u64,
+            Self::Hole(length) => *length,
+        }
+    }
 }
 
 /// `READ_PLUS4res`.

@@ -12,6 +12,7 @@ use protocol::nfs4::compound::{Op, OpResult};
 use protocol::nfs4::ops::close::CloseArgs;
 use protocol::nfs4::ops::copy::{CopyArgs, CopyOk, CopyResult, OffloadArgs};
 use protocol::nfs4::ops::open::{DelegationWant, ShareAccess};
+use protocol::nfs4::ops::read_plus::Extent;
 use protocol::nfs4::types::{Handle, NetAddress, NetLocation, Outcome, Stateid, Status, Utf8};
 use vfs::MemFs;
 use vfs::fault::{Fault, Faulty, Method, Rule};
@@ -19,7 +20,7 @@ use xdr::List;
 
 use crate::copy::offload::Advanced;
 use crate::testing::{Flight, Lab, at, content, export, faulty, lab_with, open, open_result, putfh};
-use crate::{ExportTable, Extent, Fetch, FetchError, Fetched, Now, Offload};
+use crate::{ExportTable, Fetch, FetchError, Fetched, Now, Offload};
 
 mod ahead;
 
