@@ -1,90 +1,12 @@
-//! Who calls: RPC credentials, squashed as the export says, remembered per connection.
+//! RPC credentials: parsed, checked against what the peer may claim, and remembered per connection.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use rpc::auth::{AuthStatus, CredentialCache, OpaqueAuth, authenticate};
-use rpc::gss::Service;
 use vfs::Credentials;
 
+use crate::identity::Identity;
 use crate::peer::{ClaimError, PeerOwner};
-use crate::{ExportOptions, Flavor, Squash};
-
-/// Who a context of RPCSEC_GSS was made by, proven.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Authenticated {
-    /// The principal's name for people and for the mapping to users, `user@REALM`.
-    pub name: String,
-    /// Its exported name, which says the mechanism too (RFC 2743 §3.2): what principals are told apart by. At most
-    /// [`Self::EXPORTED_MAX`] bytes.
-    pub exported: Bytes,
-    /// A number for it while this server runs, that no other caller has.
-    pub number: u64,
-    /// The user that it is here; none where it is nobody known.
-    pub credentials: Option<Arc<Credentials>>,
-}
-
-impl Authenticated {
-    /// The greatest length in bytes of an exported name: it stands for the caller where a credential would.
-    pub const EXPORTED_MAX: usize = rpc::auth::MAX_AUTH_BODY;
-}
-
-/// Who an RPC credential says that the caller is, before squashing.
-#[derive(Debug, Clone)]
-pub enum Identity {
-    /// AUTH_NONE: nobody in particular.
-    Anonymous,
-    /// AUTH_SYS: the client's word (RFC 5531 Appendix A).
-    System(Arc<Credentials>),
-    /// RPCSEC_GSS: proven, and how the call is protected.
-    Gss(Arc<Authenticated>, Service),
-}
-
-impl Identity {
-    /// The flavor that it came by.
-    #[must_use]
-    pub fn flavor(&self) -> Flavor {
-        match self {
-            Self::Anonymous => Flavor::None,
-            Self::System(_) => Flavor::Sys,
-            Self::Gss(_, service) => Flavor::Kerberos(*service),
-        }
-    }
-
-    /// The user that it is before squashing, where it is one.
-    #[must_use]
-    pub fn credentials(&self) -> Option<&Arc<Credentials>> {
-        match self {
-            Self::Anonymous => None,
-            Self::System(credentials) => Some(credentials),
-            Self::Gss(authenticated, _) => authenticated.credentials.as_ref(),
-        }
-    }
-
-    /// Who the caller is on an export (RFC 1813 §4.4: servers commonly map the superuser to an anonymous user).
-    #[must_use]
-    pub fn on(&self, export: &ExportOptions) -> Arc<Credentials> {
-        let anonymous = || Arc::clone(&export.anonymous);
-        let Some(credentials) = self.credentials() else { return anonymous() };
-        match export.squash {
-            Squash::None => Arc::clone(credentials),
-            Squash::All => anonymous(),
-            Squash::Root if credentials.uid == 0 => anonymous(),
-            // Linux's server also takes group 0 from callers that are not root, or a member of root's group on a
-            // client would be one here.
-            Squash::Root if credentials.is_in_group(0) => Arc::new(Credentials {
-                uid: credentials.uid,
-                gid: if credentials.gid == 0 { export.anonymous.gid } else { credentials.gid },
-                groups: credentials
-                    .groups
-                    .iter()
-                    .map(|group| if *group == 0 { export.anonymous.gid } else { *group })
-                    .collect(),
-            }),
-            Squash::Root => Arc::clone(credentials),
-        }
-    }
-}
 
 /// Why a credential is nobody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,41 +77,6 @@ mod tests {
     use xdr::Opaque;
 
     use super::*;
-
-    fn system(uid: u32, gid: u32, groups: &[u32]) -> Identity {
-        Identity::System(Arc::new(Credentials { uid, gid, groups: Arc::from(groups) }))
-    }
-
-    fn on(identity: &Identity, squash: Squash) -> (u32, u32, Vec<u32>) {
-        let credentials = identity.on(&ExportOptions { squash, ..ExportOptions::default() });
-        (credentials.uid, credentials.gid, credentials.groups.to_vec())
-    }
-
-    #[test]
-    fn squashes_root_all_or_nobody() {
-        let root = system(0, 0, &[0, 5]);
-        assert_eq!(on(&root, Squash::None), (0, 0, vec![0, 5]));
-        assert_eq!(on(&root, Squash::Root), (65_534, 65_534, vec![]));
-        let user = system(1000, 0, &[7, 0]);
-        assert_eq!(on(&user, Squash::Root), (1000, 65_534, vec![7, 65_534]));
-        assert_eq!(on(&user, Squash::All), (65_534, 65_534, vec![]));
-        assert_eq!(on(&Identity::Anonymous, Squash::None), (65_534, 65_534, vec![]));
-    }
-
-    #[test]
-    fn a_principal_is_squashed_like_the_user_that_it_is() {
-        let gss = |credentials: Option<Credentials>| {
-            let credentials = credentials.map(Arc::new);
-            let authenticated =
-                Authenticated { name: "a@R".into(), exported: Bytes::new(), number: 1, credentials };
-            Identity::Gss(Arc::new(authenticated), Service::Integrity)
-        };
-        let user = gss(Some(Credentials { uid: 1000, gid: 100, groups: Arc::from([7, 0]) }));
-        assert_eq!(on(&user, Squash::Root), (1000, 100, vec![7, 65_534]));
-        assert_eq!(on(&user, Squash::All), (65_534, 65_534, vec![]));
-        assert_eq!(on(&gss(None), Squash::None), (65_534, 65_534, vec![]));
-        assert_eq!(user.flavor(), Flavor::Kerberos(Service::Integrity));
-    }
 
     fn credential(uid: u32) -> OpaqueAuth {
         OpaqueAuth::sys(&AuthSys {

@@ -4,25 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::Outbox;
 use crate::caller::CallerCache;
-use crate::files::settle::WaitingRoom;
+use crate::client_log::UsedExports;
 use crate::peer::{FIRST_UNPRIVILEGED_PORT, PeerOwner};
-use crate::programs::nfs4::client_log::UsedExports;
 use crate::state::connection_owner::Tenant;
-
-/// Number of a connection, never used twice while the server runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId(pub u64);
-
-/// What carries the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP, record-marked.
-    Tcp,
-    /// UDP: a datagram is a record; replies are at most a datagram long.
-    Udp,
-}
+use crate::wait_limit::WaitLimit;
+use crate::{ConnectionId, Outbox, Transport};
 
 /// What the server knows of a connection.
 #[derive(Debug)]
@@ -45,8 +32,10 @@ pub struct Connection {
     /// Calls of ours to the client.
     pub outbox: Arc<Outbox>,
     pub(crate) callers: Mutex<CallerCache>,
-    pub(crate) waiting_room: WaitingRoom,
-    pub(crate) copying_room: WaitingRoom,
+    /// Operations that wait for delegations.
+    pub(crate) recall_waits: WaitLimit,
+    /// Operations that wait for another server.
+    pub(crate) copy_waits: WaitLimit,
     pub(crate) tenant: Tenant,
     /// By compounds of version 4.0.
     pub(crate) used_exports: UsedExports,
@@ -65,7 +54,7 @@ impl Connection {
         can_splice: bool,
     ) -> Self {
         let (outbox, callers) = (Arc::default(), Mutex::new(CallerCache::default()));
-        let (waiting_room, copying_room) = (WaitingRoom::default(), WaitingRoom::default());
+        let (recall_waits, copy_waits) = (WaitLimit::default(), WaitLimit::default());
         let (tenant, used_exports) = (Tenant::default(), UsedExports::default());
         let (is_alone, is_refusal_logged) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
@@ -78,8 +67,8 @@ impl Connection {
             is_alone,
             outbox,
             callers,
-            waiting_room,
-            copying_room,
+            recall_waits,
+            copy_waits,
             tenant,
             used_exports,
             is_refusal_logged,

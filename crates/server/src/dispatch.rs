@@ -15,12 +15,13 @@ use rpc::message::{
 use tracing::{debug, info, warn};
 use xdr::{Encode, Mark, Reader, Writer};
 
-use crate::caller::{CredentialError, Identity};
+use crate::caller::CredentialError;
 use crate::copy::fetch::Fetches;
 use crate::driver::Driver;
 use crate::exports::HostNames;
 use crate::files::listings::Listings;
 use crate::gss::{Creation, Entry, Gss, Sealing};
+use crate::identity::Identity;
 use crate::programs::mount::MountTable;
 use crate::replay::crash_replay;
 use crate::replay::crash_replay::{Journal, ReplyLog, Stable, StableLog};
@@ -29,8 +30,8 @@ use crate::replay::reply_cache::short::Short;
 use crate::request::{Request, Served};
 use crate::state::{Counts, DelegationCounts, OffloadCounts, Records, State};
 use crate::{
-    Connection, ConnectionId, ExportTable, Metrics, Now, Observer, Settings, StateLog, Throttle, Transport,
-    Versions,
+    Connection, ConnectionId, ExportTable, LOG_LINES_A_SECOND, Metrics, Now, Observer, Operation, Settings,
+    StateLog, Throttle, Transport, Versions,
 };
 
 mod version3;
@@ -109,23 +110,6 @@ pub enum Disposition {
     Close,
 }
 
-/// What a record asked for, as far as metrics tell operations apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// Nothing that is served.
-    None,
-    /// An NFSv3 procedure.
-    Nfs3(u32),
-    /// An NFSv4 procedure: NULL or COMPOUND.
-    Nfs4(u32),
-    /// A MOUNT procedure.
-    Mount(u32),
-    /// An NFS_ACL procedure.
-    NfsAcl(u32),
-    /// A portmap or rpcbind procedure.
-    Portmap(u32),
-}
-
 /// What became of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
@@ -136,9 +120,6 @@ pub struct Outcome {
     /// Whether the answer, if any, says failure.
     pub is_error: bool,
 }
-
-/// Lines about mounts and clients in the log: a client that makes hundreds a second is not logged each time.
-pub(crate) const LOG_LINES_A_SECOND: u16 = 10;
 
 /// RPC program numbers (RFC 1813 §2.1, §5; RFC 1833 §2).
 const NFS: u32 = 100_003;

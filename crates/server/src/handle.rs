@@ -4,8 +4,6 @@ use std::ops::Deref;
 use siphasher::sip::SipHasher24;
 use vfs::{Handle, MAX_HANDLE};
 
-use crate::ExportId;
-
 /// Format of handles; a change of the layout is another version, so that old handles answer BADHANDLE, not garbage.
 const VERSION: u8 = 1;
 const EXPORT_AT: usize = 1;
@@ -20,6 +18,15 @@ const _: () = assert!(WIRE_HANDLE_MAX <= 64);
 /// Bytes that a tag is of: version, export id, the backend's handle.
 const TAGGED_HEAD: usize = 1 + 4;
 const TAGGED_MAX: usize = TAGGED_HEAD + MAX_HANDLE;
+
+/// Number of an export in its handles. 0 is the NFSv4 pseudo file system above all exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExportId(pub u32);
+
+impl ExportId {
+    /// The NFSv4 pseudo file system (RFC 8881 §7.3).
+    pub const PSEUDO: Self = Self(0);
+}
 
 /// Secret that authenticates handles, so that a client cannot make one up for a file outside its export. Kept in the
 /// state directory: with another key every handle that clients hold goes bad.

@@ -10,6 +10,7 @@
 
 mod admin;
 pub mod caller;
+mod client_log;
 mod connection;
 mod copy;
 mod dispatch;
@@ -18,9 +19,13 @@ mod exports;
 mod files;
 mod flavor;
 pub mod gss;
+mod gss_mechanism;
 mod handle;
 mod id_names;
+mod identity;
 mod metrics;
+mod network;
+mod now;
 mod outbox;
 mod payload;
 pub mod peer;
@@ -32,7 +37,9 @@ mod request;
 mod settings;
 pub mod state;
 mod throttle;
+mod transport;
 mod versions;
+mod wait_limit;
 
 #[cfg(test)]
 mod testing;
@@ -40,33 +47,34 @@ mod testing;
 mod tests;
 
 pub use admin::{DelegationTotals, EvictError, RecallError, Snapshot};
-pub use connection::{Connection, ConnectionId, Transport};
+pub use connection::Connection;
 pub use copy::fetch::{Fetch, FetchError, Fetched, SourceFile};
-pub(crate) use dispatch::LOG_LINES_A_SECOND;
-pub use dispatch::{Disposition, Operation, Outcome, Server};
+pub use dispatch::{Disposition, Outcome, Server};
 pub use driver::{Connect, CopyStep, Work};
 pub use exports::junction::Junction;
 pub use exports::{
-    ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportId, ExportOptions,
-    ExportTable, Network, Squash,
+    ClientPattern, DEFAULT_ANONYMOUS, Export, ExportCounts, ExportError, ExportOptions, ExportTable, Squash,
 };
 pub use flavor::{Flavor, Flavors, FlavorsError};
-pub use handle::{HandleKey, WIRE_HANDLE_MAX, WireHandle};
+pub use handle::{ExportId, HandleKey, WIRE_HANDLE_MAX, WireHandle};
 pub use id_names::{IdNames, MAX_ID_NAMES};
-pub use metrics::{Effort, Metrics, Observer, OperationMetrics};
-pub use outbox::Outbox;
+pub use metrics::{Effort, Metrics, Observer, Operation, OperationMetrics};
+pub use network::Network;
+pub use now::Now;
 pub use peer::{LocalUser, PeerOwner};
 pub use prefetch::prefetch;
 pub use programs::nfs4::executed_once;
 pub use programs::portmap::{Registration, registrations};
 pub use quoted::Quoted;
 pub use replay::crash_replay::{RECORD_BYTES_MAX, ReplyLog, StableLog};
-pub use settings::{Now, Settings};
+pub use settings::Settings;
 pub use state::state_log::{KEY_BYTES_MAX, StateLog, VALUE_BYTES_MAX};
 pub use state::{
     CallbackPath, ClientSnapshot, Counts, DelegationCounts, Evicted, FileRecall, GraceSnapshot, LocalChange,
-    Offload, OffloadCounts, PersistenceSnapshot, Principal, Reclaimers, RecordsSnapshot, SessionSnapshot,
-    SlotUse, Standing,
+    Offload, OffloadCounts, Outbox, PersistenceSnapshot, Principal, Reclaimers, RecordsSnapshot,
+    SessionSnapshot, SlotUse, Standing,
 };
+pub(crate) use throttle::LOG_LINES_A_SECOND;
 pub use throttle::Throttle;
+pub use transport::{ConnectionId, Transport};
 pub use versions::Versions;

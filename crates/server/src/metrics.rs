@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use protocol::nfs4::types::OpNum;
 
-use crate::Operation;
-
 /// Told how long operations inside of a call take; whoever carries the calls knows how long those take.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Time since some fixed moment; never goes back.
@@ -24,6 +22,23 @@ pub struct Effort {
     pub received: usize,
     /// Bytes of its results, with number and status.
     pub sent: usize,
+}
+
+/// What a record asked for, as far as metrics tell operations apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Nothing that is served.
+    None,
+    /// An NFSv3 procedure.
+    Nfs3(u32),
+    /// An NFSv4 procedure: NULL or COMPOUND.
+    Nfs4(u32),
+    /// A MOUNT procedure.
+    Mount(u32),
+    /// An NFS_ACL procedure.
+    NfsAcl(u32),
+    /// A portmap or rpcbind procedure.
+    Portmap(u32),
 }
 
 /// Counts of one operation.

@@ -7,33 +7,44 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::state::callback::Sent;
-
 /// Calls on one connection that wait to be sent or to be answered, at most; sessions have their own bounds below it.
 const CALLS_MAX: usize = 1024;
 
-/// What leaves over a connection besides replies. The core puts records in, the transport takes them out between replies;
-/// neither knows the other.
-#[derive(Debug, Default)]
-pub struct Outbox {
+/// Records that leave over a connection besides replies. The core puts them in, the transport takes them out between replies.
+/// `C` is what the core remembers of a call until its reply comes.
+#[derive(Debug)]
+pub struct Outbox<C> {
     /// Whether it was ever used: the transport need not look into it before.
     is_used: AtomicBool,
     /// The connection is of no more use.
     is_hung_up: AtomicBool,
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner<C>>,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
+#[derive(Debug)]
+struct Inner<C> {
     records: VecDeque<Bytes>,
     /// Calls without a reply yet, by transaction number.
-    calls: HashMap<u32, Sent>,
+    calls: HashMap<u32, C>,
     next_xid: u32,
     waker: Option<Waker>,
     is_closed: bool,
 }
 
-impl Outbox {
+impl<C> Default for Outbox<C> {
+    fn default() -> Self {
+        Self { is_used: AtomicBool::new(false), is_hung_up: AtomicBool::new(false), inner: Mutex::default() }
+    }
+}
+
+impl<C> Default for Inner<C> {
+    fn default() -> Self {
+        let (records, calls) = (VecDeque::new(), HashMap::new());
+        Self { records, calls, next_xid: 0, waker: None, is_closed: false }
+    }
+}
+
+impl<C> Outbox<C> {
     /// The next record to send, without a record mark; wakes the last caller's task when there is one.
     pub fn poll_record(&self, context: &Context<'_>) -> Poll<Bytes> {
         if !self.is_used.load(Relaxed) {
@@ -63,7 +74,7 @@ impl Outbox {
     }
 
     /// Sends the call that `encode` makes of its transaction number; false where the connection is closed or too much waits.
-    pub(crate) fn call(&self, sent: Sent, encode: impl FnOnce(u32) -> Bytes) -> bool {
+    pub(crate) fn call(&self, sent: C, encode: impl FnOnce(u32) -> Bytes) -> bool {
         let mut inner = self.inner.lock();
         if inner.is_closed || inner.calls.len() >= CALLS_MAX {
             return false;
@@ -82,7 +93,7 @@ impl Outbox {
     }
 
     /// What a reply of this number answers; each call is answered once.
-    pub(crate) fn take(&self, xid: u32) -> Option<Sent> {
+    pub(crate) fn take(&self, xid: u32) -> Option<C> {
         self.inner.lock().calls.remove(&xid)
     }
 
@@ -108,12 +119,12 @@ impl Outbox {
     }
 
     /// Whether such a call waits to be answered.
-    pub(crate) fn awaits(&self, is_meant: impl Fn(&Sent) -> bool) -> bool {
+    pub(crate) fn awaits(&self, is_meant: impl Fn(&C) -> bool) -> bool {
         self.inner.lock().calls.values().any(is_meant)
     }
 
     /// Forgets the calls of one session, whose way this connection is no longer.
-    pub(crate) fn forget(&self, is_over: impl Fn(&Sent) -> bool) {
+    pub(crate) fn forget(&self, is_over: impl Fn(&C) -> bool) {
         self.inner.lock().calls.retain(|_, sent| !is_over(sent));
     }
 }
@@ -122,18 +133,14 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    fn probe() -> Sent {
-        Sent::to_nobody()
-    }
-
     #[test]
     fn records_leave_in_order_and_each_reply_is_taken_once() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::<()>::default();
         let context = Context::from_waker(Waker::noop());
         assert!(outbox.open());
         let mut numbers = Vec::new();
         for _ in 0..2 {
-            assert!(outbox.call(probe(), |xid| {
+            assert!(outbox.call((), |xid| {
                 numbers.push(xid);
                 Bytes::copy_from_slice(&xid.to_be_bytes())
             }));
@@ -147,14 +154,14 @@ mod tests {
         assert!(outbox.take(numbers[0]).is_none(), "answered before");
         outbox.close();
         assert!(outbox.take(numbers[1]).is_none(), "what was lost is not answered");
-        assert!(!outbox.call(probe(), |_| Bytes::new()));
+        assert!(!outbox.call((), |_| Bytes::new()));
         assert!(!outbox.open(), "nothing leaves it any more");
     }
 
     #[test]
     fn a_peer_that_answers_nothing_costs_bounded_memory() {
-        let outbox = Outbox::default();
-        let taken = (0..2 * CALLS_MAX).filter(|_| outbox.call(probe(), |_| Bytes::new())).count();
+        let outbox = Outbox::<()>::default();
+        let taken = (0..2 * CALLS_MAX).filter(|_| outbox.call((), |_| Bytes::new())).count();
         assert_eq!(taken, CALLS_MAX);
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::caller::Identity;
+use crate::identity::Identity;
 
 /// Ports below this one only a machine's superuser may send from.
 pub const FIRST_UNPRIVILEGED_PORT: u16 = 1024;

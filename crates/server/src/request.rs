@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tracing::{info, warn};
 use vfs::{Context, Handle, Peer, Thread};
 
-use crate::caller::Identity;
+use crate::identity::Identity;
 use crate::replay::crash_replay::{CallId, Once, Place, Who};
 use crate::{Connection, Export, ExportTable, Flavor, Now, Quoted, Server, Transport};
 

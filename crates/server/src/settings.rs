@@ -1,26 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use vfs::Timestamp;
-
-use crate::gss::Mechanism;
+use crate::gss_mechanism::Mechanism;
 use crate::{HandleKey, IdNames, Network, Versions};
-
-/// What time it is, told with every request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
-    /// Since some fixed moment before the server started; never goes back. Leases run on it.
-    pub monotonic: Duration,
-    /// Time of day, for what is stored in files.
-    pub wall: Timestamp,
-}
-
-impl Now {
-    /// Whichever is later.
-    pub(crate) fn or_later(self, other: Self) -> Self {
-        if other.monotonic > self.monotonic { other } else { self }
-    }
-}
 
 /// What a server is told once, at its start. Random values come from outside, so that a run can be repeated.
 #[derive(Debug, Clone)]

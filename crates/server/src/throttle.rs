@@ -2,6 +2,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Now;
 
+/// Lines about mounts and clients in the log: a client that makes hundreds a second is not logged each time.
+pub(crate) const LOG_LINES_A_SECOND: u16 = 10;
+
 /// Lets a few log lines through a second, and counts those it keeps back: peers must not fill the disk by misbehaving.
 #[derive(Debug)]
 pub struct Throttle {

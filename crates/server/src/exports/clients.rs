@@ -8,7 +8,7 @@ use std::sync::Arc;
 use glob::Pattern;
 use parking_lot::RwLock;
 
-use super::Network;
+use crate::Network;
 
 /// Some of an export's clients.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,6 @@
 //! nothing is delegated at all, all of this is two additions and a look at a counter.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use protocol::nfs4::types::{Bitmap, Stateid, Status};
@@ -27,28 +26,6 @@ use crate::{Export, Server, Transport};
 /// Operations of one connection that wait for delegations at most. Fewer than calls may wait there, so that what brings the
 /// delegations back (DELEGRETURN, or the answer to a recall, perhaps over this very connection) is always read.
 const WAITING_MAX: u32 = 48;
-
-/// Operations of a connection that wait: for delegations, or for other servers.
-#[derive(Debug, Default)]
-pub(crate) struct WaitingRoom(AtomicU32);
-
-/// A place in a waiting room.
-#[derive(Debug)]
-pub(crate) struct Seat<'r>(&'r WaitingRoom);
-
-impl WaitingRoom {
-    /// A place, where fewer than `most` are taken.
-    pub(crate) fn enter(&self, most: u32) -> Option<Seat<'_>> {
-        let seat = Seat(self);
-        (self.0.fetch_add(1, Relaxed) < most).then_some(seat)
-    }
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Relaxed);
-    }
-}
 
 /// An operation's waiter, taken back when it waits no more, be it because the call was dropped.
 struct Waiting<'s> {
@@ -279,8 +256,8 @@ async fn sit(request: &Request<'_>, file: FileKey, waiter: Arc<Waiter>) -> bool 
     let waiting = Waiting { state: &request.server.nfs4, file, waiter };
     // A datagram's sender asks again by itself, and would then wait twice.
     let is_stream = request.connection.transport == Transport::Tcp;
-    let seat = is_stream.then(|| request.connection.waiting_room.enter(WAITING_MAX)).flatten();
-    seat.is_some() && (&*waiting.waiter).await
+    let permit = is_stream.then(|| request.connection.recall_waits.enter(WAITING_MAX)).flatten();
+    permit.is_some() && (&*waiting.waiter).await
 }
 
 /// Before attributes of a file are told to others than `who`: asks whoever has it delegated for writing. Gives what differs from

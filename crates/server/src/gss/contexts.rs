@@ -18,9 +18,9 @@ use siphasher::sip::SipHasher24;
 use siphasher::sip128::{Hasher128, SipHasher24 as SipHasher128};
 use std::hash::Hasher;
 
-use super::mechanism::{Acceptor, BadMessage, Established, SecurityContext};
 use super::window::SequenceWindow;
-use crate::caller::Authenticated;
+use crate::gss_mechanism::{Acceptor, BadMessage, Established, SecurityContext};
+use crate::identity::Authenticated;
 
 /// Contexts at most. A context of MIT's Kerberos takes some kilobytes.
 const CONTEXTS_MAX: usize = 16_384;

@@ -10,11 +10,11 @@ use tracing::debug;
 use xdr::{Decode, Encode, Opaque, Reader, Writer};
 
 use super::contexts::Handle;
-use super::mechanism::{Acceptor, Established, GssStatus, Step};
 use super::window::WINDOW;
 use super::{Entry, Gss};
 use crate::Now;
-use crate::caller::Authenticated;
+use crate::gss_mechanism::{Acceptor, Established, GssStatus, Step};
+use crate::identity::Authenticated;
 
 /// A call that makes a context.
 #[derive(Debug)]

@@ -8,7 +8,6 @@
 
 mod contexts;
 mod creation;
-mod mechanism;
 mod sealing;
 #[cfg(test)]
 mod tests;
@@ -24,7 +23,7 @@ use rpc::gss::{self, CredentialError, GssCredential, GssProc, IntegrityData, MAX
 use rpc::message::CallHeader;
 use xdr::{Decode, Opaque, Reader};
 
-pub use mechanism::{
+pub use crate::gss_mechanism::{
     Accepting, Acceptor, BadMessage, Established, GssStatus, Mechanism, SecurityContext, Step,
 };
 
@@ -35,7 +34,7 @@ pub(crate) use sealing::Sealing;
 use contexts::{Context, Verified};
 
 use crate::Now;
-use crate::caller::Identity;
+use crate::identity::Identity;
 
 /// The most bytes that XDR can say: a record's own bound is the bound of what is in it.
 const WITHIN_RECORD: usize = u32::MAX as usize;

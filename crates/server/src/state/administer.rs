@@ -12,8 +12,7 @@ use super::client::Client;
 use super::recovery::EndOfGrace;
 use super::table::Event;
 use super::wire::{ClientId, SessionId};
-use crate::Now;
-use crate::programs::nfs4::client_log;
+use crate::{Now, client_log};
 
 /// What a client lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +43,7 @@ impl State {
         // One clock for all who let clients go: some of them do not know the time.
         let now = Now { monotonic: self.tick(), wall: Timestamp::default() };
         if let Some(suppressed) = self.departures.admit(now) {
-            client_log::left(client, client.seen(), reason, suppressed);
+            client_log::left((client.owner(), client.id()), client.seen(), reason, suppressed);
         }
     }
 

@@ -30,7 +30,7 @@ use super::notices::Charge;
 use super::session::Session;
 use super::stateid::Place;
 use super::wire::{SessionId, Status};
-use crate::{ConnectionId, Outbox};
+use crate::{ConnectionId, outbox};
 
 /// How long a client may take to answer a callback before the connection counts as no way to it any more.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -120,6 +120,9 @@ impl Callback {
         &self.operation
     }
 }
+
+/// Calls to a client on one of its connections.
+pub type Outbox = outbox::Outbox<Sent>;
 
 /// What a reply from a client will be about.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use super::protect::StateProtect;
 use super::setclientid::Callback;
 use super::slot_memory::SlotMemory;
 use super::wire::{ClientId, SequenceStatus, Verifier};
-use crate::programs::nfs4::client_log::UsedExports;
+use crate::client_log::UsedExports;
 
 /// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

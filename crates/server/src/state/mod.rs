@@ -105,6 +105,7 @@ use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip::SipHasher24;
 
 pub use administer::Evicted;
+pub use callback::Outbox;
 use client::nanos;
 pub use client::{Client, Principal};
 pub use contention::{Changing, Looked};

@@ -12,8 +12,8 @@ use vfs::{Attributes, Context};
 use xdr::{Mark, Writer};
 
 use super::status::{Failure, Result};
-use crate::caller::Identity;
 use crate::files::object::File;
+use crate::identity::Identity;
 use crate::replay::crash_replay::CallId;
 use crate::request::Request;
 use crate::state;

@@ -13,10 +13,10 @@ use xdr::{Decode, Encode, Reader, Writer};
 use super::allocate::regular_only;
 use super::clone::judge;
 use crate::files::object::{File, Object};
-use crate::files::settle::Seat;
 use crate::programs::nfs4::compound::Compound;
 use crate::programs::nfs4::status::Result;
 use crate::state::{Changing, Copied, CopyTask, IoKind, Origin, Span, stable_how};
+use crate::wait_limit::WaitPermit;
 
 pub(crate) mod from_elsewhere;
 
@@ -71,7 +71,7 @@ struct Plan<'r> {
     /// Bytes that are copied before the answer.
     inline_bytes: u64,
     /// The place of what waits for another server before the answer.
-    _seat: Option<Seat<'r>>,
+    _permit: Option<WaitPermit<'r>>,
     _changing: Changing<'r>,
 }
 
@@ -92,7 +92,7 @@ async fn within<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> Result<Pla
         destination_stateid: latest(compound, arguments.destination_stateid)?,
         authorities: [range.source_authority, range.destination_authority],
         inline_bytes: INLINE_BYTES,
-        _seat: None,
+        _permit: None,
         _changing: changing,
     })
 }

@@ -50,7 +50,7 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
         return Err(Status::BAD_STATEID.into());
     }
     let connection = compound.request.connection;
-    let seat = connection.copying_room.enter(COPYING_MAX).ok_or(Status::DELAY)?;
+    let wait_permit = connection.copy_waits.enter(COPYING_MAX).ok_or(Status::DELAY)?;
     let destination = compound.writable(Status::WRONG_TYPE)?;
     let handle = source_handle(compound, &destination)?;
     let stateid = arguments.destination_stateid;
@@ -72,7 +72,7 @@ pub(super) async fn plan<'r>(compound: &Compound<'r>, arguments: &CopyArgs) -> R
         destination_stateid: latest(compound, stateid)?,
         authorities: [Authority::Opened, permit.authority],
         inline_bytes: INLINE_BYTES,
-        _seat: Some(seat),
+        _permit: Some(wait_permit),
         _changing: changing,
     })
 }
