@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::patience;
-use crate::volume::Volume;
 
 /// Objects that a volume keeps open at least, however low the limit.
 pub(crate) const MIN_OBJECTS: usize = 16;
@@ -30,13 +29,28 @@ const BARREN_NS: u64 = 10_000_000;
 /// Descriptors that connections and everything else have by default.
 const OTHER_DESCRIPTORS: u64 = 256;
 
+/// A user of a budget: a volume.
+pub(crate) trait User: Send + Sync {
+    /// Adjusts the cache of open files to the share.
+    fn take_share(&self);
+
+    /// Closes the directory streams that wait for the next READDIR.
+    fn close_streams(&self);
+
+    /// Returns the number of cached open files.
+    fn open_files(&self) -> usize;
+
+    /// Closes up to `wanted` descriptors that no request uses at the moment.
+    fn close_unused(&self, wanted: usize);
+}
+
 /// The budget of descriptors for files.
 pub struct Descriptors {
     limit: usize,
     open: AtomicUsize,
     /// What each volume may have.
     share: AtomicUsize,
-    volumes: Mutex<Vec<Weak<Volume>>>,
+    volumes: Mutex<Vec<Weak<dyn User>>>,
     /// Held while descriptors are closed to make room.
     making_room: Mutex<()>,
     /// When nothing could be closed, by the clock of ticks.
@@ -127,9 +141,9 @@ impl Descriptors {
     }
 
     /// Takes a volume in. It counts for the shares of all until what is returned is dropped.
-    pub(crate) fn join(&'static self, volume: &Weak<Volume>) -> Member {
+    pub(crate) fn join(&'static self, volume: Weak<dyn User>) -> Member {
         self.open.fetch_add(FIXED, Ordering::Relaxed);
-        self.volumes.lock().push(Weak::clone(volume));
+        self.volumes.lock().push(volume);
         self.divide();
         Member(self)
     }
@@ -157,9 +171,9 @@ impl Descriptors {
         let _making_room = self.making_room.lock();
         let before = self.open_now();
         let wanted = (self.limit / BATCH).max(1);
-        let mut volumes: Vec<Arc<Volume>> = self.volumes.lock().iter().filter_map(Weak::upgrade).collect();
-        volumes.iter().for_each(|volume| volume.streams.clear());
-        volumes.sort_by_cached_key(|volume| std::cmp::Reverse(volume.objects.len()));
+        let mut volumes: Vec<Arc<dyn User>> = self.volumes.lock().iter().filter_map(Weak::upgrade).collect();
+        volumes.iter().for_each(|volume| volume.close_streams());
+        volumes.sort_by_cached_key(|volume| std::cmp::Reverse(volume.open_files()));
         for volume in &volumes {
             let closed = before.saturating_sub(self.open_now());
             if closed >= wanted {

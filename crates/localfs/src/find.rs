@@ -3,21 +3,19 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, StatxFlags};
-use rustix::io::Errno;
+use rustix::fs::StatxFlags;
 use vfs::{Attributes, Handle, Result};
 
 use crate::attributes::{changed, created, device_of, status_of_name};
 use crate::change::{nanoseconds, present_ns};
 use crate::errno::translate;
 use crate::generations::is_past;
-use crate::handle;
+use crate::handle::{self, handle_on};
 use crate::name::Name;
 use crate::object::{Object, Reach};
 use crate::patience;
-use crate::sys::{self, KernelHandle};
+use crate::sys::KernelHandle;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
@@ -88,31 +86,6 @@ impl Volume {
         Ok(fd)
     }
 
-    /// Opens a name without following or opening what it leads to.
-    pub(crate) fn open_path(&self, directory: &Object, name: &Name) -> Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if !patience::may_wait() && !self.is_in_memory && self.has_cached_lookup.load(Ordering::Relaxed) {
-            let cached = directory.with_fd(|fd| {
-                self.descriptors.open(|| {
-                    rustix::fs::openat2(fd, name.as_c_str(), flags, Mode::empty(), ResolveFlags::CACHED)
-                })
-            });
-            match cached {
-                Err(Errno::AGAIN) => patience::wait()?,
-                // Before Linux 5.12 (5.6), or where a sandbox does not know the call.
-                Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
-                    self.has_cached_lookup.store(false, Ordering::Relaxed);
-                }
-                other => return other.map_err(translate),
-            }
-        }
-        directory
-            .with_fd(|fd| {
-                self.descriptors.open(|| rustix::fs::openat(fd, name.as_c_str(), flags, Mode::empty()))
-            })
-            .map_err(translate)
-    }
-
     /// Handle and attributes of `name`, without opening it; `present_ns` is the time before. `None` where the two may have met
     /// different objects, because the name changed between them, or where that cannot be told.
     ///
@@ -176,20 +149,11 @@ impl Volume {
     }
 }
 
-/// The kernel's handle of `name` in `directory` (or of `directory` itself), `None` for what is on another mount than the
-/// export's: some file systems have no handles, or longer ones, and the kernel says so before it tells the mount.
-pub(crate) fn handle_on(mount: i32, directory: BorrowedFd<'_>, name: &CStr) -> Result<Option<KernelHandle>> {
-    match sys::name_to_handle_at(directory, name) {
-        Ok((kernel, on)) => Ok((on == mount).then_some(kernel)),
-        Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => Ok(None),
-        Err(errno) => Err(translate(errno)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::sys;
 
     fn volume(directory: &std::path::Path) -> Arc<Volume> {
         let top = directory.join("export");

@@ -6,9 +6,14 @@
 //! - **indexed** (2): the index's own identity (8 bytes), then the number under which the index knows the file (8
 //!   bytes, little endian). Numbers are given once.
 
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
 use vfs::{Error, Handle};
 
-use crate::sys::KernelHandle;
+use crate::errno::translate;
+use crate::sys::{self, KernelHandle};
 
 const KERNEL: u8 = 1;
 const INDEXED: u8 = 2;
@@ -65,6 +70,20 @@ pub(crate) fn decode(handle: &Handle) -> Result<Meaning<'_>, Error> {
             Ok(Meaning::Indexed(identity, u64::from_le_bytes(id)))
         }
         _ => Err(Error::BadHandle),
+    }
+}
+
+/// The kernel's handle of `name` in `directory` (or of `directory` itself), `None` for what is on another mount than the
+/// export's: some file systems have no handles, or longer ones, and the kernel says so before it tells the mount.
+pub(crate) fn handle_on(
+    mount: i32,
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+) -> Result<Option<KernelHandle>, Error> {
+    match sys::name_to_handle_at(directory, name) {
+        Ok((kernel, on)) => Ok((on == mount).then_some(kernel)),
+        Err(Errno::OPNOTSUPP | Errno::OVERFLOW) => Ok(None),
+        Err(errno) => Err(translate(errno)),
     }
 }
 

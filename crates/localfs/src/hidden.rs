@@ -13,15 +13,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, SeekFrom, Statx};
-use vfs::{Error, FileKind, Result};
+use vfs::FileKind;
 
-use crate::attributes::{changed, device_of, kind_of, status, status_of_name};
+use crate::attributes::{changed, device_of, kind_of, status};
 use crate::change::{nanoseconds, present_ns};
-use crate::name::Name;
 use crate::object::Object;
-use crate::streams::{self, RawEntry};
+use crate::streams;
 use crate::sys;
-use crate::volume::Volume;
 
 /// Directories that are climbed from the state directory to the top of all.
 const MAX_CLIMB: usize = 4096;
@@ -35,9 +33,9 @@ type Key = (u64, u64);
 #[derive(Debug)]
 pub(crate) struct Hidden {
     directory: OwnedFd,
-    key: Key,
+    pub(crate) key: Key,
     /// The directories above it.
-    above: HashSet<Key>,
+    pub(crate) above: HashSet<Key>,
     /// The socket's directory, and its name there.
     socket: Option<(Key, Vec<u8>)>,
     inside: Mutex<Inside>,
@@ -76,18 +74,18 @@ impl Hidden {
     }
 
     /// Whether `status` is of the directory, or of a file in it.
-    fn hides(&self, status: &Statx) -> bool {
+    pub(crate) fn hides(&self, status: &Statx) -> bool {
         let (device, inode) = (device_of(status), status.stx_ino);
         (device, inode) == self.key || device == self.key.0 && self.is_inside(inode)
     }
 
     /// The same of what was found by a name outside of the directory.
-    fn hides_named(&self, status: &Statx) -> bool {
+    pub(crate) fn hides_named(&self, status: &Statx) -> bool {
         let is_linked = status.stx_nlink > 1 && kind_of(status.stx_mode) != FileKind::Directory;
         (device_of(status), status.stx_ino) == self.key || is_linked && self.hides(status)
     }
 
-    fn is_socket(&self, directory: &Object, name: &[u8]) -> bool {
+    pub(crate) fn is_socket(&self, directory: &Object, name: &[u8]) -> bool {
         self.socket.as_ref().is_some_and(|(parent, socket)| *parent == directory.key && socket == name)
     }
 
@@ -97,7 +95,7 @@ impl Hidden {
     }
 
     /// Inode numbers of what is in the directory now.
-    fn inodes(&self) -> rustix::io::Result<Arc<HashSet<u64>>> {
+    pub(crate) fn inodes(&self) -> rustix::io::Result<Arc<HashSet<u64>>> {
         let mut inside = self.inside.lock();
         inside.update(&self.directory)?;
         Ok(Arc::clone(&inside.inodes))
@@ -125,81 +123,6 @@ impl Inside {
             let others = entries.filter(|entry| !matches!(entry.name.to_bytes(), b"." | b".."));
             inodes.extend(others.map(|entry| entry.inode));
         }
-    }
-}
-
-impl Volume {
-    /// Fails for what clients do not see, of which this was found by its name.
-    pub(crate) fn require_shown(&self, status: &Statx) -> Result<()> {
-        match &self.hidden {
-            Some(hidden) if hidden.hides_named(status) => Err(Error::NotFound),
-            _ => Ok(()),
-        }
-    }
-
-    /// The same, of what was found by a handle.
-    pub(crate) fn require_shown_by_handle(&self, status: &Statx) -> Result<()> {
-        match &self.hidden {
-            Some(hidden) if hidden.hides(status) => Err(Error::Stale),
-            _ => Ok(()),
-        }
-    }
-
-    /// Fails for a name that is not looked up.
-    pub(crate) fn require_shown_name(&self, directory: &Object, name: &[u8]) -> Result<()> {
-        match &self.hidden {
-            Some(hidden) if hidden.is_socket(directory, name) => Err(Error::NotFound),
-            _ => Ok(()),
-        }
-    }
-
-    /// Inode numbers of what may have to be left out of a listing that is made now; none where nothing is hidden.
-    pub(crate) fn unlisted(&self) -> Option<Arc<HashSet<u64>>> {
-        // Where the directory cannot be listed, it is left out itself all the same.
-        self.hidden.as_ref().map(|hidden| hidden.inodes().unwrap_or_default())
-    }
-
-    /// Whether an entry of a directory is left out, by what [`Self::unlisted`] said.
-    pub(crate) fn hides_entry(
-        &self,
-        unlisted: Option<&HashSet<u64>>,
-        directory: &Object,
-        entry: &RawEntry<'_>,
-    ) -> bool {
-        let Some((hidden, unlisted)) = self.hidden.as_ref().zip(unlisted) else { return false };
-        if hidden.is_socket(directory, entry.name.to_bytes()) {
-            return true;
-        }
-        if entry.inode != hidden.key.1 && !unlisted.contains(&entry.inode) {
-            return false;
-        }
-        // Inode numbers of other file systems inside the export may be the same. What cannot be looked at is not told of.
-        let looked = directory.with_fd(|fd| status_of_name(fd, entry.name));
-        looked.map_or(true, |status| hidden.hides_named(&status))
-    }
-
-    /// Fails where a name may not be moved to another: what is hidden has neither, and what it lies in stays.
-    pub(crate) fn require_movable(
-        &self,
-        (from, old): (&Object, &Name),
-        (to, new): (&Object, &Name),
-    ) -> Result<()> {
-        let Some(hidden) = &self.hidden else { return Ok(()) };
-        let look =
-            |directory: &Object, name: &Name| directory.with_fd(|fd| status_of_name(fd, name.as_c_str()));
-        let hides = |directory: &Object, name: &Name, found: &rustix::io::Result<Statx>| {
-            hidden.is_socket(directory, name.as_bytes())
-                || found.as_ref().is_ok_and(|status| hidden.hides_named(status))
-        };
-        let (moved, replaced) = (look(from, old), look(to, new));
-        if hides(from, old, &moved) {
-            return Err(Error::NotFound);
-        }
-        if hides(to, new, &replaced) {
-            return Err(Error::Exists);
-        }
-        let is_above = |status: &Statx| hidden.above.contains(&(device_of(status), status.stx_ino));
-        if moved.is_ok_and(|status| is_above(&status)) { Err(Error::Access) } else { Ok(()) }
     }
 }
 

@@ -10,7 +10,6 @@
 //!
 //! One thread for each volume, asleep unless there is something to do. It ends with the volume.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 use vfs::{FileKind, Handle};
 
+use crate::janitor_queue::State;
 use crate::object::{Object, Reach};
 use crate::volume::{Handles, Volume};
 
@@ -30,54 +30,6 @@ const IDLE_ROUNDS: u32 = 3;
 const FORGOTTEN_ROUNDS: u32 = 60;
 /// Files that were closed since the last round and wait to be looked at; for each one more, the first of them is at once.
 const MAX_CLOSED: usize = 4096;
-
-/// Wakes the janitor.
-#[derive(Debug, Default)]
-pub(crate) struct Alarm {
-    state: Arc<(Mutex<State>, Condvar)>,
-    closed: Mutex<Closed>,
-}
-
-/// Files whose last open was closed.
-#[derive(Debug, Default)]
-struct Closed {
-    /// By handle: held weakly, the memory of each that is removed meanwhile would stay taken, and that of the next one come from far.
-    files: VecDeque<Handle>,
-    /// The janitor was told of them.
-    is_told: bool,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    has_work: bool,
-    has_closed: bool,
-    is_over: bool,
-}
-
-impl Alarm {
-    /// There is a descriptor open for writing, or something to do in the index.
-    pub(crate) fn ring(&self) {
-        let mut state = self.state.0.lock();
-        if !std::mem::replace(&mut state.has_work, true) {
-            self.state.1.notify_one();
-        }
-    }
-
-    /// There are files that were closed.
-    fn ring_for_closed(&self) {
-        let mut state = self.state.0.lock();
-        if !std::mem::replace(&mut state.has_closed, true) {
-            self.state.1.notify_one();
-        }
-    }
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        self.state.0.lock().is_over = true;
-        self.state.1.notify_one();
-    }
-}
 
 /// Starts the janitor of a volume.
 ///

@@ -16,7 +16,7 @@
 //!
 //! # Order
 //! RENAME and LINK take two locks, in the order of the objects' addresses. One that finds the second held gives the first
-//! back before it waits, so that no two requests can wait for each other. After [`MAX_TRIES`](crate::turn::MAX_TRIES) of
+//! back before it waits, so that no two requests can wait for each other. After `MAX_TRIES` (in `blocking`) of
 //! that it waits on a thread of the pool ([`ObjectLock::wait`]), with the first lock held: the order keeps those that do so from
 //! a deadlock, and all others hold no lock while they wait.
 
@@ -47,6 +47,11 @@ pub(crate) trait Waiter: Send {
 
     /// Has it tried again. True where that happens at once.
     fn resume(self: Box<Self>) -> bool;
+}
+
+/// An object with a lock.
+pub(crate) trait Lockable: std::fmt::Debug + Send + Sync {
+    fn object_lock(&self) -> &ObjectLock;
 }
 
 /// Where a request is put that begins to wait.

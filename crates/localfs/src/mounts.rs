@@ -1,21 +1,10 @@
 //! Mount points inside an export. What is mounted there is another file system, which no request reaches through this volume.
 
 use std::collections::HashSet;
-use std::ffi::{CStr, OsStr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use parking_lot::Mutex;
-use vfs::{Error, Handle, Result};
-
-use crate::errno::translate;
-use crate::name::Name;
-use crate::object::Object;
-use crate::streams;
-use crate::sys;
-use crate::volume::Volume;
+use vfs::Handle;
 
 /// Mount points of a volume that are logged at most.
 const MAX_LOGGED: usize = 64;
@@ -43,7 +32,7 @@ struct Quiet {
 
 impl LoggedMounts {
     /// Whether the mount point at the path that `path` makes is to be logged; returns the path then.
-    fn first(&self, path: impl FnOnce() -> PathBuf) -> Option<PathBuf> {
+    pub(crate) fn first(&self, path: impl FnOnce() -> PathBuf) -> Option<PathBuf> {
         let mut quiet = self.0.lock();
         if quiet.logged.len() >= MAX_LOGGED {
             return None;
@@ -56,59 +45,6 @@ impl LoggedMounts {
     /// Replaces the mount points at which clients go on in another volume; the others are logged anew.
     pub(crate) fn set_served(&self, served: HashSet<PathBuf>) {
         *self.0.lock() = Quiet { served, logged: HashSet::new() };
-    }
-}
-
-impl Volume {
-    /// Returns the error for a mount point in `directory`: an export ends there. Logs it the first time.
-    #[cold]
-    pub(crate) fn refuse_mount(&self, directory: BorrowedFd<'_>, name: &CStr) -> Error {
-        let path = || {
-            let above = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-            above.unwrap_or_default().join(OsStr::from_bytes(name.to_bytes()))
-        };
-        if let Some(path) = self.logged_mounts.first(path) {
-            tracing::warn!(
-                ?path,
-                "another file system is mounted inside an export: not served, clients get EACCES there; \
-                 to serve it, give the export `submounts = \"serve\"` and reload (SIGHUP)"
-            );
-        }
-        Error::Access
-    }
-
-    /// Does the same for an entry of an object.
-    #[cold]
-    pub(crate) fn refuse_mount_in(&self, directory: &Object, name: &Name) -> Error {
-        directory.with_fd(|fd| self.refuse_mount(fd, name.as_c_str()))
-    }
-
-    /// Returns the place of the mount point at the path `below` the top, which goes through this file system.
-    ///
-    /// # Errors
-    /// Those of looking it up.
-    pub(crate) fn mount_point(&self, below: &Path) -> Result<MountPoint> {
-        self.act_as_server();
-        let name = below.file_name().ok_or(Error::BadName)?;
-        let mut directory = Arc::clone(&self.root);
-        for part in below.parent().into_iter().flat_map(Path::components) {
-            let Component::Normal(part) = part else { return Err(Error::BadName) };
-            directory = self.find(&directory, &Name::new(part.as_bytes())?)?;
-        }
-        self.sync_index()?;
-        let stream = self.open_directory(&directory)?;
-        let mut buffer = vec![0; streams::BUFFER_BYTES];
-        loop {
-            let filled = sys::getdents64(stream.as_fd(), &mut buffer).map_err(translate)?;
-            if filled == 0 {
-                return Err(Error::NotFound);
-            }
-            // A listing has the number of the covered directory, which no look at the name tells.
-            let mut entries = streams::entries(&buffer[..filled]);
-            if let Some(entry) = entries.find(|entry| entry.name.to_bytes() == name.as_bytes()) {
-                return Ok(MountPoint { directory: directory.handle, covered_fileid: entry.inode });
-            }
-        }
     }
 }
 

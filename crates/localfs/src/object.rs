@@ -10,9 +10,9 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, UnitWeighter};
 use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
 use crate::descriptors::Counted;
-use crate::durable::{Begun, Dirt};
-use crate::lock::ObjectLock;
+use crate::lock::{Lockable, ObjectLock};
 use crate::patience;
+use crate::sync_state::{Begun, Dirt};
 
 /// What a descriptor may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,6 +329,12 @@ impl Object {
     /// Somebody looks.
     pub(crate) fn begin_look(&self) {
         self.awaits_look.store(false, Ordering::Release);
+    }
+}
+
+impl Lockable for Object {
+    fn object_lock(&self) -> &ObjectLock {
+        &self.lock
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustix::time::ClockId;
 use vfs::{Error, Result};
 
-use crate::object::Object;
+use crate::lock::{Lockable, ObjectLock};
 
 /// Nanoseconds of an operation in place from which on it counts as having waited: two ticks of the coarse clock at 250
 /// a second. Who waits for a disk that turns, or for its turn to dirty memory, waits longer.
@@ -70,7 +70,7 @@ const FREE: State = State {
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(FREE) };
     /// The object whose lock the request has to wait for.
-    static BLOCKED: RefCell<Option<Arc<Object>>> = const { RefCell::new(None) };
+    static BLOCKED: RefCell<Option<Arc<dyn Lockable>>> = const { RefCell::new(None) };
 }
 
 /// Why a request gave up before it had any effect.
@@ -81,7 +81,7 @@ pub(crate) enum Obstacle {
     /// It takes long by itself.
     Long,
     /// The lock of this object is held.
-    Lock(Arc<Object>),
+    Lock(Arc<dyn Lockable>),
 }
 
 fn obstacle() -> Option<Obstacle> {
@@ -137,9 +137,9 @@ pub(crate) struct OnPool(());
 impl OnPool {
     /// Begins it, on a thread for what takes long or on another, which waits for locks or does not. The lock of an object may
     /// have resumed the request.
-    pub(crate) fn begin(is_long: bool, waits_for_locks: bool, resumed_by: Option<&Object>) -> Self {
+    pub(crate) fn begin(is_long: bool, waits_for_locks: bool, resumed_by: Option<&ObjectLock>) -> Self {
         let place = if is_long { Place::Long } else { Place::Work };
-        let resumed_by = resumed_by.map_or(0, |object| std::ptr::from_ref(object).addr());
+        let resumed_by = resumed_by.map_or(0, |lock| std::ptr::from_ref(lock).addr());
         STATE.set(State { place, waits_for_locks, resumed_by, ..FREE });
         Self(())
     }
@@ -202,14 +202,14 @@ pub(crate) fn take_long() -> Result<()> {
 ///
 /// # Errors
 /// See [`wait`].
-pub(crate) fn wait_for_lock<T>(object: &Arc<Object>) -> Result<T> {
+pub(crate) fn wait_for_lock<T>(object: Arc<dyn Lockable>) -> Result<T> {
     let state = STATE.get();
     debug_assert!(
         state.place != Place::Elsewhere || state.patience != Patience::Unlimited,
         "a lock was asked for by what cannot be run again"
     );
     STATE.set(State { patience: Patience::Exceeded, ..state });
-    BLOCKED.set(Some(Arc::clone(object)));
+    BLOCKED.set(Some(object));
     Err(Error::Later)
 }
 
@@ -219,9 +219,9 @@ pub(crate) fn waits_for_locks() -> bool {
 }
 
 /// The request has taken the lock of this object.
-pub(crate) fn has_locked(object: &Object) {
+pub(crate) fn has_locked(lock: &ObjectLock) {
     let state = STATE.get();
-    if state.resumed_by == std::ptr::from_ref(object).addr() {
+    if state.resumed_by == std::ptr::from_ref(lock).addr() {
         STATE.set(State { resumed_by: 0, ..state });
     }
 }

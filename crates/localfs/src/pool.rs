@@ -7,7 +7,7 @@
 //! - [`Lane::Long`]: what takes long by itself, as reserving, freeing and copying of much. Few threads, since it is bound by
 //!   the processor or the journal and not by latency.
 //! - [`Lane::Sync`]: fsync(2) of files that have content, and of whole file systems.
-//! - [`Lane::Names`]: fsync(2) of directories and new files, in rounds for all who wait ([`crate::durable::group`]).
+//! - [`Lane::Names`]: fsync(2) of directories and new files, in rounds for all who wait ([`crate::sync_group`]).
 //!
 //! In a lane each address has at most three quarters of the threads, and addresses are served in turn, as are the
 //! connections of an address ([`fair`]). So a client finds a thread free, or waits for one job of another client, however

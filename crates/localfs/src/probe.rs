@@ -15,11 +15,10 @@ use vfs::{FileKind, Handle, Pace, Properties};
 
 use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
+use crate::cached_names::Names;
 use crate::change::{self, ChangeClock};
 use crate::config::{Config, Durability, OpenError};
 use crate::descriptors::{Descriptors, MIN_OBJECTS};
-use crate::durable::Dirt;
-use crate::durable::group::Group;
 use crate::handle::{from_index, from_kernel};
 use crate::hidden::Hidden;
 use crate::identity::{self, FILE_CAPABILITIES};
@@ -30,9 +29,11 @@ use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::ops::watch_entries::is_watched;
 use crate::pool::Pool;
 use crate::shortage::Shortages;
+use crate::stall_detector::Wariness;
 use crate::streams::Streams;
+use crate::sync_group::Group;
+use crate::sync_state::Dirt;
 use crate::sys;
-use crate::turn::{Names, Wariness};
 use crate::volume::{Actor, Handles, Volume, mount_of};
 use crate::watch;
 
@@ -136,7 +137,7 @@ pub(crate) fn open_with(
         verifier_seed: config.verifier_seed,
         verifier_changes: AtomicU64::new(0),
         round: AtomicU32::new(0),
-        janitor: crate::janitor::Alarm::default(),
+        janitor: crate::janitor_queue::Alarm::default(),
         watches: watch::OnDemand::new(max_objects / 2),
         logged_mounts: LoggedMounts::default(),
         shortages: Shortages::default(),
@@ -148,7 +149,7 @@ pub(crate) fn open_with(
         syncs: Default::default(),
     });
     volume.objects.put(Arc::clone(&volume.root));
-    let _ = volume.member.set(descriptors.join(&Arc::downgrade(&volume)));
+    let _ = volume.member.set(descriptors.join(Arc::downgrade(&volume) as _));
     crate::janitor::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
     Ok(volume)
 }
@@ -228,14 +229,6 @@ fn write_inode(hasher: &mut SipHasher13, status: &Statx) {
     hasher.write_u64(status.stx_ino);
     hasher.write_i64(created.seconds);
     hasher.write_u32(created.nanoseconds);
-}
-
-/// The id of a file system inside the export (a btrfs subvolume).
-pub(crate) fn nested_fsid(fd: BorrowedFd<'_>, fsid: u64) -> u64 {
-    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x656e_6679_735f_7375, 0x6276_6f6c_756d_6573);
-    hasher.write_u64(fsid);
-    hasher.write_u64(rustix::fs::fstatvfs(fd).map_or(0, |statvfs| statvfs.f_fsid));
-    hasher.finish()
 }
 
 /// What clients of the export at `root` do not see.

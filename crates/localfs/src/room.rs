@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::descriptors::MIN_OBJECTS;
+use crate::descriptors::{MIN_OBJECTS, User};
 use crate::object::{Object, OpenFile, Reach};
 use crate::volume::Volume;
 
@@ -22,11 +22,6 @@ impl Volume {
         self.max_objects.min(self.descriptors.share()).max(MIN_OBJECTS) / 2
     }
 
-    /// Adjusts the cache to the volume's share of the descriptors.
-    pub(crate) fn take_share(&self) {
-        self.objects.set_capacity(self.max_objects.min(self.descriptors.share()).max(MIN_OBJECTS));
-    }
-
     /// Closes descriptors of idle files that opens pin, where these are more than half of the volume's share.
     pub(crate) fn bound_pinned(&self) {
         let allowed = self.descriptors.max_pinned();
@@ -39,13 +34,6 @@ impl Volume {
         // Where many cannot be closed, the next search waits until there are more.
         let in_use = if closed < wanted { self.objects.pinned() + allowed.div_ceil(BATCH) } else { 0 };
         self.pinned_in_use.store(in_use, Ordering::Relaxed);
-    }
-
-    /// Closes up to `wanted` descriptors that nobody uses at the moment.
-    pub(crate) fn close_unused(&self, wanted: usize) {
-        self.close_some(wanted, |object| {
-            if object.is_pinned() { self.close_pinned(object) } else { self.objects.remove_unused(object) }
-        });
     }
 
     /// Goes through the cached objects from where the last search ended, until `close` has closed `wanted`; how many it has.
@@ -72,6 +60,28 @@ impl Volume {
     /// Closes the descriptor of a file that opens pin, if it can be opened again by its handle.
     fn close_pinned(&self, object: &Arc<Object>) -> bool {
         self.counts_links && object.can_be_found_again() && self.objects.close_pinned(object)
+    }
+}
+
+impl User for Volume {
+    /// Adjusts the cache to the volume's share of the descriptors.
+    fn take_share(&self) {
+        self.objects.set_capacity(self.max_objects.min(self.descriptors.share()).max(MIN_OBJECTS));
+    }
+
+    fn close_streams(&self) {
+        self.streams.clear();
+    }
+
+    fn open_files(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Closes up to `wanted` descriptors that nobody uses at the moment.
+    fn close_unused(&self, wanted: usize) {
+        self.close_some(wanted, |object| {
+            if object.is_pinned() { self.close_pinned(object) } else { self.objects.remove_unused(object) }
+        });
     }
 }
 

@@ -5,7 +5,7 @@
 //! it waits for anything. Attributes after one of them are those before the next: there is no need to look again.
 //!
 //! That holds as long as nobody else changes the object in between. Other requests through this server move its
-//! [`version`](crate::durable::Dirt::version). Local processes do not; so what was seen is good for requests of one batch
+//! [`version`](crate::sync_state::Dirt::version). Local processes do not; so what was seen is good for requests of one batch
 //! alone, which have their time of day in common ([`vfs::Context::now`]), and within one tick of the clock at most, should
 //! one of them have had to wait.
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::object::Object;
 use crate::patience;
-use crate::volume::Volume;
 
 /// How long one thing that is short is not told of again.
 const SILENCE_NS: u64 = 3600 * 1_000_000_000;
@@ -54,15 +54,13 @@ impl Shortages {
         // Of two threads one tells.
         is_new && told.compare_exchange(last_ns, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
-}
 
-impl Volume {
-    /// Something could not be watched for this.
-    pub(crate) fn is_short_of(&self, shortage: Shortage) {
-        if self.shortages.is_due(shortage, patience::ticks_ns()) {
+    /// Logs that something below `root`, the exported directory, could not be watched for this.
+    pub(crate) fn report(&self, shortage: Shortage, root: &Object) {
+        if self.is_due(shortage, patience::ticks_ns()) {
             let (effect, why) = shortage.text();
             // The name that the exported directory has now.
-            let directory = std::fs::read_link(self.root.file().name_in_proc()).unwrap_or_default();
+            let directory = std::fs::read_link(root.file().name_in_proc()).unwrap_or_default();
             tracing::warn!(?directory, "{effect}: {why}");
         }
     }

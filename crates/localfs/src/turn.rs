@@ -3,7 +3,7 @@
 //! # What counts as in memory
 //! - An object that the cache of objects has: its descriptor keeps inode and name in memory, so that statx(2) does not
 //!   wait. Opening another one by its handle may read from the disk.
-//! - A name that was found here within the last minute ([`Names`]), or that openat2(2) finds with `RESOLVE_CACHED`.
+//! - A name that was found here within the last minute ([`crate::cached_names`]), or that openat2(2) finds with `RESOLVE_CACHED`.
 //! - A directory for *changes* of its entries, if an entry was looked for on the disk within the last minute: nothing
 //!   tells whether a name that is not there yet can be made without reading.
 //! - A file for *writing* as [`crate::dirty`] says.
@@ -19,111 +19,21 @@
 //! So changes of one object stay one after the other, each with its attributes before and after. What takes long by itself
 //! is done in steps, between which lock and thread are given back, or at least by few threads ([`Lane::Long`]).
 
-use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tokio::sync::oneshot;
 use vfs::{Error, Op, Peer, Result};
 
-use crate::lock::{End, Guard, Waiter};
+use crate::lock::{End, Guard, Lockable, Waiter};
 use crate::object::Object;
 use crate::patience::{self, InPlace, Obstacle, OnPool, STALL_NS};
 use crate::pool::Lane;
 use crate::volume::Volume;
 
-/// Changes on the pool without waiting after which they are made in place again.
-const WARY_CHANGES: u32 = 32;
 /// How often a request gives up for a lock that is held before it waits for locks with a thread of the pool.
 pub(crate) const MAX_TRIES: u32 = 8;
-/// Names that are remembered. Eight bytes each.
-const NAMES: usize = 16 * 1024;
-/// Places of which a mark may have any: with one, some thirty pairs of a directory's thousand names would push each other out.
-const WAYS: usize = 4;
-
-/// Whether changes of a volume have lately made somebody wait.
-#[derive(Debug, Default)]
-pub(crate) struct Wariness(AtomicU32);
-
-impl Wariness {
-    fn is_wary(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-
-    /// A change took that long.
-    fn took(&self, ns: u64) {
-        if ns >= STALL_NS {
-            self.0.store(WARY_CHANGES, Ordering::Relaxed);
-        } else if self.is_wary() {
-            let less = |left: u32| left.checked_sub(1);
-            // Nothing left to take from: another thread was faster.
-            let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        }
-    }
-}
-
-/// Names that were found in memory lately: each a mark made of directory, name and minute, in a set given by the
-/// same, the newest first. A mark that is pushed out costs an openat2(2) the next time; so does one that is lost because two threads
-/// remembered at once.
-#[derive(Debug)]
-pub(crate) struct Names {
-    sets: Box<[[AtomicU64; WAYS]]>,
-    hasher: quick_cache::DefaultHashBuilder,
-}
-
-impl Default for Names {
-    fn default() -> Self {
-        Self { sets: (0..NAMES / WAYS).map(|_| Default::default()).collect(), hasher: Default::default() }
-    }
-}
-
-/// The mark of a name.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark(u64);
-
-/// Makes the marks of a directory's names.
-pub(crate) struct Marker(NameHasher);
-
-type NameHasher = <quick_cache::DefaultHashBuilder as BuildHasher>::Hasher;
-
-impl Marker {
-    /// The mark of a name.
-    pub(crate) fn mark(&self, name: &[u8]) -> Mark {
-        let mut hasher = self.0.clone();
-        name.hash(&mut hasher);
-        Mark(hasher.finish() | 1)
-    }
-}
-
-impl Names {
-    /// For the names in `directory`, for this minute.
-    pub(crate) fn marker(&self, directory: &Object) -> Marker {
-        let mut hasher = self.hasher.build_hasher();
-        (directory.key, patience::era()).hash(&mut hasher);
-        Marker(hasher)
-    }
-
-    fn set(&self, mark: Mark) -> &[AtomicU64; WAYS] {
-        &self.sets[(mark.0 >> 32) as usize % (NAMES / WAYS)]
-    }
-
-    pub(crate) fn knows(&self, mark: Mark) -> bool {
-        self.set(mark).iter().any(|place| place.load(Ordering::Relaxed) == mark.0)
-    }
-
-    pub(crate) fn remember(&self, mark: Mark) {
-        let mut pushed = mark.0;
-        for place in self.set(mark) {
-            let here = place.load(Ordering::Relaxed);
-            place.store(pushed, Ordering::Relaxed);
-            if here == mark.0 {
-                return;
-            }
-            pushed = here;
-        }
-    }
-}
 
 /// What an operation does to the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,10 +199,10 @@ fn take_lock(object: &Arc<Object>) -> Result<Guard<'_>> {
     let guard = match object.lock.lock_soon(patience::may_wait()) {
         Some(guard) => guard,
         None if patience::waits_for_locks() => object.lock.wait(),
-        None => return patience::wait_for_lock(object),
+        None => return patience::wait_for_lock(Arc::clone(object) as _),
     };
     // Giving it back resumes the next request.
-    patience::has_locked(object);
+    patience::has_locked(&object.lock);
     Ok(guard)
 }
 
@@ -352,7 +262,7 @@ struct PoolRequest {
     /// How often it found a lock held.
     tries: u32,
     /// It is in the queue of this object's lock.
-    waits_for: Option<Arc<Object>>,
+    waits_for: Option<Arc<dyn Lockable>>,
     resumed_by: Resumed,
     work: Box<dyn Attempt>,
 }
@@ -367,7 +277,7 @@ impl PoolRequest {
                 let end = if self.tries > 0 { End::Front } else { End::Back };
                 self.tries += 1;
                 self.waits_for = Some(Arc::clone(&object));
-                let Some(request) = object.lock.enqueue(self, end) else { return };
+                let Some(request) = object.object_lock().enqueue(self, end) else { return };
                 self = request;
                 self.waits_for = None;
             }
@@ -382,8 +292,8 @@ impl PoolRequest {
             return;
         }
         let volume = Arc::clone(&self.volume);
-        let stretch =
-            OnPool::begin(self.lane == Lane::Long, self.tries >= MAX_TRIES, self.resumed_by.0.as_deref());
+        let resumed_by = self.resumed_by.0.as_deref().map(Lockable::object_lock);
+        let stretch = OnPool::begin(self.lane == Lane::Long, self.tries >= MAX_TRIES, resumed_by);
         let (obstacle, owes_lock) = self.work.run(&volume, stretch);
         let mut resumed_by = std::mem::take(&mut self.resumed_by);
         if !owes_lock {
@@ -406,12 +316,12 @@ impl PoolRequest {
 /// The object whose lock resumed a request that has not taken it since. Where this is dropped, as with a request that ends
 /// without the lock or never runs, the next request is resumed.
 #[derive(Default)]
-struct Resumed(Option<Arc<Object>>);
+struct Resumed(Option<Arc<dyn Lockable>>);
 
 impl Drop for Resumed {
     fn drop(&mut self) {
         if let Some(object) = self.0.take() {
-            object.lock.resume_next();
+            object.object_lock().resume_next();
         }
     }
 }
@@ -442,42 +352,6 @@ mod starvation;
 mod tests {
     use super::*;
 
-    /// A mark of the first set.
-    fn mark(number: u64) -> Mark {
-        Mark(number << 1 | 1)
-    }
-
-    #[test]
-    fn a_set_knows_its_newest_marks() {
-        let names = Names::default();
-        (0..WAYS as u64).for_each(|number| names.remember(mark(number)));
-        // Once more: pushes nothing out.
-        names.remember(mark(0));
-        assert!((0..WAYS as u64).all(|number| names.knows(mark(number))));
-        names.remember(mark(9));
-        let known: Vec<u64> = (0..10).filter(|number| names.knows(mark(*number))).collect();
-        assert_eq!(known, [0, 2, 3, 9], "1 was the oldest");
-        assert!(!names.knows(Mark(1 << 32 | 1)), "another set's");
-    }
-
-    #[test]
-    fn one_change_that_waits_sends_others_to_the_pool_until_enough_did_not() {
-        let wariness = Wariness::default();
-        wariness.took(STALL_NS - 1);
-        assert!(!wariness.is_wary());
-        wariness.took(STALL_NS);
-        for _ in 0..WARY_CHANGES - 1 {
-            wariness.took(1);
-        }
-        assert!(wariness.is_wary());
-        wariness.took(STALL_NS);
-        for _ in 0..WARY_CHANGES - 1 {
-            wariness.took(1);
-        }
-        assert!(wariness.is_wary(), "it began anew");
-        wariness.took(1);
-        assert!(!wariness.is_wary());
-    }
     #[test]
     fn no_object_shares_its_lock_with_another() {
         let directory = tempfile::tempdir().expect("temporary directory");

@@ -10,7 +10,6 @@ use rustix::fs::{FlockOperation, OFlags};
 use siphasher::sip::SipHasher13;
 use vfs::Timestamp;
 
-use super::FileKey;
 use crate::handle::IndexIdentity;
 
 const MAGIC: &[u8; 8] = b"EnfysIx1";
@@ -21,6 +20,17 @@ const FIXED_BYTES: usize = 8 + 5 * 8 + 8 + 4 + 1 + 1;
 
 const AT: u8 = 1;
 const GONE: u8 = 2;
+
+/// What identifies a file for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileKey {
+    /// File system.
+    pub(crate) fsid: u64,
+    /// Inode number.
+    pub(crate) inode: u64,
+    /// Time of creation: tells apart those that had the same inode number.
+    pub(crate) created: Timestamp,
+}
 
 /// That a file was seen at a place, or is gone.
 #[derive(Debug)]

@@ -24,9 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use siphasher::sip::SipHasher13;
-use vfs::{Error, Handle, Result, Timestamp};
+use vfs::{Error, Handle, Result};
 
 use crate::handle::{self, IndexIdentity, Meaning};
+pub(crate) use log::FileKey;
 use log::{Log, Record, Rewrite};
 
 /// Files that an index knows at most. At the bound new files are refused with [`Error::ServerFault`]; it is met only
@@ -42,17 +43,6 @@ const SKIPPED_NUMBERS: u64 = 1 << 32;
 
 /// The number of the top of the export.
 pub(crate) const ROOT: u64 = 1;
-
-/// What identifies a file for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FileKey {
-    /// File system.
-    pub(crate) fsid: u64,
-    /// Inode number.
-    pub(crate) inode: u64,
-    /// Time of creation: tells apart those that had the same inode number.
-    pub(crate) created: Timestamp,
-}
 
 /// Where a file is.
 #[derive(Debug, Clone, Copy)]
@@ -436,6 +426,8 @@ fn report(error: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use vfs::Timestamp;
+
     use super::*;
 
     fn key(inode: u64) -> FileKey {

@@ -7,10 +7,11 @@ use rustix::io::Errno;
 use vfs::{Acl, AclKind, Change, Context, Error, FileKind, Handle, Op, Peer, Result};
 
 use crate::acl::{ACCESS_ACL, DEFAULT_ACL, MAX_ACL_BYTES, decode, encode};
-use crate::durable::{Caller, Made};
+use crate::durable::Caller;
 use crate::errno::translate;
 use crate::object::Object;
 use crate::permission::owns;
+use crate::sync_state::Made;
 use crate::turn::Turn;
 use crate::volume::Volume;
 use crate::xattr_target::{Target, read_whole};

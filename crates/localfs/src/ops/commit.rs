@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use vfs::{Change, Context, Error, Handle, Op, Result};
 
-use crate::durable::{Caller, Extent};
+use crate::durable::Caller;
 use crate::object::Object;
+use crate::sync_state::Extent;
 use crate::turn::Turn;
 use crate::volume::Volume;
 

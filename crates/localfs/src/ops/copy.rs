@@ -13,10 +13,11 @@ use rustix::io::Errno;
 use vfs::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
 
 use super::space::extend;
-use crate::durable::{Caller, Made};
+use crate::durable::Caller;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::patience::Obstacle;
+use crate::sync_state::Made;
 use crate::sys;
 use crate::turn::Turn;
 use crate::volume::Volume;

@@ -9,6 +9,7 @@ pub(crate) mod create;
 pub(crate) mod getattr;
 pub(crate) mod link;
 pub(crate) mod lookup;
+pub(crate) mod mount_point;
 pub(crate) mod open;
 pub(crate) mod parent;
 pub(crate) mod read;

@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 use vfs::{Attributes, Context, Entry, Error, Handle, Op, ReadDir, ReadDirEnd, Result, Verifier};
 
+use crate::cached_names::Marker;
 use crate::change::present_ns;
 use crate::name::Name;
 use crate::object::{Object, OpenFile};
 use crate::patience::{self, InPlace};
 use crate::permission::{EXECUTE, READ};
 use crate::streams::{Stream, cookie_of, position_of};
-use crate::turn::{Marker, Turn};
+use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Comes with every cookie: they do not depend on anything that could change.

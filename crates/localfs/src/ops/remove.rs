@@ -4,11 +4,12 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use vfs::{Change, Context, Error, Handle, Op, Removal, Result};
 
-use crate::durable::{Caller, Made};
+use crate::durable::Caller;
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::Object;
 use crate::permission::EXECUTE;
+use crate::sync_state::Made;
 use crate::turn::Turn;
 use crate::volume::Volume;
 

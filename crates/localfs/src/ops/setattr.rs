@@ -12,11 +12,12 @@ use vfs::{
 use super::watch_entries::access_time_was_set;
 use super::write::require_page;
 use crate::attributes::Snapshot;
-use crate::durable::{Caller, Made};
+use crate::durable::Caller;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile, Reach};
 use crate::patience;
 use crate::permission::{WRITE, owns};
+use crate::sync_state::Made;
 use crate::sys;
 use crate::turn::Turn;
 use crate::volume::Volume;

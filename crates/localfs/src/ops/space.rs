@@ -9,10 +9,11 @@ use rustix::io::Errno;
 use vfs::{Attributes, Authority, Change, Context, Error, Handle, Op, Result, Seek, Stability, Written};
 
 use super::write::write_all;
-use crate::durable::{Caller, Made};
+use crate::durable::Caller;
 use crate::errno::translate;
 use crate::object::Object;
 use crate::patience::{self, Obstacle};
+use crate::sync_state::Made;
 use crate::turn::Turn;
 use crate::volume::Volume;
 

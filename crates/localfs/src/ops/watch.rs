@@ -80,11 +80,11 @@ impl Volume {
         match watches.add(&name, events, alarm, &object.file(), (kept, self.descriptors.share() / 2)) {
             Ok(number) => Ok(Some(Box::new(Watching { volume: Arc::clone(self), name, number }))),
             Err(Errno::NOSPC) => {
-                self.is_short_of(Shortage::FileMarks);
+                self.shortages.report(Shortage::FileMarks, &self.root);
                 Err(Error::Later)
             }
             Err(Errno::MFILE) => {
-                self.is_short_of(Shortage::FilesKept);
+                self.shortages.report(Shortage::FilesKept, &self.root);
                 Err(Error::Later)
             }
             Err(errno) => Err(translate(errno)),

@@ -105,7 +105,7 @@ impl Volume {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         if self.descriptors.is_used_up() {
-            self.is_short_of(Shortage::Groups);
+            self.shortages.report(Shortage::Groups, &self.root);
             return Ok(None);
         }
         self.act_as_server();
@@ -117,11 +117,11 @@ impl Volume {
                 Ok(Some(Arc::new(Marks { volume, group, entries, access_times_set })))
             }
             Err(Errno::NOSPC) => {
-                self.is_short_of(Shortage::EntryMarks);
+                self.shortages.report(Shortage::EntryMarks, &self.root);
                 Ok(None)
             }
             Err(Errno::MFILE) => {
-                self.is_short_of(Shortage::Groups);
+                self.shortages.report(Shortage::Groups, &self.root);
                 Ok(None)
             }
             // One must be allowed to read what one marks.

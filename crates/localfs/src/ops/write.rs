@@ -14,10 +14,11 @@ use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, 
 
 use super::read::{PAGE_BYTES, is_byte_cached};
 use crate::dirty;
-use crate::durable::{Begun, Caller, Extent, Made};
+use crate::durable::Caller;
 use crate::errno::translate;
 use crate::object::{Object, OpenFile};
 use crate::patience;
+use crate::sync_state::{Begun, Extent, Made};
 use crate::turn::Turn;
 use crate::volume::Volume;
 

@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 
 use crate::attributes::Snapshot;
-use crate::durable::{Caller, Made};
+use crate::durable::Caller;
 use crate::errno::translate;
 use crate::object::{Object, Reach};
 use crate::permission::{READ, STICKY, WRITE, owns};
+use crate::sync_state::Made;
 use crate::turn::Turn;
 use crate::volume::Volume;
 use crate::xattr_target::{Target, read_whole};

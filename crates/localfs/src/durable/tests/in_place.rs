@@ -1,16 +1,23 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use vfs::{Authority, Context, Create, CreateMode, Removal, SetAttributes, Stability};
+use vfs::{
+    Authority, Context, Create, CreateMode, Error, FileKind, Pace, Removal, Result, SetAttributes, Stability,
+    Thread,
+};
 
-use super::tests::{Case, case, run};
-use super::*;
+use super::super::wait::Syncing;
+use super::{Case, case, run};
+use crate::object::Object;
+use crate::sync_state::Extent;
 
 impl Case {
     /// Its syncs have been short of late, and whoever synced for others has found that nobody waits any more.
     fn quicken(&self) {
         self.settle();
-        while self.file().dirt.state.lock().is_running {
+        while self.file().dirt.is_syncing() {
             std::thread::yield_now();
         }
         (0..Pace::IN_A_ROW).for_each(|_| self.volume.pace.took(Duration::ZERO));
@@ -159,7 +166,7 @@ fn what_another_syncs_is_waited_for() {
         let both = async {
             // Another is about to sync the directory when the creation begins to wait for it.
             let sync = async {
-                while root.dirt.state.lock().waiting.len() < 2 {
+                while root.dirt.waiting() < 2 {
                     tokio::task::yield_now().await;
                 }
                 Syncing::new(&case.volume, &root).run_in_place();

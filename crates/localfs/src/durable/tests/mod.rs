@@ -1,6 +1,18 @@
-use super::*;
-use crate::config::Config;
-use vfs::{Authority, Context, Create, CreateMode, Credentials, Handle, SetAttributes, Stability, Timestamp};
+mod in_place;
+mod rounds;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use vfs::{
+    Authority, Context, Create, CreateMode, Credentials, Error, FileKind, Handle, Result, SetAttributes,
+    Stability, Thread, Timestamp,
+};
+
+use super::wait::Syncing;
+use crate::config::{Config, Durability};
+use crate::sync_state::{Dirt, Extent, Made};
+use crate::volume::Volume;
 
 pub(super) struct Case {
     pub(super) volume: Arc<Volume>,
@@ -171,14 +183,13 @@ fn unstable_writes_sync_nothing() {
 fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
     let dirt = Dirt::new(&Arc::default());
     let begun = dirt.begin();
-    let (waiter, _outcome) = oneshot::channel();
-    dirt.state.lock().waiting.push((Extent::All, waiter));
+    let _outcome = dirt.wait_for_next(Extent::All);
     let (up_to, extent, _) = dirt.next_sync().expect("somebody waits");
     // The system call comes only now, beside the running fsync, which then succeeds.
     let change = begun.made();
     dirt.succeeded(up_to, extent);
     assert_eq!((dirt.is_dirty(), dirt.outstanding()), (true, Some(change)));
-    assert!(dirt.state.lock().durable(Extent::All) < change.number);
+    assert!(dirt.durable(Extent::All) < change.number);
     dirt.succeeded(change.number, Extent::All);
     assert!(!dirt.is_dirty());
 }
@@ -260,7 +271,7 @@ fn all_who_wait_share_two_syncs() {
                 }
             });
         });
-        while object.dirt.state.lock().waiting.len() < OTHERS {
+        while object.dirt.waiting() < OTHERS {
             std::thread::yield_now();
         }
         drop(plan);
@@ -282,7 +293,7 @@ fn a_sync_at_once_waits_for_the_one_that_runs() {
         case.plan_failure(FileKind::Regular);
         let (volume, same) = (Arc::clone(&case.volume), Arc::clone(&object));
         let at_once = tokio::task::spawn_blocking(move || volume.sync_now(&same));
-        while object.dirt.state.lock().waiting.len() < 2 {
+        while object.dirt.waiting() < 2 {
             tokio::task::yield_now().await;
         }
         case.volume.sync_while_wanted(&object);
@@ -298,7 +309,7 @@ fn a_sync_that_is_given_up_leaves_it_to_the_next() {
         let object = case.volume.object(&case.file).expect("object");
         let change = object.dirt.begin().made();
         let (first, _) = object.dirt.want(change, Extent::Data).expect("no failure").expect("not durable");
-        drop(Syncing { volume: Arc::clone(&case.volume), object: Arc::clone(&object), is_done: false });
+        drop(Syncing::new(&case.volume, &object));
         assert!(first.await.is_err(), "never answered");
         let volume = Arc::clone(&case.volume);
         let synced = tokio::task::spawn_blocking(move || volume.sync_now(&object)).await;
@@ -312,9 +323,8 @@ fn a_failure_is_told_to_all_who_waited_for_that_sync() {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
         object.dirt.begin().made();
-        let (one, first) = oneshot::channel();
-        let (other, second) = oneshot::channel();
-        object.dirt.state.lock().waiting.extend([(Extent::Data, one), (Extent::All, other)]);
+        let first = object.dirt.wait_for_next(Extent::Data);
+        let second = object.dirt.wait_for_next(Extent::All);
         case.plan_failure(FileKind::Regular);
         case.volume.sync_while_wanted(&object);
         assert_eq!((first.await, second.await), (Ok(Err(Error::Io)), Ok(Err(Error::Io))));
@@ -335,7 +345,7 @@ fn a_stable_write_that_is_made_while_a_sync_fails_fails_too() {
             std::thread::yield_now();
         }
         let second = scope.spawn(|| block_on(case.write(Stability::FileSync)));
-        while object.dirt.state.lock().waiting.is_empty() {
+        while object.dirt.waiting() == 0 {
             std::thread::yield_now();
         }
         *plan = Some((FileKind::Regular, Error::Io));

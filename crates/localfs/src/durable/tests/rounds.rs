@@ -1,10 +1,14 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::runtime::Handle;
 use vfs::{Create, CreateMode, Created, Error, FileKind, Result, SetAttributes, Thread};
 
-use super::super::tests::{Case, block_on, case, run};
-use super::super::{Extent, Outcome};
-use super::*;
+use super::super::rounds::{Leader, Part, Round};
+use super::{Case, block_on, case, run};
+use crate::object::Object;
+use crate::sync_group::is_for;
+use crate::sync_state::{Extent, Outcome};
 
 /// Calls that come with one read.
 const CALLS: usize = 64;
@@ -31,7 +35,7 @@ impl Case {
         failing.into_iter().for_each(|kind| self.plan_failure(kind));
         let wait = |file: Arc<Object>| {
             let (volume, root) = (Arc::clone(&self.volume), Arc::clone(&self.volume.root));
-            let own = Made { is_creation: true, ..file.dirt.begin().made() };
+            let own = file.dirt.begin().made().creation();
             let change = root.dirt.begin().made();
             tokio::spawn(async move {
                 volume.when_durable(Thread::Shared, [(file, own), (root, change)], ()).await
@@ -98,7 +102,7 @@ fn a_round_that_has_begun_does_not_cover_what_is_made_meanwhile() {
             std::thread::yield_now();
         }
         let second = scope.spawn(|| block_on(case.create("second")));
-        while case.volume.root.dirt.state.lock().waiting.is_empty() {
+        while case.volume.root.dirt.waiting() == 0 {
             std::thread::yield_now();
         }
         drop(plan);
@@ -113,7 +117,7 @@ fn what_may_take_long_is_not_synced_for_all() {
         let case = case().await;
         let file = case.volume.object(&case.file).expect("object");
         let written = file.dirt.begin().made();
-        let created = Made { is_creation: true, ..written };
+        let created = written.creation();
         assert!(is_for(&file, created) && !is_for(&file, written));
         assert!(is_for(&case.volume.root, written));
     });
@@ -127,7 +131,7 @@ fn a_leader_that_never_ran_leaves_it_to_the_next() {
         let outcome = case.want_directory();
         assert!(volume.group.join(root));
         let (volume, core) = (Arc::clone(volume), Handle::current());
-        drop(Leader { volume, core, objects: Vec::new(), is_done: false });
+        drop(Leader::new(&volume, &core));
         assert!(outcome.await.is_err(), "never answered");
         case.create("later").await.expect("another leader");
     });
@@ -143,7 +147,7 @@ fn a_thread_that_dies_ends_the_round_and_lets_go_who_waits() {
         let mut objects = Vec::new();
         assert!(volume.group.begin_round(&mut objects));
         let round = Round::of(volume, &Handle::current(), objects);
-        drop(Part { round: &round, object: root, is_ended: false });
+        drop(Part::new(&round, root));
         assert!(outcome.await.is_err(), "never answered");
         case.create("later").await.expect("another leader");
     });

@@ -6,7 +6,7 @@
 //! gather in the volume's group. One job leads: it takes what has gathered as a round, syncs it, and wakes all who waited
 //! for any of it. Who comes meanwhile is served by the next round.
 //!
-//! - Each object is synced by itself, once a round, and by the rules of [`super`]: its sync began after all changes that it
+//! - Each object is synced by itself, once a round, and by the rules of [`crate::durable`]: its sync began after all changes that it
 //!   covers, and its error reaches everybody whose change had begun, and nobody else.
 //! - A round is shared by a few threads, since most syncs end with a flush of the device, and those that wait for one at the
 //!   same time have it in common. One thread would wait for them one after the other: at depth 64 a fifth of the rate was left.
@@ -23,60 +23,17 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use vfs::{FileKind, Peer};
 
-use super::{Made, Synced};
+use super::sync::Synced;
 use crate::object::Object;
 use crate::pool::{Lane, NAMES_THREADS};
 use crate::volume::Volume;
-
-/// What waits for the next round.
-#[derive(Debug, Default)]
-pub(crate) struct Group(Mutex<Gathering>);
-
-#[derive(Debug, Default)]
-struct Gathering {
-    objects: Vec<Arc<Object>>,
-    /// A round runs, or is about to.
-    has_leader: bool,
-}
-
-/// Whether the sync of a change is short, but for the commit that all share.
-pub(super) fn is_for(object: &Object, change: Made) -> bool {
-    match object.kind {
-        FileKind::Directory => true,
-        FileKind::Regular => change.is_creation,
-        _ => false,
-    }
-}
-
-impl Group {
-    #[cfg(test)]
-    pub(super) fn has_leader(&self) -> bool {
-        self.0.lock().has_leader
-    }
-
-    /// Adds what somebody wants synced that is not being synced. True for the first, who has to see to it.
-    fn join(&self, object: &Arc<Object>) -> bool {
-        let mut gathering = self.0.lock();
-        gathering.objects.push(Arc::clone(object));
-        !std::mem::replace(&mut gathering.has_leader, true)
-    }
-
-    /// Adds what has gathered to `round`. False where it is empty then: who joins from now on needs another leader.
-    fn begin_round(&self, round: &mut Vec<Arc<Object>>) -> bool {
-        let mut gathering = self.0.lock();
-        round.append(&mut gathering.objects);
-        gathering.has_leader = !round.is_empty();
-        gathering.has_leader
-    }
-}
 
 impl Volume {
     /// Has an object synced that is not being synced.
     pub(super) fn join_group(self: &Arc<Self>, object: &Arc<Object>) {
         if self.group.join(object) {
             let core = Handle::current();
-            let leader =
-                Leader { volume: Arc::clone(self), core: core.clone(), objects: Vec::new(), is_done: false };
+            let leader = Leader::new(self, &core);
             // Not before this thread has nothing else to do: what came with the same read joins the first round.
             core.spawn(async move {
                 let volume = Arc::clone(&leader.volume);
@@ -94,7 +51,7 @@ fn lead(mut leader: Option<Leader>) {
 }
 
 /// The right and the duty to begin the next round. Where it is dropped, as by a pool that ends, those who wait are let go.
-struct Leader {
+pub(super) struct Leader {
     volume: Arc<Volume>,
     /// The runtime of a thread that answers calls.
     core: Handle,
@@ -104,6 +61,10 @@ struct Leader {
 }
 
 impl Leader {
+    pub(super) fn new(volume: &Arc<Volume>, core: &Handle) -> Self {
+        Self { volume: Arc::clone(volume), core: core.clone(), objects: Vec::new(), is_done: false }
+    }
+
     /// Syncs what has gathered. The next leader, where this thread was the last to end.
     fn lead_round(mut self) -> Option<Self> {
         self.objects.retain(|object| object.dirt.goes_on());
@@ -131,7 +92,7 @@ impl Drop for Leader {
 }
 
 /// What is synced together.
-struct Round {
+pub(super) struct Round {
     volume: Arc<Volume>,
     core: Handle,
     /// Directories first: their commit takes the new files along, whose own syncs find little left to do.
@@ -151,7 +112,7 @@ struct Ended {
 }
 
 impl Round {
-    fn of(volume: &Arc<Volume>, core: &Handle, mut objects: Vec<Arc<Object>>) -> Self {
+    pub(super) fn of(volume: &Arc<Volume>, core: &Handle, mut objects: Vec<Arc<Object>>) -> Self {
         objects.sort_by_key(|object| object.kind != FileKind::Directory);
         let (volume, next, ended) = (Arc::clone(volume), AtomicUsize::new(0), Mutex::default());
         Self { volume, core: core.clone(), objects, next, ended }
@@ -162,8 +123,7 @@ impl Round {
     fn work(&self) -> Option<Leader> {
         let mut leader = None;
         while let Some(object) = self.objects.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            let part = Part { round: self, object, is_ended: false };
-            leader = part.sync();
+            leader = Part::new(self, object).sync();
         }
         leader
     }
@@ -200,13 +160,17 @@ impl Drop for Answers {
 }
 
 /// An object of a round that a thread has taken.
-struct Part<'r> {
+pub(super) struct Part<'r> {
     round: &'r Round,
     object: &'r Arc<Object>,
     is_ended: bool,
 }
 
-impl Part<'_> {
+impl<'r> Part<'r> {
+    pub(super) fn new(round: &'r Round, object: &'r Arc<Object>) -> Self {
+        Self { round, object, is_ended: false }
+    }
+
     fn sync(mut self) -> Option<Leader> {
         let synced = self.round.volume.sync_little(self.object);
         self.is_ended = true;
@@ -223,6 +187,3 @@ impl Drop for Part<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,71 @@
+//! Syncs of the whole volume and of the index of handles.
+
+use std::sync::atomic::Ordering;
+
+use vfs::Result;
+
+use crate::config::Durability;
+use crate::errno::translate;
+use crate::volume::{Handles, Volume};
+
+impl Volume {
+    /// Whether records of the index have to reach a device before their handles are answered.
+    pub(crate) fn must_sync_index(&self) -> bool {
+        // What is exported may be in memory; the index need not be.
+        self.durability() == Durability::Sync
+            && !self.is_in_memory
+            && matches!(&self.handles, Handles::Indexed { index, .. } if index.is_unsynced())
+    }
+
+    /// Brings the index to stable storage.
+    pub(crate) fn sync_index(&self) -> Result<()> {
+        match &self.handles {
+            Handles::Indexed { index, .. } if index.is_unsynced() => {
+                self.act_as_server();
+                index.sync()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings everything to stable storage: file by file, so that errors are told, then what has no file.
+    pub(crate) fn sync_everything(&self) -> Result<()> {
+        self.streams.clear();
+        let objects: Vec<_> = self.objects.iter().collect();
+        let mut outcome = Ok(());
+        for object in objects {
+            outcome = outcome.and(self.sync_now(&object));
+        }
+        outcome = outcome.and(self.sync_index());
+        if self.durability() == Durability::Async {
+            outcome = outcome.and(rustix::fs::syncfs(&self.root_fd).map_err(translate));
+        }
+        outcome
+    }
+
+    /// Brings to stable storage what an instance before this one changed and nobody knows here: the whole file system, once.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if !self.must_sync() || self.is_settled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        rustix::fs::syncfs(&self.root_fd).map_err(translate)?;
+        self.sync_index()?;
+        self.is_settled.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Promises something else from now on. What was answered under [`Durability::Async`] is on stable storage before
+    /// [`Durability::Sync`] is promised for it too.
+    pub(crate) fn set_durability(&self, durability: Durability) -> Result<()> {
+        let was_async = self.is_async.swap(durability == Durability::Async, Ordering::AcqRel);
+        if !was_async || durability == Durability::Async {
+            return Ok(());
+        }
+        // Objects that were answered so count as clean: only the whole file system has them all.
+        let synced = rustix::fs::syncfs(&self.root_fd).map_err(translate).and(self.sync_index());
+        if synced.is_err() {
+            self.change_verifier();
+        }
+        synced
+    }
+}
