@@ -1,6 +1,6 @@
 //! POSIX ACLs as the kernel takes and gives them, in `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! They are judged here only where the kernel cannot be asked for the caller: by a server without root's powers, about a caller who
+//! They are checked here only where the kernel cannot be asked for the caller: by a server without root's powers, about a caller who
 //! is somebody else. With root's powers the kernel judges (`faccessat2` as the caller).
 
 use vfs::{Acl, AclEntry, AclTag, Credentials, Error};

@@ -1,4 +1,4 @@
-//! From statx(2) to attributes.
+//! Converts the results of statx(2) and fstat(2) to attributes.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -6,47 +6,48 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
 use vfs::{Attributes, Device, FileKind, Timestamp};
 
-/// What is known of an object at one moment.
+/// The state of an object at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Snapshot {
-    /// As told to clients.
+    /// As answered to clients.
     pub(crate) attributes: Attributes,
-    /// Whether it is immutable or append-only (`chattr +i`, `+a`): nobody may write it, root included. Not every look tells
-    /// ([`Volume::is_sealed`](crate::volume::Volume::is_sealed)).
-    pub(crate) sealed: Option<bool>,
+    /// Whether it is immutable or append-only (`chattr +i`, `+a`), so that nobody may write it, not even root.
+    /// fstat(2) does not return it (`Volume::is_immutable`).
+    pub(crate) immutable: Option<bool>,
     /// Whether any later change shows in the change time.
     pub(crate) settled: bool,
 }
 
-/// statx(2) of the object itself.
+/// Calls statx(2) for the object itself.
 pub(crate) fn status(fd: BorrowedFd<'_>) -> rustix::io::Result<Statx> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
-/// statx(2) of a name in a directory, and the id of the mount that it leads to; symbolic links are not followed.
+/// Calls statx(2) for a name in a directory, with the id of the mount that it leads to. Symbolic links are not
+/// followed.
 pub(crate) fn status_of_name(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
     rustix::fs::statx(directory, name, flags, wanted)
 }
 
-/// statx(2) of the object itself, and the id of the mount it is on.
+/// Calls statx(2) for the object itself, with the id of its mount.
 pub(crate) fn status_and_mount(fd: BorrowedFd<'_>) -> rustix::io::Result<Statx> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | StatxFlags::MNT_ID;
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted)
 }
 
-/// The device number in one word.
+/// Returns the device number in one word.
 pub(crate) fn device_of(status: &Statx) -> u64 {
     u64::from(status.stx_dev_major) << 32 | u64::from(status.stx_dev_minor)
 }
 
-/// Whether the object can no longer be written, whatever its permission bits say.
-pub(crate) fn is_sealed(status: &Statx) -> bool {
+/// Whether the object is immutable or append-only.
+pub(crate) fn is_immutable(status: &Statx) -> bool {
     status.stx_attributes.intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND)
 }
 
-/// Kind of object.
+/// Returns the kind of object.
 pub(crate) fn kind_of(mode: u16) -> FileKind {
     match u32::from(mode) & libc::S_IFMT {
         libc::S_IFDIR => FileKind::Directory,
@@ -59,12 +60,12 @@ pub(crate) fn kind_of(mode: u16) -> FileKind {
     }
 }
 
-/// Time of change.
+/// Returns the time of change.
 pub(crate) fn changed(status: &Statx) -> Timestamp {
     time(status.stx_ctime)
 }
 
-/// Time of creation, where the file system keeps it.
+/// Returns the time of creation, where the file system keeps it.
 pub(crate) fn created(status: &Statx) -> Option<Timestamp> {
     (status.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| time(status.stx_btime))
 }
@@ -91,8 +92,8 @@ pub(crate) fn attributes(status: &Statx, fsid: u64, change: u64) -> Attributes {
     }
 }
 
-/// All attributes, by fstat(2): it takes two thirds of the time of statx(2), and tells nothing of creation.
-// The kernel's types differ from machine to machine.
+/// Returns all attributes from fstat(2), which takes two thirds of the time of statx(2) and does not return the time
+/// of creation. The kernel's types differ between architectures.
 #[allow(clippy::unnecessary_cast)]
 pub(crate) fn attributes_of_stat(
     status: &Stat,
@@ -121,7 +122,7 @@ pub(crate) fn attributes_of_stat(
     }
 }
 
-/// Time of change.
+/// Returns the time of change.
 #[allow(clippy::unnecessary_cast)]
 pub(crate) fn changed_of_stat(status: &Stat) -> Timestamp {
     Timestamp { seconds: status.st_ctime as i64, nanoseconds: status.st_ctime_nsec as u32 }

@@ -102,7 +102,7 @@ impl LocalFs {
         self.volume.logged_mounts.set_served(paths);
     }
 
-    /// Answers what `operation` does when the handles in it are on stable storage.
+    /// RoundAnswers what `operation` does when the handles in it are on stable storage.
     fn when_findable<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Op<'a, T> {
         match &operation {
             Op::Ready(_) if !self.volume.must_sync_index() => operation,

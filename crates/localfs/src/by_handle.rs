@@ -1,4 +1,4 @@
-//! From a handle to its object.
+//! Finds the object of a handle.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use vfs::{Error, Handle, Result};
 use crate::attributes::status;
 use crate::errno::translate;
 use crate::handle::{self, Meaning};
+use crate::nonblocking;
 use crate::object::{Object, Reach};
-use crate::patience;
 use crate::sys;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
-    /// The object of a handle, opened if need be.
+    /// Returns the object of a handle, opening it if necessary.
     ///
     /// # Errors
-    /// [`Error::Stale`] where it is gone, [`Error::BadHandle`] for what is no handle of this volume.
+    /// [`Error::Stale`] where it no longer exists, [`Error::BadHandle`] for a handle of no object of this volume.
     pub(crate) fn object(&self, handle: &Handle) -> Result<Arc<Object>> {
         match self.objects.get(handle) {
             Some(object) => Ok(object),
             None => {
                 if !self.is_in_memory {
-                    patience::wait()?;
+                    nonblocking::require_blocking()?;
                 }
                 self.load(handle)
             }
@@ -49,7 +49,7 @@ impl Volume {
             _ => return Err(Error::BadHandle),
         };
         if let Handles::Kernel { mount, .. } = self.handles {
-            // The kernel overlooks some kinds of surplus; but a file has one handle.
+            // The kernel accepts some handles with surplus bytes, but a file has one handle.
             let (kernel, on) = sys::name_to_handle_at(fd.as_fd(), c"").map_err(translate)?;
             if on != mount || handle::from_kernel(&kernel)? != *handle {
                 return Err(Error::BadHandle);
@@ -57,6 +57,6 @@ impl Volume {
         }
         let status = status(fd.as_fd()).map_err(translate)?;
         self.require_shown_by_handle(&status)?;
-        Ok(self.keep(*handle, &status, self.file_of(fd, Reach::Path)))
+        Ok(self.cache_object(*handle, &status, self.file_of(fd, Reach::Path)))
     }
 }

@@ -1,29 +1,29 @@
-//! The change attribute, made of ctime so that it never stands still while content or attributes change.
+//! Derives the change attribute from ctime, so that it never stands still while content or attributes change.
 //!
 //! RFC 8881 §5.8.1.4: the change attribute must differ whenever the file's data, directory contents, or attributes
 //! differ. The kernel's own counter cannot be read from user space, and ctime alone is too coarse: where it advances
 //! once a tick (1 to 10 ms) two changes within a tick look like one.
 //!
-//! **Multigrain timestamps** (ext4, XFS, btrfs and tmpfs since Linux 6.13): a ctime that somebody has looked at is
-//! never given to a later change. We look before every answer, so ctime in nanoseconds *is* a change attribute,
-//! across restarts, for changes by local processes too. [`probe`] finds out by trying.
+//! **Multigrain timestamps** (ext4, XFS, btrfs and tmpfs since Linux 6.13): a ctime that was read is never given to a
+//! later change. The server reads it before every answer, so ctime in nanoseconds *is* a change attribute, across
+//! restarts, and for changes by local processes too. [`probe`] tests for it.
 //!
 //! tmpfs is an exception (as of Linux 6.18): when a name is linked, removed or renamed there, the directory gets the
-//! ctime of the *file*, which may be the one that the directory has already. After such a change through this server the
-//! directory's ctime is moved on (`Volume::move_on`). A local process's change shows once the tick is over: from then on the
-//! change attribute is [`SETTLED_DIRECTORY_NS`] above the ctime.
+//! ctime of the *file*, which the directory may have already. After such a change through this server the directory's
+//! ctime is advanced (`Volume::advance_ctime`). A local process's change shows once the tick is over: from then on
+//! the change attribute is [`SETTLED_DIRECTORY_NS`] above the ctime.
 //!
 //! **Ticks** otherwise. A ctime older than the current tick is *settled*: every later change gets another one. A
 //! ctime within the current tick is *fresh*: more changes may follow that it cannot show (git calls such an index
-//! entry racily clean). The number given for a ctime C is
-//! - fresh: C plus a part that grows with time within the tick, the same for all who look, one higher after each
+//! entry racily clean). The change attribute for a ctime C is
+//! - fresh: C plus a part that grows with time within the tick, the same for all readers, one higher after each
 //!   change through this server;
 //! - settled: C plus [`Ticks::settled_offset`], which is above every fresh number and below the next tick's ctime.
 //!
-//! So whoever saw a fresh number sees another one when the tick is over, whether or not a local process changed the
-//! file in the meantime: a local change within the same tick as the last look shows at most one tick late, and a
-//! client re-reads once what may have changed unseen. Only `recent` remembers anything, and only for a tick:
-//! forgetting it makes numbers grow faster, never repeat, so that it is bounded and a restart harmless.
+//! So a client that saw a fresh number sees another one when the tick is over, whether or not a local process changed
+//! the file in the meantime. A local change in the tick of the last read shows at most one tick late, and a client
+//! reads once more what may have changed unseen. Only `recent` remembers anything, and only for a tick. Forgetting it
+//! makes numbers grow faster, never repeat, so that it is bounded and a restart does no harm.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
@@ -36,14 +36,14 @@ use vfs::{Attributes, FileKind, Timestamp};
 const LONGEST_TICK_NS: u64 = 10_000_000;
 /// Shortest tick of a Linux kernel (HZ=1000), in nanoseconds.
 const SHORTEST_TICK_NS: u64 = 1_000_000;
-/// How far a settled change attribute of a directory is above its ctime, where directories share ctimes with files:
-/// less than the time between two changes, in nanoseconds.
+/// How far a settled change attribute of a directory is above its ctime, where directories share ctimes with files.
+/// In nanoseconds, and less than the time between two changes.
 const SETTLED_DIRECTORY_NS: u64 = 50;
 /// Changes that the probe makes.
 const PROBE_ROUNDS: u32 = 32;
 /// Shards of the memory of the current tick.
 const RECENT_SHARDS: usize = 16;
-/// Objects remembered a shard; above that all of the shard are forgotten.
+/// Objects remembered per shard; above that the shard is cleared.
 const MAX_RECENT: usize = 1024;
 
 /// Device and inode number.
@@ -52,16 +52,16 @@ type Key = (u64, u64);
 /// How this file system's ctime behaves.
 #[derive(Debug)]
 pub(crate) enum ChangeClock {
-    /// A ctime that was looked at is never given again; but directories may share one with a file, where said so.
+    /// A ctime that was read is never given again, except to directories if `shared`.
     Multigrain {
-        /// Whether directories may.
+        /// Whether directories may share a ctime with a file.
         shared: bool,
     },
     /// ctime advances by ticks.
     Ticks(Box<Ticks>),
 }
 
-/// Memory of what was answered in the current tick.
+/// The change attributes that were answered in the current tick.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     /// Steps of ctime on disk, in nanoseconds.
@@ -75,37 +75,37 @@ struct Recent {
     number: u64,
 }
 
-/// The moment before a look at attributes.
+/// The time just before attributes are read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct CoarseTime {
     /// The kernel's coarse clock, from which ctime is taken, in nanoseconds.
     coarse_ns: u64,
 }
 
 impl ChangeClock {
-    /// Whether directories may be given a ctime that they had before, after it was looked at.
+    /// Whether directories may get a ctime that they had before, after it was read.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Self::Multigrain { shared: true })
     }
 
-    /// For ctimes that advance by ticks of the kernel and are stored in steps of `granularity_ns`.
+    /// Creates a clock for ctimes that advance by ticks of the kernel and are stored in steps of `granularity_ns`.
     pub(crate) fn ticks(granularity_ns: u64) -> Self {
         Self::Ticks(Box::new(Ticks { granularity_ns, recent: std::array::from_fn(|_| Mutex::default()) }))
     }
 
-    /// To be called before the attributes are taken.
-    pub(crate) fn moment(&self) -> Moment {
+    /// Reads the time; to be called before the attributes are read.
+    pub(crate) fn coarse_time(&self) -> CoarseTime {
         match self {
-            Self::Multigrain { shared: false } => Moment { coarse_ns: 0 },
-            _ => Moment { coarse_ns: present_ns() },
+            Self::Multigrain { shared: false } => CoarseTime { coarse_ns: 0 },
+            _ => CoarseTime { coarse_ns: present_ns() },
         }
     }
 
-    /// Returns the change attribute of an object with this ctime, which was read after `moment`. `own` says that a change
-    /// through this server came just before. The object is given by its key and whether it is a directory.
+    /// Returns the change attribute of an object with this ctime, which was read after `moment`. `own` says that a
+    /// change through this server came just before. The object is given by its key and whether it is a directory.
     pub(crate) fn change_attribute(
         &self,
-        moment: Moment,
+        moment: CoarseTime,
         (key, is_directory): (Key, bool),
         changed: Timestamp,
         own: bool,
@@ -128,13 +128,13 @@ impl ChangeClock {
         matches!(self, Self::Ticks(_))
     }
 
-    /// Whether what was told of an object stands until its next change.
+    /// Whether a change attribute stands until the next change.
     pub(crate) fn is_steady(&self) -> bool {
         matches!(self, Self::Multigrain { shared: false })
     }
 
-    /// A change through this server was made to this object, which nobody has looked at since: the next look gives a
-    /// later number than those before.
+    /// Notes a change through this server after which the attributes were not read: the next read gives a later
+    /// number.
     pub(crate) fn was_changed(&self, key: Key) {
         if let Self::Ticks(ticks) = self
             && let Some(entry) = ticks.recent(key).get_mut(&key)
@@ -143,7 +143,7 @@ impl ChangeClock {
         }
     }
 
-    /// Whether the change attribute among these is what is told of the object until its next change: no part of it grows with time.
+    /// Whether this change attribute stands until the next change, so that no part of it grows with time.
     pub(crate) fn is_final(&self, attributes: &Attributes) -> bool {
         let settled_part = match self {
             Self::Multigrain { shared: true } if attributes.kind == FileKind::Directory => {
@@ -156,7 +156,7 @@ impl ChangeClock {
     }
 
     /// Whether any later change shows in ctime.
-    pub(crate) fn is_settled(&self, moment: Moment, changed: Timestamp) -> bool {
+    pub(crate) fn is_settled(&self, moment: CoarseTime, changed: Timestamp) -> bool {
         match self {
             Self::Multigrain { .. } => true,
             Self::Ticks(ticks) => ticks.is_settled(moment, nanoseconds(changed)),
@@ -165,19 +165,20 @@ impl ChangeClock {
 }
 
 impl Ticks {
-    /// `moment` was taken *before* the ctime was read: if it is past that ctime already, later changes get a later one.
-    fn is_settled(&self, moment: Moment, changed_ns: u64) -> bool {
+    /// `moment` was read *before* the ctime: if it is past that ctime already, later changes get a later one.
+    fn is_settled(&self, moment: CoarseTime, changed_ns: u64) -> bool {
         changed_ns < moment.coarse_ns - moment.coarse_ns % self.granularity_ns
     }
 
-    /// Half of the least distance of two different ctimes.
+    /// Returns half of the least distance of two different ctimes.
     fn settled_offset(&self) -> u64 {
         self.granularity_ns.max(SHORTEST_TICK_NS) / 2
     }
 
-    /// Since Linux 6.13 two ctimes may lie closer together than a tick, because the clock of all file systems follows those
-    /// of multigrain ones. So what was told of a ctime just settled is remembered, for the next one to be above it.
-    fn settled(&self, key: Key, changed_ns: u64, moment: Moment) -> u64 {
+    /// Since Linux 6.13 two ctimes may be closer together than a tick, because the clock of all file systems follows
+    /// those of multigrain ones. So the number of a ctime that has just settled is remembered, and the next number is
+    /// above it.
+    fn settled(&self, key: Key, changed_ns: u64, moment: CoarseTime) -> u64 {
         let number = changed_ns.saturating_add(self.settled_offset());
         if moment.coarse_ns - changed_ns < 2 * self.settled_offset() + LONGEST_TICK_NS {
             let mut recent = self.recent(key);
@@ -186,7 +187,7 @@ impl Ticks {
         number
     }
 
-    /// The shard that remembers `key`, with room for it.
+    /// Returns the shard that remembers `key`, with room for it.
     fn recent(&self, key: Key) -> MutexGuard<'_, HashMap<Key, Recent>> {
         let mut recent = self.recent[(key.1 as usize) % RECENT_SHARDS].lock();
         if recent.len() >= MAX_RECENT {
@@ -212,7 +213,7 @@ impl Ticks {
     }
 }
 
-/// Nanoseconds since the epoch; what lies before it counts as the epoch.
+/// Returns the nanoseconds since the epoch, 0 for earlier times.
 pub(crate) fn nanoseconds(time: Timestamp) -> u64 {
     u64::try_from(time.seconds).map_or(0, |seconds| {
         seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(time.nanoseconds))
@@ -225,7 +226,7 @@ pub(crate) fn timestamp(ns: u64) -> Timestamp {
     Timestamp { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as u32 }
 }
 
-/// The clock that file systems take times from, in nanoseconds since the epoch: it advances by ticks.
+/// Reads the clock that file systems take times from, in nanoseconds since the epoch. It advances by ticks.
 pub(crate) fn present_ns() -> u64 {
     clock_ns(ClockId::RealtimeCoarse)
 }
@@ -235,8 +236,8 @@ fn clock_ns(clock: ClockId) -> u64 {
     nanoseconds(Timestamp { seconds: now.tv_sec, nanoseconds: now.tv_nsec as u32 })
 }
 
-/// Finds out how ctime behaves by changing a nameless file in `directory`, and how finely it is stored, in
-/// nanoseconds. Where there can be no such file, ticks are assumed and the directory's own times tell the steps.
+/// Tests how ctime behaves by changing a nameless file in `directory`, and how finely it is stored, in nanoseconds.
+/// Without such a file, ticks are assumed, and the directory's own times show the steps.
 pub(crate) fn probe(directory: BorrowedFd<'_>, is_in_memory: bool) -> (ChangeClock, u32) {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(directory, c".", flags, Mode::RUSR | Mode::WUSR) else {
@@ -249,7 +250,7 @@ pub(crate) fn probe(directory: BorrowedFd<'_>, is_in_memory: bool) -> (ChangeClo
     let mut previous = None;
     let (mut repeated, mut whole_seconds) = (false, true);
     for round in 0..PROBE_ROUNDS {
-        // Another mode each round, so that no file system can find nothing to do.
+        // Another mode each round, so that each round is a change.
         let mode = Mode::from_raw_mode(0o600 | (round & 1) << 3);
         let Ok(status) = rustix::fs::fchmod(&file, mode)
             .and_then(|()| rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS))
@@ -261,7 +262,7 @@ pub(crate) fn probe(directory: BorrowedFd<'_>, is_in_memory: bool) -> (ChangeClo
         whole_seconds &= ctime.1 == 0;
         previous = Some(ctime);
     }
-    // Where each round takes a tick or more, ticks differ too, and nothing has been shown.
+    // If each round takes a tick or more, ticks differ too, and nothing has been shown.
     let too_slow = clock_ns(ClockId::Monotonic) - started_ns > u64::from(PROBE_ROUNDS) * SHORTEST_TICK_NS / 4;
     match (repeated || too_slow, whole_seconds) {
         (false, _) => (ChangeClock::Multigrain { shared: is_in_memory }, 1),
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn a_settled_ctime_gives_one_number_for_ever_and_across_restarts() {
         let ctime = timestamp(5 * SECOND);
-        let later = Moment { coarse_ns: 5 * SECOND + 1 };
+        let later = CoarseTime { coarse_ns: 5 * SECOND + 1 };
         let (one, other) = (ChangeClock::ticks(1), ChangeClock::ticks(1));
         let number = |clock: &ChangeClock, own| clock.change_attribute(later, (KEY, false), ctime, own);
         assert_eq!(number(&one, false), number(&other, true));
@@ -334,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_number_is_final_when_it_has_settled() {
-        let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
+        let (fresh, settled) = (CoarseTime { coarse_ns: 5 * SECOND }, CoarseTime { coarse_ns: 6 * SECOND });
         let clocks = [
             (ChangeClock::ticks(1), [false, false]),
             (ChangeClock::Multigrain { shared: true }, [true, false]),
@@ -363,7 +364,7 @@ mod tests {
             highest = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 60 * step);
         }
         let settled = clock.change_attribute(
-            Moment { coarse_ns: 6 * SECOND },
+            CoarseTime { coarse_ns: 6 * SECOND },
             (KEY, false),
             timestamp(5 * SECOND),
             false,
@@ -377,11 +378,11 @@ mod tests {
     #[test]
     fn a_ctime_soon_after_one_that_has_settled_is_above_it() {
         let clock = ChangeClock::ticks(1);
-        let moment = Moment { coarse_ns: 5 * SECOND + 10 };
+        let moment = CoarseTime { coarse_ns: 5 * SECOND + 10 };
         let settled = clock.change_attribute(moment, (KEY, false), timestamp(5 * SECOND), false);
         let next = ticks(&clock).fresh(KEY, 5 * SECOND + 20, true, 5 * SECOND + 30);
         assert!(next > settled);
-        let moment = Moment { coarse_ns: 5 * SECOND + 4_000_000 };
+        let moment = CoarseTime { coarse_ns: 5 * SECOND + 4_000_000 };
         assert!(clock.change_attribute(moment, (KEY, false), timestamp(5 * SECOND + 20), false) > next);
     }
 
@@ -406,7 +407,7 @@ mod tests {
     #[test]
     fn a_directory_that_may_share_its_ctime_gets_another_number_when_the_tick_is_over() {
         let clock = ChangeClock::Multigrain { shared: true };
-        let (fresh, settled) = (Moment { coarse_ns: 5 * SECOND }, Moment { coarse_ns: 6 * SECOND });
+        let (fresh, settled) = (CoarseTime { coarse_ns: 5 * SECOND }, CoarseTime { coarse_ns: 6 * SECOND });
         let number = |moment, is_directory| {
             clock.change_attribute(moment, (KEY, is_directory), timestamp(5 * SECOND), false)
         };
@@ -417,8 +418,8 @@ mod tests {
     #[test]
     fn whole_seconds_settle_only_when_the_second_is_over() {
         let clock = ChangeClock::ticks(SECOND);
-        let within = Moment { coarse_ns: 5 * SECOND + 900_000_000 };
+        let within = CoarseTime { coarse_ns: 5 * SECOND + 900_000_000 };
         assert!(!clock.is_settled(within, timestamp(5 * SECOND)));
-        assert!(clock.is_settled(Moment { coarse_ns: 6 * SECOND }, timestamp(5 * SECOND)));
+        assert!(clock.is_settled(CoarseTime { coarse_ns: 6 * SECOND }, timestamp(5 * SECOND)));
     }
 }

@@ -1,4 +1,4 @@
-//! How a volume is opened.
+//! How to open a volume.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use crate::descriptors::Descriptors;
 /// What an answer promises about stable storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Every change of names and attributes is on stable storage before it is answered (RFC 1813 §4.8), WRITE as
-    /// its stability asks, and COMMIT when everything is. Survives a crash of the machine.
+    /// Changes of names and attributes are on stable storage before they are answered (RFC 1813 §4.8), WRITE as its
+    /// stability asks, and everything at COMMIT. Survives a crash of the machine.
     Sync,
-    /// As the kernel server's `async`: changes are answered when the kernel has them, stable WRITE and COMMIT too.
-    /// Survives a crash of the server, but a crash of the machine loses what was acknowledged in its last seconds.
+    /// Like `async` of the Linux kernel's server: changes are answered when the kernel has them, stable WRITE and
+    /// COMMIT too. Survives a crash of the server, but a crash of the machine loses the changes of its last seconds.
     Async,
 }
 
@@ -21,29 +21,30 @@ pub enum Durability {
 pub struct Config {
     /// The directory to export.
     pub directory: PathBuf,
-    /// Where to keep what must outlive the server: the index of handles, where the file system or a lack of powers
-    /// forbids kernel handles. `None` makes opening fail where the index is needed.
+    /// Where to keep the index of handles, where kernel handles cannot be used. `None` makes opening fail if the
+    /// index is needed.
     pub state_directory: Option<PathBuf>,
-    /// A directory that clients shall not reach, wherever it lies: the server's state directory. No directories in it.
+    /// A directory that clients must not reach, wherever it is: the server's state directory. It must contain no
+    /// directories.
     pub hidden_directory: Option<PathBuf>,
-    /// A socket that they shall not reach either.
+    /// A socket that clients must not reach.
     pub hidden_socket: Option<PathBuf>,
-    /// Use the index even where kernel handles would do: for file systems whose own handles do not keep what they promise.
+    /// Uses the index even where kernel handles work: for file systems whose handles are unreliable.
     pub always_use_index: bool,
     /// What answers promise.
     pub durability: Durability,
-    /// First write verifier. Choose another one whenever unstable data may have been lost since the last start: at
-    /// every boot of the machine; a restart of the server alone loses nothing.
+    /// The first write verifier. Choose another one whenever unstable data may have been lost since the last start:
+    /// at every boot of the machine. A restart of the server alone loses nothing.
     pub verifier_seed: [u8; 8],
-    /// Descriptors kept open for files that nobody uses at the moment; at most the volume's share of `descriptors`.
+    /// The most descriptors that are kept open for unused files; at most the volume's share of `descriptors`.
     pub max_open_files: Option<usize>,
-    /// The budget that the volume shares with others; `None` takes half of what `RLIMIT_NOFILE` allows, for all such
+    /// The budget that the volume shares with others. `None` takes half of what `RLIMIT_NOFILE` allows, for all such
     /// volumes together.
     pub descriptors: Option<&'static Descriptors>,
 }
 
 impl Config {
-    /// A durable volume over `directory`, without state directory.
+    /// Creates the configuration of a durable volume over `directory`, without state directory.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -59,12 +60,12 @@ impl Config {
     }
 }
 
-/// Why a directory cannot be exported; one line that names what is wrong.
+/// Why a directory cannot be exported, in one line.
 #[derive(Debug)]
 pub enum OpenError {
     /// The directory cannot be opened.
     Directory(PathBuf, std::io::Error),
-    /// There are no kernel handles, and no place for an index.
+    /// Kernel handles cannot be used, and there is no state directory for an index.
     NeedsStateDirectory(PathBuf),
     /// The index cannot be opened, or is in use.
     State(PathBuf, std::io::Error),

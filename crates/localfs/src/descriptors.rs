@@ -1,13 +1,13 @@
 //! The file descriptors that all volumes of a process share.
 //!
-//! A process has one limit (`RLIMIT_NOFILE`) for files, connections and everything else. [`Descriptors`] is the part of it that
-//! files may use. Each volume gets an equal share, which bounds its cache of open files. Files that clients hold open
-//! (NFSv4 OPEN) may pin half of a share: beyond that the descriptors of idle ones are closed, and the next request opens the
-//! file again by its handle ([`Objects::close_pinned`](crate::object::Objects::close_pinned)).
+//! A process has one limit (`RLIMIT_NOFILE`) for files, connections and everything else. [`Descriptors`] is the part
+//! of it that files may use. Each volume gets an equal share, which bounds its cache of open files. Files that
+//! clients hold open (NFSv4 OPEN) may pin half of a share. Beyond that, descriptors of idle files are closed, and the
+//! next request opens the file again by its handle ([`Objects::close_pinned`](crate::object::Objects::close_pinned)).
 //!
-//! What is opened beyond the budget, or when the kernel says `EMFILE`, first closes cached descriptors ([`Descriptors::open`]).
-//! Where that does not help the operation fails with `EMFILE`, which clients are told as "try again later". So the part that was
-//! left to connections and the control socket stays free.
+//! An open beyond the budget, or one for which the kernel returns `EMFILE`, first closes cached descriptors
+//! ([`Descriptors::open`]). Where that does not help, the operation fails with `EMFILE`, and clients try again later.
+//! So the part for connections and the control socket stays free.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,16 +16,16 @@ use std::sync::{Arc, LazyLock, Weak};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use crate::patience;
+use crate::nonblocking;
 
 /// Objects that a volume keeps open at least, however low the limit.
 pub(crate) const MIN_OBJECTS: usize = 16;
-/// Descriptors of a volume that are not files of clients: its root, the index of handles, the queue of notifications.
+/// Descriptors of a volume that are not files of clients: its root, the index of handles, the fanotify(7) group.
 const FIXED: usize = 4;
-/// Part of a limit that is closed at once, so that looking for what can be closed is rare.
+/// Part of a limit that is closed at once, so that searches are rare.
 const BATCH: usize = 16;
-/// Nanoseconds before descriptors are looked for again after none could be closed.
-const BARREN_NS: u64 = 10_000_000;
+/// Nanoseconds before the next search after one that could close nothing.
+const RETRY_NS: u64 = 10_000_000;
 /// Descriptors that connections and everything else have by default.
 const OTHER_DESCRIPTORS: u64 = 256;
 
@@ -51,20 +51,20 @@ pub struct Descriptors {
     /// What each volume may have.
     share: AtomicUsize,
     volumes: Mutex<Vec<Weak<dyn User>>>,
-    /// Held while descriptors are closed to make room.
-    making_room: Mutex<()>,
-    /// When nothing could be closed, by the clock of ticks.
-    barren_ns: AtomicU64,
+    /// Held while descriptors are closed.
+    closing: Mutex<()>,
+    /// When a search could close nothing, by the coarse clock.
+    failed_ns: AtomicU64,
 }
 
-/// A descriptor that is open; counted until this is dropped.
+/// Counts an open descriptor until it is dropped.
 pub(crate) struct Counted(&'static Descriptors);
 
-/// A volume's part in the budget.
+/// A volume's membership in the budget.
 pub(crate) struct Member(&'static Descriptors);
 
 impl Descriptors {
-    /// A budget of `limit` descriptors, for the life of the process.
+    /// Creates a budget of `limit` descriptors that lives as long as the process.
     #[must_use]
     pub fn new(limit: usize) -> &'static Self {
         Box::leak(Box::new(Self {
@@ -72,12 +72,12 @@ impl Descriptors {
             open: AtomicUsize::new(0),
             share: AtomicUsize::new(limit),
             volumes: Mutex::default(),
-            making_room: Mutex::default(),
-            barren_ns: AtomicU64::new(0),
+            closing: Mutex::default(),
+            failed_ns: AtomicU64::new(0),
         }))
     }
 
-    /// The budget of volumes that name no other: half of what `RLIMIT_NOFILE` allows.
+    /// Returns the default budget: half of what `RLIMIT_NOFILE` allows.
     pub(crate) fn of_process() -> &'static Self {
         static PROCESS: LazyLock<&Descriptors> = LazyLock::new(|| {
             use rustix::process::{Resource, getrlimit};
@@ -88,59 +88,59 @@ impl Descriptors {
         *PROCESS
     }
 
-    /// Descriptors open now.
+    /// Returns the number of open descriptors.
     pub fn open_now(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Descriptors that may be open.
+    /// Returns the most descriptors that may be open.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Whether no more may be open.
+    /// Whether the budget is used up.
     pub(crate) fn is_used_up(&self) -> bool {
         self.open_now() >= self.limit
     }
 
-    /// What each volume may have.
+    /// Returns the number of descriptors that each volume may have.
     pub(crate) fn share(&self) -> usize {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// Files of a volume that may be open only because clients hold them open.
+    /// Returns the number of files of a volume that may be open only because clients hold them open.
     pub(crate) fn max_pinned(&self) -> usize {
         (self.share() / 2).max(1)
     }
 
-    /// Counts a descriptor that was opened.
+    /// Counts an open descriptor.
     pub(crate) fn count(&'static self) -> Counted {
         self.open.fetch_add(1, Ordering::Relaxed);
         Counted(self)
     }
 
-    /// Calls `call`, which opens a descriptor and has no effect where it fails. Beyond the budget, or when the kernel has
-    /// none left, cached descriptors are closed first, and the call is made once more.
+    /// Calls `call`, which opens a descriptor and has no effect where it fails. Beyond the budget, or when the kernel
+    /// has none left, cached descriptors are closed first, and the call is made once more.
     ///
     /// # Errors
-    /// What `call` says; `EMFILE` where the budget is used up and nothing can be closed.
+    /// The error of `call`; `EMFILE` where the budget is used up and nothing can be closed.
     pub(crate) fn open<T>(&self, mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
         if self.is_used_up() {
-            self.make_room();
+            self.close_idle();
             if self.is_used_up() {
                 return Err(Errno::MFILE);
             }
         }
         match call() {
             Err(Errno::MFILE | Errno::NFILE) => {
-                self.make_room();
+                self.close_idle();
                 call()
             }
             other => other,
         }
     }
 
-    /// Takes a volume in. It counts for the shares of all until what is returned is dropped.
+    /// Adds a volume, which counts for the shares of all until the membership is dropped.
     pub(crate) fn join(&'static self, volume: Weak<dyn User>) -> Member {
         self.open.fetch_add(FIXED, Ordering::Relaxed);
         self.volumes.lock().push(volume);
@@ -153,22 +153,22 @@ impl Descriptors {
         let volumes = {
             let mut volumes = self.volumes.lock();
             volumes.retain(|volume| volume.strong_count() > 0);
-            // The one that is being opened cannot be upgraded yet.
+            // The volume that is being opened cannot be upgraded yet.
             self.share.store((self.limit / volumes.len().max(1)).max(MIN_OBJECTS), Ordering::Relaxed);
             volumes.iter().filter_map(Weak::upgrade).collect::<Vec<_>>()
         };
-        // Behind the lock: one of these may be the last that holds its volume.
+        // After the lock is released: one of these may be the last reference to its volume.
         volumes.iter().for_each(|volume| volume.take_share());
     }
 
-    /// Closes some descriptors that nobody uses at the moment, of the volumes that have the most first.
+    /// Closes some descriptors that no request uses at the moment, of the volumes that have the most first.
     #[cold]
-    fn make_room(&self) {
-        let now_ns = patience::ticks_ns();
-        if now_ns.saturating_sub(self.barren_ns.load(Ordering::Relaxed)) < BARREN_NS {
+    fn close_idle(&self) {
+        let now_ns = nonblocking::coarse_now_ns();
+        if now_ns.saturating_sub(self.failed_ns.load(Ordering::Relaxed)) < RETRY_NS {
             return;
         }
-        let _making_room = self.making_room.lock();
+        let _making_room = self.closing.lock();
         let before = self.open_now();
         let wanted = (self.limit / BATCH).max(1);
         let mut volumes: Vec<Arc<dyn User>> = self.volumes.lock().iter().filter_map(Weak::upgrade).collect();
@@ -182,7 +182,7 @@ impl Descriptors {
             volume.close_unused(wanted - closed);
         }
         if self.open_now() >= before {
-            self.barren_ns.store(now_ns, Ordering::Relaxed);
+            self.failed_ns.store(now_ns, Ordering::Relaxed);
         }
     }
 }
@@ -197,7 +197,7 @@ impl fmt::Debug for Descriptors {
 }
 
 impl Counted {
-    /// Of no budget that anybody looks at.
+    /// Of a budget that no test looks at.
     #[cfg(test)]
     pub(crate) fn apart() -> Self {
         Descriptors::of_process().count()

@@ -1,12 +1,12 @@
-//! The one table from error numbers to [`vfs::Error`].
+//! The table from error numbers to [`vfs::Error`].
 
 use rustix::io::Errno;
 use vfs::Error;
 
-/// Translates what a system call returned.
+/// Translates the error of a system call.
 ///
-/// Shortage of the server itself (descriptors, memory) and a lease that a local process must give up first are
-/// [`Error::Later`]: the client tries again, and its program sees no error. What no call here should ever return
+/// A shortage in the server itself (descriptors, memory), and a lease that a local process must release first, are
+/// [`Error::Later`]: the client tries again, and its program sees no error. An error that no call here should return
 /// becomes [`Error::ServerFault`] and is logged.
 pub(crate) fn translate(errno: Errno) -> Error {
     match errno {

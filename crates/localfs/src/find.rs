@@ -1,4 +1,4 @@
-//! What a name means: the object, or its handle and attributes alone.
+//! Finds the object of a name, or its handle and attributes alone.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,13 +13,13 @@ use crate::errno::translate;
 use crate::generations::is_past;
 use crate::handle::{self, handle_on};
 use crate::name::Name;
+use crate::nonblocking;
 use crate::object::{Object, Reach};
-use crate::patience;
 use crate::sys::KernelHandle;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
-    /// The object of a name. The thread must be prepared ([`Volume::enter`]).
+    /// Returns the object of a name. [`Volume::enter`] must have been called on this thread.
     pub(crate) fn find(&self, directory: &Object, name: &Name) -> Result<Arc<Object>> {
         self.require_shown_name(directory, name.as_bytes())?;
         let fd = match &self.handles {
@@ -29,8 +29,8 @@ impl Volume {
         self.find_opened(directory, name, fd)
     }
 
-    /// The object of a name, and its attributes where the look at the name has told them.
-    pub(crate) fn find_and_look(
+    /// Returns the object of a name, and its attributes if the lookup has read them.
+    pub(crate) fn find_with_attributes(
         &self,
         directory: &Object,
         name: &Name,
@@ -42,7 +42,7 @@ impl Volume {
         let fd = self.require_cached(directory, name)?;
         if fd.is_none()
             && let Some((handle, attributes)) =
-                directory.with_fd(|fd| self.recognise(fd, name.as_c_str(), present_ns()))?
+                directory.with_fd(|fd| self.stat_name(fd, name.as_c_str(), present_ns()))?
             && let Some(object) = self.objects.get(&handle)
         {
             return Ok((object, Some(attributes)));
@@ -50,7 +50,7 @@ impl Volume {
         Ok((self.find_opened(directory, name, fd)?, None))
     }
 
-    /// The same as [`Self::find`], behind [`Self::require_cached`].
+    /// As [`Self::find`], after [`Self::require_cached`].
     fn find_opened(&self, directory: &Object, name: &Name, fd: Option<OwnedFd>) -> Result<Arc<Object>> {
         if let Handles::Kernel { mount, .. } = &self.handles {
             let kernel = match &fd {
@@ -66,32 +66,33 @@ impl Volume {
             Some(fd) => fd,
             None => self.open_path(directory, name)?,
         };
-        self.adopt(self.file_of(fd, Reach::Path), directory, name)
+        self.insert_opened(self.file_of(fd, Reach::Path), directory, name)
     }
 
-    /// Looking `name` up takes no disk, or may. Where it had to be opened to know that, it is returned.
+    /// Gives up where looking `name` up may block. Returns the descriptor if the name had to be opened for that.
     ///
     /// # Errors
-    /// See [`patience::wait`]; what a lookup says.
+    /// See [`nonblocking::require_blocking`]; the errors of a lookup.
     pub(crate) fn require_cached(&self, directory: &Object, name: &Name) -> Result<Option<OwnedFd>> {
         if self.is_in_memory {
             return Ok(None);
         }
-        let mark = self.names.marker(directory).mark(name.as_bytes());
-        if self.names.knows(mark) {
+        let hash = self.cached_names.hasher(directory).hash_name(name.as_bytes());
+        if self.cached_names.contains(hash) {
             return Ok(None);
         }
-        let fd = if patience::may_wait() { None } else { Some(self.open_path(directory, name)?) };
-        self.names.remember(mark);
+        let fd = if nonblocking::may_block() { None } else { Some(self.open_path(directory, name)?) };
+        self.cached_names.insert(hash);
         Ok(fd)
     }
 
-    /// Handle and attributes of `name`, without opening it; `present_ns` is the time before. `None` where the two may have met
-    /// different objects, because the name changed between them, or where that cannot be told.
+    /// Returns handle and attributes of `name` without opening it; `present_ns` is the time before the call. `None`
+    /// where the two may belong to different objects, because the name changed in between, or where this cannot be
+    /// determined.
     ///
     /// # Errors
-    /// What a lookup says; [`vfs::Error::Access`] for what is mounted there; [`vfs::Error::NotFound`] for what clients do not see.
-    pub(crate) fn recognise(
+    /// The errors of a lookup; [`vfs::Error::Access`] for a mount point; [`vfs::Error::NotFound`] for hidden files.
+    pub(crate) fn stat_name(
         &self,
         directory: BorrowedFd<'_>,
         name: &CStr,
@@ -101,7 +102,7 @@ impl Volume {
             return Ok(None);
         };
         let look = || status_of_name(directory, name).map_err(translate);
-        let moment = self.changes.moment();
+        let moment = self.changes.coarse_time();
         let status = look()?;
         if status.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
             return Ok(None);
@@ -114,7 +115,7 @@ impl Volume {
         }
         self.require_shown(&status)?;
         let tell = |kernel: &KernelHandle, status| {
-            Ok(Some((handle::from_kernel(kernel)?, self.seen(moment, status, self.fsid))))
+            Ok(Some((handle::from_kernel(kernel)?, self.attributes_of_status(moment, status, self.fsid))))
         };
         let generation = generations.get(status.stx_ino, nanoseconds(changed(&status)));
         if let Some(kernel) =
@@ -134,9 +135,9 @@ impl Volume {
         let Some(kernel) = handle_on(*mount, directory, name)? else {
             return Ok(None);
         };
-        // Once more, behind the handle: that both say one inode number is not enough, since the number of a file that went may
-        // be a new one's at once. But a file that was there before `present_ns` had its number when the handle was taken, and
-        // nobody else has it meanwhile.
+        // Read once more after the handle. Equal inode numbers are not enough, because a removed file's number may be
+        // given to a new file at once. But a file that existed before `present_ns` had its number when the handle was
+        // taken, and no other file had it meanwhile.
         let status = look()?;
         let Some((_, generation)) = kernel.identity().filter(|(inode, _)| *inode == status.stx_ino) else {
             return Ok(None);
@@ -162,7 +163,7 @@ mod tests {
         crate::probe::open(&config).expect("volume")
     }
 
-    /// Handle and change time of `f` as the kernel tells them.
+    /// Returns handle and change time of `f` from the kernel.
     fn by_kernel(volume: &Volume) -> (Handle, u64) {
         let (kernel, _) = sys::name_to_handle_at(volume.root_fd.as_fd(), c"f").expect("handle");
         let status = status_of_name(volume.root_fd.as_fd(), c"f").expect("status");
@@ -184,7 +185,7 @@ mod tests {
             let expected = by_kernel(&volume).0;
             for _ in 0..2 {
                 let seen =
-                    volume.recognise(volume.root_fd.as_fd(), name.as_c_str(), present_ns()).expect("found");
+                    volume.stat_name(volume.root_fd.as_fd(), name.as_c_str(), present_ns()).expect("found");
                 assert!(seen.is_none_or(|(handle, _)| handle == expected));
             }
             handles.insert(expected);
@@ -209,7 +210,7 @@ mod tests {
         }
         for _ in 0..2 {
             let (handle, attributes) = volume
-                .recognise(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
+                .stat_name(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
                 .expect("found")
                 .expect("told");
             assert_eq!((handle, attributes.size), (expected, 7));
@@ -219,7 +220,7 @@ mod tests {
         let (_, changed_ns) = by_kernel(&volume);
         assert_eq!(generations.get(inode, changed_ns), None);
         let (handle, attributes) = volume
-            .recognise(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
+            .stat_name(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
             .expect("found")
             .expect("told");
         assert_eq!((handle, attributes.size), (expected, 15));
@@ -232,16 +233,17 @@ mod tests {
         std::fs::write(directory.path().join("export/f"), b"").expect("new file");
         let name = Name::new(b"f").expect("a name");
         let opened = volume.open_path(&volume.root, &name).expect("open");
-        let (by_opening, attributes) = volume.examine(opened.as_fd(), &volume.root, &name).expect("look");
+        let (by_opening, attributes) =
+            volume.identify_opened(opened.as_fd(), &volume.root, &name).expect("look");
         let seen_at =
-            |at_ns| volume.recognise(volume.root_fd.as_fd(), name.as_c_str(), at_ns).expect("found");
+            |at_ns| volume.stat_name(volume.root_fd.as_fd(), name.as_c_str(), at_ns).expect("found");
         let is_told_apart = matches!(&volume.handles, Handles::Kernel { generations: Some(_), .. })
             && attributes.created.is_some();
         let born_ns = attributes.created.map_or(0, nanoseconds);
-        // The file may be another one than that whose handle was taken, with its number, and then it may not.
+        // The first may be a file that got the number after the handle was taken; the second cannot.
         assert_eq!(seen_at(born_ns), None);
         assert_eq!(seen_at(born_ns + 1).is_some(), is_told_apart);
-        // However it is looked at, it is the same.
+        // Both ways return the same object.
         if let Some((handle, seen)) = seen_at(u64::MAX) {
             assert_eq!((handle, seen.fileid), (by_opening, attributes.fileid));
         }

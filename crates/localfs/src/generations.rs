@@ -12,8 +12,8 @@
 //!
 //! # Of a new file
 //! An open file tells its generation itself where the file system has `FS_IOC_GETVERSION`, in a third of the time that name_to_handle_at(2)
-//! takes. Not every file system means by it what its handles hold; so that is found out of the first files that are made
-//! ([`Trial`]).
+//! takes. Not every file system means by it what its handles pin_object; so that is found out of the first files that are made
+//! ([`GenerationTrial`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,37 +36,37 @@ pub(crate) struct Generations {
     /// Of those that were looked at lately; each has one place, given by its number.
     known: [Mutex<Vec<Known>>; PARTS],
     /// Whether open files tell their own.
-    pub(crate) trial: Trial,
+    pub(crate) trial: GenerationTrial,
 }
 
-/// Whether what open files tell is what their handles hold: the last such generation << 32 | files looked at << 16 | how many of them prove
+/// Whether what open files tell is what their handles pin_object: the last such generation << 32 | files looked at << 16 | how many of them prove
 /// it; or [`REFUTED`].
 #[derive(Debug, Default)]
-pub(crate) struct Trial(AtomicU64);
+pub(crate) struct GenerationTrial(AtomicU64);
 
 const REFUTED: u64 = u64::MAX;
 
-/// A [`Trial`]'s number, taken apart.
-fn taken_apart(heard: u64) -> (u32, u16, u16) {
-    ((heard >> 32) as u32, (heard >> 16) as u16, heard as u16)
+/// A [`GenerationTrial`]'s number, taken apart.
+fn unpack(state: u64) -> (u32, u16, u16) {
+    ((state >> 32) as u32, (state >> 16) as u16, state as u16)
 }
 
-impl Trial {
+impl GenerationTrial {
     /// What can be relied on; `None` until that is known.
-    pub(crate) fn verdict(&self) -> Option<bool> {
+    pub(crate) fn result(&self) -> Option<bool> {
         match self.0.load(Ordering::Relaxed) {
             REFUTED => Some(false),
-            heard if taken_apart(heard).2 >= PROOFS => Some(true),
+            state if unpack(state).2 >= PROOFS => Some(true),
             _ => None,
         }
     }
 
     /// What an open file told was its handle's, or (`None`) was not.
-    pub(crate) fn hear(&self, right: Option<u32>) {
-        let heard = self.0.load(Ordering::Relaxed);
-        let (last, looks, proofs) = taken_apart(heard);
-        let heard = match right {
-            Some(generation) if heard != REFUTED && looks < LOOKS_MAX => {
+    pub(crate) fn record(&self, right: Option<u32>) {
+        let state = self.0.load(Ordering::Relaxed);
+        let (last, looks, proofs) = unpack(state);
+        let state = match right {
+            Some(generation) if state != REFUTED && looks < LOOKS_MAX => {
                 // One that all have proves nothing.
                 let proves = generation != 0 && generation != last;
                 u64::from(generation) << 32
@@ -75,7 +75,7 @@ impl Trial {
             }
             _ => REFUTED,
         };
-        self.0.store(heard, Ordering::Relaxed);
+        self.0.store(state, Ordering::Relaxed);
     }
 }
 
@@ -144,24 +144,24 @@ mod tests {
 
     #[test]
     fn what_open_files_tell_is_relied_on_once_it_was_right_of_several() {
-        let trial = Trial::default();
+        let trial = GenerationTrial::default();
         for generation in [7, 7, 0, 8, 9] {
-            assert_eq!(trial.verdict(), None);
-            trial.hear(Some(generation));
+            assert_eq!(trial.result(), None);
+            trial.record(Some(generation));
         }
-        assert_eq!(trial.verdict(), None, "three of them differ");
-        trial.hear(Some(10));
-        assert_eq!(trial.verdict(), Some(true));
-        let trial = Trial::default();
-        trial.hear(Some(7));
-        trial.hear(None);
-        (1..10).for_each(|generation| trial.hear(Some(generation)));
-        assert_eq!(trial.verdict(), Some(false), "once wrong is enough");
-        let trial = Trial::default();
-        (0..LOOKS_MAX).for_each(|_| trial.hear(Some(7)));
-        assert_eq!(trial.verdict(), None);
-        trial.hear(Some(7));
-        assert_eq!(trial.verdict(), Some(false), "nobody looks for ever");
+        assert_eq!(trial.result(), None, "three of them differ");
+        trial.record(Some(10));
+        assert_eq!(trial.result(), Some(true));
+        let trial = GenerationTrial::default();
+        trial.record(Some(7));
+        trial.record(None);
+        (1..10).for_each(|generation| trial.record(Some(generation)));
+        assert_eq!(trial.result(), Some(false), "once wrong is enough");
+        let trial = GenerationTrial::default();
+        (0..LOOKS_MAX).for_each(|_| trial.record(Some(7)));
+        assert_eq!(trial.result(), None);
+        trial.record(Some(7));
+        assert_eq!(trial.result(), Some(false), "nobody looks for ever");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::streams;
 use crate::sys;
 
 /// Directories that are climbed from the state directory to the top of all.
-const MAX_CLIMB: usize = 4096;
+const MAX_PARENTS: usize = 4096;
 /// After a change that is no longer ago than this, another may show the same time.
 const TICK_NS: u64 = 100_000_000;
 
@@ -63,11 +63,11 @@ impl Hidden {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(directory, flags, Mode::empty())?;
         let (key, root_key) = (key_of(directory.as_fd())?, key_of(root)?);
-        if root_key == key || climb(root)?.contains(&key) {
+        if root_key == key || ancestors(root)?.contains(&key) {
             return Err(io::Error::other("it is the state directory of this server, or lies inside of it"));
         }
         // By device and inode: the export may be another mount of what the state directory lies in.
-        let above = climb(directory.as_fd())?;
+        let above = ancestors(directory.as_fd())?;
         let socket = socket.and_then(|socket| place_of(socket, root_key));
         let is_within = above.contains(&root_key) || socket.is_some();
         Ok(is_within.then(|| Self { directory, key, above, socket, inside: Mutex::default() }))
@@ -131,7 +131,7 @@ fn place_of(socket: &Path, root: Key) -> Option<(Key, Vec<u8>)> {
     let parent = socket.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
     let parent = rustix::fs::open(parent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let key = key_of(parent.as_fd()).ok()?;
-    let is_within = key == root || climb(parent.as_fd()).ok()?.contains(&root);
+    let is_within = key == root || ancestors(parent.as_fd()).ok()?.contains(&root);
     is_within.then_some((key, socket.file_name()?.as_bytes().to_vec()))
 }
 
@@ -141,10 +141,10 @@ fn key_of(fd: BorrowedFd<'_>) -> rustix::io::Result<Key> {
 }
 
 /// The directories above one.
-fn climb(directory: BorrowedFd<'_>) -> io::Result<HashSet<Key>> {
+fn ancestors(directory: BorrowedFd<'_>) -> io::Result<HashSet<Key>> {
     let (mut above, mut here) = (HashSet::new(), directory.try_clone_to_owned()?);
     let mut last = key_of(here.as_fd())?;
-    for _ in 0..MAX_CLIMB {
+    for _ in 0..MAX_PARENTS {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         here = rustix::fs::openat(&here, c"..", flags, Mode::empty())?;
         let key = key_of(here.as_fd())?;

@@ -1,4 +1,4 @@
-//! From an open descriptor to handle and object.
+//! Finds handle and object of an open descriptor.
 
 use std::hash::Hasher;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,55 +13,61 @@ use crate::handle::{self, handle_on};
 use crate::index::{FileKey, Place};
 use crate::name::Name;
 use crate::object::{Object, OpenFile};
-use crate::sync_state::Dirt;
+use crate::sync_state::SyncState;
 use crate::sys::{self, KernelHandle};
 use crate::volume::{Handles, Volume, mount_of};
 
-/// File systems inside one export (btrfs subvolumes) whose ids are remembered; more are asked for each time.
+/// File systems inside one export (btrfs subvolumes) whose ids are remembered; the ids of others are computed each
+/// time.
 const MAX_FSIDS: usize = 1024;
 
 impl Volume {
-    /// The object behind a descriptor that was opened as `name` of `directory`.
-    pub(crate) fn adopt(&self, file: OpenFile, directory: &Object, name: &Name) -> Result<Arc<Object>> {
+    /// Returns the object of a descriptor that was opened as `name` of `directory`.
+    pub(crate) fn insert_opened(
+        &self,
+        file: OpenFile,
+        directory: &Object,
+        name: &Name,
+    ) -> Result<Arc<Object>> {
         let (handle, status) = self.identify(file.as_fd(), directory, name)?;
-        Ok(self.keep(handle, &status, file))
+        Ok(self.cache_object(handle, &status, file))
     }
 
-    /// The same for one that this server has just created.
-    pub(crate) fn adopt_new(
+    /// As [`Self::insert_opened`], for an object that this server has just created.
+    pub(crate) fn insert_created(
         &self,
         file: OpenFile,
         directory: &Object,
         name: &Name,
     ) -> Result<(Arc<Object>, Snapshot)> {
-        let moment = self.changes.moment();
+        let moment = self.changes.coarse_time();
         let (handle, status) = match self.identify_new(file.as_fd())? {
             Some(new) => new,
             None => self.identify(file.as_fd(), directory, name)?,
         };
-        let object = self.keep(handle, &status, file);
+        let object = self.cache_object(handle, &status, file);
         let snapshot = self.snapshot(&object, &status, moment, true);
         Ok((object, snapshot))
     }
 
-    /// As [`identify`](Self::identify), of a file that this server has made in a directory of the export: it is on no other mount. `None`
-    /// where that call has to say.
+    /// As [`identify`](Self::identify), for a file that this server created in a directory of the export, and so on
+    /// no other mount. `None` where `identify` has to be called.
     fn identify_new(&self, fd: BorrowedFd<'_>) -> Result<Option<(Handle, Statx)>> {
         let Handles::Kernel { mount, usual, generations: Some(generations) } = &self.handles else {
             return Ok(None);
         };
-        let verdict = generations.trial.verdict();
-        if verdict == Some(false) {
+        let result = generations.trial.result();
+        if result == Some(false) {
             return Ok(None);
         }
         let (told, status) = (sys::generation(fd).ok(), status(fd).map_err(translate)?);
         let made = told.and_then(|told| KernelHandle::of(*usual, status.stx_ino, told));
-        let kernel = match made.filter(|_| verdict.is_some()) {
+        let kernel = match made.filter(|_| result.is_some()) {
             Some(made) => made,
             None => {
                 let held = handle_on(*mount, fd, c"")?.ok_or(Error::Access)?;
-                if verdict.is_none() {
-                    generations.trial.hear(told.filter(|_| made.is_some_and(|made| made.is(&held))));
+                if result.is_none() {
+                    generations.trial.record(told.filter(|_| made.is_some_and(|made| made.is(&held))));
                 }
                 held
             }
@@ -69,20 +75,21 @@ impl Volume {
         Ok(Some((handle::from_kernel(&kernel)?, status)))
     }
 
-    /// Handle and attributes of what was opened as `name` of `directory`, without keeping it.
+    /// Returns handle and attributes of a descriptor that was opened as `name` of `directory`, without caching the
+    /// object.
     ///
     /// # Errors
-    /// [`Error::Access`] for another file system mounted there: an export ends at mount points.
-    pub(crate) fn examine(
+    /// [`Error::Access`] for a mount point: an export ends there.
+    pub(crate) fn identify_opened(
         &self,
         fd: BorrowedFd<'_>,
         directory: &Object,
         name: &Name,
     ) -> Result<(Handle, Attributes)> {
-        let moment = self.changes.moment();
+        let moment = self.changes.coarse_time();
         let (handle, status) = self.identify(fd, directory, name)?;
         let fsid = self.fsid_of(fd, device_of(&status));
-        Ok((handle, self.seen(moment, &status, fsid)))
+        Ok((handle, self.attributes_of_status(moment, &status, fsid)))
     }
 
     fn identify(&self, fd: BorrowedFd<'_>, directory: &Object, name: &Name) -> Result<(Handle, Statx)> {
@@ -106,7 +113,7 @@ impl Volume {
                 let is_linked = status.stx_nlink > 1 && kind_of(status.stx_mode) != FileKind::Directory;
                 let id = index.remember(&key, &place, is_linked)?;
                 if index.is_unsynced() {
-                    self.janitor.ring();
+                    self.cleanup_queue.wake();
                 }
                 Ok((handle::from_index(index.identity(), id), status))
             }
@@ -114,11 +121,12 @@ impl Volume {
     }
 
     /// Puts an object into the cache, or returns the one that is there.
-    pub(crate) fn keep(&self, handle: Handle, status: &Statx, file: OpenFile) -> Arc<Object> {
+    pub(crate) fn cache_object(&self, handle: Handle, status: &Statx, file: OpenFile) -> Arc<Object> {
         let fsid = self.fsid_of(file.as_fd(), device_of(status));
         let make = |file| {
-            let (key, dirt) = ((device_of(status), status.stx_ino), Dirt::new(&self.dirty_objects));
-            Object::new(handle, kind_of(status.stx_mode), fsid, (key, created(status)), file, dirt)
+            let (key, sync_state) =
+                ((device_of(status), status.stx_ino), SyncState::new(&self.dirty_objects));
+            Object::new(handle, kind_of(status.stx_mode), fsid, (key, created(status)), file, sync_state)
         };
         let (present, file) = match self.objects.get_or_make(&handle, file, make) {
             Ok(made) => {
@@ -131,7 +139,7 @@ impl Volume {
             Err(there) => there,
         };
         if file.reach.writes() {
-            // Somebody has looked the new file up already. Nothing here fails.
+            // Another request has looked up the new file already. This cannot fail.
             let _ = present.replace_file(|present| Ok((!present.reach.writes()).then_some(file)));
         }
         present
@@ -158,7 +166,7 @@ impl Volume {
     }
 }
 
-/// The id of a file system inside the export (a btrfs subvolume).
+/// Returns the id of a file system inside the export (a btrfs subvolume).
 fn nested_fsid(fd: BorrowedFd<'_>, fsid: u64) -> u64 {
     let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x656e_6679_735f_7375, 0x6276_6f6c_756d_6573);
     hasher.write_u64(fsid);

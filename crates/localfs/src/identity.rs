@@ -88,7 +88,7 @@ pub(crate) fn become_caller(credentials: &Credentials) -> Result<(), Error> {
     })
 }
 
-/// Makes this thread's *user* the caller's and leaves its groups: enough for what is judged by the user alone, which is
+/// Makes this thread's *user* the caller's and leaves its groups: enough for what is checked by the user alone, which is
 /// writing through an open descriptor (quotas, reserved blocks, clearing of set-user-id).
 pub(crate) fn become_user(uid: u32) -> Result<(), Error> {
     CURRENT.with_borrow_mut(|current| current.set_user(uid))

@@ -1,61 +1,66 @@
 //! A [`vfs::Backend`] over a directory of the local machine.
 //!
-//! # Who acts
-//! As **root** (with the powers to set users and to override permissions, tried out at the start) every name is
-//! created, looked up, moved and removed as the caller, so that the kernel judges; data go through descriptors that are
-//! open for all callers, and each request is judged by permission bits, or by the kernel where the file has an ACL.
-//! Device files can be made by root's callers only. The machine's own rules hold too: with `fs.protected_hardlinks` a
-//! caller may link only what it owns or may read and write.
+//! # Identity
+//! As **root** (with the capabilities to set users and to override permissions, tested at the start) the server
+//! creates, looks up, moves and removes every name as the caller, so that the kernel checks permissions. Data go
+//! through descriptors that are open for all callers. Each READ and WRITE is checked by permission bits, or by the
+//! kernel where the file has an ACL. Only root may create device files. The machine's own rules apply too: with
+//! `fs.protected_hardlinks` a caller may link only files that it owns or may read and write.
 //!
-//! As **anybody else** the server acts as its own user: new files are its own, whoever calls. Callers of another
-//! user id get what permission bits and ACLs give them, judged here, *and* no more than what the kernel lets the
-//! server do. The owner's right to read and write its file whatever its mode (RFC 1813 §4.4) then ends where the server
-//! itself may not open the file. Squash all callers to the server's user to make such an export useful.
+//! As **any other user** the server acts as its own user: it owns all new files. Callers of another user id get what
+//! permission bits and ACLs grant, checked here, *and* no more than the kernel lets the server do. The owner's right
+//! to read and write its file whatever its mode (RFC 1813 §4.4) ends where the server itself may not open the file.
+//! Squash all callers to the server's user to make such an export useful.
 //!
 //! # Handles
-//! The kernel's own where this process may open by them (CAP_DAC_READ_SEARCH), else numbers of a durable index in the
-//! state directory: see [`Config::state_directory`]. Both outlive renames, restarts and reboots. Handles are given out
-//! only for what is below the exported directory on its own mount, and the protocol servers authenticate them, so that
-//! none can be invented. A file that a *local* process moves out of the export afterwards stays reachable for whoever
-//! has its handle, as with the Linux kernel's server and `no_subtree_check`, but the way up from it is closed. With an
-//! index such a file goes stale as soon as its descriptor is closed, and so does one that a local process moves to
-//! another directory inside; within its directory it is found again.
-//! Mount points inside the export are not crossed: they are listed, and refused with [`vfs::Error::Access`]; the log says why.
-//! A server that serves what is mounted there as another volume finds the places by [`LocalFs::mount_point`].
+//! Kernel handles where this process may open files by them (CAP_DAC_READ_SEARCH), otherwise numbers of a durable
+//! index in the state directory: see [`Config::state_directory`]. Both survive renames, restarts and reboots. Only
+//! objects below the exported directory, on its own mount, get handles. The protocol servers authenticate handles, so
+//! that clients cannot forge them. A file that a *local* process moves out of the export stays reachable by its
+//! handle, as with the Linux kernel's server and `no_subtree_check`, but its parent does not. With an index such a
+//! file becomes stale as soon as its descriptor is closed. So does a file that a local process moves to another
+//! directory inside the export; within its directory it is found again. Mount points inside the export are not
+//! crossed: they are listed, and refused with [`vfs::Error::Access`]; the log says why. A server that serves the
+//! mounted file system as another volume finds the mount points by [`LocalFs::mount_point`].
 //!
 //! # Coherence with local processes
-//! The change attribute moves with every change, by local processes too; where the kernel's timestamps are coarse, a
-//! local change may show up to one tick (10 ms at most) late. Attributes before and after an operation are atomic among
-//! requests of this back end; a local process may come between them unseen. WRITEs, and changes of one directory's entries,
-//! that came with one read of a connection begin from what the one before them left (`seen`): nor is a local process seen
-//! that comes between two of these. Whoever [watches](vfs::Backend::watch) an object hears of what local processes do to it, where
-//! [fanotify(7)](LocalFs::why_unwatched) can be had.
+//! The change attribute moves with every change, by local processes too. Where the kernel's timestamps are coarse, a
+//! local change may show up to one tick (10 ms at most) late. Attributes before and after an operation are atomic
+//! among requests of this back end; a local process may change the object in between unseen. WRITEs and changes of
+//! directory entries that came with one read of a connection reuse the attributes after the previous one
+//! (`batch_attrs`): a local change between two of them is not seen either. [`watch`](vfs::Backend::watch) reports
+//! local changes where [fanotify(7)](LocalFs::why_unwatched) is available.
 //!
 //! # Durability
-//! [`Durability::Sync`] and [`Durability::Async`]. What a symbolic link's or special file's attributes are set to is
-//! brought to stable storage by a sync of the whole file system: they cannot be opened. A failed sync is told to
-//! every request that waited for it, and changes the write verifier.
+//! [`Durability::Sync`] and [`Durability::Async`]. Symbolic links and special files cannot be opened, so a change of
+//! their attributes is made durable by a sync of the whole file system. A failed sync is reported to every request
+//! that waited for it, and changes the write verifier.
 //!
-//! # Waiting
-//! What is known to be in memory is used in place. All else, syncs too, is done on threads of the volume's own:
-//! each operation as a whole, since one that would have to wait gives up before it has any effect. These threads are shared fairly
-//! among clients, and none of them waits while another operation holds the lock of an object. What cannot be known
-//! (Linux offers no way to make a name, or on most file systems to write, without waiting) is learned from the clock.
-//! File systems that cannot tell what is cached (overlays, most of FUSE) have all their data read on the pool; those that ask
-//! a server for attributes (NFS, some of FUSE) make GETATTR wait in place.
+//! # Blocking
+//! Operations on cached data run on the calling thread. All other operations, and syncs, run as a whole on the
+//! volume's own threads: an operation that would block gives up before it has any effect. The threads are shared
+//! fairly among clients, and none of them waits while another operation holds the lock of an object. Linux offers no
+//! way to create a name, or on most file systems to write, without blocking; the volume measures how long these take.
+//! File systems that cannot tell what is cached (overlays, most of FUSE) have all their data read on the pool. File
+//! systems that ask a server for attributes (NFS, some of FUSE) make GETATTR block the calling thread.
 #![deny(unsafe_code)]
 
 mod acl;
-mod acting;
+mod act_as;
 mod attributes;
 mod backend;
+mod batch_attrs;
+mod blocking;
 mod by_handle;
-mod by_index;
 mod cached_names;
 mod change;
+mod cleanup;
+mod cleanup_queue;
+mod close_idle;
 mod config;
+mod deferred_drop;
 mod descriptors;
-mod dirty;
+mod dirty_memory;
 mod durable;
 mod errno;
 mod fanotify;
@@ -66,34 +71,29 @@ mod hidden;
 mod identify;
 mod identity;
 mod index;
-mod janitor;
-mod janitor_queue;
-mod later;
 mod lock;
 mod mounts;
 mod name;
+mod nonblocking;
 mod object;
+mod open_by_index;
 mod opening;
 mod ops;
-mod patience;
 mod permission;
 mod pool;
 mod probe;
 mod refused_mounts;
 mod release;
-mod room;
-mod seen;
-mod shortage;
 mod stall_detector;
 mod status;
 mod streams;
 mod sync_group;
 mod sync_state;
 mod sys;
-mod turn;
 mod visibility;
 mod volume;
 mod watch;
+mod watch_limits;
 mod xattr_target;
 
 pub use backend::LocalFs;

@@ -1,24 +1,24 @@
-//! The lock of an object: what changes the object holds it from the look at attributes before to the look after.
+//! The lock of an object. A change holds it from reading the attributes before it until reading those after it.
 //!
-//! # Who holds it
-//! A thread that runs, and nobody else: a request gives its locks back before it waits for anything that it cannot do at
-//! once, a sync or its turn on the pool. So a lock is free again when one operation of the kernel, or one step of a long
-//! one, has ended, whatever a client sends and however slowly it reads its replies.
+//! # Holders
+//! Only a running thread holds a lock. A request releases its locks before it waits for a sync or for a thread of the
+//! pool. So a lock is free again when one system call, or one step of a long operation, has ended, whatever a client
+//! sends and however slowly it reads its replies.
 //!
-//! # Who waits
-//! Requests wait in a queue of the lock, without a thread. Whoever gives the lock back resumes the first of them; if the
-//! pool cannot start that one at once, since its client has its share of the threads, the next one is resumed as well. A request
-//! whose call was given up is dropped at its turn, without a thread and without the lock.
+//! # Waiters
+//! Requests wait in a queue of the lock, without a thread. Releasing the lock resumes the first of them. If the pool
+//! cannot start that request at once, because its client has its share of the threads, the next one is resumed as
+//! well. A cancelled request is dropped when it is resumed.
 //!
-//! The lock is not handed over: a resumed request takes it when it runs. A lock that belonged to a request that waits for a thread
-//! would make one client wait for the share of another. So a request in place may come first; one that was resumed and finds
-//! the lock held again waits at the front.
+//! The lock is not handed over: a resumed request takes it when it runs. If a request held the lock while it waits
+//! for a thread, one client would wait for another client's share. So a request in place may come first; a resumed
+//! request that finds the lock held again waits at the front.
 //!
 //! # Order
-//! RENAME and LINK take two locks, in the order of the objects' addresses. One that finds the second held gives the first
-//! back before it waits, so that no two requests can wait for each other. After `MAX_TRIES` (in `blocking`) of
-//! that it waits on a thread of the pool ([`ObjectLock::wait`]), with the first lock held: the order keeps those that do so from
-//! a deadlock, and all others hold no lock while they wait.
+//! RENAME and LINK take two locks, in the order of the objects' addresses. A request that finds the second lock held
+//! releases the first before it waits, so that two requests cannot wait for each other. After `blocking::MAX_TRIES`
+//! attempts it blocks on a thread of the pool ([`ObjectLock::wait`]), with the first lock held. The order prevents a
+//! deadlock among such threads, and no other request holds a lock while it waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,24 +28,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Somebody holds the lock.
+/// The lock is held.
 const HELD: u8 = 1;
-/// Its holder is on a thread that may wait for the disk.
+/// The holder runs on a thread that may block.
 const LONG: u8 = 2;
 /// There are requests in the queue.
 const AWAITED: u8 = 4;
 
-/// How long a lock is tried for that is held in place: longer than any operation in place takes.
-const PATIENCE: Duration = Duration::from_micros(100);
-/// Tries before the thread lets others run between them.
+/// How long a thread spins for a lock whose holder runs in place: longer than any operation in place takes.
+const SPIN_TIME: Duration = Duration::from_micros(100);
+/// Attempts before the thread yields between them.
 const SPINS: u32 = 100;
 
 /// A request in the queue of a lock.
 pub(crate) trait Waiter: Send {
-    /// Whether nobody waits for its answer any more.
+    /// Whether nobody waits for its answer any longer.
     fn is_cancelled(&self) -> bool;
 
-    /// Has it tried again. True where that happens at once.
+    /// Tries the request again. Returns true where that happens at once.
     fn resume(self: Box<Self>) -> bool;
 }
 
@@ -54,10 +54,10 @@ pub(crate) trait Lockable: std::fmt::Debug + Send + Sync {
     fn object_lock(&self) -> &ObjectLock;
 }
 
-/// Where a request is put that begins to wait.
+/// The end of the queue at which a request is inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It has waited for this lock already.
+    /// For a request that has waited for this lock before.
     Front,
     Back,
 }
@@ -75,7 +75,7 @@ impl std::fmt::Debug for ObjectLock {
     }
 }
 
-/// The lock is held until this is dropped.
+/// Holds the lock until it is dropped.
 #[derive(Debug)]
 #[must_use = "the lock is given back when this is dropped"]
 pub(crate) struct Guard<'a>(&'a ObjectLock);
@@ -91,7 +91,7 @@ impl Drop for Guard<'_> {
 }
 
 impl ObjectLock {
-    /// Takes the lock, if it is free. `is_long` says that the thread may wait for the disk.
+    /// Takes the lock if it is free. `is_long` says that the thread may block.
     #[inline]
     pub(crate) fn try_lock(&self, is_long: bool) -> Option<Guard<'_>> {
         let held = if is_long { HELD | LONG } else { HELD };
@@ -106,17 +106,17 @@ impl ObjectLock {
         }
     }
 
-    /// Takes the lock, if it is free or will be in a moment.
+    /// Takes the lock if it is free or becomes free while this thread spins.
     #[inline]
-    pub(crate) fn lock_soon(&self, is_long: bool) -> Option<Guard<'_>> {
-        self.try_lock(is_long).or_else(|| self.try_for_a_moment(is_long))
+    pub(crate) fn lock_or_spin(&self, is_long: bool) -> Option<Guard<'_>> {
+        self.try_lock(is_long).or_else(|| self.spin_for_lock(is_long))
     }
 
     #[cold]
-    fn try_for_a_moment(&self, is_long: bool) -> Option<Guard<'_>> {
+    fn spin_for_lock(&self, is_long: bool) -> Option<Guard<'_>> {
         let began = Instant::now();
         for tries in 0_u32.. {
-            if self.state.load(Ordering::Relaxed) & LONG != 0 || began.elapsed() > PATIENCE {
+            if self.state.load(Ordering::Relaxed) & LONG != 0 || began.elapsed() > SPIN_TIME {
                 break;
             }
             if tries < SPINS {
@@ -131,10 +131,10 @@ impl ObjectLock {
         None
     }
 
-    /// Puts a request into the queue. It comes back where the lock is free.
+    /// Puts a request into the queue. Returns it where the lock is free.
     pub(crate) fn enqueue<W: Waiter + 'static>(&self, waiter: Box<W>, end: End) -> Option<Box<W>> {
         let mut queue = self.queue.lock();
-        // From here on whoever gives the lock back looks into the queue, and waits for it to be unlocked.
+        // From here on a thread that releases the lock looks into the queue, and waits for the queue's mutex.
         let before = self.state.fetch_or(AWAITED, Ordering::AcqRel);
         if before & HELD == 0 {
             self.clear_if_empty(&queue);
@@ -147,8 +147,8 @@ impl ObjectLock {
         None
     }
 
-    /// Resumes the first request of the queue, unless somebody holds the lock, who will; and more of them until one starts at
-    /// once. To be called whenever a resumed request ends that has not taken the lock.
+    /// Resumes the first request of the queue, and more until one starts at once. Does nothing while the lock is
+    /// held: its holder will do it. To be called whenever a resumed request ends without having taken the lock.
     #[cold]
     pub(crate) fn resume_next(&self) {
         while let Some(waiter) = self.next() {
@@ -174,16 +174,16 @@ impl ObjectLock {
         }
     }
 
-    /// How many requests are in the queue.
+    /// Returns the number of requests in the queue.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.queue.lock().len()
     }
 
-    /// Waits on this thread until it has the lock. For threads of the pool, which hold no lock but of lower addresses.
+    /// Blocks this thread until it has the lock. For threads of the pool that hold only locks of lower addresses.
     pub(crate) fn wait(&self) -> Guard<'_> {
         loop {
-            if let Some(guard) = self.lock_soon(true) {
+            if let Some(guard) = self.lock_or_spin(true) {
                 return guard;
             }
             let is_resumed = Arc::new(AtomicBool::new(false));
@@ -219,7 +219,7 @@ impl Waiter for ThreadWaiter {
 mod tests {
     use super::*;
 
-    /// Requests that were resumed, in that order.
+    /// The resumed requests, in order.
     type Log = Arc<Mutex<Vec<u32>>>;
 
     struct Request {
@@ -258,7 +258,7 @@ mod tests {
             assert!(self.lock.enqueue(Box::new(request), end).is_none(), "it is held");
         }
 
-        /// Takes the lock as a resumed request does and gives it back; what is resumed then.
+        /// Takes the lock as a resumed request does and releases it. Returns the requests that this resumed.
         fn pass(&self) -> Vec<u32> {
             drop(self.lock.try_lock(true).expect("free"));
             std::mem::take(&mut *self.log.lock())
@@ -345,7 +345,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..ROUNDS {
                         let is_long = number % 2 == 0;
-                        let _guard = lock.lock_soon(is_long).unwrap_or_else(|| lock.wait());
+                        let _guard = lock.lock_or_spin(is_long).unwrap_or_else(|| lock.wait());
                         assert!(!inside.swap(true, Ordering::Relaxed), "one at a time");
                         inside.store(false, Ordering::Relaxed);
                     }

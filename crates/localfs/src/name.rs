@@ -1,23 +1,23 @@
-//! A name that may stand for one entry of a directory.
+//! The name of one directory entry.
 
 use std::ffi::CStr;
 
 use vfs::Error;
 
-/// Longest name in bytes that Linux takes (NAME_MAX).
+/// Longest name in bytes on Linux (NAME_MAX).
 pub(crate) const MAX_NAME: usize = 255;
 
-/// One path component, ending in NUL, checked so that no system call can take it for more than one step downwards.
+/// One path component with a final NUL, checked so that no system call can follow it more than one step downwards.
 pub(crate) struct Name {
     length: u8,
     bytes: [u8; MAX_NAME + 1],
 }
 
 impl Name {
-    /// Checks and copies.
+    /// Checks and copies a name.
     ///
     /// # Errors
-    /// [`Error::NameTooLong`] above [`MAX_NAME`], [`Error::BadName`] for what is no single entry.
+    /// [`Error::NameTooLong`] above [`MAX_NAME`], [`Error::BadName`] for bytes that name no single entry.
     pub(crate) fn new(name: &[u8]) -> Result<Self, Error> {
         if matches!(name, b"" | b"." | b"..") || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
             return Err(Error::BadName);
@@ -30,12 +30,12 @@ impl Name {
         Ok(Self { length: name.len() as u8, bytes })
     }
 
-    /// For system calls.
+    /// Returns the name with its NUL, for system calls.
     pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c".")
     }
 
-    /// Without the NUL.
+    /// Returns the name without the NUL.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }

@@ -1,4 +1,4 @@
-//! Objects in use, each with one open descriptor, known by handle.
+//! Objects in use, each with one open descriptor, found by handle.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,17 +11,17 @@ use vfs::{Error, FileKind, Handle, RangeSource, Timestamp};
 
 use crate::descriptors::Counted;
 use crate::lock::{Lockable, ObjectLock};
-use crate::patience;
-use crate::sync_state::{Begun, Dirt};
+use crate::nonblocking;
+use crate::sync_state::{PendingChange, SyncState};
 
 /// What a descriptor may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// `O_PATH`: attributes, and names relative to it.
     Path,
-    /// Reading too.
+    /// Also reading.
     Read,
-    /// Writing, but not reading: only where a server without root's powers may not read its own file.
+    /// Writing, but not reading: only where a server without root's capabilities may not read its own file.
     Write,
     /// Reading and writing.
     ReadWrite,
@@ -39,31 +39,32 @@ impl Reach {
     }
 }
 
-/// A descriptor and what it is good for.
+/// A descriptor and what it may be used for.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     fd: OwnedFd,
-    /// Reading it has failed.
-    is_unsound: AtomicBool,
+    /// Whether a read of it has failed.
+    has_failed_read: AtomicBool,
     /// What it may be used for.
     pub(crate) reach: Reach,
-    /// Dropped behind the descriptor.
+    /// Dropped after the descriptor.
     _counted: Counted,
 }
 
 impl OpenFile {
     pub(crate) fn new(fd: OwnedFd, reach: Reach, counted: Counted) -> Self {
-        Self { fd, is_unsound: AtomicBool::new(false), reach, _counted: counted }
+        Self { fd, has_failed_read: AtomicBool::new(false), reach, _counted: counted }
     }
 
-    /// A name that leads to the very same object, for calls that take no O_PATH descriptor; good while this one is open.
+    /// Returns a path that leads to the same object, for calls that take no O_PATH descriptor. Valid while this
+    /// descriptor is open.
     pub(crate) fn name_in_proc(&self) -> String {
         format!("/proc/self/fd/{}", self.fd.as_raw_fd())
     }
 
-    /// Whether reading has failed: what cannot be read is told by READ, not found out by splicing.
-    pub(crate) fn is_unsound(&self) -> bool {
-        self.is_unsound.load(Ordering::Relaxed)
+    /// Whether a read has failed. READ must report such an error; a splice would find it too late.
+    pub(crate) fn has_failed_read(&self) -> bool {
+        self.has_failed_read.load(Ordering::Relaxed)
     }
 }
 
@@ -79,7 +80,7 @@ impl RangeSource for OpenFile {
     }
 
     fn failed(&self) {
-        self.is_unsound.store(true, Ordering::Relaxed);
+        self.has_failed_read.store(true, Ordering::Relaxed);
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) {
@@ -89,7 +90,7 @@ impl RangeSource for OpenFile {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(rustix::io::Errno::INTR) => {}
-                // The length is promised already; what cannot be read now becomes zeros, as sendfile's caller would
+                // The reply has promised the length. What cannot be read becomes zeros, as sendfile's caller would
                 // fill it, and the next READ reports the error.
                 Err(_) => break,
             }
@@ -98,99 +99,102 @@ impl RangeSource for OpenFile {
     }
 }
 
-/// READs that must find everything before a file that missed something is spliced again.
-const DOUBTS: u32 = 16;
+/// READs that are copied, and must find everything cached, after a READ that did not.
+const COPIES_AFTER_MISS: u32 = 16;
 
-/// In the count of pins: nobody looks for this object any more.
-const LET_GO: u32 = 1 << 31;
-/// In the count of pins: it was seen without a name while an open held it.
+/// Flag in the count of pins: the cache has released this object.
+const RELEASED: u32 = 1 << 31;
+/// Flag in the count of pins: the object was seen without a name while an open held it.
 const NAMELESS: u32 = 1 << 30;
 const COUNT: u32 = NAMELESS - 1;
 
-/// What an open that lets go leaves behind.
+/// The state that is left after an open released its pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unpinned {
-    /// Others hold the object.
+    /// Other opens hold the object.
     Held,
-    /// Nobody does, and nobody has seen that it has no name any more.
+    /// No open holds it, and it was not seen without a name.
     Last,
-    /// Nobody does, and it has no name.
+    /// No open holds it, and it has no name.
     LastOfNameless,
 }
 
 /// What READs have found of a file in the page cache.
 #[derive(Debug, Default)]
-pub(crate) struct Residence {
+pub(crate) struct CacheHistory {
     /// READs to copy before the next splice.
-    doubts: AtomicU32,
-    /// The [`era`](patience::era) in which data were last shown to be there.
-    proven: AtomicU32,
+    copies_left: AtomicU32,
+    /// The [`minute`](nonblocking::minute) in which data were last seen to be cached.
+    known_cached: AtomicU32,
 }
 
-impl Residence {
-    /// A READ found something missing.
+impl CacheHistory {
+    /// Notes that a READ found something missing.
     pub(crate) fn missed(&self) {
-        self.doubts.store(DOUBTS, Ordering::Relaxed);
-        self.proven.store(0, Ordering::Relaxed);
+        self.copies_left.store(COPIES_AFTER_MISS, Ordering::Relaxed);
+        self.known_cached.store(0, Ordering::Relaxed);
     }
 
-    /// A READ found everything.
+    /// Notes that a READ found everything.
     pub(crate) fn hit(&self) {
-        let doubts = self.doubts.load(Ordering::Relaxed);
-        if doubts > 0 {
-            // Two at once may count as one, or as one after a miss: doubts cost a copy, no more.
-            self.doubts.store(doubts - 1, Ordering::Relaxed);
+        let copies_left = self.copies_left.load(Ordering::Relaxed);
+        if copies_left > 0 {
+            // Two concurrent updates may count as one, or as one after a miss. That costs at most a copy.
+            self.copies_left.store(copies_left - 1, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.doubts.load(Ordering::Relaxed) > 0
+    pub(crate) fn must_copy(&self) -> bool {
+        self.copies_left.load(Ordering::Relaxed) > 0
     }
 
-    /// Data were shown to be there.
-    pub(crate) fn proven(&self) {
-        self.proven.store(patience::era(), Ordering::Relaxed);
+    /// Notes that data were seen to be cached.
+    pub(crate) fn mark_cached(&self) {
+        self.known_cached.store(nonblocking::minute(), Ordering::Relaxed);
     }
 
-    pub(crate) fn is_proven(&self) -> bool {
-        patience::is_recent(self.proven.load(Ordering::Relaxed), patience::era())
+    pub(crate) fn is_known_cached(&self) -> bool {
+        nonblocking::is_recent(self.known_cached.load(Ordering::Relaxed), nonblocking::minute())
     }
 }
 
 /// A file, directory or other object that some request has used.
 ///
-/// It holds exactly one descriptor, replaced when a request needs more of it. There is at most one `Object` a handle:
-/// the cache never lets go of one that is in use or dirty, so that what is remembered here (dirt above all)
-/// is remembered once. One that an open pins stays too, unless descriptors are short ([`Objects::close_pinned`]).
+/// It has exactly one descriptor, which is replaced when a request needs more access. There is at most one `Object`
+/// per handle: the cache never evicts one that is in use or dirty, so that its state, above all its unsynced changes,
+/// exists once. An object that an open pins stays too, unless descriptors are short ([`Objects::close_pinned`]).
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) handle: Handle,
     pub(crate) kind: FileKind,
-    /// Held while the object is changed and looked at before and after, so that both attributes and the change are one unit.
+    /// Held from reading the attributes before a change until reading those after it, so that both and the change are
+    /// one unit.
     pub(crate) lock: ObjectLock,
-    /// As told to clients.
+    /// As answered to clients.
     pub(crate) fsid: u64,
     /// Device and inode number, while this server runs.
     pub(crate) key: (u64, u64),
-    /// What is not on stable storage yet.
-    pub(crate) dirt: Dirt,
+    /// The changes that are not durable yet.
+    pub(crate) sync_state: SyncState,
     /// When it was created, where the file system keeps that.
     pub(crate) created: Option<Timestamp>,
-    /// Whether it is sealed, and the change time for which that is known: nanoseconds << 1 | is sealed; 0 if unknown.
-    pub(crate) sealed: AtomicU64,
-    /// Whether there is an ACL, and the change time for which that is known: nanoseconds << 1 | has one; 0 if unknown.
+    /// Whether it is immutable, and the change time for which that is known: nanoseconds << 1 | is immutable; 0 if
+    /// unknown.
+    pub(crate) immutable: AtomicU64,
+    /// Whether there is an ACL, and the change time for which that is known: nanoseconds << 1 | has one; 0 if
+    /// unknown.
     pub(crate) acl: AtomicU64,
-    /// The janitor's clock at the last write.
+    /// The cleanup round of the last write.
     pub(crate) last_write: AtomicU32,
-    /// A directory: the last [`era`](crate::patience::era) in which an entry was looked for on the disk. A file: in which
-    /// what a write needs to know of it was read.
-    pub(crate) visited: AtomicU32,
-    pub(crate) residence: Residence,
+    /// For a directory the last [`minute`](crate::nonblocking::minute) in which an entry was looked up on the disk.
+    /// For a file the last one in which its blocks became known.
+    pub(crate) cached_minute: AtomicU32,
+    pub(crate) cache_history: CacheHistory,
     /// Number of the page in which the last write ended, plus one.
     pub(crate) last_page: AtomicU64,
     pins: AtomicU32,
-    /// The janitor will look whether it has a name.
-    awaits_look: AtomicBool,
+    /// Whether the cleanup thread will check if it still has a name.
+    is_check_queued: AtomicBool,
     file: RwLock<Arc<OpenFile>>,
 }
 
@@ -201,7 +205,7 @@ impl Object {
         fsid: u64,
         (key, created): ((u64, u64), Option<Timestamp>),
         file: OpenFile,
-        dirt: Dirt,
+        sync_state: SyncState,
     ) -> Self {
         Self {
             handle,
@@ -209,48 +213,48 @@ impl Object {
             lock: ObjectLock::default(),
             fsid,
             key,
-            dirt,
+            sync_state,
             created,
-            sealed: AtomicU64::new(0),
+            immutable: AtomicU64::new(0),
             acl: AtomicU64::new(0),
             last_write: AtomicU32::new(0),
-            visited: AtomicU32::new(0),
-            residence: Residence::default(),
+            cached_minute: AtomicU32::new(0),
+            cache_history: CacheHistory::default(),
             last_page: AtomicU64::new(0),
             pins: AtomicU32::new(0),
-            awaits_look: AtomicBool::new(false),
+            is_check_queued: AtomicBool::new(false),
             file: RwLock::new(Arc::new(file)),
         }
     }
 
-    /// The descriptor, whatever it is good for.
+    /// Returns the descriptor, whatever it may be used for.
     pub(crate) fn file(&self) -> Arc<OpenFile> {
         Arc::clone(&self.file.read())
     }
 
-    /// The descriptor, lent for a short call. Where that may wait, no lock is held meanwhile.
+    /// Lends the descriptor for a short call. No lock is held where the call may block.
     pub(crate) fn with_fd<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
-        if patience::may_wait() {
+        if nonblocking::may_block() {
             return call(self.file().as_fd());
         }
         call(self.file.read().as_fd())
     }
 
-    /// The descriptor, lent for a call that does not wait: fstat(2) and the like.
+    /// Lends the descriptor for a call that does not block: fstat(2) and the like.
     #[inline]
     pub(crate) fn lend<T>(&self, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
         call(self.file.read().as_fd())
     }
 
-    /// A descriptor that can write, and the change that is about to be made with it; `None` where the present descriptor
-    /// cannot. From here on the object is dirty and keeps this descriptor.
-    pub(crate) fn begin_change(&self) -> Option<(Arc<OpenFile>, Begun<'_>)> {
+    /// Returns a writable descriptor, and the change that is about to be made with it; `None` where the present
+    /// descriptor is not writable. From here on the object is dirty and keeps this descriptor.
+    pub(crate) fn begin_change(&self) -> Option<(Arc<OpenFile>, PendingChange<'_>)> {
         let file = self.file.read();
-        file.reach.writes().then(|| (Arc::clone(&file), self.dirt.begin()))
+        file.reach.writes().then(|| (Arc::clone(&file), self.sync_state.begin_change()))
     }
 
-    /// Replaces the descriptor by a better one, unless another thread has done so. `better` is called with the present
-    /// one under the lock, and may decline.
+    /// Replaces the descriptor by a better one, unless another thread has done so. `better` gets the present one,
+    /// under the lock, and may decline.
     pub(crate) fn replace_file(
         &self,
         better: impl FnOnce(&OpenFile) -> Result<Option<OpenFile>, Error>,
@@ -276,13 +280,14 @@ impl Object {
         }
     }
 
-    /// Whether its descriptor may be closed although an open pins it: the handle finds it again, since it has a name.
+    /// Whether its descriptor may be closed although an open pins it: it has a name, so that its handle finds it
+    /// again.
     pub(crate) fn can_be_found_again(&self) -> bool {
-        // Not by a lock that is waited for: a thread that opens it anew may itself be making room.
+        // This must not wait for the lock: a thread that opens the object may itself be closing descriptors.
         let linked =
             |file: &Arc<OpenFile>| rustix::fs::fstat(&**file).is_ok_and(|status| status.st_nlink > 0);
         self.kind == FileKind::Regular
-            && self.pins.load(Ordering::Acquire) & (LET_GO | NAMELESS) == 0
+            && self.pins.load(Ordering::Acquire) & (RELEASED | NAMELESS) == 0
             && self.file.try_read().is_some_and(|file| linked(&file))
     }
 
@@ -291,44 +296,43 @@ impl Object {
         self.pins() > 0
     }
 
-    /// How many opens hold it.
+    /// Returns the number of opens that hold it.
     pub(crate) fn pins(&self) -> u32 {
         self.pins.load(Ordering::Acquire) & COUNT
     }
 
-    /// An open holds it from now on; false where it is too late for that to keep what has lost its last name
-    /// ([`Self::let_go`]).
+    /// Pins it for an open. Returns false where the cache has [released](Self::release) it before.
     #[cfg(test)]
     pub(crate) fn pin(&self) -> bool {
-        self.pins.fetch_add(1, Ordering::AcqRel) & LET_GO == 0
+        self.pins.fetch_add(1, Ordering::AcqRel) & RELEASED == 0
     }
 
-    /// An open lets go.
+    /// Releases the pin of an open.
     pub(crate) fn unpin(&self) -> Unpinned {
         let before = self.pins.fetch_sub(1, Ordering::AcqRel);
         match before & COUNT {
-            1 if before & (LET_GO | NAMELESS) != 0 => Unpinned::LastOfNameless,
+            1 if before & (RELEASED | NAMELESS) != 0 => Unpinned::LastOfNameless,
             1 => Unpinned::Last,
             _ => Unpinned::Held,
         }
     }
 
-    /// Gives up what was seen without a name, so that an open that comes later is told so. False where one holds it: then the
-    /// last of them is told when it lets go.
-    pub(crate) fn let_go(&self) -> bool {
-        let nameless = |pins: u32| Some(if pins & COUNT == 0 { pins | LET_GO } else { pins | NAMELESS });
+    /// Releases an object that was seen without a name, so that later opens fail. Returns false where an open holds
+    /// it: then the last of them releases it.
+    pub(crate) fn release(&self) -> bool {
+        let nameless = |pins: u32| Some(if pins & COUNT == 0 { pins | RELEASED } else { pins | NAMELESS });
         let before = self.pins.fetch_update(Ordering::AcqRel, Ordering::Acquire, nameless);
         before.is_ok_and(|pins| pins & COUNT == 0)
     }
 
-    /// Whether somebody will look whether it has a name still, without being asked once more.
-    pub(crate) fn await_look(&self) -> bool {
-        !self.awaits_look.load(Ordering::Relaxed) && !self.awaits_look.swap(true, Ordering::AcqRel)
+    /// Returns true where the caller has to queue a check whether the object still has a name.
+    pub(crate) fn queue_check(&self) -> bool {
+        !self.is_check_queued.load(Ordering::Relaxed) && !self.is_check_queued.swap(true, Ordering::AcqRel)
     }
 
-    /// Somebody looks.
-    pub(crate) fn begin_look(&self) {
-        self.awaits_look.store(false, Ordering::Release);
+    /// Notes that the check begins.
+    pub(crate) fn begin_check(&self) {
+        self.is_check_queued.store(false, Ordering::Release);
     }
 }
 
@@ -338,8 +342,8 @@ impl Lockable for Object {
     }
 }
 
-/// Lends the descriptors of two objects, which may be one. No lock is held meanwhile: a thread that asks for a
-/// `RwLock` it reads already waits for ever once another waits to write.
+/// Lends the descriptors of two objects, which may be the same. No lock is held meanwhile: a thread that takes a
+/// `RwLock` for reading twice deadlocks once another waits to write.
 pub(crate) fn with_both<T>(
     one: &Object,
     other: &Object,
@@ -349,18 +353,18 @@ pub(crate) fn with_both<T>(
     call(one.as_fd(), other.as_fd())
 }
 
-/// Keeps what must not be forgotten.
+/// Keeps objects in the cache that must not be evicted.
 #[derive(Debug, Clone)]
 pub(crate) struct KeepUsed;
 
 impl Lifecycle<Handle, Arc<Object>> for KeepUsed {
-    /// What the request evicted: closed after the shard's lock is let go.
+    /// The objects that a request evicted, closed after the shard's lock is released.
     type RequestState = Vec<Arc<Object>>;
 
-    // A clone is taken only under the lock of the cache's shard, which eviction holds too: who is counted once here
-    // cannot get another user before it is gone.
+    // Clones are taken only under the lock of the cache's shard, which eviction holds too: an object with one
+    // reference here cannot get another before it is evicted.
     fn is_pinned(&self, _: &Handle, object: &Arc<Object>) -> bool {
-        Arc::strong_count(object) > 1 || object.is_pinned() || object.dirt.is_dirty()
+        Arc::strong_count(object) > 1 || object.is_pinned() || object.sync_state.is_dirty()
     }
 
     fn on_evict(&self, evicted: &mut Self::RequestState, _: Handle, object: Arc<Object>) {
@@ -370,48 +374,48 @@ impl Lifecycle<Handle, Arc<Object>> for KeepUsed {
 
 type Cache = quick_cache::sync::Cache<Handle, Arc<Object>, UnitWeighter, DefaultHashBuilder, KeepUsed>;
 
-/// Locks under which objects come into a cache.
-const ARRIVALS: usize = 16;
+/// Locks under which objects are inserted into a cache.
+const INSERT_LOCKS: usize = 16;
 
 /// Objects by handle, one for each.
 pub(crate) struct Objects {
     cache: Cache,
     /// Each for a part of all handles.
-    arrivals: [Mutex<()>; ARRIVALS],
-    /// Files that opens pin although their descriptors were closed: how many opens each.
+    insert_locks: [Mutex<()>; INSERT_LOCKS],
+    /// Pins of files whose descriptors were closed, by handle.
     closed: Mutex<HashMap<Handle, u32>>,
-    /// How many there are, for those who come without the lock. Raised before a file leaves the cache.
+    /// The number of such files, for threads without the lock. Raised before a file leaves the cache.
     closed_count: AtomicUsize,
-    /// Objects here that opens pin.
+    /// Cached objects that opens pin.
     pinned: AtomicUsize,
 }
 
 impl Objects {
-    /// Holds `capacity` objects that nobody uses now, and all that are in use.
+    /// Creates a cache of `capacity` unused objects, and of all that are in use.
     pub(crate) fn new(capacity: usize) -> Self {
         let mut options = OptionsBuilder::new();
         options.estimated_items_capacity(capacity).weight_capacity(capacity as u64);
-        // Shards divide the capacity; few large ones let a small cache hold what it says.
+        // Shards divide the capacity; with few large ones a small cache holds its capacity.
         options.shards(if capacity < 1024 { 1 } else { 16 });
         let options = options.build().unwrap_or_else(|_| unreachable!("both capacities are given"));
         let cache = Cache::with_options(options, UnitWeighter, DefaultHashBuilder::default(), KeepUsed);
         Self {
             cache,
-            arrivals: Default::default(),
+            insert_locks: Default::default(),
             closed: Mutex::default(),
             closed_count: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
         }
     }
 
-    /// Holds `capacity` objects from now on.
+    /// Sets the capacity.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         if self.cache.capacity() != capacity as u64 {
             self.cache.set_capacity(capacity as u64);
         }
     }
 
-    /// Objects here that opens pin.
+    /// Returns the number of cached objects that opens pin.
     pub(crate) fn pinned(&self) -> usize {
         self.pinned.load(Ordering::Relaxed)
     }
@@ -422,10 +426,10 @@ impl Objects {
         self.closed.lock().is_empty() && self.closed_count.load(Ordering::Acquire) == 0
     }
 
-    /// Has one more open pin `object`; false where it was [let go of](Object::let_go) before, which pins nothing.
+    /// Pins `object` for one more open. Returns false where it was [released](Object::release) before.
     pub(crate) fn pin(&self, object: &Arc<Object>) -> bool {
         let before = object.pins.fetch_add(1, Ordering::AcqRel);
-        if before & LET_GO != 0 {
+        if before & RELEASED != 0 {
             object.unpin();
             return false;
         }
@@ -435,7 +439,7 @@ impl Objects {
         true
     }
 
-    /// An open lets go of the object of `handle`. Returns it, unless its descriptor was closed meanwhile.
+    /// Releases a pin of the object of `handle`. Returns the object, unless its descriptor was closed meanwhile.
     pub(crate) fn unpin(&self, handle: &Handle) -> Option<(Arc<Object>, Unpinned)> {
         let object = match self.cache.peek(handle) {
             Some(object) => object,
@@ -460,15 +464,15 @@ impl Objects {
         Some((object, unpinned))
     }
 
-    /// Closes the descriptor of `object`, which opens pin, of which the caller has one clone and nobody else any. The pins count
-    /// for the object that the next request makes of the handle. False where it stays.
+    /// Closes the descriptor of `object`, which opens pin, if nobody but the caller uses it. Its pins move to the
+    /// object that the next request creates for the handle. Returns false where it stays.
     pub(crate) fn close_pinned(&self, object: &Arc<Object>) -> bool {
         let mut closed = self.closed.lock();
         self.closed_count.fetch_add(1, Ordering::Release);
         let is_idle = |kept: &Arc<Object>| {
-            Arc::ptr_eq(kept, object) && Arc::strong_count(kept) == 2 && !kept.dirt.is_dirty()
+            Arc::ptr_eq(kept, object) && Arc::strong_count(kept) == 2 && !kept.sync_state.is_dirty()
         };
-        // Behind this nobody changes the pins: for that one needs the object, or the lock above.
+        // From here on nobody changes the pins: that takes the object, or the lock above.
         let is_closed = self.cache.remove_if(&object.handle, is_idle).is_some();
         match object.pins() {
             pins if is_closed && pins > 0 => {
@@ -488,7 +492,7 @@ impl Objects {
         self.cache.get(handle)
     }
 
-    /// The same without counting as use.
+    /// Returns the object without counting as use.
     pub(crate) fn peek(&self, handle: &Handle) -> Option<Arc<Object>> {
         self.cache.peek(handle)
     }
@@ -497,13 +501,13 @@ impl Objects {
         self.cache.iter().map(|(_, object)| object)
     }
 
-    /// Puts in the first object of its handle.
+    /// Inserts the first object of its handle.
     pub(crate) fn put(&self, object: Arc<Object>) {
         self.cache.insert(object.handle, object);
     }
 
-    /// What `make` makes of `file`, put in; or the object that is there, and `file`.
-    // Not by the cache's own way to do this, which allocates something to wait for and takes its lock twice more.
+    /// Inserts the object that `make` makes of `file`; or returns the object that exists, and `file`. The cache's own
+    /// `get_or_insert_with` allocates a waiter and takes its lock twice more.
     pub(crate) fn get_or_make<T>(
         &self,
         handle: &Handle,
@@ -511,13 +515,13 @@ impl Objects {
         make: impl FnOnce(T) -> Object,
     ) -> Result<Arc<Object>, (Arc<Object>, T)> {
         let part = handle.iter().fold(0, |part, byte| part ^ byte);
-        let arrival = self.arrivals[usize::from(part) % ARRIVALS].lock();
+        let arrival = self.insert_locks[usize::from(part) % INSERT_LOCKS].lock();
         if let Some(present) = self.cache.get(handle) {
             return Err((present, file));
         }
         let object = Arc::new(make(file));
         let mut evicted = Vec::new();
-        // Until it is in the cache: an open that lets go looks in both places.
+        // Held until the object is in the cache: releasing a pin looks in both places.
         let closed = (self.closed_count.load(Ordering::Acquire) > 0).then(|| self.closed.lock());
         if let Some(mut closed) = closed
             && let Some(pins) = closed.remove(handle)
@@ -528,9 +532,9 @@ impl Objects {
             self.cache.insert_with_lifecycle(*handle, Arc::clone(&object), &mut evicted);
             return Ok(object);
         }
-        // Held here as well, it counts as used, and the cache cannot let it go while it is put in.
+        // This reference makes it count as used, so that the cache cannot evict it meanwhile.
         self.cache.insert_with_lifecycle(*handle, Arc::clone(&object), &mut evicted);
-        // What gave way is closed behind the lock.
+        // Evicted objects are closed after the lock is released.
         drop(arrival);
         Ok(object)
     }
@@ -539,14 +543,14 @@ impl Objects {
         self.cache.remove(handle);
     }
 
-    /// Lets go of an object as if there were no room for it, unless it [must stay](KeepUsed) for others than the caller, who has one clone. False where
-    /// it stays.
+    /// Evicts an object, unless [`KeepUsed`] keeps it for others than the caller, who has one reference. Returns
+    /// false where it stays.
     pub(crate) fn remove_unused(&self, object: &Arc<Object>) -> bool {
         let is_unused = |kept: &Arc<Object>| {
             Arc::ptr_eq(kept, object)
                 && Arc::strong_count(kept) == 2
                 && !kept.is_pinned()
-                && !kept.dirt.is_dirty()
+                && !kept.sync_state.is_dirty()
         };
         self.cache.remove_if(&object.handle, is_unused).is_some()
     }
@@ -560,8 +564,8 @@ mod tests {
         let file = tempfile::tempfile().expect("temporary file");
         let handle = Handle::new(&[number]).expect("short");
         let open = OpenFile::new(file.into(), Reach::ReadWrite, Counted::apart());
-        let dirt = Dirt::new(&Arc::default());
-        Arc::new(Object::new(handle, FileKind::Regular, 1, ((1, u64::from(number)), None), open, dirt))
+        let sync_state = SyncState::new(&Arc::default());
+        Arc::new(Object::new(handle, FileKind::Regular, 1, ((1, u64::from(number)), None), open, sync_state))
     }
 
     #[test]
@@ -570,7 +574,7 @@ mod tests {
         let used = object(0);
         cache.put(Arc::clone(&used));
         let dirty = object(1);
-        dirty.dirt.begin().made();
+        dirty.sync_state.begin_change().finish();
         cache.put(dirty);
         for number in 2..200 {
             cache.put(object(number));
@@ -585,10 +589,10 @@ mod tests {
         let kept = object(1);
         assert!(kept.pin() && kept.pin());
         assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::Last));
-        assert!(kept.pin() && !kept.let_go(), "an open holds it");
+        assert!(kept.pin() && !kept.release(), "an open holds it");
         assert!(kept.pin(), "and so may another");
         assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::LastOfNameless));
-        assert!(kept.let_go() && kept.let_go(), "nobody holds it");
+        assert!(kept.release() && kept.release(), "nobody holds it");
         assert!(!kept.pin() && kept.pins() == 1, "too late");
         assert_eq!(kept.unpin(), Unpinned::LastOfNameless);
         assert!(!kept.is_pinned());
@@ -628,11 +632,11 @@ mod tests {
     #[test]
     fn a_change_is_dirt_before_the_descriptor_is_handed_out() {
         let object = object(1);
-        assert!(!object.dirt.is_dirty());
-        let (file, begun) = object.begin_change().expect("open for writing");
-        assert!(object.dirt.is_dirty() && file.reach.writes());
-        drop(begun);
-        assert!(!object.dirt.is_dirty(), "nothing was changed");
+        assert!(!object.sync_state.is_dirty());
+        let (file, pending) = object.begin_change().expect("open for writing");
+        assert!(object.sync_state.is_dirty() && file.reach.writes());
+        drop(pending);
+        assert!(!object.sync_state.is_dirty(), "nothing was changed");
     }
 
     #[test]
@@ -646,15 +650,15 @@ mod tests {
 
     #[test]
     fn a_file_that_missed_something_is_copied_until_enough_reads_found_everything() {
-        let residence = Residence::default();
-        residence.proven();
-        residence.missed();
-        assert!(residence.is_doubtful() && !residence.is_proven());
-        for _ in 0..DOUBTS {
-            assert!(residence.is_doubtful());
-            residence.hit();
+        let cache_history = CacheHistory::default();
+        cache_history.mark_cached();
+        cache_history.missed();
+        assert!(cache_history.must_copy() && !cache_history.is_known_cached());
+        for _ in 0..COPIES_AFTER_MISS {
+            assert!(cache_history.must_copy());
+            cache_history.hit();
         }
-        assert!(!residence.is_doubtful() && !residence.is_proven(), "to be proven anew");
+        assert!(!cache_history.must_copy() && !cache_history.is_known_cached(), "to be known_cached anew");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Opening objects by handle, by name and again.
+//! Opens objects by handle and by name, and opens them again.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use vfs::{Error, Result};
 use crate::errno::translate;
 use crate::handle::{self, Meaning};
 use crate::name::Name;
+use crate::nonblocking;
 use crate::object::{Object, OpenFile, Reach};
-use crate::patience;
 use crate::sys;
 use crate::volume::{Handles, Volume};
 
-/// Times that an open by handle is tried again where memory is said to be short, most of them a millisecond apart.
+/// Attempts of an open by handle that fails with ENOMEM, most of them a millisecond apart.
 const MAX_TRIES: u32 = 50;
 
 impl Volume {
-    /// Opens what the kernel's handle names, whoever calls.
+    /// Opens the object of a kernel handle as the server.
     pub(crate) fn open_by_kernel_handle(
         &self,
         kind: i32,
@@ -36,8 +36,8 @@ impl Volume {
             if opened.as_ref().err() != Some(&Errno::NOMEM) || tries == MAX_TRIES {
                 return opened;
             }
-            // Not only a lack of memory: ext4 also says so while the number of a removed inode is being given to a new file,
-            // and a moment later ESTALE. Rare enough to wait for in place.
+            // ENOMEM is not only a lack of memory: ext4 also returns it while a removed inode's number is given to a
+            // new file, and ESTALE a moment later. This is rare enough to wait for in place.
             tries += 1;
             match tries {
                 ..8 => std::thread::yield_now(),
@@ -46,21 +46,21 @@ impl Volume {
         }
     }
 
-    /// A directory stream of its own, at the start, opened by the server.
+    /// Opens a directory stream at its start, as the server.
     pub(crate) fn open_directory(&self, directory: &Object) -> Result<OwnedFd> {
-        // Not by the name `.`, for which one must be allowed to search the directory, not only to read it.
+        // Not by the name `.`, which needs permission to search the directory, not only to read it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.reopen(directory, &directory.file(), flags).map_err(translate)
     }
 
-    /// A descriptor that content can be read from.
+    /// Returns a descriptor that content can be read from.
     pub(crate) fn readable(&self, object: &Object) -> Result<Arc<OpenFile>> {
         object.replace_file(|present| {
             if present.reach.reads() {
                 return Ok(None);
             }
             if present.reach.writes() {
-                // The only descriptor that may write must stay; it could not be opened for reading too.
+                // The only writable descriptor must stay; it could not be opened for reading too.
                 return Err(Error::Access);
             }
             let fd = self.reopen(object, present, OFlags::RDONLY).map_err(translate)?;
@@ -68,7 +68,7 @@ impl Volume {
         })
     }
 
-    /// Makes the object's descriptor one that can write.
+    /// Makes the object's descriptor writable.
     pub(crate) fn make_writable(&self, object: &Object) -> Result<()> {
         object.replace_file(|present| {
             if present.reach.writes() {
@@ -83,20 +83,20 @@ impl Volume {
                 }
                 Err(errno) => return Err(translate(errno)),
             };
-            self.janitor.ring();
+            self.cleanup_queue.wake();
             Ok(Some(self.file_of(fd, reach)))
         })?;
         Ok(())
     }
 
-    /// Opens the very same object again. Only regular files and directories: opening a device or a pipe has effects.
+    /// Opens the same object again. Only for regular files and directories: opening a device or a pipe has effects.
     pub(crate) fn reopen(
         &self,
         object: &Object,
         present: &OpenFile,
         flags: OFlags,
     ) -> rustix::io::Result<OwnedFd> {
-        // A local process may hold a lease; nobody waits here until it is given up.
+        // A local process may hold a lease; this does not wait until it is released.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         if let (Handles::Kernel { .. }, Ok(Meaning::Kernel(kind, bytes))) =
             (&self.handles, handle::decode(&object.handle))
@@ -111,17 +111,17 @@ impl Volume {
         self.descriptors.open(|| rustix::fs::open(&name, flags, Mode::empty()))
     }
 
-    /// Opens a name without following or opening what it leads to.
+    /// Opens a name as `O_PATH`, without following a symbolic link.
     pub(crate) fn open_path(&self, directory: &Object, name: &Name) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        if !patience::may_wait() && !self.is_in_memory && self.has_cached_lookup.load(Ordering::Relaxed) {
+        if !nonblocking::may_block() && !self.is_in_memory && self.has_cached_lookup.load(Ordering::Relaxed) {
             let cached = directory.with_fd(|fd| {
                 self.descriptors.open(|| {
                     rustix::fs::openat2(fd, name.as_c_str(), flags, Mode::empty(), ResolveFlags::CACHED)
                 })
             });
             match cached {
-                Err(Errno::AGAIN) => patience::wait()?,
+                Err(Errno::AGAIN) => nonblocking::require_blocking()?,
                 // Before Linux 5.12 (5.6), or where a sandbox does not know the call.
                 Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
                     self.has_cached_lookup.store(false, Ordering::Relaxed);

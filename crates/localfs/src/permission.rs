@@ -58,7 +58,7 @@ pub(crate) fn owns(who: &Credentials, file: &Attributes) -> bool {
 
 impl Volume {
     /// Prepares this thread for calls in `directory` that the kernel judges as the caller. Where the server can act as
-    /// nobody but itself, others are judged here, in addition to what the kernel allows the server.
+    /// nobody but itself, others are checked here, in addition to what the kernel allows the server.
     ///
     /// # Errors
     /// [`Error::Access`] where the caller lacks `want` on the directory.
@@ -101,7 +101,7 @@ impl Volume {
         want: u32,
     ) -> Result<bool> {
         let who = &context.credentials;
-        if want & WRITE != 0 && self.is_sealed(object, snapshot)? {
+        if want & WRITE != 0 && self.is_immutable(object, snapshot)? {
             return Ok(false);
         }
         if who.is_root() || !self.has_acl(object, snapshot)? {
@@ -157,7 +157,7 @@ impl Volume {
         snapshot: &Snapshot,
         authority: Authority,
     ) -> Result<()> {
-        if self.is_sealed(object, snapshot)? {
+        if self.is_immutable(object, snapshot)? {
             return Err(Error::NotPermitted);
         }
         let granted = authority == Authority::Opened

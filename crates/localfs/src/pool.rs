@@ -10,7 +10,7 @@
 //! - [`Lane::Names`]: fsync(2) of directories and new files, in rounds for all who wait ([`crate::sync_group`]).
 //!
 //! In a lane each address has at most three quarters of the threads, and addresses are served in turn, as are the
-//! connections of an address ([`fair`]). So a client finds a thread free, or waits for one job of another client, however
+//! connections of an address ([`fair_queue`]). So a client finds a thread free, or waits for one job of another client, however
 //! many that client has sent.
 //!
 //! No job waits for the lock of an object on a thread of the pool, but for the exception that [`crate::lock`] names.
@@ -24,9 +24,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use vfs::Peer;
 
-use fair::Fair;
+use fair_queue::FairQueue;
 
-mod fair;
+mod fair_queue;
 
 /// Threads of [`Lane::Work`] and [`Lane::Sync`] for each core: many wait for the disk at once.
 const THREADS_PER_CORE: usize = 32;
@@ -116,7 +116,7 @@ struct Shared {
 }
 
 struct State {
-    jobs: Fair<Job>,
+    jobs: FairQueue<Job>,
     threads: usize,
     /// Threads that wait and have not been woken.
     idle: usize,
@@ -136,7 +136,8 @@ impl std::fmt::Debug for State {
 
 impl Threads {
     fn new(name: &'static str, max_threads: usize, share: usize) -> Self {
-        let state = State { jobs: Fair::new(share.max(1)), threads: 0, idle: 0, woken: 0, is_over: false };
+        let state =
+            State { jobs: FairQueue::new(share.max(1)), threads: 0, idle: 0, woken: 0, is_over: false };
         Self(Arc::new(Shared { name, max_threads, state: Mutex::new(state), has_work: Condvar::new() }))
     }
 

@@ -15,7 +15,7 @@ use vfs::{FileKind, Handle, Pace, Properties};
 
 use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
-use crate::cached_names::Names;
+use crate::cached_names::CachedNames;
 use crate::change::{self, ChangeClock};
 use crate::config::{Config, Durability, OpenError};
 use crate::descriptors::{Descriptors, MIN_OBJECTS};
@@ -28,14 +28,14 @@ use crate::name::MAX_NAME;
 use crate::object::{Object, Objects, OpenFile, Reach};
 use crate::ops::watch_entries::is_watched;
 use crate::pool::Pool;
-use crate::shortage::Shortages;
-use crate::stall_detector::Wariness;
+use crate::stall_detector::StallDetector;
 use crate::streams::Streams;
-use crate::sync_group::Group;
-use crate::sync_state::Dirt;
+use crate::sync_group::SyncGroup;
+use crate::sync_state::SyncState;
 use crate::sys;
 use crate::volume::{Actor, Handles, Volume, mount_of};
 use crate::watch;
+use crate::watch_limits::LimitLog;
 
 /// `f_type` of file systems that keep nothing on a device: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -94,7 +94,7 @@ pub(crate) fn open_with(
         descriptors.count(),
     );
     let dirty_objects = Arc::default();
-    let dirt = Dirt::new(&dirty_objects);
+    let sync_state = SyncState::new(&dirty_objects);
     let volume = Arc::new(Volume {
         root: Arc::new(Object::new(
             root_handle,
@@ -102,7 +102,7 @@ pub(crate) fn open_with(
             identities.fsid,
             (key, created(&status)),
             top,
-            dirt,
+            sync_state,
         )),
         handles,
         actor: actor(),
@@ -120,12 +120,12 @@ pub(crate) fn open_with(
         closed_last: AtomicUsize::new(0),
         pinned_in_use: AtomicUsize::new(0),
         dirty_objects,
-        group: Group::default(),
+        sync_group: SyncGroup::default(),
         changes,
         has_nowait: AtomicBool::new(true),
         has_cached_lookup: AtomicBool::new(true),
-        names: Names::default(),
-        wariness: Wariness::default(),
+        cached_names: CachedNames::default(),
+        stall_detector: StallDetector::default(),
         pace: Pace::default(),
         moves: AtomicU64::new(0),
         streams: Streams::default(),
@@ -137,10 +137,10 @@ pub(crate) fn open_with(
         verifier_seed: config.verifier_seed,
         verifier_changes: AtomicU64::new(0),
         round: AtomicU32::new(0),
-        janitor: crate::janitor_queue::Alarm::default(),
-        watches: watch::OnDemand::new(max_objects / 2),
+        cleanup_queue: crate::cleanup_queue::CleanupQueue::default(),
+        watches: watch::LazyWatches::new(max_objects / 2),
         logged_mounts: LoggedMounts::default(),
-        shortages: Shortages::default(),
+        limit_log: LimitLog::default(),
         has_watched_entries: is_watched(f_type),
         root_fd,
         #[cfg(test)]
@@ -150,7 +150,7 @@ pub(crate) fn open_with(
     });
     volume.objects.put(Arc::clone(&volume.root));
     let _ = volume.member.set(descriptors.join(Arc::downgrade(&volume) as _));
-    crate::janitor::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
+    crate::cleanup::start(&volume).map_err(|error| OpenError::Directory(path.clone(), error))?;
     Ok(volume)
 }
 

@@ -1,28 +1,28 @@
-//! Whether changes of a volume have lately made a thread wait.
+//! Detects that changes of a volume block the thread that makes them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::patience::STALL_NS;
+use crate::nonblocking::STALL_NS;
 
-/// Changes on the pool without waiting after which they are made in place again.
-const WARY_CHANGES: u32 = 32;
+/// Changes on the pool that must not block before changes are made in place again.
+const CHANGES_AFTER_STALL: u32 = 32;
 
-/// Whether changes of a volume have lately made somebody wait.
+/// The number of changes that still have to run on the pool after one that blocked.
 #[derive(Debug, Default)]
-pub(crate) struct Wariness(AtomicU32);
+pub(crate) struct StallDetector(AtomicU32);
 
-impl Wariness {
-    pub(crate) fn is_wary(&self) -> bool {
+impl StallDetector {
+    pub(crate) fn is_stalling(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// A change took that long.
+    /// Notes how long a change took, in nanoseconds.
     pub(crate) fn took(&self, ns: u64) {
         if ns >= STALL_NS {
-            self.0.store(WARY_CHANGES, Ordering::Relaxed);
-        } else if self.is_wary() {
+            self.0.store(CHANGES_AFTER_STALL, Ordering::Relaxed);
+        } else if self.is_stalling() {
             let less = |left: u32| left.checked_sub(1);
-            // Nothing left to take from: another thread was faster.
+            // At 0 another thread has counted the last change.
             let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
@@ -34,20 +34,20 @@ mod tests {
 
     #[test]
     fn one_change_that_waits_sends_others_to_the_pool_until_enough_did_not() {
-        let wariness = Wariness::default();
-        wariness.took(STALL_NS - 1);
-        assert!(!wariness.is_wary());
-        wariness.took(STALL_NS);
-        for _ in 0..WARY_CHANGES - 1 {
-            wariness.took(1);
+        let stall_detector = StallDetector::default();
+        stall_detector.took(STALL_NS - 1);
+        assert!(!stall_detector.is_stalling());
+        stall_detector.took(STALL_NS);
+        for _ in 0..CHANGES_AFTER_STALL - 1 {
+            stall_detector.took(1);
         }
-        assert!(wariness.is_wary());
-        wariness.took(STALL_NS);
-        for _ in 0..WARY_CHANGES - 1 {
-            wariness.took(1);
+        assert!(stall_detector.is_stalling());
+        stall_detector.took(STALL_NS);
+        for _ in 0..CHANGES_AFTER_STALL - 1 {
+            stall_detector.took(1);
         }
-        assert!(wariness.is_wary(), "it began anew");
-        wariness.took(1);
-        assert!(!wariness.is_wary());
+        assert!(stall_detector.is_stalling(), "it began anew");
+        stall_detector.took(1);
+        assert!(!stall_detector.is_stalling());
     }
 }

@@ -1,4 +1,4 @@
-//! Objects with names or new files to sync, which wait for the next round.
+//! Directories and new files that wait for the next round of syncs.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use parking_lot::Mutex;
 use vfs::FileKind;
 
 use crate::object::Object;
-use crate::sync_state::Made;
+use crate::sync_state::ChangeId;
 
-/// What waits for the next round.
+/// The objects that wait for the next round.
 #[derive(Debug, Default)]
-pub(crate) struct Group(Mutex<Gathering>);
+pub(crate) struct SyncGroup(Mutex<Queue>);
 
 #[derive(Debug, Default)]
-struct Gathering {
+struct Queue {
     objects: Vec<Arc<Object>>,
-    /// A round runs, or is about to.
+    /// Whether a round runs, or is about to.
     has_leader: bool,
 }
 
-/// Whether the sync of a change is short, but for the commit that all share.
-pub(crate) fn is_for(object: &Object, change: Made) -> bool {
+/// Whether the sync of a change is short, except for the commit that all share.
+pub(crate) fn is_short_sync(object: &Object, change: ChangeId) -> bool {
     match object.kind {
         FileKind::Directory => true,
         FileKind::Regular => change.is_creation(),
@@ -28,20 +28,22 @@ pub(crate) fn is_for(object: &Object, change: Made) -> bool {
     }
 }
 
-impl Group {
+impl SyncGroup {
     #[cfg(test)]
     pub(crate) fn has_leader(&self) -> bool {
         self.0.lock().has_leader
     }
 
-    /// Adds what somebody wants synced that is not being synced. True for the first, who has to see to it.
+    /// Adds an object that has to be synced and is not being synced. Returns true for the first, whose caller has to
+    /// start a round.
     pub(crate) fn join(&self, object: &Arc<Object>) -> bool {
         let mut gathering = self.0.lock();
         gathering.objects.push(Arc::clone(object));
         !std::mem::replace(&mut gathering.has_leader, true)
     }
 
-    /// Adds what has gathered to `round`. False where it is empty then: who joins from now on needs another leader.
+    /// Moves the gathered objects to `round`. Returns false where `round` stays empty: then the next object needs
+    /// another leader.
     pub(crate) fn begin_round(&self, round: &mut Vec<Arc<Object>>) -> bool {
         let mut gathering = self.0.lock();
         round.append(&mut gathering.objects);

@@ -16,52 +16,52 @@ pub(crate) enum Extent {
     All,
 }
 
-/// Changes of an object, and how far they have got.
+/// The changes of an object, and how far they are durable.
 #[derive(Debug)]
-pub(crate) struct Dirt {
+pub(crate) struct SyncState {
     state: Mutex<State>,
-    /// Moves with every change; written under the lock of `state`, so that no other instruction has to be locked for it.
+    /// Moves with every change. Written under the lock of `state`, so that no further locked instruction is needed.
     version: AtomicU64,
-    /// How many objects of the volume are dirty.
+    /// The number of dirty objects of the volume.
     dirty_objects: Arc<AtomicUsize>,
 }
 
-/// Bytes of a change of which it is not known how much content it is.
+/// The size of a change that counts no bytes of content.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Tells one who waits how the sync ended.
+/// Receives the result of a sync.
 pub(crate) type Waiter = oneshot::Sender<Result<()>>;
 
 pub(crate) type Outcome = oneshot::Receiver<Result<()>>;
 
-/// A change that was made, for those who wait until it is durable.
+/// A finished change, to wait for until it is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Made {
-    /// From 1 for each object; a later change has a greater one.
+pub(crate) struct ChangeId {
+    /// Counts from 1 for each object.
     pub(crate) number: u64,
     /// Failed syncs of the object when the change began.
     failures: u32,
-    /// It is what made the object.
+    /// Whether the change created the object.
     is_creation: bool,
 }
 
-impl Made {
-    /// No change: it is durable.
+impl ChangeId {
+    /// No change: always durable.
     pub(crate) const NONE: Self = Self { number: 0, failures: 0, is_creation: false };
 
-    /// The same change, as the one that made the object.
+    /// Returns the same change, marked as the one that created the object.
     pub(crate) fn creation(self) -> Self {
         Self { is_creation: true, ..self }
     }
 
-    /// Whether it made the object.
+    /// Whether the change created the object.
     pub(crate) fn is_creation(self) -> bool {
         self.is_creation
     }
 
-    /// This change with those of the same object since `first`, which it covers, to be durable together: a sync that failed
-    /// in between is not overlooked.
-    pub(crate) fn behind(self, first: Self) -> Self {
+    /// Returns a change that is durable when this one and all since `first` are. It notices a sync that failed in
+    /// between.
+    pub(crate) fn covering(self, first: Self) -> Self {
         if first == Self::NONE {
             return self;
         }
@@ -73,18 +73,18 @@ impl Made {
 struct State {
     /// Changes that are being made, or may be.
     in_flight: u32,
-    /// Syncs that failed; wraps, since it is only compared with what it was a request ago.
+    /// Failed syncs. It may wrap, because it is only compared with its value at the start of a change.
     failures: u32,
-    /// What the last of them reported.
+    /// The error of the last failed sync.
     failure: Option<Error>,
-    /// Number of the last change made.
+    /// The number of the last finished change.
     made: u64,
-    /// Changes up to here are durable as to their data, and with all attributes.
+    /// Changes up to these numbers are durable, as to their data and with all attributes.
     data: u64,
     all: u64,
-    /// Bytes of content that no sync has begun to cover, at most; [`UNKNOWN`] where nobody counted.
+    /// Upper bound of the bytes of content that no sync has begun to cover; [`UNKNOWN`] where nobody counted.
     unsynced: u64,
-    /// A sync is running, or about to.
+    /// Whether a sync runs, or is about to.
     is_running: bool,
     waiting: Vec<(Extent, Waiter)>,
 }
@@ -102,45 +102,46 @@ impl State {
     }
 }
 
-impl Dirt {
-    /// Clean, of a volume that counts its dirty objects there.
+impl SyncState {
+    /// Creates the state of a clean object; `dirty_objects` counts the volume's dirty objects.
     pub(crate) fn new(dirty_objects: &Arc<AtomicUsize>) -> Self {
         let version = AtomicU64::default();
         Self { state: Mutex::default(), version, dirty_objects: Arc::clone(dirty_objects) }
     }
 
     /// Makes the object dirty, for a change that is about to be made.
-    pub(crate) fn begin(&self) -> Begun<'_> {
+    pub(crate) fn begin_change(&self) -> PendingChange<'_> {
         let failures = self.update(|state| {
             state.in_flight += 1;
             state.failures
         });
-        Begun { dirt: self, failures, bytes: UNKNOWN }
+        PendingChange { sync_state: self, failures, bytes: UNKNOWN }
     }
 
-    /// A number that is another one after each change through this server; under the object's lock it stands.
+    /// Returns a number that differs after each change through this server. It stands while the object's lock is
+    /// held.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The object was changed by what is done to its names, which leaves it as durable as it was.
-    pub(crate) fn was_touched(&self) {
+    /// Notes that the object's names changed, which does not make it dirty.
+    pub(crate) fn note_change(&self) {
         let state = self.state.lock();
-        self.move_on();
+        self.bump_version();
         drop(state);
     }
 
     /// To be called under the lock of `state`.
-    fn move_on(&self) {
+    fn bump_version(&self) {
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Bytes of content that a sync would write, at most.
+    /// Returns an upper bound of the bytes of content that a sync would write.
     pub(crate) fn unsynced(&self) -> u64 {
         self.state.lock().unsynced
     }
 
-    /// Requests that wait for the next sync.
+    /// Returns the number of requests that wait for the next sync.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
@@ -152,7 +153,7 @@ impl Dirt {
         self.state.lock().is_running
     }
 
-    /// The number of the last change that is durable to this extent.
+    /// Returns the number of the last change that is durable to this extent.
     #[cfg(test)]
     pub(crate) fn durable(&self, extent: Extent) -> u64 {
         self.state.lock().durable(extent)
@@ -166,25 +167,26 @@ impl Dirt {
         outcome
     }
 
-    /// Whether data may be lost by a crash of the machine.
+    /// Whether a crash of the machine may lose changes.
     pub(crate) fn is_dirty(&self) -> bool {
         self.state.lock().is_dirty()
     }
 
-    /// The last change made, where its data are not durable yet. Earlier failures do not count: COMMIT's clients are told
-    /// of those by the write verifier.
-    pub(crate) fn outstanding(&self) -> Option<Made> {
+    /// Returns the last finished change if its data are not durable yet. Earlier failures do not count: COMMIT
+    /// reports them by the write verifier.
+    pub(crate) fn unsynced_change(&self) -> Option<ChangeId> {
         let state = self.state.lock();
-        let last = Made { number: state.made, failures: state.failures, is_creation: false };
+        let last = ChangeId { number: state.made, failures: state.failures, is_creation: false };
         (state.data < state.made).then_some(last)
     }
 
-    /// Waits for a change to be durable, where it is not. True for the first, who has to have it synced.
+    /// Begins to wait for a change; `None` if it is durable. The flag is true for the first waiter, which has to
+    /// start the sync.
     ///
     /// # Errors
-    /// What a sync reported that failed since the change began: a success after it would say nothing of this change.
-    pub(crate) fn want(&self, change: Made, extent: Extent) -> Result<Option<(Outcome, bool)>> {
-        if change == Made::NONE {
+    /// The error of a sync that failed since the change began: a later success would say nothing about this change.
+    pub(crate) fn request(&self, change: ChangeId, extent: Extent) -> Result<Option<(Outcome, bool)>> {
+        if change == ChangeId::NONE {
             return Ok(None);
         }
         let mut state = self.state.lock();
@@ -199,19 +201,19 @@ impl Dirt {
         Ok(Some((receiver, !std::mem::replace(&mut state.is_running, true))))
     }
 
-    /// A sync failed: from now on no change that began before counts as durable. Answers those who began to wait for the
-    /// next sync meanwhile; it would hide from them what was lost.
-    pub(crate) fn failed(&self, error: Error) -> Vec<Waiter> {
+    /// Notes that a sync failed: no change that began before it counts as durable from now on. Returns the requests
+    /// that meanwhile began to wait for the next sync, which would not report the error.
+    pub(crate) fn mark_failed(&self, error: Error) -> Vec<Waiter> {
         let mut state = self.state.lock();
-        // What it covered may be to be written still.
+        // The content that the failed sync covered may still have to be written.
         state.unsynced = UNKNOWN;
         state.failures = state.failures.wrapping_add(1);
         state.failure = Some(error);
         std::mem::take(&mut state.waiting).into_iter().map(|(_, waiter)| waiter).collect()
     }
 
-    /// The sync that was about to run will not: all who wait are let go.
-    pub(crate) fn give_up(&self) {
+    /// Notes that the sync that was about to run will not. All waiting requests fail.
+    pub(crate) fn abandon_sync(&self) {
         let waiting = {
             let mut state = self.state.lock();
             state.is_running = false;
@@ -220,15 +222,16 @@ impl Dirt {
         drop(waiting);
     }
 
-    /// Whether another sync is waited for; if not, whoever wants one next has to begin it.
-    pub(crate) fn goes_on(&self) -> bool {
+    /// Whether requests wait for another sync. If not, the next request to wait has to start one.
+    pub(crate) fn needs_another_sync(&self) -> bool {
         let mut state = self.state.lock();
         state.is_running = !state.waiting.is_empty();
         state.is_running
     }
 
-    /// Everything made so far, and what the running sync must do for those who wait.
-    pub(crate) fn next_sync(&self) -> Option<(u64, Extent, Vec<Waiter>)> {
+    /// Begins a sync. Returns the number of the last finished change, the extent that the waiting requests need, and
+    /// these requests; `None` where none wait.
+    pub(crate) fn begin_sync(&self) -> Option<(u64, Extent, Vec<Waiter>)> {
         let mut state = self.state.lock();
         if state.waiting.is_empty() {
             state.is_running = false;
@@ -241,9 +244,9 @@ impl Dirt {
         Some((state.made, extent, waiting.into_iter().map(|(_, sender)| sender).collect()))
     }
 
-    /// Changes up to this one are durable.
-    pub(crate) fn succeeded(&self, up_to: u64, extent: Extent) {
-        if up_to == Made::NONE.number {
+    /// Notes that changes up to this number are durable.
+    pub(crate) fn mark_durable(&self, up_to: u64, extent: Extent) {
+        if up_to == ChangeId::NONE.number {
             return;
         }
         self.update(|state| {
@@ -254,7 +257,7 @@ impl Dirt {
         });
     }
 
-    /// Changes the state, and with it the number of dirty objects.
+    /// Changes the state, and the count of dirty objects with it.
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let was_dirty = state.is_dirty();
@@ -268,7 +271,7 @@ impl Dirt {
     }
 }
 
-impl Drop for Dirt {
+impl Drop for SyncState {
     fn drop(&mut self) {
         if self.state.get_mut().is_dirty() {
             self.dirty_objects.fetch_sub(1, Ordering::Relaxed);
@@ -276,59 +279,59 @@ impl Drop for Dirt {
     }
 }
 
-/// A change that is being made. Dropped, it was not: the object is as dirty as it was before.
+/// A change that is being made. Dropping it says that nothing was changed.
 #[derive(Debug)]
 #[must_use = "a change that was made has to be numbered"]
-pub(crate) struct Begun<'a> {
-    dirt: &'a Dirt,
+pub(crate) struct PendingChange<'a> {
+    sync_state: &'a SyncState,
     /// Failed syncs so far.
     failures: u32,
     /// Bytes of content that it changes.
     bytes: u64,
 }
 
-impl Begun<'_> {
-    /// It changes so many bytes of content.
+impl PendingChange<'_> {
+    /// Sets the number of bytes of content that it changes.
     pub(crate) fn of_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes as u64;
         self
     }
 
-    /// The change is made: its number. Only a sync that begins from now on covers it.
-    pub(crate) fn made(self) -> Made {
-        let (dirt, failures, bytes) = (self.dirt, self.failures, self.bytes);
-        // Dropping does its own half of this; the object must not look clean in between.
+    /// Finishes the change and returns its number. Only syncs that begin from now on cover it.
+    pub(crate) fn finish(self) -> ChangeId {
+        let (sync_state, failures, bytes) = (self.sync_state, self.failures, self.bytes);
+        // Drop would do its own half of this, and the object must not look clean in between.
         std::mem::forget(self);
-        let number = dirt.update(|state| {
+        let number = sync_state.update(|state| {
             state.in_flight -= 1;
             state.made += 1;
             state.unsynced = state.unsynced.saturating_add(bytes);
-            dirt.move_on();
+            sync_state.bump_version();
             state.made
         });
-        Made { number, failures, is_creation: false }
+        ChangeId { number, failures, is_creation: false }
     }
 
-    /// The change is made, and as durable as it has to be.
-    pub(crate) fn made_for_good(self) {
-        let dirt = self.dirt;
-        // As in [`Self::made`].
+    /// Finishes the change as durable.
+    pub(crate) fn finish_durable(self) {
+        let sync_state = self.sync_state;
+        // As in [`Self::finish`].
         std::mem::forget(self);
-        dirt.update(|state| {
+        sync_state.update(|state| {
             state.in_flight -= 1;
             state.made += 1;
             (state.data, state.all) = (state.made, state.made);
-            dirt.move_on();
+            sync_state.bump_version();
         });
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for PendingChange<'_> {
     fn drop(&mut self) {
-        self.dirt.update(|state| {
+        self.sync_state.update(|state| {
             state.in_flight -= 1;
-            // What failed may have been done in part.
-            self.dirt.move_on();
+            // A failed change may have been made in part.
+            self.sync_state.bump_version();
         });
     }
 }

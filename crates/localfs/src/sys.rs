@@ -288,7 +288,7 @@ pub(crate) fn getdents64(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize>
     check(unsafe { libc::syscall(libc::SYS_getdents64, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) })
 }
 
-/// faccessat2(2) on the object itself, judged by this thread's file-system identity. `want` is in the bits of
+/// faccessat2(2) on the object itself, checked by this thread's file-system identity. `want` is in the bits of
 /// access(2). `ENOSYS` before Linux 5.8.
 pub(crate) fn may_access(fd: BorrowedFd<'_>, want: u32) -> Result<()> {
     // SAFETY: the empty name is a valid C string.

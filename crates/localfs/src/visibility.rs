@@ -13,7 +13,7 @@ use crate::streams::RawEntry;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Fails for what clients do not see, of which this was found by its name.
+    /// Fails for a hidden file that was found by name.
     pub(crate) fn require_shown(&self, status: &Statx) -> Result<()> {
         match &self.hidden {
             Some(hidden) if hidden.hides_named(status) => Err(Error::NotFound),
@@ -21,7 +21,7 @@ impl Volume {
         }
     }
 
-    /// The same, of what was found by a handle.
+    /// Fails for a hidden file that was found by handle.
     pub(crate) fn require_shown_by_handle(&self, status: &Statx) -> Result<()> {
         match &self.hidden {
             Some(hidden) if hidden.hides(status) => Err(Error::Stale),
@@ -29,7 +29,7 @@ impl Volume {
         }
     }
 
-    /// Fails for a name that is not looked up.
+    /// Fails for a hidden name.
     pub(crate) fn require_shown_name(&self, directory: &Object, name: &[u8]) -> Result<()> {
         match &self.hidden {
             Some(hidden) if hidden.is_socket(directory, name) => Err(Error::NotFound),
@@ -37,13 +37,13 @@ impl Volume {
         }
     }
 
-    /// Inode numbers of what may have to be left out of a listing that is made now; none where nothing is hidden.
+    /// Returns inode numbers that may have to be left out of a listing made now; `None` where nothing is hidden.
     pub(crate) fn unlisted(&self) -> Option<Arc<HashSet<u64>>> {
-        // Where the directory cannot be listed, it is left out itself all the same.
+        // If the directory cannot be listed, it is left out itself all the same.
         self.hidden.as_ref().map(|hidden| hidden.inodes().unwrap_or_default())
     }
 
-    /// Whether an entry of a directory is left out, by what [`Self::unlisted`] said.
+    /// Whether an entry of a directory is left out of a listing; `unlisted` is from [`Self::unlisted`].
     pub(crate) fn hides_entry(
         &self,
         unlisted: Option<&HashSet<u64>>,
@@ -57,12 +57,13 @@ impl Volume {
         if entry.inode != hidden.key.1 && !unlisted.contains(&entry.inode) {
             return false;
         }
-        // Inode numbers of other file systems inside the export may be the same. What cannot be looked at is not told of.
+        // Inode numbers of other file systems inside the export may be the same. An entry whose status cannot be read
+        // is left out.
         let looked = directory.with_fd(|fd| status_of_name(fd, entry.name));
         looked.map_or(true, |status| hidden.hides_named(&status))
     }
 
-    /// Fails where a name may not be moved to another: what is hidden has neither, and what it lies in stays.
+    /// Fails where a rename would move or replace a hidden file, or move a directory above one.
     pub(crate) fn require_movable(
         &self,
         (from, old): (&Object, &Name),

@@ -57,7 +57,7 @@ const DIRECTORY_CHANGES: u64 = libc::FAN_CREATE
     | libc::FAN_MOVE_SELF
     | libc::FAN_ONDIR;
 
-/// The events that tell what somebody wants to hear of.
+/// The events that tell what somebody wants to record of.
 pub(crate) fn events_of(kind: FileKind, interest: Interest) -> u64 {
     match (kind, interest) {
         (FileKind::Directory, _) => DIRECTORY_CHANGES,
@@ -69,12 +69,12 @@ pub(crate) fn events_of(kind: FileKind, interest: Interest) -> u64 {
 
 /// [`Watches`] of a volume from when somebody first asks: where nobody does, no thread waits, and the group is left to others of the user's.
 #[derive(Debug)]
-pub(crate) struct OnDemand {
+pub(crate) struct LazyWatches {
     max_kept: usize,
     opened: OnceLock<Result<Watches, String>>,
 }
 
-impl OnDemand {
+impl LazyWatches {
     /// Up to `max_kept` objects are kept open, where they have to be.
     pub(crate) fn new(max_kept: usize) -> Self {
         Self { max_kept, opened: OnceLock::new() }

@@ -17,7 +17,7 @@ const STATE: &str = ".local/state";
 const KEY: &str = ".local/state/key";
 const SOCKET: &str = "control";
 
-/// What clients hold of an export before its state directory is hidden: as when the server before had another one.
+/// What clients pin_object of an export before its state directory is hidden: as when the server before had another one.
 struct Before {
     place: Place,
     local: Handle,

@@ -215,7 +215,7 @@ fn a_mount_point_inside_is_listed_and_not_entered() {
             println!("skipped: cannot mount here");
             return;
         }
-        // There already, where it is the same file system.
+        // ExistingFile already, where it is the same file system.
         let _ = std::fs::create_dir(place.path("m/m"));
         let seen = [(); 2].map(|()| (place.lookup(&me(), &root, "m"), place.list(&me(), &root)));
         let inside = place.lookup(&me(), &below, "m");
@@ -283,7 +283,7 @@ fn an_acl_decides_for_cached_descriptors_too() {
     place.write(&me(), &file, b"data", Stability::Unstable).expect("write");
     let (named, masked, member, other) =
         (user(2001, &[]), user(2002, &[]), user(2003, &[77]), user(2004, &[]));
-    // Cached, and judged by mode bits until now.
+    // Cached, and checked by mode bits until now.
     assert_eq!(place.read(&named, &file).err(), Some(Error::Access));
     let acl = "u:2001:rw,u:2002:rw,g:77:r";
     if !run("setfacl", &["-m", acl, path.to_str().expect("path")]) {
@@ -310,15 +310,15 @@ fn an_acl_decides_for_cached_descriptors_too() {
 #[test]
 fn a_seal_is_obeyed_from_the_next_request_on() {
     let place = Place::new();
-    let file = place.file(&me(), "sealed", 0o666);
+    let file = place.file(&me(), "immutable", 0o666);
     let write = || place.write(&me(), &file, b"data", Stability::Unstable).map(drop);
-    let path = place.path("sealed");
+    let path = place.path("immutable");
     let path = path.to_str().expect("UTF-8");
     for (seal, unseal) in [("+i", "-i"), ("+a", "-a")] {
         // Twice, so that what the last one saw is known to the next.
         assert_eq!((write(), write()), (Ok(()), Ok(())));
         if !run("chattr", &[seal, path]) {
-            println!("skipped: files cannot be sealed here");
+            println!("skipped: files cannot be immutable here");
             return;
         }
         let answers = (write(), write(), place.getattr(&file).map(|attributes| attributes.mode), write());
@@ -426,7 +426,11 @@ fn too_many_dirty_files_go_to_the_device_at_once() {
         println!("skipped: in memory nothing is ever dirty");
         return;
     }
-    assert_eq!(stabilities[39], Stability::DataSync, "no more than half of the descriptors are held by dirt");
+    assert_eq!(
+        stabilities[39],
+        Stability::DataSync,
+        "no more than half of the descriptors are held by dirty files"
+    );
 }
 
 #[test]
@@ -704,7 +708,7 @@ fn a_listed_handle_and_its_attributes_are_one_file_s_while_names_change() {
     let files = files.map(|file| (file, place.getattr(&file).expect("there").fileid));
     let root = place.fs().root();
     let is_over = std::sync::atomic::AtomicBool::new(false);
-    // Judged at the end: a panic before would wait for the other thread.
+    // Checked at the end: a panic before would wait for the other thread.
     let mut mixed = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {

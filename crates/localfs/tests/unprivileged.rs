@@ -1,4 +1,4 @@
-//! A server without root's powers: it acts as its own user, and others are judged in user space besides.
+//! A server without root's powers: it acts as its own user, and others are checked in user space besides.
 
 mod common;
 

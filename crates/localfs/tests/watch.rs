@@ -14,7 +14,7 @@ use vfs::{
 };
 
 /// More than any event takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SPIN_TIME: Duration = Duration::from_secs(30);
 /// Set in a child that may watch a single object.
 const ONE_MARK: &str = "ENFYS_TEST_ONE_MARK";
 
@@ -35,7 +35,7 @@ impl Bell {
     /// Whether it rings, or has since the last time.
     fn rings(&self) -> bool {
         let has_rung = self.has_rung.lock().unwrap();
-        let (mut has_rung, _) = self.rung.wait_timeout_while(has_rung, PATIENCE, |rung| !*rung).unwrap();
+        let (mut has_rung, _) = self.rung.wait_timeout_while(has_rung, SPIN_TIME, |rung| !*rung).unwrap();
         std::mem::take(&mut *has_rung)
     }
 

@@ -14,7 +14,7 @@ use localfs::{Config, LocalFs};
 use vfs::{Authority, Backend, Create, CreateMode, EntriesWatch, FileKind, Handle, ReadDir, Stability};
 
 /// More than it takes until a clock of ticks has moved on.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SPIN_TIME: Duration = Duration::from_secs(10);
 
 /// A place with a directory `d` in it, made by a local process; none, with a word, where this system cannot watch it.
 fn place(change: fn(Config) -> Config) -> Option<Place> {
@@ -160,7 +160,7 @@ fn an_object_that_nobody_has_a_name_of_in_memory_is_watched_too() {
 fn what_was_told_of_an_entry_is_final_when_the_clock_has_moved_on() {
     let Some(place) = place(|config| config) else { return };
     let watch = watch(&place);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + SPIN_TIME;
     let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
     loop {
         let mut told = Vec::new();

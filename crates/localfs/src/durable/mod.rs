@@ -1,29 +1,32 @@
-//! Getting changes to stable storage, once for all who wait.
+//! Makes changes durable, with one sync for all requests that wait.
 //!
-//! Each object counts its changes. Whoever needs one on stable storage waits until a sync that *began* after that
-//! change has succeeded. While a sync runs, newcomers gather and the next sync serves all of them: so a hundred
+//! Each object numbers its changes. A request that needs a change to be durable waits until a sync that *began* after
+//! the change has succeeded. While a sync runs, more requests gather, and the next sync serves all of them: a hundred
 //! concurrent COMMITs of a file, or CREATEs in a directory, cost two syncs.
 //!
-//! Writes go through one descriptor, which stays open while there is dirt, since the kernel reports a failed
+//! Writes go through one descriptor, which stays open while the object is dirty, because the kernel reports a failed
 //! write-back once to each descriptor that was open at the time. So an object is dirty from *before* a change is made
-//! ([`Dirt::begin`]). The number that is waited for, though, is given *after* the change was made ([`Begun::made`]): a
-//! sync that began in between may have missed it, and must not cover it. A change that failed gets no number, and
-//! leaves the earlier ones as they are. Changes count as durable only when a sync returned success: after a failure the
-//! object stays dirty, the write verifier changes (the kernel may have dropped the pages, so that clients must send them
-//! again), and everybody whose change had begun before is told. That is more than those who waited for this sync: the
-//! kernel takes the error from the descriptor with it, so that the next sync succeeds though the pages are gone, and
-//! nobody sends again what was answered as stable. So a change carries the count of failures as of its beginning
-//! ([`Made`]), and may be durable only where none came since.
+//! ([`SyncState::begin_change`](crate::sync_state::SyncState::begin_change)). The change gets its number *after* it
+//! was made ([`PendingChange::finish`](crate::sync_state::PendingChange::finish)): a sync that began in between may
+//! have missed it, and must not cover it. A failed change gets no number.
 //!
-//! Directories and new files are synced in rounds, by few threads for all who wait: [`group`]. Where nobody else wants the calling thread
-//! and the device is fast, it syncs them itself, and little content too: [`Pace`]. What has more has a thread of its own.
+//! Changes count as durable only when a sync returned success. After a failure the object stays dirty and the write
+//! verifier changes: the kernel may have dropped the pages, so that clients must send them again. All requests whose
+//! change had begun before the failure get the error, not only those that waited for this sync: the kernel reports
+//! the error once, so the next sync succeeds although the pages are lost, and clients do not resend data that were
+//! answered as stable. So a change carries the number of failures at its beginning
+//! ([`ChangeId`](crate::sync_state::ChangeId)), and counts as durable only if no sync failed since.
+//!
+//! Directories and new files are synced in rounds, by few threads for all requests that wait (`rounds`). Where no
+//! other request needs the calling thread and the device is fast, that thread syncs them itself, and up to 64 KiB of
+//! content too ([`vfs::Pace`]). A file with more content is synced by a thread of its own.
 
 mod rounds;
 mod sync;
 mod volume;
 mod wait;
 
-pub(crate) use wait::{Caller, Changed};
+pub(crate) use wait::{ObjectChange, SyncCaller};
 
 #[cfg(test)]
 mod tests;

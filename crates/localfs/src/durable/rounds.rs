@@ -1,20 +1,21 @@
-//! Group commit: what many operations wait for is synced by few threads, round after round, and they are woken together.
+//! Group commit: few threads sync the objects that many operations wait for, in rounds, and wake these operations
+//! together.
 //!
-//! A sync of names is small, and mostly one commit of the file system's journal serves all that are asked for at the time.
-//! With a job on a pool for each object, and a wake-up for each that is synced, the threads' coming and going took several times
-//! the processor time of the syncs themselves (docs/performance.md). So directories and new files whose changes are waited for
-//! gather in the volume's group. One job leads: it takes what has gathered as a round, syncs it, and wakes all who waited
-//! for any of it. Who comes meanwhile is served by the next round.
+//! A sync of a directory or a new file is short, and mostly one commit of the file system's journal serves all syncs
+//! of the moment. One pool job per object, and one wake-up per synced object, took several times the processor time
+//! of the syncs themselves. So directories and new files gather in the volume's group. One job leads: it takes the
+//! gathered objects as a round, syncs them, and wakes all operations that waited for any of them. Objects that arrive
+//! meanwhile belong to the next round.
 //!
-//! - Each object is synced by itself, once a round, and by the rules of [`crate::durable`]: its sync began after all changes that it
-//!   covers, and its error reaches everybody whose change had begun, and nobody else.
-//! - A round is shared by a few threads, since most syncs end with a flush of the device, and those that wait for one at the
-//!   same time have it in common. One thread would wait for them one after the other: at depth 64 a fifth of the rate was left.
-//! - A sync of a file that has content may take long by itself, so that it is left to a thread of its own: a COMMIT of a
-//!   gigabyte holds up no CREATE. So is one of what only syncfs(2) reaches.
-//! - One syncfs(2) for the whole round, the rejected alternative, would write all that others have in the page cache.
+//! - Each object is synced by itself, once a round, by the rules of [`crate::durable`]: its sync begins after all
+//!   changes that it covers, and its error reaches every request whose change had begun, and no other.
+//! - Several threads share a round, because most syncs end with a flush of the device, and concurrent syncs share one
+//!   flush. With a single thread at depth 64, a fifth of the rate was left.
+//! - A file with content may take long to sync, so a thread of its own does that: a COMMIT of a gigabyte must not
+//!   delay a CREATE. The same holds for objects that only syncfs(2) reaches.
+//! - Rejected: one syncfs(2) for the whole round. It would write everything that others have in the page cache.
 //!
-//! A group holds no more than there are calls that wait, which `net` limits.
+//! A group holds at most as many objects as calls wait, which `net` limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use vfs::{FileKind, Peer};
 
-use super::sync::Synced;
+use super::sync::SyncOutcome;
 use crate::object::Object;
 use crate::pool::{Lane, NAMES_THREADS};
 use crate::volume::Volume;
@@ -31,10 +32,10 @@ use crate::volume::Volume;
 impl Volume {
     /// Has an object synced that is not being synced.
     pub(super) fn join_group(self: &Arc<Self>, object: &Arc<Object>) {
-        if self.group.join(object) {
+        if self.sync_group.join(object) {
             let core = Handle::current();
             let leader = Leader::new(self, &core);
-            // Not before this thread has nothing else to do: what came with the same read joins the first round.
+            // Runs when this thread has nothing else to do, so that operations of the same read join the first round.
             core.spawn(async move {
                 let volume = Arc::clone(&leader.volume);
                 volume.pool.submit(Lane::Names, Peer::default(), move || lead(Some(leader)));
@@ -43,19 +44,19 @@ impl Volume {
     }
 }
 
-/// Goes on as long as this thread is the one that ends a round.
+/// Leads rounds as long as this thread is the one that ends them.
 fn lead(mut leader: Option<Leader>) {
     while let Some(current) = leader {
         leader = current.lead_round();
     }
 }
 
-/// The right and the duty to begin the next round. Where it is dropped, as by a pool that ends, those who wait are let go.
+/// The duty to begin the next round. If it is dropped, as by a pool that ends, waiting operations fail.
 pub(super) struct Leader {
     volume: Arc<Volume>,
     /// The runtime of a thread that answers calls.
     core: Handle,
-    /// What was synced in the last round, and is once more where anybody began to wait meanwhile.
+    /// Objects of the last round, which are synced again if operations began to wait for them meanwhile.
     objects: Vec<Arc<Object>>,
     is_done: bool,
 }
@@ -65,10 +66,10 @@ impl Leader {
         Self { volume: Arc::clone(volume), core: core.clone(), objects: Vec::new(), is_done: false }
     }
 
-    /// Syncs what has gathered. The next leader, where this thread was the last to end.
+    /// Syncs the gathered objects. Returns the next leader if this thread ended the round.
     fn lead_round(mut self) -> Option<Self> {
-        self.objects.retain(|object| object.dirt.goes_on());
-        self.is_done = !self.volume.group.begin_round(&mut self.objects);
+        self.objects.retain(|object| object.sync_state.needs_another_sync());
+        self.is_done = !self.volume.sync_group.begin_round(&mut self.objects);
         if self.is_done {
             return None;
         }
@@ -76,7 +77,7 @@ impl Leader {
         self.is_done = true;
         for _ in 1..round.objects.len().min(NAMES_THREADS) {
             let round = Arc::clone(&round);
-            // One that comes late, or never, finds nothing left to do.
+            // A job that starts late finds no objects left.
             self.volume.pool.submit(Lane::Names, Peer::default(), move || lead(round.work()));
         }
         round.work()
@@ -85,29 +86,29 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        while !self.is_done && self.volume.group.begin_round(&mut self.objects) {
-            self.objects.drain(..).for_each(|object| object.dirt.give_up());
+        while !self.is_done && self.volume.sync_group.begin_round(&mut self.objects) {
+            self.objects.drain(..).for_each(|object| object.sync_state.abandon_sync());
         }
     }
 }
 
-/// What is synced together.
+/// Objects that are synced together.
 pub(super) struct Round {
     volume: Arc<Volume>,
     core: Handle,
-    /// Directories first: their commit takes the new files along, whose own syncs find little left to do.
+    /// Directories first: their journal commit includes the new files, whose own syncs then have little left to do.
     objects: Vec<Arc<Object>>,
-    /// Number of the first that no thread has taken.
+    /// Index of the first object that no thread has taken.
     next: AtomicUsize,
     ended: Mutex<Ended>,
 }
 
-/// What has come of a round so far.
+/// The results of a round so far.
 #[derive(Default)]
 struct Ended {
     objects: usize,
-    synced: Vec<Synced>,
-    /// Those that were synced.
+    synced: Vec<SyncOutcome>,
+    /// The objects that were synced.
     again: Vec<Arc<Object>>,
 }
 
@@ -118,18 +119,19 @@ impl Round {
         Self { volume, core: core.clone(), objects, next, ended }
     }
 
-    /// Syncs objects that no other thread has taken. The thread that ends the last of all has those who wait told, all at
-    /// once: one wake-up, one batch of replies, and one batch of requests that follow. It leads the next round.
+    /// Syncs objects that no other thread has taken. The thread that ends the last one notifies all waiting
+    /// operations at once: one wake-up, one batch of replies, and one batch of further requests. It leads the next
+    /// round.
     fn work(&self) -> Option<Leader> {
         let mut leader = None;
         while let Some(object) = self.objects.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            leader = Part::new(self, object).sync();
+            leader = RoundPart::new(self, object).sync();
         }
         leader
     }
 
-    /// One object more is done with.
-    fn ended(&self, object: &Arc<Object>, synced: Option<Synced>) -> Option<Leader> {
+    /// Notes that one more object is done.
+    fn ended(&self, object: &Arc<Object>, synced: Option<SyncOutcome>) -> Option<Leader> {
         let mut ended = self.ended.lock();
         ended.objects += 1;
         if let Some(synced) = synced {
@@ -141,32 +143,32 @@ impl Round {
         }
         let Ended { synced, again, .. } = std::mem::take(&mut *ended);
         drop(ended);
-        let answers = Answers(synced);
-        // By a thread that answers calls: those who wait are its own for the most part, and it would wake, and take this one's
-        // core, for the first of them.
+        let answers = RoundAnswers(synced);
+        // On a thread that answers calls: most waiting operations are its own, and it would otherwise wake for the
+        // first of them and take this thread's core.
         self.core.spawn(async move { drop(answers) });
         let (volume, core) = (Arc::clone(&self.volume), self.core.clone());
         Some(Leader { volume, core, objects: again, is_done: false })
     }
 }
 
-/// What those who wait for a round are told when this is dropped, as by a runtime that ends.
-struct Answers(Vec<Synced>);
+/// Notifies the operations that wait for a round when it is dropped, also by a runtime that ends.
+struct RoundAnswers(Vec<SyncOutcome>);
 
-impl Drop for Answers {
+impl Drop for RoundAnswers {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Synced::tell);
+        self.0.drain(..).for_each(SyncOutcome::notify);
     }
 }
 
 /// An object of a round that a thread has taken.
-pub(super) struct Part<'r> {
+pub(super) struct RoundPart<'r> {
     round: &'r Round,
     object: &'r Arc<Object>,
     is_ended: bool,
 }
 
-impl<'r> Part<'r> {
+impl<'r> RoundPart<'r> {
     pub(super) fn new(round: &'r Round, object: &'r Arc<Object>) -> Self {
         Self { round, object, is_ended: false }
     }
@@ -178,11 +180,11 @@ impl<'r> Part<'r> {
     }
 }
 
-/// By a panic: the round ends all the same, and those who wait for this object are let go.
-impl Drop for Part<'_> {
+/// After a panic the round ends all the same, and operations that wait for this object fail.
+impl Drop for RoundPart<'_> {
     fn drop(&mut self) {
         if !self.is_ended {
-            self.object.dirt.give_up();
+            self.object.sync_state.abandon_sync();
             drop(self.round.ended(self.object, None));
         }
     }

@@ -10,16 +10,16 @@ use crate::object::{Object, OpenFile, Reach};
 use crate::sync_state::{Extent, Waiter};
 use crate::volume::Volume;
 
-/// How a sync ended, for those who wait.
-pub(super) struct Synced {
+/// The result of a sync, and the requests that wait for it.
+pub(super) struct SyncOutcome {
     waiting: Vec<Waiter>,
     outcome: Result<()>,
 }
 
-impl Synced {
-    pub(super) fn tell(self) {
+impl SyncOutcome {
+    pub(super) fn notify(self) {
         for sender in self.waiting {
-            // A request that was given up waits no more.
+            // A cancelled request waits no longer.
             let _ = sender.send(self.outcome);
         }
     }
@@ -28,38 +28,40 @@ impl Synced {
 impl Volume {
     pub(super) fn sync_while_wanted(&self, object: &Object) {
         while let Some(synced) = self.sync_if_wanted(object) {
-            synced.tell();
+            synced.notify();
         }
     }
 
-    /// One sync, where anybody waits for one; whoever calls has begun the object's syncing, and goes on until nobody does.
-    fn sync_if_wanted(&self, object: &Object) -> Option<Synced> {
-        let (up_to, extent, mut waiting) = object.dirt.next_sync()?;
+    /// Syncs once if any request waits. The caller has begun the object's syncing, and repeats this until none waits.
+    fn sync_if_wanted(&self, object: &Object) -> Option<SyncOutcome> {
+        let (up_to, extent, mut waiting) = object.sync_state.begin_sync()?;
         let outcome = self.sync_object(object, extent);
         match outcome {
-            Ok(()) => object.dirt.succeeded(up_to, extent),
+            Ok(()) => object.sync_state.mark_durable(up_to, extent),
             Err(error) => waiting.extend(self.sync_failed(object, error)),
         }
-        Some(Synced { waiting, outcome })
+        Some(SyncOutcome { waiting, outcome })
     }
 
-    /// The same of a directory, a new file or little content, from which the volume's pace is known.
-    pub(super) fn sync_little(&self, object: &Object) -> Option<Synced> {
+    /// As [`Self::sync_if_wanted`], for a directory, a new file or little content, whose duration updates the
+    /// volume's pace.
+    pub(super) fn sync_little(&self, object: &Object) -> Option<SyncOutcome> {
         let began = Instant::now();
         let synced = self.sync_if_wanted(object);
         self.pace.took(began.elapsed());
         synced
     }
 
-    /// One sync now, on this thread or on that which syncs the object already: the kernel tells a failed write-back to one
-    /// of two syncs of a descriptor alone, and the other would take what was lost for durable. For threads that may wait.
+    /// Syncs the object now, on this thread or on one that syncs it already. The kernel reports a failed write-back
+    /// to only one of two concurrent syncs of a descriptor, and the other would take lost data for durable. For
+    /// threads that may block.
     pub(crate) fn sync_now(&self, object: &Object) -> Result<()> {
-        let Some(change) = object.dirt.outstanding() else { return Ok(()) };
-        while let Some((outcome, is_first)) = object.dirt.want(change, Extent::Data)? {
+        let Some(change) = object.sync_state.unsynced_change() else { return Ok(()) };
+        while let Some((outcome, is_first)) = object.sync_state.request(change, Extent::Data)? {
             if is_first {
                 self.sync_while_wanted(object);
             }
-            // Without an answer where the other was given up.
+            // There is no result where the other sync was abandoned.
             if let Ok(outcome) = outcome.blocking_recv() {
                 return outcome;
             }
@@ -67,11 +69,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Answers who else has to be told.
+    /// Returns the other requests that have to get the error.
     fn sync_failed(&self, object: &Object, error: Error) -> Vec<Waiter> {
         self.change_verifier();
         tracing::error!(handle = ?object.handle, error = error.to_string(), "sync failed; clients will send unstable data again");
-        object.dirt.failed(error)
+        object.sync_state.mark_failed(error)
     }
 
     fn sync_object(&self, object: &Object, extent: Extent) -> Result<()> {
@@ -79,7 +81,7 @@ impl Volume {
         #[cfg(test)]
         {
             self.syncs.lock().push(std::thread::current().id());
-            // Several syncs may be under way at once: a plan is for one kind, so that it is known which one fails.
+            // Several syncs may run at once: a planned failure is for one kind, so that it is known which sync fails.
             let plan = self.planned_sync_failure.lock().take_if(|(kind, _)| *kind == object.kind);
             if let Some((_, error)) = plan {
                 return Err(error);
@@ -88,14 +90,14 @@ impl Volume {
         let can_open = matches!(object.kind, FileKind::Regular | FileKind::Directory);
         let present = object.file();
         let file = match present.reach {
-            // fsync(2) of a descriptor that may only write is as good.
+            // fsync(2) of a write-only descriptor is as good.
             Reach::Path if can_open => self.readable(object).ok(),
             Reach::Path => None,
             _ => Some(present),
         };
         match file {
             Some(file) => sync_file(&file, object.kind, extent),
-            // Symbolic links, special files and what may not be opened cannot be synced one by one.
+            // Symbolic links, special files and objects that may not be opened cannot be synced one by one.
             None => rustix::fs::syncfs(&self.root_fd).map_err(translate),
         }
     }
@@ -107,7 +109,7 @@ fn sync_file(file: &OpenFile, kind: FileKind, extent: Extent) -> Result<()> {
         Extent::All => rustix::fs::fsync(file),
     };
     match synced {
-        // Some file systems have nothing to sync a directory with, and say so.
+        // Some file systems refuse fsync(2) of a directory because there is nothing to sync.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if kind == FileKind::Directory => Ok(()),
         other => other.map_err(translate),
     }

@@ -9,15 +9,15 @@ use crate::errno::translate;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
-    /// Whether records of the index have to reach a device before their handles are answered.
+    /// Whether records of the index must be durable before their handles are answered.
     pub(crate) fn must_sync_index(&self) -> bool {
-        // What is exported may be in memory; the index need not be.
+        // The export may be in memory; the index need not be.
         self.durability() == Durability::Sync
             && !self.is_in_memory
             && matches!(&self.handles, Handles::Indexed { index, .. } if index.is_unsynced())
     }
 
-    /// Brings the index to stable storage.
+    /// Makes the index durable.
     pub(crate) fn sync_index(&self) -> Result<()> {
         match &self.handles {
             Handles::Indexed { index, .. } if index.is_unsynced() => {
@@ -28,7 +28,7 @@ impl Volume {
         }
     }
 
-    /// Brings everything to stable storage: file by file, so that errors are told, then what has no file.
+    /// Makes everything durable: file by file, so that errors are reported, then what has no file.
     pub(crate) fn sync_everything(&self) -> Result<()> {
         self.streams.clear();
         let objects: Vec<_> = self.objects.iter().collect();
@@ -43,7 +43,7 @@ impl Volume {
         outcome
     }
 
-    /// Brings to stable storage what an instance before this one changed and nobody knows here: the whole file system, once.
+    /// Makes durable what a server before this one changed: syncs the whole file system, once.
     pub(crate) fn settle(&self) -> Result<()> {
         if !self.must_sync() || self.is_settled.load(Ordering::Acquire) {
             return Ok(());
@@ -54,14 +54,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Promises something else from now on. What was answered under [`Durability::Async`] is on stable storage before
-    /// [`Durability::Sync`] is promised for it too.
+    /// Changes the durability. What was answered under [`Durability::Async`] is durable before this returns with
+    /// [`Durability::Sync`].
     pub(crate) fn set_durability(&self, durability: Durability) -> Result<()> {
         let was_async = self.is_async.swap(durability == Durability::Async, Ordering::AcqRel);
         if !was_async || durability == Durability::Async {
             return Ok(());
         }
-        // Objects that were answered so count as clean: only the whole file system has them all.
+        // Objects that were answered so count as clean: only a sync of the whole file system covers them all.
         let synced = rustix::fs::syncfs(&self.root_fd).map_err(translate).and(self.sync_index());
         if synced.is_err() {
             self.change_verifier();

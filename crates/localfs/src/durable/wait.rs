@@ -1,4 +1,4 @@
-//! Waiting until changes are durable.
+//! Waits until changes are durable.
 
 use std::sync::Arc;
 
@@ -7,46 +7,46 @@ use vfs::{Context, Error, Op, Pace, Peer, Result, Thread};
 use crate::object::Object;
 use crate::pool::Lane;
 use crate::sync_group;
-use crate::sync_state::{Begun, Extent, Made, Outcome};
+use crate::sync_state::{ChangeId, Extent, Outcome, PendingChange};
 use crate::volume::Volume;
 
-/// Who waits until a change is durable.
+/// The caller that waits until a change is durable.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Caller {
+pub(crate) struct SyncCaller {
     /// What the calling thread may be used for.
     thread: Thread,
     peer: Peer,
 }
 
-impl Caller {
+impl SyncCaller {
     pub(crate) fn of(context: &Context) -> Self {
         Self { thread: context.thread, peer: context.peer }
     }
 
-    /// The same for what may take long, for which no thread is lent.
-    pub(crate) fn not_alone(context: &Context) -> Self {
+    /// As [`Self::of`], for operations that may take long and must not occupy the calling thread.
+    pub(crate) fn shared(context: &Context) -> Self {
         Self { thread: Thread::Shared, peer: context.peer }
     }
 }
 
 #[cfg(test)]
-impl From<Thread> for Caller {
+impl From<Thread> for SyncCaller {
     fn from(thread: Thread) -> Self {
         Self { thread, peer: Peer::default() }
     }
 }
 
 /// An object, and a change of it.
-pub(crate) type Changed = (Arc<Object>, Made);
+pub(crate) type ObjectChange = (Arc<Object>, ChangeId);
 
-/// What a thread of the pool is to do for those who wait. A pool that ends drops what it did not begin.
-pub(super) struct Syncing {
+/// A sync that has to be done for waiting requests. A pool that ends drops jobs that it did not begin.
+pub(super) struct SyncJob {
     volume: Arc<Volume>,
     object: Arc<Object>,
     is_done: bool,
 }
 
-impl Syncing {
+impl SyncJob {
     pub(super) fn new(volume: &Arc<Volume>, object: &Arc<Object>) -> Self {
         Self { volume: Arc::clone(volume), object: Arc::clone(object), is_done: false }
     }
@@ -56,122 +56,123 @@ impl Syncing {
         self.is_done = true;
     }
 
-    /// On the calling thread, once: who began to wait meanwhile is served by others.
+    /// Syncs once on the calling thread. Other threads serve requests that began to wait meanwhile.
     pub(super) fn run_in_place(mut self) {
-        // It may have to be opened for that, which is no business of the caller's.
+        // The object may have to be opened, which the caller may not be allowed to do.
         self.volume.act_as_server();
         let synced = self.volume.sync_little(&self.object);
         self.is_done = true;
         let Some(synced) = synced else { return };
-        synced.tell();
-        if self.object.dirt.goes_on() {
-            let is_short = sync_group::is_for(&self.object, Made::NONE);
-            // Others wait, who may be many clients.
-            self.volume.hand_over(&self.object, is_short, Peer::default());
+        synced.notify();
+        if self.object.sync_state.needs_another_sync() {
+            let is_short = sync_group::is_short_sync(&self.object, ChangeId::NONE);
+            // These requests may be of many clients.
+            self.volume.sync_on_pool(&self.object, is_short, Peer::default());
         }
     }
 }
 
-impl Drop for Syncing {
+impl Drop for SyncJob {
     fn drop(&mut self) {
         if !self.is_done {
-            self.object.dirt.give_up();
+            self.object.sync_state.abandon_sync();
         }
     }
 }
 
 impl Volume {
-    /// A change is made: what to wait for, which is none where answers do not wait for stable storage, so that nothing is left
-    /// to be done for it.
-    pub(crate) fn made(&self, begun: Begun<'_>) -> Made {
+    /// Finishes a change. Returns the change to wait for, which is [`ChangeId::NONE`] where answers do not wait for
+    /// stable storage.
+    pub(crate) fn finish_change(&self, pending: PendingChange<'_>) -> ChangeId {
         if self.must_sync() {
-            return begun.made();
+            return pending.finish();
         }
-        begun.made_for_good();
-        Made::NONE
+        pending.finish_durable();
+        ChangeId::NONE
     }
 
-    /// As [`Self::made`], of an object that was made itself.
-    pub(crate) fn made_new(&self, object: &Object) -> Made {
-        if self.must_sync() { object.dirt.begin().made().creation() } else { Made::NONE }
+    /// As [`Self::finish_change`], for the change that created `object`.
+    pub(crate) fn finish_creation(&self, object: &Object) -> ChangeId {
+        if self.must_sync() { object.sync_state.begin_change().finish().creation() } else { ChangeId::NONE }
     }
 
     /// Waits until `change` of `object` is durable.
     ///
     /// # Errors
-    /// What a sync reported that ended after the change began.
-    pub(crate) async fn make_durable(
+    /// The error of a sync that ended after the change began.
+    pub(crate) async fn wait_durable(
         self: &Arc<Self>,
         object: &Arc<Object>,
-        change: Made,
+        change: ChangeId,
         extent: Extent,
-        caller: impl Into<Caller>,
+        caller: impl Into<SyncCaller>,
     ) -> Result<()> {
-        match self.want_durable(object, change, extent, self.lend(caller.into()))? {
+        match self.request_sync(object, change, extent, self.with_usable_thread(caller.into()))? {
             Some(outcome) => outcome.await.unwrap_or(Err(Error::ServerFault)),
             None => Ok(()),
         }
     }
 
-    /// The caller, with its thread if the next sync is taken to be short.
-    fn lend(&self, caller: Caller) -> Caller {
-        Caller { thread: self.pace.lend(caller.thread), ..caller }
+    /// Returns the caller, with its own thread if the next sync is expected to be short.
+    fn with_usable_thread(&self, caller: SyncCaller) -> SyncCaller {
+        SyncCaller { thread: self.pace.lend(caller.thread), ..caller }
     }
 
-    /// Starts what [`make_durable`](Self::make_durable) waits for, and ends it where the calling thread does it itself; `None`
-    /// where the change is durable already.
-    fn want_durable(
+    /// Starts the sync that [`wait_durable`](Self::wait_durable) waits for, and finishes it if the calling thread
+    /// does it; `None` where the change is durable already.
+    fn request_sync(
         self: &Arc<Self>,
         object: &Arc<Object>,
-        change: Made,
+        change: ChangeId,
         extent: Extent,
-        caller: Caller,
+        caller: SyncCaller,
     ) -> Result<Option<Outcome>> {
-        let Some((receiver, is_first)) = object.dirt.want(change, extent)? else { return Ok(None) };
+        let Some((receiver, is_first)) = object.sync_state.request(change, extent)? else { return Ok(None) };
         if !is_first {
             return Ok(Some(receiver));
         }
-        let is_short = sync_group::is_for(object, change);
-        if caller.thread == Thread::Lent && (is_short || object.dirt.unsynced() <= Pace::LITTLE_BYTES) {
-            Syncing::new(self, object).run_in_place();
+        let is_short = sync_group::is_short_sync(object, change);
+        if caller.thread == Thread::Lent && (is_short || object.sync_state.unsynced() <= Pace::LITTLE_BYTES) {
+            SyncJob::new(self, object).run_in_place();
         } else {
-            self.hand_over(object, is_short, caller.peer);
+            self.sync_on_pool(object, is_short, caller.peer);
         }
         Ok(Some(receiver))
     }
 
-    /// Has threads of the pool sync an object that is not being synced: one of its own, unless it is short.
-    fn hand_over(self: &Arc<Self>, object: &Arc<Object>, is_short: bool, peer: Peer) {
+    /// Has threads of the pool sync an object that is not being synced: in a round if it is short, otherwise on a
+    /// thread of its own.
+    fn sync_on_pool(self: &Arc<Self>, object: &Arc<Object>, is_short: bool, peer: Peer) {
         if is_short {
             self.join_group(object);
         } else {
-            let syncing = Syncing::new(self, object);
+            let syncing = SyncJob::new(self, object);
             self.pool.submit(Lane::Sync, peer, move || syncing.run());
         }
     }
 
-    /// Answers `value` when the present content and entries of `objects` are durable; at once where the volume does not
-    /// promise durability. `changes` are what [`Begun::made`] gave.
-    pub(crate) fn when_durable<'a, T: Send + 'a>(
+    /// Answers `value` when `changes` are durable, or at once where the volume does not promise durability.
+    pub(crate) fn answer_when_durable<'a, T: Send + 'a>(
         self: &'a Arc<Self>,
-        caller: impl Into<Caller>,
-        changes: impl IntoIterator<Item = Changed>,
+        caller: impl Into<SyncCaller>,
+        changes: impl IntoIterator<Item = ObjectChange>,
         value: T,
     ) -> Op<'a, T> {
         if !self.must_sync() {
             for (object, change) in changes {
-                object.dirt.succeeded(change.number, Extent::All);
+                object.sync_state.mark_durable(change.number, Extent::All);
             }
             return Op::ok(value);
         }
         let (caller, changes) = (caller.into(), changes.into_iter().collect::<Vec<_>>());
         Op::pending(async move {
-            let caller = self.lend(caller);
-            // All of them at once: what a child and its directory need is mostly one commit of the file system's journal.
+            let caller = self.with_usable_thread(caller);
+            // All of them at once: the syncs of a file and its directory are mostly one commit of the file system's
+            // journal.
             let wanted: Vec<_> = changes
                 .iter()
                 .filter_map(|(object, change)| {
-                    self.want_durable(object, *change, Extent::All, caller).transpose()
+                    self.request_sync(object, *change, Extent::All, caller).transpose()
                 })
                 .collect();
             for outcome in wanted {

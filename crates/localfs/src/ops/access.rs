@@ -43,7 +43,7 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.access_now(&context, &file, want)
         };
-        self.look(context.peer, || self.access_now(context, file, want), later)
+        self.run_read(context.peer, || self.access_now(context, file, want), later)
     }
 
     fn access_now(&self, context: &Context, file: &Handle, want: Access) -> Result<(Access, Attributes)> {
@@ -58,7 +58,7 @@ impl Volume {
         Ok((allowed & want, snapshot.attributes))
     }
 
-    /// All permissions of the caller, each judged alone.
+    /// All permissions of the caller, each checked alone.
     fn permissions(&self, context: &Context, object: &Object, snapshot: &Snapshot) -> Result<u32> {
         let mut granted = 0;
         for one in [READ, WRITE, EXECUTE] {

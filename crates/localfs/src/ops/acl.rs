@@ -7,12 +7,12 @@ use rustix::io::Errno;
 use vfs::{Acl, AclKind, Change, Context, Error, FileKind, Handle, Op, Peer, Result};
 
 use crate::acl::{ACCESS_ACL, DEFAULT_ACL, MAX_ACL_BYTES, decode, encode};
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::durable::SyncCaller;
 use crate::errno::translate;
 use crate::object::Object;
 use crate::permission::owns;
-use crate::sync_state::Made;
-use crate::turn::Turn;
+use crate::sync_state::ChangeId;
 use crate::volume::Volume;
 use crate::xattr_target::{Target, read_whole};
 
@@ -27,7 +27,7 @@ impl Volume {
             let file = *file;
             move |volume: &Arc<Self>| volume.get_acl_now(&file, kind)
         };
-        self.look(peer, || self.get_acl_now(file, kind), later)
+        self.run_read(peer, || self.get_acl_now(file, kind), later)
     }
 
     fn get_acl_now(&self, file: &Handle, kind: AclKind) -> Result<Option<Acl>> {
@@ -63,9 +63,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.set_acl_now(&context, &file, kind, acl.as_ref())
         };
         let now = || self.set_acl_now(context, file, kind, acl);
-        let caller = Caller::of(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |(object, number, change)| {
-            self.when_durable(caller, [(object, number)], change)
+        let caller = SyncCaller::of(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |(object, number, change)| {
+            self.answer_when_durable(caller, [(object, number)], change)
         })
     }
 
@@ -75,7 +75,7 @@ impl Volume {
         file: &Handle,
         kind: AclKind,
         acl: Option<&Acl>,
-    ) -> Result<(Arc<Object>, Made, Change)> {
+    ) -> Result<(Arc<Object>, ChangeId, Change)> {
         let object = self.object(file)?;
         if !self.has_acls {
             return Err(Error::NotSupported);
@@ -84,14 +84,14 @@ impl Volume {
         let before = self.stat(&object)?;
         self.require_writable()?;
         // The kernel knows the caller only where the server can become it.
-        if self.is_sealed(&object, &before)? || !owns(&context.credentials, &before.attributes) {
+        if self.is_immutable(&object, &before)? || !owns(&context.credentials, &before.attributes) {
             return Err(Error::NotPermitted);
         }
         let is_strange = kind == AclKind::Default && object.kind != FileKind::Directory && acl.is_some();
         if object.kind == FileKind::Symlink || is_strange {
             return Err(Error::Invalid);
         }
-        let begun = object.dirt.begin();
+        let pending = object.sync_state.begin_change();
         self.act_as(context)?;
         let target = Target::of(object.file());
         let set = match acl {
@@ -99,11 +99,11 @@ impl Volume {
             None => target.remove(name_of(kind)),
         };
         match set {
-            // There was none to remove.
+            // ExistingFile was none to remove.
             Err(Errno::NODATA) if acl.is_none() => {}
             set => set.map_err(translate)?,
         }
-        let number = begun.made();
+        let number = pending.finish();
         let change = self.change_since(&object, &before.attributes)?;
         drop(lock);
         Ok((object, number, change))

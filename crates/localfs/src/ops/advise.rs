@@ -27,7 +27,7 @@ impl Volume {
             Advice::DontNeed => (Hint::DontNeed, count),
         };
         // Reading ahead may wait for the device's queue.
-        Op::pending(self.look_on_pool(peer, move |volume| {
+        Op::pending(self.read_on_pool(peer, move |volume| {
             let object = volume.object(&file)?;
             object.require_regular()?;
             match volume.readable(&object) {

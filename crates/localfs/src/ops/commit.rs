@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use vfs::{Change, Context, Error, Handle, Op, Result};
 
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::durable::SyncCaller;
 use crate::object::Object;
 use crate::sync_state::Extent;
-use crate::turn::Turn;
 use crate::volume::Volume;
 
 impl Volume {
@@ -21,14 +21,14 @@ impl Volume {
     ) -> Op<'a, Change> {
         let later = || {
             let file = *file;
-            move |volume: &Arc<Self>| volume.judge_commit(&file, offset, count)
+            move |volume: &Arc<Self>| volume.check_commit(&file, offset, count)
         };
-        let caller = Caller::of(context);
-        let now = || self.judge_commit(file, offset, count);
-        self.take_turn((Turn::Look, context.peer), now, later, move |(object, change)| {
-            match object.dirt.outstanding() {
-                Some(outstanding) => Op::pending(async move {
-                    self.make_durable(&object, outstanding, Extent::Data, caller).await?;
+        let caller = SyncCaller::of(context);
+        let now = || self.check_commit(file, offset, count);
+        self.run_op((OpKind::Read, context.peer), now, later, move |(object, change)| {
+            match object.sync_state.unsynced_change() {
+                Some(unsynced_change) => Op::pending(async move {
+                    self.wait_durable(&object, unsynced_change, Extent::Data, caller).await?;
                     Ok(change)
                 }),
                 None => Op::ok(change),
@@ -36,7 +36,7 @@ impl Volume {
         })
     }
 
-    fn judge_commit(&self, file: &Handle, offset: u64, count: u64) -> Result<(Arc<Object>, Change)> {
+    fn check_commit(&self, file: &Handle, offset: u64, count: u64) -> Result<(Arc<Object>, Change)> {
         let object = self.object(file)?;
         object.require_regular()?;
         // RFC 8881 §18.3.3: a range beyond 64 bits is NFS4ERR_INVAL.

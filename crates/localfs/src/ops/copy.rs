@@ -13,13 +13,13 @@ use rustix::io::Errno;
 use vfs::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Op, Result, Stability, Written};
 
 use super::space::extend;
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::durable::SyncCaller;
 use crate::errno::translate;
+use crate::nonblocking::WouldBlock;
 use crate::object::{Object, OpenFile};
-use crate::patience::Obstacle;
-use crate::sync_state::Made;
+use crate::sync_state::ChangeId;
 use crate::sys;
-use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes that one step copies at most.
@@ -34,8 +34,8 @@ struct Source {
     file: Arc<OpenFile>,
 }
 
-/// Both ends, judged.
-struct Judged {
+/// Both ends, checked.
+struct Checked {
     source: Source,
     destination: Arc<Object>,
     /// Bytes meant.
@@ -48,13 +48,13 @@ struct Judged {
 
 /// What the source has next, and how many bytes of it a step may take.
 #[derive(Debug, Clone, Copy)]
-enum Stretch {
+enum SourceExtent {
     Data(u64),
     /// At least [`COPIED_HOLE_BYTES`].
     Hole(u64),
 }
 
-impl Stretch {
+impl SourceExtent {
     fn length(self) -> u64 {
         let (Self::Data(length) | Self::Hole(length)) = self;
         length
@@ -65,11 +65,11 @@ impl Stretch {
     }
 }
 
-impl Judged {
+impl Checked {
     /// What there is from `start` on. Between large holes all is data: small ones are not worth a step each.
-    fn next_stretch(&self, start: u64) -> Stretch {
+    fn next_extent(&self, start: u64) -> SourceExtent {
         if self.is_dense {
-            return Stretch::Data(self.count.min(STEP_BYTES));
+            return SourceExtent::Data(self.count.min(STEP_BYTES));
         }
         let file = self.source.file.as_fd();
         let end = start + self.count;
@@ -80,7 +80,7 @@ impl Judged {
         };
         let data = data_from(start);
         if data - start >= COPIED_HOLE_BYTES {
-            return Stretch::Hole(data - start);
+            return SourceExtent::Hole(data - start);
         }
         let last = end.min(start + STEP_BYTES);
         let mut at = data;
@@ -92,14 +92,18 @@ impl Judged {
             at = data_from(hole);
             if at - hole >= COPIED_HOLE_BYTES {
                 // Where the data went that were there a moment ago, the hole is next; "nothing" would be the end of the copy.
-                return if hole == start { Stretch::Hole(at - start) } else { Stretch::Data(hole - start) };
+                return if hole == start {
+                    SourceExtent::Hole(at - start)
+                } else {
+                    SourceExtent::Data(hole - start)
+                };
             }
             if at == hole {
                 // A file system that tells of the hole and not of what is behind it.
                 break;
             }
         }
-        Stretch::Data(last - start)
+        SourceExtent::Data(last - start)
     }
 }
 
@@ -109,9 +113,9 @@ impl Volume {
         context: &Context,
         range: &CopyRange,
     ) -> Op<'a, Change> {
-        let caller = Caller::not_alone(context);
+        let caller = SyncCaller::shared(context);
         self.copy_on_pool(context, range, Self::clone_now, move |volume, (object, number, change)| {
-            volume.when_durable(caller, [(object, number)], change)
+            volume.answer_when_durable(caller, [(object, number)], change)
         })
     }
 
@@ -120,11 +124,11 @@ impl Volume {
         context: &Context,
         range: &CopyRange,
     ) -> Op<'a, Copied> {
-        let caller = Caller::not_alone(context);
+        let caller = SyncCaller::shared(context);
         self.copy_on_pool(context, range, Self::copy_step, move |volume, (object, number, copied)| {
             let stability = copied.stability;
             let written =
-                Written { count: u32::from(number != Made::NONE), stability, change: copied.change };
+                Written { count: u32::from(number != ChangeId::NONE), stability, change: copied.change };
             let answered = volume.answer_write(caller, object, written, number);
             Op::pending(async move { Ok(Copied { stability: answered.await?.stability, ..copied }) })
         })
@@ -140,72 +144,75 @@ impl Volume {
     ) -> Op<'a, A> {
         let (context, range) = (context.clone(), *range);
         // How long it takes says nothing of smaller changes.
-        let turn = (Turn::Look, context.peer);
-        let worked = self.run_on_pool(turn, Obstacle::Long, move |volume| work(volume, &context, &range));
+        let kind = (OpKind::Read, context.peer);
+        let worked = self.run_on_pool(kind, WouldBlock::Long, move |volume| work(volume, &context, &range));
         Op::pending(async move { end(self, worked.await?).await })
     }
 
-    fn clone_now(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, Made, Change)> {
-        let judged = self.judge_copy(context, range)?;
-        let Judged { source, destination, count, .. } = &judged;
+    fn clone_now(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, ChangeId, Change)> {
+        let checked = self.check_copy(context, range)?;
+        let Checked { source, destination, count, .. } = &checked;
         if *count == 0 {
             let change = Self::no_change(&self.stat(destination)?);
-            return Ok((judged.destination, Made::NONE, change));
+            return Ok((checked.destination, ChangeId::NONE, change));
         }
         self.write_out(source, range.source_offset, *count)?;
         let lock = self.lock(destination)?;
         let before = self.stat(destination)?;
-        let (file, begun) = self.begin_write(destination)?;
+        let (file, pending) = self.begin_write(destination)?;
         self.act_as_writer(context)?;
         let from = (source.file.as_fd(), range.source_offset);
         sys::clone_range(from, (file.as_fd(), range.destination_offset), *count).map_err(translate)?;
-        let number = begun.made();
+        let number = pending.finish();
         let change = self.change_since(destination, &before.attributes)?;
         drop(lock);
-        Ok((judged.destination, number, change))
+        Ok((checked.destination, number, change))
     }
 
-    fn copy_step(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, Made, Copied)> {
+    fn copy_step(&self, context: &Context, range: &CopyRange) -> Result<(Arc<Object>, ChangeId, Copied)> {
         if range.source == range.destination {
             return Err(Error::Invalid);
         }
-        let judged = self.judge_copy(context, range)?;
-        let shares = self.can_share(range, &judged);
-        let next =
-            if shares { Stretch::Data(SHARED_STEP_BYTES) } else { judged.next_stretch(range.source_offset) };
-        let step = judged.count.min(next.length());
+        let checked = self.check_copy(context, range)?;
+        let shares = self.can_share(range, &checked);
+        let next = if shares {
+            SourceExtent::Data(SHARED_STEP_BYTES)
+        } else {
+            checked.next_extent(range.source_offset)
+        };
+        let step = checked.count.min(next.length());
         let stability = Stability::Unstable;
         if step == 0 {
-            let change = Self::no_change(&self.stat(&judged.destination)?);
+            let change = Self::no_change(&self.stat(&checked.destination)?);
             return Ok((
-                judged.destination,
-                Made::NONE,
+                checked.destination,
+                ChangeId::NONE,
                 Copied { count: 0, stability, is_all: true, change },
             ));
         }
         if shares {
-            self.write_out(&judged.source, range.source_offset, step)?;
+            self.write_out(&checked.source, range.source_offset, step)?;
         } else if next.is_data() {
-            self.warm(&judged.source.file, range.source_offset, step);
+            self.read_ahead(&checked.source.file, range.source_offset, step);
         }
-        let destination = judged.destination;
+        let destination = checked.destination;
         let lock = self.lock(&destination)?;
         let before = self.stat(&destination)?;
-        let (file, begun) = self.begin_write(&destination)?;
+        let (file, pending) = self.begin_write(&destination)?;
         self.act_as_writer(context)?;
-        let (from, to) = ((&*judged.source.file, range.source_offset), (&*file, range.destination_offset));
+        let (from, to) = ((&*checked.source.file, range.source_offset), (&*file, range.destination_offset));
         let is_done = match next {
-            Stretch::Data(_) => shares && share(from, to, step),
-            Stretch::Hole(_) => leave_hole(to, before.attributes.size, step)?,
+            SourceExtent::Data(_) => shares && share(from, to, step),
+            SourceExtent::Hole(_) => extend_by_hole(to, before.attributes.size, step)?,
         };
         let count = if is_done { step } else { copy(from, to, step.min(STEP_BYTES))? };
-        let number = begun.made();
+        let number = pending.finish();
         let change = self.change_since(&destination, &before.attributes)?;
         drop(lock);
-        Ok((destination, number, Copied { count, stability, is_all: count == judged.count, change }))
+        Ok((destination, number, Copied { count, stability, is_all: count == checked.count, change }))
     }
 
-    fn judge_copy(&self, context: &Context, range: &CopyRange) -> Result<Judged> {
+    fn check_copy(&self, context: &Context, range: &CopyRange) -> Result<Checked> {
         let (source, destination) = (self.object(&range.source)?, self.object(&range.destination)?);
         source.require_regular()?;
         destination.require_regular()?;
@@ -226,16 +233,16 @@ impl Volume {
         let file = self.readable(&source)?;
         let is_dense = self.is_dense(&seen.attributes);
         let source = Source { object: source, file };
-        Ok(Judged { source, destination, count, reaches_end: count == left, is_dense })
+        Ok(Checked { source, destination, count, reaches_end: count == left, is_dense })
     }
 
     /// Whether the file system may share all of the range.
-    fn can_share(&self, range: &CopyRange, judged: &Judged) -> bool {
+    fn can_share(&self, range: &CopyRange, checked: &Checked) -> bool {
         let block = u64::from(self.properties.clone_block_bytes);
         let is_aligned = |offset: u64| block > 0 && offset.is_multiple_of(block);
         is_aligned(range.source_offset)
             && is_aligned(range.destination_offset)
-            && (judged.reaches_end || is_aligned(judged.count))
+            && (checked.reaches_end || is_aligned(checked.count))
     }
 
     /// Writes a range's dirty pages out, and waits: the kernel does it under the lock otherwise.
@@ -243,17 +250,17 @@ impl Volume {
     /// Through a descriptor of its own: waiting takes note of a failed write-back, which the kernel tells each descriptor
     /// once. The one that unstable writes went through must keep it for the sync of their COMMIT.
     fn write_out(&self, source: &Source, offset: u64, count: u64) -> Result<()> {
-        // A local process may hold a lease, or the mode have changed: then the kernel waits under the lock.
+        // A local process may pin_object a lease, or the mode have changed: then the kernel waits under the lock.
         let Ok(own) = self.reopen(&source.object, &source.file, OFlags::RDONLY) else { return Ok(()) };
         sys::write_out(own.as_fd(), offset, count).map_err(translate)
     }
 
     /// Brings a range into the page cache.
-    fn warm(&self, file: &OpenFile, offset: u64, count: u64) {
+    fn read_ahead(&self, file: &OpenFile, offset: u64, count: u64) {
         let pages = (offset + count).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
-        let is_warm = self.is_in_memory
+        let is_cached = self.is_in_memory
             || sys::cached_pages(file.as_fd(), offset, count).is_ok_and(|cached| cached >= pages);
-        if !is_warm {
+        if !is_cached {
             let mut scratch = bytes::BytesMut::with_capacity(count as usize);
             // An error comes again with the copy.
             let _ = sys::read(file.as_fd(), &mut scratch, count as usize, offset);
@@ -262,7 +269,7 @@ impl Volume {
 }
 
 /// Extends a file of `size` bytes by a hole; false where it has data there, or is longer.
-fn leave_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Result<bool> {
+fn extend_by_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Result<bool> {
     let is_empty =
         offset >= size || rustix::fs::seek(file.as_fd(), SeekFrom::Data(offset)) == Err(Errno::NXIO);
     let end = offset + count;
@@ -287,7 +294,7 @@ fn copy(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64>
             Err(Errno::INTR) => {}
             // Other file systems, or none that can: each kernel has its own word for it.
             Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                break carry(from, to, count)?;
+                break read_and_write(from, to, count)?;
             }
             done => break done.map_err(translate)? as u64,
         }
@@ -297,7 +304,7 @@ fn copy(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64>
 }
 
 /// Reads and writes.
-fn carry(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64> {
+fn read_and_write(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64> {
     let mut data = bytes::BytesMut::with_capacity(count as usize);
     sys::read(from.0.as_fd(), &mut data, count as usize, from.1).map_err(translate)?;
     if data.is_empty() {

@@ -5,7 +5,7 @@
 //!
 //! The verifier of an exclusive create is an extended attribute of the file, so that it survives restarts and no
 //! SETATTR, not even one of times, is confused with it. Where there are no such attributes, or where a server without
-//! root's powers could not read one back (the new file's mode forbids its owner to read), the times hold it, as the
+//! root's powers could not read one back (the new file's mode forbids its owner to read), the times pin_object it, as the
 //! Linux kernel's server does, until they are set.
 
 use std::os::fd::AsFd;
@@ -19,26 +19,26 @@ use vfs::{
     Verifier,
 };
 
-use super::setattr::{judge_time_values, set_mode, set_owner, set_times};
+use super::setattr::{check_time_values, set_mode, set_owner, set_times};
 use super::xattr::VERIFIER;
-use crate::durable::{Caller, Changed};
+use crate::blocking::OpKind;
+use crate::durable::{ObjectChange, SyncCaller};
 use crate::errno::translate;
 use crate::identity::with_umask;
 use crate::name::Name;
+use crate::nonblocking;
 use crate::object::{Object, OpenFile, Reach};
-use crate::patience;
 use crate::permission::{EXECUTE, SET_GROUP_ID, SET_IDS, WRITE};
-use crate::turn::Turn;
 use crate::volume::{Actor, Volume};
 
 /// Longest text of a symbolic link in bytes (PATH_MAX without its NUL).
 const MAX_SYMLINK_BYTES: usize = 4095;
 /// What the mode of a file has until its verifier is written: its creator must be able to.
-const WHILE_UNVERIFIED: u32 = 0o600;
+const MODE_UNTIL_VERIFIED: u32 = 0o600;
 
 /// A file that was there already, and its directory.
 #[derive(Clone)]
-struct There {
+struct ExistingFile {
     directory: Arc<Object>,
     object: Arc<Object>,
 }
@@ -46,9 +46,9 @@ struct There {
 /// What has come of a CREATE.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 enum Outcome {
-    Done(Vec<Changed>, Created),
+    Done(Vec<ObjectChange>, Created),
     /// The file was there already, and shall have another size. That takes its own lock, so it is a step by itself.
-    ToBeResized(There, u64),
+    ResizeExisting(ExistingFile, u64),
 }
 
 /// Whether the file gets another size where it is there already.
@@ -71,14 +71,14 @@ impl Volume {
             move |volume: &Arc<Self>| volume.create_now(&context, &directory, &name, &what, &set)
         };
         let now = || self.create_now(context, directory, name, what, set);
-        let caller = Caller::of(context);
+        let caller = SyncCaller::of(context);
         let resizing = may_resize(what, set).then(|| context.clone());
-        self.take_turn((Turn::Change, context.peer), now, later, move |outcome| match (outcome, resizing) {
-            (Outcome::Done(changes, created), _) => self.when_durable(caller, changes, created),
-            (Outcome::ToBeResized(there, size), Some(context)) => {
+        self.run_op((OpKind::Change, context.peer), now, later, move |outcome| match (outcome, resizing) {
+            (Outcome::Done(changes, created), _) => self.answer_when_durable(caller, changes, created),
+            (Outcome::ResizeExisting(there, size), Some(context)) => {
                 self.resize(context, Create::File(CreateMode::Unchecked), (there, size))
             }
-            (Outcome::ToBeResized(..), None) => unreachable!("only where it was asked for"),
+            (Outcome::ResizeExisting(..), None) => unreachable!("only where it was asked for"),
         })
     }
 
@@ -94,7 +94,7 @@ impl Volume {
         directory.require_directory()?;
         let name = Name::new(name)?;
         let set = &self.without_foreign_set_ids(context, kind_of(what), set);
-        self.require_visited(&directory)?;
+        self.require_cached_directory(&directory)?;
         let lock = self.lock(&directory)?;
         let before = self.stat_before_entry(context, &directory)?;
         self.enter(context, &directory, EXECUTE)?;
@@ -104,29 +104,29 @@ impl Volume {
                 Err(error) => return Err(error),
                 Ok(_) => {
                     drop(lock);
-                    return self.create_again(context, &directory, &name, what, set);
+                    return self.open_existing(context, &directory, &name, what, set);
                 }
             }
         }
-        let judged = judge(context, &before, what, set);
-        let begun = directory.dirt.begin();
-        let made = judged.and_then(|()| self.make(context, &directory, &name, what, set));
+        let checked = judge(context, &before, what, set);
+        let pending = directory.sync_state.begin_change();
+        let made = checked.and_then(|()| self.make(context, &directory, &name, what, set));
         let (object, attributes) = match made {
             Ok(made) => made,
             Err(error) => {
-                drop((begun, lock));
+                drop((pending, lock));
                 // A taken name is told before anything else that is wrong.
-                return match self.create_again(context, &directory, &name, what, set) {
+                return match self.open_existing(context, &directory, &name, what, set) {
                     Err(Error::NotFound) => Err(error),
                     again => again,
                 };
             }
         };
-        let (number, own_number) = (self.made(begun), self.made_new(&object));
+        let (number, own_number) = (self.finish_change(pending), self.finish_creation(&object));
         let created = Created {
             handle: object.handle,
             attributes,
-            directory: self.change_by_entry(context, &directory, &before)?,
+            directory: self.change_after_entry(context, &directory, &before)?,
             is_new: true,
             verifier_in_times: has_verifier_in_times(what, &attributes),
         };
@@ -143,9 +143,11 @@ impl Volume {
         set: &SetAttributes,
     ) -> Result<(Arc<Object>, Attributes)> {
         let file = self.make_name(directory, name, what, set)?;
-        patience::must_finish();
+        nonblocking::allow_blocking();
         let made = match file {
-            Some(file) => self.adopt_new(file, directory, name).map(|(object, seen)| (object, Some(seen))),
+            Some(file) => {
+                self.insert_created(file, directory, name).map(|(object, seen)| (object, Some(seen)))
+            }
             None => self.find(directory, name).map(|object| (object, None)),
         };
         let finished = made.and_then(|(object, seen)| {
@@ -178,9 +180,9 @@ impl Volume {
         what: &Create,
         set: &SetAttributes,
     ) -> Result<Option<OpenFile>> {
-        let (umask, wanted) = (set.umask.unwrap_or(0) & !while_unverified(what), wanted_mode(what, set));
+        let (umask, wanted) = (set.umask.unwrap_or(0) & !mode_until_verified(what), wanted_mode(what, set));
         let mode = match what {
-            Create::File(CreateMode::Exclusive(_)) => wanted & !SET_IDS | WHILE_UNVERIFIED,
+            Create::File(CreateMode::Exclusive(_)) => wanted & !SET_IDS | MODE_UNTIL_VERIFIED,
             _ => wanted,
         };
         with_umask(umask, |left_out| {
@@ -226,7 +228,7 @@ impl Volume {
         if object.kind == FileKind::Regular {
             // It was created open for writing.
             object.last_write.store(self.round.load(Ordering::Relaxed), Ordering::Relaxed);
-            self.janitor.ring();
+            self.cleanup_queue.wake();
         }
         let wanted = wanted_mode(what, set);
         let is_exclusive = matches!(what, Create::File(CreateMode::Exclusive(_)));
@@ -234,7 +236,7 @@ impl Volume {
         let takes_special_bits = object.kind == FileKind::Directory || is_given;
         // The present mode is changed, not replaced: a default ACL may have left less than was wanted, and a directory's
         // set-group-id comes from the one above.
-        let drops = while_unverified(what) & (!wanted | set.umask.unwrap_or(0));
+        let drops = mode_until_verified(what) & (!wanted | set.umask.unwrap_or(0));
         let adds = if is_exclusive || takes_special_bits { wanted & SET_IDS } else { 0 };
         let sets_mode = drops | adds != 0;
         let size = set.size.filter(|size| *size > 0 && object.kind == FileKind::Regular);
@@ -267,7 +269,7 @@ impl Volume {
     }
 
     /// The name is taken.
-    fn create_again(
+    fn open_existing(
         &self,
         context: &Context,
         directory: &Arc<Object>,
@@ -287,21 +289,22 @@ impl Volume {
             Create::File(CreateMode::Exclusive(verifier)) if self.has_verifier(&object, verifier)? => {}
             _ => return Err(Error::Exists),
         }
-        let there = There { directory: Arc::clone(directory), object };
+        let there = ExistingFile { directory: Arc::clone(directory), object };
         if let (true, Some(size)) = (may_resize(what, set), set.size) {
-            return Ok(Outcome::ToBeResized(there, size));
+            return Ok(Outcome::ResizeExisting(there, size));
         }
         let mut changes = Vec::new();
-        let There { directory, object } = &there;
+        let ExistingFile { directory, object } = &there;
         match what {
             // This is a retransmission: the first call may still wait for the device, have failed to reach it, or have died
             // with an earlier server, of which nothing is known here.
             Create::File(CreateMode::Exclusive(_)) => {
-                changes.push((Arc::clone(object), object.dirt.begin().made()));
-                changes.push((Arc::clone(directory), directory.dirt.begin().made()));
+                changes.push((Arc::clone(object), object.sync_state.begin_change().finish()));
+                changes.push((Arc::clone(directory), directory.sync_state.begin_change().finish()));
             }
             // The name may be another call's that has not been answered yet.
-            _ => changes.extend(directory.dirt.outstanding().map(|number| (Arc::clone(directory), number))),
+            _ => changes
+                .extend(directory.sync_state.unsynced_change().map(|number| (Arc::clone(directory), number))),
         }
         self.found(&there, what).map(|created| Outcome::Done(changes, created))
     }
@@ -311,29 +314,29 @@ impl Volume {
         self: &'a Arc<Self>,
         context: Context,
         what: Create,
-        (there, size): (There, u64),
+        (there, size): (ExistingFile, u64),
     ) -> Op<'a, Created> {
-        let (peer, caller) = (context.peer, Caller::of(&context));
+        let (peer, caller) = (context.peer, SyncCaller::of(&context));
         let resize = move |volume: &Arc<Self>| {
-            let There { directory, object } = &there;
+            let ExistingFile { directory, object } = &there;
             let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
             let (_, change) = volume.setattr_cached(&context, object, &size, None, vfs::Authority::Caller)?;
             let resized = change.map(|number| (Arc::clone(object), number));
             // The name may be another call's that has not been answered yet.
-            let named = directory.dirt.outstanding().map(|number| (Arc::clone(directory), number));
+            let named = directory.sync_state.unsynced_change().map(|number| (Arc::clone(directory), number));
             Ok((resized.into_iter().chain(named).collect::<Vec<_>>(), volume.found(&there, &what)?))
         };
         let now = || resize(self);
-        self.take_turn(
-            (Turn::Change, peer),
+        self.run_op(
+            (OpKind::Change, peer),
             now,
             || resize.clone(),
-            move |(changes, created)| self.when_durable(caller, changes, created),
+            move |(changes, created)| self.answer_when_durable(caller, changes, created),
         )
     }
 
     /// The answer for a file that was there already.
-    fn found(&self, there: &There, what: &Create) -> Result<Created> {
+    fn found(&self, there: &ExistingFile, what: &Create) -> Result<Created> {
         let attributes = self.stat(&there.object)?.attributes;
         Ok(Created {
             handle: there.object.handle,
@@ -344,7 +347,7 @@ impl Volume {
         })
     }
 
-    /// Writes the verifier with the file; true where its times hold it.
+    /// Writes the verifier with the file; true where its times pin_object it.
     fn write_verifier(&self, file: &OpenFile, verifier: &Verifier, mode: u32) -> Result<bool> {
         const OWNER_READS: u32 = 0o400;
         if matches!(self.actor, Actor::Callers) || mode & OWNER_READS != 0 {
@@ -390,8 +393,8 @@ fn times_of(verifier: &Verifier) -> (i64, i64) {
 }
 
 /// The bits that the object has until it is finished, wanted or not.
-fn while_unverified(what: &Create) -> u32 {
-    if matches!(what, Create::File(CreateMode::Exclusive(_))) { WHILE_UNVERIFIED } else { 0 }
+fn mode_until_verified(what: &Create) -> u32 {
+    if matches!(what, Create::File(CreateMode::Exclusive(_))) { MODE_UNTIL_VERIFIED } else { 0 }
 }
 
 fn are_times_of(verifier: &Verifier, file: &Attributes) -> bool {
@@ -428,7 +431,7 @@ fn wanted_mode(what: &Create, set: &SetAttributes) -> u32 {
 
 /// What the kernel would tell too late, when the name exists.
 fn judge(context: &Context, directory: &Attributes, what: &Create, set: &SetAttributes) -> Result<()> {
-    judge_time_values(set)?;
+    check_time_values(set)?;
     let who = &context.credentials;
     match what {
         Create::Symlink(text) if text.len() > MAX_SYMLINK_BYTES => return Err(Error::NameTooLong),
@@ -479,7 +482,7 @@ mod tests {
                 // Whichever way is right was found out by now.
                 let told = sys::generation(file.as_fd()).ok();
                 let is_told = told.is_some() && told == kernel.identity().map(|(_, held)| held);
-                assert_eq!(generations.trial.verdict(), Some(is_told));
+                assert_eq!(generations.trial.result(), Some(is_told));
             }
         }
     }

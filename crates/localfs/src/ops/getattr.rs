@@ -15,7 +15,7 @@ impl Volume {
             let file = *file;
             move |volume: &Arc<Self>| volume.getattr_now(&file)
         };
-        self.look(peer, || self.getattr_now(file), later)
+        self.run_read(peer, || self.getattr_now(file), later)
     }
 
     fn getattr_now(&self, file: &Handle) -> Result<Attributes> {

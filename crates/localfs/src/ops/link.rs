@@ -4,13 +4,13 @@ use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use vfs::{Context, Error, FileKind, Handle, Linked, Op, Result};
 
-use crate::durable::{Caller, Changed};
+use crate::blocking::OpKind;
+use crate::durable::{ObjectChange, SyncCaller};
 use crate::errno::translate;
 use crate::name::Name;
+use crate::nonblocking;
 use crate::object::OpenFile;
-use crate::patience;
 use crate::permission::{EXECUTE, WRITE};
-use crate::turn::Turn;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
@@ -26,9 +26,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.link_now(&context, &file, &directory, &name)
         };
         let now = || self.link_now(context, file, directory, name);
-        let caller = Caller::of(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |(changes, linked)| {
-            self.when_durable(caller, changes, linked)
+        let caller = SyncCaller::of(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |(changes, linked)| {
+            self.answer_when_durable(caller, changes, linked)
         })
     }
 
@@ -38,12 +38,12 @@ impl Volume {
         file: &Handle,
         directory: &Handle,
         name: &[u8],
-    ) -> Result<([Changed; 2], Linked)> {
+    ) -> Result<([ObjectChange; 2], Linked)> {
         let object = self.object(file)?;
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
-        self.require_visited(&directory)?;
+        self.require_cached_directory(&directory)?;
         let _locks = self.lock_both(&object, &directory)?;
         let before = self.stat(&directory)?.attributes;
         let links = self.stat(&object)?.attributes.links;
@@ -62,15 +62,15 @@ impl Volume {
         if self.is_foreign(context) {
             self.enter(context, &directory, WRITE | EXECUTE)?;
         }
-        let begun = (object.dirt.begin(), directory.dirt.begin());
-        patience::must_finish();
+        let pending = (object.sync_state.begin_change(), directory.sync_state.begin_change());
+        nonblocking::allow_blocking();
         make_link(&object.file(), &directory.file(), &name).map_err(translate)?;
-        let numbers = (begun.0.made(), begun.1.made());
+        let numbers = (pending.0.finish(), pending.1.finish());
         if matches!(self.handles, Handles::Indexed { .. }) {
             self.find(&directory, &name)?;
         }
         let attributes = self.stat_after(&object)?.attributes;
-        let linked = Linked { attributes, directory: self.change_of_entries(&directory, &before)? };
+        let linked = Linked { attributes, directory: self.change_after_entries(&directory, &before)? };
         Ok(([(Arc::clone(&object), numbers.0), (Arc::clone(&directory), numbers.1)], linked))
     }
 }

@@ -17,7 +17,7 @@ impl Volume {
             let (context, directory, name) = (context.clone(), *directory, name.to_vec());
             move |volume: &Arc<Self>| volume.lookup_now(&context, &directory, &name)
         };
-        self.look(context.peer, || self.lookup_now(context, directory, name), later)
+        self.run_read(context.peer, || self.lookup_now(context, directory, name), later)
     }
 
     fn lookup_now(&self, context: &Context, directory: &Handle, name: &[u8]) -> Result<Found> {
@@ -26,8 +26,8 @@ impl Volume {
         let name = Name::new(name)?;
         self.enter(context, &directory, EXECUTE)?;
         // Tells too where a local process has removed the directory, in which nothing is found.
-        let around = self.stat_around_name(context, &directory)?;
-        let (object, seen) = self.find_and_look(&directory, &name)?;
+        let around = self.stat_for_lookup(context, &directory)?;
+        let (object, seen) = self.find_with_attributes(&directory, &name)?;
         let attributes = match seen {
             Some(attributes) => attributes,
             None => match self.stat(&object) {

@@ -10,24 +10,24 @@ use crate::volume::Volume;
 /// Keeps an object, and with it its content, after its last name is gone. It knows the object by handle: where descriptors are
 /// short, that of an idle file with a name is closed, and the file is opened again for the next request.
 #[derive(Debug)]
-struct Held {
+struct PinnedFile {
     volume: Arc<Volume>,
     handle: Handle,
 }
 
-impl Pin for Held {}
+impl Pin for PinnedFile {}
 
 /// An object, and what holds it.
-type Pinned = (Arc<Object>, Held);
+type Pinned = (Arc<Object>, PinnedFile);
 
-impl Drop for Held {
+impl Drop for PinnedFile {
     fn drop(&mut self) {
         match self.volume.objects.unpin(&self.handle) {
             None | Some((_, Unpinned::Held)) => {}
             // This is the end of it.
-            Some((object, Unpinned::LastOfNameless)) => self.volume.let_go_if_gone(object),
+            Some((object, Unpinned::LastOfNameless)) => self.volume.release_if_removed(object),
             // A local process may have taken the last name.
-            Some((object, Unpinned::Last)) => self.volume.look_later(&object),
+            Some((object, Unpinned::Last)) => self.volume.check_later(&object),
         }
     }
 }
@@ -45,11 +45,11 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.open_now(&context, &file, access, authority)
         };
-        let now = || match seen.and_then(|seen| self.hold_seen(file, seen)) {
-            Some((held, snapshot)) => self.open_held(context, held, &snapshot, access, authority),
+        let now = || match seen.and_then(|seen| self.pin_seen(file, seen)) {
+            Some((held, snapshot)) => self.open_pinned(context, held, &snapshot, access, authority),
             None => self.open_now(context, file, access, authority),
         };
-        self.look(context.peer, now, later)
+        self.run_read(context.peer, now, later)
     }
 
     fn open_now(
@@ -64,34 +64,34 @@ impl Volume {
             return Err(Error::IsSymlink);
         }
         object.require_regular()?;
-        // Held before it is looked at, and let go again where anything fails: a REMOVE after this look keeps it.
-        let Some(pin) = self.hold(&object) else {
+        // PinnedFile before it is looked at, and let go again where anything fails: a REMOVE after this look keeps it.
+        let Some(pin) = self.pin_object(&object) else {
             // It had lost its last name, which the look finds; if not, the client's next try meets another object.
             self.stat(&object)?;
             return Err(Error::Later);
         };
         let snapshot = self.stat(&object)?;
-        if snapshot.attributes.links == 0 && self.counts_links && !self.is_kept_by_another(&object) {
+        if snapshot.attributes.links == 0 && self.counts_links && !self.is_pinned_by_another(&object) {
             return Err(Error::Stale);
         }
-        self.open_held(context, (object, pin), &snapshot, access, authority)
+        self.open_pinned(context, (object, pin), &snapshot, access, authority)
     }
 
     /// Holds a regular file that was seen with a name just now. Should it have lost that since, then it is as though it had
     /// been opened before: `None` where it is too late for that, because it has been let go of.
-    fn hold_seen(self: &Arc<Self>, file: &Handle, seen: &Attributes) -> Option<(Pinned, Snapshot)> {
+    fn pin_seen(self: &Arc<Self>, file: &Handle, seen: &Attributes) -> Option<(Pinned, Snapshot)> {
         if !self.counts_links || seen.links == 0 || seen.kind != FileKind::Regular {
             return None;
         }
         let object = self.objects.get(file)?;
-        let pin = self.hold(&object)?;
+        let pin = self.pin_object(&object)?;
         // Whether the change time may serve a later change too is known for certain where ticks do not matter.
         let settled = !self.changes.is_coarse();
-        Some(((object, pin), Snapshot { attributes: *seen, sealed: None, settled }))
+        Some(((object, pin), Snapshot { attributes: *seen, immutable: None, settled }))
     }
 
     /// Opens what `pin` holds and looks as in `snapshot`.
-    fn open_held(
+    fn open_pinned(
         &self,
         context: &Context,
         (object, pin): Pinned,
@@ -102,7 +102,7 @@ impl Volume {
         let object = &object;
         if access.write {
             self.require_writable()?;
-            if self.is_sealed(object, snapshot)? {
+            if self.is_immutable(object, snapshot)? {
                 return Err(Error::NotPermitted);
             }
         }
@@ -126,15 +126,15 @@ impl Volume {
         Ok(Opened { pin: Arc::new(pin), attributes: snapshot.attributes })
     }
 
-    /// Holds an object; `None` where it has been [let go](Object::let_go) of.
-    fn hold(self: &Arc<Self>, object: &Arc<Object>) -> Option<Held> {
+    /// Holds an object; `None` where it has been [let go](Object::release) of.
+    fn pin_object(self: &Arc<Self>, object: &Arc<Object>) -> Option<PinnedFile> {
         let is_kept = self.objects.pin(object);
-        is_kept.then(|| Held { volume: Arc::clone(self), handle: object.handle })
+        is_kept.then(|| PinnedFile { volume: Arc::clone(self), handle: object.handle })
     }
 
     /// Whether an object without names, which the caller has pinned, is one that an earlier open keeps, and so still found
     /// by its handle.
-    fn is_kept_by_another(&self, object: &Arc<Object>) -> bool {
+    fn is_pinned_by_another(&self, object: &Arc<Object>) -> bool {
         object.pins() > 1 && self.objects.peek(&object.handle).is_some_and(|kept| Arc::ptr_eq(&kept, object))
     }
 

@@ -13,7 +13,7 @@ use crate::sys;
 use crate::volume::{Handles, Volume};
 
 /// Directories above each other that are climbed at most on the way to the top.
-const MAX_CLIMB: usize = 4096;
+const MAX_PARENTS: usize = 4096;
 
 impl Volume {
     pub(crate) fn parent<'a>(self: &'a Arc<Self>, context: &Context, directory: &Handle) -> Op<'a, Found> {
@@ -21,7 +21,7 @@ impl Volume {
             let (context, directory) = (context.clone(), *directory);
             move |volume: &Arc<Self>| volume.parent_now(&context, &directory)
         };
-        self.look(context.peer, || self.parent_now(context, directory), later)
+        self.run_read(context.peer, || self.parent_now(context, directory), later)
     }
 
     fn parent_now(&self, context: &Context, directory: &Handle) -> Result<Found> {
@@ -43,24 +43,24 @@ impl Volume {
             let parent = known.places.first().map(|(parent, _)| *parent).ok_or(Error::Stale)?;
             return self.object(&handle::from_index(index.identity(), parent));
         }
-        // Judged already.
+        // Checked already.
         self.act_as_server();
         let fd = object.with_fd(|fd| self.descriptors.open(|| open_above(fd))).map_err(translate)?;
         self.require_beneath(&fd)?;
         let (kernel, _) = sys::name_to_handle_at(fd.as_fd(), c"").map_err(translate)?;
         let status = status(fd.as_fd()).map_err(translate)?;
         self.require_shown_by_handle(&status)?;
-        Ok(self.keep(from_kernel(&kernel)?, &status, self.file_of(fd, Reach::Path)))
+        Ok(self.cache_object(from_kernel(&kernel)?, &status, self.file_of(fd, Reach::Path)))
     }
 
     /// Climbs to the top of the export: a local process may have moved the directory out of it, and then what is above
     /// it is nobody's to see.
     fn require_beneath(&self, directory: &OwnedFd) -> Result<()> {
         self.act_as_server();
-        let mut climber = directory.try_clone().map_err(|_| Error::Later)?;
+        let mut ancestor = directory.try_clone().map_err(|_| Error::Later)?;
         let mut last = None;
-        for _ in 0..MAX_CLIMB {
-            let status = status(climber.as_fd()).map_err(translate)?;
+        for _ in 0..MAX_PARENTS {
+            let status = status(ancestor.as_fd()).map_err(translate)?;
             let here = (device_of(&status), status.stx_ino);
             if here == self.root.key {
                 return Ok(());
@@ -70,7 +70,7 @@ impl Volume {
                 return Err(Error::Stale);
             }
             last = Some(here);
-            climber = open_above(climber.as_fd()).map_err(translate)?;
+            ancestor = open_above(ancestor.as_fd()).map_err(translate)?;
         }
         Err(Error::Stale)
     }

@@ -28,8 +28,8 @@ use vfs::{
 };
 
 use crate::errno::translate;
+use crate::nonblocking::InPlace;
 use crate::object::{Object, OpenFile};
-use crate::patience::InPlace;
 use crate::sys;
 use crate::volume::Volume;
 
@@ -41,8 +41,8 @@ pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes between two probes: what is read ahead, or fails, does so in larger pieces.
 const PROBE_BYTES: usize = 64 * 1024;
 
-/// A READ that has been judged.
-struct Judged {
+/// A READ that has been checked.
+struct Checked {
     object: Arc<Object>,
     file: Arc<OpenFile>,
     offset: u64,
@@ -51,7 +51,7 @@ struct Judged {
     attributes: Attributes,
 }
 
-impl Judged {
+impl Checked {
     fn answer(self, payload: Payload) -> Read {
         Read { count: self.count as u32, eof: self.eof, payload, attributes: self.attributes }
     }
@@ -72,18 +72,18 @@ impl Volume {
         request: ReadRequest,
         into: &mut BytesMut,
     ) -> Op<'a, Read> {
-        let stretch = InPlace::begin(0);
-        let judged = self.judge_read(context, file, request);
-        if stretch.end() {
-            return match judged {
-                Ok(judged) => self.answer_read(context.peer, judged, request, into),
+        let section = InPlace::begin(0);
+        let checked = self.check_read(context, file, request);
+        if section.end() {
+            return match checked {
+                Ok(checked) => self.answer_read(context.peer, checked, request, into),
                 Err(error) => Op::err(error),
             };
         }
         let (context, file) = (context.clone(), *file);
-        Op::pending(self.look_on_pool(context.peer, move |volume| {
-            let judged = volume.judge_read(&context, &file, request)?;
-            volume.read_on_thread(judged, request)
+        Op::pending(self.read_on_pool(context.peer, move |volume| {
+            let checked = volume.check_read(&context, &file, request)?;
+            volume.read_on_thread(checked, request)
         }))
     }
 
@@ -96,14 +96,14 @@ impl Volume {
         request: ReadRequest,
         into: &mut BytesMut,
     ) -> Op<'a, Read> {
-        match self.judge_seen(file, seen, request) {
-            Some(judged) => self.answer_read(context.peer, judged, request, into),
+        match self.check_seen(file, seen, request) {
+            Some(checked) => self.answer_read(context.peer, checked, request, into),
             None => self.read(context, file, request, into),
         }
     }
 
     /// What is open for reading already, for who has opened it: nothing else has to be asked.
-    fn judge_seen(&self, file: &Handle, seen: &Attributes, request: ReadRequest) -> Option<Judged> {
+    fn check_seen(&self, file: &Handle, seen: &Attributes, request: ReadRequest) -> Option<Checked> {
         if request.authority != Authority::Opened || seen.kind != FileKind::Regular {
             return None;
         }
@@ -115,44 +115,44 @@ impl Volume {
     fn answer_read<'a>(
         self: &'a Arc<Self>,
         peer: Peer,
-        judged: Judged,
+        checked: Checked,
         request: ReadRequest,
         into: &mut BytesMut,
     ) -> Op<'a, Read> {
-        if judged.count == 0 {
-            return Op::ok(judged.answer(Payload::Appended));
+        if checked.count == 0 {
+            return Op::ok(checked.answer(Payload::Appended));
         }
-        if self.may_splice(&judged, request) {
-            return Op::ok(judged.splice());
+        if self.may_splice(&checked, request) {
+            return Op::ok(checked.splice());
         }
-        match self.read_cached(&judged, into) {
+        match self.read_cached(&checked, into) {
             Ok(true) => {
-                judged.object.residence.hit();
-                Op::ok(judged.answer(Payload::Appended))
+                checked.object.cache_history.hit();
+                Op::ok(checked.answer(Payload::Appended))
             }
             Ok(false) => {
-                judged.object.residence.missed();
-                Op::pending(self.look_on_pool(peer, move |_| read_all(judged)))
+                checked.object.cache_history.missed();
+                Op::pending(self.read_on_pool(peer, move |_| read_all(checked)))
             }
             Err(error) => Op::err(error),
         }
     }
 
     /// The same for threads that may wait.
-    fn read_on_thread(&self, judged: Judged, request: ReadRequest) -> Result<Read> {
-        if judged.count > 0 && self.may_splice(&judged, request) {
-            return Ok(judged.splice());
+    fn read_on_thread(&self, checked: Checked, request: ReadRequest) -> Result<Read> {
+        if checked.count > 0 && self.may_splice(&checked, request) {
+            return Ok(checked.splice());
         }
         let mut data = BytesMut::new();
-        if self.read_cached(&judged, &mut data)? {
-            judged.object.residence.hit();
-            return Ok(judged.answer(Payload::Bytes(data.freeze())));
+        if self.read_cached(&checked, &mut data)? {
+            checked.object.cache_history.hit();
+            return Ok(checked.answer(Payload::Bytes(data.freeze())));
         }
-        judged.object.residence.missed();
-        read_all(judged)
+        checked.object.cache_history.missed();
+        read_all(checked)
     }
 
-    fn judge_read(&self, context: &Context, file: &Handle, request: ReadRequest) -> Result<Judged> {
+    fn check_read(&self, context: &Context, file: &Handle, request: ReadRequest) -> Result<Checked> {
         let object = self.object(file)?;
         object.require_regular()?;
         let snapshot = self.stat(&object)?;
@@ -165,18 +165,18 @@ impl Volume {
     }
 
     /// Appends all that is wanted if that needs no waiting; otherwise nothing.
-    fn read_cached(&self, judged: &Judged, into: &mut BytesMut) -> Result<bool> {
+    fn read_cached(&self, checked: &Checked, into: &mut BytesMut) -> Result<bool> {
         let start = into.len();
-        let fd = judged.file.as_fd();
+        let fd = checked.file.as_fd();
         let read = if self.is_in_memory {
-            sys::read(fd, into, judged.count, judged.offset)
+            sys::read(fd, into, checked.count, checked.offset)
         } else if self.has_nowait.load(Ordering::Relaxed) {
-            sys::read_without_waiting(fd, into, judged.count, judged.offset)
+            sys::read_without_waiting(fd, into, checked.count, checked.offset)
         } else {
             return Ok(false);
         };
         match read {
-            Ok(read) if read == judged.count => return Ok(true),
+            Ok(read) if read == checked.count => return Ok(true),
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => into.truncate(start),
             Err(Errno::OPNOTSUPP) => self.has_nowait.store(false, Ordering::Relaxed),
             Err(errno) => return Err(translate(errno)),
@@ -185,40 +185,40 @@ impl Volume {
     }
 
     /// Whether the connection's thread may take the data from the page cache without waiting, and will get them.
-    fn may_splice(&self, judged: &Judged, request: ReadRequest) -> bool {
-        if !request.may_splice || (judged.count as u64) < MIN_SPLICE_BYTES {
+    fn may_splice(&self, checked: &Checked, request: ReadRequest) -> bool {
+        if !request.may_splice || (checked.count as u64) < MIN_SPLICE_BYTES {
             return false;
         }
         if self.is_in_memory {
             return true;
         }
-        let residence = &judged.object.residence;
-        if judged.file.is_unsound() || residence.is_doubtful() {
+        let cache_history = &checked.object.cache_history;
+        if checked.file.has_failed_read() || cache_history.must_copy() {
             return false;
         }
-        let (offset, count) = (judged.offset, judged.count as u64);
+        let (offset, count) = (checked.offset, checked.count as u64);
         let pages = (offset + count).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
-        if sys::cached_pages(judged.file.as_fd(), offset, count).is_ok_and(|cached| cached < pages) {
+        if sys::cached_pages(checked.file.as_fd(), offset, count).is_ok_and(|cached| cached < pages) {
             return false;
         }
-        if !residence.is_proven() {
+        if !cache_history.is_known_cached() {
             let last = offset + count - 1;
             let places = (offset..last).step_by(PROBE_BYTES).chain([last]);
-            if !places.into_iter().all(|at| is_byte_cached(&judged.file, at)) {
+            if !places.into_iter().all(|at| is_byte_cached(&checked.file, at)) {
                 return false;
             }
-            residence.proven();
+            cache_history.mark_cached();
         }
         true
     }
 }
 
 /// What is to be read of a file with these attributes.
-fn judge(object: Arc<Object>, file: Arc<OpenFile>, request: ReadRequest, attributes: Attributes) -> Judged {
+fn judge(object: Arc<Object>, file: Arc<OpenFile>, request: ReadRequest, attributes: Attributes) -> Checked {
     let left = attributes.size.saturating_sub(request.offset);
     let count = left.min(u64::from(request.count)).min(MAX_READ_BYTES);
     let (offset, eof) = (request.offset, count == left);
-    Judged { object, file, offset, count: count as usize, eof, attributes }
+    Checked { object, file, offset, count: count as usize, eof, attributes }
 }
 
 pub(super) fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {
@@ -227,23 +227,23 @@ pub(super) fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {
 }
 
 /// Reads for as long as it takes.
-fn read_all(mut judged: Judged) -> Result<Read> {
-    let mut data = BytesMut::with_capacity(judged.count);
-    while data.len() < judged.count {
-        let at = judged.offset + data.len() as u64;
-        let left = judged.count - data.len();
-        match sys::read(judged.file.as_fd(), &mut data, left, at) {
+fn read_all(mut checked: Checked) -> Result<Read> {
+    let mut data = BytesMut::with_capacity(checked.count);
+    while data.len() < checked.count {
+        let at = checked.offset + data.len() as u64;
+        let left = checked.count - data.len();
+        match sys::read(checked.file.as_fd(), &mut data, left, at) {
             Ok(0) => {
                 // A local process has cut the file since its size was taken.
-                (judged.count, judged.eof) = (data.len(), true);
+                (checked.count, checked.eof) = (data.len(), true);
             }
             Ok(_) | Err(Errno::INTR) => {}
-            Err(_) if !data.is_empty() => (judged.count, judged.eof) = (data.len(), false),
+            Err(_) if !data.is_empty() => (checked.count, checked.eof) = (data.len(), false),
             Err(errno) => {
-                judged.file.failed();
+                checked.file.failed();
                 return Err(translate(errno));
             }
         }
     }
-    Ok(judged.answer(Payload::Bytes(data.freeze())))
+    Ok(checked.answer(Payload::Bytes(data.freeze())))
 }

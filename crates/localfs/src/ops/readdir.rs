@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use vfs::{Attributes, Context, Entry, Error, Handle, Op, ReadDir, ReadDirEnd, Result, Verifier};
 
-use crate::cached_names::Marker;
+use crate::blocking::OpKind;
+use crate::cached_names::NameHasher;
 use crate::change::present_ns;
 use crate::name::Name;
+use crate::nonblocking::{self, InPlace};
 use crate::object::{Object, OpenFile};
-use crate::patience::{self, InPlace};
 use crate::permission::{EXECUTE, READ};
 use crate::streams::{Stream, cookie_of, position_of};
-use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Comes with every cookie: they do not depend on anything that could change.
@@ -60,10 +60,10 @@ impl Volume {
             move |volume: &Arc<Self>| volume.begin_listing(&context, &directory, request)
         };
         let now = || self.begin_listing(context, directory, request);
-        self.take_turn((Turn::Look, context.peer), now, later, move |mut listing| {
+        self.run_op((OpKind::Read, context.peer), now, later, move |mut listing| {
             match self.visit_in_place(context, &mut listing, visit) {
                 Some(listed) => listed.map(|eof| self.end_listing(listing, eof)).into(),
-                None => Op::pending(self.list_slowly(context, listing, visit)),
+                None => Op::pending(self.list_with_pool(context, listing, visit)),
             }
         })
     }
@@ -95,7 +95,7 @@ impl Volume {
 
     fn end_listing(&self, listing: Listing, eof: bool) -> ReadDirEnd {
         if eof {
-            listing.directory.residence.proven();
+            listing.directory.cache_history.mark_cached();
         } else if listing.stream.cookie != 0 {
             let allowed = self.descriptors.share() / STREAMS_PART;
             self.streams.put(listing.directory.handle, listing.stream, allowed);
@@ -103,8 +103,8 @@ impl Volume {
         ReadDirEnd { eof, verifier: VERIFIER, directory: listing.attributes }
     }
 
-    /// Turn by turn: the pool fetches, the visitor is called here.
-    async fn list_slowly(
+    /// OpKind by turn: the pool fetches, the visitor is called here.
+    async fn list_with_pool(
         self: &Arc<Self>,
         context: &Context,
         mut listing: Listing,
@@ -112,8 +112,8 @@ impl Volume {
     ) -> Result<ReadDirEnd> {
         loop {
             let caller = context.clone();
-            let fetch = move |volume: &Arc<Self>| volume.fetch_some(&caller, listing);
-            listing = self.look_on_pool(context.peer, fetch).await?;
+            let fetch = move |volume: &Arc<Self>| volume.fetch_entries(&caller, listing);
+            listing = self.read_on_pool(context.peer, fetch).await?;
             if let Some(listed) = self.visit_in_place(context, &mut listing, visit) {
                 return listed.map(|eof| self.end_listing(listing, eof));
             }
@@ -121,11 +121,11 @@ impl Volume {
     }
 
     /// Has at least the next entry fetched.
-    fn fetch_some(&self, context: &Context, mut listing: Listing) -> Result<Listing> {
+    fn fetch_entries(&self, context: &Context, mut listing: Listing) -> Result<Listing> {
         if listing.stream.is_used_up() {
             listing.stream.fill()?;
         }
-        if self.brings_objects(context, &listing) {
+        if self.wants_objects(context, &listing) {
             let view = self.view(&listing.directory);
             let names = listing.stream.rest().map(|entry| entry.name).filter(|name| !is_dot(name));
             let fetch = |name| self.object_of_entry(&view, name);
@@ -135,31 +135,31 @@ impl Volume {
     }
 
     /// Entries are looked at as the caller, who needs permission to search for that.
-    fn brings_objects(&self, context: &Context, listing: &Listing) -> bool {
+    fn wants_objects(&self, context: &Context, listing: &Listing) -> bool {
         listing.plus && self.enter(context, &listing.directory, EXECUTE).is_ok()
     }
 
-    /// [`visit_some`](Self::visit_some) without waiting; `None` where it would.
+    /// [`visit_entries`](Self::visit_entries) without waiting; `None` where it would.
     fn visit_in_place(
         &self,
         context: &Context,
         listing: &mut Listing,
         visit: Visit<'_>,
     ) -> Option<Result<bool>> {
-        let stretch = InPlace::begin(0);
-        let listed = self.visit_some(context, listing, visit);
-        stretch.end().then_some(listed)
+        let section = InPlace::begin(0);
+        let listed = self.visit_entries(context, listing, visit);
+        section.end().then_some(listed)
     }
 
     /// True at the end of the directory, false where the visitor has enough. Where it gives up, it can go on later.
-    fn visit_some(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
-        let view = self.brings_objects(context, listing).then(|| self.view(&listing.directory));
+    fn visit_entries(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
+        let view = self.wants_objects(context, listing).then(|| self.view(&listing.directory));
         let unlisted = self.unlisted();
         let Listing { directory, stream, fetched, .. } = listing;
         loop {
-            if stream.is_used_up() && !self.is_in_memory && !directory.residence.is_proven() {
+            if stream.is_used_up() && !self.is_in_memory && !directory.cache_history.is_known_cached() {
                 // Whoever has seen all of a directory within the last minute will find it in memory.
-                patience::wait()?;
+                nonblocking::require_blocking()?;
             }
             let Some(entry) = stream.next()? else { return Ok(true) };
             let (length, cookie) = (entry.length, cookie_of(entry.position));
@@ -187,7 +187,7 @@ impl Volume {
         View {
             directory: Arc::clone(directory),
             file: directory.file(),
-            marker: self.names.marker(directory),
+            hasher: self.cached_names.hasher(directory),
             present_ns: present_ns(),
         }
     }
@@ -195,10 +195,11 @@ impl Volume {
     /// Handle and attributes; none for what has gone meanwhile, must not be looked at, or is another file system.
     ///
     /// # Errors
-    /// See [`patience::wait`].
+    /// See [`nonblocking::wait`].
     fn object_of_entry(&self, view: &View, name: &CStr) -> Result<Option<(Handle, Attributes)>> {
-        let is_at_hand = self.is_in_memory || self.names.knows(view.marker.mark(name.to_bytes()));
-        if is_at_hand && let Ok(Some(seen)) = self.recognise(view.file.as_fd(), name, view.present_ns) {
+        let is_name_cached =
+            self.is_in_memory || self.cached_names.contains(view.hasher.hash_name(name.to_bytes()));
+        if is_name_cached && let Ok(Some(seen)) = self.stat_name(view.file.as_fd(), name, view.present_ns) {
             return Ok(Some(seen));
         }
         self.object_of_name(view, name)
@@ -210,15 +211,15 @@ impl Volume {
         let Ok(name) = Name::new(name.to_bytes()) else { return Ok(None) };
         let mut opened = self.require_cached(directory, &name);
         if let Ok(None) = opened {
-            if let Ok(Some(seen)) = self.recognise(file.as_fd(), name.as_c_str(), present_ns()) {
+            if let Ok(Some(seen)) = self.stat_name(file.as_fd(), name.as_c_str(), present_ns()) {
                 return Ok(Some(seen));
             }
             opened = self.open_path(directory, &name).map(Some);
         }
         // One descriptor for both, so that they are of the same object even while names change.
         match opened {
-            Ok(fd) => Ok(fd.and_then(|fd| self.examine(fd.as_fd(), directory, &name).ok())),
-            Err(error) if patience::is_exceeded() => Err(error),
+            Ok(fd) => Ok(fd.and_then(|fd| self.identify_opened(fd.as_fd(), directory, &name).ok())),
+            Err(error) if nonblocking::would_block() => Err(error),
             Err(_) => Ok(None),
         }
     }
@@ -229,7 +230,7 @@ struct View {
     directory: Arc<Object>,
     /// Lent for all of them.
     file: Arc<OpenFile>,
-    marker: Marker,
+    hasher: NameHasher,
     /// The clock that files get their times from, before the first look.
     present_ns: u64,
 }

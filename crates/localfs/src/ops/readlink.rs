@@ -16,7 +16,7 @@ impl Volume {
             let link = *link;
             move |volume: &Arc<Self>| volume.readlink_now(&link)
         };
-        self.look(peer, || self.readlink_now(link), later)
+        self.run_read(peer, || self.readlink_now(link), later)
     }
 
     fn readlink_now(&self, link: &Handle) -> Result<(Bytes, Attributes)> {

@@ -4,13 +4,13 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use vfs::{Change, Context, Error, Handle, Op, Removal, Result};
 
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::durable::SyncCaller;
 use crate::errno::translate;
 use crate::name::Name;
 use crate::object::Object;
 use crate::permission::EXECUTE;
-use crate::sync_state::Made;
-use crate::turn::Turn;
+use crate::sync_state::ChangeId;
 use crate::volume::Volume;
 
 impl Volume {
@@ -26,9 +26,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.remove_now(&context, &directory, &name, removal)
         };
         let now = || self.remove_now(context, directory, name, removal);
-        let caller = Caller::of(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |(directory, number, change)| {
-            self.when_durable(caller, [(directory, number)], change)
+        let caller = SyncCaller::of(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |(directory, number, change)| {
+            self.answer_when_durable(caller, [(directory, number)], change)
         })
     }
 
@@ -38,16 +38,16 @@ impl Volume {
         directory: &Handle,
         name: &[u8],
         removal: Removal,
-    ) -> Result<(Arc<Object>, Made, Change)> {
+    ) -> Result<(Arc<Object>, ChangeId, Change)> {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         let name = Name::new(name)?;
-        self.require_visited(&directory)?;
+        self.require_cached_directory(&directory)?;
         let lock = self.lock(&directory)?;
         let before = self.stat_before_entry(context, &directory)?;
         self.enter(context, &directory, EXECUTE)?;
         let victim = self.victim(context, &directory, &name)?;
-        let begun = directory.dirt.begin();
+        let pending = directory.sync_state.begin_change();
         let unlink = |flags| directory.with_fd(|fd| rustix::fs::unlinkat(fd, name.as_c_str(), flags));
         let removed = match removal {
             Removal::Directory => unlink(AtFlags::REMOVEDIR),
@@ -58,10 +58,10 @@ impl Volume {
             },
         };
         removed.map_err(translate)?;
-        let number = self.made(begun);
-        let change = self.change_by_entry(context, &directory, &before)?;
+        let number = self.finish_change(pending);
+        let change = self.change_after_entry(context, &directory, &before)?;
         if let Some(victim) = victim {
-            self.lost_a_name(victim);
+            self.name_removed(victim);
         }
         drop(lock);
         Ok((directory, number, change))

@@ -3,13 +3,13 @@ use std::sync::atomic::Ordering;
 
 use vfs::{Attributes, Change, Context, Error, FileKind, Handle, Op, Renamed, Result};
 
-use crate::durable::{Caller, Changed};
+use crate::blocking::OpKind;
+use crate::durable::{ObjectChange, SyncCaller};
 use crate::errno::translate;
 use crate::name::Name;
+use crate::nonblocking;
 use crate::object::{Object, with_both};
-use crate::patience;
 use crate::permission::{EXECUTE, WRITE};
-use crate::turn::Turn;
 use crate::volume::{Handles, Volume};
 
 impl Volume {
@@ -24,9 +24,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.rename_now(&context, (&from.0, &from.1), (&to.0, &to.1))
         };
         let now = || self.rename_now(context, from, to);
-        let caller = Caller::of(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |(changes, renamed)| {
-            self.when_durable(caller, changes, renamed)
+        let caller = SyncCaller::of(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |(changes, renamed)| {
+            self.answer_when_durable(caller, changes, renamed)
         })
     }
 
@@ -35,17 +35,17 @@ impl Volume {
         context: &Context,
         (from, old): (&Handle, &[u8]),
         (to, new): (&Handle, &[u8]),
-    ) -> Result<(Vec<Changed>, Renamed)> {
+    ) -> Result<(Vec<ObjectChange>, Renamed)> {
         let (from, to) = (self.object(from)?, self.object(to)?);
         from.require_directory()?;
         to.require_directory()?;
         let (old, new) = (Name::new(old)?, Name::new(new)?);
-        self.require_visited(&from)?;
-        self.require_visited(&to)?;
+        self.require_cached_directory(&from)?;
+        self.require_cached_directory(&to)?;
         let is_same = from.handle == to.handle;
         if !is_same && !self.is_in_memory {
             // The kernel moves one thing at a time between directories, on a whole file system.
-            patience::wait()?;
+            nonblocking::require_blocking()?;
         }
         let _locks = self.lock_both(&from, &to)?;
         let from_before = self.stat(&from)?.attributes;
@@ -61,7 +61,7 @@ impl Volume {
         };
         // What else is wrong with what is moved, the kernel says.
         match self.require_cached(&from, &old) {
-            Err(error) if patience::is_exceeded() => return Err(error),
+            Err(error) if nonblocking::would_block() => return Err(error),
             _ => {}
         }
         if let Some(replaced) = &replaced
@@ -74,27 +74,27 @@ impl Volume {
             return Ok((Vec::new(), renamed));
         }
         if self.is_foreign(context) {
-            self.judge_rename(context, (&from, &old), &to, replaced.as_deref())?;
+            self.check_rename(context, (&from, &old), &to, replaced.as_deref())?;
         }
-        let begun = (from.dirt.begin(), (!is_same).then(|| to.dirt.begin()));
-        patience::must_finish();
+        let pending = (from.sync_state.begin_change(), (!is_same).then(|| to.sync_state.begin_change()));
+        nonblocking::allow_blocking();
         with_both(&from, &to, |from, to| rustix::fs::renameat(from, old.as_c_str(), to, new.as_c_str()))
             .map_err(translate)?;
         self.moves.fetch_add(1, Ordering::AcqRel);
-        let mut numbers = vec![(Arc::clone(&from), begun.0.made())];
-        numbers.extend(begun.1.map(|begun| (Arc::clone(&to), begun.made())));
+        let mut numbers = vec![(Arc::clone(&from), pending.0.finish())];
+        numbers.extend(pending.1.map(|pending| (Arc::clone(&to), pending.finish())));
         self.remember_move(context, &to, &new);
-        let changed = self.change_of_entries(&from, &from_before)?;
-        let to_changed = if is_same { changed } else { self.change_of_entries(&to, &to_before)? };
+        let changed = self.change_after_entries(&from, &from_before)?;
+        let to_changed = if is_same { changed } else { self.change_after_entries(&to, &to_before)? };
         let renamed = Renamed { from: changed, to: to_changed };
         if let Some(replaced) = replaced {
-            self.lost_a_name(replaced);
+            self.name_removed(replaced);
         }
         Ok((numbers, renamed))
     }
 
     /// For a caller whom the kernel does not judge.
-    fn judge_rename(
+    fn check_rename(
         &self,
         context: &Context,
         (from, old): (&Object, &Name),

@@ -1,4 +1,4 @@
-//! SETATTR: judged whole before anything is changed, then done as the caller, so that the kernel judges again.
+//! SETATTR: checked whole before anything is changed, then done as the caller, so that the kernel judges again.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use vfs::{
 use super::watch_entries::access_time_was_set;
 use super::write::require_page;
 use crate::attributes::Snapshot;
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::durable::SyncCaller;
 use crate::errno::translate;
+use crate::nonblocking;
 use crate::object::{Object, OpenFile, Reach};
-use crate::patience;
 use crate::permission::{WRITE, owns};
-use crate::sync_state::Made;
+use crate::sync_state::ChangeId;
 use crate::sys;
-use crate::turn::Turn;
 use crate::volume::Volume;
 
 /// Bytes of a file from which on cutting it is left to threads for what takes long.
@@ -40,9 +40,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.setattr_now(&context, &file, &set, guard, authority)
         };
         let now = || self.setattr_now(context, file, set, guard, authority);
-        let caller = Caller::of(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |done| match done {
-            (object, change, Some(number)) => self.when_durable(caller, [(object, number)], change),
+        let caller = SyncCaller::of(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |done| match done {
+            (object, change, Some(number)) => self.answer_when_durable(caller, [(object, number)], change),
             (_, change, None) => Op::ok(change),
         })
     }
@@ -54,7 +54,7 @@ impl Volume {
         set: &SetAttributes,
         guard: Option<Timestamp>,
         authority: Authority,
-    ) -> Result<(Arc<Object>, Change, Option<Made>)> {
+    ) -> Result<(Arc<Object>, Change, Option<ChangeId>)> {
         let object = self.object(file)?;
         let (change, number) = self.setattr_cached(context, &object, set, guard, authority)?;
         Ok((object, change, number))
@@ -68,7 +68,7 @@ impl Volume {
         set: &SetAttributes,
         guard: Option<Timestamp>,
         authority: Authority,
-    ) -> Result<(Change, Option<Made>)> {
+    ) -> Result<(Change, Option<ChangeId>)> {
         let _lock = self.lock(object)?;
         let before = self.stat(object)?;
         // RFC 1813 §3.3.2: "If the server's ctime … does not match, the server … returns NFS3ERR_NOT_SYNC".
@@ -78,26 +78,26 @@ impl Volume {
         if set.is_empty() {
             return Ok((Self::no_change(&before), None));
         }
-        self.judge_setattr(context, object, &before, set, authority)?;
+        self.check_setattr(context, object, &before, set, authority)?;
         let set = &self.without_foreign_set_ids(context, object.kind, &set.for_kind(object.kind));
         if set.is_empty() {
             return Ok((Self::no_change(&before), None));
         }
-        // Opened by the server, before this thread becomes the caller. What was judged is the caller's right to do so.
-        let (writable, begun) = match set.size {
+        // Opened by the server, before this thread becomes the caller. What was checked is the caller's right to do so.
+        let (writable, pending) = match set.size {
             Some(size) => {
-                let (file, begun) = self.begin_write(object)?;
+                let (file, pending) = self.begin_write(object)?;
                 self.require_quick_resize(object, &file, &before.attributes, size)?;
-                (Some(file), begun)
+                (Some(file), pending)
             }
-            None => (None, object.dirt.begin()),
+            None => (None, object.sync_state.begin_change()),
         };
         self.apply(context, object, &before, set, writable)?;
-        let number = begun.made();
+        let number = pending.finish();
         Ok((self.change_since(object, &before.attributes)?, Some(number)))
     }
 
-    fn judge_setattr(
+    fn check_setattr(
         &self,
         context: &Context,
         object: &Object,
@@ -127,7 +127,7 @@ impl Volume {
                 return Err(Error::TooLarge);
             }
         }
-        judge_time_values(set)?;
+        check_time_values(set)?;
         for time in [set.accessed, set.modified].into_iter().flatten() {
             match time {
                 _ if owns(who, file) => {}
@@ -143,7 +143,7 @@ impl Volume {
     /// the page in which the file ends, or shall end, is cached.
     ///
     /// # Errors
-    /// See [`patience::wait`].
+    /// See [`nonblocking::wait`].
     fn require_quick_resize(
         &self,
         object: &Object,
@@ -153,12 +153,12 @@ impl Volume {
     ) -> Result<()> {
         // In memory each page is freed as well.
         if size < before.size && before.used >= MANY_BYTES {
-            patience::take_long()?;
+            nonblocking::require_long_lane()?;
         }
-        if patience::may_wait() || size == before.size || self.is_in_memory {
+        if nonblocking::may_block() || size == before.size || self.is_in_memory {
             return Ok(());
         }
-        self.require_visited_file(object, before)?;
+        self.require_known_blocks(object, before)?;
         require_page(object, file, before.size, size.min(before.size))
     }
 
@@ -193,7 +193,7 @@ impl Volume {
 }
 
 /// Refuses times that are none.
-pub(crate) fn judge_time_values(set: &SetAttributes) -> Result<()> {
+pub(crate) fn check_time_values(set: &SetAttributes) -> Result<()> {
     let is_good = |time: Option<SetTime>| match time {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time.nanoseconds < SECOND_NS,
         _ => true,

@@ -9,12 +9,12 @@ use rustix::io::Errno;
 use vfs::{Attributes, Authority, Change, Context, Error, Handle, Op, Result, Seek, Stability, Written};
 
 use super::write::write_all;
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::durable::SyncCaller;
 use crate::errno::translate;
+use crate::nonblocking::{self, WouldBlock};
 use crate::object::Object;
-use crate::patience::{self, Obstacle};
-use crate::sync_state::Made;
-use crate::turn::Turn;
+use crate::sync_state::ChangeId;
 use crate::volume::Volume;
 
 /// Bytes from which on space is looked for, reserved or freed by the pool, and in steps of which this is the first: file systems without
@@ -56,7 +56,7 @@ impl SpaceStep {
 /// What a step has done.
 struct SpaceChange {
     object: Arc<Object>,
-    made: Made,
+    made: ChangeId,
     change: Change,
     /// Whether it was the last.
     is_all: bool,
@@ -81,7 +81,7 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.seek_now(&context, &file, (offset, what), authority)
         };
-        self.look(context.peer, || self.seek_now(context, file, (offset, what), authority), later)
+        self.run_read(context.peer, || self.seek_now(context, file, (offset, what), authority), later)
     }
 
     fn seek_now(
@@ -104,7 +104,7 @@ impl Volume {
         }
         // Where the extents are may have to be read; where there is no disk, every page is looked at.
         if !self.is_in_memory || snapshot.attributes.size - offset > MAX_BYTES_IN_PLACE {
-            patience::wait()?;
+            nonblocking::require_blocking()?;
         }
         // Moves the descriptor's position, which nobody uses.
         let found = match what {
@@ -156,10 +156,12 @@ impl Volume {
             move |volume: &Arc<Self>| volume.change_space_now(&context, &file, whole)
         };
         let now = || self.change_space_now(context, file, whole);
-        let caller = Caller::not_alone(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |done| match done {
-            SpaceChange { made: Made::NONE, change, .. } => Op::ok(change),
-            SpaceChange { object, made, change, .. } => self.when_durable(caller, [(object, made)], change),
+        let caller = SyncCaller::shared(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |done| match done {
+            SpaceChange { made: ChangeId::NONE, change, .. } => Op::ok(change),
+            SpaceChange { object, made, change, .. } => {
+                self.answer_when_durable(caller, [(object, made)], change)
+            }
         })
     }
 
@@ -171,24 +173,26 @@ impl Volume {
         whole: SpaceStep,
     ) -> Result<Change> {
         let mut step = SpaceStep { bytes: MAX_BYTES_IN_PLACE, ..whole };
-        let mut so_far: Option<(Made, Change)> = None;
+        let mut so_far: Option<(ChangeId, Change)> = None;
         loop {
             let (caller, next) = (context.clone(), step);
             let job = move |volume: &Arc<Self>| {
                 let began = Instant::now();
                 volume.change_space_now(&caller, &file, next).map(|done| (done, began.elapsed()))
             };
-            let done = self.run_on_pool((Turn::Look, context.peer), Obstacle::Long, job).await;
+            let done = self.run_on_pool((OpKind::Read, context.peer), WouldBlock::Long, job).await;
             let (SpaceChange { object, made, change, is_all }, took) = done?;
             let (made, change) = match so_far {
                 // Others may have changed the file between two steps.
                 Some((first, of_first)) => {
-                    (made.behind(first), Change { before: of_first.before, atomic: false, ..change })
+                    (made.covering(first), Change { before: of_first.before, atomic: false, ..change })
                 }
                 None => (made, change),
             };
             if is_all {
-                return self.when_durable(Caller::not_alone(&context), [(object, made)], change).await;
+                return self
+                    .answer_when_durable(SyncCaller::shared(&context), [(object, made)], change)
+                    .await;
             }
             so_far = Some((made, change));
             step = step.next(took);
@@ -200,7 +204,7 @@ impl Volume {
         object.require_regular()?;
         // Free space has to be found, or extents; where there is no disk, every page is touched.
         if !self.is_in_memory {
-            patience::wait()?;
+            nonblocking::require_blocking()?;
         }
         let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
@@ -212,7 +216,7 @@ impl Volume {
         if punches && offset >= before.attributes.size {
             let change = Self::no_change(&before);
             drop(lock);
-            return Ok(SpaceChange { object, made: Made::NONE, change, is_all: true });
+            return Ok(SpaceChange { object, made: ChangeId::NONE, change, is_all: true });
         }
         if !punches && end > self.properties.max_file_size {
             return Err(Error::TooLarge);
@@ -223,10 +227,10 @@ impl Volume {
         let bytes = if is_all { left } else { step.bytes };
         // The file becomes as long as it shall be when all is reserved.
         let how = if is_all { step.how } else { step.how | FallocateFlags::KEEP_SIZE };
-        let (file, begun) = self.begin_write(&object)?;
+        let (file, pending) = self.begin_write(&object)?;
         self.act_as_writer(context)?;
         rustix::fs::fallocate(&file, how, offset, bytes).map_err(translate)?;
-        let made = begun.made();
+        let made = pending.finish();
         let change = self.change_since(&object, &before.attributes)?;
         drop(lock);
         Ok(SpaceChange { object, made, change, is_all })
@@ -244,8 +248,8 @@ impl Volume {
             move |volume: &Arc<Self>| volume.write_hole_now(&context, &file, range, authority)
         };
         let now = || self.write_hole_now(context, file, range, authority);
-        let caller = Caller::not_alone(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |(object, number, change)| {
+        let caller = SyncCaller::shared(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |(object, number, change)| {
             let written = Written { count: range.1, stability: Stability::Unstable, change };
             self.answer_write(caller, object, written, number)
         })
@@ -257,15 +261,15 @@ impl Volume {
         file: &Handle,
         (offset, length): (u64, u32),
         authority: Authority,
-    ) -> Result<(Arc<Object>, Made, Change)> {
+    ) -> Result<(Arc<Object>, ChangeId, Change)> {
         let object = self.object(file)?;
         object.require_regular()?;
         if u64::from(length) > MAX_BYTES_IN_PLACE {
-            patience::take_long()?;
+            nonblocking::require_long_lane()?;
         }
         if !self.is_in_memory {
             // The extents that are freed may have to be read.
-            patience::wait()?;
+            nonblocking::require_blocking()?;
         }
         let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
@@ -275,11 +279,11 @@ impl Volume {
         if end > self.properties.max_file_size {
             return Err(Error::TooLarge);
         }
-        let (file, begun) = self.begin_write(&object)?;
+        let (file, pending) = self.begin_write(&object)?;
         self.act_as_writer(context)?;
         let extended = make_hole(&file, (offset, end), before.attributes.size)?;
         // Whatever came of its end: what was there is gone.
-        let number = begun.made();
+        let number = pending.finish();
         extended?;
         let change = self.change_since(&object, &before.attributes)?;
         drop(lock);

@@ -16,7 +16,7 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.statfs_now(&context, &file)
         };
-        self.look(context.peer, || self.statfs_now(context, file), later)
+        self.run_read(context.peer, || self.statfs_now(context, file), later)
     }
 
     fn statfs_now(&self, context: &Context, file: &Handle) -> Result<(FsStat, Attributes)> {

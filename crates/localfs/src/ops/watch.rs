@@ -8,10 +8,10 @@ use vfs::{Alarm, Error, Handle, Interest, Op, Peer, Result, Watch};
 use crate::errno::translate;
 use crate::handle::{self, Meaning};
 use crate::object::{OpenFile, Reach};
-use crate::shortage::Shortage;
 use crate::sys;
 use crate::volume::{Handles, Volume};
 use crate::watch::{Watches, events_of};
+use crate::watch_limits::WatchLimit;
 
 /// Has an alarm rung until it is dropped.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Volume {
             let (object, alarm) = (*object, Arc::clone(alarm));
             move |volume: &Arc<Self>| volume.watch_now(&object, interest, &alarm)
         };
-        self.look(peer, || self.watch_now(object, interest, alarm), later)
+        self.run_read(peer, || self.watch_now(object, interest, alarm), later)
     }
 
     fn watch_now(
@@ -80,11 +80,11 @@ impl Volume {
         match watches.add(&name, events, alarm, &object.file(), (kept, self.descriptors.share() / 2)) {
             Ok(number) => Ok(Some(Box::new(Watching { volume: Arc::clone(self), name, number }))),
             Err(Errno::NOSPC) => {
-                self.shortages.report(Shortage::FileMarks, &self.root);
+                self.limit_log.report(WatchLimit::FileMarks, &self.root);
                 Err(Error::Later)
             }
             Err(Errno::MFILE) => {
-                self.shortages.report(Shortage::FilesKept, &self.root);
+                self.limit_log.report(WatchLimit::FilesKept, &self.root);
                 Err(Error::Later)
             }
             Err(errno) => Err(translate(errno)),
@@ -96,7 +96,7 @@ impl Volume {
         self.act_as_server();
         if let Some(object) = watches.remove(name, number, || self.watched_file(name)) {
             // It may have lost its last name while it was kept open.
-            self.look_later(&object);
+            self.check_later(&object);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Criteria first. What this server itself has changed, by whichever name, export and version, and what local processes have changed must
 //! be known as soon as it is done; and asking must cost next to nothing. Each watch has a fanotify(7) group of its own with a mark on the
 //! directory and one on every entry. The kernel queues an event before the system call returns that caused it, and nobody ever reads the
-//! queue: that it has become readable says that something has changed, once and for all, to whoever asks by poll(2). There is no
+//! queue: that it has become readable says that something has changed, once and for all, to whoever asks by poll(2). ExistingFile is no
 //! memory to bring up to date, so there is no race about it.
 //!
 //! A mark on the directory alone, with `FAN_EVENT_ON_CHILD`, would take one call in place of a thousand. The rejected alternative does not see
@@ -29,11 +29,11 @@ use vfs::{Attributes, EntriesWatch, FileKind, Handle, Interest, Op, Peer, Result
 use crate::descriptors::Counted;
 use crate::errno::translate;
 use crate::pool::Lane;
-use crate::shortage::Shortage;
 use crate::streams::{BUFFER_BYTES, RawEntry, entries};
 use crate::sys::{self, Mark};
 use crate::volume::Volume;
 use crate::watch::events_of;
+use crate::watch_limits::WatchLimit;
 
 /// Entries of a directory that is watched; each mark keeps an inode in memory.
 const MAX_ENTRIES: usize = 8192;
@@ -98,14 +98,14 @@ impl Volume {
         }
         let directory = *directory;
         // It takes longer than the listing itself.
-        Op::pending(self.look_on_pool(peer, move |volume| volume.mark_entries(&directory)))
+        Op::pending(self.read_on_pool(peer, move |volume| volume.mark_entries(&directory)))
     }
 
     fn mark_entries(self: &Arc<Self>, directory: &Handle) -> Result<Option<Arc<dyn EntriesWatch>>> {
         let directory = self.object(directory)?;
         directory.require_directory()?;
         if self.descriptors.is_used_up() {
-            self.shortages.report(Shortage::Groups, &self.root);
+            self.limit_log.report(WatchLimit::Groups, &self.root);
             return Ok(None);
         }
         self.act_as_server();
@@ -117,11 +117,11 @@ impl Volume {
                 Ok(Some(Arc::new(Marks { volume, group, entries, access_times_set })))
             }
             Err(Errno::NOSPC) => {
-                self.shortages.report(Shortage::EntryMarks, &self.root);
+                self.limit_log.report(WatchLimit::EntryMarks, &self.root);
                 Ok(None)
             }
             Err(Errno::MFILE) => {
-                self.shortages.report(Shortage::Groups, &self.root);
+                self.limit_log.report(WatchLimit::Groups, &self.root);
                 Ok(None)
             }
             // One must be allowed to read what one marks.

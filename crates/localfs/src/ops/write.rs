@@ -13,13 +13,13 @@ use rustix::io::Errno;
 use vfs::{Attributes, Authority, Context, Error, Handle, Op, Result, Stability, Written};
 
 use super::read::{PAGE_BYTES, is_byte_cached};
-use crate::dirty;
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::dirty_memory;
+use crate::durable::SyncCaller;
 use crate::errno::translate;
+use crate::nonblocking;
 use crate::object::{Object, OpenFile};
-use crate::patience;
-use crate::sync_state::{Begun, Extent, Made};
-use crate::turn::Turn;
+use crate::sync_state::{ChangeId, Extent, PendingChange};
 use crate::volume::Volume;
 
 impl Volume {
@@ -37,10 +37,10 @@ impl Volume {
             let (context, file, data) = (context.clone(), *file, data.clone());
             move |volume: &Arc<Self>| volume.write_now(&context, &file, &data, request)
         };
-        let caller = Caller::of(context);
+        let caller = SyncCaller::of(context);
         let answer = move |(object, written, change)| self.answer_write(caller, object, written, change);
-        self.take_turn(
-            (Turn::Change, context.peer),
+        self.run_op(
+            (OpKind::Change, context.peer),
             || self.write_now(context, file, data, request),
             later,
             answer,
@@ -53,7 +53,7 @@ impl Volume {
         file: &Handle,
         data: &[u8],
         (offset, stability, authority): (u64, Stability, Authority),
-    ) -> Result<(Arc<Object>, Written, Made)> {
+    ) -> Result<(Arc<Object>, Written, ChangeId)> {
         let object = self.object(file)?;
         object.require_regular()?;
         let lock = self.lock(&object)?;
@@ -64,18 +64,18 @@ impl Volume {
         if data.is_empty() {
             let written = Written { count: 0, stability, change: Self::no_change(&before) };
             drop(lock);
-            return Ok((object, written, Made::NONE));
+            return Ok((object, written, ChangeId::NONE));
         }
         let room = self.properties.max_file_size.saturating_sub(offset).min(data.len() as u64) as usize;
         if room == 0 {
             return Err(Error::TooLarge);
         }
-        let (file, begun) = self.begin_write(&object)?;
+        let (file, pending) = self.begin_write(&object)?;
         self.require_ready(&object, &file, &before.attributes, (offset, room))?;
         self.act_as_writer(context)?;
         let count = write_all(&file, &data[..room], offset)?;
-        let change = self.made(begun.of_bytes(count));
-        let around = self.change_by_write(context, (&object, &file), &before)?;
+        let change = self.finish_change(pending.of_bytes(count));
+        let around = self.change_after_write(context, (&object, &file), &before)?;
         let written = Written { count: count as u32, stability, change: around };
         drop(lock);
         Ok((object, written, change))
@@ -84,7 +84,7 @@ impl Volume {
     /// Writing these bytes takes no disk, or may.
     ///
     /// # Errors
-    /// See [`patience::wait`].
+    /// See [`nonblocking::wait`].
     fn require_ready(
         &self,
         object: &Object,
@@ -96,14 +96,14 @@ impl Volume {
             return Ok(());
         }
         let end = offset + length as u64;
-        let now = patience::era();
-        let is_known = object.visited.load(Ordering::Relaxed) == now;
-        if !patience::may_wait() {
+        let now = nonblocking::minute();
+        let is_known = object.cached_minute.load(Ordering::Relaxed) == now;
+        if !nonblocking::may_block() {
             if !is_known {
-                self.require_visited_file(object, before)?;
+                self.require_known_blocks(object, before)?;
             }
-            if !dirty::has_room(length) {
-                patience::wait()?;
+            if !dirty_memory::has_room(length) {
+                nonblocking::require_blocking()?;
             }
             require_page(object, file, before.size, offset)?;
             if (end - 1) / PAGE_BYTES != offset / PAGE_BYTES || offset.is_multiple_of(PAGE_BYTES) {
@@ -112,25 +112,25 @@ impl Volume {
             }
         }
         if !is_known {
-            object.visited.store(now, Ordering::Relaxed);
+            object.cached_minute.store(now, Ordering::Relaxed);
         }
         object.last_page.store((end - 1) / PAGE_BYTES + 1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Where the file's blocks are is known in memory: it has been written lately, or has none.
-    pub(crate) fn require_visited_file(&self, object: &Object, before: &Attributes) -> Result<()> {
-        let is_known =
-            before.used == 0 || patience::is_recent(object.visited.load(Ordering::Relaxed), patience::era());
-        if is_known { Ok(()) } else { patience::wait() }
+    pub(crate) fn require_known_blocks(&self, object: &Object, before: &Attributes) -> Result<()> {
+        let is_known = before.used == 0
+            || nonblocking::is_recent(object.cached_minute.load(Ordering::Relaxed), nonblocking::minute());
+        if is_known { Ok(()) } else { nonblocking::require_blocking() }
     }
 
     /// A descriptor for a write, and the change that is about to be made.
-    pub(crate) fn begin_write<'a>(&self, object: &'a Object) -> Result<(Arc<OpenFile>, Begun<'a>)> {
+    pub(crate) fn begin_write<'a>(&self, object: &'a Object) -> Result<(Arc<OpenFile>, PendingChange<'a>)> {
         object.last_write.store(self.round.load(Ordering::Relaxed), Ordering::Relaxed);
         loop {
-            if let Some(begun) = object.begin_change() {
-                return Ok(begun);
+            if let Some(pending) = object.begin_change() {
+                return Ok(pending);
             }
             // The janitor may take it away again before it is used.
             self.require_writable()?;
@@ -138,19 +138,19 @@ impl Volume {
         }
     }
 
-    /// Answers a change of content when it is as stable as it says, which it may have to become here.
+    /// RoundAnswers a change of content when it is as stable as it says, which it may have to become here.
     pub(crate) fn answer_write<'a>(
         self: &'a Arc<Self>,
-        caller: Caller,
+        caller: SyncCaller,
         object: Arc<Object>,
         mut written: Written,
-        change: Made,
+        change: ChangeId,
     ) -> Op<'a, Written> {
         if written.count == 0 {
             return Op::ok(written);
         }
         if !self.must_sync() {
-            object.dirt.succeeded(change.number, Extent::All);
+            object.sync_state.mark_durable(change.number, Extent::All);
             return Op::ok(written);
         }
         if written.stability == Stability::Unstable {
@@ -162,7 +162,7 @@ impl Volume {
         }
         let extent = if written.stability == Stability::FileSync { Extent::All } else { Extent::Data };
         Op::pending(async move {
-            self.make_durable(&object, change, extent, caller).await?;
+            self.wait_durable(&object, change, extent, caller).await?;
             Ok(written)
         })
     }
@@ -171,14 +171,14 @@ impl Volume {
 /// The page that a write up to `at`, or from there on, changes in part can be had without reading it from the disk.
 ///
 /// # Errors
-/// See [`patience::wait`].
+/// See [`nonblocking::wait`].
 pub(crate) fn require_page(object: &Object, file: &OpenFile, size: u64, at: u64) -> Result<()> {
     let start = at - at % PAGE_BYTES;
     let is_whole = at == start || start >= size;
     if is_whole || object.last_page.load(Ordering::Relaxed) == at / PAGE_BYTES + 1 {
         return Ok(());
     }
-    if file.reach.reads() && is_byte_cached(file, start) { Ok(()) } else { patience::wait() }
+    if file.reach.reads() && is_byte_cached(file, start) { Ok(()) } else { nonblocking::require_blocking() }
 }
 
 /// Writes all, or as much as there is room for.

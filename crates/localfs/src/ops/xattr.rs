@@ -1,4 +1,4 @@
-//! Extended attributes of the `user.` name space (RFC 8276), judged by the kernel as the caller: reading needs
+//! Extended attributes of the `user.` name space (RFC 8276), checked by the kernel as the caller: reading needs
 //! permission to read, changing to write, and only regular files and directories have them.
 
 use std::ffi::{CStr, CString};
@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use vfs::{Change, Context, Error, FileKind, Handle, Op, Result, SetXattr};
 
 use crate::attributes::Snapshot;
-use crate::durable::Caller;
+use crate::blocking::OpKind;
+use crate::durable::SyncCaller;
 use crate::errno::translate;
 use crate::object::{Object, Reach};
 use crate::permission::{READ, STICKY, WRITE, owns};
-use crate::sync_state::Made;
-use crate::turn::Turn;
+use crate::sync_state::ChangeId;
 use crate::volume::Volume;
 use crate::xattr_target::{Target, read_whole};
 
@@ -46,7 +46,7 @@ impl Edit {
             SetXattr::Replace => XattrFlags::REPLACE,
         };
         match file.set(name, value, flags) {
-            // ext4 says so of a value that is longer than it can ever hold.
+            // ext4 says so of a value that is longer than it can ever pin_object.
             Err(Errno::NOSPC) if value.len() > SMALL_VALUE_BYTES => Err(Errno::TOOBIG),
             other => other,
         }
@@ -64,13 +64,13 @@ impl Volume {
             let (context, file, name) = (context.clone(), *file, name.to_vec());
             move |volume: &Arc<Self>| volume.get_xattr_now(&context, &file, &name)
         };
-        self.look(context.peer, || self.get_xattr_now(context, file, name), later)
+        self.run_read(context.peer, || self.get_xattr_now(context, file, name), later)
     }
 
     fn get_xattr_now(&self, context: &Context, file: &Handle, name: &[u8]) -> Result<Bytes> {
         let name = full_name(name)?;
         let object = self.object(file)?;
-        let Some(file) = self.judge_xattr_read(context, &object)? else { return Err(Error::NoXattr) };
+        let Some(file) = self.check_xattr_read(context, &object)? else { return Err(Error::NoXattr) };
         if name.as_bytes() == VERIFIER.as_bytes() {
             return Err(Error::NoXattr);
         }
@@ -87,12 +87,12 @@ impl Volume {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.list_xattrs_now(&context, &file)
         };
-        self.look(context.peer, || self.list_xattrs_now(context, file), later)
+        self.run_read(context.peer, || self.list_xattrs_now(context, file), later)
     }
 
     fn list_xattrs_now(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
         let object = self.object(file)?;
-        let Some(file) = self.judge_xattr_read(context, &object)? else { return Ok(Vec::new()) };
+        let Some(file) = self.check_xattr_read(context, &object)? else { return Ok(Vec::new()) };
         let list = read_whole(MAX_LIST_BYTES, |list| file.list(list)).map_err(translate)?;
         let mut names: Vec<Bytes> = list
             .split(|byte| *byte == 0)
@@ -139,9 +139,9 @@ impl Volume {
             move |volume: &Arc<Self>| volume.change_xattr_now(&context, &file, &name, &edit)
         };
         let now = || self.change_xattr_now(context, file, name, &edit);
-        let caller = Caller::of(context);
-        self.take_turn((Turn::Change, context.peer), now, later, move |(object, number, change)| {
-            self.when_durable(caller, [(object, number)], change)
+        let caller = SyncCaller::of(context);
+        self.run_op((OpKind::Change, context.peer), now, later, move |(object, number, change)| {
+            self.answer_when_durable(caller, [(object, number)], change)
         })
     }
 
@@ -151,7 +151,7 @@ impl Volume {
         file: &Handle,
         name: &[u8],
         edit: &Edit,
-    ) -> Result<(Arc<Object>, Made, Change)> {
+    ) -> Result<(Arc<Object>, ChangeId, Change)> {
         let name = full_name(name)?;
         let object = self.object(file)?;
         let lock = self.lock(&object)?;
@@ -160,7 +160,7 @@ impl Volume {
             return Err(Error::NotPermitted);
         }
         self.require_writable()?;
-        if self.is_sealed(&object, &before)? {
+        if self.is_immutable(&object, &before)? {
             return Err(Error::NotPermitted);
         }
         self.require(context, &object, &before, WRITE)?;
@@ -173,10 +173,10 @@ impl Volume {
             return Err(Error::NotPermitted);
         }
         let file = self.xattr_target(&object)?;
-        let begun = object.dirt.begin();
+        let pending = object.sync_state.begin_change();
         self.act_as(context)?;
         edit.apply(&file, &name).map_err(translate)?;
-        let number = begun.made();
+        let number = pending.finish();
         let change = self.change_since(&object, &before.attributes)?;
         drop(lock);
         Ok((object, number, change))
@@ -195,7 +195,7 @@ impl Volume {
     }
 
     /// An object to read attributes of, this thread prepared; `None` for objects that never have any.
-    fn judge_xattr_read(&self, context: &Context, object: &Object) -> Result<Option<Target>> {
+    fn check_xattr_read(&self, context: &Context, object: &Object) -> Result<Option<Target>> {
         let snapshot: Snapshot = self.stat(object)?;
         self.require(context, object, &snapshot, READ)?;
         if !has_xattrs(object) {

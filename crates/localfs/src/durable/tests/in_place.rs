@@ -8,16 +8,16 @@ use vfs::{
     Thread,
 };
 
-use super::super::wait::Syncing;
+use super::super::wait::SyncJob;
 use super::{Case, case, run};
 use crate::object::Object;
 use crate::sync_state::Extent;
 
 impl Case {
     /// Its syncs have been short of late, and whoever synced for others has found that nobody waits any more.
-    fn quicken(&self) {
+    fn assume_short_syncs(&self) {
         self.settle();
-        while self.file().dirt.is_syncing() {
+        while self.file().sync_state.is_syncing() {
             std::thread::yield_now();
         }
         (0..Pace::IN_A_ROW).for_each(|_| self.volume.pace.took(Duration::ZERO));
@@ -64,7 +64,7 @@ const ELSEWHERE: Syncs = Syncs { here: 0, elsewhere: 1 };
 impl Case {
     /// What a call answers where syncs were short before it, and by whom it is synced.
     async fn quick<T>(&self, call: impl Future<Output = T>) -> (T, Syncs) {
-        self.quicken();
+        self.assume_short_syncs();
         let before = self.syncs();
         let answer = call.await;
         let me = std::thread::current().id();
@@ -148,9 +148,9 @@ fn what_nobody_counted_is_not_little() {
         let failed = case.quick(case.write_alone(1, Stability::FileSync)).await;
         assert_eq!(failed, (Err(Error::Io), HERE));
         assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "a sync failed");
-        _ = case.file().dirt.begin().made();
+        _ = case.file().sync_state.begin_change().finish();
         assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "somebody else's change");
-        assert_eq!(case.file().dirt.unsynced(), 0);
+        assert_eq!(case.file().sync_state.unsynced(), 0);
     });
 }
 
@@ -159,17 +159,18 @@ fn what_another_syncs_is_waited_for() {
     run(async {
         let case = case().await;
         let root = Arc::clone(&case.volume.root);
-        let change = root.dirt.begin().made();
-        let (outcome, is_first) = root.dirt.want(change, Extent::All).expect("no failure").expect("dirty");
+        let change = root.sync_state.begin_change().finish();
+        let (outcome, is_first) =
+            root.sync_state.request(change, Extent::All).expect("no failure").expect("dirty");
         assert!(is_first);
         let context = case.alone();
         let both = async {
             // Another is about to sync the directory when the creation begins to wait for it.
             let sync = async {
-                while root.dirt.waiting() < 2 {
+                while root.sync_state.waiting() < 2 {
                     tokio::task::yield_now().await;
                 }
-                Syncing::new(&case.volume, &root).run_in_place();
+                SyncJob::new(&case.volume, &root).run_in_place();
             };
             tokio::join!(biased; case.make(&context, "new"), sync).0
         };

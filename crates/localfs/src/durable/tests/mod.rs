@@ -9,9 +9,9 @@ use vfs::{
     Stability, Thread, Timestamp,
 };
 
-use super::wait::Syncing;
+use super::wait::SyncJob;
 use crate::config::{Config, Durability};
-use crate::sync_state::{Dirt, Extent, Made};
+use crate::sync_state::{ChangeId, Extent, SyncState};
 use crate::volume::Volume;
 
 pub(super) struct Case {
@@ -48,7 +48,7 @@ async fn case_of(durability: Durability) -> Case {
 impl Case {
     /// Who synced for a creation is still about to look whether anybody else waits.
     pub(super) fn settle(&self) {
-        while self.volume.group.has_leader() {
+        while self.volume.sync_group.has_leader() {
             std::thread::yield_now();
         }
     }
@@ -181,34 +181,34 @@ fn unstable_writes_sync_nothing() {
 
 #[test]
 fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
-    let dirt = Dirt::new(&Arc::default());
-    let begun = dirt.begin();
-    let _outcome = dirt.wait_for_next(Extent::All);
-    let (up_to, extent, _) = dirt.next_sync().expect("somebody waits");
+    let sync_state = SyncState::new(&Arc::default());
+    let pending = sync_state.begin_change();
+    let _outcome = sync_state.wait_for_next(Extent::All);
+    let (up_to, extent, _) = sync_state.begin_sync().expect("somebody waits");
     // The system call comes only now, beside the running fsync, which then succeeds.
-    let change = begun.made();
-    dirt.succeeded(up_to, extent);
-    assert_eq!((dirt.is_dirty(), dirt.outstanding()), (true, Some(change)));
-    assert!(dirt.durable(Extent::All) < change.number);
-    dirt.succeeded(change.number, Extent::All);
-    assert!(!dirt.is_dirty());
+    let change = pending.finish();
+    sync_state.mark_durable(up_to, extent);
+    assert_eq!((sync_state.is_dirty(), sync_state.unsynced_change()), (true, Some(change)));
+    assert!(sync_state.durable(Extent::All) < change.number);
+    sync_state.mark_durable(change.number, Extent::All);
+    assert!(!sync_state.is_dirty());
 }
 
 #[test]
 fn what_is_being_changed_is_dirty_and_counted_once() {
     let count = Arc::new(AtomicUsize::new(0));
-    let dirt = Dirt::new(&count);
-    let (one, other) = (dirt.begin(), dirt.begin());
-    assert!(dirt.is_dirty() && dirt.outstanding().is_none(), "nothing to wait for yet");
-    let number = one.made().number;
-    dirt.succeeded(number, Extent::Data);
-    assert!(dirt.is_dirty(), "the other is still under way");
+    let sync_state = SyncState::new(&count);
+    let (one, other) = (sync_state.begin_change(), sync_state.begin_change());
+    assert!(sync_state.is_dirty() && sync_state.unsynced_change().is_none(), "nothing to wait for yet");
+    let number = one.finish().number;
+    sync_state.mark_durable(number, Extent::Data);
+    assert!(sync_state.is_dirty(), "the other is still under way");
     assert_eq!(count.load(Ordering::Relaxed), 1);
     drop(other);
-    assert_eq!((dirt.is_dirty(), count.load(Ordering::Relaxed)), (false, 0));
-    let _change = dirt.begin().made();
+    assert_eq!((sync_state.is_dirty(), count.load(Ordering::Relaxed)), (false, 0));
+    let _change = sync_state.begin_change().finish();
     assert_eq!(count.load(Ordering::Relaxed), 1);
-    drop(dirt);
+    drop(sync_state);
     assert_eq!(count.load(Ordering::Relaxed), 0);
 }
 
@@ -254,11 +254,11 @@ fn all_who_wait_share_two_syncs() {
     let syncs = case.syncs();
     let wait = || {
         let (volume, object) = (Arc::clone(&case.volume), Arc::clone(&object));
-        let change = object.dirt.begin().made();
-        async move { volume.make_durable(&object, change, Extent::Data, Thread::Shared).await }
+        let change = object.sync_state.begin_change().finish();
+        async move { volume.wait_durable(&object, change, Extent::Data, Thread::Shared).await }
     };
     std::thread::scope(|scope| {
-        // The sync that has begun waits for its plan until all others wait for the next.
+        // The sync that has pending waits for its plan until all others wait for the next.
         let plan = case.volume.planned_sync_failure.lock();
         let first = scope.spawn(|| block_on(wait()));
         while case.syncs() == syncs {
@@ -271,7 +271,7 @@ fn all_who_wait_share_two_syncs() {
                 }
             });
         });
-        while object.dirt.waiting() < OTHERS {
+        while object.sync_state.waiting() < OTHERS {
             std::thread::yield_now();
         }
         drop(plan);
@@ -286,19 +286,19 @@ fn a_sync_at_once_waits_for_the_one_that_runs() {
     run(async {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
-        let change = object.dirt.begin().made();
+        let change = object.sync_state.begin_change().finish();
         let (first, is_first) =
-            object.dirt.want(change, Extent::Data).expect("no failure").expect("not durable");
+            object.sync_state.request(change, Extent::Data).expect("no failure").expect("not durable");
         assert!(is_first, "this one syncs");
         case.plan_failure(FileKind::Regular);
         let (volume, same) = (Arc::clone(&case.volume), Arc::clone(&object));
         let at_once = tokio::task::spawn_blocking(move || volume.sync_now(&same));
-        while object.dirt.waiting() < 2 {
+        while object.sync_state.waiting() < 2 {
             tokio::task::yield_now().await;
         }
         case.volume.sync_while_wanted(&object);
         assert_eq!((first.await, at_once.await.expect("task")), (Ok(Err(Error::Io)), Err(Error::Io)));
-        assert!(object.dirt.is_dirty());
+        assert!(object.sync_state.is_dirty());
     });
 }
 
@@ -307,9 +307,10 @@ fn a_sync_that_is_given_up_leaves_it_to_the_next() {
     run(async {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
-        let change = object.dirt.begin().made();
-        let (first, _) = object.dirt.want(change, Extent::Data).expect("no failure").expect("not durable");
-        drop(Syncing::new(&case.volume, &object));
+        let change = object.sync_state.begin_change().finish();
+        let (first, _) =
+            object.sync_state.request(change, Extent::Data).expect("no failure").expect("not durable");
+        drop(SyncJob::new(&case.volume, &object));
         assert!(first.await.is_err(), "never answered");
         let volume = Arc::clone(&case.volume);
         let synced = tokio::task::spawn_blocking(move || volume.sync_now(&object)).await;
@@ -322,13 +323,13 @@ fn a_failure_is_told_to_all_who_waited_for_that_sync() {
     run(async {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
-        object.dirt.begin().made();
-        let first = object.dirt.wait_for_next(Extent::Data);
-        let second = object.dirt.wait_for_next(Extent::All);
+        object.sync_state.begin_change().finish();
+        let first = object.sync_state.wait_for_next(Extent::Data);
+        let second = object.sync_state.wait_for_next(Extent::All);
         case.plan_failure(FileKind::Regular);
         case.volume.sync_while_wanted(&object);
         assert_eq!((first.await, second.await), (Ok(Err(Error::Io)), Ok(Err(Error::Io))));
-        assert!(object.dirt.is_dirty());
+        assert!(object.sync_state.is_dirty());
     });
 }
 
@@ -338,14 +339,14 @@ fn a_stable_write_that_is_made_while_a_sync_fails_fails_too() {
     let object = case.volume.object(&case.file).expect("object");
     let syncs = case.syncs();
     std::thread::scope(|scope| {
-        // The sync that has begun waits for its plan.
+        // The sync that has pending waits for its plan.
         let mut plan = case.volume.planned_sync_failure.lock();
         let first = scope.spawn(|| block_on(case.write(Stability::FileSync)));
         while case.syncs() == syncs {
             std::thread::yield_now();
         }
         let second = scope.spawn(|| block_on(case.write(Stability::FileSync)));
-        while object.dirt.waiting() == 0 {
+        while object.sync_state.waiting() == 0 {
             std::thread::yield_now();
         }
         *plan = Some((FileKind::Regular, Error::Io));
@@ -363,16 +364,19 @@ fn a_change_that_a_sync_failed_beside_is_never_durable() {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
         // One is in the page cache and does not wait yet, the other is on its way there.
-        let (made, begun) = (object.dirt.begin().made(), object.dirt.begin());
+        let (made, pending) = (object.sync_state.begin_change().finish(), object.sync_state.begin_change());
         case.plan_failure(FileKind::Regular);
         assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
-        let late = begun.made();
+        let late = pending.finish();
         for extent in [Extent::Data, Extent::All] {
-            assert_eq!(case.volume.make_durable(&object, made, extent, Thread::Shared).await, Err(Error::Io));
+            assert_eq!(case.volume.wait_durable(&object, made, extent, Thread::Shared).await, Err(Error::Io));
             // A later success says nothing of them.
             assert_eq!(case.write(Stability::FileSync).await, Ok(()));
-            assert_eq!(case.volume.make_durable(&object, late, extent, Thread::Shared).await, Err(Error::Io));
+            assert_eq!(case.volume.wait_durable(&object, late, extent, Thread::Shared).await, Err(Error::Io));
         }
-        assert_eq!(case.volume.make_durable(&object, Made::NONE, Extent::All, Thread::Shared).await, Ok(()));
+        assert_eq!(
+            case.volume.wait_durable(&object, ChangeId::NONE, Extent::All, Thread::Shared).await,
+            Ok(())
+        );
     });
 }

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 use vfs::{Create, CreateMode, Created, Error, FileKind, Result, SetAttributes, Thread};
 
-use super::super::rounds::{Leader, Part, Round};
+use super::super::rounds::{Leader, Round, RoundPart};
 use super::{Case, block_on, case, run};
 use crate::object::Object;
-use crate::sync_group::is_for;
+use crate::sync_group::is_short_sync;
 use crate::sync_state::{Extent, Outcome};
 
 /// Calls that come with one read.
@@ -35,10 +35,10 @@ impl Case {
         failing.into_iter().for_each(|kind| self.plan_failure(kind));
         let wait = |file: Arc<Object>| {
             let (volume, root) = (Arc::clone(&self.volume), Arc::clone(&self.volume.root));
-            let own = file.dirt.begin().made().creation();
-            let change = root.dirt.begin().made();
+            let own = file.sync_state.begin_change().finish().creation();
+            let change = root.sync_state.begin_change().finish();
             tokio::spawn(async move {
-                volume.when_durable(Thread::Shared, [(file, own), (root, change)], ()).await
+                volume.answer_when_durable(Thread::Shared, [(file, own), (root, change)], ()).await
             })
         };
         let calls: Vec<_> = files.into_iter().map(wait).collect();
@@ -51,9 +51,9 @@ impl Case {
 
     fn want_directory(&self) -> Outcome {
         let root = &self.volume.root;
-        let change = root.dirt.begin().made();
+        let change = root.sync_state.begin_change().finish();
         let (outcome, is_first) =
-            root.dirt.want(change, Extent::All).expect("no failure").expect("not durable");
+            root.sync_state.request(change, Extent::All).expect("no failure").expect("not durable");
         assert!(is_first);
         outcome
     }
@@ -95,14 +95,14 @@ fn a_round_that_has_begun_does_not_cover_what_is_made_meanwhile() {
     let case = &block_on(case());
     let syncs = case.syncs();
     std::thread::scope(|scope| {
-        // The syncs of directory and file that have begun wait for their plan.
+        // The syncs of directory and file that have pending wait for their plan.
         let plan = case.volume.planned_sync_failure.lock();
         let first = scope.spawn(|| block_on(case.create("first")));
         while case.syncs() < syncs + 2 {
             std::thread::yield_now();
         }
         let second = scope.spawn(|| block_on(case.create("second")));
-        while case.volume.root.dirt.waiting() == 0 {
+        while case.volume.root.sync_state.waiting() == 0 {
             std::thread::yield_now();
         }
         drop(plan);
@@ -116,10 +116,10 @@ fn what_may_take_long_is_not_synced_for_all() {
     run(async {
         let case = case().await;
         let file = case.volume.object(&case.file).expect("object");
-        let written = file.dirt.begin().made();
+        let written = file.sync_state.begin_change().finish();
         let created = written.creation();
-        assert!(is_for(&file, created) && !is_for(&file, written));
-        assert!(is_for(&case.volume.root, written));
+        assert!(is_short_sync(&file, created) && !is_short_sync(&file, written));
+        assert!(is_short_sync(&case.volume.root, written));
     });
 }
 
@@ -129,7 +129,7 @@ fn a_leader_that_never_ran_leaves_it_to_the_next() {
         let case = case().await;
         let (volume, root) = (&case.volume, &case.volume.root);
         let outcome = case.want_directory();
-        assert!(volume.group.join(root));
+        assert!(volume.sync_group.join(root));
         let (volume, core) = (Arc::clone(volume), Handle::current());
         drop(Leader::new(&volume, &core));
         assert!(outcome.await.is_err(), "never answered");
@@ -143,11 +143,11 @@ fn a_thread_that_dies_ends_the_round_and_lets_go_who_waits() {
         let case = case().await;
         let (volume, root) = (&case.volume, &case.volume.root);
         let outcome = case.want_directory();
-        assert!(volume.group.join(root));
+        assert!(volume.sync_group.join(root));
         let mut objects = Vec::new();
-        assert!(volume.group.begin_round(&mut objects));
+        assert!(volume.sync_group.begin_round(&mut objects));
         let round = Round::of(volume, &Handle::current(), objects);
-        drop(Part::new(&round, root));
+        drop(RoundPart::new(&round, root));
         assert!(outcome.await.is_err(), "never answered");
         case.create("later").await.expect("another leader");
     });

@@ -69,10 +69,10 @@ fn a_file_with_another_name_stays_cached_and_counts_as_changed() {
     let handle = case.create(b"f");
     let object = case.volume.object(&handle).expect("object");
     answer(case.volume.link(&case.context, &handle, &case.volume.root.handle, b"g"));
-    let version = object.dirt.version();
+    let version = object.sync_state.version();
     case.remove(b"f");
     assert!(case.is_cached(&handle));
-    assert_ne!(object.dirt.version(), version);
+    assert_ne!(object.sync_state.version(), version);
     drop(object);
     case.remove(b"g");
     assert!(!case.is_cached(&handle));

@@ -1,4 +1,5 @@
-//! Closing descriptors of files that nobody uses at the moment, where the volume has too many or the process has none left.
+//! Closes descriptors of files that no request uses at the moment, where the volume has too many or the process has
+//! none left.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,21 +9,21 @@ use crate::descriptors::{MIN_OBJECTS, User};
 use crate::object::{Object, OpenFile, Reach};
 use crate::volume::Volume;
 
-/// Part of the files that opens may pin whose descriptors are closed at once when they are too many.
+/// Part of the files that opens may pin whose descriptors are closed at once when there are too many.
 const BATCH: usize = 16;
 
 impl Volume {
-    /// An open descriptor of this volume.
+    /// Wraps an open descriptor of this volume.
     pub(crate) fn file_of(&self, fd: OwnedFd, reach: Reach) -> OpenFile {
         OpenFile::new(fd, reach, self.descriptors.count())
     }
 
-    /// Objects that may be dirty before writes go to the device at once.
+    /// Returns the number of objects that may be dirty before writes go to the device at once.
     pub(crate) fn max_dirty(&self) -> usize {
         self.max_objects.min(self.descriptors.share()).max(MIN_OBJECTS) / 2
     }
 
-    /// Closes descriptors of idle files that opens pin, where these are more than half of the volume's share.
+    /// Closes descriptors of idle pinned files where these are more than half of the volume's share.
     pub(crate) fn bound_pinned(&self) {
         let allowed = self.descriptors.max_pinned();
         let pinned = self.objects.pinned();
@@ -36,7 +37,8 @@ impl Volume {
         self.pinned_in_use.store(in_use, Ordering::Relaxed);
     }
 
-    /// Goes through the cached objects from where the last search ended, until `close` has closed `wanted`; how many it has.
+    /// Visits the cached objects from where the last search ended, until `close` has closed `wanted`. Returns the
+    /// number closed.
     fn close_some(&self, wanted: usize, close: impl Fn(&Arc<Object>) -> bool) -> usize {
         let mut all: Vec<_> = self.objects.iter().collect();
         if all.is_empty() {
@@ -52,19 +54,18 @@ impl Volume {
             seen += 1;
             closed += usize::from(close(&object));
         }
-        // Those behind the closed ones have moved up.
+        // Objects behind the closed ones have moved up.
         self.closed_last.store(begin + seen - closed, Ordering::Relaxed);
         closed
     }
 
-    /// Closes the descriptor of a file that opens pin, if it can be opened again by its handle.
+    /// Closes the descriptor of a pinned file, if its handle finds it again.
     fn close_pinned(&self, object: &Arc<Object>) -> bool {
         self.counts_links && object.can_be_found_again() && self.objects.close_pinned(object)
     }
 }
 
 impl User for Volume {
-    /// Adjusts the cache to the volume's share of the descriptors.
     fn take_share(&self) {
         self.objects.set_capacity(self.max_objects.min(self.descriptors.share()).max(MIN_OBJECTS));
     }
@@ -77,7 +78,6 @@ impl User for Volume {
         self.objects.len()
     }
 
-    /// Closes up to `wanted` descriptors that nobody uses at the moment.
     fn close_unused(&self, wanted: usize) {
         self.close_some(wanted, |object| {
             if object.is_pinned() { self.close_pinned(object) } else { self.objects.remove_unused(object) }

@@ -1,19 +1,19 @@
-//! What is not watched because there is no more of something: said in the log, where an administrator finds what to raise.
+//! Logs which limit kept objects from being watched, so that an administrator can raise it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::nonblocking;
 use crate::object::Object;
-use crate::patience;
 
-/// How long one thing that is short is not told of again.
+/// How long the same limit is not logged again.
 const SILENCE_NS: u64 = 3600 * 1_000_000_000;
 
-/// What is short, and what for.
+/// A limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shortage {
-    /// Marks, to watch what is delegated.
+pub(crate) enum WatchLimit {
+    /// Marks, to watch delegated files.
     FileMarks,
-    /// Descriptors, to keep open what is delegated, where there are no handles to find it by.
+    /// Descriptors, to keep delegated files open where no handle finds them again.
     FilesKept,
     /// Marks, to watch the entries of a directory.
     EntryMarks,
@@ -21,10 +21,10 @@ pub(crate) enum Shortage {
     Groups,
 }
 
-impl Shortage {
+impl WatchLimit {
     const COUNT: usize = Self::Groups as usize + 1;
 
-    /// What becomes of it, and why, for people.
+    /// Returns the effect and the cause, for the log.
     const fn text(self) -> (&'static str, &'static str) {
         const UNDELEGATED: &str = "no more files are delegated whose local changes are to be seen";
         const UNTOLD: &str = "directories are looked at each time that they are listed";
@@ -41,25 +41,25 @@ impl Shortage {
     }
 }
 
-/// When each was last told of, by the clock of ticks; 0 if never.
+/// When each limit was last logged, by the coarse clock; 0 if never.
 #[derive(Debug, Default)]
-pub(crate) struct Shortages([AtomicU64; Shortage::COUNT]);
+pub(crate) struct LimitLog([AtomicU64; WatchLimit::COUNT]);
 
-impl Shortages {
-    /// Whether it is time to tell of this one, which then counts as told.
-    fn is_due(&self, shortage: Shortage, now_ns: u64) -> bool {
-        let told = &self.0[shortage as usize];
+impl LimitLog {
+    /// Whether it is time to log this limit, which then counts as logged.
+    fn is_due(&self, limit: WatchLimit, now_ns: u64) -> bool {
+        let told = &self.0[limit as usize];
         let last_ns = told.load(Ordering::Relaxed);
         let is_new = last_ns == 0 || now_ns.saturating_sub(last_ns) >= SILENCE_NS;
-        // Of two threads one tells.
+        // Of two threads one logs.
         is_new && told.compare_exchange(last_ns, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Logs that something below `root`, the exported directory, could not be watched for this.
-    pub(crate) fn report(&self, shortage: Shortage, root: &Object) {
-        if self.is_due(shortage, patience::ticks_ns()) {
-            let (effect, why) = shortage.text();
-            // The name that the exported directory has now.
+    /// Logs that an object below `root`, the exported directory, could not be watched.
+    pub(crate) fn report(&self, limit: WatchLimit, root: &Object) {
+        if self.is_due(limit, nonblocking::coarse_now_ns()) {
+            let (effect, why) = limit.text();
+            // The current name of the exported directory.
             let directory = std::fs::read_link(root.file().name_in_proc()).unwrap_or_default();
             tracing::warn!(?directory, "{effect}: {why}");
         }
@@ -72,13 +72,13 @@ mod tests {
 
     #[test]
     fn each_is_told_once_an_hour() {
-        let shortages = Shortages::default();
+        let limit_log = LimitLog::default();
         for now_ns in [0, 10 * SILENCE_NS] {
-            assert!(shortages.is_due(Shortage::FileMarks, now_ns));
-            assert!(!shortages.is_due(Shortage::FileMarks, now_ns + 1));
-            assert!(shortages.is_due(Shortage::Groups, now_ns), "another one");
-            assert!(!shortages.is_due(Shortage::FileMarks, now_ns + SILENCE_NS - 1));
-            assert!(shortages.is_due(Shortage::FileMarks, now_ns + SILENCE_NS + 1));
+            assert!(limit_log.is_due(WatchLimit::FileMarks, now_ns));
+            assert!(!limit_log.is_due(WatchLimit::FileMarks, now_ns + 1));
+            assert!(limit_log.is_due(WatchLimit::Groups, now_ns), "another one");
+            assert!(!limit_log.is_due(WatchLimit::FileMarks, now_ns + SILENCE_NS - 1));
+            assert!(limit_log.is_due(WatchLimit::FileMarks, now_ns + SILENCE_NS + 1));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::identity;
 use crate::volume::{Actor, Volume};
 
 impl Volume {
-    /// Prepares this thread for calls on an object whose attributes have been judged already.
+    /// Prepares this thread for calls on an object whose attributes have been checked already.
     pub(crate) fn act_as(&self, context: &Context) -> Result<()> {
         match self.actor {
             Actor::Callers => identity::become_caller(&context.credentials),
@@ -15,7 +15,7 @@ impl Volume {
     }
 
     /// Prepares this thread for writing through a descriptor: quotas, reserved space and the clearing of set-user-id
-    /// are judged by the user alone.
+    /// are checked by the user alone.
     pub(crate) fn act_as_writer(&self, context: &Context) -> Result<()> {
         match self.actor {
             Actor::Callers => identity::become_user(context.credentials.uid),

@@ -1,7 +1,7 @@
-//! Opening a file by its number in the index: up to a directory that is open, then down again, name by name.
+//! Opens a file by its number in the index: goes up to a directory that is open, then down again, name by name.
 //!
-//! No path is ever made, so that neither `PATH_MAX` nor the stack bounds the depth. Each directory on the way stays in the cache, and the
-//! next file below it is found from there.
+//! No path is built, so that neither `PATH_MAX` nor the stack bounds the depth. Each directory on the way stays in
+//! the cache, and the next file below it is found from there.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,12 +14,12 @@ use crate::errno::translate;
 use crate::handle;
 use crate::index::{FileKey, Index, Place, ROOT};
 use crate::name::Name;
+use crate::nonblocking;
 use crate::object::{Object, Reach};
-use crate::patience;
 use crate::sys;
 use crate::volume::Volume;
 
-/// Directories that are opened in place, where nothing waits for a disk; more of them are opened on the pool.
+/// Directories that are opened in place; more of them are opened on the pool.
 const STEPS_IN_PLACE: usize = 32;
 
 /// A directory to be opened, and where the index has seen it.
@@ -30,10 +30,11 @@ struct Step {
 }
 
 impl Volume {
-    /// Opens a file where the index has seen it; a name that leads elsewhere now is searched for in the same directory.
+    /// Opens a file where the index has seen it. If the name leads elsewhere now, the file is searched for in the
+    /// same directory.
     ///
     /// # Errors
-    /// [`Error::Stale`] where it is not there. See [`patience::wait`].
+    /// [`Error::Stale`] where it is not there. See [`nonblocking::require_blocking`].
     pub(crate) fn open_by_index(&self, index: &Index, id: u64) -> Result<OwnedFd> {
         self.act_as_server();
         let known = index.find(id)?.ok_or(Error::Stale)?;
@@ -50,11 +51,11 @@ impl Volume {
         Err(Error::Stale)
     }
 
-    /// The directory of a number, with all that are above it.
+    /// Opens the directory of a number and all directories above it.
     fn open_way(&self, index: &Index, id: u64) -> Result<Arc<Object>> {
         let (mut directory, mut steps) = self.way_up(index, id)?;
         if steps.len() > STEPS_IN_PLACE {
-            patience::wait()?;
+            nonblocking::require_blocking()?;
             self.act_as_server();
         }
         while let Some(step) = steps.pop() {
@@ -62,12 +63,13 @@ impl Volume {
             let status = status(fd.as_fd()).map_err(translate)?;
             self.require_shown_by_handle(&status)?;
             let handle = handle::from_index(index.identity(), step.id);
-            directory = self.keep(handle, &status, self.file_of(fd, Reach::Path));
+            directory = self.cache_object(handle, &status, self.file_of(fd, Reach::Path));
         }
         Ok(directory)
     }
 
-    /// The first directory at or above `id` that is open, and what is to be opened below it, the last first.
+    /// Returns the first directory at or above `id` that is open, and the directories to open below it, the last
+    /// first.
     fn way_up(&self, index: &Index, id: u64) -> Result<(Arc<Object>, Vec<Step>)> {
         let (mut steps, mut seen, mut id) = (Vec::new(), HashSet::new(), id);
         loop {
@@ -77,7 +79,8 @@ impl Volume {
             if let Some(directory) = self.objects.get(&handle::from_index(index.identity(), id)) {
                 return Ok((directory, steps));
             }
-            // Directories that local processes moved into each other may have been seen at places of different times.
+            // Local processes may have moved directories into each other, and the index has seen them at different
+            // times.
             if !seen.insert(id) {
                 return Err(Error::Stale);
             }
@@ -89,7 +92,7 @@ impl Volume {
         }
     }
 
-    /// Opens the file of `key` in a directory, where it has this name or another one; `None` where it is not there.
+    /// Opens the file of `key` in a directory, under this name or another; `None` where it is not there.
     fn open_in(
         &self,
         index: &Index,
@@ -120,7 +123,7 @@ impl Volume {
         }
     }
 
-    /// Looks through a directory for the file of `key`: a local process may have renamed it.
+    /// Searches a directory for the file of `key`, which a local process may have renamed.
     fn search(&self, directory: &Object, key: &FileKey) -> Result<Option<(OwnedFd, Name)>> {
         let stream = self.open_directory(directory)?;
         let mut buffer = vec![0; crate::streams::BUFFER_BYTES];

@@ -1,14 +1,14 @@
-//! Closing what should not stay open, and writing back what nobody commits.
+//! Closes descriptors that should not stay open, and syncs what no client commits.
 //!
-//! A file open for writing cannot be executed by local processes (ETXTBSY), keeps leases from being granted and hides
-//! the close that inotify watchers wait for. So a descriptor that may write is exchanged for one that may not, some
-//! seconds after the last write, unless an open holds it. Dirt that no client has committed for a while (it crashed, or
-//! went away) is synced, so that nothing stays pinned for ever. The index of handles is synced and kept small here too.
+//! A file open for writing cannot be executed by local processes (ETXTBSY), prevents leases and hides the close that
+//! inotify watchers wait for. So a writable descriptor is replaced by an `O_PATH` one some seconds after the last
+//! write, unless an open holds the file. Changes that no client has committed for a minute are synced, so that no
+//! descriptor stays open for ever. The index of handles is synced and compacted here too.
 //!
-//! Files that were closed are looked at: where a local process has taken the last name meanwhile, the cache must not keep
-//! the space. Of a removal through this server the CLOSE knows, and lets go at once.
+//! Files that were closed are checked: if a local process has taken the last name meanwhile, the cache must not keep
+//! the space. After a removal through this server, CLOSE releases the file at once.
 //!
-//! One thread for each volume, asleep unless there is something to do. It ends with the volume.
+//! Each volume has one cleanup thread, which sleeps unless there is work, and ends with the volume.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,30 +18,30 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 use vfs::{FileKind, Handle};
 
-use crate::janitor_queue::State;
+use crate::cleanup_queue::State;
 use crate::object::{Object, Reach};
 use crate::volume::{Handles, Volume};
 
 /// Time between two rounds.
 const ROUND: Duration = Duration::from_secs(1);
-/// Rounds without a write after which a descriptor that may write is exchanged.
+/// Rounds without a write after which a writable descriptor is replaced.
 const IDLE_ROUNDS: u32 = 3;
-/// Rounds without a write after which dirt is synced.
+/// Rounds without a write after which changes are synced.
 const FORGOTTEN_ROUNDS: u32 = 60;
-/// Files that were closed since the last round and wait to be looked at; for each one more, the first of them is at once.
+/// Files that were closed since the last round and wait for their check; above that the oldest is checked at once.
 const MAX_CLOSED: usize = 4096;
 
-/// Starts the janitor of a volume.
+/// Starts the cleanup thread of a volume.
 ///
 /// # Errors
-/// Where there can be no more threads.
+/// If no more threads can be started.
 pub(crate) fn start(volume: &Arc<Volume>) -> std::io::Result<()> {
-    let alarm = Arc::clone(&volume.janitor.state);
+    let signal = Arc::clone(&volume.cleanup_queue.state);
     let volume = Arc::downgrade(volume);
     std::thread::Builder::new()
-        .name("localfs-janitor".into())
+        .name("localfs-cleanup".into())
         .stack_size(256 * 1024)
-        .spawn(move || run(&alarm, &volume))
+        .spawn(move || run(&signal, &volume))
         .map(drop)
 }
 
@@ -52,63 +52,63 @@ fn run((state, wake): &(Mutex<State>, Condvar), volume: &Weak<Volume>) {
             while !state.has_work && !state.has_closed && !state.is_over {
                 wake.wait(&mut state);
             }
-            // To its end, whoever rings meanwhile: rounds are a clock.
+            // Waits to the end of the round even if it is woken: rounds measure time.
             let end = Instant::now() + ROUND;
             while !state.is_over && !wake.wait_until(&mut state, end).timed_out() {}
             if state.is_over {
                 return;
             }
-            // Whoever opens or closes something from now on rings again.
+            // Work that arrives from now on wakes the thread again.
             state.has_closed = false;
             std::mem::take(&mut state.has_work)
         };
         let Some(volume) = volume.upgrade() else { return };
-        volume.look_at_closed();
+        volume.check_closed();
         if has_work && volume.clean_up() {
-            volume.janitor.ring();
+            volume.cleanup_queue.wake();
         }
     }
 }
 
 impl Volume {
-    /// Has the janitor look whether an object that no open holds any more has a name.
-    pub(crate) fn look_later(&self, object: &Object) {
-        if !object.await_look() {
+    /// Has the cleanup thread check whether an object that no open holds any longer has a name.
+    pub(crate) fn check_later(&self, object: &Object) {
+        if !object.queue_check() {
             return;
         }
-        let mut closed = self.janitor.closed.lock();
+        let mut closed = self.cleanup_queue.closed.lock();
         let first = if closed.files.len() < MAX_CLOSED { None } else { closed.files.pop_front() };
         closed.files.push_back(object.handle);
-        let is_told = std::mem::replace(&mut closed.is_told, true);
+        let is_notified = std::mem::replace(&mut closed.is_notified, true);
         drop(closed);
-        if !is_told {
-            self.janitor.ring_for_closed();
+        if !is_notified {
+            self.cleanup_queue.wake_for_closed();
         }
         if let Some(first) = first {
-            self.look_at(&first);
+            self.check_closed_file(&first);
         }
     }
 
-    fn look_at_closed(&self) {
-        let closed = std::mem::take(&mut *self.janitor.closed.lock());
-        closed.files.iter().for_each(|handle| self.look_at(handle));
+    fn check_closed(&self) {
+        let closed = std::mem::take(&mut *self.cleanup_queue.closed.lock());
+        closed.files.iter().for_each(|handle| self.check_closed_file(handle));
     }
 
-    /// Looks whether an object that was closed has a name; if it is there still.
-    fn look_at(&self, handle: &Handle) {
+    /// Checks whether a cached object that was closed has a name.
+    fn check_closed_file(&self, handle: &Handle) {
         if let Some(object) = self.objects.peek(handle) {
-            object.begin_look();
-            self.let_go_if_gone(object);
+            object.begin_check();
+            self.release_if_removed(object);
         }
     }
 
-    /// One round; true where another one is needed.
+    /// Runs one round. Returns whether another one is needed.
     pub(crate) fn clean_up(&self) -> bool {
         let round = self.round.fetch_add(1, Ordering::Relaxed) + 1;
         if let Handles::Indexed { index, .. } = &self.handles {
-            // Reported where it is noticed.
+            // The error is logged where it happens.
             let _ = self.sync_index();
-            // In the state directory, where callers may do nothing.
+            // Compaction writes to the state directory, where callers have no permissions.
             self.act_as_server();
             index.compact_if_worth_it();
         }
@@ -116,8 +116,8 @@ impl Volume {
         let writable = self.objects.iter().filter(|object| object.file().reach.writes());
         for object in writable.collect::<Vec<_>>() {
             let idle = round.wrapping_sub(object.last_write.load(Ordering::Relaxed));
-            if idle >= FORGOTTEN_ROUNDS && object.dirt.is_dirty() {
-                // The failure has changed the verifier: clients will find out.
+            if idle >= FORGOTTEN_ROUNDS && object.sync_state.is_dirty() {
+                // The failure has changed the write verifier, so clients will notice.
                 let _ = self.sync_now(&object);
             }
             let is_exchanged = idle >= IDLE_ROUNDS && !object.is_pinned() && self.stop_writing(&object);
@@ -126,12 +126,12 @@ impl Volume {
         is_needed
     }
 
-    /// Exchanges the descriptor for one that cannot write, unless there is dirt.
+    /// Replaces the descriptor by one that cannot write, unless the object is dirty.
     fn stop_writing(&self, object: &Object) -> bool {
         debug_assert_eq!(object.kind, FileKind::Regular);
         let exchanged = object.replace_file(|present| {
-            // Under the lock: whoever begins a change does so under the same one.
-            if object.dirt.is_dirty() || !present.reach.writes() {
+            // Under the lock, which a thread that begins a change holds too.
+            if object.sync_state.is_dirty() || !present.reach.writes() {
                 return Ok(None);
             }
             let path = self.reopen(object, present, OFlags::PATH);
@@ -175,7 +175,7 @@ mod tests {
         let before = bytes();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // As a thread that has just done something for a caller.
+                // As a thread that has just served a caller.
                 if matches!(volume.actor, crate::volume::Actor::Callers) {
                     crate::identity::become_user(65_534).expect("switch");
                 }
@@ -195,16 +195,16 @@ mod tests {
         let volume = crate::probe::open(&config).expect("volume");
         let name = crate::name::Name::new(b"f").expect("a name");
         let object = volume.find(&volume.root, &name).expect("object");
-        let change = volume.begin_write(&object).expect("open for writing").1.made();
+        let change = volume.begin_write(&object).expect("open for writing").1.finish();
         volume.clean_up();
-        assert!(object.dirt.is_dirty() && object.file().reach.writes(), "just written");
+        assert!(object.sync_state.is_dirty() && object.file().reach.writes(), "just written");
         volume.round.fetch_add(IDLE_ROUNDS, Ordering::Relaxed);
         volume.clean_up();
-        assert!(object.file().reach.writes(), "dirt keeps its descriptor");
+        assert!(object.file().reach.writes(), "a dirty file keeps its descriptor");
         volume.round.fetch_add(FORGOTTEN_ROUNDS, Ordering::Relaxed);
         volume.clean_up();
-        assert!(!object.dirt.is_dirty() && !object.file().reach.writes());
-        let next = volume.begin_write(&object).expect("open for writing again").1.made();
+        assert!(!object.sync_state.is_dirty() && !object.file().reach.writes());
+        let next = volume.begin_write(&object).expect("open for writing again").1.finish();
         assert!(next.number > change.number);
         object.pin();
         volume.round.fetch_add(FORGOTTEN_ROUNDS, Ordering::Relaxed);
@@ -239,14 +239,14 @@ mod tests {
                 runtime.block_on(removed).expect("removed");
             }
             drop(first);
-            volume.look_at_closed();
+            volume.check_closed();
             assert!(volume.objects.peek(&handle).is_some(), "an open holds it");
             let object = volume.objects.peek(&handle).expect("held");
             drop(second);
             assert_eq!(Arc::weak_count(&object), 0, "its memory is nobody's once it is removed");
             drop(object);
             if is_local {
-                volume.look_at_closed();
+                volume.check_closed();
             }
             assert!(volume.objects.peek(&handle).is_none(), "local: {is_local}");
         }

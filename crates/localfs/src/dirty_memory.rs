@@ -1,10 +1,10 @@
-//! Whether a write would have to wait: for memory that may still be dirtied, or for a page to be read first.
+//! Estimates whether a write would block because too much memory is dirty.
 //!
-//! Linux makes a writer wait (in `balance_dirty_pages`) once dirty and written-back memory together are over the middle
-//! between `nr_dirty_background_threshold` and `nr_dirty_threshold`. /proc/vmstat tells all four. It takes tens of
-//! microseconds to read, so it is read once for many bytes, and at least once a second while there are writes: what we
-//! write ourselves in between is counted, and others are left three quarters of the room. A control group's own limit
-//! cannot be foreseen so; the clock notices it (see [`crate::turn`]).
+//! Linux makes a writer wait (in `balance_dirty_pages`) once dirty and written-back memory together exceed the mean
+//! of `nr_dirty_background_threshold` and `nr_dirty_threshold`. /proc/vmstat has all four numbers. Reading it takes
+//! tens of microseconds, so it is read once for many bytes, and at least once a second while there are writes. This
+//! server's own writes in between are counted; three quarters of the free memory are left to others. The limit of a
+//! control group cannot be foreseen this way; [`crate::stall_detector`] notices it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -13,54 +13,54 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::patience;
+use crate::nonblocking;
 
-/// Bytes written between two looks at most.
-const LOOK_BYTES: i64 = 32 << 20;
+/// Bytes written between two reads at most.
+const REFRESH_BYTES: i64 = 32 << 20;
 /// Bytes that a thread takes at once.
 const CREDIT_BYTES: i64 = 1 << 20;
-/// Nanoseconds between two looks while there is room, and while there is none.
-const LOOK_NS: u64 = 1_000_000_000;
+/// Nanoseconds between two reads while there is room, and while there is none.
+const REFRESH_NS: u64 = 1_000_000_000;
 const FULL_NS: u64 = 4_000_000;
 /// Page size where the kernel does not say otherwise: counts are in pages.
 const PAGE_BYTES: i64 = 4096;
 
-/// What may be written before the next look; of the whole machine.
-static ROOM: Room = Room::new();
+/// What may be written before the next read, on the whole machine.
+static BUDGET: Budget = Budget::new();
 
 #[derive(Debug)]
-struct Room {
-    /// Bytes; below zero there is none.
+struct Budget {
+    /// Bytes; below zero there is no room.
     bytes: AtomicI64,
-    /// When to look again, by the clock of ticks.
+    /// When to read again, by the coarse clock.
     due_ns: AtomicU64,
-    /// /proc/vmstat, held open by whoever looks.
+    /// /proc/vmstat, kept open.
     source: Mutex<Option<File>>,
 }
 
-impl Room {
+impl Budget {
     const fn new() -> Self {
         Self { bytes: AtomicI64::new(0), due_ns: AtomicU64::new(0), source: Mutex::new(None) }
     }
 
-    /// Takes `bytes` of it; false where there is not so much.
+    /// Takes `bytes` of the budget. Returns false where there is not enough.
     fn take(&self, bytes: i64, now_ns: u64) -> bool {
         let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
         let is_due = now_ns >= self.due_ns.load(Ordering::Relaxed);
         if left >= 0 && !is_due {
             return true;
         }
-        // Where there was room, it has been used up by us; where there was none, it is looked at once a tick.
-        let was_full = left < -LOOK_BYTES;
+        // A used-up budget is renewed at once; where there was no room, it is renewed once a tick.
+        let was_full = left < -REFRESH_BYTES;
         if was_full && !is_due {
             return false;
         }
-        // One looks for all.
+        // One thread reads for all.
         let Some(mut source) = self.source.try_lock() else { return left >= 0 };
-        let room = look(&mut source);
+        let room = read_budget(&mut source);
         let (bytes_left, wait_ns) = match room {
-            room if room > bytes => (room - bytes, LOOK_NS),
-            _ => (-2 * LOOK_BYTES, FULL_NS),
+            room if room > bytes => (room - bytes, REFRESH_NS),
+            _ => (-2 * REFRESH_BYTES, FULL_NS),
         };
         self.bytes.store(bytes_left, Ordering::Relaxed);
         self.due_ns.store(now_ns + wait_ns, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Room {
     }
 }
 
-/// What one thread has taken of the room, and until when that is good.
+/// What one thread has taken of the budget, and until when that is valid.
 #[derive(Debug, Clone, Copy)]
 struct Credit {
     bytes: i64,
@@ -79,10 +79,10 @@ thread_local! {
     static CREDIT: Cell<Credit> = const { Cell::new(Credit { bytes: 0, until_ns: 0 }) };
 }
 
-/// Whether `bytes` more can be dirtied without waiting.
+/// Whether `bytes` more can be dirtied without blocking.
 #[inline]
 pub(crate) fn has_room(bytes: usize) -> bool {
-    let (bytes, now_ns) = (bytes as i64, patience::now_ns());
+    let (bytes, now_ns) = (bytes as i64, nonblocking::now_ns());
     let credit = CREDIT.get();
     if bytes <= credit.bytes && now_ns < credit.until_ns {
         CREDIT.set(Credit { bytes: credit.bytes - bytes, ..credit });
@@ -91,30 +91,31 @@ pub(crate) fn has_room(bytes: usize) -> bool {
     take_credit(bytes, now_ns)
 }
 
-/// Takes from what all share, for many writes at once: threads should not wait for each other's caches.
+/// Takes from the shared budget for many writes at once, so that threads do not contend for its cache line.
 #[cold]
 fn take_credit(bytes: i64, now_ns: u64) -> bool {
     let taken = bytes.max(CREDIT_BYTES);
-    let has_room = ROOM.take(taken, now_ns);
+    let has_room = BUDGET.take(taken, now_ns);
     let bytes = if has_room { taken - bytes } else { 0 };
-    CREDIT.set(Credit { bytes, until_ns: now_ns + LOOK_NS });
+    CREDIT.set(Credit { bytes, until_ns: now_ns + REFRESH_NS });
     has_room
 }
 
-/// Bytes that may be written until the next look. Without /proc nothing can be known, and nothing is forbidden.
-fn look(source: &mut Option<File>) -> i64 {
+/// Returns the bytes that may be written until the next read. Without /proc nothing is known, and nothing is
+/// forbidden.
+fn read_budget(source: &mut Option<File>) -> i64 {
     if source.is_none() {
         *source = File::open("/proc/vmstat").ok();
     }
     let mut text = [0; 16 * 1024];
     let Some(length) = source.as_ref().and_then(|source| source.read_at(&mut text, 0).ok()) else {
-        return LOOK_BYTES;
+        return REFRESH_BYTES;
     };
-    room_of(&String::from_utf8_lossy(&text[..length])).unwrap_or(LOOK_BYTES)
+    budget_of(&String::from_utf8_lossy(&text[..length])).unwrap_or(REFRESH_BYTES)
 }
 
-/// The same from the text of /proc/vmstat.
-fn room_of(vmstat: &str) -> Option<i64> {
+/// Computes the budget from the text of /proc/vmstat.
+fn budget_of(vmstat: &str) -> Option<i64> {
     let mut counts = [None; 4];
     const NAMES: [&str; 4] =
         ["nr_dirty", "nr_writeback", "nr_dirty_threshold", "nr_dirty_background_threshold"];
@@ -128,7 +129,7 @@ fn room_of(vmstat: &str) -> Option<i64> {
     let [Some(dirty), Some(writeback), Some(limit), Some(background)] = counts else { return None };
     // mm/page-writeback.c calls it dirty_freerun_ceiling.
     let free = (limit + background) / 2 - dirty - writeback;
-    Some((free.max(0) * PAGE_BYTES / 4).min(LOOK_BYTES))
+    Some((free.max(0) * PAGE_BYTES / 4).min(REFRESH_BYTES))
 }
 
 #[cfg(test)]
@@ -144,25 +145,25 @@ mod tests {
 
     #[test]
     fn there_is_room_up_to_the_middle_of_both_thresholds() {
-        assert_eq!(room_of(&vmstat(1000, 100)), Some(400 * 4096 / 4));
-        assert_eq!(room_of(&vmstat(1000, 500)), Some(0));
-        assert_eq!(room_of(&vmstat(5000, 500)), Some(0));
-        assert_eq!(room_of("nr_dirty 4\n"), None, "a kernel that does not tell");
+        assert_eq!(budget_of(&vmstat(1000, 100)), Some(400 * 4096 / 4));
+        assert_eq!(budget_of(&vmstat(1000, 500)), Some(0));
+        assert_eq!(budget_of(&vmstat(5000, 500)), Some(0));
+        assert_eq!(budget_of("nr_dirty 4\n"), None, "a kernel that does not tell");
     }
 
     #[test]
     fn the_kernel_here_tells() {
         let text = std::fs::read_to_string("/proc/vmstat").expect("vmstat");
-        assert!(room_of(&text).is_some_and(|room| (0..=LOOK_BYTES).contains(&room)));
+        assert!(budget_of(&text).is_some_and(|room| (0..=REFRESH_BYTES).contains(&room)));
     }
 
     #[test]
     fn room_is_used_up_and_then_looked_for_again() {
-        let room = Room::new();
+        let room = Budget::new();
         room.due_ns.store(u64::MAX, Ordering::Relaxed);
         room.bytes.store(4096, Ordering::Relaxed);
         assert!(room.take(4096, 1), "exactly so much");
-        room.bytes.store(-2 * LOOK_BYTES, Ordering::Relaxed);
+        room.bytes.store(-2 * REFRESH_BYTES, Ordering::Relaxed);
         assert!(!room.take(1, 2), "none, and it is not time to look again");
     }
 }

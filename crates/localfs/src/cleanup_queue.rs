@@ -1,4 +1,4 @@
-//! What wakes the thread that closes idle files.
+//! The work that waits for a volume's cleanup thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 use vfs::Handle;
 
-/// Wakes the janitor.
+/// Wakes the cleanup thread.
 #[derive(Debug, Default)]
-pub(crate) struct Alarm {
+pub(crate) struct CleanupQueue {
     pub(crate) state: Arc<(Mutex<State>, Condvar)>,
     pub(crate) closed: Mutex<Closed>,
 }
@@ -16,10 +16,10 @@ pub(crate) struct Alarm {
 /// Files whose last open was closed.
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
-    /// By handle: held weakly, the memory of each that is removed meanwhile would stay taken, and that of the next one come from far.
+    /// By handle: a weak reference would keep the memory of each removed object allocated.
     pub(crate) files: VecDeque<Handle>,
-    /// The janitor was told of them.
-    pub(crate) is_told: bool,
+    /// Whether the cleanup thread was woken for them.
+    pub(crate) is_notified: bool,
 }
 
 #[derive(Debug, Default)]
@@ -29,17 +29,17 @@ pub(crate) struct State {
     pub(crate) is_over: bool,
 }
 
-impl Alarm {
-    /// There is a descriptor open for writing, or something to do in the index.
-    pub(crate) fn ring(&self) {
+impl CleanupQueue {
+    /// Wakes the thread for a writable descriptor, or for work in the index.
+    pub(crate) fn wake(&self) {
         let mut state = self.state.0.lock();
         if !std::mem::replace(&mut state.has_work, true) {
             self.state.1.notify_one();
         }
     }
 
-    /// There are files that were closed.
-    pub(crate) fn ring_for_closed(&self) {
+    /// Wakes the thread for files that were closed.
+    pub(crate) fn wake_for_closed(&self) {
         let mut state = self.state.0.lock();
         if !std::mem::replace(&mut state.has_closed, true) {
             self.state.1.notify_one();
@@ -47,7 +47,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for CleanupQueue {
     fn drop(&mut self) {
         self.state.0.lock().is_over = true;
         self.state.1.notify_one();

@@ -12,7 +12,7 @@ use vfs::{
     Authority, Context, Create, CreateMode, Credentials, Handle, Removal, SetAttributes, Stability, Timestamp,
 };
 
-use super::*;
+use super::super::*;
 use crate::config::Config;
 
 /// A test that takes so long hangs: what it waits for never comes.
@@ -294,7 +294,7 @@ fn renames_between_two_directories_in_both_directions_all_end() {
                     volume.create(context, &from, name.as_bytes(), &what, &set).await.expect("file");
                     for _ in 0..ROUNDS {
                         // On the pool, where locks are held while the disk is waited for.
-                        volume.wariness.took(STALL_NS);
+                        volume.stall_detector.took(STALL_NS);
                         let name = name.as_bytes();
                         volume.rename(context, (&from, name), (&to, name)).await.expect("renamed");
                         std::mem::swap(&mut from, &mut to);

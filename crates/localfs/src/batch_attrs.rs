@@ -5,7 +5,7 @@
 //! it waits for anything. Attributes after one of them are those before the next: there is no need to look again.
 //!
 //! That holds as long as nobody else changes the object in between. Other requests through this server move its
-//! [`version`](crate::sync_state::Dirt::version). Local processes do not; so what was seen is good for requests of one batch
+//! [`version`](crate::sync_state::SyncState::version). Local processes do not; so what was seen is good for requests of one batch
 //! alone, which have their time of day in common ([`vfs::Context::now`]), and within one tick of the clock at most, should
 //! one of them have had to wait.
 
@@ -18,13 +18,13 @@ use vfs::{Attributes, Change, Context, Error, FileKind, Result, Timestamp};
 
 use crate::attributes::Snapshot;
 use crate::errno::translate;
+use crate::nonblocking;
 use crate::object::{Object, OpenFile};
-use crate::patience;
 use crate::volume::Volume;
 
 /// One look.
 #[derive(Debug)]
-struct Seen {
+struct Known {
     /// Not the object itself, whose descriptor would stay open; what is weakly held leaves its address to nobody else.
     object: Weak<Object>,
     version: u64,
@@ -39,31 +39,32 @@ struct Seen {
 
 thread_local! {
     /// The last directory, and the last of anything else: a batch may look names up and write.
-    static SEEN: RefCell<[Option<Seen>; 2]> = const { RefCell::new([None, None]) };
+    static LAST: RefCell<[Option<Known>; 2]> = const { RefCell::new([None, None]) };
 }
 
 /// Where an object like this is remembered.
-fn place(object: &Object) -> usize {
+fn slot(object: &Object) -> usize {
     usize::from(object.kind == FileKind::Directory)
 }
 
 impl Volume {
     /// What happened to `object` between `before` and now, under its lock.
     pub(crate) fn change_since(&self, object: &Object, before: &Attributes) -> Result<Change> {
-        let after = self.stat_moved_on(object, before)?;
+        let after = self.stat_after_change(object, before)?;
         Ok(Change { before: before.before(), after: after.attributes, atomic: true })
     }
 
     /// Attributes just after a change of what was `before`.
-    fn stat_moved_on(&self, object: &Object, before: &Attributes) -> Result<Snapshot> {
+    fn stat_after_change(&self, object: &Object, before: &Attributes) -> Result<Snapshot> {
         let after = self.stat_after(object)?;
         if object.kind != FileKind::Directory {
             return Ok(after);
         }
-        let after = if self.shows(before, &after.attributes) { after } else { self.move_on(object, after)? };
+        let after =
+            if self.shows(before, &after.attributes) { after } else { self.advance_ctime(object, after)? };
         if self.changes.is_shared() {
             // Attributes that another thread took between the change and here are not those of this moment.
-            object.dirt.was_touched();
+            object.sync_state.note_change();
         }
         Ok(after)
     }
@@ -77,7 +78,7 @@ impl Volume {
 
     /// Moves on the change time of a directory that looked so. The time was another object's, and this change cannot be told apart
     /// from those before it (see `change`).
-    fn move_on(&self, directory: &Object, after: Snapshot) -> Result<Snapshot> {
+    fn advance_ctime(&self, directory: &Object, after: Snapshot) -> Result<Snapshot> {
         self.act_as_server();
         // chown(2) to nobody new sets it to now, and does no more to a directory; files always have their own. A descriptor that can
         // read is kept from here on: with one of `O_PATH` the call takes half as long again, for it has to look a path up.
@@ -96,104 +97,104 @@ impl Volume {
         Change { before: snapshot.attributes.before(), after: snapshot.attributes, atomic: true }
     }
 
-    /// Attributes before a WRITE, and whether the file is sealed. To be called under its lock.
+    /// Attributes before a WRITE, and whether the file is immutable. To be called under its lock.
     #[inline]
     pub(crate) fn stat_before_write(&self, context: &Context, file: &Arc<Object>) -> Result<Snapshot> {
-        match self.recall(context, file) {
+        match self.known(context, file) {
             Some(seen) => Ok(seen),
-            None => self.stat_whole(file, false),
+            None => self.statx_snapshot(file, false),
         }
     }
 
     /// What a WRITE by this descriptor changed, numbered already. To be called under the file's lock.
     #[inline]
-    pub(crate) fn change_by_write(
+    pub(crate) fn change_after_write(
         &self,
         context: &Context,
         (file, open): (&Arc<Object>, &OpenFile),
         before: &Snapshot,
     ) -> Result<Change> {
-        if !self.may_glance() {
+        if !self.can_use_fstat() {
             return self.change_since(file, &before.attributes);
         }
-        let moment = self.changes.moment();
+        let moment = self.changes.coarse_time();
         let status = rustix::fs::fstat(open).map_err(translate)?;
-        let mut after = self.glanced(file, &status, moment, true)?;
-        after.sealed = before.sealed;
+        let mut after = self.snapshot_of_fstat(file, &status, moment, true)?;
+        after.immutable = before.immutable;
         self.remember(context, file, &after);
         Ok(Change { before: before.attributes.before(), after: after.attributes, atomic: true })
     }
 
     /// Attributes of a directory before one of its entries changes. To be called under its lock.
     pub(crate) fn stat_before_entry(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
-        let seen = self.recall(context, directory).map_or_else(|| self.stat(directory), Ok);
+        let seen = self.known(context, directory).map_or_else(|| self.stat(directory), Ok);
         Ok(seen?.attributes)
     }
 
     /// What the change of an entry, numbered already, did to its directory. To be called under the directory's lock.
-    pub(crate) fn change_by_entry(
+    pub(crate) fn change_after_entry(
         &self,
         context: &Context,
         directory: &Arc<Object>,
         before: &Attributes,
     ) -> Result<Change> {
-        match self.stat_moved_on(directory, before) {
+        match self.stat_after_change(directory, before) {
             Ok(after) => {
-                if self.may_glance() {
+                if self.can_use_fstat() {
                     self.remember(context, directory, &after);
                 }
                 Ok(Change { before: before.before(), after: after.attributes, atomic: true })
             }
-            Err(error) => change_of_gone(before, error),
+            Err(error) => change_of_removed(before, error),
         }
     }
 
     /// The same, where the next change of an entry in it is not as likely.
-    pub(crate) fn change_of_entries(&self, directory: &Object, before: &Attributes) -> Result<Change> {
-        self.change_since(directory, before).or_else(|error| change_of_gone(before, error))
+    pub(crate) fn change_after_entries(&self, directory: &Object, before: &Attributes) -> Result<Change> {
+        self.change_since(directory, before).or_else(|error| change_of_removed(before, error))
     }
 
     /// Attributes of a directory, before the look at a name in it: who takes an entry that is newer for one of that directory asks once
     /// more at worst.
-    pub(crate) fn stat_around_name(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
-        if let Some(seen) = self.recall(context, directory) {
+    pub(crate) fn stat_for_lookup(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
+        if let Some(seen) = self.known(context, directory) {
             return Ok(seen.attributes);
         }
         // Before the look, which takes no lock: whoever changes the directory meanwhile has it looked at again.
-        let standing = self.standing(directory);
+        let version_of = self.version_of(directory);
         let seen = self.stat(directory)?;
-        if self.may_glance() {
-            self.remember_since(standing, context, directory, &seen);
+        if self.can_use_fstat() {
+            self.remember_as_of(version_of, context, directory, &seen);
         }
         Ok(seen.attributes)
     }
 
     /// What is another one after each change through this server.
-    fn standing(&self, object: &Object) -> (u64, u64) {
-        (object.dirt.version(), self.moves.load(Ordering::Acquire))
+    fn version_of(&self, object: &Object) -> (u64, u64) {
+        (object.sync_state.version(), self.moves.load(Ordering::Acquire))
     }
 
     /// What `object` looks like, if this thread saw it after its last change, in the batch of this request. To be asked under
     /// the object's lock by who changes it.
     #[inline]
-    fn recall(&self, context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
-        SEEN.with_borrow(|seen| {
-            let seen = seen[place(object)].as_ref()?;
+    fn known(&self, context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
+        LAST.with_borrow(|seen| {
+            let seen = seen[slot(object)].as_ref()?;
             let stands = seen.is_of(object)
                 && seen.batch == context.now
-                && (seen.version, seen.moves) == self.standing(object)
-                && seen.tick_ns == patience::now_ns();
+                && (seen.version, seen.moves) == self.version_of(object)
+                && seen.tick_ns == nonblocking::now_ns();
             if stands && is_in_batch(context) { Some(seen.snapshot) } else { None }
         })
     }
 
     /// Remembers what `object` looks like after a change, numbered already. To be called under the object's lock.
     fn remember(&self, context: &Context, object: &Arc<Object>, snapshot: &Snapshot) {
-        self.remember_since(self.standing(object), context, object, snapshot);
+        self.remember_as_of(self.version_of(object), context, object, snapshot);
     }
 
-    /// As [`Self::remember`], of a look that was taken when the object was [`standing`](Self::standing) so.
-    fn remember_since(
+    /// As [`Self::remember`], of a look that was taken when the object was [`version_of`](Self::version_of) so.
+    fn remember_as_of(
         &self,
         (version, moves): (u64, u64),
         context: &Context,
@@ -203,8 +204,8 @@ impl Volume {
         if !is_in_batch(context) {
             return;
         }
-        let tick_ns = patience::now_ns();
-        SEEN.with_borrow_mut(|seen| match &mut seen[place(object)] {
+        let tick_ns = nonblocking::now_ns();
+        LAST.with_borrow_mut(|seen| match &mut seen[slot(object)] {
             Some(seen) if seen.is_of(object) => {
                 (seen.version, seen.moves) = (version, moves);
                 (seen.batch, seen.tick_ns) = (context.now, tick_ns);
@@ -213,7 +214,7 @@ impl Volume {
             place => {
                 let object = Arc::downgrade(object);
                 *place =
-                    Some(Seen { object, version, moves, batch: context.now, tick_ns, snapshot: *snapshot });
+                    Some(Known { object, version, moves, batch: context.now, tick_ns, snapshot: *snapshot });
             }
         });
     }
@@ -224,7 +225,7 @@ fn is_in_batch(context: &Context) -> bool {
     context.now != Timestamp::default()
 }
 
-impl Seen {
+impl Known {
     fn is_of(&self, object: &Arc<Object>) -> bool {
         std::ptr::eq(self.object.as_ptr(), Arc::as_ptr(object))
     }
@@ -233,7 +234,7 @@ impl Seen {
 /// What the change of an entry did to a directory of which a look behind it says `error`. Once it is empty it may lose its own name before
 /// that, as its lock is its entries' alone. The entry was changed all the same, and who asked for that must not be told of a failure:
 /// the look behind is not atomic with the change then (RFC 8881 §18.25.3).
-fn change_of_gone(before: &Attributes, error: Error) -> Result<Change> {
+fn change_of_removed(before: &Attributes, error: Error) -> Result<Change> {
     match error {
         Error::Stale => Ok(Change { before: before.before(), after: *before, atomic: false }),
         error => Err(error),
@@ -286,7 +287,7 @@ mod tests {
             let is_coarse = clock.is_coarse();
             let case = Self::opened(|config| crate::probe::open_with(config, |_, _| (clock, 1)));
             let has_handles = matches!(case.volume.handles, Handles::Kernel { .. });
-            assert_eq!(case.volume.may_glance(), has_handles && !is_coarse, "else every look is needed");
+            assert_eq!(case.volume.can_use_fstat(), has_handles && !is_coarse, "else every look is needed");
             case
         }
 
@@ -316,16 +317,14 @@ mod tests {
 
         /// Writes until it is remembered: a tick may have ended in between. Once, where nothing is.
         fn write_and_remember(&self, context: &Context) -> Change {
-            if !self.volume.may_glance() {
+            if !self.volume.can_use_fstat() {
                 let change = self.write(context, 0);
-                assert!(self.volume.recall(context, &self.object()).is_none());
+                assert!(self.volume.known(context, &self.object()).is_none());
                 return change;
             }
             let mut tries = (0..1000).map(|offset| self.write(context, offset));
             let remembered = tries.find(|change| {
-                self.volume
-                    .recall(context, &self.object())
-                    .is_some_and(|seen| seen.attributes == change.after)
+                self.volume.known(context, &self.object()).is_some_and(|seen| seen.attributes == change.after)
             });
             remembered.expect("one of many within a tick")
         }
@@ -336,14 +335,14 @@ mod tests {
         for clock in CLOCKS {
             let case = Case::with(clock());
             let first = case.write_and_remember(&batch(2));
-            assert!(case.volume.recall(&batch(3), &case.object()).is_none(), "another batch");
+            assert!(case.volume.known(&batch(3), &case.object()).is_none(), "another batch");
             let second = case.write(&batch(2), 0);
             // With coarse times a change attribute may move on although nothing is changed.
             let seen = |before: Before| Before { change: 0, ..before };
             assert_eq!(seen(second.before), seen(first.after.before()));
-            assert!(second.before.change == first.after.change || !case.volume.may_glance());
+            assert!(second.before.change == first.after.change || !case.volume.can_use_fstat());
             case.write(&batch(0), 0);
-            assert!(case.volume.recall(&batch(0), &case.object()).is_none(), "of no batch");
+            assert!(case.volume.known(&batch(0), &case.object()).is_none(), "of no batch");
         }
     }
 
@@ -395,7 +394,7 @@ mod tests {
         for (what, change) in changes {
             case.write_and_remember(&same);
             change();
-            assert!(volume.recall(&same, &case.object()).is_none(), "{what}");
+            assert!(volume.known(&same, &case.object()).is_none(), "{what}");
             let seen = volume.stat(&case.object()).expect("attributes").attributes;
             assert_eq!(case.write(&same, 0).before, seen.before(), "{what}");
         }
@@ -405,9 +404,9 @@ mod tests {
     fn a_change_that_fails_is_looked_at_too() {
         let case = Case::new();
         case.write(&batch(2), 0);
-        let version = case.object().dirt.version();
-        drop(case.object().dirt.begin());
-        assert_ne!(case.object().dirt.version(), version, "it may have been done in part");
+        let version = case.object().sync_state.version();
+        drop(case.object().sync_state.begin_change());
+        assert_ne!(case.object().sync_state.version(), version, "it may have been done in part");
     }
 
     #[test]
@@ -424,12 +423,12 @@ mod tests {
         });
         assert_eq!(
             is_seen_once,
-            volume.may_glance(),
+            volume.can_use_fstat(),
             "where the faster call does not tell all, each is looked at"
         );
         let next = look_up(&batch(2));
         let directory = volume.object(&root).expect("the top");
-        assert!(volume.recall(&batch(3), &directory).is_none(), "another batch");
+        assert!(volume.known(&batch(3), &directory).is_none(), "another batch");
         let what = Create::File(CreateMode::Guarded);
         let created = answer(volume.create(&batch(3), &root, b"g", &what, &SetAttributes::default()));
         assert_eq!(
@@ -486,15 +485,15 @@ mod tests {
     #[test]
     fn nobody_goes_on_from_a_look_between_a_change_and_its_number() {
         let (case, context) = (Case::with(shared()), batch(7));
-        if !case.volume.may_glance() {
+        if !case.volume.can_use_fstat() {
             return; // Nothing is remembered.
         }
         let root = &case.volume.root;
         let is_gone_on_from = |change: &dyn Fn(&Attributes)| {
-            let (standing, seen) = (case.volume.standing(root), case.volume.stat(root).expect("seen"));
+            let (version_of, seen) = (case.volume.version_of(root), case.volume.stat(root).expect("seen"));
             change(&seen.attributes);
-            case.volume.remember_since(standing, &context, root, &seen);
-            case.volume.recall(&context, root).is_some()
+            case.volume.remember_as_of(version_of, &context, root, &seen);
+            case.volume.known(&context, root).is_some()
         };
         assert!(
             (0..100).any(|_| is_gone_on_from(&|_| ())),
@@ -519,8 +518,8 @@ mod tests {
         let before = case.volume.stat(&directory).expect("seen").attributes;
         rustix::fs::unlinkat(&case.volume.root_fd, "emptied", rustix::fs::AtFlags::REMOVEDIR).expect("empty");
         let told = [
-            case.volume.change_by_entry(&context, &directory, &before),
-            case.volume.change_of_entries(&directory, &before),
+            case.volume.change_after_entry(&context, &directory, &before),
+            case.volume.change_after_entries(&directory, &before),
         ];
         for change in told {
             let change = change.expect("the entry was changed");

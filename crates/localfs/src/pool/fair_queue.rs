@@ -49,7 +49,7 @@ impl<T> Client<T> {
 
 /// Jobs by address and connection, of which a bounded number of each address runs at once.
 #[derive(Debug)]
-pub(super) struct Fair<T> {
+pub(super) struct FairQueue<T> {
     /// Jobs of one address that may run at once.
     max_running: usize,
     clients: HashMap<Option<IpAddr>, Client<T>>,
@@ -57,7 +57,7 @@ pub(super) struct Fair<T> {
     turn: VecDeque<Option<IpAddr>>,
 }
 
-impl<T> Fair<T> {
+impl<T> FairQueue<T> {
     pub(super) fn new(max_running: usize) -> Self {
         Self { max_running, clients: HashMap::new(), turn: VecDeque::new() }
     }
@@ -117,13 +117,13 @@ mod tests {
         Peer { address: Some(IpAddr::from([127, 0, 0, address])), connection }
     }
 
-    fn all(queue: &mut Fair<&'static str>) -> Vec<&'static str> {
+    fn all(queue: &mut FairQueue<&'static str>) -> Vec<&'static str> {
         std::iter::from_fn(|| queue.pop()).map(|(_, job)| job).collect()
     }
 
     #[test]
     fn addresses_and_their_connections_take_turns() {
-        let mut queue = Fair::new(8);
+        let mut queue = FairQueue::new(8);
         for job in ["a1", "a2", "a3"] {
             queue.push(peer(1, 1), job, false);
         }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_address_runs_no_more_than_its_share_at_once() {
-        let mut queue = Fair::new(2);
+        let mut queue = FairQueue::new(2);
         assert!(queue.push(peer(1, 1), "a1", false) && queue.push(peer(1, 2), "a2", false));
         assert!(!queue.push(peer(1, 3), "a3", false), "not before another has ended");
         assert_eq!(all(&mut queue), ["a1", "a2"]);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_job_that_has_waited_elsewhere_goes_first_among_those_of_its_address() {
-        let mut queue = Fair::new(8);
+        let mut queue = FairQueue::new(8);
         queue.push(peer(1, 1), "a1", false);
         queue.push(peer(2, 3), "b1", false);
         queue.push(peer(1, 1), "resumed", true);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn nothing_is_remembered_of_an_address_without_jobs() {
-        let mut queue = Fair::new(2);
+        let mut queue = FairQueue::new(2);
         for number in 0..100 {
             queue.push(peer(number, 1), "job", false);
         }
