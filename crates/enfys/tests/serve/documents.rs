@@ -42,7 +42,8 @@ fn keys(table: &str) -> Vec<String> {
     let place = Place::new();
     let file = place.file("enfys.toml", &format!("{table}\nno-such-key = 1\n"));
     let said = refusal(&run(&["check-config".as_ref(), file.as_path()]));
-    let expected = said.split("expected one of ").nth(1).expect("the keys that there are");
+    let expected = said.split("expected ").nth(1).expect("the keys that there are");
+    let expected = expected.strip_prefix("one of ").unwrap_or(expected);
     expected.split(", ").map(|key| key.trim_matches('`').to_owned()).collect()
 }
 
@@ -52,13 +53,129 @@ fn toml_blocks(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_readme_shows_a_configuration_that_is_right_and_whole() {
+fn the_readme_shows_a_configuration_that_is_right() {
     let readme = read("README.md");
     let blocks = toml_blocks(&readme);
     assert_eq!(blocks.len(), 1);
     check(blocks[0]);
-    let left_out = keys_left_out(blocks[0]);
-    assert!(left_out.is_empty(), "README.md does not show {left_out:?}");
+}
+
+/// The rows of tables below a heading, as cells without backticks.
+fn rows<'t>(text: &'t str, heading: &str) -> Vec<Vec<&'t str>> {
+    let start = text.find(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
+    let section = text[start + 4..].split("\n## ").next().expect("the section");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    rows.map(|row| row.split(" | ").map(|cell| cell.trim_matches('`')).collect()).collect()
+}
+
+#[test]
+fn the_manual_lists_every_key_with_its_default() {
+    let manual = read("docs/manual/configuration.md");
+    let place = Place::new();
+    let head = format!("state-dir = '{}'\n", place.path("state").display());
+    let directory = format!("[[export]]\npath = '{}'\n", place.directory("export").display());
+    let plain = in_force(&place, &format!("{head}{directory}"));
+    let memory = in_force(&place, &format!("{head}[[export]]\nmemory = true\n"));
+    let none = Value::Null;
+    let tables = [
+        ("Top level", "", &plain),
+        ("`[control]`", "[control]", &none),
+        ("`[limits]`", "[limits]", &plain["limits"]),
+        ("`[[export]]`", "[[export]]", &plain["export"][0]),
+        ("`[[export.client]]`", "[[export]]\n[[export.client]]", &none),
+    ];
+    let mut compared = 0;
+    for (heading, table, values) in tables {
+        let listed = rows(&manual, heading);
+        let names: BTreeSet<_> = listed.iter().map(|row| row[0].to_owned()).collect();
+        assert_eq!(names, keys(table).into_iter().collect(), "{heading}");
+        for row in listed {
+            let [key, _, default, _, _] = row[..] else { panic!("five cells: {row:?}") };
+            let value = if key == "memory-bytes" && table == "[[export]]" {
+                &memory["export"][0][key]
+            } else {
+                &values[key]
+            };
+            if let (Ok(shown), false) = (serde_json::from_str::<Value>(default), value.is_null()) {
+                assert_eq!(*value, shown, "docs/manual/configuration.md shows another default of `{key}`");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 25, "only {compared} defaults were compared");
+}
+
+#[test]
+fn the_manual_lists_every_flag_of_serve() {
+    let output = run(&["serve", "--help"]);
+    let help = String::from_utf8(output.stdout).expect("text");
+    let options =
+        help.split("\nOptions:\n").nth(1).expect("options").split("\nExamples:").next().expect("options");
+    let flags = options.lines().filter_map(|line| {
+        let word = line.split_whitespace().find(|word| word.starts_with("--"))?;
+        let is_flag = line.trim_start().starts_with('-');
+        is_flag.then(|| word.split(['[', '=', ',']).next().unwrap_or(word).to_owned())
+    });
+    let flags: BTreeSet<_> = flags.filter(|flag| flag != "--help").collect();
+    let manual = read("docs/manual/configuration.md");
+    let listed: BTreeSet<_> = rows(&manual, "Command line").iter().map(|row| row[0].to_owned()).collect();
+    assert_eq!(listed, flags);
+}
+
+/// The sources of all crates, without line breaks within strings.
+fn sources() -> String {
+    let mut text = String::new();
+    let mut folders: Vec<_> = std::fs::read_dir(root().join("crates"))
+        .expect("crates")
+        .map(|entry| entry.expect("a crate").path().join("src"))
+        .collect();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(&std::fs::read_to_string(&path).expect("a source"));
+            }
+        }
+    }
+    let pieces: Vec<_> = text.split("\\\n").collect();
+    pieces.iter().map(|piece| piece.trim_start_matches(' ')).collect()
+}
+
+#[test]
+fn the_manual_quotes_messages_that_exist() {
+    let manual = read("docs/manual/troubleshooting.md");
+    let starts = manual.split("Log: `").skip(1).chain(manual.split("Error: `").skip(1));
+    let quoted: Vec<_> = starts.map(|rest| rest.split('`').next().expect("a message")).collect();
+    assert!(quoted.len() > 25, "only {} messages are quoted", quoted.len());
+    let sources = sources();
+    let missing: Vec<_> = quoted.into_iter().filter(|message| !sources.contains(message)).collect();
+    assert!(
+        missing.is_empty(),
+        "docs/manual/troubleshooting.md quotes messages that no source has: {missing:#?}"
+    );
+}
+
+#[test]
+fn links_between_documents_lead_to_files() {
+    let list = |folder: &str| {
+        let entries = std::fs::read_dir(root().join(folder)).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect::<Vec<_>>()
+    };
+    let folders = ["", "docs", "docs/manual", "docs/notes", "docs/decisions"];
+    let mut broken = Vec::new();
+    for document in folders.into_iter().flat_map(list) {
+        let text = std::fs::read_to_string(&document).expect("a document");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let is_file = link.contains("://") || document.parent().expect("a folder").join(link).exists();
+            if !is_file {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
 }
 
 /// The keys that a configuration shows nowhere, commented out neither.
