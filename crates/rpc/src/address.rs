@@ -4,11 +4,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::fmt;
 use std::str::FromStr;
 
-/// The greatest length in bytes of the text: an IPv6 address that ends in an IPv4 one (45), and two octets with dots (8).
+/// The maximum length in bytes: an IPv6 address that ends in an IPv4 address (45), and two octets with dots (8).
 pub const MAX_UNIVERSAL_ADDRESS: usize = 53;
 
-/// An internet address and a port, written as RFC 5665 §5.2.3.3 and §5.2.3.4 say: the address, then the two octets of the
-/// port in decimal, each behind a dot.
+/// An IP address and a port in the text form of RFC 5665 §5.2.3.3 and §5.2.3.4: the address, then each octet of the port in
+/// decimal after a dot.
 ///
 /// ```
 /// let address: rpc::address::UniversalAddress = "192.0.2.7.203.81".parse().unwrap();
@@ -25,7 +25,7 @@ impl fmt::Display for UniversalAddress {
     }
 }
 
-/// The text is no universal address of an internet transport.
+/// The text is not a universal address of TCP or UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidUniversalAddress;
 
@@ -52,7 +52,7 @@ impl FromStr for UniversalAddress {
 }
 
 impl UniversalAddress {
-    /// Reads the bytes of an XDR string.
+    /// Parses the bytes of an XDR string.
     ///
     /// # Errors
     /// [`InvalidUniversalAddress`].
@@ -61,12 +61,12 @@ impl UniversalAddress {
     }
 }
 
-/// An octet in decimal digits alone; `u8::from_str` would take a sign too.
+/// Parses an octet of decimal digits only; `u8::from_str` also accepts a sign.
 fn octet(text: &str) -> Option<u8> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// The transports that have network identifiers here (RFC 5665 §5.1).
+/// A transport with a network identifier (RFC 5665 §5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NetId {
     /// TCP over IPv4.
@@ -80,10 +80,10 @@ pub enum NetId {
 }
 
 impl NetId {
-    /// Every one.
+    /// All transports.
     pub const ALL: [Self; 4] = [Self::Tcp, Self::Udp, Self::Tcp6, Self::Udp6];
 
-    /// The identifier on the wire.
+    /// Returns the identifier on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,37 +94,37 @@ impl NetId {
         }
     }
 
-    /// The transport that `bytes` identify; `None` for those that are not served here (`rdma`, `ticlts`, …).
+    /// Returns the transport with this identifier; `None` for those that are not supported (`rdma`, `ticlts`, …).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|id| id.as_str().as_bytes() == bytes)
     }
 
-    /// TCP to or at `address`.
+    /// Returns TCP for the family of `address`.
     #[must_use]
     pub const fn tcp(address: &SocketAddr) -> Self {
         if address.is_ipv4() { Self::Tcp } else { Self::Tcp6 }
     }
 
-    /// UDP to or at `address`.
+    /// Returns UDP for the family of `address`.
     #[must_use]
     pub const fn udp(address: &SocketAddr) -> Self {
         if address.is_ipv4() { Self::Udp } else { Self::Udp6 }
     }
 
-    /// Whether it is TCP.
+    /// Returns whether this is TCP over IPv4 or IPv6.
     #[must_use]
     pub const fn is_tcp(self) -> bool {
         matches!(self, Self::Tcp | Self::Tcp6)
     }
 
-    /// Whether it runs over IPv6.
+    /// Returns whether this runs over IPv6.
     #[must_use]
     pub const fn is_ipv6(self) -> bool {
         matches!(self, Self::Tcp6 | Self::Udp6)
     }
 
-    /// Every address of the transport's family, with `port`: what a service that listens everywhere registers.
+    /// Returns the wildcard address of the transport's family with `port`, which a service on all addresses registers.
     #[must_use]
     pub const fn any(self, port: u16) -> UniversalAddress {
         let ip = match self.is_ipv6() {

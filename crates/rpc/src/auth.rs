@@ -1,28 +1,28 @@
 //! Authentication flavors (RFC 5531 §8.2, §10, appendix A).
 //!
-//! A call carries a credential (who) and a verifier (proof), both opaque here. [`authenticate`] turns the credential
-//! into an [`Identity`], or into the [`AuthStatus`] that the caller must be told. Most calls of a connection carry the same
-//! bytes as the one before: [`CredentialCache`] finds what was made of them by one comparison.
+//! A call has a credential (the identity) and a verifier (the proof), both opaque here. [`authenticate`] decodes the
+//! credential into an [`Identity`], or returns the [`AuthStatus`] to reject the call with. Most calls of a connection have
+//! the same credential as the previous one, so [`CredentialCache`] caches the decoded value of the last one.
 
 use std::ops::Deref;
 
 use xdr::{Decode, DecodeError, Encode, Opaque, Reader, Writer};
 
-/// The greatest length in bytes of a credential's or verifier's body (RFC 5531 §8.2).
+/// The maximum length in bytes of a credential's or verifier's body (RFC 5531 §8.2).
 pub const MAX_AUTH_BODY: usize = 400;
 
-/// The greatest length in bytes of AUTH_SYS's machine name (RFC 5531 appendix A).
+/// The maximum length in bytes of AUTH_SYS's machine name (RFC 5531 appendix A).
 pub const MAX_MACHINE_NAME: usize = 255;
 
-/// The greatest number of supplementary groups in AUTH_SYS (RFC 5531 appendix A).
+/// The maximum number of supplementary groups in AUTH_SYS (RFC 5531 appendix A).
 pub const MAX_GROUPS: usize = 16;
 
 xdr::constants! {
-    /// How a caller shows who it is (RFC 5531 §8.2 and the registry of §13.4.2).
+    /// An authentication flavor (RFC 5531 §8.2 and the registry of §13.4.2).
     pub struct AuthFlavor: u32 {
-        /// Nobody in particular.
+        /// No identity.
         NONE = 0,
-        /// User and group numbers, unproven.
+        /// User and group IDs, without proof.
         SYS = 1,
         /// A shorthand that a server gave for an earlier AUTH_SYS credential.
         SHORT = 2,
@@ -40,9 +40,9 @@ xdr::constants! {
 }
 
 xdr::constants! {
-    /// Why a caller was not believed (RFC 5531 §9, `auth_stat`).
+    /// Why authentication failed (RFC 5531 §9, `auth_stat`).
     pub struct AuthStatus: u32 {
-        /// It was.
+        /// It did not fail.
         OK = 0,
         /// Bad credential (seal broken).
         BADCRED = 1,
@@ -75,10 +75,10 @@ xdr::constants! {
     }
 }
 
-/// A credential or a verifier as it stands in a message (RFC 5531 §8.2, `opaque_auth`).
+/// A credential or a verifier (RFC 5531 §8.2, `opaque_auth`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct OpaqueAuth {
-    /// How to read `body`.
+    /// The format of `body`.
     pub flavor: AuthFlavor,
     /// The flavor's own data, undecoded.
     pub body: Opaque<MAX_AUTH_BODY>,
@@ -88,7 +88,7 @@ impl OpaqueAuth {
     /// AUTH_NONE with an empty body (RFC 5531 §10.1 recommends zero length).
     pub const NONE: Self = Self { flavor: AuthFlavor::NONE, body: Opaque::from_static(&[]) };
 
-    /// An AUTH_SYS credential.
+    /// Creates an AUTH_SYS credential.
     ///
     /// # Panics
     /// Never: the bounds of [`AuthSys`] keep its encoding (at most 340 bytes) below [`MAX_AUTH_BODY`].
@@ -98,8 +98,8 @@ impl OpaqueAuth {
         Self { flavor: AuthFlavor::SYS, body }
     }
 
-    /// Whether both name the same caller by the same bytes. AUTH_SYS's stamp does not count: RFC 5531 appendix A calls
-    /// it "an arbitrary ID", and some clients fill in the time.
+    /// Returns whether both are equal, apart from AUTH_SYS's stamp: RFC 5531 appendix A calls it "an arbitrary ID", and some
+    /// clients put the time there.
     #[inline]
     fn same_caller(&self, flavor: AuthFlavor, body: &[u8]) -> bool {
         let stamp = if flavor == AuthFlavor::SYS { 4 } else { 0 };
@@ -109,22 +109,22 @@ impl OpaqueAuth {
     }
 }
 
-/// The body of an AUTH_SYS credential (RFC 5531 appendix A, `authsys_parms`). Nothing in it is proven.
+/// The body of an AUTH_SYS credential (RFC 5531 appendix A, `authsys_parms`), sent without proof.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AuthSys {
-    /// An arbitrary number of the caller's.
+    /// An arbitrary number chosen by the caller.
     pub stamp: u32,
-    /// What the caller calls its machine.
+    /// The caller's host name.
     pub machine_name: Opaque<MAX_MACHINE_NAME>,
-    /// Effective user number.
+    /// Effective user ID.
     pub uid: u32,
-    /// Effective group number.
+    /// Effective group ID.
     pub gid: u32,
-    /// Supplementary groups.
+    /// Supplementary group IDs.
     pub gids: GroupList,
 }
 
-/// At most [`MAX_GROUPS`] group numbers, kept in place.
+/// At most [`MAX_GROUPS`] group IDs, stored inline.
 #[derive(Clone, Copy, Default)]
 pub struct GroupList {
     length: u8,
@@ -186,22 +186,22 @@ impl Decode for GroupList {
     }
 }
 
-/// Who calls, as far as the credential says.
+/// The identity that a credential claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// AUTH_NONE: nobody in particular.
+    /// AUTH_NONE: no identity.
     None,
     /// AUTH_SYS.
     Sys(AuthSys),
 }
 
-/// Reads a call's credential.
+/// Decodes a call's credential.
 ///
 /// # Errors
 /// The status to reject the call with:
-/// - `BADCRED` for an AUTH_SYS body that cannot be decoded or is followed by more bytes, and for AUTH_TLS: the probe is
-///   answered, if at all, before credentials are looked at.
-/// - `REJECTEDCRED` for AUTH_SHORT, as we never hand out a shorthand, and for every flavor that is not served.
+/// - `BADCRED` for an AUTH_SYS body that cannot be decoded or has trailing bytes, and for AUTH_TLS: a server that supports
+///   the probe replies to it before it reads credentials.
+/// - `REJECTEDCRED` for AUTH_SHORT, because no shorthand is ever issued, and for every unsupported flavor.
 pub fn authenticate(credential: &OpaqueAuth) -> Result<Identity, AuthStatus> {
     match credential.flavor {
         AuthFlavor::NONE => Ok(Identity::None),
@@ -209,19 +209,19 @@ pub fn authenticate(credential: &OpaqueAuth) -> Result<Identity, AuthStatus> {
             Ok(sys) => Ok(Identity::Sys(sys)),
             Err(_) => Err(AuthStatus::BADCRED),
         },
-        // RFC 9289 §4.1: a server must reject AUTH_TLS out of place "with a reject_stat of AUTH_ERROR and an auth_stat of
+        // RFC 9289 §4.1: a server must reject AUTH_TLS in the wrong place "with a reject_stat of AUTH_ERROR and an auth_stat of
         // AUTH_BADCRED".
         AuthFlavor::TLS => Err(AuthStatus::BADCRED),
-        // RFC 5531 appendix A on AUTH_SHORT: "The reason for the failure will be "AUTH_REJECTEDCRED"", upon which the
-        // client tries its original credential. RFC 2203 §5.2.3.1 on a flavor that the server does not know: "common
+        // RFC 5531 appendix A on AUTH_SHORT: "The reason for the failure will be "AUTH_REJECTEDCRED"", after which the
+        // client retries with its original credential. RFC 2203 §5.2.3.1 on an unknown flavor: "common
         // implementation practice appears to be to return a rejection status of AUTH_ERROR with an auth_stat of
         // AUTH_REJECTEDCRED".
         _ => Err(AuthStatus::REJECTEDCRED),
     }
 }
 
-/// What was made of the latest credential of a connection. Keeps a copy of the credential's bytes (at most
-/// [`MAX_AUTH_BODY`]), never the receive buffer they came in.
+/// Caches the value that was decoded from a connection's last credential. Copies the credential's bytes (at most
+/// [`MAX_AUTH_BODY`]), so that the receive buffer can be freed.
 #[derive(Debug)]
 pub struct CredentialCache<T> {
     flavor: AuthFlavor,
@@ -236,7 +236,7 @@ impl<T> Default for CredentialCache<T> {
 }
 
 impl<T> CredentialCache<T> {
-    /// What was made of these very bytes (AUTH_SYS's stamp aside), if they were the latest.
+    /// Returns the value of `credential` if it equals the last one, apart from AUTH_SYS's stamp.
     #[inline]
     #[must_use]
     pub fn get(&self, credential: &OpaqueAuth) -> Option<&T> {
@@ -244,7 +244,7 @@ impl<T> CredentialCache<T> {
         credential.same_caller(self.flavor, &self.body).then_some(value)
     }
 
-    /// Remembers `value` for `credential`, in place of what was remembered.
+    /// Stores the value of `credential`, replacing the previous one.
     pub fn insert(&mut self, credential: &OpaqueAuth, value: T) -> &T {
         self.flavor = credential.flavor;
         self.body.clear();
@@ -252,7 +252,7 @@ impl<T> CredentialCache<T> {
         self.value.insert(value)
     }
 
-    /// Forgets: after the configuration that values were made with has changed.
+    /// Removes the value, for instance after a configuration change.
     pub fn clear(&mut self) {
         self.value = None;
     }

@@ -7,23 +7,23 @@ use xdr::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::auth::{AuthStatus, MAX_AUTH_BODY, OpaqueAuth};
 
-/// The one version of the RPC protocol that is spoken here (RFC 5531 §9: "rpcvers MUST be equal to 2").
+/// The supported version of the RPC protocol (RFC 5531 §9: "rpcvers MUST be equal to 2").
 pub const RPC_VERSION: u32 = 2;
 
-/// Bytes of an accepted reply's header whose verifier is AUTH_NONE with an empty body.
+/// The length in bytes of a successful reply's header with an empty AUTH_NONE verifier.
 pub const SUCCESS_HEADER_LENGTH: usize = 24;
 
 xdr::constants! {
-    /// What a message is (RFC 5531 §9, `msg_type`).
+    /// The type of a message (RFC 5531 §9, `msg_type`).
     pub struct MessageType: u32 {
         /// A request.
         CALL = 0,
-        /// An answer.
+        /// A reply.
         REPLY = 1,
     }
 }
 
-/// The lowest and the highest version that are served (RFC 5531 §9, `mismatch_info`).
+/// The lowest and the highest supported version (RFC 5531 §9, `mismatch_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct VersionRange {
     /// The lowest.
@@ -32,11 +32,11 @@ pub struct VersionRange {
     pub high: u32,
 }
 
-/// Reads the transaction number and the type of a message, which tell which of the two ends of a connection it is for (a
-/// session's connection carries calls both ways).
+/// Returns the transaction ID and the type of a message. On a connection with a back channel, the type tells calls from
+/// replies.
 ///
 /// # Errors
-/// [`DecodeError::Truncated`] where `record` is too short for them.
+/// [`DecodeError::Truncated`] if `record` is too short.
 pub fn peek(record: &[u8]) -> Result<(u32, MessageType), DecodeError> {
     let Some((header, _)) = record.split_first_chunk::<8>() else {
         return Err(DecodeError::Truncated { missing: 8 - record.len() });
@@ -48,7 +48,7 @@ pub fn peek(record: &[u8]) -> Result<(u32, MessageType), DecodeError> {
 /// The header of a call (RFC 5531 §9, `call_body`). The procedure's arguments follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallHeader {
-    /// Transaction number; chosen by the caller, repeated in the reply.
+    /// The transaction ID, chosen by the caller and repeated in the reply.
     pub xid: u32,
     /// The remote program.
     pub program: u32,
@@ -56,24 +56,24 @@ pub struct CallHeader {
     pub version: u32,
     /// The procedure within the version.
     pub procedure: u32,
-    /// Who calls.
+    /// The caller's identity.
     pub credential: OpaqueAuth,
-    /// The proof of it.
+    /// The proof of the identity.
     pub verifier: OpaqueAuth,
 }
 
 impl CallHeader {
-    /// The header of a call with AUTH_NONE.
+    /// Creates the header of a call with AUTH_NONE.
     #[must_use]
     pub fn new(xid: u32, program: u32, version: u32, procedure: u32) -> Self {
         let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
         Self { xid, program, version, procedure, credential, verifier }
     }
 
-    /// Reads the header of a call; `reader` is left at the arguments.
+    /// Decodes the header of a call and advances `reader` to the arguments.
     ///
     /// # Errors
-    /// What to do with the record instead of serving it.
+    /// How to handle a record that is not a valid call.
     #[inline]
     pub fn parse(reader: &mut Reader) -> Result<Self, CallError> {
         let unanswerable = |_| CallError::Unanswerable(Unanswerable::Truncated);
@@ -83,7 +83,7 @@ impl CallHeader {
             return Err(CallError::Unanswerable(Unanswerable::NotACall(message_type)));
         }
         // RFC 5531 §9: "In case of an RPC version mismatch, the server returns the lowest and highest supported RPC version
-        // numbers." What follows in another version is unknown, so nothing more is read.
+        // numbers." Another version may have a different header, so decoding stops here.
         if reader.u32().map_err(unanswerable)? != RPC_VERSION {
             let versions = VersionRange { low: RPC_VERSION, high: RPC_VERSION };
             return Err(CallError::refused(xid, Rejection::RpcMismatch(versions)));
@@ -97,7 +97,7 @@ impl CallHeader {
     }
 }
 
-/// A body above its bound is a credential (or verifier) that is wrong; one that the record cuts short is no message.
+/// Maps a decoding error of a credential or verifier: one that is too long is rejected, a truncated one has no reply.
 #[cold]
 fn auth_error(xid: u32, status: AuthStatus, error: DecodeError) -> CallError {
     match error {
@@ -116,12 +116,12 @@ impl Encode for CallHeader {
     }
 }
 
-/// Why a record is not a call to be served.
+/// Why a record is not a valid call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallError {
     /// No reply is possible: drop a datagram, close a stream.
     Unanswerable(Unanswerable),
-    /// To be answered with this.
+    /// The caller gets this reply.
     Refused(ReplyHeader),
 }
 
@@ -131,42 +131,42 @@ impl CallError {
     }
 }
 
-/// Why a record cannot even be answered.
+/// Why a record gets no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswerable {
-    /// It ends within the header.
+    /// The record ends within the header.
     Truncated,
-    /// It is a reply, or nothing that RPC knows.
+    /// The record is a reply or has an unknown type.
     NotACall(MessageType),
 }
 
 impl fmt::Display for Unanswerable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated => write!(f, "the record ends within the call's header"),
-            Self::NotACall(message_type) => write!(f, "the record is no call: {message_type:?}"),
+            Self::Truncated => write!(f, "the record ends within the call header"),
+            Self::NotACall(message_type) => write!(f, "the record is not a call: {message_type:?}"),
         }
     }
 }
 
 impl std::error::Error for Unanswerable {}
 
-/// The header of a reply. Where it says [`AcceptStatus::Success`], the procedure's results follow it.
+/// The header of a reply. The procedure's results follow if the status is [`AcceptStatus::Success`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplyHeader {
-    /// The call's transaction number.
+    /// The call's transaction ID.
     pub xid: u32,
-    /// What became of the call.
+    /// The outcome of the call.
     pub body: ReplyBody,
 }
 
 /// RFC 5531 §9, `reply_body`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum ReplyBody {
-    /// The call was accepted, which does not yet mean that it succeeded.
+    /// The call was accepted; it may have failed.
     #[xdr(case = 0)]
     Accepted(AcceptedReply),
-    /// The call was not looked at.
+    /// The call was rejected.
     #[xdr(case = 1)]
     Denied(Rejection),
 }
@@ -174,9 +174,9 @@ pub enum ReplyBody {
 /// RFC 5531 §9, `accepted_reply`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AcceptedReply {
-    /// The server's proof of itself.
+    /// The proof of the server's identity.
     pub verifier: OpaqueAuth,
-    /// What became of the call.
+    /// The outcome of the call.
     pub status: AcceptStatus,
 }
 
@@ -186,10 +186,10 @@ pub enum AcceptStatus {
     /// The results follow.
     #[xdr(case = 0)]
     Success,
-    /// The program is not served here.
+    /// The program is not available.
     #[xdr(case = 1)]
     ProgramUnavailable,
-    /// The program is served in these versions only.
+    /// The program is available in these versions only.
     #[xdr(case = 2)]
     ProgramMismatch(VersionRange),
     /// The version has no such procedure.
@@ -198,7 +198,7 @@ pub enum AcceptStatus {
     /// The arguments could not be decoded.
     #[xdr(case = 4)]
     GarbageArguments,
-    /// Something else failed in the server, memory for instance.
+    /// The server failed, for instance for lack of memory.
     #[xdr(case = 5)]
     SystemError,
 }
@@ -206,31 +206,31 @@ pub enum AcceptStatus {
 /// RFC 5531 §9, `rejected_reply`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum Rejection {
-    /// The RPC protocol itself is served in these versions only.
+    /// The RPC protocol is available in these versions only.
     #[xdr(case = 0)]
     RpcMismatch(VersionRange),
-    /// The caller was not believed.
+    /// Authentication failed.
     #[xdr(case = 1)]
     AuthError(AuthStatus),
 }
 
 impl ReplyHeader {
-    /// An accepted call's reply with an AUTH_NONE verifier.
+    /// Creates the reply to an accepted call, with an AUTH_NONE verifier.
     #[must_use]
     pub fn accepted(xid: u32, status: AcceptStatus) -> Self {
         Self { xid, body: ReplyBody::Accepted(AcceptedReply { verifier: OpaqueAuth::NONE, status }) }
     }
 
-    /// The reply to a caller that was not believed.
+    /// Creates the reply to a call whose authentication failed.
     #[must_use]
     pub fn auth_error(xid: u32, status: AuthStatus) -> Self {
         Self { xid, body: ReplyBody::Denied(Rejection::AuthError(status)) }
     }
 
-    /// Reads the header of a reply; `reader` is left at the results.
+    /// Decodes the header of a reply and advances `reader` to the results.
     ///
     /// # Errors
-    /// [`DecodeError`] where it is not a reply's header.
+    /// [`DecodeError`] if it is not the header of a reply.
     pub fn parse(reader: &mut Reader) -> Result<Self, DecodeError> {
         let xid = reader.u32()?;
         match reader.u32()? {
@@ -239,10 +239,10 @@ impl ReplyHeader {
         }
     }
 
-    /// `Ok` where the results follow.
+    /// Returns `Ok` if results follow.
     ///
     /// # Errors
-    /// What the server said instead of executing the call.
+    /// Why the server did not execute the call.
     pub fn success(&self) -> Result<(), RpcError> {
         match &self.body {
             ReplyBody::Accepted(AcceptedReply { status: AcceptStatus::Success, .. }) => Ok(()),
@@ -260,7 +260,7 @@ impl Encode for ReplyHeader {
     }
 }
 
-/// Writes the header of a reply whose results follow, with an AUTH_NONE verifier: the way nearly every reply begins.
+/// Writes the header of a successful reply with an AUTH_NONE verifier, as nearly every reply has.
 #[inline]
 pub fn encode_success(writer: &mut Writer, xid: u32) {
     let mut header = [0; SUCCESS_HEADER_LENGTH];
@@ -272,11 +272,11 @@ pub fn encode_success(writer: &mut Writer, xid: u32) {
 /// Why a call has no results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RpcError {
-    /// The server took the call but did not execute it.
+    /// The server accepted the call but did not execute it.
     NotExecuted(AcceptStatus),
-    /// The server did not take the call.
+    /// The server rejected the call.
     Denied(Rejection),
-    /// The reply is not what the protocol says: the server's fault.
+    /// The reply cannot be decoded, which is the server's fault.
     Garbled(DecodeError),
 }
 
@@ -285,18 +285,18 @@ impl fmt::Display for RpcError {
         match self {
             Self::NotExecuted(AcceptStatus::Success) => write!(f, "the call succeeded"),
             Self::NotExecuted(AcceptStatus::ProgramUnavailable) => {
-                write!(f, "the program is not served there")
+                write!(f, "the server does not have this program")
             }
             Self::NotExecuted(AcceptStatus::ProgramMismatch(VersionRange { low, high })) => {
-                write!(f, "the program is served in versions {low} to {high} only")
+                write!(f, "the server has versions {low} to {high} of this program only")
             }
-            Self::NotExecuted(AcceptStatus::ProcedureUnavailable) => write!(f, "there is no such procedure"),
+            Self::NotExecuted(AcceptStatus::ProcedureUnavailable) => write!(f, "the server does not have this procedure"),
             Self::NotExecuted(AcceptStatus::GarbageArguments) => {
                 write!(f, "the server could not decode the arguments")
             }
             Self::NotExecuted(AcceptStatus::SystemError) => write!(f, "the server failed"),
             Self::Denied(Rejection::RpcMismatch(VersionRange { low, high })) => {
-                write!(f, "the server speaks RPC versions {low} to {high} only")
+                write!(f, "the server supports RPC versions {low} to {high} only")
             }
             Self::Denied(Rejection::AuthError(status)) => {
                 write!(f, "the server refused the credentials: {status:?}")
@@ -314,11 +314,11 @@ impl From<DecodeError> for RpcError {
     }
 }
 
-/// Reads a whole reply whose results are a `T`, which must fill it to the last byte. The caller has matched the transaction
-/// number already, by [`peek`].
+/// Decodes a whole reply with results of type `T`. Trailing bytes are an error. The caller has already matched the transaction
+/// ID with [`peek`].
 ///
 /// # Errors
-/// [`RpcError`]: what the server said instead, or that the reply cannot be decoded.
+/// [`RpcError`]: why the server did not execute the call, or why the reply cannot be decoded.
 pub fn parse_reply<T: Decode>(record: Bytes) -> Result<T, RpcError> {
     let mut reader = Reader::new(record);
     ReplyHeader::parse(&mut reader)?.success()?;
@@ -327,7 +327,7 @@ pub fn parse_reply<T: Decode>(record: Bytes) -> Result<T, RpcError> {
     Ok(results)
 }
 
-/// The greatest length in bytes of a call's header.
+/// The maximum length in bytes of a call's header.
 pub const MAX_CALL_HEADER: usize = 6 * 4 + 2 * (8 + MAX_AUTH_BODY);
 
 /// Writes a whole call, without a record mark.

@@ -1,36 +1,35 @@
-//! Record marking (RFC 5531 §11): a stream's bytes ↔ records.
+//! Record marking (RFC 5531 §11): splits the bytes of a stream into records.
 //!
-//! A record is one or more fragments, each behind a four-byte header: the top bit says that it is the last one, the
-//! other 31 bits are its length.
+//! A record is one or more fragments, each after a four-byte header. The header's top bit marks the last fragment, the other
+//! 31 bits are its length.
 //!
-//! What the decoder must do: hand out a record of one fragment, which is nearly every record there is, without a copy; let no
-//! peer make it hold more than `max_record` bytes, nor keep it busy without end, on any path. So each header is checked
-//! as soon as it is read and before a byte of its fragment is kept, against what the record has already taken; and
-//! the number of fragments is bounded, because empty ones cost no bytes.
+//! The decoder returns a record of one fragment, as nearly all are, without a copy. It never holds more than `max_record`
+//! bytes for a peer, on any path: each header is checked against the bytes received so far before any byte of its fragment
+//! is stored. The number of fragments has a bound too, because empty fragments need no memory.
 
 use bytes::{Buf, Bytes, BytesMut};
 use xdr::{Mark, Writer};
 
-/// Bytes of a fragment's header.
+/// The length in bytes of a fragment's header.
 pub const HEADER_LENGTH: usize = 4;
 
-/// The header's bit of a record's last fragment.
+/// The header bit that marks a record's last fragment.
 pub const LAST_FRAGMENT: u32 = 0x8000_0000;
 
-/// The greatest length in bytes that a fragment's header can express.
+/// The maximum length in bytes of a fragment.
 pub const MAX_FRAGMENT_LENGTH: usize = 0x7fff_ffff;
 
-/// The greatest number of fragments of one record. Senders that fragment use 2 KB or more, so that this is 16 MiB of them.
+/// The maximum number of fragments in a record. Senders use fragments of 2 KB or more, so this allows 16 MiB.
 pub const MAX_FRAGMENTS: u32 = 8192;
 
-/// Why a stream cannot be read on. Where the next record would start is unknown: the connection must be closed.
+/// Why a stream cannot be decoded. The start of the next record is unknown, so the connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordError {
-    /// The record would be longer than allowed.
+    /// The record is too long.
     TooLong {
-        /// Bytes of the record, as far as its fragments are announced.
+        /// The length in bytes of the fragments announced so far.
         announced: usize,
-        /// The greatest length allowed.
+        /// The maximum length in bytes.
         max: usize,
     },
     /// The record has more than [`MAX_FRAGMENTS`] fragments.
@@ -50,20 +49,20 @@ impl std::fmt::Display for RecordError {
 
 impl std::error::Error for RecordError {}
 
-/// Where the decoder is in the stream.
+/// The decoder's position in the stream.
 #[derive(Debug)]
 enum State {
-    /// In front of the first header of a record, or in its only fragment: all its bytes are still in the buffer.
+    /// Before the first header of a record, or in its only fragment. All its bytes are in the caller's buffer.
     Start,
-    /// In front of a further header; `assembled` holds the fragments before.
+    /// Before a further header; `assembled` holds the earlier fragments.
     Header,
-    /// In a fragment of which `missing` bytes have not come yet.
+    /// In a fragment that lacks `missing` bytes.
     Fragment { missing: usize, last: bool },
-    /// Given up.
+    /// After an error.
     Failed(RecordError),
 }
 
-/// Cuts a receive buffer into records.
+/// Splits a receive buffer into records.
 #[derive(Debug)]
 pub struct RecordDecoder {
     max_record: usize,
@@ -74,7 +73,7 @@ pub struct RecordDecoder {
 }
 
 impl RecordDecoder {
-    /// A decoder for a new connection, whose records have at most `max_record` bytes, headers not counted.
+    /// Creates a decoder for records of at most `max_record` bytes, headers not counted.
     #[must_use]
     pub fn new(max_record: usize) -> Self {
         Self {
@@ -86,13 +85,13 @@ impl RecordDecoder {
         }
     }
 
-    /// Takes the next record off the front of `buffer`; `None` where it is not complete yet.
+    /// Removes the next record from the front of `buffer`; `None` if it is incomplete.
     ///
-    /// Call until `None`, then append what the peer sends next. Where the record is one fragment it shares `buffer`'s
-    /// memory and nothing is copied; otherwise its fragments are moved out of `buffer` as they come.
+    /// Call until it returns `None`, then append received bytes to `buffer`. A record of one fragment shares `buffer`'s memory;
+    /// otherwise fragments are copied out of `buffer` as they arrive.
     ///
     /// # Errors
-    /// A [`RecordError`], from then on always the same.
+    /// A [`RecordError`]; every later call returns the same.
     #[inline]
     pub fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Bytes>, RecordError> {
         if let State::Start = self.state
@@ -109,28 +108,27 @@ impl RecordDecoder {
         self.decode_slowly(buffer)
     }
 
-    /// At least so many bytes must follow those in the buffer before [`Self::decode`], which just returned `None`, can
-    /// return a record: what to reserve. Never more than the limit on a record and a header.
+    /// Returns the minimum number of further bytes for a record, after [`Self::decode`] returned `None`. Never more than the
+    /// maximum length of a record and a header.
     #[must_use]
     pub fn bytes_wanted(&self) -> usize {
         self.wanted
     }
 
-    /// Bytes that it holds of the record that is arriving, beside those in the buffer: its fragments before this one, and this
-    /// one's as far as it came.
+    /// Returns the number of bytes that the decoder holds of an incomplete record, without those in the buffer.
     #[must_use]
     pub fn bytes_assembled(&self) -> usize {
         self.assembled.len()
     }
 
-    /// Whether the record that is arriving comes in more than one fragment, so that nobody knows yet how long it gets. It is so
-    /// from the first header on that is not a last one's, before anything behind it has come.
+    /// Returns whether the incomplete record has more than one fragment, so that its length is unknown. True as soon as the
+    /// first header arrives without the last-fragment bit.
     #[must_use]
     pub fn is_in_fragments(&self) -> bool {
         matches!(self.state, State::Header | State::Fragment { .. })
     }
 
-    /// Whether the stream may end here: between records, as far as `buffer` has been looked at.
+    /// Returns whether the stream may end here, between two records.
     #[must_use]
     pub fn is_between_records(&self, buffer: &BytesMut) -> bool {
         matches!(self.state, State::Start) && buffer.is_empty()
@@ -159,7 +157,7 @@ impl RecordDecoder {
                     buffer.advance(here);
                     if here < missing {
                         self.state = State::Fragment { missing: missing - here, last };
-                        // A fragment that is not the last one is followed by a header at least.
+                        // At least a header follows a fragment that is not the last one.
                         self.wanted = missing - here + if last { 0 } else { HEADER_LENGTH };
                         return Ok(None);
                     }
@@ -172,7 +170,7 @@ impl RecordDecoder {
         }
     }
 
-    /// Checks a header before anything of its fragment is kept.
+    /// Checks a header before any byte of its fragment is stored.
     fn admit(&mut self, header: Header) -> Result<(), RecordError> {
         // Neither operand exceeds 2^31 here, so the sum cannot overflow.
         let announced = self.assembled.len() + header.length;
@@ -221,15 +219,15 @@ fn peek_header(buffer: &[u8]) -> Option<Header> {
     Some(Header { length: (word & !LAST_FRAGMENT) as usize, last: word & LAST_FRAGMENT != 0 })
 }
 
-/// Leaves room for the header of a record that starts here; [`finish_record`] fills it in.
+/// Reserves the header of a record that starts here, for [`finish_record`].
 pub fn start_record(writer: &mut Writer) -> Mark {
     writer.reserve_u32()
 }
 
-/// Makes what was written since `start` (from [`start_record`]) a record of one fragment.
+/// Completes a record of one fragment that starts at `start`, the result of [`start_record`].
 ///
 /// # Panics
-/// Where the record is longer than [`MAX_FRAGMENT_LENGTH`].
+/// If the record is longer than [`MAX_FRAGMENT_LENGTH`].
 pub fn finish_record(writer: &mut Writer, start: Mark) {
     let length = writer.length_since(start) - HEADER_LENGTH;
     assert!(length <= MAX_FRAGMENT_LENGTH, "a record of {length} bytes does not fit one fragment");

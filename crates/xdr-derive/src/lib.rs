@@ -1,11 +1,11 @@
 //! Derive macros for the `Encode` and `Decode` traits of `xdr`.
 //!
-//! - A struct is its fields in order (RFC 4506 §4.14).
-//! - An enum without fields is an XDR enumeration (§4.3); an unknown value is an error.
-//! - An enum whose variants carry `#[xdr(case = EXPR)]` is a discriminated union (§4.15) on a 32-bit discriminant;
-//!   EXPR is any constant that converts with `as u32`, several alternatives are separate variants. A variant has no
-//!   field (void) or one. `#[xdr(default)]` marks the arm of all other discriminants: its first field is the `u32`
-//!   discriminant itself, a second one, if any, is the arm's value.
+//! - A struct is encoded as its fields in order (RFC 4506 §4.14).
+//! - An enum without fields is an XDR enumeration (§4.3). An unknown value is an error.
+//! - An enum whose variants have `#[xdr(case = EXPR)]` is a discriminated union (§4.15) with a 32-bit discriminant. EXPR is
+//!   a constant that converts with `as u32`; each discriminant needs its own variant. A variant has no field (void) or one.
+//!   `#[xdr(default)]` marks the arm of all other discriminants: its first field is the `u32` discriminant, an optional
+//!   second field the arm's value.
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -26,7 +26,7 @@ pub fn derive_decode(input: TokenStream) -> TokenStream {
     decode(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// What a variant's `#[xdr(...)]` says.
+/// The `#[xdr(…)]` attribute of a variant.
 enum Arm {
     Case(Expr),
     Default,

@@ -1,4 +1,4 @@
-//! Variable-length types whose bound is part of the type.
+//! Variable-length types with their bound as a type parameter.
 
 use std::fmt;
 use std::ops::Deref;
@@ -27,20 +27,20 @@ impl<const MAX: usize> Opaque<MAX> {
     /// Wraps a constant.
     ///
     /// # Panics
-    /// Where it is longer than `MAX`.
+    /// If it is longer than `MAX`.
     #[must_use]
     pub const fn from_static(bytes: &'static [u8]) -> Self {
         assert!(bytes.len() <= MAX, "constant is longer than its bound");
         Self(Bytes::from_static(bytes))
     }
 
-    /// The shared bytes.
+    /// Returns the shared bytes.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.0
     }
 
-    /// The shared bytes, borrowed.
+    /// Returns a reference to the shared bytes.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.0
@@ -78,7 +78,7 @@ impl<const MAX: usize> Encode for Opaque<MAX> {
     }
 }
 
-/// Variable-length opaque data of at most `MAX` (up to 255) bytes kept in place: file handles and other short keys.
+/// Variable-length opaque data of at most `MAX` (up to 255) bytes, stored inline: file handles and other short keys.
 #[derive(Clone, Copy)]
 pub struct InlineOpaque<const MAX: usize> {
     length: u8,
@@ -91,7 +91,7 @@ impl<const MAX: usize> InlineOpaque<MAX> {
     /// # Errors
     /// [`DecodeError::TooLong`] above `MAX` bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, DecodeError> {
-        const { assert!(MAX <= 255, "the length is kept in a byte") };
+        const { assert!(MAX <= 255, "the length is stored in one byte") };
         if bytes.len() > MAX {
             return Err(DecodeError::TooLong { length: bytes.len(), max: MAX });
         }
@@ -153,7 +153,7 @@ impl<const MAX: usize> Encode for InlineOpaque<MAX> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct List<T, const MAX: usize>(Vec<T>);
 
-/// A linked list of optional data (RFC 4506 §4.19), as READDIR and EXPORT use, of at most `MAX` elements.
+/// A linked list of optional data (RFC 4506 §4.19) of at most `MAX` elements, as in READDIR and EXPORT.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Chain<T, const MAX: usize>(Vec<T>);
 
@@ -171,7 +171,7 @@ macro_rules! sequence {
                 Ok(Self(items))
             }
 
-            /// The elements.
+            /// Returns the elements.
             #[must_use]
             pub fn into_vec(self) -> Vec<T> {
                 self.0
@@ -203,7 +203,7 @@ macro_rules! sequence {
 sequence!(List);
 sequence!(Chain);
 
-/// Elements reserved at once while decoding, so that a length alone cannot make us allocate.
+/// Elements to allocate up front when decoding, so that a large length without data costs little memory.
 const RESERVE_AT_MOST: usize = 64;
 
 impl<T: Decode, const MAX: usize> Decode for List<T, MAX> {

@@ -1,10 +1,10 @@
-/// Declares an enumeration whose unknown values survive decoding: a newtype with named constants.
+/// Declares an enumeration as a newtype with named constants, so that unknown values can be decoded.
 ///
 /// ```
 /// xdr::constants! {
-///     /// What went wrong.
+///     /// The result of an operation.
 ///     pub struct Status: u32 {
-///         /// Nothing.
+///         /// Success.
 ///         OK = 0,
 ///         /// Not permitted.
 ///         PERM = 1,
@@ -22,14 +22,14 @@ macro_rules! constants {
         impl $name {
             $($(#[$item_meta])* pub const $item: Self = Self($value);)*
 
-            /// The name of a known value.
+            /// Returns the name of a known value.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 $(if self.0 == $value { return Some(stringify!($item)); })*
                 None
             }
 
-            /// Every known value, in the order of declaration.
+            /// All known values, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$item),*];
         }
 

@@ -1,14 +1,14 @@
 use std::fmt;
 
-/// Why bytes were not a value. Always the sender's fault; RPC answers it with `GARBAGE_ARGS`, NFSv4 with `BADXDR`.
+/// Why bytes cannot be decoded. Always the sender's fault: RPC returns `GARBAGE_ARGS`, NFSv4 `BADXDR`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The record ended `missing` bytes too early.
+    /// The record ends too early.
     Truncated {
-        /// Bytes that the value would have needed beyond the end.
+        /// Bytes of the value beyond the end of the record.
         missing: usize,
     },
-    /// A variable length exceeds the bound that its type sets.
+    /// A variable length exceeds the bound of its type.
     TooLong {
         /// The length on the wire, in bytes or elements.
         length: usize,
@@ -17,14 +17,14 @@ pub enum DecodeError {
     },
     /// A boolean that is neither 0 nor 1 (RFC 4506 §4.4).
     InvalidBool(u32),
-    /// A value that the enumeration or union named here does not have.
+    /// A value that the enumeration or union does not define.
     InvalidDiscriminant {
-        /// The Rust type that was being decoded.
+        /// The Rust type of the enumeration or union.
         type_name: &'static str,
         /// The value on the wire.
         value: u32,
     },
-    /// Bytes are left behind the last value.
+    /// Number of bytes after the last value.
     TrailingBytes(usize),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for DecodeError {
             Self::Truncated { missing } => write!(f, "data ends {missing} bytes too early"),
             Self::TooLong { length, max } => write!(f, "length {length} exceeds the limit of {max}"),
             Self::InvalidBool(value) => write!(f, "{value} is not a boolean"),
-            Self::InvalidDiscriminant { type_name, value } => write!(f, "{value} is no {type_name}"),
+            Self::InvalidDiscriminant { type_name, value } => write!(f, "{value} is not a valid {type_name}"),
             Self::TrailingBytes(count) => write!(f, "{count} bytes follow the last value"),
         }
     }

@@ -1,8 +1,8 @@
 //! XDR (RFC 4506): bounded reading and writing of bytes as values.
 //!
-//! [`Reader`] walks a received record without copying; [`Writer`] builds a reply and may leave holes for
-//! payloads that never pass through it ([`External`]). [`Decode`] and [`Encode`] join them to types, by
-//! derive. No length is trusted: every variable-length type carries its bound in its own type.
+//! [`Reader`] decodes a received record without copying it. [`Writer`] encodes a reply and can refer to payloads that it
+//! does not hold ([`External`]). Types derive [`Decode`] and [`Encode`]. No length is trusted: every variable-length type
+//! has its bound as a parameter.
 #![forbid(unsafe_code)]
 
 mod bounded;
@@ -17,13 +17,13 @@ pub use reader::Reader;
 pub use writer::{External, Mark, Part, PlacedExternals, Writer};
 pub use xdr_derive::{Decode, Encode};
 
-/// A type that can be read from XDR.
+/// A type that can be decoded from XDR.
 pub trait Decode: Sized {
-    /// Reads one value, leaving `reader` just behind it.
+    /// Reads one value and advances `reader` past it.
     fn decode(reader: &mut Reader) -> Result<Self, DecodeError>;
 }
 
-/// A type that can be written as XDR.
+/// A type that can be encoded as XDR.
 pub trait Encode {
     /// Appends the value to `writer`.
     fn encode(&self, writer: &mut Writer);
@@ -32,7 +32,7 @@ pub trait Encode {
 /// Decodes one value that must fill `bytes` to the last byte.
 ///
 /// # Errors
-/// Any [`DecodeError`]; [`DecodeError::TrailingBytes`] where something follows the value.
+/// Any [`DecodeError`]; [`DecodeError::TrailingBytes`] if bytes follow the value.
 pub fn from_bytes<T: Decode>(bytes: impl Into<bytes::Bytes>) -> Result<T, DecodeError> {
     let mut reader = Reader::new(bytes.into());
     let value = T::decode(&mut reader)?;
@@ -40,14 +40,14 @@ pub fn from_bytes<T: Decode>(bytes: impl Into<bytes::Bytes>) -> Result<T, Decode
     Ok(value)
 }
 
-/// Encodes one value into bytes of its own.
+/// Encodes one value into a new buffer.
 pub fn to_bytes<T: Encode + ?Sized>(value: &T) -> bytes::Bytes {
     let mut writer = Writer::new();
     value.encode(&mut writer);
     writer.into_bytes()
 }
 
-/// Bytes of padding that follow an opaque of `length` bytes (RFC 4506 §4.10: to a multiple of four).
+/// Returns the number of padding bytes after opaque data of `length` bytes (RFC 4506 §4.10: to a multiple of four).
 #[must_use]
 pub const fn padding(length: usize) -> usize {
     (4 - length % 4) % 4
@@ -96,7 +96,7 @@ impl<const N: usize> Encode for [u8; N] {
     }
 }
 
-/// Optional data (RFC 4506 §4.19): a boolean, then the value where it is true.
+/// Optional data (RFC 4506 §4.19): a boolean, then the value if it is true.
 impl<T: Decode> Decode for Option<T> {
     fn decode(reader: &mut Reader) -> Result<Self, DecodeError> {
         Ok(if reader.bool()? { Some(T::decode(reader)?) } else { None })

@@ -2,7 +2,7 @@ use bytes::Bytes;
 
 use crate::{DecodeError, padding};
 
-/// Walks over received bytes. Opaque data come out as slices that share the buffer: nothing is copied.
+/// Decodes received bytes. Opaque data are returned as slices that share the buffer, without a copy.
 #[derive(Debug, Clone)]
 pub struct Reader {
     bytes: Bytes,
@@ -10,55 +10,55 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Starts at the first of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         Self { bytes, position: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Goes back to a former [`Self::position`].
+    /// Moves back to an earlier [`Self::position`].
     ///
     /// # Panics
-    /// Where `position` lies behind the present one.
+    /// If `position` is after the current one.
     pub fn rewind(&mut self, position: usize) {
-        assert!(position <= self.position, "a reader goes back only");
+        assert!(position <= self.position, "rewind must move backwards");
         self.position = position;
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of unread bytes.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position
     }
 
-    /// The unread bytes, without moving on.
+    /// Returns the unread bytes without consuming them.
     #[must_use]
     pub fn peek(&self) -> &[u8] {
         &self.bytes[self.position..]
     }
 
-    /// The bytes from `start` (a former [`Self::position`]) to here, sharing the buffer.
+    /// Returns the bytes from `start` (an earlier [`Self::position`]) to the current position, sharing the buffer.
     ///
     /// # Panics
-    /// Where `start` lies behind the present position.
+    /// If `start` is after the current position.
     #[must_use]
     pub fn since(&self, start: usize) -> Bytes {
         self.bytes.slice(start..self.position)
     }
 
-    /// All unread bytes, sharing the buffer; they stay unread.
+    /// Returns the unread bytes without consuming them, sharing the buffer.
     #[must_use]
     pub fn unread(&self) -> Bytes {
         self.bytes.slice(self.position..)
     }
 
-    /// Takes all unread bytes, sharing the buffer.
+    /// Consumes and returns all unread bytes, sharing the buffer.
     #[must_use]
     pub fn rest(&mut self) -> Bytes {
         let rest = self.unread();
@@ -66,10 +66,10 @@ impl Reader {
         rest
     }
 
-    /// Confirms that nothing is left.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
-    /// [`DecodeError::TrailingBytes`] where something is.
+    /// [`DecodeError::TrailingBytes`] otherwise.
     pub fn finish(&self) -> Result<(), DecodeError> {
         match self.remaining() {
             0 => Ok(()),
@@ -88,31 +88,31 @@ impl Reader {
         }
     }
 
-    /// An unsigned integer (RFC 4506 §4.2).
+    /// Reads an unsigned integer (RFC 4506 §4.2).
     #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.take().map(u32::from_be_bytes)
     }
 
-    /// A signed integer (RFC 4506 §4.1).
+    /// Reads a signed integer (RFC 4506 §4.1).
     #[inline]
     pub fn i32(&mut self) -> Result<i32, DecodeError> {
         self.take().map(i32::from_be_bytes)
     }
 
-    /// An unsigned hyper integer (RFC 4506 §4.5).
+    /// Reads an unsigned hyper integer (RFC 4506 §4.5).
     #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.take().map(u64::from_be_bytes)
     }
 
-    /// A hyper integer (RFC 4506 §4.5).
+    /// Reads a hyper integer (RFC 4506 §4.5).
     #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         self.take().map(i64::from_be_bytes)
     }
 
-    /// A boolean (RFC 4506 §4.4).
+    /// Reads a boolean (RFC 4506 §4.4).
     #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         match self.u32()? {
@@ -122,7 +122,7 @@ impl Reader {
         }
     }
 
-    /// The length of a variable-length value (bytes or elements), checked against its bound.
+    /// Reads the length of a variable-length value, in bytes or elements, and checks it against its bound.
     ///
     /// # Errors
     /// [`DecodeError::TooLong`] above `max`.
@@ -132,8 +132,8 @@ impl Reader {
         if length > max { Err(DecodeError::TooLong { length, max }) } else { Ok(length) }
     }
 
-    /// Moves over `length` bytes of opaque data and their padding; returns where they start.
-    /// The content of the padding is not checked: RFC 4506 §3.0 asks senders for zeros, and real peers send other bytes.
+    /// Skips `length` bytes of opaque data and their padding; returns where the data start. Does not check the content of
+    /// the padding: RFC 4506 §3.0 asks senders for zeros, but real peers send other bytes.
     #[inline]
     fn skip_opaque(&mut self, length: usize) -> Result<usize, DecodeError> {
         let padded = length + padding(length);
@@ -145,14 +145,14 @@ impl Reader {
         Ok(start)
     }
 
-    /// Fixed-length opaque data (RFC 4506 §4.9).
+    /// Reads fixed-length opaque data (RFC 4506 §4.9).
     #[inline]
     pub fn opaque_fixed<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let start = self.skip_opaque(N)?;
-        Ok(*self.bytes[start..].first_chunk::<N>().expect("length was checked"))
+        Ok(*self.bytes[start..].first_chunk::<N>().expect("skip_opaque checked the length"))
     }
 
-    /// Variable-length opaque data (RFC 4506 §4.10) of at most `max` bytes, sharing the buffer.
+    /// Reads variable-length opaque data (RFC 4506 §4.10) of at most `max` bytes, sharing the buffer.
     #[inline]
     pub fn opaque(&mut self, max: usize) -> Result<Bytes, DecodeError> {
         let length = self.length(max)?;
@@ -160,7 +160,7 @@ impl Reader {
         Ok(self.bytes.slice(start..start + length))
     }
 
-    /// As [`Self::opaque`], borrowed: for values that are looked at once.
+    /// Reads opaque data like [`Self::opaque`], but returns a reference.
     #[inline]
     pub fn opaque_ref(&mut self, max: usize) -> Result<&[u8], DecodeError> {
         let length = self.length(max)?;

@@ -4,41 +4,42 @@ use bytes::{Bytes, BytesMut};
 
 use crate::padding;
 
-/// Bytes of a reply that do not pass through the [`Writer`]: a range of a file for `sendfile`, or a shared buffer.
+/// A part of a message that the [`Writer`] does not hold: a range of a file for `sendfile`, or a shared buffer.
 pub trait External: Send + Sync + std::fmt::Debug {
-    /// Length in bytes; constant.
+    /// Returns the length in bytes, which is constant.
     fn length(&self) -> usize;
-    /// The bytes, where they are in memory.
+    /// Returns the bytes if they are in memory.
     fn bytes(&self) -> Option<&Bytes>;
-    /// A descriptor and an offset in it that `sendfile` can send [`Self::length`] bytes from, where there is one.
+    /// Returns a descriptor and an offset for `sendfile` of [`Self::length`] bytes, if there is one.
     fn descriptor(&self) -> Option<(BorrowedFd<'_>, u64)>;
-    /// [`descriptor`](Self::descriptor) could not be read.
+    /// Handles a failure to read from [`descriptor`](Self::descriptor).
     fn failed(&self) {}
-    /// Copies bytes from `offset` on into `into`, for transports that cannot splice. What the file no longer has reads as zeros.
+    /// Fills `into` with the bytes from `offset` on, for transports without `sendfile`. Bytes beyond the end of the file are
+    /// zeros.
     fn copy_to(&self, offset: usize, into: &mut [u8]);
 }
 
-/// A place in a [`Writer`] to go back to, or to fill in later.
+/// A position in a [`Writer`] to rewind to or to patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     inline: usize,
     externals: usize,
 }
 
-/// One piece of a finished message, in order.
+/// One part of a finished message.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// Bytes that were written into the buffer.
+    /// Bytes of the writer's buffer.
     Inline(&'a [u8]),
-    /// Bytes that lie elsewhere.
+    /// Bytes that the buffer does not hold.
     External(&'a dyn External),
 }
 
-/// External parts, each with the offset in the inline buffer at which it belongs.
+/// External parts, each with its offset in the inline buffer.
 pub type PlacedExternals = Vec<(usize, Box<dyn External>)>;
 
-/// Builds a message in one contiguous buffer. Payloads that should not be copied are noted with the offset at
-/// which they belong, so that every place in the buffer can still be patched or taken back.
+/// Encodes a message into one contiguous buffer. External parts are stored beside the buffer with their offsets, so that
+/// every position in the buffer can be patched or rewound.
 #[derive(Debug, Default)]
 pub struct Writer {
     buffer: BytesMut,
@@ -47,58 +48,58 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty message.
+    /// Creates an empty message.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty message that reuses `buffer`'s memory, whose content is dropped.
+    /// Creates an empty message in the memory of `buffer`.
     #[must_use]
     pub fn with_buffer(mut buffer: BytesMut) -> Self {
         buffer.clear();
         Self { buffer, externals: Vec::new(), externals_length: 0 }
     }
 
-    /// Length of the message so far in bytes, external parts included.
+    /// Returns the length of the message so far in bytes, external parts included.
     #[must_use]
     pub fn length(&self) -> usize {
         self.buffer.len() + self.externals_length
     }
 
-    /// Whether nothing was written yet.
+    /// Returns whether the message is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length() == 0
     }
 
-    /// Whether some part lies outside the buffer.
+    /// Returns whether the message has external parts.
     #[must_use]
     pub fn has_externals(&self) -> bool {
         !self.externals.is_empty()
     }
 
-    /// Drops everything, keeping the memory.
+    /// Empties the message and keeps the memory.
     pub fn clear(&mut self) {
         self.buffer.clear();
         self.externals.clear();
         self.externals_length = 0;
     }
 
-    /// This place.
+    /// Returns the current position.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { inline: self.buffer.len(), externals: self.externals.len() }
     }
 
-    /// Length in bytes of what was written since `mark`, external parts included.
+    /// Returns the number of bytes written since `mark`, external parts included.
     #[must_use]
     pub fn length_since(&self, mark: Mark) -> usize {
         let externals: usize = self.externals[mark.externals..].iter().map(|(_, e)| e.length()).sum();
         self.buffer.len() - mark.inline + externals
     }
 
-    /// Takes back everything written since `mark`.
+    /// Removes everything written since `mark`.
     pub fn rewind(&mut self, mark: Mark) {
         self.buffer.truncate(mark.inline);
         for (_, external) in self.externals.drain(mark.externals..) {
@@ -106,26 +107,27 @@ impl Writer {
         }
     }
 
-    /// Leaves four bytes to be filled in by [`Self::patch_u32`].
+    /// Reserves four bytes for [`Self::patch_u32`].
     pub fn reserve_u32(&mut self) -> Mark {
         let mark = self.mark();
         self.u32(0);
         mark
     }
 
-    /// Fills in the four bytes at `mark`.
+    /// Overwrites the four bytes at `mark`.
     pub fn patch_u32(&mut self, mark: Mark, value: u32) {
         self.patch(mark, 0, &value.to_be_bytes());
     }
 
-    /// Overwrites bytes `skip` bytes behind `mark`; they must have been written, with no external part among them.
+    /// Overwrites the bytes that start `skip` bytes after `mark`. They must be in the buffer, without an external part
+    /// between them.
     pub fn patch(&mut self, mark: Mark, skip: usize, bytes: &[u8]) {
         let start = mark.inline + skip;
         self.buffer[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes room for `bytes` more of a message that grows by pieces of that size: where there is none, for three times as much
-    /// as was written too, so that little of a long message is ever moved.
+    /// Makes room for `bytes` more bytes. If the buffer must grow, it grows to four times the bytes written, so that a long
+    /// message is rarely moved.
     #[inline]
     pub fn make_room(&mut self, bytes: usize) {
         if self.buffer.capacity() - self.buffer.len() < bytes {
@@ -133,45 +135,45 @@ impl Writer {
         }
     }
 
-    /// The buffer itself, for producers that append bytes in place (a READ); the caller sees to lengths and padding.
+    /// Returns the buffer, for callers that append data in place, such as READ. The caller adds length and padding.
     pub fn buffer_mut(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// An unsigned integer (RFC 4506 §4.2).
+    /// Writes an unsigned integer (RFC 4506 §4.2).
     #[inline]
     pub fn u32(&mut self, value: u32) {
         self.buffer.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// A signed integer (RFC 4506 §4.1).
+    /// Writes a signed integer (RFC 4506 §4.1).
     #[inline]
     pub fn i32(&mut self, value: i32) {
         self.buffer.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// An unsigned hyper integer (RFC 4506 §4.5).
+    /// Writes an unsigned hyper integer (RFC 4506 §4.5).
     #[inline]
     pub fn u64(&mut self, value: u64) {
         self.buffer.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// A hyper integer (RFC 4506 §4.5).
+    /// Writes a hyper integer (RFC 4506 §4.5).
     #[inline]
     pub fn i64(&mut self, value: i64) {
         self.buffer.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// A boolean (RFC 4506 §4.4).
+    /// Writes a boolean (RFC 4506 §4.4).
     #[inline]
     pub fn bool(&mut self, value: bool) {
         self.u32(u32::from(value));
     }
 
-    /// Zero bytes up to the next multiple of four behind opaque data of `length` bytes.
+    /// Writes the padding after opaque data of `length` bytes.
     #[inline]
     pub fn pad(&mut self, length: usize) {
-        // Copies of known length are instructions, not calls.
+        // A copy of constant length compiles to an instruction instead of a call.
         match padding(length) {
             0 => {}
             1 => self.buffer.extend_from_slice(&[0]),
@@ -180,36 +182,36 @@ impl Writer {
         }
     }
 
-    /// Fixed-length opaque data (RFC 4506 §4.9).
+    /// Writes fixed-length opaque data (RFC 4506 §4.9).
     #[inline]
     pub fn opaque_fixed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         self.pad(bytes.len());
     }
 
-    /// Variable-length opaque data (RFC 4506 §4.10).
+    /// Writes variable-length opaque data (RFC 4506 §4.10).
     ///
     /// # Panics
-    /// Where `bytes` is longer than 4 GiB.
+    /// If `bytes` is longer than 4 GiB.
     #[inline]
     pub fn opaque(&mut self, bytes: &[u8]) {
         self.u32(u32::try_from(bytes.len()).expect("opaque data are shorter than 4 GiB"));
         self.opaque_fixed(bytes);
     }
 
-    /// Bytes that are XDR already.
+    /// Writes bytes that are already XDR.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Puts `external` here, without length prefix or padding.
+    /// Adds an external part at the current position, without length or padding.
     pub fn external(&mut self, external: Box<dyn External>) {
         self.externals_length += external.length();
         self.externals.push((self.buffer.len(), external));
     }
 
-    /// Calls `visit` with every piece of the message in order; empty inline pieces are left out.
+    /// Calls `visit` with every part of the message in order, without empty inline parts.
     pub fn for_each_part<'a>(&'a self, mut visit: impl FnMut(Part<'a>)) {
         let mut start = 0;
         for (offset, external) in &self.externals {
@@ -224,19 +226,19 @@ impl Writer {
         }
     }
 
-    /// The bytes in the buffer, which are the whole message unless [`Self::has_externals`].
+    /// Returns the buffer, which is the whole message unless [`Self::has_externals`].
     #[must_use]
     pub fn inline(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// The bytes in the buffer from `mark` on; external parts are not among them.
+    /// Returns the buffer from `mark` on, without external parts.
     #[must_use]
     pub fn inline_since(&self, mark: Mark) -> &[u8] {
         &self.buffer[mark.inline..]
     }
 
-    /// The bytes from `mark` to the end, external parts copied in.
+    /// Returns a copy of the message from `mark` on, external parts included.
     #[must_use]
     pub fn copy_since(&self, mark: Mark) -> Bytes {
         if self.externals.len() == mark.externals {
@@ -255,7 +257,7 @@ impl Writer {
         all.freeze()
     }
 
-    /// The whole message as one piece of memory; external parts are copied in.
+    /// Returns the whole message in one buffer; external parts are copied in.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         if self.externals.is_empty() {
@@ -265,7 +267,7 @@ impl Writer {
         }
     }
 
-    /// Takes the message apart: the inline buffer, and the external parts with the offsets in it at which they belong.
+    /// Returns the inline buffer and the external parts with their offsets.
     #[must_use]
     pub fn into_parts(self) -> (BytesMut, PlacedExternals) {
         (self.buffer, self.externals)

@@ -1,4 +1,4 @@
-//! Values against bytes worked out by hand from RFC 4506.
+//! Encodings compared with bytes derived by hand from RFC 4506.
 
 use bytes::Bytes;
 use xdr::{
@@ -38,13 +38,13 @@ fn round_trip<T: Encode + Decode + PartialEq + std::fmt::Debug>(value: &T, wire:
 }
 
 #[test]
-fn structs_opaques_and_hypers() {
+fn encodes_structs_opaques_and_hypers() {
     let pair = Pair { name: Opaque::new(&b"abcde"[..]).unwrap(), size: 1 << 40 };
     round_trip(&pair, b"\0\0\0\x05abcde\0\0\0\0\0\x01\0\0\0\0\0");
 }
 
 #[test]
-fn enumerations_and_unions() {
+fn encodes_enumerations_and_unions() {
     round_trip(&Kind::Data, &[0, 0, 0, 1]);
     round_trip(&Kind::Text, &[0, 0, 0, 0]);
     assert_eq!(
@@ -57,7 +57,7 @@ fn enumerations_and_unions() {
 }
 
 #[test]
-fn lists_chains_and_options() {
+fn encodes_lists_chains_and_options() {
     round_trip(&List::<u32, 2>::new(vec![1, 2]).unwrap(), &[0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2]);
     round_trip(&Chain::<u32, 2>::new(vec![5]).unwrap(), &[0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0]);
     round_trip(&Some(3u32), &[0, 0, 0, 1, 0, 0, 0, 3]);
@@ -66,7 +66,7 @@ fn lists_chains_and_options() {
 }
 
 #[test]
-fn bounds_are_enforced_before_anything_is_read() {
+fn checks_bounds_before_reading() {
     let too_long = DecodeError::TooLong { length: 6, max: 5 };
     assert_eq!(from_bytes::<Opaque<5>>(&b"\0\0\0\x06abcdef\0\0"[..]), Err(too_long));
     assert_eq!(from_bytes::<InlineOpaque<5>>(&b"\0\0\0\x06abcdef\0\0"[..]), Err(too_long));
@@ -97,7 +97,7 @@ impl xdr::External for Elsewhere {
 }
 
 #[test]
-fn writer_patches_rewinds_and_joins_external_parts() {
+fn writer_patches_rewinds_and_copies_external_parts() {
     let mut writer = Writer::new();
     let length = writer.reserve_u32();
     writer.u32(1);
