@@ -1,4 +1,4 @@
-//! Universal addresses: RFC 5665 §5.2.3.3, its example among them, and §5.2.3.4.
+//! Universal addresses (RFC 5665 §5.2.3.3 and §5.2.3.4).
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,14 +10,14 @@ fn parse(text: &str) -> Result<UniversalAddress, InvalidUniversalAddress> {
 }
 
 #[test]
-fn the_example_of_the_rfc() {
+fn parses_the_example_of_the_rfc() {
     let address = UniversalAddress((Ipv4Addr::new(0xc0, 0, 2, 7), 0xcb51).into());
     assert_eq!(address.to_string(), "192.0.2.7.203.81");
     assert_eq!(parse("192.0.2.7.203.81"), Ok(address));
 }
 
 #[test]
-fn ipv6_in_all_three_forms() {
+fn parses_all_three_forms_of_ipv6() {
     let address = UniversalAddress((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 2049).into());
     assert_eq!(address.to_string(), "2001:db8::1.8.1");
     for text in ["2001:db8::1.8.1", "2001:db8:0:0:0:0:0:1.8.1", "2001:db8::0.0.0.1.8.1"] {
@@ -28,7 +28,7 @@ fn ipv6_in_all_three_forms() {
 }
 
 #[test]
-fn what_is_no_address() {
+fn rejects_invalid_addresses() {
     for text in [
         "",
         ".",
@@ -54,7 +54,7 @@ fn what_is_no_address() {
 }
 
 #[test]
-fn network_identifiers() {
+fn maps_network_identifiers() {
     for id in NetId::ALL {
         assert_eq!(NetId::from_bytes(id.to_string().as_bytes()), Some(id));
     }
@@ -67,7 +67,7 @@ fn network_identifiers() {
 
 proptest! {
     #[test]
-    fn any_address_survives(v4 in any::<u32>(), v6 in any::<u128>(), port in any::<u16>()) {
+    fn every_address_round_trips(v4 in any::<u32>(), v6 in any::<u128>(), port in any::<u16>()) {
         for address in [SocketAddr::from((Ipv4Addr::from(v4), port)), (Ipv6Addr::from(v6), port).into()] {
             let text = UniversalAddress(address).to_string();
             prop_assert!(text.len() <= MAX_UNIVERSAL_ADDRESS);

@@ -1,4 +1,4 @@
-//! Credentials against bytes worked out by hand from RFC 5531 appendix A.
+//! Credentials compared with bytes derived by hand from RFC 5531 appendix A.
 
 use bytes::Bytes;
 use rpc::auth::{
@@ -29,14 +29,14 @@ const EXAMPLE: &[u8] =
     b"\x01\x02\x03\x04\0\0\0\x07krypton\0\0\0\x03\xe8\0\0\0\x64\0\0\0\x02\0\0\0\x04\0\0\0\x18";
 
 #[test]
-fn auth_sys_both_ways() {
+fn auth_sys_round_trips() {
     assert_eq!(&to_bytes(&example())[..], EXAMPLE);
     assert_eq!(sys(EXAMPLE), Ok(Identity::Sys(example())));
     assert_eq!(OpaqueAuth::sys(&example()), credential(AuthFlavor::SYS, EXAMPLE));
 }
 
 #[test]
-fn auth_sys_at_its_bounds() {
+fn accepts_auth_sys_at_its_bounds() {
     let longest = AuthSys {
         machine_name: Opaque::new(vec![b'm'; 255]).unwrap(),
         gids: GroupList::new(&[u32::MAX; 16]).unwrap(),
@@ -50,7 +50,7 @@ fn auth_sys_at_its_bounds() {
 }
 
 #[test]
-fn auth_sys_that_is_none_is_a_bad_credential() {
+fn rejects_malformed_auth_sys_as_bad_credential() {
     for length in 0..EXAMPLE.len() {
         assert_eq!(sys(&EXAMPLE[..length]), Err(AuthStatus::BADCRED), "cut at {length}");
     }
@@ -62,7 +62,7 @@ fn auth_sys_that_is_none_is_a_bad_credential() {
 }
 
 #[test]
-fn other_flavors() {
+fn accepts_auth_none_and_rejects_other_flavors() {
     let status = |flavor| authenticate(&credential(flavor, b"1234"));
     assert_eq!(authenticate(&OpaqueAuth::NONE), Ok(Identity::None));
     assert_eq!(status(AuthFlavor::SHORT), Err(AuthStatus::REJECTEDCRED));
@@ -72,12 +72,12 @@ fn other_flavors() {
 }
 
 #[test]
-fn the_cache_knows_the_latest_caller_only() {
+fn cache_returns_the_last_credential_only() {
     let first = OpaqueAuth::sys(&example());
     let second = OpaqueAuth::sys(&AuthSys { uid: 1001, ..example() });
     let mut cache = CredentialCache::default();
     assert_eq!(cache.get(&first), None);
-    assert_eq!(cache.get(&OpaqueAuth::NONE), None, "nothing is remembered at the start");
+    assert_eq!(cache.get(&OpaqueAuth::NONE), None, "empty at the start");
     cache.insert(&first, 1);
     assert_eq!(cache.get(&first), Some(&1));
     assert_eq!(cache.get(&second), None);
@@ -88,7 +88,7 @@ fn the_cache_knows_the_latest_caller_only() {
 }
 
 #[test]
-fn the_cache_looks_past_the_stamp_and_at_all_else() {
+fn cache_ignores_only_the_stamp_of_auth_sys() {
     let mut cache = CredentialCache::default();
     cache.insert(&OpaqueAuth::sys(&example()), ());
     let hit = |credential: &OpaqueAuth| cache.get(credential).is_some();
@@ -103,7 +103,7 @@ fn the_cache_looks_past_the_stamp_and_at_all_else() {
 }
 
 #[test]
-fn the_cache_compares_all_of_other_flavors_and_of_stunted_ones() {
+fn cache_compares_all_bytes_of_other_flavors_and_short_bodies() {
     let mut cache = CredentialCache::default();
     cache.insert(&credential(AuthFlavor::SHORT, b"1234"), ());
     assert!(cache.get(&credential(AuthFlavor::SHORT, b"1234")).is_some());

@@ -1,4 +1,4 @@
-//! Recorded headers of others' programs are decoded to what tshark says about them, and encoded to the same bytes.
+//! Headers recorded from other programs: they decode to the fields that tshark shows, and encode to the same bytes.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn show_auth(auth: &OpaqueAuth, put: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// A credential or, where it is none, a verifier of RPCSEC_GSS.
+/// Shows a credential or a verifier of RPCSEC_GSS.
 fn show_gss(auth: &OpaqueAuth, is_credential: bool, put: &mut impl FnMut(&str, String)) {
     if auth.flavor != AuthFlavor::RPCSEC_GSS {
         return;
@@ -114,7 +114,7 @@ fn show(message: &Bytes) -> Fields {
 }
 
 #[test]
-fn headers_are_what_tshark_says() {
+fn headers_match_tshark() {
     for name in [
         "call_none",
         "call_sys",

@@ -1,4 +1,4 @@
-//! RPCSEC_GSS against bytes worked out by hand from RFC 2203 §5.
+//! RPCSEC_GSS compared with bytes derived by hand from RFC 2203 §5.
 
 use bytes::Bytes;
 use rpc::auth::{AuthFlavor, OpaqueAuth};
@@ -21,7 +21,7 @@ fn parse(body: Bytes) -> Result<GssCredential, CredentialError> {
 const CREDENTIAL: [u32; 7] = [1, 0, 7, 2, 6, 0x6865_6e66, 0x7973_0000];
 
 #[test]
-fn a_credential_has_its_version_first() {
+fn credential_starts_with_its_version() {
     let credential = parse(words(&CREDENTIAL)).unwrap();
     let handle = Opaque::from_static(b"henfys");
     assert_eq!(credential, GssCredential { procedure: GssProc::DATA, sequence: 7, service: 2, handle });
@@ -31,7 +31,7 @@ fn a_credential_has_its_version_first() {
 }
 
 #[test]
-fn services_are_one_to_three() {
+fn services_have_values_one_to_three() {
     let service = |number| parse(words(&[1, 1, 0, number, 0])).unwrap().service();
     // RFC 2203 §5: "the enumerated value for 0 is reserved".
     assert_eq!([service(0), service(4), service(u32::MAX)], [None; 3]);
@@ -40,7 +40,7 @@ fn services_are_one_to_three() {
 }
 
 #[test]
-fn a_credential_ends_where_its_body_does() {
+fn rejects_truncated_credentials_and_trailing_bytes() {
     let whole = words(&CREDENTIAL);
     for length in 0..whole.len() {
         let error = parse(whole.slice(..length)).unwrap_err();
@@ -56,7 +56,7 @@ fn a_credential_ends_where_its_body_does() {
 }
 
 #[test]
-fn other_versions_are_told_apart_by_whether_a_context_exists() {
+fn other_versions_report_whether_a_context_exists() {
     for version in [0, 2, 3, 4] {
         for (procedure, is_data) in [(0, true), (1, false), (2, false), (3, true), (4, false), (5, false)] {
             assert_eq!(parse(words(&[version, procedure])), Err(CredentialError::Version { is_data }));
@@ -65,18 +65,18 @@ fn other_versions_are_told_apart_by_whether_a_context_exists() {
 }
 
 #[test]
-fn the_checksum_of_a_header_is_of_all_before_the_verifier() {
+fn checksum_covers_the_header_up_to_the_verifier() {
     let body = Opaque::new(words(&CREDENTIAL)).unwrap();
     let length = signed_length(&body);
     let credential = OpaqueAuth { flavor: AuthFlavor::RPCSEC_GSS, body };
     let call = to_bytes(&CallHeader { credential, ..CallHeader::new(1, 100_003, 4, 1) });
-    // Behind it a verifier of AUTH_NONE.
+    // Then an AUTH_NONE verifier.
     assert_eq!(call.slice(length..), words(&[0, 0]));
     assert_eq!(call.slice(..32), words(&[1, 0, 2, 100_003, 4, 1, 6, 28]));
 }
 
 #[test]
-fn tokens_travel_as_arguments_and_results() {
+fn context_creation_round_trips() {
     let args = words(&[5, 0x746f_6b65, 0x6e00_0000]);
     let token = Opaque::from_static(b"token");
     assert_eq!(from_bytes::<InitArgs>(args.clone()).unwrap(), InitArgs { token: token.clone() });
@@ -90,7 +90,7 @@ fn tokens_travel_as_arguments_and_results() {
 }
 
 #[test]
-fn protected_data_are_opaque() {
+fn protected_data_round_trip() {
     let wire = words(&[8, 7, 0xaabb_ccdd, 3, 0x6d69_6300]);
     let data = from_bytes::<IntegrityData<64>>(wire.clone()).unwrap();
     assert_eq!((&data.body[..], &data.checksum[..]), (&words(&[7, 0xaabb_ccdd])[..], &b"mic"[..]));

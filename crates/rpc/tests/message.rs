@@ -1,4 +1,4 @@
-//! Call and reply headers against bytes worked out by hand from RFC 5531 §9.
+//! Headers of calls and replies compared with bytes derived by hand from RFC 5531 §9.
 
 use bytes::Bytes;
 use rpc::auth::{AuthFlavor, AuthStatus, OpaqueAuth};
@@ -17,18 +17,18 @@ fn parse(wire: Bytes) -> Result<CallHeader, CallError> {
     CallHeader::parse(&mut Reader::new(wire))
 }
 
-/// NFSv3 NULL with AUTH_NONE.
+/// A call of NFSv3 NULL with AUTH_NONE.
 const NULL: [u32; 10] = [0x1234, 0, 2, 100_003, 3, 0, 0, 0, 0, 0];
 
 #[test]
-fn a_call_with_auth_none() {
+fn call_with_auth_none_round_trips() {
     let header = CallHeader::new(0x1234, 100_003, 3, 0);
     assert_eq!(to_bytes(&header), words(&NULL));
     assert_eq!(parse(words(&NULL)), Ok(header));
 }
 
 #[test]
-fn a_call_with_a_credential_leaves_the_reader_at_the_arguments() {
+fn parsing_a_call_leaves_the_reader_at_the_arguments() {
     let wire = words(&[1, 0, 2, 100_005, 3, 1, 0x55, 4, 0xaabb_ccdd, 0x66, 4, 0x1122_3344, 0xffff]);
     let mut reader = Reader::new(wire.clone());
     let header = CallHeader::parse(&mut reader).unwrap();
@@ -45,7 +45,7 @@ fn a_call_with_a_credential_leaves_the_reader_at_the_arguments() {
 }
 
 #[test]
-fn a_header_cut_short_anywhere_cannot_be_answered() {
+fn truncated_header_gets_no_reply() {
     let wire = words(&[1, 0, 2, 100_005, 3, 1, 1, 4, 9, 1, 4, 9]);
     assert!(parse(wire.clone()).is_ok());
     for length in 0..wire.len() {
@@ -58,7 +58,7 @@ fn a_header_cut_short_anywhere_cannot_be_answered() {
 }
 
 #[test]
-fn a_reply_is_no_call() {
+fn reply_is_not_a_call() {
     for message_type in [1, 2, u32::MAX] {
         let mut wire = NULL;
         wire[1] = message_type;
@@ -68,16 +68,16 @@ fn a_reply_is_no_call() {
 }
 
 #[test]
-fn another_rpc_version_is_told_ours() {
+fn other_rpc_version_gets_the_supported_one() {
     for version in [0, 1, 3, u32::MAX] {
-        // Nothing behind the version is looked at: it need not even be there.
+        // Nothing after the version is read, so it may be missing.
         let Err(CallError::Refused(reply)) = parse(words(&[7, 0, version])) else { panic!("not refused") };
         assert_eq!(to_bytes(&reply), words(&[7, 1, 1, 0, 2, 2]));
     }
 }
 
 #[test]
-fn bodies_above_400_bytes_are_refused() {
+fn rejects_bodies_above_400_bytes() {
     let credential = Bytes::from([&words(&[7, 0, 2, 100_003, 3, 0, 1, 401])[..], &[0; 500]].concat());
     let Err(CallError::Refused(reply)) = parse(credential) else { panic!("not refused") };
     assert_eq!(to_bytes(&reply), words(&[7, 1, 1, 1, 1]));
@@ -89,7 +89,7 @@ fn bodies_above_400_bytes_are_refused() {
 }
 
 #[test]
-fn the_longest_header_fits_its_bound() {
+fn longest_header_fits_its_bound() {
     let longest = OpaqueAuth { flavor: AuthFlavor::RPCSEC_GSS, body: Opaque::new(vec![7; 400]).unwrap() };
     let header =
         CallHeader { credential: longest.clone(), verifier: longest, ..CallHeader::new(1, 100_003, 4, 1) };
@@ -99,7 +99,7 @@ fn the_longest_header_fits_its_bound() {
 }
 
 #[test]
-fn every_accepted_reply() {
+fn accepted_replies_round_trip() {
     let range = VersionRange { low: 3, high: 4 };
     for (status, tail) in [
         (AcceptStatus::Success, &[0][..]),
@@ -122,7 +122,7 @@ fn every_accepted_reply() {
 }
 
 #[test]
-fn every_denied_reply() {
+fn denied_replies_round_trip() {
     for (rejection, tail) in [
         (Rejection::RpcMismatch(VersionRange { low: 2, high: 2 }), &[0, 2, 2][..]),
         (Rejection::AuthError(AuthStatus::BADCRED), &[1, 1]),
@@ -139,7 +139,7 @@ fn every_denied_reply() {
 }
 
 #[test]
-fn the_short_way_to_write_success_writes_the_same() {
+fn encode_success_writes_the_same_bytes_as_reply_header() {
     let mut writer = Writer::new();
     encode_success(&mut writer, 0x0102_0304);
     let bytes = writer.into_bytes();
@@ -148,7 +148,7 @@ fn the_short_way_to_write_success_writes_the_same() {
 }
 
 #[test]
-fn a_reply_with_a_verifier_and_results() {
+fn parses_a_reply_with_verifier_and_results() {
     let wire = words(&[9, 1, 0, 6, 4, 0xdead_beef, 0, 0, 42]);
     let header = ReplyHeader::parse(&mut Reader::new(wire.clone())).unwrap();
     let ReplyBody::Accepted(AcceptedReply { verifier, status }) = header.body else { panic!("not accepted") };
@@ -166,7 +166,7 @@ fn a_reply_with_a_verifier_and_results() {
 }
 
 #[test]
-fn replies_that_are_none() {
+fn rejects_malformed_replies() {
     let parse = |wire: &[u32]| ReplyHeader::parse(&mut Reader::new(words(wire)));
     let wrong = |type_name, value| Err(DecodeError::InvalidDiscriminant { type_name, value });
     assert_eq!(parse(&[1, 0, 0, 0, 0, 0]), wrong("MessageType::REPLY", 0));
@@ -177,7 +177,7 @@ fn replies_that_are_none() {
 }
 
 #[test]
-fn peeks_at_what_a_message_is() {
+fn peek_returns_xid_and_type() {
     assert_eq!(peek(&words(&[5, 0, 2])), Ok((5, MessageType::CALL)));
     assert_eq!(peek(&words(&[0x0102_0304, 1])), Ok((0x0102_0304, MessageType::REPLY)));
     assert_eq!(peek(&words(&[5, 0])[..7]), Err(DecodeError::Truncated { missing: 1 }));

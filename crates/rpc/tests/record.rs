@@ -1,4 +1,4 @@
-//! Record marking: RFC 5531 §11, and what hostile senders make of it.
+//! Record marking (RFC 5531 §11), also with hostile senders.
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn decode_one(max_record: usize, wire: &[u8]) -> Result<Option<Bytes>, RecordErr
 }
 
 #[test]
-fn a_record_of_one_fragment_shares_the_buffer() {
+fn record_of_one_fragment_shares_the_buffer() {
     let mut buffer = BytesMut::from(&fragments(&[b"hello"])[..]);
     let payload = buffer[HEADER_LENGTH..].as_ptr();
     let record = RecordDecoder::new(5).decode(&mut buffer).unwrap().unwrap();
@@ -35,18 +35,18 @@ fn a_record_of_one_fragment_shares_the_buffer() {
 }
 
 #[test]
-fn fragments_are_joined_in_order() {
+fn joins_fragments_in_order() {
     assert_eq!(&decode_one(5, &fragments(&[b"he", b"", b"llo"])).unwrap().unwrap()[..], b"hello");
     assert_eq!(&decode_one(5, &fragments(&[b"hello", b""])).unwrap().unwrap()[..], b"hello");
 }
 
 #[test]
-fn an_empty_record_is_a_record() {
+fn decodes_an_empty_record() {
     assert_eq!(&decode_one(5, &header(0, true)).unwrap().unwrap()[..], b"");
 }
 
 #[test]
-fn records_of_one_read_come_out_one_by_one() {
+fn returns_the_records_of_one_read_one_by_one() {
     let mut buffer =
         BytesMut::from(&[fragments(&[b"ab"]), fragments(&[b"c", b"d"]), fragments(&[b"ef"])].concat()[..]);
     let mut decoder = RecordDecoder::new(2);
@@ -58,7 +58,7 @@ fn records_of_one_read_come_out_one_by_one() {
 }
 
 #[test]
-fn says_how_many_bytes_are_missing() {
+fn returns_the_number_of_missing_bytes() {
     let mut decoder = RecordDecoder::new(100);
     let mut buffer = BytesMut::new();
     assert_eq!(decoder.decode(&mut buffer), Ok(None));
@@ -78,21 +78,21 @@ fn says_how_many_bytes_are_missing() {
     buffer.extend_from_slice(b"abc");
     assert_eq!(decoder.decode(&mut buffer), Ok(None));
     assert_eq!(decoder.bytes_wanted(), 7 + 4, "the rest of the fragment and the next header");
-    assert!(buffer.is_empty(), "fragments leave the receive buffer as they come");
+    assert!(buffer.is_empty(), "fragments leave the receive buffer as they arrive");
     assert!(!decoder.is_between_records(&buffer));
 }
 
 #[test]
-fn refuses_a_record_longer_than_the_limit_by_its_header_alone() {
+fn rejects_a_record_above_the_limit_by_its_header() {
     let error = |announced| Err(RecordError::TooLong { announced, max: 8 });
-    // One fragment, whole or announced.
+    // One fragment, complete or announced.
     assert_eq!(decode_one(8, &fragments(&[b"123456789"])), error(9));
     assert_eq!(decode_one(8, &header(9, true)), error(9));
     assert_eq!(decode_one(8, &header(0x7fff_ffff, true)), error(0x7fff_ffff));
-    // The first of several.
+    // The first fragment of several.
     assert_eq!(decode_one(8, &header(9, false)), error(9));
     assert_eq!(decode_one(8, &header(0x7fff_ffff, false)), error(0x7fff_ffff));
-    // The sum, at a further fragment or at the last.
+    // The sum of several fragments, at a middle or the last one.
     for last in [false, true] {
         let mut wire = header(5, false).to_vec();
         wire.extend(b"12345");
@@ -102,14 +102,14 @@ fn refuses_a_record_longer_than_the_limit_by_its_header_alone() {
 }
 
 #[test]
-fn a_failed_stream_stays_failed() {
+fn error_is_returned_again() {
     let mut decoder = RecordDecoder::new(8);
     let error = decoder.decode(&mut BytesMut::from(&header(9, true)[..])).unwrap_err();
     assert_eq!(decoder.decode(&mut BytesMut::from(&fragments(&[b"fine"])[..])), Err(error));
 }
 
 #[test]
-fn endless_fragments_end() {
+fn rejects_endless_fragments() {
     for size in [0, 1] {
         let piece = [&header(size, false)[..], &b"x"[..size as usize]].concat();
         let mut decoder = RecordDecoder::new(usize::MAX >> 1);
@@ -121,7 +121,7 @@ fn endless_fragments_end() {
 }
 
 #[test]
-fn the_number_of_fragments_is_counted_anew_for_each_record() {
+fn counts_fragments_per_record() {
     let wire = fragments(&[b"a", b"b", b"c"]);
     let mut decoder = RecordDecoder::new(3);
     for _ in 0..MAX_FRAGMENTS {
@@ -130,7 +130,7 @@ fn the_number_of_fragments_is_counted_anew_for_each_record() {
 }
 
 #[test]
-fn a_finished_record_carries_its_length_and_the_last_bit() {
+fn finished_record_has_its_length_and_the_last_bit() {
     let mut writer = Writer::new();
     writer.raw(b"before");
     let start = start_record(&mut writer);
@@ -141,7 +141,7 @@ fn a_finished_record_carries_its_length_and_the_last_bit() {
     assert_eq!(writer.length(), 6 + 4 + 12);
 }
 
-/// Records, each as the lengths of its fragments.
+/// Generates records as lists of fragments.
 fn records() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
     let fragment = prop::collection::vec(any::<u8>(), 0..40);
     prop::collection::vec(prop::collection::vec(fragment, 1..5), 0..8)
@@ -149,7 +149,7 @@ fn records() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
 
 proptest! {
     #[test]
-    fn any_chunking_gives_the_same_records(
+    fn every_chunking_returns_the_same_records(
         records in records(),
         chunks in prop::collection::vec(1usize..30, 1..40),
     ) {
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_wanted_is_never_more_than_what_is_missing(
+    fn wanted_bytes_never_exceed_the_missing_ones(
         record in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..5),
         cut in any::<prop::sample::Index>(),
     ) {
