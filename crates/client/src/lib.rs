@@ -1,11 +1,11 @@
-//! NFSv4.2 as a client speaks it: records in, records out; no sockets, clocks or randomness.
+//! An NFSv4.2 client without sockets, clocks or randomness: records in, records out.
 //!
-//! A [`Session`] belongs to one connection. Whoever carries its records takes them from [`Session::poll_record`] and gives it
-//! what comes back ([`Session::handle_record`]); what was asked ([`Session::call`]) is answered by [`Session::poll_answer`].
-//! Everything here can therefore be run against a server in one thread.
+//! A [`Session`] belongs to one connection. The transport sends the records of [`Session::poll_record`] and passes received
+//! ones to [`Session::handle_record`]. Callers start a compound with [`Session::call`] and get its outcome from
+//! [`Session::poll_answer`]. A client and a server can therefore run in one thread.
 //!
-//! So far it is what a server needs that reads a file from another one (COPY, RFC 7862 §4.6.2): one session, no back channel,
-//! READs ([`Reader`]) of it. Caches, delegations and the planner of compounds have their place beside it.
+//! It supports what a server needs to read a file from another server (COPY, RFC 7862 §4.6.2): one session without a back
+//! channel, and READs ([`Reader`]).
 #![forbid(unsafe_code)]
 
 mod read;
@@ -14,7 +14,7 @@ mod reader;
 mod session;
 mod slots;
 
-pub use read::{Read, ReadData, Way};
+pub use read::{Read, ReadData, ReadOp};
 pub use read_retry::{READ_TIMEOUT, ReadRetry};
-pub use reader::{ANSWER_PATIENCE, CALL_PATIENCE, IDLE_PATIENCE, ReadError, Reader, SILENCE_PATIENCE};
-pub use session::{Answer, CallId, Executed, Identity, MAX_REPLY, Session, SessionError};
+pub use reader::{CALL_TIMEOUT, IDLE_TIMEOUT, REPLY_TIMEOUT, ReadError, Reader, SILENCE_TIMEOUT};
+pub use session::{CallId, CompoundOutcome, Identity, MAX_REPLY, Reply, Session, SessionError};

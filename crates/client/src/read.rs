@@ -1,4 +1,4 @@
-//! READ (RFC 8881 §18.22) and READ_PLUS (RFC 7862 §15.10) of a file that is known by its handle.
+//! READ (RFC 8881 §18.22) and READ_PLUS (RFC 7862 §15.10) of a file, by its handle.
 
 use protocol::nfs4::attributes::{Attributes, number};
 use protocol::nfs4::compound::{Op, OpResult};
@@ -8,50 +8,50 @@ use protocol::nfs4::ops::read::{ReadArgs, ReadOk};
 use protocol::nfs4::ops::read_plus::{Extent, ReadPlusContent, ReadPlusOk};
 use protocol::nfs4::types::{Bitmap, Handle, Outcome, Stateid};
 
-/// What is to be read.
+/// A range of a file to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Read {
-    /// The file.
+    /// The file's handle.
     pub handle: Handle,
-    /// Right to read it.
+    /// The stateid to read with.
     pub stateid: Stateid,
     /// First byte.
     pub offset: u64,
-    /// Bytes at most.
+    /// Maximum number of bytes.
     pub count: u32,
-    /// Whether the file's size is asked for too.
+    /// Whether to get the file's size too.
     pub wants_size: bool,
 }
 
-/// By which operation.
+/// The operation to read with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// READ: holes come as zeros.
+pub enum ReadOp {
+    /// READ, which returns holes as zeros.
     Read,
-    /// READ_PLUS, which a server need not have.
+    /// READ_PLUS, which is optional for servers.
     ReadPlus,
 }
 
-/// What was read.
+/// The result of a READ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadData {
-    /// The bytes, one extent behind the other; as many as were asked for at most.
+    /// Consecutive extents, with at most the requested number of bytes.
     pub content: Vec<Extent>,
-    /// Whether they reach the end of the file.
+    /// Whether they end at the end of the file.
     pub is_end: bool,
-    /// The file's size behind the READ, where it was asked for.
+    /// The file's size after the READ, if requested.
     pub size: Option<u64>,
 }
 
 impl Read {
-    /// The operations that do it, behind SEQUENCE.
+    /// Returns the operations to send after SEQUENCE.
     #[must_use]
-    pub fn operations(&self, way: Way) -> Vec<Op> {
+    pub fn operations(&self, way: ReadOp) -> Vec<Op> {
         let Self { handle, stateid, offset, count, wants_size } = *self;
         let args = ReadArgs { stateid, offset, count };
         let read = match way {
-            Way::Read => Op::Read(args),
-            Way::ReadPlus => Op::ReadPlus(args),
+            ReadOp::Read => Op::Read(args),
+            ReadOp::ReadPlus => Op::ReadPlus(args),
         };
         let mut operations = vec![Op::PutFh(PutFhArgs { handle }), read];
         if wants_size {
@@ -60,13 +60,13 @@ impl Read {
         operations
     }
 
-    /// What their results say; none where a server has answered something else, or more than was asked for.
+    /// Decodes the results of [`Self::operations`]; `None` if they do not match, or have more data than requested.
     #[must_use]
     pub fn data(&self, results: &[OpResult]) -> Option<ReadData> {
         let (read, size) = match results {
             [OpResult::PutFh(_), read] if !self.wants_size => (read, None),
-            [OpResult::PutFh(_), read, OpResult::GetAttr(Outcome::Ok(told))] => {
-                (read, Some(Attributes::from_file_attributes(told).ok()?.size?))
+            [OpResult::PutFh(_), read, OpResult::GetAttr(Outcome::Ok(attributes))] => {
+                (read, Some(Attributes::from_file_attributes(attributes).ok()?.size?))
             }
             _ => return None,
         };
@@ -76,7 +76,7 @@ impl Read {
             _ => return None,
         };
         // RFC 8881 §18.22.3: "If the server returns a "short read" (i.e., fewer data than requested and eof is set to FALSE),
-        // the client should send another READ"; one of no data would have it ask for ever.
+        // the client should send another READ". With an empty short read the client would retry forever.
         let is_progress = !content.is_empty() || is_end || self.count == 0;
         is_progress.then_some(ReadData { content, is_end, size })
     }
@@ -94,8 +94,8 @@ impl Read {
     fn of_read_plus(&self, read: &ReadPlusOk) -> Option<(Vec<Extent>, bool)> {
         let end = self.offset.saturating_add(self.count.into());
         let (mut at, mut content, mut exceeds) = (self.offset, Vec::new(), false);
-        for told in &read.contents[..] {
-            let (start, length) = match told {
+        for piece in &read.contents[..] {
+            let (start, length) = match piece {
                 ReadPlusContent::Data(data) => (data.offset, data.data.len() as u64),
                 ReadPlusContent::Hole(hole) => (hole.offset, hole.length),
                 ReadPlusContent::Other(_) => return None,
@@ -109,7 +109,7 @@ impl Read {
             if until <= at {
                 continue;
             }
-            content.push(match told {
+            content.push(match piece {
                 ReadPlusContent::Data(data) => {
                     Extent::Data(data.data.bytes().slice((at - start) as usize..(until - start) as usize))
                 }
@@ -121,10 +121,10 @@ impl Read {
     }
 }
 
-/// Whether a READ_PLUS tells of what version 4.2 does not have.
+/// Returns whether READ_PLUS returned content types that version 4.2 does not define.
 pub(crate) fn has_other_arms(result: &OpResult) -> bool {
     let OpResult::ReadPlus(Outcome::Ok(read)) = result else { return false };
-    read.contents.iter().any(|told| matches!(told, ReadPlusContent::Other(_)))
+    read.contents.iter().any(|piece| matches!(piece, ReadPlusContent::Other(_)))
 }
 
 #[cfg(test)]
@@ -150,26 +150,26 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_lead_nowhere_are_none() {
+    fn rejects_results_without_progress_or_with_too_much_data() {
         let read = four_bytes_at(0);
-        let told = |eof, data: &'static [u8]| {
+        let result = |eof, data: &'static [u8]| {
             let ok = ReadOk { eof, data: Opaque::from_static(data) };
             read.data(&[OpResult::PutFh(Outcome::Ok(())), OpResult::Read(Outcome::Ok(ok))])
         };
-        assert_eq!(told(false, b"1234"), of([data(b"1234")], false));
-        assert_eq!(told(false, b"12"), of([data(b"12")], false));
-        assert_eq!(told(true, b""), of([], true));
-        assert_eq!(told(false, b""), None, "nothing, and not the end");
-        assert_eq!(told(false, b"12345"), None, "more than was asked for");
+        assert_eq!(result(false, b"1234"), of([data(b"1234")], false));
+        assert_eq!(result(false, b"12"), of([data(b"12")], false));
+        assert_eq!(result(true, b""), of([], true));
+        assert_eq!(result(false, b""), None, "no data, but not the end");
+        assert_eq!(result(false, b"12345"), None, "more than requested");
         let failed = OpResult::Read(Outcome::Error(Status::IO));
         assert_eq!(read.data(&[OpResult::PutFh(Outcome::Ok(())), failed]), None);
         assert_eq!(read.data(&[]), None);
     }
 
     #[test]
-    fn holes_are_cut_to_what_was_asked_for() {
+    fn clips_holes_to_the_requested_range() {
         let read = four_bytes_at(100);
-        let told = |eof, contents: &[(u64, Result<&'static [u8], u64>)]| {
+        let result = |eof, contents: &[(u64, Result<&'static [u8], u64>)]| {
             let contents = contents.iter().map(|(offset, what)| match *what {
                 Ok(data) => ReadPlusContent::Data(Data { offset: *offset, data: Opaque::from_static(data) }),
                 Err(length) => ReadPlusContent::Hole(DataInfo { offset: *offset, length }),
@@ -178,20 +178,30 @@ mod tests {
             read.data(&[OpResult::PutFh(Outcome::Ok(())), OpResult::ReadPlus(Outcome::Ok(ok))])
         };
         assert_eq!(
-            told(false, &[(100, Ok(b"12")), (102, Err(2))]),
+            result(false, &[(100, Ok(b"12")), (102, Err(2))]),
             of([data(b"12"), Extent::Hole(2)], false)
         );
         // RFC 7862 §15.10.3: "Holes SHOULD be returned in their entirety".
-        assert_eq!(told(true, &[(50, Err(1 << 40))]), of([Extent::Hole(4)], false), "the end is behind it");
-        assert_eq!(told(true, &[(50, Err(54))]), of([Extent::Hole(4)], true));
-        assert_eq!(told(true, &[(100, Err(1)), (101, Err(1))]), of([Extent::Hole(1), Extent::Hole(1)], true));
-        assert_eq!(told(false, &[(50, Err(51)), (101, Ok(b"2"))]), of([Extent::Hole(1), data(b"2")], false));
-        assert_eq!(told(false, &[(98, Ok(b"abcd"))]), of([data(b"cd")], false));
-        assert_eq!(told(true, &[]), of([], true));
-        assert_eq!(told(true, &[(101, Ok(b"2"))]), None, "what is before it is missing");
-        assert_eq!(told(false, &[(100, Ok(b"1")), (102, Ok(b"3"))]), None, "a gap");
-        assert_eq!(told(false, &[(u64::MAX, Err(2))]), None, "no such offset");
-        assert_eq!(told(false, &[(100, Err(0))]), None, "nothing, and not the end");
-        assert_eq!(told(false, &[]), None);
+        assert_eq!(
+            result(true, &[(50, Err(1 << 40))]),
+            of([Extent::Hole(4)], false),
+            "the file ends after the range"
+        );
+        assert_eq!(result(true, &[(50, Err(54))]), of([Extent::Hole(4)], true));
+        assert_eq!(
+            result(true, &[(100, Err(1)), (101, Err(1))]),
+            of([Extent::Hole(1), Extent::Hole(1)], true)
+        );
+        assert_eq!(
+            result(false, &[(50, Err(51)), (101, Ok(b"2"))]),
+            of([Extent::Hole(1), data(b"2")], false)
+        );
+        assert_eq!(result(false, &[(98, Ok(b"abcd"))]), of([data(b"cd")], false));
+        assert_eq!(result(true, &[]), of([], true));
+        assert_eq!(result(true, &[(101, Ok(b"2"))]), None, "the first byte is missing");
+        assert_eq!(result(false, &[(100, Ok(b"1")), (102, Ok(b"3"))]), None, "a gap");
+        assert_eq!(result(false, &[(u64::MAX, Err(2))]), None, "no such offset");
+        assert_eq!(result(false, &[(100, Err(0))]), None, "no data, but not the end");
+        assert_eq!(result(false, &[]), None);
     }
 }

@@ -25,7 +25,7 @@ impl ReadRetry {
     /// Creates the retries of a READ that starts at `now`, for a server with this number of addresses.
     #[must_use]
     pub fn new(addresses: usize, now: Duration) -> Self {
-        let last = ReadError::Silent;
+        let last = ReadError::Unresponsive;
         Self { deadline: now + READ_TIMEOUT, addresses, address: 0, attempts_left: ATTEMPTS, last }
     }
 
@@ -54,9 +54,9 @@ impl ReadRetry {
     pub fn failed(&mut self, error: ReadError) -> Result<(), ReadError> {
         match error {
             ReadError::Refused(_) => return Err(error),
-            ReadError::Lost if self.attempts_left > 0 => return Ok(()),
+            ReadError::SessionLost if self.attempts_left > 0 => return Ok(()),
             ReadError::Unsupported => self.last = error,
-            ReadError::Lost | ReadError::Silent => {}
+            ReadError::SessionLost | ReadError::Unresponsive => {}
         }
         (self.address, self.attempts_left) = (self.address + 1, ATTEMPTS);
         Ok(())
@@ -75,12 +75,12 @@ mod tests {
     fn tries_each_address_in_turn_and_twice_after_a_lost_connection() {
         let mut retry = ReadRetry::new(2, SECOND);
         let mut tried = Vec::new();
-        for error in [ReadError::Lost, ReadError::Lost, ReadError::Silent] {
+        for error in [ReadError::SessionLost, ReadError::SessionLost, ReadError::Unresponsive] {
             tried.push(retry.next_address(2 * SECOND).unwrap());
             retry.failed(error).unwrap();
         }
         assert_eq!(tried, [0, 0, 1]);
-        assert_eq!(retry.next_address(2 * SECOND), Err(ReadError::Silent));
+        assert_eq!(retry.next_address(2 * SECOND), Err(ReadError::Unresponsive));
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(retry.next_address(SECOND), Ok(1));
         assert_eq!(retry.failed(refused), Err(refused));
         let mut retry = ReadRetry::new(2, SECOND);
-        for error in [ReadError::Unsupported, ReadError::Silent] {
+        for error in [ReadError::Unsupported, ReadError::Unresponsive] {
             assert!(retry.next_address(SECOND).is_ok());
             retry.failed(error).unwrap();
         }
@@ -105,11 +105,11 @@ mod tests {
         assert_eq!(retry.deadline(), 61 * SECOND);
         assert_eq!(retry.next_address(SECOND), Ok(0));
         // Each server sends slowly for a while, then disconnects.
-        retry.failed(ReadError::Lost).unwrap();
+        retry.failed(ReadError::SessionLost).unwrap();
         assert_eq!(retry.next_address(40 * SECOND), Ok(0));
-        retry.failed(ReadError::Lost).unwrap();
+        retry.failed(ReadError::SessionLost).unwrap();
         assert_eq!(retry.next_address(61 * SECOND - Duration::from_nanos(1)), Ok(1));
-        retry.failed(ReadError::Lost).unwrap();
-        assert_eq!(retry.next_address(61 * SECOND), Err(ReadError::Silent));
+        retry.failed(ReadError::SessionLost).unwrap();
+        assert_eq!(retry.next_address(61 * SECOND), Err(ReadError::Unresponsive));
     }
 }

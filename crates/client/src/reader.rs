@@ -1,9 +1,9 @@
-//! READs of one server over one connection: what is sent, what becomes of it, and when the server is given up.
+//! READs from one server over one connection.
 //!
-//! Criteria. As many READs are under way as the session has slots; what comes later waits for one. READ_PLUS is asked where
-//! the server has it, so that holes are told and not sent; one that says that it has not is asked by READ from then on. Every
-//! wait has an end ([`Reader::deadline`]): a server that is silent, drips, or leaves one READ unanswered, is given up, and so is
-//! the connection. Like the session, this has no socket and no clock.
+//! Each slot of the session carries one READ; further READs wait for a slot. READ_PLUS saves the transfer of holes; the reader
+//! falls back to READ if the server does not support it. Every wait has a limit ([`Reader::deadline`]): the connection is
+//! closed if the server is silent, sends too slowly or leaves one READ without a reply. Like the session, this has no socket
+//! and no clock.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,49 +13,49 @@ use protocol::nfs4::types::Status;
 use rpc::auth::OpaqueAuth;
 use rpc::message::{Rejection, RpcError};
 
-use crate::read::{Read, ReadData, Way};
-use crate::session::{Answer, CallId, Executed, Identity, Session, SessionError};
+use crate::read::{Read, ReadData, ReadOp};
+use crate::session::{CallId, CompoundOutcome, Identity, Reply, Session, SessionError};
 
-/// How long a server may say nothing while something is asked of it.
-pub const SILENCE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take to complete an answer, however steadily its bytes drip.
-pub const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a READ that was sent may remain unanswered, whatever else is answered: its slot is taken until then.
-pub const CALL_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a connection stays when nothing is asked; less than any lease that it would have to renew.
-pub const IDLE_PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time without a byte from the server while a reply is pending.
+pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time between complete replies while one is pending, however steadily bytes arrive.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time from a READ to its reply, whatever other replies arrive. The READ occupies its slot until then.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time after which an idle connection is closed; shorter than any lease, so that no renewal is needed.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a READ has given nothing.
+/// Why a READ failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadError {
-    /// The server said so.
+    /// The server returned this status.
     Refused(Status),
-    /// It does not serve NFSv4.2.
+    /// The server does not support NFSv4.2.
     Unsupported,
-    /// It does not answer in time, or answers what makes no sense.
-    Silent,
-    /// The session was lost: the READ may be asked again in another one.
-    Lost,
+    /// The server sent no valid reply in time.
+    Unresponsive,
+    /// The session was lost. The READ can be repeated in a new one.
+    SessionLost,
 }
 
-/// READs on one connection; `T` tells whoever asks which is which.
+/// READs on one connection. `T` is the caller's tag of a READ.
 #[derive(Debug)]
 pub struct Reader<T> {
     session: Session,
-    way: Way,
-    /// What has no slot yet.
-    waiting: VecDeque<Ask<T>>,
-    /// What the server has not answered yet; at most one a slot.
+    operation: ReadOp,
+    /// READs that wait for a slot.
+    waiting: VecDeque<Waiting<T>>,
+    /// READs without a reply; at most one per slot.
     sent: HashMap<CallId, Sent<T>>,
     answered: VecDeque<(T, Result<ReadData, ReadError>)>,
-    /// When bytes came last, or what is waited for was sent.
-    heard_at: Duration,
-    /// The same of whole answers.
-    answered_at: Duration,
+    /// Time of the last received byte, or of the first pending call.
+    received_at: Duration,
+    /// Time of the last complete reply, or of the first pending call.
+    replied_at: Duration,
 }
 
 #[derive(Debug)]
-struct Ask<T> {
+struct Waiting<T> {
     read: Read,
     credential: OpaqueAuth,
     tag: T,
@@ -63,179 +63,183 @@ struct Ask<T> {
 
 #[derive(Debug)]
 struct Sent<T> {
-    ask: Ask<T>,
-    /// What was sent for it.
+    request: Waiting<T>,
+    /// The READ as sent.
     read: Read,
-    way: Way,
+    operation: ReadOp,
     since: Duration,
 }
 
-/// For whoever has something to read.
+/// Methods for callers.
 impl<T> Reader<T> {
-    /// A client that makes itself known; its first transaction number is `xid`.
+    /// Creates a reader that starts with EXCHANGE_ID; `xid` is the first transaction ID.
     #[must_use]
     pub fn new(identity: Identity, xid: u32, now: Duration) -> Self {
         Self {
             session: Session::new(identity, xid),
-            way: Way::ReadPlus,
+            operation: ReadOp::ReadPlus,
             waiting: VecDeque::new(),
             sent: HashMap::new(),
             answered: VecDeque::new(),
-            heard_at: now,
-            answered_at: now,
+            received_at: now,
+            replied_at: now,
         }
     }
 
-    /// Asks for a READ on behalf of `credential`. It is cut to what the server returns at once.
-    pub fn ask(&mut self, read: Read, credential: OpaqueAuth, tag: T) {
-        self.waiting.push_back(Ask { read, credential, tag });
+    /// Starts a READ with `credential`. Its count is limited to [`Self::max_read`].
+    pub fn read(&mut self, read: Read, credential: OpaqueAuth, tag: T) {
+        self.waiting.push_back(Waiting { read, credential, tag });
     }
 
-    /// Leaves out what waits for a slot and is not wanted any more.
-    pub fn forget(&mut self, is_unwanted: impl Fn(&T) -> bool) {
-        self.waiting.retain(|ask| !is_unwanted(&ask.tag));
+    /// Removes READs that wait for a slot and are no longer wanted.
+    pub fn drop_waiting(&mut self, is_unwanted: impl Fn(&T) -> bool) {
+        self.waiting.retain(|request| !is_unwanted(&request.tag));
     }
 
-    /// What became of a READ.
+    /// Returns the result of a completed READ.
     pub fn poll_answer(&mut self) -> Option<(T, Result<ReadData, ReadError>)> {
         self.answered.pop_front()
     }
 
-    /// Bytes that a READ returns at most, as the server has granted; 0 before it has.
+    /// Returns the maximum number of bytes of a READ, granted by the server; 0 until the session is ready.
     #[must_use]
-    pub fn granted(&self) -> u32 {
+    pub fn max_read(&self) -> u32 {
         self.session.max_read()
     }
 }
 
-/// For whoever carries the records.
+/// Methods for the transport.
 impl<T> Reader<T> {
-    /// The next record to send, without a record mark.
+    /// Returns the next record to send, without a record mark.
     pub fn poll_record(&mut self, now: Duration) -> Option<Bytes> {
-        self.fill(now);
+        self.send_waiting(now);
         self.session.poll_record()
     }
 
-    /// Bytes came, of whatever.
+    /// Handles the arrival of any bytes.
     pub fn handle_bytes(&mut self, now: Duration) {
-        self.heard_at = now;
+        self.received_at = now;
     }
 
-    /// A whole record came, without its mark.
+    /// Handles a complete record, without its mark.
     ///
     /// # Errors
-    /// Where the connection is to be closed, and all that is asked [ended](Self::end) with this.
+    /// If the connection must be closed; then call [`Self::fail_all`] with the error.
     pub fn handle_record(&mut self, now: Duration, record: Bytes) -> Result<(), ReadError> {
-        (self.heard_at, self.answered_at) = (now, now);
+        (self.received_at, self.replied_at) = (now, now);
         self.session.handle_record(record).map_err(|error| error_of(&error))?;
-        while let Some(Answer { call, outcome }) = self.session.poll_answer() {
+        while let Some(Reply { call, outcome }) = self.session.poll_answer() {
             if let Some(sent) = self.sent.remove(&call) {
-                self.take(sent, outcome);
+                self.handle_reply(sent, outcome);
             }
         }
         Ok(())
     }
 
-    /// When to call [`Self::handle_timeout`] although nothing happens.
+    /// Returns when to call [`Self::handle_timeout`].
     #[must_use]
     pub fn deadline(&self) -> Duration {
         if !self.session.is_waiting() {
-            return self.answered_at + IDLE_PATIENCE;
+            return self.replied_at + IDLE_TIMEOUT;
         }
-        self.sent.values().map(|sent| sent.since + CALL_PATIENCE).fold(self.patience_ends(), Duration::min)
+        self.sent.values().map(|sent| sent.since + CALL_TIMEOUT).fold(self.timeout_at(), Duration::min)
     }
 
-    /// Looks at the clock: takes leave of the server where nothing was asked for a while.
+    /// Handles the passing of time: closes the session after the idle timeout.
     ///
     /// # Errors
-    /// As [`Self::handle_record`], where something was not answered in time.
+    /// If a reply did not arrive in time; then call [`Self::fail_all`] with the error.
     pub fn handle_timeout(&mut self, now: Duration) -> Result<(), ReadError> {
         if now < self.deadline() {
             return Ok(());
         }
         if self.session.is_waiting() {
-            return Err(self.give_up(now));
+            return Err(self.timed_out(now));
         }
-        self.session.end();
-        (self.heard_at, self.answered_at) = (now, now);
+        self.session.close();
+        (self.received_at, self.replied_at) = (now, now);
         Ok(())
     }
 
-    /// Whether leave was taken: the connection is to be closed.
+    /// Returns whether the session is closed, so that the connection can be closed.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.session.is_over()
+    pub fn is_closed(&self) -> bool {
+        self.session.is_closed()
     }
 
-    /// Answers all that was asked with `error`: the connection is no more.
-    pub fn end(&mut self, error: ReadError) {
-        let sent = self.sent.drain().map(|(_, sent)| sent.ask);
+    /// Fails all READs with `error`, after the connection was lost.
+    pub fn fail_all(&mut self, error: ReadError) {
+        let sent = self.sent.drain().map(|(_, sent)| sent.request);
         let all = sent.chain(self.waiting.drain(..));
-        self.answered.extend(all.map(|ask| (ask.tag, Err(error))));
+        self.answered.extend(all.map(|request| (request.tag, Err(error))));
     }
 }
 
 impl<T> Reader<T> {
-    /// Has the session send what it has slots for.
-    fn fill(&mut self, now: Duration) {
+    /// Sends waiting READs while slots are free.
+    fn send_waiting(&mut self, now: Duration) {
         while self.session.can_call() {
-            let Some(ask) = self.waiting.pop_front() else { return };
+            let Some(request) = self.waiting.pop_front() else { return };
             if !self.session.is_waiting() {
-                (self.heard_at, self.answered_at) = (now, now);
+                (self.received_at, self.replied_at) = (now, now);
             }
-            let read = Read { count: ask.read.count.min(self.session.max_read()), ..ask.read };
-            let Some(call) = self.session.call(&ask.credential, read.operations(self.way)) else { return };
-            self.sent.insert(call, Sent { ask, read, way: self.way, since: now });
+            let read = Read { count: request.read.count.min(self.session.max_read()), ..request.read };
+            let operations = read.operations(self.operation);
+            let Some(call) = self.session.call(&request.credential, operations) else { return };
+            self.sent.insert(call, Sent { request, read, operation: self.operation, since: now });
         }
     }
 
-    /// Takes what was answered.
-    fn take(&mut self, sent: Sent<T>, outcome: Result<Executed, RpcError>) {
+    /// Handles the reply to one READ.
+    fn handle_reply(&mut self, sent: Sent<T>, outcome: Result<CompoundOutcome, RpcError>) {
         let answer = match outcome {
-            Ok(executed) if sent.way == Way::ReadPlus && is_without_read_plus(&executed) => {
-                self.way = Way::Read;
-                self.waiting.push_front(sent.ask);
+            Ok(executed) if sent.operation == ReadOp::ReadPlus && lacks_read_plus(&executed) => {
+                self.operation = ReadOp::Read;
+                self.waiting.push_front(sent.request);
                 return;
             }
-            // What makes no sense is as good as nothing.
-            Ok(Executed { status: Status::OK, results }) => sent.read.data(&results).ok_or(ReadError::Silent),
-            Ok(Executed { status, .. }) => Err(ReadError::Refused(status)),
-            // Of the user's credentials.
+            // Invalid results count as no reply.
+            Ok(CompoundOutcome { status: Status::OK, results }) => {
+                sent.read.data(&results).ok_or(ReadError::Unresponsive)
+            }
+            Ok(CompoundOutcome { status, .. }) => Err(ReadError::Refused(status)),
+            // The user's credential was rejected.
             Err(RpcError::Denied(Rejection::AuthError(_))) => Err(ReadError::Refused(Status::ACCESS)),
-            Err(_) => Err(ReadError::Silent),
+            Err(_) => Err(ReadError::Unresponsive),
         };
-        self.answered.push_back((sent.ask.tag, answer));
+        self.answered.push_back((sent.request.tag, answer));
     }
 
-    fn patience_ends(&self) -> Duration {
-        (self.heard_at + SILENCE_PATIENCE).min(self.answered_at + ANSWER_PATIENCE)
+    fn timeout_at(&self) -> Duration {
+        (self.received_at + SILENCE_TIMEOUT).min(self.replied_at + REPLY_TIMEOUT)
     }
 
-    /// What to tell those who wait when the deadline has passed. Where the server has answered others in time, only those whose
-    /// READs it has not answered for too long are told that it is silent; the others ask again over another connection.
-    fn give_up(&mut self, now: Duration) -> ReadError {
-        if now >= self.patience_ends() {
-            return ReadError::Silent;
+    /// Returns the error for pending READs after the deadline. If the server replied to other READs in time, only the overdue
+    /// ones fail as unresponsive; the others can be repeated over a new connection.
+    fn timed_out(&mut self, now: Duration) -> ReadError {
+        if now >= self.timeout_at() {
+            return ReadError::Unresponsive;
         }
-        let overdue = self.sent.extract_if(|_, sent| now >= sent.since + CALL_PATIENCE);
-        self.answered.extend(overdue.map(|(_, sent)| (sent.ask.tag, Err(ReadError::Silent))));
-        ReadError::Lost
+        let overdue = self.sent.extract_if(|_, sent| now >= sent.since + CALL_TIMEOUT);
+        self.answered.extend(overdue.map(|(_, sent)| (sent.request.tag, Err(ReadError::Unresponsive))));
+        ReadError::SessionLost
     }
 }
 
-/// Whether a server has answered that it has no READ_PLUS, or one that tells of what is not in version 4.2.
-fn is_without_read_plus(executed: &Executed) -> bool {
-    // RFC 7862 §11.1.1.1: UNION_NOTSUPP is about the arms of a union. RFC 8178 §4.4.3: an operation that is not known at all is
-    // OP_ILLEGAL.
+/// Returns whether the server does not support READ_PLUS, or only with content types that version 4.2 does not define.
+fn lacks_read_plus(executed: &CompoundOutcome) -> bool {
+    // RFC 7862 §11.1.1.1: UNION_NOTSUPP is for arms of a union. RFC 8178 §4.4.3: an unknown operation is OP_ILLEGAL.
     let without = [Status::NOTSUPP, Status::OP_ILLEGAL, Status::UNION_NOTSUPP];
     without.contains(&executed.status) || executed.results.iter().any(crate::read::has_other_arms)
 }
 
-/// What ends a session. One that the server has forgotten is made anew; what makes no sense is not asked for again.
+/// Maps the error of a session. A READ is repeated after the server lost the session, but not after an invalid reply.
 fn error_of(error: &SessionError) -> ReadError {
     match error {
         _ if error.is_unsupported() => ReadError::Unsupported,
-        SessionError::Refused(_) => ReadError::Lost,
-        SessionError::NotTaken(_) | SessionError::Garbled(_) | SessionError::Unexpected => ReadError::Silent,
+        SessionError::Refused(_) => ReadError::SessionLost,
+        SessionError::Rejected(_) | SessionError::Garbled(_) | SessionError::Unexpected => {
+            ReadError::Unresponsive
+        }
     }
 }

@@ -1,9 +1,8 @@
 //! A client ID and its one session, from EXCHANGE_ID to DESTROY_CLIENTID, over one connection.
 //!
-//! Criteria. A session goes with its connection: what was not answered then is asked again by whoever asked, in another session,
-//! so that only what may be repeated belongs here (nothing is asked to be kept for a retransmission). Whoever makes the next
-//! connection gives another verifier, so that the server forgets the session that was lost (RFC 8881 §2.4). Whatever a
-//! server sends costs no more memory than the answers that are waited for.
+//! A session ends with its connection. Callers repeat calls without a reply in a new session, so calls must be idempotent;
+//! no reply is cached for retransmission. A new session has another verifier, so that the server discards the lost one
+//! (RFC 8881 §2.4). Received records use no more memory than the pending replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -30,72 +29,72 @@ use xdr::{DecodeError, List, Opaque, Writer};
 
 use crate::slots::Slots;
 
-/// Bytes of a reply at most, without record mark: 1 MiB of data and what is around them.
+/// Maximum length in bytes of a reply, without record mark: 1 MiB of data and [`REPLY_OVERHEAD`].
 pub const MAX_REPLY: u32 = (1 << 20) + REPLY_OVERHEAD;
-/// Room for what is around a READ's data: the RPC header, SEQUENCE and PUTFH, GETATTR of a few attributes.
+/// Bytes of a reply beside a READ's data: the RPC header, SEQUENCE and PUTFH, GETATTR of a few attributes.
 const REPLY_OVERHEAD: u32 = 1024;
-/// READs are a multiple of so many bytes, as servers' greatest ones are.
+/// The maximum READ is rounded down to a multiple of this many bytes, as those of servers are.
 const READ_UNIT: u32 = 64 << 10;
-/// The same of servers that do not return as many.
+/// The multiple for servers with a smaller maximum READ.
 const PAGE: u32 = 4 << 10;
-/// Bytes of a request at most: a handle, credentials and some numbers.
+/// Maximum length in bytes of a request: a handle, credentials and some numbers.
 const MAX_REQUEST: u32 = 4096;
-/// Operations of a compound at most.
+/// Maximum number of operations in a compound.
 const MAX_OPERATIONS: u32 = 16;
-/// Slots that are asked for: requests at once.
+/// Number of slots to request, which is the number of concurrent calls.
 const SLOTS: u32 = 16;
-/// A program number for callbacks (RFC 5531 §8.3's transient ones), which are never sent: there is no back channel.
+/// A transient program number (RFC 5531 §8.3) for callbacks. Never used, because there is no back channel.
 const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 const MINOR_VERSION: u32 = 2;
 
-/// Who a client is.
+/// The identity of a client.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// `co_ownerid`: the same for every session that takes the place of the one before; nobody else's.
+    /// `co_ownerid`: unique to this client, and the same for each session that replaces a lost one.
     pub owner: Opaque<OPAQUE_LIMIT>,
-    /// `co_verifier`: another one for each of them.
+    /// `co_verifier`: different for each session.
     pub verifier: Verifier,
-    /// Whose the client itself is; the principal of its client ID.
+    /// The credential of the client itself, which is the principal of its client ID.
     pub credential: OpaqueAuth,
 }
 
-/// Number of a call, never used twice in a session.
+/// Identifies a call; unique in its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(u32);
 
-/// What became of a call.
+/// The reply to a call.
 #[derive(Debug)]
-pub struct Answer {
-    /// Which one.
+pub struct Reply {
+    /// The call.
     pub call: CallId,
-    /// What the server did, or how it refused the call's credential; any other error is the session's end.
-    pub outcome: Result<Executed, RpcError>,
+    /// The outcome, or how the server rejected the call's credential. Any other error ends the session.
+    pub outcome: Result<CompoundOutcome, RpcError>,
 }
 
-/// What a server made of a compound.
+/// The outcome of an executed compound.
 #[derive(Debug)]
-pub struct Executed {
-    /// That of the last operation executed; SEQUENCE's, where that asked to come again (DELAY).
+pub struct CompoundOutcome {
+    /// The status of the last operation executed; SEQUENCE's if that returned DELAY.
     pub status: Status,
-    /// Results without SEQUENCE's, up to the first failure.
+    /// The results without SEQUENCE's, up to the first failure.
     pub results: Vec<OpResult>,
 }
 
-/// Why a session is of no more use. The connection is to be closed.
+/// Why a session failed. The connection must be closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionError {
-    /// The server refuses what a session needs.
+    /// The server refused an operation of the session itself.
     Refused(Status),
-    /// It does not take such calls at all.
-    NotTaken(RpcError),
-    /// What it sent cannot be decoded.
+    /// The server rejected a call.
+    Rejected(RpcError),
+    /// The server sent a record that cannot be decoded.
     Garbled(DecodeError),
-    /// What it sent answers nothing that was asked.
+    /// The server sent a record that is not a reply to a pending call.
     Unexpected,
 }
 
 impl SessionError {
-    /// Whether NFSv4.2 is not served there.
+    /// Returns whether the server does not support NFSv4.2.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         let of_program = |status: &AcceptStatus| {
@@ -103,7 +102,7 @@ impl SessionError {
         };
         match self {
             Self::Refused(status) => *status == Status::MINOR_VERS_MISMATCH,
-            Self::NotTaken(RpcError::NotExecuted(status)) => of_program(status),
+            Self::Rejected(RpcError::NotExecuted(status)) => of_program(status),
             _ => false,
         }
     }
@@ -112,39 +111,34 @@ impl SessionError {
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(status) => write!(f, "the server refuses a session: {status:?}"),
-            Self::NotTaken(error) => error.fmt(f),
+            Self::Refused(status) => write!(f, "the server refused a session: {status:?}"),
+            Self::Rejected(error) => error.fmt(f),
             Self::Garbled(error) => write!(f, "the reply cannot be decoded: {error}"),
-            Self::Unexpected => write!(f, "the server sends what answers nothing"),
+            Self::Unexpected => write!(f, "the server sent an unexpected record"),
         }
     }
 }
 
 impl std::error::Error for SessionError {}
 
-/// Where a session stands. Each phase but [`Phase::Ready`] and [`Phase::Over`] waits for one answer.
+/// The phase of a session. Each but [`Phase::Ready`] and [`Phase::Closed`] waits for the reply to the named operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// For EXCHANGE_ID's.
-    Naming,
-    /// For CREATE_SESSION's.
-    Opening,
-    /// For RECLAIM_COMPLETE's.
-    Completing,
+    ExchangeId,
+    CreateSession,
+    ReclaimComplete,
     Ready,
-    /// For DESTROY_SESSION's.
-    Closing,
-    /// For DESTROY_CLIENTID's.
-    Leaving,
-    Over,
+    DestroySession,
+    DestroyClientId,
+    Closed,
 }
 
-/// A request without an answer yet.
+/// A call without a reply.
 #[derive(Debug)]
 enum Sent {
-    /// What the phase waits for, outside of any slot.
-    Alone,
-    /// In a slot: RECLAIM_COMPLETE while the session is not ready.
+    /// The call that the phase waits for, without a slot.
+    WithoutSlot,
+    /// A call in a slot; RECLAIM_COMPLETE while the session is not ready.
     InSlot(SequenceArgs),
 }
 
@@ -156,20 +150,20 @@ pub struct Session {
     client: ClientId,
     id: SessionId,
     slots: Slots,
-    /// Bytes of data that a READ's reply has room for.
+    /// Maximum number of bytes of a READ.
     max_read: u32,
     next_xid: u32,
-    /// At most one a slot, and one outside.
+    /// By transaction ID: at most one per slot, and one without.
     sent: HashMap<u32, Sent>,
-    /// To be sent.
+    /// Records to send.
     records: VecDeque<Bytes>,
-    /// To be taken.
-    answers: VecDeque<Answer>,
+    /// Replies for the caller.
+    answers: VecDeque<Reply>,
 }
 
-/// For whoever carries the records.
+/// Methods for the transport.
 impl Session {
-    /// A client that is about to make itself known. `xid` is the first transaction number.
+    /// Creates a session that starts with EXCHANGE_ID. `xid` is the first transaction ID.
     #[must_use]
     pub fn new(identity: Identity, xid: u32) -> Self {
         let args = ExchangeIdArgs {
@@ -180,7 +174,7 @@ impl Session {
         };
         let mut session = Self {
             identity,
-            phase: Phase::Naming,
+            phase: Phase::ExchangeId,
             client: 0,
             id: SessionId::default(),
             slots: Slots::new(SessionId::default(), 0),
@@ -190,91 +184,91 @@ impl Session {
             records: VecDeque::new(),
             answers: VecDeque::new(),
         };
-        session.send_alone(Op::ExchangeId(args));
+        session.send_without_slot(Op::ExchangeId(args));
         session
     }
 
-    /// The next record to send, without a record mark.
+    /// Returns the next record to send, without a record mark.
     pub fn poll_record(&mut self) -> Option<Bytes> {
         self.records.pop_front()
     }
 
-    /// Takes a record, without its mark, that came over the connection.
+    /// Handles a received record, without its mark.
     ///
     /// # Errors
-    /// Where the session is of no more use.
+    /// If the session has failed.
     pub fn handle_record(&mut self, record: Bytes) -> Result<(), SessionError> {
         let (xid, kind) = peek(&record).map_err(SessionError::Garbled)?;
-        // There is no back channel, so that no call is expected.
+        // There is no back channel, so a call is unexpected.
         let expected = (kind == MessageType::REPLY).then(|| self.sent.remove(&xid)).flatten();
         let sent = expected.ok_or(SessionError::Unexpected)?;
         match (sent, parse_reply::<CompoundResult>(record)) {
             (_, Err(RpcError::Garbled(error))) => Err(SessionError::Garbled(error)),
-            // RFC 5531 §9: a call is denied before anything of it is executed. Behind any other error nobody knows whether
-            // SEQUENCE was: its number could be taken for a retransmission, and be answered with what was asked before.
+            // RFC 5531 §9: a denied call was not executed. After any other error SEQUENCE may have been executed: the server
+            // could take the next call in the slot for a retransmission, and reply with the old results.
             (Sent::InSlot(sequence), Err(error @ RpcError::Denied(Rejection::AuthError(_))))
                 if self.phase == Phase::Ready =>
             {
                 self.slots.release(&sequence);
-                self.answers.push_back(Answer { call: CallId(xid), outcome: Err(error) });
+                self.answers.push_back(Reply { call: CallId(xid), outcome: Err(error) });
                 Ok(())
             }
-            (_, Err(error)) => Err(SessionError::NotTaken(error)),
-            (Sent::InSlot(sequence), Ok(result)) => self.in_slot(CallId(xid), &sequence, result),
-            (Sent::Alone, Ok(result)) => self.alone(result),
+            (_, Err(error)) => Err(SessionError::Rejected(error)),
+            (Sent::InSlot(sequence), Ok(result)) => self.handle_in_slot(CallId(xid), &sequence, result),
+            (Sent::WithoutSlot, Ok(result)) => self.handle_without_slot(result),
         }
     }
 
-    /// Whether an answer is waited for.
+    /// Returns whether a reply is pending.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.sent.is_empty()
     }
 
-    /// Whether the client has said good-bye and the server has heard it.
+    /// Returns whether the server has replied to the last operation of [`Self::close`].
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
     }
 }
 
-/// For whoever has something to ask.
+/// Methods for callers.
 impl Session {
-    /// Whether [`Self::call`] would send something.
+    /// Returns whether [`Self::call`] can send.
     #[must_use]
     pub fn can_call(&self) -> bool {
         self.phase == Phase::Ready && self.slots.has_free()
     }
 
-    /// Bytes that a READ can return at most; 0 before the session is ready.
+    /// Returns the maximum number of bytes of a READ; 0 until the session is ready.
     #[must_use]
     pub fn max_read(&self) -> u32 {
         self.max_read
     }
 
-    /// Asks for some operations (15 at most, whose request is short), on behalf of `credential`. None where the session is not
-    /// ready or all slots are taken.
+    /// Sends a compound of at most 15 short operations with `credential`. `None` if the session is not ready or has no free
+    /// slot.
     pub fn call(&mut self, credential: &OpaqueAuth, operations: Vec<Op>) -> Option<CallId> {
         if self.phase != Phase::Ready { None } else { self.send_in_slot(credential.clone(), operations) }
     }
 
-    /// The next answer.
-    pub fn poll_answer(&mut self) -> Option<Answer> {
+    /// Returns the next reply.
+    pub fn poll_answer(&mut self) -> Option<Reply> {
         self.answers.pop_front()
     }
 
-    /// Takes leave of the server; false where answers are still waited for, or the session is not ready.
-    pub fn end(&mut self) -> bool {
+    /// Starts to destroy the session and the client ID. Returns false if replies are pending or the session is not ready.
+    pub fn close(&mut self) -> bool {
         if self.phase != Phase::Ready || self.is_waiting() {
             return false;
         }
-        self.phase = Phase::Closing;
-        self.send_alone(Op::DestroySession(DestroySessionArgs { session_id: self.id }));
+        self.phase = Phase::DestroySession;
+        self.send_without_slot(Op::DestroySession(DestroySessionArgs { session_id: self.id }));
         true
     }
 }
 
-/// What is sent, and what follows from the answers.
+/// Sending calls and handling replies.
 impl Session {
     fn send(&mut self, credential: OpaqueAuth, operations: Vec<Op>, sent: Sent) -> CallId {
         let xid = self.next_xid;
@@ -289,8 +283,8 @@ impl Session {
         CallId(xid)
     }
 
-    fn send_alone(&mut self, operation: Op) {
-        self.send(self.identity.credential.clone(), vec![operation], Sent::Alone);
+    fn send_without_slot(&mut self, operation: Op) {
+        self.send(self.identity.credential.clone(), vec![operation], Sent::WithoutSlot);
     }
 
     fn send_in_slot(&mut self, credential: OpaqueAuth, operations: Vec<Op>) -> Option<CallId> {
@@ -299,27 +293,27 @@ impl Session {
         Some(self.send(credential, all, Sent::InSlot(sequence)))
     }
 
-    /// An answer to what was asked outside of any slot.
-    fn alone(&mut self, result: CompoundResult) -> Result<(), SessionError> {
+    /// Handles the reply to a call without a slot.
+    fn handle_without_slot(&mut self, result: CompoundResult) -> Result<(), SessionError> {
         let refused = |status| Err(SessionError::Refused(status));
         match (self.phase, &result.results[..]) {
-            // Whoever leaves need not be let go.
-            (Phase::Closing, _) => {
-                self.phase = Phase::Leaving;
-                self.send_alone(Op::DestroyClientId(DestroyClientIdArgs { client_id: self.client }));
+            // Failures do not matter when the session ends.
+            (Phase::DestroySession, _) => {
+                self.phase = Phase::DestroyClientId;
+                self.send_without_slot(Op::DestroyClientId(DestroyClientIdArgs { client_id: self.client }));
                 Ok(())
             }
-            (Phase::Leaving, _) => {
-                self.phase = Phase::Over;
+            (Phase::DestroyClientId, _) => {
+                self.phase = Phase::Closed;
                 Ok(())
             }
-            (Phase::Naming, [OpResult::ExchangeId(Outcome::Ok(ok))]) => {
+            (Phase::ExchangeId, [OpResult::ExchangeId(Outcome::Ok(ok))]) => {
                 self.client = ok.client_id;
-                self.phase = Phase::Opening;
-                self.send_alone(Op::CreateSession(create_session(ok.client_id, ok.sequence_id)));
+                self.phase = Phase::CreateSession;
+                self.send_without_slot(Op::CreateSession(create_session(ok.client_id, ok.sequence_id)));
                 Ok(())
             }
-            (Phase::Opening, [OpResult::CreateSession(Outcome::Ok(ok))]) => self.opened(ok),
+            (Phase::CreateSession, [OpResult::CreateSession(Outcome::Ok(ok))]) => self.opened(ok),
             _ if result.status != Status::OK => refused(result.status),
             _ => Err(SessionError::Unexpected),
         }
@@ -329,22 +323,22 @@ impl Session {
         let ChannelAttributes { max_response_size, max_requests, .. } = ok.fore_channel;
         self.id = ok.session_id;
         self.slots = Slots::new(ok.session_id, max_requests.min(SLOTS));
-        self.max_read = readable(max_response_size);
+        self.max_read = max_read_of(max_response_size);
         if self.max_read == 0 {
             return Err(SessionError::Refused(Status::TOOSMALL));
         }
-        self.phase = Phase::Completing;
+        self.phase = Phase::ReclaimComplete;
         // RFC 8881 §18.51.3: "Whenever a client establishes a new client ID and before it does the first non-reclaim operation
-        // that obtains a lock, it MUST send a RECLAIM_COMPLETE". No lock is obtained here, but servers take the end of their
-        // grace period from it.
+        // that obtains a lock, it MUST send a RECLAIM_COMPLETE". This client takes no locks, but servers end their grace
+        // period by it.
         let complete = Op::ReclaimComplete(ReclaimCompleteArgs { one_fs: false });
         let credential = self.identity.credential.clone();
         self.send_in_slot(credential, vec![complete]).ok_or(SessionError::Unexpected)?;
         Ok(())
     }
 
-    /// An answer to what was asked in a slot.
-    fn in_slot(
+    /// Handles the reply to a call in a slot.
+    fn handle_in_slot(
         &mut self,
         call: CallId,
         sent: &SequenceArgs,
@@ -353,13 +347,13 @@ impl Session {
         let mut results = result.results.into_vec();
         match results.first() {
             Some(OpResult::Sequence(Outcome::Ok(ok))) if self.slots.executed(sent, ok) => {}
-            // The one error that says nothing about session or slot (RFC 8881 §15.1.1.3).
+            // The only error that does not concern session or slot (RFC 8881 §15.1.1.3).
             Some(OpResult::Sequence(Outcome::Error(Status::DELAY))) => self.slots.release(sent),
             Some(OpResult::Sequence(Outcome::Error(status))) => return Err(SessionError::Refused(*status)),
             _ => return Err(SessionError::Unexpected),
         }
         results.remove(0);
-        if self.phase == Phase::Completing {
+        if self.phase == Phase::ReclaimComplete {
             return match result.status {
                 Status::OK | Status::COMPLETE_ALREADY => {
                     self.phase = Phase::Ready;
@@ -368,15 +362,15 @@ impl Session {
                 status => Err(SessionError::Refused(status)),
             };
         }
-        let outcome = Ok(Executed { status: result.status, results });
-        self.answers.push_back(Answer { call, outcome });
+        let outcome = Ok(CompoundOutcome { status: result.status, results });
+        self.answers.push_back(Reply { call, outcome });
         Ok(())
     }
 }
 
-/// Bytes of data that a reply has room for. Servers grant their greatest READ and something for what is around it (Linux's a
-/// page): what is asked beyond that READ comes short, and the rest of it has to be asked for again. So it is rounded down.
-fn readable(max_response_size: u32) -> u32 {
+/// Returns the maximum number of bytes of a READ. Servers grant replies with room for their maximum READ and some overhead
+/// (Linux: one page). A longer READ would be short and need a second call, so the value is rounded down.
+fn max_read_of(max_response_size: u32) -> u32 {
     let room = max_response_size.min(MAX_REPLY).saturating_sub(REPLY_OVERHEAD);
     let unit = if room >= READ_UNIT { READ_UNIT } else { PAGE };
     if room >= unit { room - room % unit } else { room }
@@ -387,7 +381,7 @@ fn create_session(client_id: ClientId, sequence: u32) -> CreateSessionArgs {
         header_pad_size: 0,
         max_request_size: MAX_REQUEST,
         max_response_size,
-        // Nothing is asked to be kept; servers want to be asked for something.
+        // No reply is cached, but some servers reject zero.
         max_response_size_cached: REPLY_OVERHEAD,
         max_operations: MAX_OPERATIONS,
         max_requests,
@@ -409,12 +403,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_are_as_long_as_those_of_the_server() {
-        // Linux's server grants its greatest READ and a page; with 2 GiB of memory that is 256 KiB.
-        assert_eq!(readable((256 << 10) + 4096), 256 << 10);
-        assert_eq!(readable((1 << 20) + 4096), 1 << 20);
-        assert_eq!(readable(u32::MAX), 1 << 20);
-        assert_eq!(readable((16 << 10) + 2048), 16 << 10);
-        assert_eq!((readable(3000), readable(1000)), (1976, 0));
+    fn rounds_the_maximum_read_down_to_that_of_the_server() {
+        // Linux's server grants its maximum READ, 256 KiB with 2 GiB of memory, and a page.
+        assert_eq!(max_read_of((256 << 10) + 4096), 256 << 10);
+        assert_eq!(max_read_of((1 << 20) + 4096), 1 << 20);
+        assert_eq!(max_read_of(u32::MAX), 1 << 20);
+        assert_eq!(max_read_of((16 << 10) + 2048), 16 << 10);
+        assert_eq!((max_read_of(3000), max_read_of(1000)), (1976, 0));
     }
 }

@@ -1,32 +1,32 @@
-//! The slots of a session, as the client sees them (RFC 8881 §2.10.6.1).
+//! A client's session slots (RFC 8881 §2.10.6.1).
 
 use protocol::nfs4::ops::session::{SequenceArgs, SequenceOk};
 use protocol::nfs4::types::SessionId;
 
-/// All slots of a session.
+/// The slots of a session.
 #[derive(Debug)]
 pub(crate) struct Slots {
     session: SessionId,
     slots: Vec<Slot>,
-    /// The highest that the server would like to see.
+    /// The highest slot that the server wants to be used (`sr_target_highest_slotid`).
     target: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// Of the last request that the server has executed; 0 before the first.
+    /// The sequence ID of the last executed request; 0 before the first.
     sequence: u32,
     is_busy: bool,
 }
 
 impl Slots {
-    /// `count` slots that nothing was sent on.
+    /// Creates `count` unused slots.
     pub(crate) fn new(session: SessionId, count: u32) -> Self {
         let slots = vec![Slot::default(); count as usize];
         Self { session, slots, target: count.saturating_sub(1) }
     }
 
-    /// Whether one is free.
+    /// Returns whether a slot is free.
     pub(crate) fn has_free(&self) -> bool {
         self.free().is_some()
     }
@@ -37,7 +37,7 @@ impl Slots {
         wanted.enumerate().find(|(_, slot)| !slot.is_busy).map(|(index, _)| index)
     }
 
-    /// Takes a slot; the SEQUENCE to send on it. None where all are taken.
+    /// Takes a free slot and returns its SEQUENCE; `None` if all are busy.
     pub(crate) fn take(&mut self) -> Option<SequenceArgs> {
         let index = self.free()?;
         self.slots[index].is_busy = true;
@@ -51,7 +51,7 @@ impl Slots {
         })
     }
 
-    /// A request was executed as far as SEQUENCE at least; false where what SEQUENCE returned is for another one.
+    /// Handles the successful result of SEQUENCE; returns false if it belongs to another request.
     pub(crate) fn executed(&mut self, sent: &SequenceArgs, ok: &SequenceOk) -> bool {
         let of = |ok: &SequenceOk| (ok.session_id, ok.slot_id, ok.sequence_id);
         if of(ok) != (sent.session_id, sent.slot_id, sent.sequence_id) {
@@ -63,7 +63,7 @@ impl Slots {
         true
     }
 
-    /// A request was refused. RFC 8881 §18.46.3: "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached
+    /// Handles a failed SEQUENCE. RFC 8881 §18.46.3: "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached
     /// reply) MUST NOT change, and the associated lease MUST NOT be renewed."
     pub(crate) fn release(&mut self, sent: &SequenceArgs) {
         self.slots[sent.slot_id as usize].is_busy = false;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_free_slot_is_taken_and_counts_what_was_executed() {
+    fn takes_the_lowest_free_slot_and_counts_executed_requests() {
         let mut slots = Slots::new([1; 16], 2);
         let (first, second) = (slots.take().unwrap(), slots.take().unwrap());
         assert_eq!((first.slot_id, first.sequence_id, first.highest_slot_id), (0, 1, 0));
@@ -98,11 +98,11 @@ mod tests {
         let next = slots.take().unwrap();
         assert_eq!((next.slot_id, next.sequence_id, next.highest_slot_id), (0, 2, 1));
         slots.release(&next);
-        assert_eq!(slots.take(), Some(next), "what was refused has not happened");
+        assert_eq!(slots.take(), Some(next), "a refused request leaves the slot unchanged");
     }
 
     #[test]
-    fn answers_to_something_else_are_told_apart() {
+    fn rejects_results_of_another_request() {
         let mut slots = Slots::new([1; 16], 1);
         let sent = slots.take().unwrap();
         let wrong = SequenceOk { sequence_id: 2, ..answer(&sent, 0) };
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_above_the_servers_target_are_left_alone() {
+    fn leaves_slots_above_the_target_unused() {
         let mut slots = Slots::new([1; 16], 4);
         let sent = slots.take().unwrap();
         assert!(slots.executed(&sent, &answer(&sent, 0)));

@@ -1,4 +1,4 @@
-//! READs of a server over one connection, in virtual time.
+//! READs from a server over one connection, in virtual time.
 
 mod world;
 
@@ -20,10 +20,10 @@ fn reader() -> Reader<u32> {
     Reader::new(Identity { owner, verifier: [1; 8], credential: user() }, 77, Duration::ZERO)
 }
 
-/// Carries records until there are none.
-fn carry(world: &World, reader: &mut Reader<u32>, now: Duration) {
+/// Exchanges records until the reader has none to send.
+fn exchange(world: &World, reader: &mut Reader<u32>, now: Duration) {
     while let Some(record) = reader.poll_record(now) {
-        reader.handle_record(now, world.answer(record)).unwrap();
+        reader.handle_record(now, world.reply(record)).unwrap();
     }
 }
 
@@ -35,35 +35,35 @@ fn answers(reader: &mut Reader<u32>) -> Vec<(u32, Result<ReadData, ReadError>)> 
     std::iter::from_fn(|| reader.poll_answer()).collect()
 }
 
-/// A reader that has its session.
+/// Returns a reader with an established session.
 fn ready(world: &World) -> Reader<u32> {
     let mut reader = reader();
-    carry(world, &mut reader, Duration::ZERO);
-    assert_eq!(reader.granted(), 1 << 20);
+    exchange(world, &mut reader, Duration::ZERO);
+    assert_eq!(reader.max_read(), 1 << 20);
     reader
 }
 
 #[test]
-fn as_many_reads_are_under_way_as_there_are_slots() {
+fn sends_one_read_per_slot() {
     let world = world(|_| {});
     let mut reader = ready(&world);
     for tag in 0..20 {
-        reader.ask(world.read(u64::from(tag), 1), user(), tag);
+        reader.read(world.read(u64::from(tag), 1), user(), tag);
     }
     let first = records(&mut reader, SECOND);
     assert_eq!(first.len(), 16);
-    // Of those that wait for a slot.
-    reader.forget(|tag| *tag == 17);
+    // A READ that waits for a slot.
+    reader.drop_waiting(|tag| *tag == 17);
     for record in first.into_iter().rev() {
-        reader.handle_record(SECOND, world.answer(record)).unwrap();
+        reader.handle_record(SECOND, world.reply(record)).unwrap();
     }
-    carry(&world, &mut reader, SECOND);
-    let mut told = answers(&mut reader);
-    assert_eq!(told[0].0, 15, "in the order of the answers");
-    told.sort_by_key(|(tag, _)| *tag);
-    let tags: Vec<_> = told.iter().map(|(tag, _)| *tag).collect();
+    exchange(&world, &mut reader, SECOND);
+    let mut results = answers(&mut reader);
+    assert_eq!(results[0].0, 15, "in the order of the replies");
+    results.sort_by_key(|(tag, _)| *tag);
+    let tags: Vec<_> = results.iter().map(|(tag, _)| *tag).collect();
     assert_eq!(tags, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19]);
-    for (tag, answer) in told {
+    for (tag, answer) in results {
         let data = Bytes::from_static(&CONTENT[tag as usize..=tag as usize]);
         let content = vec![Extent::Data(data)];
         let is_end = tag as usize + 1 == CONTENT.len();
@@ -72,13 +72,13 @@ fn as_many_reads_are_under_way_as_there_are_slots() {
 }
 
 #[test]
-fn holes_are_told_and_not_sent() {
+fn holes_are_not_transferred() {
     let world = world(|_| {});
     world.write((1 << 20) - 1);
     let mut reader = ready(&world);
-    reader.ask(world.read(0, 1 << 20), user(), 1);
+    reader.read(world.read(0, 1 << 20), user(), 1);
     let request = reader.poll_record(SECOND).unwrap();
-    let reply = world.answer(request);
+    let reply = world.reply(request);
     assert!(reply.len() < 1 << 16, "{} bytes", reply.len());
     reader.handle_record(SECOND, reply).unwrap();
     let (_, Ok(ReadData { content, is_end: true, .. })) = reader.poll_answer().unwrap() else { panic!() };
@@ -89,10 +89,10 @@ fn holes_are_told_and_not_sent() {
     assert!(first.starts_with(CONTENT));
 }
 
-/// The server's answer, in which READ_PLUS is replaced.
+/// Returns the server's reply with the result of READ_PLUS replaced by `status`.
 fn without_read_plus(world: &World, call: Bytes, status: Status) -> Bytes {
     let (xid, _) = peek(&call).unwrap();
-    let result: CompoundResult = parse_reply(world.answer(call)).unwrap();
+    let result: CompoundResult = parse_reply(world.reply(call)).unwrap();
     let mut results = result.results.into_vec();
     let place = results.iter().position(|result| matches!(result, OpResult::ReadPlus(_)));
     results.truncate(place.expect("READ_PLUS") + 1);
@@ -104,97 +104,97 @@ fn without_read_plus(world: &World, call: Bytes, status: Status) -> Bytes {
 }
 
 #[test]
-fn a_server_without_read_plus_is_asked_by_read_from_then_on() {
+fn falls_back_to_read_for_a_server_without_read_plus() {
     let world = world(|_| {});
     let mut reader = ready(&world);
     for tag in [1, 2] {
-        reader.ask(world.read(0, 4), user(), tag);
+        reader.read(world.read(0, 4), user(), tag);
     }
     for call in records(&mut reader, SECOND) {
         let reply = without_read_plus(&world, call, Status::NOTSUPP);
         reader.handle_record(SECOND, reply).unwrap();
     }
-    assert!(answers(&mut reader).is_empty(), "nobody hears of it");
-    reader.ask(world.read(0, 4), user(), 3);
+    assert!(answers(&mut reader).is_empty(), "the fallback is not visible to callers");
+    reader.read(world.read(0, 4), user(), 3);
     for call in records(&mut reader, SECOND) {
-        let reply = world.answer(call);
+        let reply = world.reply(call);
         let result: CompoundResult = parse_reply(reply.clone()).unwrap();
         assert!(matches!(result.results[2], OpResult::Read(_)), "{result:?}");
         reader.handle_record(SECOND, reply).unwrap();
     }
-    let told = answers(&mut reader);
-    assert_eq!(told.len(), 3);
-    assert!(told.iter().all(|(_, answer)| answer.is_ok()), "{told:?}");
+    let results = answers(&mut reader);
+    assert_eq!(results.len(), 3);
+    assert!(results.iter().all(|(_, answer)| answer.is_ok()), "{results:?}");
 }
 
 #[test]
-fn what_a_server_says_of_a_read_plus_is_told() {
+fn returns_the_status_of_read_plus() {
     let world = world(|_| {});
     let mut reader = ready(&world);
-    reader.ask(world.read(0, 4), user(), 1);
+    reader.read(world.read(0, 4), user(), 1);
     let call = reader.poll_record(SECOND).unwrap();
     reader.handle_record(SECOND, without_read_plus(&world, call, Status::BAD_STATEID)).unwrap();
     assert_eq!(answers(&mut reader), [(1, Err(ReadError::Refused(Status::BAD_STATEID)))]);
 }
 
 #[test]
-fn a_server_that_is_silent_is_given_up_after_ten_seconds() {
+fn silent_server_times_out_after_ten_seconds() {
     let world = world(|_| {});
     let mut reader = ready(&world);
-    reader.ask(world.read(0, 4), user(), 1);
+    reader.read(world.read(0, 4), user(), 1);
     assert_eq!(records(&mut reader, 3 * SECOND).len(), 1);
     assert_eq!(reader.deadline(), 13 * SECOND);
     assert_eq!(reader.handle_timeout(13 * SECOND - Duration::from_nanos(1)), Ok(()));
-    assert_eq!(reader.handle_timeout(13 * SECOND), Err(ReadError::Silent));
-    reader.end(ReadError::Silent);
-    assert_eq!(answers(&mut reader), [(1, Err(ReadError::Silent))]);
+    assert_eq!(reader.handle_timeout(13 * SECOND), Err(ReadError::Unresponsive));
+    reader.fail_all(ReadError::Unresponsive);
+    assert_eq!(answers(&mut reader), [(1, Err(ReadError::Unresponsive))]);
 }
 
 #[test]
-fn a_server_that_drips_is_given_up_after_a_minute() {
+fn slow_reply_times_out_after_a_minute() {
     let world = world(|_| {});
     let mut reader = ready(&world);
-    reader.ask(world.read(0, 4), user(), 1);
+    reader.read(world.read(0, 4), user(), 1);
     assert_eq!(records(&mut reader, SECOND).len(), 1);
     for seconds in 2..61 {
         reader.handle_bytes(seconds * SECOND);
         assert_eq!(reader.handle_timeout(seconds * SECOND), Ok(()), "{seconds} s");
     }
-    assert_eq!(reader.handle_timeout(61 * SECOND), Err(ReadError::Silent));
+    assert_eq!(reader.handle_timeout(61 * SECOND), Err(ReadError::Unresponsive));
 }
 
 #[test]
-fn one_read_that_is_not_answered_ends_the_session_though_others_are() {
+fn one_read_without_a_reply_ends_the_session() {
     let world = world(|_| {});
     let mut reader = ready(&world);
-    reader.ask(world.read(0, 4), user(), 0);
+    reader.read(world.read(0, 4), user(), 0);
     assert_eq!(records(&mut reader, SECOND).len(), 1);
     for seconds in 2..61 {
-        reader.ask(world.read(0, 4), user(), seconds);
-        carry(&world, &mut reader, seconds * SECOND);
+        reader.read(world.read(0, 4), user(), seconds);
+        exchange(&world, &mut reader, seconds * SECOND);
         assert_eq!(answers(&mut reader).len(), 1);
         assert_eq!(reader.handle_timeout(seconds * SECOND), Ok(()), "{seconds} s");
     }
-    reader.ask(world.read(0, 4), user(), 61);
+    reader.read(world.read(0, 4), user(), 61);
     assert_eq!(records(&mut reader, 60 * SECOND).len(), 1);
-    assert_eq!(reader.handle_timeout(61 * SECOND), Err(ReadError::Lost));
-    reader.end(ReadError::Lost);
-    let told = answers(&mut reader);
+    assert_eq!(reader.handle_timeout(61 * SECOND), Err(ReadError::SessionLost));
+    reader.fail_all(ReadError::SessionLost);
+    let results = answers(&mut reader);
     assert_eq!(
-        told,
-        [(0, Err(ReadError::Silent)), (61, Err(ReadError::Lost))],
-        "one is asked again elsewhere"
+        results,
+        [(0, Err(ReadError::Unresponsive)), (61, Err(ReadError::SessionLost))],
+        "the other READ can be repeated"
     );
 }
 
 #[test]
-fn who_reads_nothing_takes_leave() {
+fn closes_the_session_when_idle() {
     let world = world(|_| {});
     let mut reader = ready(&world);
     assert_eq!(world.server.counts().sessions, 1);
     assert_eq!(reader.deadline(), 5 * SECOND);
     assert_eq!(reader.handle_timeout(5 * SECOND), Ok(()));
-    carry(&world, &mut reader, 5 * SECOND);
-    assert!(reader.is_over());
+    exchange(&world, &mut reader, 5 * SECOND);
+    assert!(reader.is_closed());
     assert_eq!((world.server.counts().clients, world.server.counts().sessions), (0, 0));
 }

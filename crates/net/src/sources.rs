@@ -98,13 +98,13 @@ impl Sources {
             };
             let reading = self.read_at(route(fetch.file.local, addresses[address]), fetch);
             let answer = timeout_at(begun + retry.deadline(), reading).await;
-            match answer.unwrap_or(Err(Trouble::Of(ReadError::Silent))) {
+            match answer.unwrap_or(Err(Trouble::Of(ReadError::Unresponsive))) {
                 Ok((ReadData { content, is_end, size }, granted)) => {
                     return Ok(Fetched { content, is_end, granted, size, at: self.shared.clock.now() });
                 }
                 Err(Trouble::Busy) => {
                     is_busy = true;
-                    retry.failed(ReadError::Silent).map_err(error_of)?;
+                    retry.failed(ReadError::Unresponsive).map_err(error_of)?;
                 }
                 Err(Trouble::Of(error)) => {
                     self.log_refusal(error, addresses[address]);
@@ -130,7 +130,7 @@ impl Sources {
         let (answer, answered) = oneshot::channel();
         let (read, credential) = (read_of(fetch), credential_of(fetch));
         self.ask(route, Ask { read, credential, answer })?;
-        answered.await.unwrap_or(Err(Trouble::Of(ReadError::Lost)))
+        answered.await.unwrap_or(Err(Trouble::Of(ReadError::SessionLost)))
     }
 
     /// Hands it to the source's connection, which is made where there is none.
@@ -188,7 +188,7 @@ fn error_of(error: ReadError) -> FetchError {
     match error {
         ReadError::Refused(status) => FetchError::Refused(status),
         ReadError::Unsupported => FetchError::Unsupported,
-        ReadError::Silent | ReadError::Lost => FetchError::Unreachable,
+        ReadError::Unresponsive | ReadError::SessionLost => FetchError::Unreachable,
     }
 }
 

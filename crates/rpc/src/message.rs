@@ -290,7 +290,9 @@ impl fmt::Display for RpcError {
             Self::NotExecuted(AcceptStatus::ProgramMismatch(VersionRange { low, high })) => {
                 write!(f, "the server has versions {low} to {high} of this program only")
             }
-            Self::NotExecuted(AcceptStatus::ProcedureUnavailable) => write!(f, "the server does not have this procedure"),
+            Self::NotExecuted(AcceptStatus::ProcedureUnavailable) => {
+                write!(f, "the server does not have this procedure")
+            }
             Self::NotExecuted(AcceptStatus::GarbageArguments) => {
                 write!(f, "the server could not decode the arguments")
             }

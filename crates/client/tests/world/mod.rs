@@ -1,4 +1,4 @@
-//! A server, and who connects to it.
+//! A server with one file, and a connection to it.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ const NOW: Now =
     Now { monotonic: Duration::from_secs(1), wall: Timestamp { seconds: 1_000_000, nanoseconds: 0 } };
 pub(crate) const CONTENT: &[u8] = b"what another server holds";
 
-/// A server with one file that everybody may read, and a connection to it.
+/// A server with one world-readable file, and a connection to it.
 pub(crate) struct World {
     pub(crate) server: Server,
     connection: Arc<Connection>,
@@ -88,15 +88,15 @@ pub(crate) fn session() -> Session {
 }
 
 impl World {
-    /// The server's answer to one record.
-    pub(crate) fn answer(&self, record: Bytes) -> Bytes {
+    /// Returns the server's reply to one record.
+    pub(crate) fn reply(&self, record: Bytes) -> Bytes {
         let mut reply = Writer::new();
         let done = self.server.handle(&self.connection, NOW, record, &mut reply).now_or_never();
-        assert_eq!(done.expect("memory answers at once").disposition, Disposition::Reply);
+        assert_eq!(done.expect("MemFs never waits").disposition, Disposition::Reply);
         reply.into_bytes()
     }
 
-    /// One byte of the file, at `offset`.
+    /// Writes one byte of the file at `offset`.
     pub(crate) fn write(&self, offset: u64) {
         let (context, byte) = (context(), Bytes::from_static(b"x"));
         let (stability, authority) = (Stability::FileSync, Authority::Opened);
@@ -104,17 +104,17 @@ impl World {
         assert_eq!(write.now().unwrap().count, 1);
     }
 
-    /// Carries records until there are none.
-    pub(crate) fn carry(&self, session: &mut Session) -> Result<(), SessionError> {
+    /// Exchanges records until the session has none to send.
+    pub(crate) fn exchange(&self, session: &mut Session) -> Result<(), SessionError> {
         while let Some(record) = session.poll_record() {
-            session.handle_record(self.answer(record))?;
+            session.handle_record(self.reply(record))?;
         }
         Ok(())
     }
 
     pub(crate) fn ready(&self) -> Session {
         let mut session = session();
-        self.carry(&mut session).unwrap();
+        self.exchange(&mut session).unwrap();
         assert!(session.can_call());
         session
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use client::{Identity, MAX_REPLY, ReadError, Reader, SILENCE_PATIENCE};
+use client::{Identity, MAX_REPLY, ReadError, Reader, SILENCE_TIMEOUT};
 use rpc::record::{self, RecordDecoder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,19 +27,19 @@ pub(super) async fn serve(route: Route, identity: Identity, mut asks: mpsc::Unbo
         Ok(stream) => {
             let mut source = Source::new(stream, identity);
             let ended = source.run(&mut asks).await;
-            source.reader.end(ended.err().unwrap_or(ReadError::Lost));
+            source.reader.fail_all(ended.err().unwrap_or(ReadError::SessionLost));
             source.answer();
             ended.err()
         }
         Err(error) => {
             debug!(%peer, "no connection to read from: {error}");
-            Some(ReadError::Silent)
+            Some(ReadError::Unresponsive)
         }
     };
     // What comes from now on is asked over another connection; what has come already hears why.
     asks.close();
     while let Ok(ask) = asks.try_recv() {
-        let _ = ask.answer.send(Err(Trouble::Of(trouble.unwrap_or(ReadError::Lost))));
+        let _ = ask.answer.send(Err(Trouble::Of(trouble.unwrap_or(ReadError::SessionLost))));
     }
     debug!(%peer, "read from no more: {trouble:?}");
 }
@@ -85,17 +85,17 @@ impl Source {
     async fn run(&mut self, asks: &mut mpsc::UnboundedReceiver<Ask>) -> Result<(), ReadError> {
         loop {
             self.send().await?;
-            if self.reader.is_over() {
+            if self.reader.is_closed() {
                 return Ok(());
             }
             let deadline = self.begun + self.reader.deadline();
             tokio::select! {
                 ask = asks.recv() => {
-                    let Ask { read, credential, answer } = ask.ok_or(ReadError::Lost)?;
-                    self.reader.ask(read, credential, answer);
+                    let Ask { read, credential, answer } = ask.ok_or(ReadError::SessionLost)?;
+                    self.reader.read(read, credential, answer);
                 }
                 read = self.stream.read_buf(&mut self.buffer) => match read {
-                    Ok(0) | Err(_) => return Err(ReadError::Lost),
+                    Ok(0) | Err(_) => return Err(ReadError::SessionLost),
                     Ok(_) => self.receive()?,
                 },
                 () = sleep_until(deadline) => self.reader.handle_timeout(self.now())?,
@@ -105,7 +105,7 @@ impl Source {
 
     /// Sends what can be sent.
     async fn send(&mut self) -> Result<(), ReadError> {
-        self.reader.forget(Answer::is_closed);
+        self.reader.drop_waiting(Answer::is_closed);
         let (now, mut output) = (self.now(), Writer::new());
         while let Some(record) = self.reader.poll_record(now) {
             let start = record::start_record(&mut output);
@@ -115,8 +115,8 @@ impl Source {
         if output.is_empty() {
             return Ok(());
         }
-        let written = timeout(SILENCE_PATIENCE, self.stream.write_all(output.inline())).await;
-        written.map_err(|_| ReadError::Silent)?.map_err(|_| ReadError::Lost)
+        let written = timeout(SILENCE_TIMEOUT, self.stream.write_all(output.inline())).await;
+        written.map_err(|_| ReadError::Unresponsive)?.map_err(|_| ReadError::SessionLost)
     }
 
     /// Takes what has come.
@@ -125,7 +125,7 @@ impl Source {
         self.reader.handle_bytes(now);
         let garbled = |error| {
             debug!("a source's record: {error}");
-            ReadError::Silent
+            ReadError::Unresponsive
         };
         while let Some(record) = self.decoder.decode(&mut self.buffer).map_err(garbled)? {
             self.reader.handle_record(now, record)?;
@@ -137,7 +137,7 @@ impl Source {
 
     /// Passes on what was answered.
     fn answer(&mut self) {
-        let granted = self.reader.granted();
+        let granted = self.reader.max_read();
         while let Some((answer, outcome)) = self.reader.poll_answer() {
             // Whoever asked may not want it any more.
             let _ = answer.send(outcome.map(|data| (data, granted)).map_err(Trouble::Of));

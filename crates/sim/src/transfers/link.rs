@@ -68,13 +68,13 @@ impl Link {
         let late = late.map(|(_, wanted)| (wanted.fetch, Err(FetchError::Unreachable)));
         self.outcomes.extend(late);
         let Some(open) = &mut self.open else { return };
-        open.reader.forget(|tag| !self.reads.contains_key(tag));
+        open.reader.drop_waiting(|tag| !self.reads.contains_key(tag));
         while let Some(record) = open.reader.poll_record(now.monotonic) {
             open.calls.push_back(record);
         }
         match open.reader.handle_timeout(now.monotonic) {
             Err(error) => self.close(source, error, now),
-            Ok(()) if open.reader.is_over() => self.close(source, ReadError::Lost, now),
+            Ok(()) if open.reader.is_closed() => self.close(source, ReadError::SessionLost, now),
             Ok(()) => self.hear(now),
         }
     }
@@ -105,7 +105,7 @@ impl Link {
             count: fetch.count,
             wants_size: fetch.wants_size,
         };
-        open.reader.ask(read, credential(), tag);
+        open.reader.read(read, credential(), tag);
     }
 
     /// Takes what became of READs, for the destination.
@@ -117,7 +117,7 @@ impl Link {
     fn hear(&mut self, now: Now) {
         let mut again = Vec::new();
         if let Some(open) = &mut self.open {
-            let granted = open.reader.granted();
+            let granted = open.reader.max_read();
             while let Some((tag, answer)) = open.reader.poll_answer() {
                 settle((&mut self.reads, &mut self.outcomes), (tag, answer), granted, now, &mut again);
             }
@@ -129,8 +129,8 @@ impl Link {
     pub(super) fn close(&mut self, source: &Server, error: ReadError, now: Now) {
         let Some(mut open) = self.open.take() else { return };
         source.connection_closed(open.connection.id);
-        open.reader.end(error);
-        let (granted, mut again) = (open.reader.granted(), Vec::new());
+        open.reader.fail_all(error);
+        let (granted, mut again) = (open.reader.max_read(), Vec::new());
         while let Some((tag, answer)) = open.reader.poll_answer() {
             settle((&mut self.reads, &mut self.outcomes), (tag, answer), granted, now, &mut again);
         }
@@ -154,7 +154,7 @@ impl Link {
         let Some(record) = way.pop_front() else { return };
         let fate = rng.below(1000);
         if fate < BREAKING {
-            return self.close(source, ReadError::Lost, now);
+            return self.close(source, ReadError::SessionLost, now);
         }
         if (BREAKING..BREAKING + LOST).contains(&fate) || is_mute {
             return;
@@ -197,7 +197,7 @@ fn error_of(error: ReadError) -> FetchError {
     match error {
         ReadError::Refused(status) => FetchError::Refused(status),
         ReadError::Unsupported => FetchError::Unsupported,
-        ReadError::Silent | ReadError::Lost => FetchError::Unreachable,
+        ReadError::Unresponsive | ReadError::SessionLost => FetchError::Unreachable,
     }
 }
 
