@@ -5,30 +5,30 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use super::State;
-use super::client::{Client, Holdings};
-use super::wire::ClientId;
+use crate::state::tables::client::{Client, Holdings};
+use crate::state::tables::wire::ClientId;
 
 /// What the shards hold, of one client or of all.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     /// Entries in effect.
-    pub(super) state: u64,
+    pub(crate) state: u64,
     /// Weights of all entries, and ranges.
-    pub(super) charged: u64,
-    pub(super) opens: u64,
+    pub(crate) charged: u64,
+    pub(crate) opens: u64,
     /// Opens that deny something.
-    pub(super) denying: u64,
-    pub(super) ranges: u64,
-    pub(super) delegations: u64,
-    pub(super) write_delegations: u64,
-    pub(super) directory_delegations: u64,
+    pub(crate) denying: u64,
+    pub(crate) ranges: u64,
+    pub(crate) delegations: u64,
+    pub(crate) write_delegations: u64,
+    pub(crate) directory_delegations: u64,
     /// Delegations whose objects are watched.
-    pub(super) lookouts: u64,
+    pub(crate) lookouts: u64,
     /// Entries that are revoked and not acknowledged.
-    pub(super) revoked: u64,
-    pub(super) lost_delegations: u64,
+    pub(crate) revoked: u64,
+    pub(crate) lost_delegations: u64,
     /// Locks that are waited for.
-    pub(super) lock_waiters: u64,
+    pub(crate) lock_waiters: u64,
 }
 
 impl Sum {
@@ -49,10 +49,10 @@ impl Sum {
 }
 
 /// By client.
-pub(super) type Sums = HashMap<ClientId, Sum>;
+pub(crate) type Sums = HashMap<ClientId, Sum>;
 
 /// An error that names what two sides say, where they differ.
-pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: T) -> Result<(), String> {
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: T) -> Result<(), String> {
     if is == expected { Ok(()) } else { Err(format!("{what}: {is:?}, where the tables have {expected:?}")) }
 }
 

@@ -23,20 +23,20 @@ use smallvec::SmallVec;
 use vfs::Handle;
 
 use super::State;
-use super::client::{Client, Principal};
-use super::gauges::weight;
-use super::recovery::Says;
-use super::shard::Kind;
-use super::stateid::{Place, next_seqid};
-use super::wire::{StateOwner, Stateid, Status};
 use crate::ExportId;
+use crate::state::tables::client::{Client, Principal};
+use crate::state::tables::gauges::weight;
+use crate::state::tables::recovery::Says;
+use crate::state::tables::shard::Kind;
+use crate::state::tables::stateid::{Place, next_seqid};
+use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
 /// The 12 bytes of a stateid that stay.
 type Other = [u8; 12];
 
 /// Which of the two name spaces an owner is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// `open_owner4`.
     Open,
     /// `lock_owner4`.
@@ -160,7 +160,7 @@ impl Drop for Turn {
 
 /// A client's owners.
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(crate) struct Owners {
     open: HashMap<Arc<[u8]>, Owner>,
     lock: HashMap<Arc<[u8]>, Owner>,
     /// When those without state were last looked for.
@@ -278,7 +278,7 @@ struct Found {
 
 /// What was closed last by each owner of all clients.
 #[derive(Debug, Default)]
-pub(super) struct Closed(Mutex<HashMap<Other, Closer>>);
+pub(crate) struct Closed(Mutex<HashMap<Other, Closer>>);
 
 /// Whose owner closed it, and the owner's name.
 type Closer = (Weak<Client>, Weak<[u8]>);
@@ -577,7 +577,7 @@ impl State {
         if *stateid == Stateid::ANONYMOUS || *stateid == Stateid::READ_BYPASS {
             return Ok(Arc::clone(&self.nobody));
         }
-        let place = Place::parse(stateid, self.boot).map_err(|flaw| flaw.status(true))?;
+        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(true))?;
         let shard = self.shards[place.shard].lock();
         let entry = shard.named(place).map_err(|flaw| flaw.status(true))?;
         let client = Arc::clone(&entry.client);
@@ -607,7 +607,7 @@ impl State {
     }
 
     fn owner_of(&self, stateid: &Stateid) -> Result<Found, Status> {
-        let place = Place::parse(stateid, self.boot).map_err(|flaw| flaw.status(true))?;
+        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(true))?;
         let shard = self.shards[place.shard].lock();
         let entry = match shard.named(place) {
             Ok(entry) => entry,
@@ -637,18 +637,18 @@ impl State {
 
 /// What a client of version 4.0 has instead of sessions.
 #[derive(Debug)]
-pub(super) struct Sessionless {
+pub(crate) struct Sessionless {
     /// Where its callbacks go; SETCLIENTID_CONFIRM changes it.
-    pub(super) callback: Mutex<super::setclientid::Callback>,
+    pub(crate) callback: Mutex<crate::state::clients::setclientid::Callback>,
     /// The connection for them.
-    pub(super) path: Mutex<super::path::Path>,
-    pub(super) owners: Mutex<Owners>,
+    pub(crate) path: Mutex<crate::state::callbacks::path::Path>,
+    pub(crate) owners: Mutex<Owners>,
     /// Open-owners that wait for their confirmation: mostly none, and I/O need not look.
-    pub(super) unconfirmed: AtomicU32,
+    pub(crate) unconfirmed: AtomicU32,
 }
 
 impl Sessionless {
-    pub(super) fn new(callback: super::setclientid::Callback) -> Self {
+    pub(crate) fn new(callback: crate::state::clients::setclientid::Callback) -> Self {
         Self {
             callback: Mutex::new(callback),
             path: Mutex::default(),

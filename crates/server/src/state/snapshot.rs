@@ -13,12 +13,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::State;
-use super::client::{Client, Principal};
-use super::recovery::Reclaimers;
-use super::session::Session;
-use super::slot::SlotUse;
-use super::table::{Phase, Record};
-use super::wire::{ClientId, SessionId};
+use crate::state::tables::client::{Client, Principal};
+use crate::state::tables::client_table::{Phase, Record};
+use crate::state::tables::recovery::Reclaimers;
+use crate::state::tables::session::Session;
+use crate::state::tables::slot::SlotUse;
+use crate::state::tables::wire::{ClientId, SessionId};
 
 /// Records looked at under the table's lock at a time.
 const BATCH: usize = 256;

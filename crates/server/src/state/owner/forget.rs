@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::super::State;
-use super::super::client::Client;
-use super::super::gauges::weight;
-use super::super::shard::{Dropped, Event};
-use super::super::stateid::{Flaw, Place};
-use super::super::wire::{StateOwner, Stateid, Status};
 use super::{BUSY, Other, Owner, Owners, Role};
+use crate::state::tables::client::Client;
+use crate::state::tables::gauges::weight;
+use crate::state::tables::shard::{Dropped, Event};
+use crate::state::tables::stateid::{Flaw, Place};
+use crate::state::tables::wire::{StateOwner, Stateid, Status};
 
 /// Lock stateids of an owner that are remembered before those that are gone are forgotten.
 const STATEIDS_BEFORE_PRUNING: usize = 16;
@@ -54,19 +54,19 @@ impl State {
     }
 
     fn is_held(&self, client: &Client, other: Other) -> bool {
-        let place = Place::parse(&Stateid { seqid: 0, other }, self.boot);
+        let place = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot());
         place.is_ok_and(|place| self.shards[place.shard].lock().find(place, client, None).is_ok())
     }
 
     fn holds_locks(&self, client: &Client, other: Other) -> bool {
-        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.boot) else { return false };
+        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else { return false };
         let shard = self.shards[place.shard].lock();
         shard.find(place, client, None).is_ok_and(|index| shard.holds_ranges(index))
     }
 
     /// Ends what a stateid stands for.
     pub(super) fn cancel(&self, client: &Client, other: Other) {
-        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.boot) else { return };
+        let Ok(place) = Place::parse(&Stateid { seqid: 0, other }, self.ids.boot()) else { return };
         let mut dropped = Dropped::new();
         let mut shard = self.shards[place.shard].lock();
         let event = match shard.find(place, client, None) {
@@ -94,7 +94,7 @@ impl State {
 
     /// Forgets the owners that have nothing and that nobody has used for a lease time, and what waits for a confirmation as
     /// long. Looks twice a lease at most, as it looks at all of them.
-    pub(in super::super) fn sweep_owners(&self, now: Duration, client: &Client) {
+    pub(crate) fn sweep_owners(&self, now: Duration, client: &Client) {
         let Some(sessionless) = client.sessionless() else { return };
         let mut owners = sessionless.owners.lock();
         if now.saturating_sub(owners.swept) < self.lease / 2 {
@@ -120,7 +120,7 @@ impl State {
     }
 
     /// Forgets all owners of a client whose record is gone.
-    pub(in super::super) fn release_owners(&self, client: &Client) {
+    pub(crate) fn release_owners(&self, client: &Client) {
         let Some(sessionless) = client.sessionless() else { return };
         let mut owners = sessionless.owners.lock();
         for role in [Role::Open, Role::Lock] {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::State;
-use super::super::client::Client;
-use super::super::recovery::Says;
-use super::super::wire::{ClientId, Status};
 use super::Sender;
+use crate::state::tables::client::Client;
+use crate::state::tables::recovery::Says;
+use crate::state::tables::wire::{ClientId, Status};
 
 impl State {
     /// Whose a client ID is, in version 4.0. Renews the lease.

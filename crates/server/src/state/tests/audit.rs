@@ -2,9 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::state::shard::Dropped;
-use crate::state::share::Modes;
-use crate::state::stateid::Place;
+use crate::state::tables::shard::Dropped;
+use crate::state::tables::share::Modes;
+use crate::state::tables::stateid::Place;
 
 /// Two clients with an open each of one file, and a lock of the first.
 fn sound() -> (World, [Stateid; 2]) {
@@ -17,7 +17,7 @@ fn sound() -> (World, [Stateid; 2]) {
 }
 
 fn place(world: &World, stateid: &Stateid) -> Place {
-    Place::parse(stateid, world.state.boot).ok().unwrap()
+    Place::parse(stateid, world.state.ids.boot()).ok().unwrap()
 }
 
 /// What the audit says once `change` was done to the state behind everybody's back.

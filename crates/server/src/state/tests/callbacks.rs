@@ -10,9 +10,9 @@ use rpc::auth::AuthFlavor;
 use rpc::message::{AcceptStatus, CallHeader, ReplyHeader, encode_success};
 use xdr::{Encode, List, Opaque, Writer};
 
-use super::super::callback::{Callback, Sent};
-use super::super::wire::DirFromClient;
 use super::*;
+use crate::state::callbacks::callback::{Callback, Sent};
+use crate::state::tables::wire::DirFromClient;
 use crate::testing::{Call, drain};
 
 const DOWN: SequenceStatus = SequenceStatus::CB_PATH_DOWN.union(SequenceStatus::CB_PATH_DOWN_SESSION);

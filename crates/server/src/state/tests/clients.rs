@@ -1,6 +1,5 @@
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::*;
+use crate::state::tables::ids::CLIENT_IDS_TRIED;
 
 #[test]
 fn a_new_owner_gets_an_unconfirmed_record_and_confirms_it() {
@@ -150,7 +149,7 @@ fn client_ids_that_come_again_leave_out_those_of_living_clients() {
     let mut a = world.peer("a");
     let b = world.peer0("b", 1);
     let open = world.open(&a, 1, "o", BOTH);
-    world.state.client_ids.store(0, Relaxed);
+    world.state.ids.repeat_client_ids();
     let later = [world.peer("c").client.id(), world.peer0("d", 1).id];
     assert!([a.client.id(), b.id].iter().all(|id| !later.contains(id)));
     a.ping(&world);
@@ -165,13 +164,13 @@ fn client_ids_that_come_again_leave_out_those_of_living_clients() {
 #[test]
 fn who_finds_no_client_id_comes_again() {
     let world = World::new();
-    for n in 0..IDS_TRIED {
+    for n in 0..CLIENT_IDS_TRIED {
         world.exchange(&format!("client {n}"), 1, &ROOT).unwrap();
     }
-    world.state.client_ids.store(0, Relaxed);
+    world.state.ids.repeat_client_ids();
     assert_eq!(world.exchange("one more", 1, &ROOT), Err(Status::DELAY));
     assert!(world.exchange("one more", 1, &ROOT).is_ok());
-    assert_eq!(world.state.counts().clients, IDS_TRIED as u64 + 1);
+    assert_eq!(world.state.counts().clients, CLIENT_IDS_TRIED as u64 + 1);
 }
 
 #[test]
@@ -210,7 +209,7 @@ fn the_mark_of_an_instance_is_not_that_of_the_one_before() {
         assert!(world.state.named_client(world.now, peer.id).is_ok());
         let before = marks.last().map(|(_, id)| world.state.named_client(world.now, *id).map(drop));
         assert_eq!(before.unwrap_or(Err(Status::STALE_CLIENTID)), Err(Status::STALE_CLIENTID));
-        marks.push((world.state.boot, peer.id));
+        marks.push((world.state.ids.boot(), peer.id));
     }
     assert!(marks.windows(2).all(|pair| pair[0].0 != pair[1].0), "{marks:?}");
 }

@@ -31,14 +31,14 @@ use bytes::Bytes;
 use protocol::nfs4::types::Handle;
 use vfs::Pin;
 
-use super::wire::{
+use super::{
+    Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, LockError, LockNotice, LockRange,
+    LockRequest, LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced, State,
+    StateProtect,
+};
+use crate::state::tables::wire::{
     ChannelAttributes, CreateSessionFlags, CreateSessionOk, LockType, SecParmsList, SequenceArgs,
     SequenceStatus, SessionId, ShareAccess, ShareDeny, Stateid, Status,
-};
-use super::{
-    Client, CreateSession, Credential, ExchangeId, ExchangedId, FileKey, IDS_TRIED, LockError, LockNotice,
-    LockRange, LockRequest, LockTest, Locker, OpenGrant, OpenRequest, Principal, Records, Running, Sequenced,
-    State, StateProtect,
 };
 use crate::{ConnectionId, HandleKey, Outbox, Settings};
 

@@ -5,11 +5,11 @@ use protocol::nfs4::callback::{CbOp, CbOpResult};
 use protocol::nfs4::types::{Bitmap, Handle, Outcome};
 use vfs::{Attributes, Before, Change, Device, FileKind, Timestamp};
 
-use super::super::callback::Callback;
-use super::super::notices::{ALL_BYTES_MAX, CLIENT_BYTES_MAX};
 use super::super::{DelegationKind, Entries, Wish};
 use super::callbacks::reachable;
 use super::*;
+use crate::state::callbacks::callback::Callback;
+use crate::state::tables::notices::{ALL_BYTES_MAX, CLIENT_BYTES_MAX};
 use crate::testing::drain;
 
 /// Directories of each client: enough to reach its bound with what may gather for each of them.

@@ -1,7 +1,7 @@
 //! Owners of version 4.0: that they come and go with what they hold.
 
 use super::*;
-use crate::state::wire::StateOwner;
+use crate::state::tables::wire::StateOwner;
 use crate::state::{Callback, Effect, IoKind, SavedReply, Sender, Sequenced0, SetClientId, Turn};
 
 /// A client of version 4.0.

@@ -4,8 +4,8 @@ use protocol::nfs4::ops::exchange_id::StateProtectOps;
 use protocol::nfs4::types::{Bitmap, OpNum};
 
 use super::super::StateProtect;
-use super::super::wire::DirFromClient;
 use super::*;
+use crate::state::tables::wire::DirFromClient;
 
 /// Who calls by RPCSEC_GSS.
 fn gss(name: &'static [u8], is_protected: bool) -> Credential {

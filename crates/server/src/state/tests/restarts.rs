@@ -2,7 +2,7 @@
 
 use super::owners::{Peer0, root};
 use super::*;
-use crate::state::wire::NetAddress;
+use crate::state::tables::wire::NetAddress;
 use crate::state::{Callback, Disk, SetClientId, SetClientIdError};
 
 /// A log, and the servers that use it in turn.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::state::wire::{DirFromClient, DirFromServer};
+use crate::state::tables::wire::{DirFromClient, DirFromServer};
 
 #[test]
 fn retransmission_gets_the_cached_reply() {

@@ -5,10 +5,10 @@ use protocol::nfs4::types::Outcome;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::super::gauges::adjust;
-use super::super::lock_queue::LockQueue;
 use super::callbacks::reachable;
 use super::*;
+use crate::state::locks::lock_queue::LockQueue;
+use crate::state::tables::gauges::adjust;
 use crate::testing::drain;
 
 const EXCLUSIVE: LockType = LockType::WriteWait;

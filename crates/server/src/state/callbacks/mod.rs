@@ -1,0 +1,4 @@
+//! Calls to clients.
+
+pub(crate) mod callback;
+pub(crate) mod path;

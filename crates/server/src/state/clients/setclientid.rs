@@ -1,0 +1,341 @@
+//! SETCLIENTID and SETCLIENTID_CONFIRM of version 4.0 (RFC 7530 §16.33, §16.34), over the records that EXCHANGE_ID makes too.
+//!
+//! Owners of version 4.0 have their own name space: the same string in EXCHANGE_ID is another client. RFC 8881 §2.4.1 lets a
+//! server compare both for a client that was upgraded; what the old one held yields when its lease is over.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rpc::address::{NetId, UniversalAddress};
+
+use crate::state::State;
+use crate::state::tables::client::{Client, Principal};
+use crate::state::tables::client_table::{ClientTable, Family, Phase, Record};
+use crate::state::tables::host::HostKey;
+use crate::state::tables::slot_memory::SlotMemory;
+use crate::state::tables::wire::{ClientId, NetAddress, SetClientIdOk, Status, Verifier};
+
+/// Where callbacks of version 4.0 go: `cb_client4` and `callback_ident`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Callback {
+    /// Program number.
+    pub program: u32,
+    /// As the client wrote it.
+    pub location: NetAddress,
+    /// To be sent with every callback.
+    pub ident: u32,
+    /// Where the request came from: nothing else is called.
+    pub from: Option<IpAddr>,
+}
+
+impl Callback {
+    /// The address, where it is one of TCP. A client that wants no callbacks gives none, or one that cannot be.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        let net_id = NetId::from_bytes(&self.location.netid).filter(|id| id.is_tcp())?;
+        let address = UniversalAddress::from_bytes(&self.location.address).ok()?.0;
+        let is_usable = address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast();
+        Some(address).filter(|address| is_usable && address.is_ipv6() == net_id.is_ipv6())
+    }
+}
+
+/// What SETCLIENTID asks.
+#[derive(Debug, Clone, Copy)]
+pub struct SetClientId<'a> {
+    /// `client.id`.
+    pub owner: &'a [u8],
+    /// `client.verifier`.
+    pub verifier: Verifier,
+    /// Of the request.
+    pub principal: &'a Principal,
+    /// Where callbacks will go once it is confirmed.
+    pub callback: &'a Callback,
+}
+
+/// Why SETCLIENTID gave no client ID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetClientIdError {
+    /// CLID_INUSE: by the client whose callbacks go there.
+    InUse(NetAddress),
+    /// Any other status.
+    Status(Status),
+}
+
+/// What the server knows of the confirmed record of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    same_verifier: bool,
+    same_principal: bool,
+    /// It holds something, or may reclaim it, and its lease has not expired.
+    in_use: bool,
+}
+
+/// What SETCLIENTID does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// An unconfirmed record with a new client ID, in place of any unconfirmed one.
+    New,
+    /// New callback information for the confirmed record, which awaits confirmation.
+    Update,
+    /// CLID_INUSE.
+    Refuse,
+}
+
+/// The cases of §16.33.5. `is_kept`: the name is that of another principal's client, which may still reclaim what it held before a
+/// restart.
+fn decide(confirmed: Option<Known>, is_kept: bool) -> Decision {
+    match confirmed {
+        // The record did not outlive the server, and what it is to protect may come back.
+        None if is_kept => Decision::Refuse,
+        // "For any confirmed record with the same id string x, if the recorded principal does not match that of the SETCLIENTID
+        // call, then the server returns an NFS4ERR_CLID_INUSE error." A record that holds nothing is nobody's loss, as for
+        // EXCHANGE_ID (RFC 8881 §18.35.4) and in Linux's server.
+        Some(Known { same_principal: false, in_use: true, .. }) => Decision::Refuse,
+        // "since the id verifier v of the request matches that which is confirmed and recorded, the server treats this as a
+        // probable callback information update".
+        Some(Known { same_principal: true, same_verifier: true, .. }) => Decision::Update,
+        // "{ u, x, c, l, s } record such that v != u", with or without an unconfirmed one; and "no confirmed { *, x, *, *, * }".
+        Some(_) | None => Decision::New,
+    }
+}
+
+/// What a record of version 4.0 has beside its client.
+#[derive(Debug)]
+pub(crate) struct Confirmation {
+    /// `setclientid_confirm` of the record.
+    verifier: Verifier,
+    /// Callback information that awaits confirmation, with its own `setclientid_confirm`.
+    update: Option<(Callback, Verifier)>,
+}
+
+impl State {
+    /// SETCLIENTID.
+    ///
+    /// # Errors
+    /// CLID_INUSE; DELAY where there is no room for a record, or no ID.
+    pub fn set_client_id(
+        &self,
+        now: Duration,
+        request: &SetClientId<'_>,
+    ) -> Result<SetClientIdOk, SetClientIdError> {
+        let mut removed = Vec::new();
+        let result = self.decide_set_client_id(now, request, &mut removed);
+        self.let_go(removed);
+        result
+    }
+
+    fn decide_set_client_id(
+        &self,
+        now: Duration,
+        request: &SetClientId<'_>,
+        removed: &mut Vec<Record>,
+    ) -> Result<SetClientIdOk, SetClientIdError> {
+        let confirm = self.ids.next_verifier();
+        let mut table = self.clients.lock();
+        let mut owned = table.owned(Family::Sessionless, request.owner);
+        // What has lost a part begins anew: see `find_sessionless`.
+        let lost = owned.confirmed.and_then(|id| table.record_mut(id)).filter(|record| {
+            record.client.has_lost_state() && record.client.principal() == request.principal
+        });
+        if let Some(id) = lost.map(|record| record.client.id()) {
+            removed.extend(table.expire(id));
+            owned = table.owned(Family::Sessionless, request.owner);
+        }
+        let is_kept = self.recovery.keeps_from(now, Family::Sessionless, request.owner, request.principal);
+        let confirmed = owned.confirmed.and_then(|id| table.record_mut(id));
+        let known = confirmed.as_ref().map(|record| Known {
+            same_verifier: *record.client.verifier() == request.verifier,
+            same_principal: record.client.principal() == request.principal,
+            in_use: record.stands(now, self.lease, is_kept),
+        });
+        match (decide(known, is_kept), confirmed) {
+            (Decision::Update, Some(record)) => {
+                // "Any pre-existing unconfirmed { v, x, c, *, * } is removed."
+                if let Some(confirmation) = &mut record.confirmation {
+                    confirmation.update = Some((request.callback.clone(), confirm));
+                }
+                return Ok(SetClientIdOk { client_id: record.client.id(), confirm });
+            }
+            (Decision::Refuse, record) => {
+                let callback = record.and_then(|record| record.client.sessionless()).map(|it| &it.callback);
+                return Err(SetClientIdError::InUse(
+                    callback.map(|callback| callback.lock().location.clone()).unwrap_or_default(),
+                ));
+            }
+            (Decision::New | Decision::Update, _) => {}
+        }
+        removed.extend(table.replace_unconfirmed(owned));
+        let host = HostKey::of(request.callback.from);
+        if !self.has_room_for_record(&mut table, now, host, removed) {
+            return Err(SetClientIdError::Status(Status::DELAY));
+        }
+        let id = self
+            .ids
+            .next_client_id(true, |id| table.record(id).is_none())
+            .ok_or(SetClientIdError::Status(Status::DELAY))?;
+        let (owner, principal) = (Bytes::copy_from_slice(request.owner), request.principal.clone());
+        let slots = Arc::new(SlotMemory::share_of(&self.slot_memory));
+        let client = Client::new(id, owner, request.verifier, principal, slots, now);
+        let client = client.without_sessions(request.callback.clone()).at(table.hosts.host(host));
+        let client = Arc::new(client);
+        table.insert(client, Some(Confirmation { verifier: confirm, update: None }));
+        Ok(SetClientIdOk { client_id: id, confirm })
+    }
+
+    /// SETCLIENTID_CONFIRM. "SETCLIENTID_CONFIRM does not establish or renew a lease."
+    ///
+    /// # Errors
+    /// STALE_CLIENTID, CLID_INUSE.
+    pub fn confirm_client_id(
+        &self,
+        now: Duration,
+        id: ClientId,
+        confirm: Verifier,
+        principal: &Principal,
+    ) -> Result<Arc<Client>, Status> {
+        let mut table = self.clients.lock();
+        let result = self.try_confirm(&mut table, now, id, confirm, principal);
+        let client = table.record_mut(id).map(|record| Arc::clone(&record.client));
+        drop(table);
+        let (replaced, is_news) = result?;
+        self.let_go(replaced);
+        let client = client.ok_or(Status::STALE_CLIENTID)?;
+        if is_news {
+            self.renew_path(&client);
+        }
+        Ok(client)
+    }
+
+    /// The cases of §16.34.5; returns the record that is replaced, and whether there is a new path for callbacks.
+    fn try_confirm(
+        &self,
+        table: &mut ClientTable,
+        now: Duration,
+        id: ClientId,
+        confirm: Verifier,
+        principal: &Principal,
+    ) -> Result<(Option<Record>, bool), Status> {
+        // "The server has no record of a confirmed or unconfirmed { *, *, c, *, s }. The server returns NFS4ERR_STALE_CLIENTID."
+        let record = table.record_mut(id).ok_or(Status::STALE_CLIENTID)?;
+        let (client, phase) = (Arc::clone(&record.client), record.phase());
+        let confirmation = record.confirmation.as_mut().ok_or(Status::STALE_CLIENTID)?;
+        let updates = confirmation.update.as_ref().is_some_and(|(_, verifier)| *verifier == confirm);
+        if !updates && confirmation.verifier != confirm {
+            return Err(Status::STALE_CLIENTID);
+        }
+        // "If the principals of the records do not match that of the SETCLIENTID_CONFIRM, the server returns
+        // NFS4ERR_CLID_INUSE".
+        if client.principal() != principal {
+            return Err(Status::CLID_INUSE);
+        }
+        match phase {
+            // "{ v, x, c, k, s } is marked as confirmed, thereby modifying recorded and confirmed callback and callback_ident
+            // information … The server does not remove any relevant leased client state."
+            Phase::Confirmed if updates => {
+                if let (Some((callback, verifier)), Some(sessionless)) =
+                    (confirmation.update.take(), client.sessionless())
+                {
+                    *sessionless.callback.lock() = callback;
+                    confirmation.verifier = verifier;
+                }
+                Ok((None, true))
+            }
+            // "what has likely happened is that the client never got the response from the SETCLIENTID_CONFIRM".
+            Phase::Confirmed => Ok((None, false)),
+            // "If there is also a confirmed { *, x, d, *, t }, the server MUST remove client x's relevant leased client state".
+            Phase::Unconfirmed => {
+                // What SETCLIENTID found of another principal's record may have changed: it is judged again before it goes.
+                let old = table.owned(Family::Sessionless, client.owner()).confirmed;
+                let is_kept = self.recovery.keeps_from(now, Family::Sessionless, client.owner(), principal);
+                let is_others = |old: &&Record| {
+                    old.client.principal() != principal && old.stands(now, self.lease, is_kept)
+                };
+                if old.and_then(|id| table.record(id)).filter(is_others).is_some() {
+                    return Err(Status::CLID_INUSE);
+                }
+                if self.recovery.returns(now, &client) {
+                    client.set_reclaiming();
+                }
+                Ok((table.confirm(id), true))
+            }
+            Phase::Gone => Err(Status::STALE_CLIENTID),
+        }
+    }
+
+    /// A confirmed record of version 4.0.
+    pub(crate) fn find_sessionless(&self, id: ClientId) -> Result<Arc<Client>, Status> {
+        let mut table = self.clients.lock();
+        match table.record_mut(id) {
+            // There are no flags by which a client could learn that a part is lost (RFC 7530 §9.6.3.1), so that it goes whole, and
+            // begins anew under another client ID.
+            Some(record) if record.confirmation.is_some() && record.client.has_lost_state() => {
+                let lost = table.expire(id);
+                drop(table);
+                self.let_go(lost);
+                Err(Status::EXPIRED)
+            }
+            Some(record) if record.phase() == Phase::Confirmed && record.client.sessionless().is_some() => {
+                Ok(Arc::clone(&record.client))
+            }
+            Some(_) => Err(Status::STALE_CLIENTID),
+            // RFC 7530 §9.6.3.1: after "a lease that has expired", EXPIRED; another instance's is STALE_CLIENTID (§9.6.2). Of those
+            // with this instance's mark nobody remembers which were given.
+            None if self.ids.is_of_this_instance(id) => Err(Status::EXPIRED),
+            None => Err(Status::STALE_CLIENTID),
+        }
+    }
+
+    /// Where a client's callbacks go.
+    #[must_use]
+    pub fn callback_of(&self, client: &Client) -> Option<Callback> {
+        client.sessionless().map(|sessionless| sessionless.callback.lock().clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_decisions_are_those_of_the_rfc() {
+        let known = |same_verifier, same_principal, in_use| {
+            decide(Some(Known { same_verifier, same_principal, in_use }), false)
+        };
+        assert_eq!(decide(None, false), Decision::New);
+        assert_eq!(decide(None, true), Decision::Refuse);
+        assert_eq!(known(true, true, true), Decision::Update);
+        assert_eq!(known(true, true, false), Decision::Update);
+        assert_eq!(known(false, true, true), Decision::New, "a client that restarted");
+        for same_verifier in [false, true] {
+            assert_eq!(known(same_verifier, false, true), Decision::Refuse);
+            assert_eq!(known(same_verifier, false, false), Decision::New);
+        }
+    }
+
+    #[test]
+    fn callback_addresses_are_those_that_can_be_called() {
+        let address = |netid: &'static str, text: &'static str| {
+            let location = NetAddress {
+                netid: protocol::nfs4::types::Utf8::from_static(netid.as_bytes()),
+                address: protocol::nfs4::types::Utf8::from_static(text.as_bytes()),
+            };
+            Callback { location, ..Callback::default() }.address()
+        };
+        // RFC 5665 §5.2.3.3: 203 * 256 + 81.
+        assert_eq!(address("tcp", "192.0.2.7.203.81"), Some("192.0.2.7:52049".parse().unwrap()));
+        assert_eq!(address("tcp6", "2001:db8::1.8.1"), Some("[2001:db8::1]:2049".parse().unwrap()));
+        for (netid, text) in [
+            ("tcp", "0.0.0.0.0.0"),
+            ("tcp", "192.0.2.7.0.0"),
+            ("udp", "192.0.2.7.8.1"),
+            ("tcp", "2001:db8::1.8.1"),
+            ("tcp", "224.0.0.1.8.1"),
+            ("", ""),
+            ("tcp", "nonsense"),
+        ] {
+            assert_eq!(address(netid, text), None, "{netid} {text}");
+        }
+    }
+}

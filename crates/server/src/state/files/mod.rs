@@ -1,0 +1,5 @@
+//! Operations on opens.
+
+pub(crate) mod io;
+pub(crate) mod open;
+pub(crate) mod revoke;

@@ -1,0 +1,4 @@
+//! Operations on byte-range locks.
+
+pub(crate) mod lock;
+pub(crate) mod lock_queue;

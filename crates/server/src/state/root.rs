@@ -1,0 +1,223 @@
+//! The server's NFSv4 state: all tables, and what several operations need of them.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use foldhash::quality::FixedState;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::callbacks::callback::Watched;
+use super::callbacks::path;
+use super::copies::offload::Offloads;
+use super::copies::promise::Promises;
+use super::delegations::delegation::{DelegationCounts, Delegations};
+use super::owner;
+use super::sessions::sequence::SessionTable;
+use super::tables::binding::Connections;
+use super::tables::client::{Client, Principal, nanos};
+use super::tables::client_table::ClientTable;
+use super::tables::gauges::{self, Counts, Gauges};
+use super::tables::ids::Ids;
+use super::tables::persist::Persistence;
+use super::tables::recovery::{Records, Recovery};
+use super::tables::shard::{FileKey, Kind, Shard};
+use super::tables::slot_memory::SlotMemory;
+use super::tables::stateid::{Place, SHARDS};
+use super::tables::wire::{Stateid, Status};
+use super::tables::work_signal::WorkSignal;
+use crate::{Now, Settings, Throttle};
+
+/// All NFSv4 state of a server; one for all cores. See the module.
+#[derive(Debug)]
+pub struct State {
+    pub(super) settings: Settings,
+    pub(super) ids: Ids,
+    pub(super) lease: Duration,
+    pub(super) max_clients: usize,
+    pub(super) clients: Mutex<ClientTable>,
+    pub(super) sessions: SessionTable,
+    pub(super) connections: Connections,
+    pub(super) delegations: Delegations,
+    /// Callbacks under way.
+    pub(super) watched: Watched,
+    /// Copies in the background.
+    pub(super) offloads: Offloads,
+    /// What other servers may read for clients.
+    pub(super) promises: Promises,
+    /// The time as [`Self::expire`] heard it last, in nanoseconds: for what happens while nobody tells the time.
+    pub(super) tick: AtomicU64,
+    pub(super) shards: [Mutex<Shard>; SHARDS],
+    pub(super) recovery: Arc<Recovery>,
+    pub(super) gauges: Gauges,
+    pub(super) slot_memory: Arc<SlotMemory>,
+    /// What outlives the server of sessions, where anything does.
+    pub(super) persistence: Option<Persistence>,
+    /// For log lines of clients that leave.
+    pub(super) departures: Throttle,
+    /// Of whoever has no client record (NFSv3).
+    pub(super) nobody: Arc<Client>,
+    /// What each owner of version 4.0 closed last.
+    pub(super) closed: owner::Closed,
+    /// Connections to clients of version 4.0.
+    pub(super) paths: path::Paths,
+    /// Notified when the driver has something to do.
+    pub(super) work_signal: Arc<WorkSignal>,
+    pub(super) hasher: FixedState,
+}
+
+impl State {
+    /// The state of a server that starts at `now`, with what the server before wrote down: where it tells of clients that may
+    /// hold state, a grace period runs, of one lease time at least.
+    #[must_use]
+    pub fn new(settings: &Settings, records: Records, now: Duration) -> Self {
+        let persistence = records.log.as_ref();
+        let persistence = persistence.map(|log| {
+            let now = Now { monotonic: now, wall: records.read_at };
+            Persistence::new(Arc::clone(log), &records.entries, settings.max_persistent_slots, now)
+        });
+        let ids = Ids::new(settings, &records.entries, records.log.as_deref());
+        let recovery = Arc::new(Recovery::new(records, settings.lease, now));
+        let seed = ids.table_seed();
+        let shard = |number: usize| {
+            Mutex::new(Shard::new(number, seed, ids.generations(number), Arc::clone(&recovery)))
+        };
+        let work_signal = Arc::<WorkSignal>::default();
+        let slot_memory = Arc::new(SlotMemory::new(settings.slot_cache_bytes));
+        let of_nobody = Arc::clone(&slot_memory);
+        let nobody = Client::new(0, Bytes::new(), [0; 8], Principal::Anonymous, of_nobody, now);
+        let shards = std::array::from_fn(shard);
+        Self {
+            ids,
+            lease: settings.lease,
+            max_clients: settings.max_clients,
+            clients: Mutex::default(),
+            sessions: SessionTable::default(),
+            connections: Connections::default(),
+            delegations: Delegations::new(settings.max_delegations, Arc::clone(&work_signal)),
+            watched: Watched::default(),
+            offloads: Offloads::default(),
+            promises: Promises::default(),
+            tick: AtomicU64::new(nanos(now)),
+            shards,
+            recovery,
+            gauges: Gauges::new(settings.max_state),
+            slot_memory,
+            persistence,
+            departures: Throttle::new(crate::LOG_LINES_A_SECOND),
+            nobody: Arc::new(nobody),
+            closed: owner::Closed::default(),
+            paths: path::Paths::default(),
+            work_signal,
+            hasher: FixedState::with_seed(seed),
+            settings: settings.clone(),
+        }
+    }
+
+    /// Returns what is notified when a connection, a copy or a local change is queued for the driver.
+    #[must_use]
+    pub fn work_signal(&self) -> &WorkSignal {
+        &self.work_signal
+    }
+
+    /// How much there is, for metrics.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let (sessions, slots, slots_in_use) = self.sessions.count();
+        let persistence = self.persistence.as_ref();
+        let (persistent_sessions, dead_sessions) = persistence.map(Persistence::count).unwrap_or_default();
+        Counts {
+            clients: self.clients.lock().len() as u64,
+            sessions,
+            persistent_sessions,
+            dead_sessions,
+            slots,
+            slots_in_use,
+            slots_full: self.slot_memory.full(),
+            slots_deferred: self.slot_memory.deferred(),
+            opens: gauges::read(&self.gauges.opens),
+            locks: gauges::read(&self.gauges.locks),
+            locks_waiting: gauges::read(&self.gauges.lock_waiters),
+            locks_notified: gauges::read(&self.gauges.lock_notices),
+            delegations: gauges::read(&self.gauges.delegations),
+            copies: self.count_offloads(),
+            revoked: gauges::read(&self.gauges.revoked),
+            slot_cache_bytes: self.slot_memory.used() as u64,
+        }
+    }
+
+    /// What has happened to delegations.
+    #[must_use]
+    pub fn delegation_counts(&self) -> &DelegationCounts {
+        &self.delegations.counts
+    }
+
+    /// Whether a grace period runs.
+    #[must_use]
+    pub fn in_grace(&self, now: Duration) -> bool {
+        self.recovery.in_grace(now)
+    }
+
+    /// Logs whether a grace period runs, and for whom.
+    pub(crate) fn log_grace(&self, now: Duration) {
+        self.recovery.log_start(now);
+    }
+
+    /// The change to the log that has to be stable before anything is answered, or anything to `client`; `None` where all is.
+    #[must_use]
+    pub fn unsettled(&self, client: Option<&Client>) -> Option<u64> {
+        self.recovery.unsettled(client)
+    }
+
+    /// Ready when a change is stable; `thread` is what the calling thread may be used for.
+    pub fn settled(&self, change: u64, thread: vfs::Thread) -> vfs::Op<'_, ()> {
+        self.recovery.settled(change, thread)
+    }
+
+    /// The time, as exactly as [`Self::expire`] is called.
+    pub(super) fn tick(&self) -> Duration {
+        Duration::from_nanos(self.tick.load(Relaxed))
+    }
+
+    pub(super) fn shard_of(&self, file: FileKey) -> usize {
+        // Not the low bits, which choose a place in the shard's map.
+        (self.hasher.hash_one(file) >> 32) as usize % SHARDS
+    }
+
+    /// Locks the shard of the entry that a stateid names, in the order of checks of RFC 8881 §8.2.4.
+    pub(super) fn find_entry(
+        &self,
+        client: &Client,
+        file: FileKey,
+        stateid: &Stateid,
+        is_kind: impl FnOnce(&Kind) -> bool,
+    ) -> Result<(MutexGuard<'_, Shard>, u32), Status> {
+        let is_sessionless = client.sessionless().is_some();
+        let place = Place::parse(stateid, self.ids.boot()).map_err(|flaw| flaw.status(is_sessionless))?;
+        let shard = self.shards[place.shard].lock();
+        let slots = self.settings.max_slots;
+        let found = shard.find_present(place, client, Some(file), stateid.seqid, slots, is_kind);
+        match found {
+            Ok(index) => Ok((shard, index)),
+            Err(flaw) => Err(flaw.status(is_sessionless)),
+        }
+    }
+
+    /// Room for opens, locks or ranges that weigh `more`; where there is none, expired clients go.
+    ///
+    /// # Errors
+    /// DELAY: v4.1 has no RESOURCE, and what others hold may go. A client that holds its share waits for itself: whoever
+    /// opens without end must not shut the others out, by whichever names ([`host`]).
+    pub(super) fn make_room(&self, now: Duration, client: &Client, more: usize) -> Result<(), Status> {
+        if !self.gauges.has_share(client, more) {
+            return Err(Status::DELAY);
+        }
+        if self.gauges.has_room(more) {
+            return Ok(());
+        }
+        self.press_for(now, client.host());
+        if self.gauges.has_room_for(client, more) { Ok(()) } else { Err(Status::DELAY) }
+    }
+}

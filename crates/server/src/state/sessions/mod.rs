@@ -1,0 +1,3 @@
+//! Operations on sessions.
+
+pub(crate) mod sequence;

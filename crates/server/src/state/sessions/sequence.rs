@@ -1,0 +1,321 @@
+//! SEQUENCE (RFC 8881 §18.46): the way into a slot, and out of it.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use crate::ConnectionId;
+use crate::state::State;
+use crate::state::callbacks::callback::Referring;
+use crate::state::tables::client::Client;
+use crate::state::tables::persist::{KeptSlots, Persistence};
+use crate::state::tables::session::{MIN_RESPONSE, Session};
+use crate::state::tables::slot::{Arrival, Verdict, whole_seconds};
+use crate::state::tables::wire::{
+    ChannelAttributes, OpNum, SecParmsList, SequenceArgs, SequenceOk, SessionId, Status,
+};
+
+/// Bytes at the start of a compound that its digest covers. All operations but WRITE's data and the like are within them;
+/// hashing a megabyte of data would cost more than writing it.
+const DIGEST_BYTES: usize = 512;
+
+/// Where `sa_highest_slotid` lies in a compound that begins with SEQUENCE: behind minor version, number of operations, the
+/// operation's number, session, sequence ID and slot. Linux writes it anew when it encodes a request for a new connection, and
+/// it says nothing of what is asked: with another one, a retransmission is no other request.
+const HIGHEST_SLOT: Range<usize> = 36..40;
+const FIRST_OPERATION: Range<usize> = 8..12;
+
+/// What SEQUENCE leads to.
+#[derive(Debug)]
+pub enum Sequenced {
+    /// Execute the rest of the compound.
+    New(Running),
+    /// Answer without executing.
+    Replay(Replay),
+}
+
+/// Answer to a retransmission.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// SEQUENCE's result.
+    pub sequence: SequenceOk,
+    /// The bytes given to [`Running::finish`]; `None` where they were not kept: then the reply is SEQUENCE with
+    /// `sequence`, and the next operation, if there is one, with RETRY_UNCACHED_REP (RFC 8881 §2.10.6.1.3).
+    pub reply: Option<Bytes>,
+}
+
+/// A request that has its slot. It is executed once, whatever happens to it.
+#[derive(Debug)]
+#[must_use = "dropping it ends the request without a reply"]
+pub struct Running {
+    session: Arc<Session>,
+    sequence: SequenceOk,
+    cache_this: bool,
+    ended: bool,
+}
+
+impl Running {
+    /// SEQUENCE's result.
+    #[must_use]
+    pub fn sequence(&self) -> &SequenceOk {
+        &self.sequence
+    }
+
+    /// Whose request it is.
+    #[must_use]
+    pub fn client(&self) -> &Arc<Client> {
+        &self.session.client
+    }
+
+    /// Limits of the fore channel: operations, request, reply and cached reply (REP_TOO_BIG_TO_CACHE).
+    #[must_use]
+    pub fn channel(&self) -> &ChannelAttributes {
+        &self.session.fore
+    }
+
+    /// Whether the session outlives the server.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        self.session.is_persistent
+    }
+
+    /// What the log has of its slots, where the session outlives the server.
+    pub(crate) fn kept_slots(&self) -> Option<&KeptSlots> {
+        self.session.is_persistent.then_some(&self.session.kept_slots)
+    }
+
+    /// As a callback names it that makes no sense before this request's reply.
+    pub(crate) fn as_referring(&self) -> Referring {
+        let (slot, sequence) = (self.sequence.slot_id, self.sequence.sequence_id);
+        Referring { session: Arc::downgrade(&self.session), slot, sequence }
+    }
+
+    /// `sa_cachethis`.
+    #[must_use]
+    pub fn cache_this(&self) -> bool {
+        self.cache_this
+    }
+
+    /// Ends the request. `reply` is the encoded COMPOUND result from its status on. It is kept (copied) where the client
+    /// asked for it and it has at most `ca_maxresponsesize_cached` bytes; `None` for a reply that is not at hand as bytes.
+    /// Renews the lease.
+    pub fn finish(mut self, now: Duration, reply: Option<&[u8]>) {
+        self.end(Some(now), reply.filter(|_| self.cache_this));
+    }
+
+    /// As [`Self::finish`], for a request that waited for something, so that the time that it came with is no longer now.
+    pub fn finish_late(mut self, reply: Option<&[u8]>) {
+        self.end(None, reply.filter(|_| self.cache_this));
+    }
+
+    fn end(&mut self, now: Option<Duration>, reply: Option<&[u8]>) {
+        self.ended = true;
+        self.session.slots.finish(self.sequence.slot_id, reply);
+        self.session.client.end(now);
+    }
+}
+
+impl Drop for Running {
+    /// The request was dropped in the middle. What it did is done, so that a retransmission must not do it again.
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(None, None);
+        }
+    }
+}
+
+/// Hashes a session ID by its second half, which is a keyed hash already.
+#[derive(Debug, Default)]
+pub(crate) struct SessionHasher(u64);
+
+impl Hasher for SessionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
+    }
+
+    fn write_usize(&mut self, _length: usize) {}
+}
+
+type SessionMap = HashMap<SessionId, Arc<Session>, BuildHasherDefault<SessionHasher>>;
+
+/// Parts of the session table, so that cores seldom meet.
+const PARTS: usize = 16;
+
+/// All sessions by ID.
+#[derive(Debug, Default)]
+pub(crate) struct SessionTable([RwLock<SessionMap>; PARTS]);
+
+impl SessionTable {
+    fn part(&self, id: &SessionId) -> &RwLock<SessionMap> {
+        // Not the bits that choose a place within the map.
+        &self.0[usize::from(id[12]) % PARTS]
+    }
+
+    pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
+        self.part(id).read().get(id).cloned()
+    }
+
+    pub(crate) fn insert(&self, session: Session) -> Arc<Session> {
+        let session = Arc::new(session);
+        self.part(&session.id).write().insert(session.id, Arc::clone(&session));
+        session
+    }
+
+    pub(crate) fn remove(&self, id: &SessionId) -> Option<Arc<Session>> {
+        self.part(id).write().remove(id)
+    }
+
+    /// Sessions of one of the parts, in turn.
+    pub(crate) fn some(&self, turn: u64) -> Vec<Arc<Session>> {
+        self.0[turn as usize % PARTS].read().values().cloned().collect()
+    }
+
+    /// Sessions, the slots granted to them, and those in use.
+    pub(crate) fn count(&self) -> (u64, u64, u64) {
+        let mut total = (0, 0, 0);
+        for part in &self.0 {
+            let part = part.read();
+            total.0 += part.len() as u64;
+            total.1 += part.values().map(|session| u64::from(session.slots.granted())).sum::<u64>();
+            total.2 += part.values().map(|session| u64::from(session.slots.in_use())).sum::<u64>();
+        }
+        total
+    }
+}
+
+impl State {
+    /// BACKCHANNEL_CTL (RFC 8881 §18.33): the program and the security of this session's callbacks from now on. Where none could be
+    /// sent by what was offered before, the path is tried.
+    pub fn control_back_channel(&self, running: &Running, program: u32, security: &SecParmsList) {
+        let mut back = running.session.back.lock();
+        let was_usable = back.is_usable();
+        back.control(program, security);
+        let is_usable = back.is_usable();
+        drop(back);
+        if is_usable && !was_usable {
+            self.try_path(&running.session);
+        }
+    }
+
+    /// SEQUENCE (RFC 8881 §18.46). `digest` is [`Self::digest`] of the request.
+    ///
+    /// # Errors
+    /// BADSESSION, CONN_NOT_BOUND_TO_SESSION, DEADSESSION (a persistent session that cannot be kept any more), BADSLOT, BAD_HIGH_SLOT, REP_TOO_BIG_TO_CACHE, SEQ_MISORDERED, SEQ_FALSE_RETRY, DELAY (still in progress, or no memory for
+    /// another reply). "If SEQUENCE returns an error, then the state of the slot (sequence ID, cached reply) MUST NOT change,
+    /// and the associated lease MUST NOT be renewed."
+    pub fn sequence(
+        &self,
+        now: Duration,
+        connection: ConnectionId,
+        request: &SequenceArgs,
+        digest: u64,
+    ) -> Result<Sequenced, Status> {
+        let session = self.sessions.get(&request.session_id).ok_or(Status::BADSESSION)?;
+        // §18.46.3: "If SEQUENCE is received on a connection not associated with the session via CREATE_SESSION or
+        // BIND_CONN_TO_SESSION, and connection association enforcement is enabled". Whoever has seen the session's ID could else put
+        // its slots out of step.
+        if session.client.binds_connections() && !session.is_bound(connection) {
+            return Err(Status::CONN_NOT_BOUND_TO_SESSION);
+        }
+        let slots = &session.slots;
+        // §2.10.6.1 has BAD_HIGH_SLOT for who ignores a lowered limit. What is granted never falls here: it was never granted.
+        if request.slot_id < slots.granted() && request.highest_slot_id >= slots.granted() {
+            return Err(Status::BAD_HIGH_SLOT);
+        }
+        // §2.10.6.4: "If the reply exceeds ca_maxresponsesize_cached (and sa_cachethis or csa_cachethis is TRUE), then the server
+        // MUST return NFS4ERR_REP_TOO_BIG_TO_CACHE": what exceeds it with SEQUENCE alone is told before the slot is taken.
+        if request.cache_this && session.fore.max_response_size_cached < MIN_RESPONSE {
+            return Err(Status::REP_TOO_BIG_TO_CACHE);
+        }
+        // A promise that cannot be kept is not made: what was executed is answered, and the client gets an ordinary session.
+        let is_lost = session.is_persistent && !self.persistence.as_ref().is_some_and(Persistence::is_sound);
+        if is_lost && !slots.is_last(request.slot_id, request.sequence_id) {
+            return Err(Status::DEADSESSION);
+        }
+        let verdict = slots.arrive(Arrival {
+            slot: request.slot_id,
+            sequence_id: request.sequence_id,
+            highest: request.highest_slot_id,
+            digest,
+            keep: request.cache_this,
+            now_s: whole_seconds(now),
+        })?;
+        session.touch(connection, &self.connections);
+        let highest_slot_id = slots.granted() - 1;
+        let sequence = SequenceOk {
+            session_id: request.session_id,
+            sequence_id: request.sequence_id,
+            slot_id: request.slot_id,
+            highest_slot_id,
+            // Another core may have widened the window in between.
+            target_highest_slot_id: slots.target_highest().min(highest_slot_id),
+            status_flags: session.status_flags(),
+        };
+        Ok(match verdict {
+            Verdict::New => {
+                session.client.begin(now);
+                Sequenced::New(Running { session, sequence, cache_this: request.cache_this, ended: false })
+            }
+            // §8.3: "or successful retrieval of the result of SEQUENCE from the reply cache".
+            Verdict::Replay(reply) => {
+                session.client.renew(now);
+                Sequenced::Replay(Replay { sequence, reply })
+            }
+        })
+    }
+
+    /// Where a session's callbacks go.
+    #[cfg(test)]
+    pub(crate) fn callback_program(&self, session: &SessionId) -> Option<u32> {
+        Some(self.sessions.get(session)?.back.lock().program())
+    }
+
+    /// Whose a session is.
+    #[cfg(test)]
+    pub(crate) fn client_of(&self, session: &SessionId) -> Option<Arc<Client>> {
+        Some(Arc::clone(&self.sessions.get(session)?.client))
+    }
+
+    /// Tells requests apart: `caller` is the effective user as a number, `compound` the encoded COMPOUND from behind its tag,
+    /// or as much of its start as is at hand, `length` its whole length in bytes. Covers the first 512 bytes.
+    #[must_use]
+    pub fn digest(&self, caller: u64, compound: &[u8], length: usize) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hash_request(&mut hasher, caller, compound, length);
+        hasher.finish()
+    }
+
+    /// What tells requests with an owner's seqid apart: who asks for which operation on which object, a number for the current
+    /// file handle, with which arguments.
+    #[must_use]
+    pub fn digest_of_turn(&self, caller: u64, operation: OpNum, object: u64, arguments: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(u64::from(operation.0));
+        hasher.write_u64(object);
+        hash_request(&mut hasher, caller, arguments, arguments.len());
+        hasher.finish()
+    }
+}
+
+/// What tells requests apart; see [`State::digest`].
+pub(crate) fn hash_request(hasher: &mut impl Hasher, caller: u64, compound: &[u8], length: usize) {
+    hasher.write_u64(caller);
+    hasher.write_u64(length as u64);
+    let compound = &compound[..compound.len().min(DIGEST_BYTES)];
+    match compound.split_at_checked(HIGHEST_SLOT.end) {
+        Some((head, rest)) if head[FIRST_OPERATION] == OpNum::SEQUENCE.0.to_be_bytes() => {
+            hasher.write(&head[..HIGHEST_SLOT.start]);
+            hasher.write(rest);
+        }
+        _ => hasher.write(compound),
+    }
+}

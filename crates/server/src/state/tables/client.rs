@@ -1,0 +1,441 @@
+//! Client records and their leases (RFC 8881 §8.3, §18.35.4).
+
+use core::net::SocketAddr;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release, Ordering::SeqCst,
+};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::contention::HoldOff;
+use super::host::Host;
+use super::notices::Unconfirmed;
+use super::slot_memory::SlotMemory;
+use super::wire::{ClientId, SequenceStatus, Verifier};
+use crate::client_log::UsedExports;
+use crate::state::callbacks::callback::Calls;
+use crate::state::clients::protect::StateProtect;
+use crate::state::clients::setclientid::Callback;
+use crate::state::owner::Sessionless;
+
+/// Who sent a request, as far as client records tell principals apart (RFC 8881 §18.35.4).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// AUTH_NONE.
+    Anonymous,
+    /// AUTH_SYS: the user on the client, before squashing.
+    System(u32),
+    /// RPCSEC_GSS: the principal's exported name, which says the mechanism too (RFC 2743 §3.2).
+    Gss(Bytes),
+}
+
+/// What a client holds; counted where it is made and freed, read without a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings {
+    /// Opens, lock stateids, delegations.
+    pub(crate) state: AtomicU32,
+    /// The weight of these, of what is revoked and not yet freed, and of locked ranges.
+    pub(crate) charged: AtomicU32,
+    /// Opens in effect.
+    pub(crate) opens: AtomicU32,
+    /// Byte ranges locked.
+    pub(crate) locks: AtomicU32,
+    /// Locks that it waits for.
+    pub(crate) lock_waiters: AtomicU32,
+    /// Of an expired lease, revoked for another's sake, not yet freed by FREE_STATEID.
+    pub(crate) revoked: AtomicU32,
+    /// Revoked by the administrator, not yet freed.
+    pub(crate) admin_revoked: AtomicU32,
+    /// Delegations that did not come back in time, not yet freed.
+    pub(crate) unreturned: AtomicU32,
+    /// Delegations among what was revoked in any of these ways, not yet freed.
+    pub(crate) lost_delegations: AtomicU32,
+    /// Delegations.
+    pub(crate) delegations: AtomicU32,
+    /// Which of all [grants](super::gauges::Gauges::grants) was its last.
+    pub(crate) last_grant: AtomicU64,
+    /// What it has not confirmed to know of its directories.
+    pub(crate) notices: Arc<Unconfirmed>,
+    /// Copies in the background.
+    pub(crate) copies: AtomicU32,
+    /// Connections that are back channels of any session.
+    pub(crate) back_connections: AtomicU32,
+}
+
+/// A client record. Sessions and state hold on to it.
+#[derive(Debug)]
+pub struct Client {
+    id: ClientId,
+    owner: Bytes,
+    verifier: Verifier,
+    principal: Principal,
+    protect: StateProtect,
+    /// Of the address that it came from when it made its record.
+    host: Arc<Host>,
+    /// Monotonic nanoseconds of the last renewal.
+    renewed: AtomicU64,
+    /// COMPOUNDs in progress on its sessions.
+    active: AtomicU32,
+    /// One ended at a time that nobody told: whoever looks next renews the lease.
+    ended_late: AtomicBool,
+    /// The record is gone, and why: nothing may be added to what it holds.
+    gone: OnceLock<&'static str>,
+    /// The log says that the client is confirmed.
+    is_logged: AtomicBool,
+    /// Exports whose use the log has.
+    pub(crate) used_exports: UsedExports,
+    /// It has, or had, a back channel: only then is the lack of one worth a status flag.
+    wants_callbacks: AtomicBool,
+    /// It may have held state before the server's restart and has not completed.
+    reclaiming: AtomicBool,
+    reclaim_complete: AtomicBool,
+    /// The change that wrote its record, and one; zero where it has none.
+    noted: AtomicU64,
+    /// Monotonic nanoseconds of the sweep that found it without anything, and nothing has come since; zero where there was none.
+    empty_since: AtomicU64,
+    pub(crate) holdings: Holdings,
+    /// Callbacks that wait, and its sessions.
+    pub(crate) calls: Mutex<Calls>,
+    /// A callback, or a trial, was answered, and the way it took may still be there.
+    reachable: AtomicBool,
+    /// When CB_RECALL_ANY was sent last, in seconds.
+    pub(crate) asked_to_return: AtomicU64,
+    /// It refused a CB_NOTIFY lately: nothing is told to it.
+    refuses_notices: HoldOff,
+    /// What its sessions' slots may take.
+    pub(crate) slot_memory: Arc<SlotMemory>,
+    /// For a client of version 4.0.
+    sessionless: Option<Box<Sessionless>>,
+    /// Where it was when it last said who it is, and by which minor version.
+    seen: Mutex<Option<(SocketAddr, u32)>>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        id: ClientId,
+        owner: Bytes,
+        verifier: Verifier,
+        principal: Principal,
+        slot_memory: Arc<SlotMemory>,
+        now: Duration,
+    ) -> Self {
+        let client = Self {
+            id,
+            owner,
+            verifier,
+            principal,
+            protect: StateProtect::None,
+            host: Arc::default(),
+            renewed: AtomicU64::new(0),
+            active: AtomicU32::new(0),
+            ended_late: AtomicBool::new(false),
+            gone: OnceLock::new(),
+            is_logged: AtomicBool::new(false),
+            used_exports: UsedExports::default(),
+            wants_callbacks: AtomicBool::new(false),
+            reclaiming: AtomicBool::new(false),
+            reclaim_complete: AtomicBool::new(false),
+            noted: AtomicU64::new(0),
+            empty_since: AtomicU64::new(0),
+            holdings: Holdings::default(),
+            calls: Mutex::default(),
+            reachable: AtomicBool::new(false),
+            asked_to_return: AtomicU64::new(0),
+            refuses_notices: HoldOff::default(),
+            slot_memory,
+            sessionless: None,
+            seen: Mutex::default(),
+        };
+        client.renew(now);
+        client
+    }
+
+    /// Has its state protected.
+    pub(crate) fn protected_by(self, protect: StateProtect) -> Self {
+        Self { protect, ..self }
+    }
+
+    /// Counts it among the clients of an address.
+    pub(crate) fn at(self, host: Arc<Host>) -> Self {
+        Self { host, ..self }
+    }
+
+    /// What the clients of its address have together.
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// Makes it a client of version 4.0.
+    pub(crate) fn without_sessions(self, callback: Callback) -> Self {
+        Self { sessionless: Some(Box::new(Sessionless::new(callback))), ..self }
+    }
+
+    /// What a client of version 4.0 has instead of sessions; none for those of later versions.
+    pub(crate) fn sessionless(&self) -> Option<&Sessionless> {
+        self.sessionless.as_deref()
+    }
+
+    /// `clientid4`.
+    #[must_use]
+    pub fn id(&self) -> ClientId {
+        self.id
+    }
+
+    /// Which of all [grants](crate::state::State::grants) was its last; 0 where it never had one.
+    #[must_use]
+    pub fn last_grant(&self) -> u64 {
+        self.holdings.last_grant.load(SeqCst)
+    }
+
+    /// `co_ownerid`.
+    #[must_use]
+    pub fn owner(&self) -> &Bytes {
+        &self.owner
+    }
+
+    /// `co_verifier`.
+    pub(crate) fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// Who made the record.
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// How its state is protected.
+    pub(crate) fn protect(&self) -> StateProtect {
+        self.protect
+    }
+
+    /// §8.3: "successful execution of a SEQUENCE operation … will result in the lease being implicitly renewed".
+    pub(crate) fn renew(&self, now: Duration) {
+        // Cores may tell the time in another order than it passed: what is renewed stays so. Two of them at once may still
+        // leave the earlier time, by as much as they differ.
+        let now = nanos(now);
+        if self.renewed.load(Relaxed) < now {
+            self.renewed.store(now, Relaxed);
+        }
+    }
+
+    /// A COMPOUND begins.
+    pub(crate) fn begin(&self, now: Duration) {
+        self.active.fetch_add(1, Relaxed);
+        self.renew(now);
+    }
+
+    /// A COMPOUND ended; `now` where the time is known. §8.3: once the response "has been sent, the server MUST set the
+    /// lease to expire no sooner than the sum of current time and the value of the lease_time attribute". Where the time
+    /// is not known, that of the next look is no sooner: a sweep's, a second later, or that of a request in conflict.
+    pub(crate) fn end(&self, now: Option<Duration>) {
+        match now {
+            Some(now) => self.renew(now),
+            None => self.ended_late.store(true, Release),
+        }
+        self.active.fetch_sub(1, Release);
+    }
+
+    /// §8.3: a lease can expire "when it has been at least the lease interval … since the last lease-renewing SEQUENCE …
+    /// and there are no active COMPOUND operations on any such sessions".
+    pub(crate) fn is_expired(&self, now: Duration, lease: Duration) -> bool {
+        self.idle(now) >= lease
+    }
+
+    /// For how long the lease has not been renewed; zero while a COMPOUND runs.
+    pub(crate) fn idle(&self, now: Duration) -> Duration {
+        if self.active.load(Acquire) > 0 {
+            return Duration::ZERO;
+        }
+        if self.ended_late.load(Acquire) && self.ended_late.swap(false, Acquire) {
+            self.renew(now);
+        }
+        Duration::from_nanos(nanos(now).saturating_sub(self.renewed.load(Relaxed)))
+    }
+
+    /// It speaks from this address, in this minor version.
+    pub(crate) fn seen_at(&self, address: SocketAddr, minor: u32) {
+        *self.seen.lock() = Some((address, minor));
+    }
+
+    /// Where it was seen last, and its minor version.
+    pub(crate) fn seen(&self) -> Option<(SocketAddr, u32)> {
+        *self.seen.lock()
+    }
+
+    /// Where it was when it last said who it is.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.seen().map(|(address, _)| address)
+    }
+
+    /// What was taken from it, and it has not acknowledged.
+    pub(crate) fn revoked(&self) -> u32 {
+        let Holdings { revoked, admin_revoked, unreturned, .. } = &self.holdings;
+        [revoked, admin_revoked, unreturned].map(|counter| counter.load(Relaxed)).into_iter().sum()
+    }
+
+    /// COMPOUNDs in progress.
+    pub(crate) fn active(&self) -> u32 {
+        self.active.load(Relaxed)
+    }
+
+    /// Whether it holds opens, locks or delegations, or has something copied.
+    pub(crate) fn has_state(&self) -> bool {
+        self.holdings.state.load(Relaxed) > 0 || self.holdings.copies.load(Relaxed) > 0
+    }
+
+    /// Whether its record may go while its lease runs: it holds nothing, has nothing to reclaim or to acknowledge, and no
+    /// COMPOUND of it runs.
+    pub(crate) fn yields(&self) -> bool {
+        !self.has_state() && !self.is_reclaiming() && self.revoked() == 0 && self.active.load(Acquire) == 0
+    }
+
+    /// Whether something was revoked because its lease was over.
+    pub(crate) fn has_lost_state(&self) -> bool {
+        self.holdings.revoked.load(Relaxed) > 0
+    }
+
+    /// Whether its record is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.get().is_some()
+    }
+
+    /// Its record is gone, for this reason.
+    pub(crate) fn set_gone(&self, reason: &'static str) {
+        let _ = self.gone.set(reason);
+    }
+
+    /// Whether the log shall say that the client is confirmed: once.
+    pub(crate) fn takes_confirmation_line(&self) -> bool {
+        !self.is_logged.swap(true, Relaxed)
+    }
+
+    /// Why its record is gone, where the log says that the client was confirmed.
+    pub(crate) fn logged_departure(&self) -> Option<&'static str> {
+        self.gone.get().copied().filter(|_| self.is_logged.load(Relaxed))
+    }
+
+    pub(crate) fn set_wants_callbacks(&self) {
+        self.wants_callbacks.store(true, Relaxed);
+    }
+
+    /// Whether it has, or had, a back channel.
+    pub(crate) fn has_wanted_callbacks(&self) -> bool {
+        self.wants_callbacks.load(Relaxed)
+    }
+
+    /// Whether any connection carries callbacks to it.
+    pub(crate) fn has_back_connection(&self) -> bool {
+        self.holdings.back_connections.load(Relaxed) > 0
+    }
+
+    /// Whether it holds delegations.
+    pub(crate) fn holds_delegations(&self) -> bool {
+        self.holdings.delegations.load(Relaxed) > 0
+    }
+
+    /// Whether it has delegated what could not be recalled.
+    pub(crate) fn lacks_path(&self) -> bool {
+        self.holds_delegations() && !self.is_reachable()
+    }
+
+    /// Whether callbacks arrive, as far as that is known.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.reachable.load(Relaxed)
+    }
+
+    /// It refused a CB_NOTIFY.
+    pub(crate) fn refused_notice(&self, now: Duration) {
+        self.refuses_notices.begin(0, now);
+    }
+
+    /// Whether it takes what it is told of its directories, as far as is known.
+    pub(crate) fn takes_notices(&self, now: Duration) -> bool {
+        !self.refuses_notices.is_on(0, now) && self.calls.lock().carries_notices()
+    }
+
+    pub(crate) fn set_reachable(&self, reachable: bool) {
+        self.reachable.store(reachable, Relaxed);
+    }
+
+    /// It is one of those that the grace period waits for.
+    pub(crate) fn set_reclaiming(&self) {
+        self.reclaiming.store(true, Relaxed);
+    }
+
+    /// Whether its reclaims are accepted, as far as the client goes.
+    pub(crate) fn is_reclaiming(&self) -> bool {
+        self.reclaiming.load(Acquire)
+    }
+
+    /// Whether it has sent RECLAIM_COMPLETE.
+    pub(crate) fn has_completed(&self) -> bool {
+        self.reclaim_complete.load(Relaxed)
+    }
+
+    /// RECLAIM_COMPLETE; false where it came before.
+    pub(crate) fn complete_reclaim(&self) -> bool {
+        let is_first = !self.reclaim_complete.swap(true, AcqRel);
+        // Behind the other, so that nobody sees neither.
+        self.reclaiming.store(false, Release);
+        is_first
+    }
+
+    /// The number of the change that wrote its record, where it has one.
+    pub(crate) fn noted_by(&self) -> Option<u64> {
+        self.noted.load(Acquire).checked_sub(1)
+    }
+
+    pub(crate) fn set_noted_by(&self, number: Option<u64>) {
+        self.noted.store(number.map_or(0, |number| number + 1), Release);
+    }
+
+    /// It gets something to hold.
+    pub(crate) fn takes_up(&self) {
+        if self.empty_since.load(Relaxed) > 0 {
+            self.empty_since.store(0, Relaxed);
+        }
+    }
+
+    /// A sweep comes by: whether the client has a record, and has had nothing to hold for so long.
+    pub(crate) fn is_resting(&self, now: Duration, long: Duration) -> bool {
+        if self.noted_by().is_none() || self.has_state() || self.revoked() > 0 {
+            self.takes_up();
+            return false;
+        }
+        match self.empty_since.load(Relaxed) {
+            0 => {
+                self.empty_since.store(nanos(now).max(1), Relaxed);
+                false
+            }
+            since => nanos(now).saturating_sub(since) >= nanos(long),
+        }
+    }
+
+    /// `sr_status_flags` (§18.46.3), but for those of the session.
+    pub(crate) fn status_flags(&self) -> SequenceStatus {
+        let mut flags = SequenceStatus::empty();
+        let some = |counter: &AtomicU32| counter.load(Relaxed) > 0;
+        flags.set(SequenceStatus::EXPIRED_SOME_STATE_REVOKED, some(&self.holdings.revoked));
+        flags.set(SequenceStatus::ADMIN_STATE_REVOKED, some(&self.holdings.admin_revoked));
+        // Also for a delegation that went with the lease or was taken by the administrator, as Linux's server has it: by the other
+        // two flags its client looks at its opens and locks alone, and would go on believing what was delegated.
+        flags.set(SequenceStatus::RECALLABLE_STATE_REVOKED, some(&self.holdings.lost_delegations));
+        // "Until the client sends a global RECLAIM_COMPLETE …, every SEQUENCE operation will return
+        // SEQ4_STATUS_RESTART_RECLAIM_NEEDED."
+        flags.set(SequenceStatus::RESTART_RECLAIM_NEEDED, self.is_reclaiming());
+        let no_path = self.wants_callbacks.load(Relaxed) && !some(&self.holdings.back_connections);
+        flags.set(SequenceStatus::CB_PATH_DOWN, no_path);
+        flags
+    }
+}
+
+/// 584 years of nanoseconds fit.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

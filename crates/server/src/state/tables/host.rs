@@ -1,0 +1,254 @@
+//! What the clients of one address have together, and what they may have.
+//!
+//! Criteria. A client may give itself any number of names, and each name has a share of its own: shares hold nobody off who has
+//! one address. So each limit counts by address too.
+//! - One address may have all that there is while nobody else wants it.
+//! - Where a limit is reached, there is an eighth more, for those who have little: an address may have there what is left of
+//!   it, and no more than that altogether. Whoever has nothing gets something, and leaves something for the next.
+//! - A record that nobody has confirmed yields to any other, that of the address with most of them first, so that a flood pushes
+//!   out its own.
+//! - A record without state costs its client a new one. It yields to addresses with fewer records, that of the greediest address
+//!   first. What holds state never yields to another address, unless its lease is over and its address has more.
+//!
+//! Clients behind one NAT, or of one machine, share what their address may have. An IPv6 address counts by its first 64 bits,
+//! which is what one machine can choose from.
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+/// A limit has this part more for addresses that have little.
+const EXTRA_PART: usize = 8;
+/// Addresses that are looked through for a record that yields.
+const HOSTS_LOOKED_AT: usize = 16;
+/// Records of an address that are looked at for one that yields; the next look goes on behind them.
+const RECORDS_LOOKED_AT: usize = 64;
+
+/// Which address it is; none where that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct HostKey(Option<IpAddr>);
+
+impl HostKey {
+    pub(crate) fn of(address: Option<IpAddr>) -> Self {
+        Self(address.map(|address| match address.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+            address @ IpAddr::V4(_) => address,
+        }))
+    }
+}
+
+/// What an address's clients hold together.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    key: HostKey,
+    /// Weights of opens, locks and the like.
+    pub(crate) charged: AtomicU32,
+    /// Delegations.
+    pub(crate) delegations: AtomicU32,
+}
+
+impl Host {
+    pub(crate) fn key(&self) -> HostKey {
+        self.key
+    }
+}
+
+/// Whether an address that holds `held` may have `more` of what is limited to `limit`, of which all have `used`.
+pub(crate) fn has_room(limit: usize, used: usize, held: usize, more: usize) -> bool {
+    let left = (limit + (limit / EXTRA_PART).max(1)).saturating_sub(used);
+    used + more <= limit || (more <= left && held + more <= left)
+}
+
+/// An address's records, by their numbers.
+#[derive(Debug, Default)]
+struct Records {
+    host: Arc<Host>,
+    all: BTreeSet<u64>,
+    unconfirmed: BTreeSet<u64>,
+    /// The last one that was looked at for one that yields.
+    looked_at: u64,
+}
+
+impl Records {
+    /// How many they are, and how many of them are not confirmed.
+    fn counts(&self) -> (usize, usize) {
+        (self.all.len(), self.unconfirmed.len())
+    }
+
+    fn oldest_unconfirmed(&self) -> Option<u64> {
+        self.unconfirmed.first().copied()
+    }
+}
+
+/// Which records are of which address.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    by_key: HashMap<HostKey, Records>,
+    /// By the number of records.
+    by_count: BTreeSet<(usize, HostKey)>,
+    /// By the number of records that are not confirmed, where there are any.
+    by_unconfirmed: BTreeSet<(usize, HostKey)>,
+}
+
+impl Hosts {
+    /// What the address of a new client has. It is remembered as long as it has records.
+    pub(crate) fn host(&self, key: HostKey) -> Arc<Host> {
+        let known = self.by_key.get(&key).map(|records| Arc::clone(&records.host));
+        known.unwrap_or_else(|| Arc::new(Host { key, ..Host::default() }))
+    }
+
+    /// A new record, which is not confirmed.
+    pub(crate) fn add(&mut self, host: &Arc<Host>, number: u64) {
+        let records = self
+            .by_key
+            .entry(host.key)
+            .or_insert_with(|| Records { host: Arc::clone(host), ..Records::default() });
+        let before = records.counts();
+        records.all.insert(number);
+        records.unconfirmed.insert(number);
+        self.sort(host.key, before);
+    }
+
+    pub(crate) fn confirm(&mut self, host: &Host, number: u64) {
+        let Some(records) = self.by_key.get_mut(&host.key) else { return };
+        let before = records.counts();
+        records.unconfirmed.remove(&number);
+        self.sort(host.key, before);
+    }
+
+    pub(crate) fn remove(&mut self, host: &Host, number: u64) {
+        let Some(records) = self.by_key.get_mut(&host.key) else { return };
+        let before = records.counts();
+        records.all.remove(&number);
+        records.unconfirmed.remove(&number);
+        self.sort(host.key, before);
+    }
+
+    /// Puts an address where its counts have it now, which were others `before`.
+    fn sort(&mut self, key: HostKey, before: (usize, usize)) {
+        let (all, unconfirmed) = self.by_key.get(&key).map(Records::counts).unwrap_or_default();
+        self.by_count.remove(&(before.0, key));
+        self.by_unconfirmed.remove(&(before.1, key));
+        if all > 0 {
+            self.by_count.insert((all, key));
+        } else {
+            self.by_key.remove(&key);
+        }
+        if unconfirmed > 0 {
+            self.by_unconfirmed.insert((unconfirmed, key));
+        }
+    }
+
+    /// How many records an address has.
+    pub(crate) fn count(&self, key: HostKey) -> usize {
+        self.by_key.get(&key).map_or(0, |records| records.all.len())
+    }
+
+    /// The record that yields to a new one of an address: of several that are not confirmed, the oldest of the address with most
+    /// of them; otherwise one of an address with more records, of the one with most first, that is not confirmed or
+    /// `yields`; otherwise its own that is not confirmed.
+    pub(crate) fn yielding(&mut self, to: HostKey, yields: impl Fn(u64) -> bool) -> Option<u64> {
+        let flood = self.by_unconfirmed.last().filter(|(count, _)| *count > 1);
+        if let Some(records) = flood.and_then(|(_, key)| self.by_key.get(key)) {
+            return records.oldest_unconfirmed();
+        }
+        let count = self.count(to);
+        let greedier =
+            self.by_count.iter().rev().take(HOSTS_LOOKED_AT).take_while(|(other, _)| *other > count);
+        for (_, key) in greedier {
+            let records = self.by_key.get_mut(key)?;
+            if let Some(number) = records.oldest_unconfirmed() {
+                return Some(number);
+            }
+            let behind = records.all.range((Excluded(records.looked_at), Unbounded)).chain(&records.all);
+            let looked_at: Vec<u64> = behind.take(RECORDS_LOOKED_AT).copied().collect();
+            records.looked_at = looked_at.last().copied().unwrap_or_default();
+            if let Some(number) = looked_at.into_iter().find(|number| yields(*number)) {
+                return Some(number);
+            }
+        }
+        self.by_key.get(&to)?.oldest_unconfirmed()
+    }
+
+    /// All that is known of addresses, for [`State::audit`](crate::state::State::audit): how many records, and how many of them are
+    /// not confirmed.
+    ///
+    /// # Errors
+    /// What does not fit together.
+    pub(crate) fn audit(&self) -> Result<(usize, usize), String> {
+        let counts = || self.by_key.iter().map(|(key, records)| (records.counts(), *key));
+        let all: BTreeSet<_> = counts().map(|((all, _), key)| (all, key)).collect();
+        let unconfirmed = counts().map(|((_, unconfirmed), key)| (unconfirmed, key));
+        let unconfirmed: BTreeSet<_> = unconfirmed.filter(|(count, _)| *count > 0).collect();
+        if (&all, &unconfirmed) != (&self.by_count, &self.by_unconfirmed) {
+            return Err(format!("addresses by their records are not {all:?} and {unconfirmed:?}"));
+        }
+        let sums = counts().fold((0, 0), |sum, (counts, _)| (sum.0 + counts.0, sum.1 + counts.1));
+        Ok(sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> HostKey {
+        HostKey::of(Some(text.parse().unwrap()))
+    }
+
+    #[test]
+    fn one_machine_s_addresses_are_one() {
+        assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:0:0:1"));
+        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+        assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+    }
+
+    #[test]
+    fn beyond_a_limit_there_is_something_for_who_has_little() {
+        assert!(has_room(800, 799, 799, 1), "one address may have all");
+        assert!(!has_room(800, 800, 800, 1));
+        // Of the hundred beyond, half for the first address that comes, half of the rest for the next.
+        let (mut used, mut got) = (800, Vec::new());
+        for _ in 0..4 {
+            let held = (0..).find(|held| !has_room(800, used + held, *held, 1)).unwrap();
+            got.push(held);
+            used += held;
+        }
+        assert_eq!(got, [50, 25, 13, 6]);
+        assert!(has_room(800, used, 0, 1));
+    }
+
+    #[test]
+    fn records_of_the_greediest_yield_first_and_none_of_who_has_as_few() {
+        let mut hosts = Hosts::default();
+        let [a, b, c] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|text| hosts.host(key(text)));
+        for (host, numbers) in [(&a, 1..=3), (&b, 4..=5), (&c, 6..=6)] {
+            for number in numbers {
+                hosts.add(host, number);
+                hosts.confirm(host, number);
+            }
+        }
+        assert_eq!(hosts.yielding(key("192.0.2.9"), |number| number != 1), Some(2));
+        assert_eq!(hosts.yielding(key("192.0.2.9"), |number| number == 1), Some(1), "it goes round");
+        assert_eq!(hosts.yielding(key("192.0.2.9"), |number| number > 3), Some(4));
+        assert_eq!(hosts.yielding(b.key(), |number| number > 3), None);
+        hosts.add(&b, 7);
+        assert_eq!(hosts.yielding(c.key(), |_| false), Some(7), "of an address with more");
+        assert_eq!(hosts.yielding(b.key(), |_| false), Some(7), "its own, which is not confirmed");
+        hosts.add(&c, 8);
+        hosts.add(&c, 9);
+        assert_eq!(hosts.yielding(a.key(), |_| true), Some(8), "several are a flood");
+        assert_eq!(hosts.audit(), Ok((9, 3)));
+        for (host, number) in [(&b, 7), (&c, 8), (&c, 9)] {
+            hosts.remove(host, number);
+        }
+        assert_eq!((hosts.audit(), hosts.count(b.key())), (Ok((6, 0)), 2));
+        for (host, number) in [(&a, 1), (&a, 2), (&a, 3), (&b, 4), (&b, 5), (&c, 6)] {
+            hosts.remove(host, number);
+        }
+        assert!(hosts.by_key.is_empty() && hosts.by_count.is_empty() && hosts.by_unconfirmed.is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+//! Identifiers that clients cannot guess: client IDs, session IDs, verifiers, and the generations of stateids.
+//!
+//! All are SipHash-2-4 of a counter, keyed with the server's secret and the number of this server instance. So the state
+//! needs no random numbers, and two instances do not give out the same identifiers.
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use siphasher::sip::SipHasher24;
+
+use super::stateid::Generations;
+use super::wire::{ClientId, SessionId, Verifier};
+use crate::Settings;
+use crate::StateLog;
+use crate::state::state_log::key;
+
+/// How many client IDs in a row are tried until one is free.
+pub(crate) const CLIENT_IDS_TRIED: usize = 1024;
+/// Bits of the keyed number in a client ID of version 4.0; the instance mark is above them.
+const CLIENT_ID_TAG_BITS: u32 = 48;
+
+/// Makes the identifiers of one server instance.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    secret: [u8; 16],
+    instance: u64,
+    /// Tells this instance's stateids and 4.0 client IDs from those of earlier instances. Never 0 or 0xffff, as in special
+    /// stateids.
+    boot: u16,
+    /// How many client IDs have been tried.
+    client_ids: AtomicU64,
+    /// How many session IDs and verifiers have been made.
+    session_ids: AtomicU64,
+}
+
+/// Separates the keyed numbers of different uses.
+#[derive(Debug, Clone, Copy)]
+enum Purpose {
+    Mark,
+    ClientId,
+    Generation,
+    DeniedOwner,
+}
+
+impl Ids {
+    /// The identifiers of the instance that `settings` describe. `entries` are those of the state log, which gets the new
+    /// instance's mark.
+    pub(crate) fn new(settings: &Settings, entries: &[(Bytes, Bytes)], log: Option<&dyn StateLog>) -> Self {
+        let Settings { secret, instance, .. } = *settings;
+        let ids =
+            Self { secret, instance, boot: 0, client_ids: AtomicU64::new(0), session_ids: AtomicU64::new(0) };
+        let boot = ids.choose_mark(entries);
+        if let Some(log) = log {
+            // Changes become durable in order: this one before the record of any client of this instance.
+            log.set(&[key::MARK], Some(&xdr::to_bytes(&u32::from(boot))));
+        }
+        Self { boot, ..ids }
+    }
+
+    /// Chooses a mark that differs from the previous instance's. With the same mark, a client that may reclaim would get
+    /// EXPIRED instead of STALE_CLIENTID.
+    fn choose_mark(&self, entries: &[(Bytes, Bytes)]) -> u16 {
+        const MARKS: u64 = 0xfffe;
+        let number = self.keyed_for(Purpose::Mark, 0) % MARKS;
+        let previous = entries.iter().find(|(key, _)| **key == [key::MARK]);
+        let previous = previous.and_then(|(_, value)| xdr::from_bytes::<u32>(value.clone()).ok());
+        let mark = |number: u64| (number % MARKS + 1) as u16;
+        if previous == Some(mark(number).into()) { mark(number + 1) } else { mark(number) }
+    }
+
+    /// The mark of this instance in stateids.
+    pub(crate) fn boot(&self) -> u16 {
+        self.boot
+    }
+
+    /// Returns an unused client ID; `None` if [`CLIENT_IDS_TRIED`] in a row are in use. The next call tries others.
+    ///
+    /// In version 4.0, the ID alone names a client in RENEW, OPEN and RELEASE_LOCKOWNER. Later, CREATE_SESSION takes it from
+    /// any principal, unless the client's state is protected (RFC 8881 §18.36.4). A 4.0 ID starts with the instance mark:
+    /// a forgotten ID is answered differently from an ID of another instance.
+    pub(crate) fn next_client_id(
+        &self,
+        is_v40: bool,
+        is_free: impl Fn(ClientId) -> bool,
+    ) -> Option<ClientId> {
+        let next = || {
+            let tag = self.keyed_for(Purpose::ClientId, self.client_ids.fetch_add(1, Relaxed));
+            if is_v40 {
+                u64::from(self.boot) << CLIENT_ID_TAG_BITS | tag >> (u64::BITS - CLIENT_ID_TAG_BITS)
+            } else {
+                tag
+            }
+        };
+        let mut ids = std::iter::repeat_with(next).take(CLIENT_IDS_TRIED);
+        ids.find(|id| *id != 0 && is_free(*id))
+    }
+
+    /// Starts again with the first client ID.
+    #[cfg(test)]
+    pub(crate) fn repeat_client_ids(&self) {
+        self.client_ids.store(0, Relaxed);
+    }
+
+    /// Whether a 4.0 client ID has the mark of this instance.
+    pub(crate) fn is_of_this_instance(&self, id: ClientId) -> bool {
+        id >> CLIENT_ID_TAG_BITS == u64::from(self.boot)
+    }
+
+    /// Returns the client ID that `asker` sees in LOCK4denied: the real one only for its own locks, otherwise a number that
+    /// stands for the holder.
+    ///
+    /// RFC 8881 §18.10.3 wants the real ID. But §18.36.4 lets any principal create a session for a confirmed client ID, so
+    /// whoever knows the ID can act as that client. No known client uses the field.
+    pub(crate) fn denied_owner(&self, asker: ClientId, holder: ClientId) -> ClientId {
+        if asker == holder { holder } else { self.keyed_for(Purpose::DeniedOwner, holder) }
+    }
+
+    /// Returns a verifier that was not used before.
+    pub(crate) fn next_verifier(&self) -> Verifier {
+        self.keyed(self.session_ids.fetch_add(1, Relaxed)).to_be_bytes()
+    }
+
+    /// Returns a new session ID: the client ID, which helps readers of packet captures, and eight unguessable bytes.
+    pub(crate) fn next_session_id(&self, client: ClientId) -> SessionId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&client.to_be_bytes());
+        let number = self.session_ids.fetch_add(1, Relaxed);
+        id[8..].copy_from_slice(&self.keyed(number).to_be_bytes());
+        id
+    }
+
+    /// Returns the stateid generations of one shard.
+    pub(crate) fn generations(&self, shard: usize) -> Generations {
+        let mut hasher = self.hasher_for(Purpose::Generation);
+        hasher.write_u64(shard as u64);
+        Generations::new(hasher)
+    }
+
+    /// Returns the seed of hash tables, so that clients cannot choose keys that collide.
+    pub(crate) fn table_seed(&self) -> u64 {
+        self.keyed(u64::MAX)
+    }
+
+    fn hasher(&self) -> SipHasher24 {
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write_u64(self.instance);
+        hasher
+    }
+
+    fn hasher_for(&self, purpose: Purpose) -> SipHasher24 {
+        let mut hasher = self.hasher();
+        hasher.write_u64(purpose as u64);
+        hasher
+    }
+
+    fn keyed_for(&self, purpose: Purpose, number: u64) -> u64 {
+        let mut hasher = self.hasher_for(purpose);
+        hasher.write_u64(number);
+        hasher.finish()
+    }
+
+    /// Returns an unguessable number that belongs to `number`.
+    pub(crate) fn keyed(&self, number: u64) -> u64 {
+        let mut hasher = self.hasher();
+        hasher.write_u64(number);
+        hasher.finish()
+    }
+}

@@ -1,0 +1,170 @@
+//! What holders of directories have not confirmed to know yet, and the memory that it takes.
+//!
+//! Criteria first. A holder decides by its silence how long a notice is kept, and by its own changes how many there are. So
+//! there is a bound on what gathers for one delegation, one on what one client's delegations let gather, so that its silence
+//! costs others nothing, and one over all. Whoever reaches any of them has the directory recalled, and reads it anew. What is in
+//! a callback counts until the holder has answered it or has returned the directory, and as long as it waits for a way to the
+//! client ([`Charge`]): returning directories frees nothing that is still in a queue. On a slot it is bounded by the slots.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use protocol::nfs4::callback::notify::Notification;
+use vfs::Change;
+
+use crate::state::delegations::directory::Entries;
+
+/// Bytes of the changes in one CB_NOTIFY at most, beyond what any callback takes: two renames with the longest names, and
+/// little enough for a back channel of a page, as Linux's is.
+pub(crate) const NOTICE_BYTES_MAX: usize = 2048;
+/// Changes that may gather for one delegation while its holder has not answered for those before: 26 KiB with the longest names.
+const GATHERED_MAX: usize = 32;
+/// Bytes that all changes take which nobody has confirmed: six hundred holders that let as much gather as each may.
+pub(crate) const ALL_BYTES_MAX: usize = 16 << 20;
+/// What one client's delegations may take of that.
+pub(crate) const CLIENT_BYTES_MAX: usize = ALL_BYTES_MAX / 4;
+/// Bytes that a change takes beside its values: the record, and what the allocator and a shared buffer add.
+const RECORD_BYTES: usize = size_of::<Notification>() + 64;
+
+/// Bytes of changes that are not confirmed.
+#[derive(Debug, Default)]
+pub(crate) struct Unconfirmed(AtomicUsize);
+
+impl Unconfirmed {
+    fn take(&self, bytes: usize, max: usize) -> bool {
+        let fits = self.0.fetch_add(bytes, Relaxed) + bytes <= max;
+        if !fits {
+            self.give_back(bytes);
+        }
+        fits
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Where the memory for one client's notices is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Account<'a> {
+    pub(crate) all: &'a Arc<Unconfirmed>,
+    pub(crate) own: &'a Arc<Unconfirmed>,
+}
+
+/// What one callback tells, counted until nobody has it any more: the delegation, until it is answered, and whatever queue it is in.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    bytes: usize,
+    all: Arc<Unconfirmed>,
+    own: Arc<Unconfirmed>,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        Account { all: &self.all, own: &self.own }.give_back(self.bytes);
+    }
+}
+
+impl Account<'_> {
+    fn take(self, bytes: usize) -> bool {
+        let is_own = self.own.take(bytes, CLIENT_BYTES_MAX);
+        if is_own && !self.all.take(bytes, ALL_BYTES_MAX) {
+            self.own.give_back(bytes);
+            return false;
+        }
+        is_own
+    }
+
+    fn give_back(self, bytes: usize) {
+        self.own.give_back(bytes);
+        self.all.give_back(bytes);
+    }
+
+    /// Has what was taken given back by itself.
+    fn hand_over(self, bytes: usize) -> Arc<Charge> {
+        Arc::new(Charge { bytes, all: Arc::clone(self.all), own: Arc::clone(self.own) })
+    }
+}
+
+/// What the holder of a directory is told.
+#[derive(Debug)]
+pub(crate) struct Notices {
+    /// The directory's `change` behind the last change that it was told of; at first, as of the grant.
+    told_until: u64,
+    gathered: Vec<Notification>,
+    /// What the callback under way tells; none where none is.
+    under_way: Option<Arc<Charge>>,
+}
+
+impl Notices {
+    /// Of a directory that is granted where its `change` is this, or was a moment ago: then it is recalled at the next change.
+    pub(crate) fn since(change: u64) -> Self {
+        Self { told_until: change, gathered: Vec::new(), under_way: None }
+    }
+
+    /// Takes a change; false where it does not go on from the last one, or too much has gathered.
+    pub(crate) fn push(
+        &mut self,
+        change: &Change,
+        entries: &Entries<'_>,
+        is_told: bool,
+        account: Account<'_>,
+    ) -> bool {
+        let goes_on = self.told_until == change.before.change;
+        self.told_until = change.after.change;
+        if !change.atomic || !goes_on || self.gathered.len() >= GATHERED_MAX {
+            return false;
+        }
+        if !is_told {
+            return true;
+        }
+        let notification = entries.notification().filter(|one| account.take(bytes(one)));
+        let is_kept = notification.is_some();
+        self.gathered.extend(notification);
+        is_kept
+    }
+
+    /// The next callback's, and what they count; none while one is under way.
+    pub(crate) fn take(&mut self, account: Account<'_>) -> Option<(Vec<Notification>, Weak<Charge>)> {
+        if self.under_way.is_some() || self.gathered.is_empty() {
+            return None;
+        }
+        let mut length = 0;
+        let fits = |notification: &&Notification| {
+            length += xdr::to_bytes(*notification).len();
+            length <= NOTICE_BYTES_MAX
+        };
+        let count = self.gathered.iter().take_while(fits).count();
+        let taken: Vec<Notification> = self.gathered.drain(..count).collect();
+        let charge = account.hand_over(taken.iter().map(bytes).sum());
+        let told = Arc::downgrade(&charge);
+        self.under_way = Some(charge);
+        Some((taken, told))
+    }
+
+    /// The holder has answered for what was under way.
+    pub(crate) fn answered(&mut self) {
+        self.under_way = None;
+    }
+
+    /// The delegation is on its way back: nothing more is told.
+    pub(crate) fn forget(&mut self, account: Account<'_>) {
+        account.give_back(std::mem::take(&mut self.gathered).iter().map(bytes).sum());
+    }
+
+    /// The delegation ends.
+    pub(crate) fn end(&mut self, account: Account<'_>) {
+        self.forget(account);
+        self.answered();
+    }
+}
+
+/// What a change takes of the memory while it is kept.
+fn bytes(notification: &Notification) -> usize {
+    RECORD_BYTES + notification.values.len()
+}

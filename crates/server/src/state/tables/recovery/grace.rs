@@ -1,0 +1,230 @@
+//! The grace period after a restart (RFC 8881 §8.4.2.1).
+//!
+//! It runs exactly where clients are known that may have held state before, and ends as soon as the last of them has
+//! done with its reclaims, or after its time: a lease, and up to another one while reclaims keep coming. A client hears of
+//! the restart only with what it sends next, which may be its renewal at the very end of the first.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+use tracing::info;
+
+use super::super::client::{Client, Principal, nanos};
+use super::reclaimers::NAMES_MAX;
+use super::record::{ClientRecord, Name};
+use super::{ASKS, Clients, Reclaimers, Recovery, Says, Standing};
+use crate::state::tables::client_table::Family;
+
+/// How long a client that reclaims may take from one reclaim to the next, where the period is to wait for it.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Why a grace period ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndOfGrace {
+    /// Its time was over.
+    Timeout,
+    /// The administrator ended it.
+    Administrator,
+}
+
+impl Recovery {
+    /// Logs whether a grace period begins, and for whom.
+    pub(crate) fn log_start(&self, now: Duration) {
+        let waiting_for = self.clients.lock().reclaimers(NAMES_MAX);
+        if waiting_for.count == 0 {
+            return info!("no grace period: no client may reclaim anything");
+        }
+        let seconds = self.grace_ends().saturating_sub(now).as_secs();
+        info!(
+            clients = waiting_for.count,
+            names = %waiting_for,
+            seconds,
+            "grace period began: new opens and locks wait until these clients have reclaimed what they held"
+        );
+    }
+
+    /// A client that may reclaim does so.
+    pub(crate) fn reclaims(&self, now: Duration) {
+        self.latest_reclaim.fetch_max(nanos(now), Relaxed);
+    }
+
+    /// When the period ends by itself. §8.4.2.1: "Some additional time in order to allow a client to establish a new client ID and
+    /// session and to effect lock reclaims may be added to the lease time."
+    fn grace_ends(&self) -> Duration {
+        match self.latest_reclaim.load(Relaxed) {
+            0 => self.grace_ends,
+            latest => {
+                let awaited = Duration::from_nanos(latest) + PAUSE;
+                awaited.clamp(self.grace_ends, self.grace_ends + self.grace_extension)
+            }
+        }
+    }
+
+    /// Whether the period runs.
+    pub(crate) fn in_grace(&self, now: Duration) -> bool {
+        if !self.in_grace.load(Acquire) {
+            return false;
+        }
+        if now >= self.grace_ends() {
+            self.end_grace(EndOfGrace::Timeout);
+            return false;
+        }
+        true
+    }
+
+    /// How long it runs at most from now on, and which clients it waits for, `most` of them by name; `None` where it does not run.
+    pub(crate) fn grace_left(&self, now: Duration, most: usize) -> Option<(Duration, Reclaimers)> {
+        let waiting_for = self.in_grace(now).then(|| self.clients.lock().reclaimers(most))?;
+        Some((self.grace_ends().saturating_sub(now), waiting_for))
+    }
+
+    /// Ends it for all; returns how many clients it waited for.
+    ///
+    /// §8.4.3, the second edge condition: "the indication that the client had not completed its reclaims at the time at which
+    /// the grace period ended means that the server must reject a reclaim from client A" after the next restart.
+    pub(crate) fn end_grace(&self, why: EndOfGrace) -> usize {
+        let mut clients = self.clients.lock();
+        if !self.in_grace.load(Acquire) {
+            return 0;
+        }
+        let awaited = clients.awaited;
+        let (mut last, mut lost) = (0, Vec::new());
+        clients.noted.retain(|name, noted| match noted.standing {
+            Standing::Present(_) => true,
+            Standing::Awaited { spoke: Some(id), .. } => {
+                noted.standing = Standing::Present(id);
+                true
+            }
+            Standing::Awaited { spoke: None, .. } => {
+                last = self.write(name, None);
+                lost.push(name.owner().clone());
+                false
+            }
+        });
+        clients.awaited = 0;
+        self.hold_back(last);
+        self.in_grace.store(false, Release);
+        let clients_at_start = clients.awaited_at_start;
+        drop(clients);
+        let lost = Reclaimers::new(lost.iter(), NAMES_MAX);
+        let event = match why {
+            EndOfGrace::Timeout => "grace period ended: its time is over",
+            EndOfGrace::Administrator => "grace period ended by the administrator",
+        };
+        info!(clients = clients_at_start, lost = lost.count, names_of_lost = %lost, "{event}");
+        awaited
+    }
+
+    /// Whether a name is that of a client which may still reclaim, and `principal` another one than made its record. Whoever took the
+    /// name would have it when that client comes back for what it held.
+    pub(crate) fn keeps_from(
+        &self,
+        now: Duration,
+        family: Family,
+        owner: &[u8],
+        principal: &Principal,
+    ) -> bool {
+        if !self.in_grace(now) {
+            return false;
+        }
+        let name = Name::new(family, Bytes::copy_from_slice(owner));
+        let clients = self.clients.lock();
+        clients.noted.get(&name).is_some_and(|noted| noted.is_awaited() && !noted.record.is_by(principal))
+    }
+
+    /// A client of a new instance is confirmed: whether it held state before, and may reclaim it.
+    pub(crate) fn returns(&self, now: Duration, client: &Client) -> bool {
+        if !self.in_grace(now) {
+            return false;
+        }
+        let mut clients = self.clients.lock();
+        let name = Name::of(client);
+        let Some(own) = ClientRecord::of(client) else { return false };
+        let Some(noted) = clients.noted.get(&name).filter(|noted| noted.is_awaited()) else { return false };
+        if noted.record.same_incarnation(&own) {
+            self.reclaims(now);
+            return true;
+        }
+        // It has restarted as well, and has nothing more (§8.4.2: "the client will send a global RECLAIM_COMPLETE … after the
+        // client restarts with no lock state"). One that only has the same name is somebody else.
+        if noted.record.same_principal(&own) {
+            clients.remove(&name);
+            self.hold_back(self.write(&name, None));
+            self.end_if_nobody_is_awaited(clients);
+        }
+        false
+    }
+
+    /// A client has done with reclaims. §18.51.4: "it is able to use the fact that all such clients have done a
+    /// RECLAIM_COMPLETE to terminate the grace period".
+    pub(crate) fn completes(&self, client: &Client, was_reclaiming: bool) {
+        // One of version 4.0 has not said that it has done, and if it was taken to have by mistake, the rest of what it had shall not
+        // be its own after the next restart. Of what others leave out, §18.51.3: "The client MUST NOT attempt to reclaim them, either
+        // during the current server instance or in any subsequent server instance".
+        let may_hold = client.sessionless().is_none() || client.has_state();
+        if was_reclaiming {
+            let mut clients = self.clients.lock();
+            let name = Name::of(client);
+            let own = ClientRecord::of(client);
+            let noted = clients.noted.get_mut(&name).filter(|noted| noted.is_awaited());
+            if let (Some(noted), Some(own)) = (noted, own)
+                && noted.record.same_incarnation(&own)
+            {
+                if may_hold {
+                    noted.standing = Standing::Present(client.id());
+                    // What it lost before the restart, both sides know now; not what it has lost since.
+                    let number = match client.revoked() == 0 && noted.record.acknowledge() {
+                        true => self.write(&name, Some(&noted.record)),
+                        // Stable before this server started.
+                        false => 0,
+                    };
+                    client.set_noted_by(Some(number));
+                    clients.awaited -= 1;
+                } else {
+                    clients.remove(&name);
+                    // What it has not reclaimed may be another's in a moment.
+                    self.hold_back(self.write(&name, None));
+                }
+                self.end_if_nobody_is_awaited(clients);
+            }
+        }
+        // It may be new, or the period may have ended, and the record gone with it, while it was still reclaiming.
+        // One that holds nothing gets its record with its first open where there is no room for it now.
+        if may_hold && (client.has_state() || self.has_room_for(client)) {
+            self.holds(client);
+        }
+    }
+
+    /// A client of version 4.0 speaks that has not done with its reclaims; whether it has now.
+    pub(crate) fn hears(&self, now: Duration, client: &Client, says: Says) -> bool {
+        if !self.in_grace(now) {
+            return says != Says::Reclaims;
+        }
+        let mut clients = self.clients.lock();
+        let noted = clients.noted.get_mut(&Name::of(client)).filter(|noted| noted.is_of(client));
+        let Some(Standing::Awaited { asked, spoke }) = noted.map(|noted| &mut noted.standing) else {
+            return false;
+        };
+        // Of what it says while it holds nothing follows nothing: it may not have begun.
+        *spoke = (says != Says::Reclaims && client.has_state()).then(|| client.id());
+        *asked = match says {
+            Says::Reclaims => 0,
+            Says::Asks => asked.saturating_add(1),
+            Says::Renews => *asked,
+            Says::Uses => ASKS,
+        };
+        *asked >= ASKS
+    }
+
+    /// Ends the period with the last client that it waited for.
+    pub(super) fn end_if_nobody_is_awaited(&self, clients: MutexGuard<'_, Clients>) {
+        let clients_at_start = clients.awaited_at_start;
+        let ends = clients.awaited == 0 && self.in_grace.swap(false, AcqRel);
+        drop(clients);
+        if ends {
+            info!(clients = clients_at_start, lost = 0, "grace period ended: no client is left to wait for");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What is kept of a client.
+
+use bytes::Bytes;
+use xdr::{Decode, Encode, List, Opaque};
+
+use super::super::client::{Client, Principal};
+use super::super::shard::FileKey;
+use super::super::wire::Verifier;
+use crate::state::state_log::key;
+use crate::state::tables::client_table::Family;
+
+/// Files of which a client has lost something and not acknowledged it; of who loses more, nothing is reclaimed.
+const LOST_FILES_MAX: usize = 64;
+/// Bytes of a GSS principal at most; a client with a longer one is not recorded.
+const PRINCIPAL_BYTES_MAX: usize = 4096;
+
+/// Whose record it is: names of version 4.0 are apart from those of later ones.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    family: Family,
+    owner: Bytes,
+}
+
+impl Name {
+    pub(super) fn new(family: Family, owner: Bytes) -> Self {
+        Self { family, owner }
+    }
+
+    pub(super) fn of(client: &Client) -> Self {
+        Self::new(Family::of(client), client.owner().clone())
+    }
+
+    pub(super) fn owner(&self) -> &Bytes {
+        &self.owner
+    }
+
+    pub(super) fn key(&self) -> Vec<u8> {
+        let family = match self.family {
+            Family::Sessionless => 0,
+            Family::WithSessions => 1,
+        };
+        [&[key::CLIENT, family], &self.owner[..]].concat()
+    }
+
+    /// The name that a key is about, if it is one of a client.
+    pub(super) fn parse(key: &Bytes) -> Option<Self> {
+        let (head, family) = (*key.first()?, *key.get(1)?);
+        let family = match family {
+            0 => Family::Sessionless,
+            1 => Family::WithSessions,
+            _ => return None,
+        };
+        (head == key::CLIENT).then(|| Self { family, owner: key.slice(2..) })
+    }
+}
+
+/// A client that may hold state.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(super) struct ClientRecord {
+    /// Its incarnation: one that comes after it holds nothing of what this one did.
+    verifier: Verifier,
+    principal: Recorded,
+    lost: Lost,
+}
+
+/// A principal.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) enum Recorded {
+    #[xdr(case = 0)]
+    Anonymous,
+    #[xdr(case = 1)]
+    System(u32),
+    #[xdr(case = 2)]
+    Gss(Opaque<PRINCIPAL_BYTES_MAX>),
+}
+
+/// What a client has lost and, as far as is known, does not know of.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+enum Lost {
+    /// Something of these files.
+    #[xdr(case = 0)]
+    Files(List<LostFile, LOST_FILES_MAX>),
+    /// Something of more files than are kept.
+    #[xdr(case = 1)]
+    Much,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+struct LostFile {
+    fsid_major: u64,
+    fsid_minor: u64,
+    fileid: u64,
+}
+
+impl From<FileKey> for LostFile {
+    fn from(file: FileKey) -> Self {
+        Self { fsid_major: file.fsid.0, fsid_minor: file.fsid.1, fileid: file.fileid }
+    }
+}
+
+impl Recorded {
+    /// None where it is too long to be kept.
+    pub(crate) fn of(principal: &Principal) -> Option<Self> {
+        Some(match principal {
+            Principal::Anonymous => Self::Anonymous,
+            Principal::System(uid) => Self::System(*uid),
+            Principal::Gss(name) => Self::Gss(Opaque::new(name.clone()).ok()?),
+        })
+    }
+}
+
+impl From<Recorded> for Principal {
+    fn from(recorded: Recorded) -> Self {
+        match recorded {
+            Recorded::Anonymous => Self::Anonymous,
+            Recorded::System(uid) => Self::System(uid),
+            Recorded::Gss(name) => Self::Gss(name.bytes().clone()),
+        }
+    }
+}
+
+impl ClientRecord {
+    /// A client that has lost nothing; none where it has a principal that is too long to be kept.
+    pub(super) fn of(client: &Client) -> Option<Self> {
+        let principal = Recorded::of(client.principal())?;
+        Some(Self { verifier: *client.verifier(), principal, lost: Lost::Files(List::default()) })
+    }
+
+    /// Whether it is of this principal.
+    pub(super) fn is_by(&self, principal: &Principal) -> bool {
+        Recorded::of(principal).as_ref() == Some(&self.principal)
+    }
+
+    /// Whether `other` is of the same principal.
+    pub(super) fn same_principal(&self, other: &Self) -> bool {
+        self.principal == other.principal
+    }
+
+    /// Whether `other` is of the same incarnation.
+    pub(super) fn same_incarnation(&self, other: &Self) -> bool {
+        self.same_principal(other) && self.verifier == other.verifier
+    }
+
+    /// Something of a file was taken away; whether that is news.
+    pub(super) fn lose(&mut self, file: FileKey) -> bool {
+        let Lost::Files(files) = &self.lost else { return false };
+        let file = file.into();
+        if files.contains(&file) {
+            return false;
+        }
+        let more: Vec<_> = files.iter().copied().chain([file]).collect();
+        self.lost = List::new(more).map_or(Lost::Much, Lost::Files);
+        true
+    }
+
+    /// Something of files that are not known was taken away; whether that is news.
+    pub(super) fn lose_all(&mut self) -> bool {
+        std::mem::replace(&mut self.lost, Lost::Much) != Lost::Much
+    }
+
+    /// The client knows what it has lost; whether that was anything.
+    pub(super) fn acknowledge(&mut self) -> bool {
+        std::mem::replace(&mut self.lost, Lost::Files(List::default())) != self.lost
+    }
+
+    /// The client knows what it has lost of a file, and, with `all`, of all; whether that was anything.
+    pub(super) fn find(&mut self, file: FileKey, all: bool) -> bool {
+        let Lost::Files(files) = &self.lost else { return all && self.acknowledge() };
+        let file = file.into();
+        let left: Vec<_> = files.iter().copied().filter(|lost| *lost != file).collect();
+        let is_news = left.len() < files.len();
+        self.lost = Lost::Files(List::new(left).unwrap_or_default());
+        is_news
+    }
+
+    /// Whether it may have held of a file what it says, and still.
+    pub(super) fn may_reclaim(&self, file: FileKey) -> bool {
+        let Lost::Files(files) = &self.lost else { return false };
+        let file = file.into();
+        !files.contains(&file)
+    }
+
+    /// Whether it may reclaim anything.
+    pub(super) fn may_reclaim_any(&self) -> bool {
+        matches!(self.lost, Lost::Files(_))
+    }
+}

@@ -1,0 +1,165 @@
+//! What is written down, and what becomes of it over restarts.
+
+use super::super::slot_memory::SlotMemory;
+use super::*;
+use crate::state::clients::setclientid::Callback;
+use crate::state::{Principal, State};
+
+impl State {
+    /// What a server finds that knows clients of later versions than 4.0, of the superuser, by their owners and verifiers.
+    pub(crate) fn records_of(known: &[(&'static str, u8)]) -> Records {
+        records(known, |client| client)
+    }
+
+    /// The same of clients of version 4.0.
+    pub(crate) fn records_of_0(known: &[(&'static str, u8)]) -> Records {
+        records(known, |client| client.without_sessions(Callback::default()))
+    }
+}
+
+fn records(known: &[(&'static str, u8)], made: impl Fn(Client) -> Client) -> Records {
+    let entry = |(owner, verifier): &(&'static str, u8)| {
+        let slots = Arc::new(SlotMemory::new(0));
+        let (owner, root) = (Bytes::from_static(owner.as_bytes()), Principal::System(0));
+        let client = made(Client::new(1, owner, [*verifier; 8], root, slots, Duration::ZERO));
+        let record = ClientRecord::of(&client).expect("a short principal");
+        (Name::of(&client).key().into(), xdr::to_bytes(&record))
+    };
+    Records { entries: known.iter().map(entry).collect(), ..Records::default() }
+}
+
+/// A log in memory, which outlives its servers.
+#[derive(Debug, Default)]
+pub(crate) struct Disk(Mutex<Platter>);
+
+#[derive(Debug, Default)]
+struct Platter {
+    changes: Vec<(Bytes, Option<Bytes>)>,
+    stable: u64,
+    /// Changes are stable only when the test says so.
+    is_slow: bool,
+    /// There is no room for more keys.
+    is_full: bool,
+    waiting: Vec<std::task::Waker>,
+}
+
+impl Disk {
+    /// From now on, changes are stable when [`Self::sync`] is called.
+    pub(crate) fn slow_down(&self) {
+        self.0.lock().is_slow = true;
+    }
+
+    /// From now on there is no room for more keys, or there is again.
+    pub(crate) fn fill(&self, is_full: bool) {
+        self.0.lock().is_full = is_full;
+    }
+
+    /// Bytes of all values.
+    pub(crate) fn value_bytes(self: &Arc<Self>) -> usize {
+        self.records().entries.iter().map(|(_, value)| value.len()).sum()
+    }
+
+    /// Everything is stable.
+    pub(crate) fn sync(&self) {
+        let mut platter = self.0.lock();
+        platter.stable = platter.changes.len() as u64;
+        let waiting = std::mem::take(&mut platter.waiting);
+        drop(platter);
+        waiting.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// How many changes were made.
+    pub(crate) fn changes(&self) -> usize {
+        self.0.lock().changes.len()
+    }
+
+    /// What the next server finds.
+    pub(crate) fn records(self: &Arc<Self>) -> Records {
+        let mut entries = HashMap::new();
+        for (key, value) in &self.0.lock().changes {
+            match value {
+                Some(value) => entries.insert(key.clone(), value.clone()),
+                None => entries.remove(key),
+            };
+        }
+        let log: Arc<dyn StateLog> = self.clone();
+        Records { log: Some(log), entries: entries.into_iter().collect(), ..Records::default() }
+    }
+
+    /// How many clients have records.
+    pub(crate) fn clients(self: &Arc<Self>) -> usize {
+        self.records().entries.iter().filter(|(key, _)| Name::parse(key).is_some()).count()
+    }
+}
+
+impl StateLog for Disk {
+    fn set(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
+        let mut platter = self.0.lock();
+        platter.changes.push((Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice)));
+        let number = platter.changes.len() as u64;
+        if !platter.is_slow {
+            platter.stable = number;
+        }
+        number
+    }
+
+    fn is_written(&self) -> bool {
+        true
+    }
+
+    fn has_room(&self) -> bool {
+        !self.0.lock().is_full
+    }
+
+    fn stable(&self) -> u64 {
+        self.0.lock().stable
+    }
+
+    fn reached(&self, number: u64, _: Thread) -> Op<'_, ()> {
+        Op::pending(std::future::poll_fn(move |context| {
+            let mut platter = self.0.lock();
+            if platter.stable >= number {
+                return std::task::Poll::Ready(Ok(()));
+            }
+            platter.waiting.push(context.waker().clone());
+            std::task::Poll::Pending
+        }))
+    }
+
+    /// It becomes stable when the test says so.
+    fn push(&self) {}
+}
+
+#[test]
+fn what_is_kept_of_a_client_comes_back() {
+    let records = State::records_of(&[("a", 7)]);
+    let (key, value) = &records.entries[0];
+    let (name, record) = (Name::parse(key).unwrap(), xdr::from_bytes::<ClientRecord>(value.clone()).unwrap());
+    assert_eq!(name.key(), **key);
+    assert_eq!(xdr::to_bytes(&record), *value);
+    let mut lossy = record.clone();
+    let file = |fileid| FileKey { fsid: (u64::MAX, 1), fileid };
+    assert!(lossy.lose(file(1)) && !lossy.lose(file(1)), "once");
+    let again: ClientRecord = xdr::from_bytes(xdr::to_bytes(&lossy)).unwrap();
+    assert_eq!(again, lossy);
+    assert!(!again.may_reclaim(file(1)) && again.may_reclaim(file(2)));
+    assert!(lossy.acknowledge() && !lossy.acknowledge());
+    assert_eq!(lossy, record);
+}
+
+#[test]
+fn keys_of_others_are_left_alone() {
+    let name = State::records_of(&[("a", 1)]).entries.remove(0).0;
+    for key in [&b""[..], b"c", b"c\x02a", b"x\x01a"] {
+        assert_eq!(Name::parse(&Bytes::copy_from_slice(key)), None);
+    }
+    let foreign = (Bytes::from_static(b"x\x01a"), Bytes::from_static(b"?"));
+    let broken = (name, Bytes::from_static(b"?"));
+    let disk = Arc::new(Disk::default());
+    let log: Arc<dyn StateLog> = disk.clone();
+    let lease = Duration::from_secs(90);
+    let records = Records { log: Some(log), entries: vec![foreign, broken], ..Records::default() };
+    let recovery = Recovery::new(records, lease, lease);
+    assert!(!recovery.in_grace(lease), "what is not understood lets nobody reclaim");
+    assert_eq!(disk.changes(), 2, "the broken one is taken away, and the lease written");
+}

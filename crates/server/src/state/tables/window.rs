@@ -1,0 +1,163 @@
+//! How many slots of its session a client may use: `sr_highest_slotid` and `sr_target_highest_slotid` (RFC 8881 §2.10.6.1).
+//!
+//! Criteria. No thread of a client waits for a slot while the server has memory for it, whatever number the client asked for
+//! when it could not know: Linux's asks for 64. "The value of N starts out as equal to ca_maxrequests - 1 (Section 18.36), but
+//! can be adjusted by the response to SEQUENCE", and the target "permits the replier to withdraw (or add) resources". So the
+//! window is kept twice as wide as what is in use: a client whose load rises knows of the next slots before it needs them.
+//! Slots that nobody has used are no memory. Linux's server grows by a fifth when the last slot is used; its clients follow up
+//! to 1024.
+//!
+//! Only the target falls. The slots above it stay (the "enforced highest_slotid" never falls), because a client may have
+//! requests under way there, and because clients do not agree whether a slot that was withdrawn and is granted again begins at
+//! sequence ID 1. Empty, they are some 60 bytes each; what they kept is given back as from all idle slots.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Seconds for which a client has to use less than a quarter of its window before that is halved.
+const QUIET_S: u32 = 60;
+
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// Slots granted at first: below this the window does not fall by itself.
+    first: u32,
+    /// And at most.
+    most: u32,
+    /// Slots that are accepted. Never falls.
+    granted: AtomicU32,
+    /// Slots that the client should keep to.
+    target: AtomicU32,
+    /// The highest slot used since [`Self::look`] was called last.
+    peak: AtomicU32,
+    /// When it was called last and a quarter of the window, or more, had been used, in seconds of the server's time.
+    busy_s: AtomicU32,
+}
+
+impl Window {
+    /// A window of `first` slots (one at least), which grows up to `most`.
+    pub(crate) fn new(first: u32, most: u32) -> Self {
+        Self {
+            first,
+            most: most.max(first),
+            granted: AtomicU32::new(first),
+            target: AtomicU32::new(first),
+            peak: AtomicU32::new(0),
+            busy_s: AtomicU32::new(0),
+        }
+    }
+
+    /// Slots granted at first.
+    pub(crate) fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// Slots that there may ever be.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// Slots that are accepted.
+    pub(crate) fn granted(&self) -> u32 {
+        self.granted.load(Relaxed)
+    }
+
+    /// Slots that the client should keep to, as far as its load goes.
+    pub(crate) fn target(&self) -> u32 {
+        self.target.load(Relaxed)
+    }
+
+    /// A request on this slot begins. Doubles the window where it lies in the upper half of it and `may_grow`. No locked
+    /// instruction but where it grows.
+    pub(crate) fn use_slot(&self, slot: u32, may_grow: impl FnOnce() -> bool) {
+        if slot > self.peak.load(Relaxed) {
+            self.peak.store(slot, Relaxed);
+        }
+        let target = self.target();
+        // The first slot is no sign of load: whoever asked for one slot has it.
+        if slot < target / 2 || slot == 0 || target >= self.most || !may_grow() {
+            return;
+        }
+        let wider = target.saturating_mul(2).min(self.most);
+        // Accepted before anybody is told.
+        self.granted.fetch_max(wider, Relaxed);
+        _ = self.target.compare_exchange(target, wider, Relaxed, Relaxed);
+    }
+
+    /// Halves the window of a client that has used little of it for a while, at once where memory `is_scarce`; to be called
+    /// from time to time.
+    pub(crate) fn look(&self, now_s: u32, is_scarce: bool) {
+        let (peak, target) = (self.peak.swap(0, Relaxed), self.target());
+        if target <= self.first {
+            return;
+        }
+        let was_quiet = peak < target / 4;
+        let quiet_s = now_s.saturating_sub(self.busy_s.load(Relaxed));
+        if was_quiet && (is_scarce || quiet_s >= QUIET_S) {
+            let narrower = (target / 2).max(self.first);
+            _ = self.target.compare_exchange(target, narrower, Relaxed, Relaxed);
+        }
+        if !was_quiet {
+            self.busy_s.store(now_s, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(window: &Window) -> (u32, u32) {
+        (window.granted(), window.target())
+    }
+
+    #[test]
+    fn grows_before_the_last_slot_is_used_up_to_its_bound() {
+        let window = Window::new(64, 1000);
+        window.use_slot(31, || true);
+        assert_eq!(shape(&window), (64, 64));
+        for (slot, wide) in [(32, 128), (63, 128), (64, 256), (128, 512), (300, 1000), (999, 1000)] {
+            window.use_slot(slot, || true);
+            assert_eq!(shape(&window), (wide, wide), "after slot {slot}");
+        }
+    }
+
+    #[test]
+    fn does_not_grow_where_there_is_no_memory_or_no_load() {
+        let window = Window::new(64, 1000);
+        window.use_slot(63, || false);
+        assert_eq!(shape(&window), (64, 64));
+        let single = Window::new(1, 1000);
+        single.use_slot(0, || true);
+        assert_eq!(shape(&single), (1, 1), "it asked for one");
+        let fixed = Window::new(64, 64);
+        fixed.use_slot(63, || panic!("it does not grow at all"));
+    }
+
+    #[test]
+    fn falls_after_a_quiet_minute_to_what_was_asked_for() {
+        let window = Window::new(64, 1024);
+        (0..512).for_each(|slot| window.use_slot(slot, || true));
+        assert_eq!(shape(&window), (1024, 1024));
+        let mut seen = Vec::new();
+        for now_s in (100..=400).step_by(16) {
+            window.use_slot(3, || true);
+            window.look(now_s, false);
+            seen.push(window.target());
+        }
+        assert_eq!(seen[..4], [1024; 4], "busy at the first look, not yet a minute ago at the others");
+        assert_eq!(seen[4..9], [512, 256, 128, 64, 64]);
+        assert_eq!(window.granted(), 1024, "what was accepted is accepted still");
+    }
+
+    #[test]
+    fn stays_while_it_is_used_and_falls_at_once_where_memory_is_scarce() {
+        let window = Window::new(64, 512);
+        (0..256).for_each(|slot| window.use_slot(slot, || true));
+        for now_s in (100..1000).step_by(16) {
+            window.use_slot(128, || true);
+            window.look(now_s, true);
+            assert_eq!(window.target(), 512, "a quarter is in use");
+        }
+        window.look(1000, true);
+        assert_eq!(window.target(), 256);
+    }
+}
