@@ -32,14 +32,10 @@ impl BackChannel {
         bytes: Bytes,
         execute: impl FnOnce(&CbOp) -> Result<Option<CbOpResult>, String>,
     ) -> Result<Option<Bytes>, String> {
-        let mut reader = Reader::new(bytes);
-        let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;
+        let (header, args) = parse(bytes)?;
         let mut reply = Writer::new();
         encode_success(&mut reply, header.xid);
-        if header.procedure == callback::PROC_NULL {
-            return Ok(Some(reply.into_bytes()));
-        }
-        let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
+        let Some(args) = args else { return Ok(Some(reply.into_bytes())) };
         let [CbOp::Sequence(sequence), op] = &args.ops[..] else { return Err(format!("{args:?}")) };
         let (last, results) = self.answered.get(&sequence.slot_id).cloned().unwrap_or_default();
         if sequence.sequence_id < last {
@@ -70,6 +66,26 @@ impl BackChannel {
         }
         Ok(Some(reply.into_bytes()))
     }
+}
+
+/// Returns a call's header, and its arguments unless it is CB_NULL.
+fn parse(bytes: Bytes) -> Result<(CallHeader, Option<CbCompoundArgs>), String> {
+    let mut reader = Reader::new(bytes);
+    let header = CallHeader::parse(&mut reader).map_err(|error| format!("{error:?}"))?;
+    if header.procedure == callback::PROC_NULL {
+        return Ok((header, None));
+    }
+    let args = CbCompoundArgs::decode(&mut reader).map_err(|error| error.to_string())?;
+    Ok((header, Some(args)))
+}
+
+/// Returns the operation of a call beside CB_SEQUENCE.
+///
+/// # Errors
+/// Returns what is malformed.
+pub(crate) fn operation(call: &Bytes) -> Result<Option<CbOp>, String> {
+    let (_, args) = parse(call.clone())?;
+    Ok(args.and_then(|args| args.ops.into_vec().pop()))
 }
 
 fn encoded(status: Status, results: Vec<CbOpResult>) -> Bytes {

@@ -11,15 +11,17 @@ use protocol::nfs4::ops::delegation::{DelegReturnArgs, DirDelegation};
 use protocol::nfs4::ops::fh::PutFhArgs;
 use protocol::nfs4::ops::session::SequenceStatus;
 use protocol::nfs4::types::{Bitmap, Handle, Outcome, StateOwner, Stateid, Status};
+use server::Server;
 use xdr::Opaque;
 
 use super::changes::{self, Change};
 use super::truth::Truth;
 use super::{DIRECTORIES, directory_name, model};
+use crate::backchannel;
 use crate::delegations::directories;
 use crate::peer::{Heard, PROGRAM, Peer, RETURNS};
 use crate::rng::Rng;
-use crate::stage::{Actor, Progress, SECOND};
+use crate::stage::{Actor, Did, Progress, SECOND};
 
 const ALL: Bitmap =
     Bitmap::of(&[notify_type::REMOVE_ENTRY, notify_type::ADD_ENTRY, notify_type::RENAME_ENTRY]);
@@ -116,6 +118,13 @@ impl Client {
 
     fn is_silent(&self) -> bool {
         self.is_mute && self.is_idle()
+    }
+
+    /// Whether it still holds a delegation that the server first recalled a lease ago.
+    pub(super) fn has_overdue(&self, truth: &Truth, now: Duration, lease: Duration) -> bool {
+        let is_overdue =
+            |held: &Held| truth.recalled_at(&held.stateid).is_some_and(|recalled| recalled + lease <= now);
+        self.held.values().any(|held| held.server == truth.server && is_overdue(held))
     }
 
     /// Whether what it holds is what there is, or the server has asked for it.
@@ -442,6 +451,15 @@ impl Actor for Client {
 
     fn server_killed(truth: &mut Truth, _: Duration) {
         truth.server_killed();
+    }
+
+    fn server_did(truth: &mut Truth, _: &Server, now: Duration, did: Did<'_>) -> Result<(), String> {
+        if let Did::Call { call, .. } = did
+            && let Some(CbOp::Recall(recall)) = backchannel::operation(call)?
+        {
+            truth.recall_sent(&recall.stateid, now);
+        }
+        Ok(())
     }
 
     /// Nothing that a holder is not told of is answered before it has given the directory back.

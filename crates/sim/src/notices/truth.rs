@@ -1,11 +1,12 @@
 //! What the directories are, and were.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::nfs4::callback::notify::notify_type;
+use protocol::nfs4::types::Stateid;
 use vfs::{Backend, Context, Credentials, Handle, MemFs, ReadDir};
 
 use super::directory_name;
@@ -27,6 +28,8 @@ pub(super) struct Truth {
     states: Vec<Vec<BTreeSet<String>>>,
     /// Changes that were made and not answered yet: by which call, of which directory, and how.
     unanswered: Vec<(u64, u64, u32)>,
+    /// When the server first sent CB_RECALL for a delegation, by the `other` of its stateid.
+    recalls: HashMap<[u8; 12], Duration>,
     /// Servers started: what an earlier one granted is gone.
     pub(super) server: u32,
     /// Everybody gives back what they have.
@@ -53,6 +56,7 @@ impl Truth {
             context,
             directories,
             unanswered: Vec::new(),
+            recalls: HashMap::new(),
             server: 1,
             is_ending: false,
             told: 0,
@@ -63,6 +67,16 @@ impl Truth {
     pub(super) fn server_killed(&mut self) {
         self.server += 1;
         self.unanswered.clear();
+    }
+
+    /// Notes that the server sends CB_RECALL.
+    pub(super) fn recall_sent(&mut self, stateid: &Stateid, now: Duration) {
+        self.recalls.entry(stateid.other).or_insert(now);
+    }
+
+    /// Returns when the server first sent CB_RECALL for a delegation.
+    pub(super) fn recalled_at(&self, stateid: &Stateid) -> Option<Duration> {
+        self.recalls.get(&stateid.other).copied()
     }
 
     /// The server has gone on with a call: what that has changed, and how, by [`notify_type`], where it is answered now.
