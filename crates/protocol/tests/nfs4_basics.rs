@@ -5,9 +5,8 @@ use protocol::nfs4::attributes::values::{ModeUmask, SetTime};
 use protocol::nfs4::attributes::{
     self, Access, AttributeError, Attributes, FileAttributes, SetAttributes, number,
 };
-use protocol::nfs4::ops::{CurrentStateid, Needs, Position, TABLE, operation};
+use protocol::nfs4::ops::{Needs, Position, TABLE, executed_once, operation};
 use protocol::nfs4::types::*;
-use protocol::procedure::Effect;
 use xdr::{DecodeError, Opaque, Writer, from_bytes, to_bytes};
 
 #[test]
@@ -188,14 +187,14 @@ fn set_attributes_tell_apart_whose_fault_it_is() {
 
 #[test]
 fn operation_table_has_every_operation() {
-    let numbers: Vec<OpNum> = TABLE.iter().map(|row| row.op).collect();
+    let numbers: Vec<OpNum> = TABLE.iter().map(|row| row.opcode.number()).collect();
     let all: Vec<OpNum> = OpNum::ALL.iter().copied().filter(|op| *op != OpNum::ILLEGAL).collect();
     assert_eq!(numbers, all);
     for op in all {
-        assert_eq!(operation(op).unwrap().op, op);
+        assert_eq!(operation(op.0, 2).unwrap().opcode.number(), op);
     }
     for absent in [0, 1, 2, 76, 10_044, u32::MAX] {
-        assert_eq!(operation(OpNum(absent)), None);
+        assert_eq!(operation(absent, 2), None);
     }
 }
 
@@ -220,41 +219,76 @@ fn operations_belong_to_their_minor_versions() {
 #[test]
 fn few_operations_may_come_first() {
     assert_eq!(
-        names(|row| row.position == Position::Either),
+        names(|row| row.position == Position::SessionOrAlone),
         ["EXCHANGE_ID", "CREATE_SESSION", "DESTROY_SESSION", "DESTROY_CLIENTID"]
     );
     assert_eq!(names(|row| row.position == Position::Alone), ["BIND_CONN_TO_SESSION"]);
     assert_eq!(names(|row| row.position == Position::First), ["SEQUENCE"]);
 }
 
-/// The comments `SAVED_FH:` and `New CURRENT_FH:` in RFC 7863, and the figures of RFC 8881 §16.2.3.1.2.
+/// The comments `SAVED_FH:` and `CURRENT_FH:` in RFC 7863.
 #[test]
-fn operations_handle_file_handles_and_stateids_as_the_rfc_says() {
-    assert_eq!(names(|row| row.needs == Needs::Both), ["LINK", "RENAME", "COPY", "CLONE"]);
+fn operations_need_file_handles_as_the_rfc_says() {
+    assert_eq!(names(|row| row.needs == Needs::CurrentAndSaved), ["LINK", "RENAME", "COPY", "CLONE"]);
+    assert_eq!(names(|row| row.needs == Needs::Saved), ["RESTOREFH"]);
+    let without = names(|row| row.needs == Needs::Nothing);
     assert_eq!(
-        names(|row| row.current_stateid() == CurrentStateid::Clears),
+        without,
         [
-            "CREATE",
-            "LOOKUP",
-            "LOOKUPP",
-            "OPENATTR",
+            "DELEGPURGE",
             "PUTFH",
             "PUTPUBFH",
             "PUTROOTFH",
-            "SECINFO",
-            "SECINFO_NO_NAME"
+            "RENEW",
+            "SETCLIENTID",
+            "SETCLIENTID_CONFIRM",
+            "RELEASE_LOCKOWNER",
+            "BACKCHANNEL_CTL",
+            "BIND_CONN_TO_SESSION",
+            "EXCHANGE_ID",
+            "CREATE_SESSION",
+            "DESTROY_SESSION",
+            "FREE_STATEID",
+            "GETDEVICEINFO",
+            "LAYOUTRETURN",
+            "SEQUENCE",
+            "SET_SSV",
+            "TEST_STATEID",
+            "DESTROY_CLIENTID",
+            "RECLAIM_COMPLETE"
         ]
     );
-    let stateid = |op| operation(op).unwrap().current_stateid();
-    assert_eq!(stateid(OpNum::OPEN), CurrentStateid::Sets);
-    assert_eq!(stateid(OpNum::CLOSE), CurrentStateid::Sets);
-    assert_eq!(stateid(OpNum::LOCKU), CurrentStateid::Sets);
-    assert_eq!(stateid(OpNum::READ), CurrentStateid::Keeps);
-    assert_eq!(stateid(OpNum::SAVEFH), CurrentStateid::Saves);
-    assert_eq!(stateid(OpNum::RESTOREFH), CurrentStateid::Restores);
-    assert!(operation(OpNum::RESTOREFH).unwrap().needs_saved());
-    assert_eq!(operation(OpNum::WRITE).unwrap().effect, Effect::Repeatable);
-    assert!(!operation(OpNum::REMOVE).unwrap().is_idempotent());
+}
+
+/// What a late copy would do again, the reply cache of version 4.0 must know.
+#[test]
+fn operations_that_change_something_are_executed_once() {
+    use OpNum as O;
+    let changes = [
+        O::CLOSE,
+        O::CREATE,
+        O::DELEGRETURN,
+        O::LINK,
+        O::LOCK,
+        O::LOCKU,
+        O::OPEN,
+        O::OPEN_CONFIRM,
+        O::OPEN_DOWNGRADE,
+        O::REMOVE,
+        O::RENAME,
+        O::SETATTR,
+        O::SETCLIENTID,
+        O::SETCLIENTID_CONFIRM,
+        O::WRITE,
+        O::RELEASE_LOCKOWNER,
+    ];
+    assert_eq!(executed_once(0).collect::<Vec<_>>(), changes);
+    let of = |minor: u32| executed_once(minor).collect::<Vec<_>>();
+    assert!(of(0).contains(&O::OPEN_CONFIRM) && !of(1).contains(&O::OPEN_CONFIRM));
+    assert!(!of(0).contains(&O::CREATE_SESSION) && of(1).contains(&O::CREATE_SESSION));
+    assert!(of(1).contains(&O::GET_DIR_DELEGATION) && of(1).contains(&O::WANT_DELEGATION));
+    assert!(!of(1).contains(&O::CLONE) && of(2).contains(&O::CLONE) && of(2).contains(&O::COPY_NOTIFY));
+    assert!((0..=2).all(|minor| !of(minor).contains(&O::READ)));
 }
 
 #[test]

@@ -63,7 +63,6 @@ pub use network::Network;
 pub use now::Now;
 pub use peer::{LocalUser, PeerOwner};
 pub use prefetch::prefetch;
-pub use programs::nfs4::executed_once;
 pub use programs::portmap::{Registration, registrations};
 pub use quoted::Quoted;
 pub use replay::crash_replay::{RECORD_BYTES_MAX, ReplyLog, StableLog};

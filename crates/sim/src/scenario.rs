@@ -6,13 +6,13 @@ use std::time::Duration;
 use protocol::nfs3;
 use protocol::nfs4::attributes::FileAttributes;
 use protocol::nfs4::compound::{CompoundResult, Op, OpResult};
+use protocol::nfs4::ops::executed_once;
 use protocol::nfs4::ops::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use protocol::nfs4::ops::read::ReadArgs;
 use protocol::nfs4::ops::session::ReclaimCompleteArgs;
 use protocol::nfs4::types::{Stateid, Status};
 use protocol::procedure::Effect;
 use rpc::message::parse_reply;
-use server::executed_once;
 use server::{OperationMetrics, Server};
 
 use crate::client::{Client, ClientV3, ClientV40, ClientV41, Locks, Step, Words};

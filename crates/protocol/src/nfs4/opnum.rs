@@ -154,6 +154,97 @@ xdr::constants! {
     }
 }
 
+/// An operation that some minor version defines, for matches that the compiler proves complete. [`OpNum`] is any number from
+/// the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[rustfmt::skip]
+#[allow(missing_docs, reason = "each is described at its number in OpNum")]
+pub enum Opcode {
+    Access = OpNum::ACCESS.0,
+    Close = OpNum::CLOSE.0,
+    Commit = OpNum::COMMIT.0,
+    Create = OpNum::CREATE.0,
+    Delegpurge = OpNum::DELEGPURGE.0,
+    Delegreturn = OpNum::DELEGRETURN.0,
+    Getattr = OpNum::GETATTR.0,
+    Getfh = OpNum::GETFH.0,
+    Link = OpNum::LINK.0,
+    Lock = OpNum::LOCK.0,
+    Lockt = OpNum::LOCKT.0,
+    Locku = OpNum::LOCKU.0,
+    Lookup = OpNum::LOOKUP.0,
+    Lookupp = OpNum::LOOKUPP.0,
+    Nverify = OpNum::NVERIFY.0,
+    Open = OpNum::OPEN.0,
+    Openattr = OpNum::OPENATTR.0,
+    OpenConfirm = OpNum::OPEN_CONFIRM.0,
+    OpenDowngrade = OpNum::OPEN_DOWNGRADE.0,
+    Putfh = OpNum::PUTFH.0,
+    Putpubfh = OpNum::PUTPUBFH.0,
+    Putrootfh = OpNum::PUTROOTFH.0,
+    Read = OpNum::READ.0,
+    Readdir = OpNum::READDIR.0,
+    Readlink = OpNum::READLINK.0,
+    Remove = OpNum::REMOVE.0,
+    Rename = OpNum::RENAME.0,
+    Renew = OpNum::RENEW.0,
+    Restorefh = OpNum::RESTOREFH.0,
+    Savefh = OpNum::SAVEFH.0,
+    Secinfo = OpNum::SECINFO.0,
+    Setattr = OpNum::SETATTR.0,
+    Setclientid = OpNum::SETCLIENTID.0,
+    SetclientidConfirm = OpNum::SETCLIENTID_CONFIRM.0,
+    Verify = OpNum::VERIFY.0,
+    Write = OpNum::WRITE.0,
+    ReleaseLockowner = OpNum::RELEASE_LOCKOWNER.0,
+    BackchannelCtl = OpNum::BACKCHANNEL_CTL.0,
+    BindConnToSession = OpNum::BIND_CONN_TO_SESSION.0,
+    ExchangeId = OpNum::EXCHANGE_ID.0,
+    CreateSession = OpNum::CREATE_SESSION.0,
+    DestroySession = OpNum::DESTROY_SESSION.0,
+    FreeStateid = OpNum::FREE_STATEID.0,
+    GetDirDelegation = OpNum::GET_DIR_DELEGATION.0,
+    Getdeviceinfo = OpNum::GETDEVICEINFO.0,
+    Getdevicelist = OpNum::GETDEVICELIST.0,
+    Layoutcommit = OpNum::LAYOUTCOMMIT.0,
+    Layoutget = OpNum::LAYOUTGET.0,
+    Layoutreturn = OpNum::LAYOUTRETURN.0,
+    SecinfoNoName = OpNum::SECINFO_NO_NAME.0,
+    Sequence = OpNum::SEQUENCE.0,
+    SetSsv = OpNum::SET_SSV.0,
+    TestStateid = OpNum::TEST_STATEID.0,
+    WantDelegation = OpNum::WANT_DELEGATION.0,
+    DestroyClientid = OpNum::DESTROY_CLIENTID.0,
+    ReclaimComplete = OpNum::RECLAIM_COMPLETE.0,
+    Allocate = OpNum::ALLOCATE.0,
+    Copy = OpNum::COPY.0,
+    CopyNotify = OpNum::COPY_NOTIFY.0,
+    Deallocate = OpNum::DEALLOCATE.0,
+    IoAdvise = OpNum::IO_ADVISE.0,
+    Layouterror = OpNum::LAYOUTERROR.0,
+    Layoutstats = OpNum::LAYOUTSTATS.0,
+    OffloadCancel = OpNum::OFFLOAD_CANCEL.0,
+    OffloadStatus = OpNum::OFFLOAD_STATUS.0,
+    ReadPlus = OpNum::READ_PLUS.0,
+    Seek = OpNum::SEEK.0,
+    WriteSame = OpNum::WRITE_SAME.0,
+    Clone = OpNum::CLONE.0,
+    Getxattr = OpNum::GETXATTR.0,
+    Setxattr = OpNum::SETXATTR.0,
+    Listxattrs = OpNum::LISTXATTRS.0,
+    Removexattr = OpNum::REMOVEXATTR.0,
+}
+
+impl Opcode {
+    /// Its number on the wire.
+    #[inline]
+    #[must_use]
+    pub const fn number(self) -> OpNum {
+        OpNum(self as u32)
+    }
+}
+
 xdr::constants! {
     /// `nfs_cb_opnum4` of all minor versions (RFC 7863).
     pub struct CallbackOpNum: u32 {

@@ -4,7 +4,7 @@ use xdr::{Decode, Encode, InlineOpaque, List, Opaque};
 
 pub use super::bitmap::Bitmap;
 use super::macros::flags;
-pub use super::opnum::{CallbackOpNum, OpNum};
+pub use super::opnum::{CallbackOpNum, OpNum, Opcode};
 pub use super::status::{HasStatus, Outcome, Status};
 
 /// `NFS4_FHSIZE`: greatest length of a file handle, in bytes.

@@ -15,8 +15,6 @@ use crate::replay::crash_replay::{Once, Place};
 use crate::request::Request;
 use crate::state::{Against, Changing, Client, Entries, EntryChange};
 
-pub(crate) mod at_once;
-
 /// Who changes something, and how it is made once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Changer<'c> {

@@ -36,4 +36,6 @@ pub mod verify;
 pub mod write;
 pub mod xattr;
 
-pub use table::{CurrentStateid, HandleEffect, Needs, Operation, Position, Stateids, TABLE, operation};
+pub use table::{
+    DELEGATED_OPEN_BYTES_MAX, Needs, Operation, Position, TABLE, WrongSec, executed_once, operation,
+};

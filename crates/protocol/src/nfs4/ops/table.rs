@@ -1,105 +1,78 @@
-//! What is known of every operation before its arguments are decoded: one row each, read by compound execution,
-//! sessions, reply cache and metrics.
+//! What is known of every operation before its arguments are decoded: one row each. The server executes compounds by it.
 
-use crate::nfs4::types::OpNum;
-use crate::procedure::Effect;
+use crate::nfs4::types::{MAX_NAME, OpNum, Opcode};
 
-/// File handles that an operation needs. Without them the answer is NOFILEHANDLE (RESTOREFH for RESTOREFH in v4.0).
+/// File handles that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// None. RECLAIM_COMPLETE is here, although it needs the current one where `rca_one_fs` is true.
+    /// None. RECLAIM_COMPLETE needs the current one where `rca_one_fs` is true, LAYOUTRETURN where it returns the layouts of a file
+    /// or a file system.
     Nothing,
-    /// The current one.
+    /// The current one; without it the answer is NOFILEHANDLE.
     Current,
-    /// The saved one.
+    /// The saved one; without it the answer is NOFILEHANDLE, RESTOREFH in version 4.0.
     Saved,
-    /// Both.
-    Both,
+    /// Both; without one of them the answer is NOFILEHANDLE.
+    CurrentAndSaved,
 }
 
-/// What an operation that succeeds does to the file handles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HandleEffect {
-    /// Nothing.
-    Keeps,
-    /// Sets the current one.
-    Replaces,
-    /// Leaves no current one (RFC 8881 §2.6.3.1.1.8; in v4.0 SECINFO keeps it).
-    Consumes,
-    /// Copies the current one to the saved one.
-    Saves,
-    /// Copies the saved one to the current one.
-    Restores,
-}
-
-/// Where an operation may stand in a compound of v4.1 and later.
+/// Where an operation may stand in a compound of version 4.1 and later (RFC 8881 §2.10.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// Behind SEQUENCE; elsewhere the answer is OP_NOT_IN_SESSION.
+    /// After SEQUENCE; elsewhere the answer is OP_NOT_IN_SESSION.
     InSession,
-    /// Behind SEQUENCE, or alone; with others and without SEQUENCE the answer is NOT_ONLY_OP.
-    Either,
-    /// Alone (RFC 8881 §18.34.3).
+    /// After SEQUENCE, or alone; first but not alone the answer is NOT_ONLY_OP.
+    SessionOrAlone,
+    /// Alone (RFC 8881 §18.34.3); elsewhere the answer is NOT_ONLY_OP.
     Alone,
     /// First; elsewhere the answer is SEQUENCE_POS (RFC 8881 §18.46.3).
     First,
 }
 
-/// Stateids in an operation's arguments and result.
+/// Which operation answers WRONGSEC for the current file handle that this operation finds (RFC 8881 §2.6.3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stateids {
-    /// None that the current stateid could stand for.
-    None,
-    /// The arguments have one, which may be the current stateid.
-    Uses,
-    /// The result has one, at least where what was asked for is granted.
-    Returns,
-    /// Both.
-    UsesAndReturns,
-}
-
-/// What an operation that succeeds does to the current and the saved stateid (RFC 8881 §16.2.3.1.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CurrentStateid {
-    /// Nothing.
-    Keeps,
-    /// Sets the current one to that of the result, where there is one.
-    Sets,
-    /// Sets the current one to zeros, the anonymous stateid.
-    Clears,
-    /// Copies the current one to the saved one.
-    Saves,
-    /// Copies the saved one to the current one.
-    Restores,
+pub enum WrongSec {
+    /// The operation that put the handle: "the put filehandle operation MUST return NFS4ERR_WRONGSEC when there is a security tuple
+    /// mismatch" (§2.6.3.1.1.7).
+    Put,
+    /// This operation, for the object that it leads to; SECINFO and SECINFO_NO_NAME never do. The operation that put the handle must
+    /// not.
+    Itself,
+    /// OPEN: itself by name, the operation that put the handle by handle.
+    ByName,
+    /// None: the operation replaces the handle.
+    Replaced,
+    /// The one that answers it for the next operation (§2.6.3.1.1.1).
+    Next,
 }
 
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// Its number.
-    pub op: OpNum,
-    /// The minor version that brought it.
+    /// Which one.
+    pub opcode: Opcode,
+    /// The minor version that brought it; before that the answer is OP_ILLEGAL.
     pub first_minor: u32,
-    /// The last minor version that has it. Afterwards, RFC 8881 §8.8: "The server MUST return NFS4ERR_NOTSUPP if these
-    /// operations are found in an NFSv4.1 COMPOUND." Before `first_minor` the answer is OP_ILLEGAL.
+    /// The last minor version that has it; afterwards the answer is NOTSUPP (RFC 8881 §8.8, RFC 7862 §13).
     pub last_minor: u32,
     /// File handles it needs.
     pub needs: Needs,
-    /// What it does to the file handles.
-    pub handle: HandleEffect,
-    /// What a repetition does.
-    pub effect: Effect,
     /// Where it may stand.
     pub position: Position,
-    /// Stateids in its arguments and result.
-    pub stateids: Stateids,
+    /// For an operation whose second execution would differ from the first: the most bytes that its result takes, and the GETFH
+    /// that must follow some of them. It must not run where the reply has no room for that, and its reply is kept.
+    pub once: Option<usize>,
+    /// Leaves the attributes of the current object as an earlier operation of the compound saw them.
+    pub keeps_attributes: bool,
+    /// Who answers WRONGSEC.
+    pub wrong_sec: WrongSec,
 }
 
 impl Operation {
     /// Its name in the RFC, without prefix.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        match self.op.name() {
+        match self.opcode.number().name() {
             Some(name) => name,
             None => unreachable!(),
         }
@@ -111,151 +84,169 @@ impl Operation {
         self.first_minor <= minor && minor <= self.last_minor
     }
 
-    /// Whether the current handle must be set.
-    #[must_use]
-    pub const fn needs_current(&self) -> bool {
-        matches!(self.needs, Needs::Current | Needs::Both)
+    const fn since(self, first_minor: u32) -> Self {
+        Self { first_minor, ..self }
     }
 
-    /// Whether the saved handle must be set.
-    #[must_use]
-    pub const fn needs_saved(&self) -> bool {
-        matches!(self.needs, Needs::Saved | Needs::Both)
+    const fn only_in(self, minor: u32) -> Self {
+        Self { first_minor: minor, last_minor: minor, ..self }
     }
 
-    /// Whether a repetition could be answered otherwise, so that its reply must be kept.
-    #[must_use]
-    pub const fn is_idempotent(&self) -> bool {
-        !matches!(self.effect, Effect::Once)
+    const fn position(self, position: Position) -> Self {
+        Self { position, ..self }
     }
 
-    /// Whether it may open a compound of v4.1 and later in SEQUENCE's place.
-    #[must_use]
-    pub const fn may_come_first(&self) -> bool {
-        !matches!(self.position, Position::InSession)
+    const fn keeps_attributes(self) -> Self {
+        Self { keeps_attributes: true, ..self }
     }
 
-    /// What it does to the current stateid.
-    #[must_use]
-    pub const fn current_stateid(&self) -> CurrentStateid {
-        match (self.handle, self.stateids) {
-            (HandleEffect::Saves, _) => CurrentStateid::Saves,
-            (HandleEffect::Restores, _) => CurrentStateid::Restores,
-            // RFC 8881 §16.2.3.1.2: "If an operation returns a stateid, it MUST set the current stateid to the returned
-            // value."
-            (_, Stateids::Returns | Stateids::UsesAndReturns) => CurrentStateid::Sets,
-            // "If an operation sets the current filehandle but does not return a stateid, the current stateid MUST be
-            // set to the all-zeros special stateid".
-            (HandleEffect::Replaces | HandleEffect::Consumes, _) => CurrentStateid::Clears,
-            // "If an operation uses a stateid as an argument but does not return a stateid, the current stateid MUST
-            // NOT be changed."
-            (HandleEffect::Keeps, _) => CurrentStateid::Keeps,
-        }
+    const fn once(self, result_bytes_max: usize) -> Self {
+        Self { once: Some(result_bytes_max), ..self }
+    }
+
+    const fn wrong_sec(self, wrong_sec: WrongSec) -> Self {
+        Self { wrong_sec, ..self }
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-const fn row(
-    op: OpNum,
-    first_minor: u32,
-    last_minor: u32,
-    needs: Needs,
-    handle: HandleEffect,
-    effect: Effect,
-    position: Position,
-    stateids: Stateids,
-) -> Operation {
-    Operation { op, first_minor, last_minor, needs, handle, effect, position, stateids }
+const fn row(opcode: Opcode, needs: Needs) -> Operation {
+    Operation {
+        opcode,
+        first_minor: 0,
+        last_minor: NEWEST_MINOR,
+        needs,
+        position: Position::InSession,
+        once: None,
+        keeps_attributes: false,
+        wrong_sec: WrongSec::Put,
+    }
 }
+
+/// Newest minor version.
+const NEWEST_MINOR: u32 = 2;
+/// `change_info4`.
+const CHANGE_INFO: usize = 20;
+/// `stateid4`.
+const STATEID: usize = 16;
+/// `bitmap4` of attributes: three words and their number.
+const BITMAP: usize = 16;
+/// GETFH with its number and status, and a handle of 64 bytes.
+const GETFH: usize = 8 + 4 + 64;
+/// `open_delegation4` of a write delegation whose `permissions` name `EVERYONE@`.
+const DELEGATION: usize = 4 + STATEID + 4 + 12 + 12 + 4 + 12;
+/// `OPEN4resok` without a delegation, but with the reason why.
+const OPEN: usize = STATEID + CHANGE_INFO + 4 + BITMAP + 12;
+/// OPEN with a delegation, and the GETFH that follows it: without room for this, no delegation is granted.
+pub const DELEGATED_OPEN_BYTES_MAX: usize = OPEN + DELEGATION + GETFH;
+/// `LOCK4denied` with the longest owner.
+const LOCK_DENIED: usize = 8 + 8 + 4 + 8 + 4 + 1024;
+/// `clientaddr4` with the longest that a client can have given, for CLID_INUSE; `SETCLIENTID4resok` is shorter.
+const CLIENT_ADDRESS: usize = 2 * (4 + MAX_NAME);
+/// `CREATE_SESSION4resok`: session, sequence, flags, two channels without RDMA.
+const CREATE_SESSION: usize = 16 + 4 + 4 + 2 * 28;
+/// `write_response4` without a stateid.
+const WRITE_RESPONSE: usize = 4 + 8 + 4 + 8;
+/// `COPY4resok` with a copy stateid.
+const COPY: usize = 4 + STATEID + 8 + 4 + 8 + 2 * 4;
+/// `GET_DIR_DELEGATION4resok` with its status: verifier, stateid, three bitmaps.
+const DIR_DELEGATION: usize = 4 + 8 + STATEID + 3 * BITMAP;
+/// `COPY_NOTIFY4resok` with one server by its address (`netid` of 4 bytes, universal address of 48).
+const COPY_NOTIFY: usize = 12 + STATEID + 4 + 4 + (4 + 4) + (4 + 48);
+
+use Needs::{Current, CurrentAndSaved, Nothing, Saved};
+use WrongSec::{ByName, Itself, Next, Replaced};
 
 /// Every operation but ILLEGAL, by number and without gaps (RFC 7530 §16, RFC 8881 §17 and §18, RFC 7862 §13, RFC 8276).
 ///
-/// The columns: number; first and last minor version; handles needed; what becomes of them; what a repetition does;
-/// place in the compound; stateids.
-///
-/// WRITE is [`Effect::Repeatable`]: a repetition is answered alike. SETATTR is not: with a size it needs a stateid
-/// that may be gone by then. EXCHANGE_ID is, since it finds the record that it made; CREATE_SESSION is not, and has
-/// a reply slot of its own (RFC 8881 §18.36.4).
-#[rustfmt::skip]
+/// WRITE is here as an operation to be executed once: a late copy would undo a newer write. EXCHANGE_ID is not, since it finds the
+/// record that it made. CREATE_SESSION has a reply slot of its own (RFC 8881 §18.36.4).
 pub const TABLE: &[Operation] = &[
-    row(OpNum::ACCESS, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::CLOSE, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::COMMIT, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::None),
-    row(OpNum::CREATE, 0, 2, Needs::Current, HandleEffect::Replaces, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::DELEGPURGE, 0, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::None),
-    row(OpNum::DELEGRETURN, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::Uses),
-    row(OpNum::GETATTR, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::GETFH, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::LINK, 0, 2, Needs::Both, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::LOCK, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::LOCKT, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::LOCKU, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::LOOKUP, 0, 2, Needs::Current, HandleEffect::Replaces, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::LOOKUPP, 0, 2, Needs::Current, HandleEffect::Replaces, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::NVERIFY, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::OPEN, 0, 2, Needs::Current, HandleEffect::Replaces, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::OPENATTR, 0, 2, Needs::Current, HandleEffect::Replaces, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::OPEN_CONFIRM, 0, 0, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::OPEN_DOWNGRADE, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::PUTFH, 0, 2, Needs::Nothing, HandleEffect::Replaces, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::PUTPUBFH, 0, 2, Needs::Nothing, HandleEffect::Replaces, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::PUTROOTFH, 0, 2, Needs::Nothing, HandleEffect::Replaces, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::READ, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::Uses),
-    row(OpNum::READDIR, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::READLINK, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::REMOVE, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::RENAME, 0, 2, Needs::Both, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::RENEW, 0, 0, Needs::Nothing, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::RESTOREFH, 0, 2, Needs::Saved, HandleEffect::Restores, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::SAVEFH, 0, 2, Needs::Current, HandleEffect::Saves, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::SECINFO, 0, 2, Needs::Current, HandleEffect::Consumes, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::SETATTR, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::Uses),
-    row(OpNum::SETCLIENTID, 0, 0, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::SETCLIENTID_CONFIRM, 0, 0, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::VERIFY, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::WRITE, 0, 2, Needs::Current, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::Uses),
-    row(OpNum::RELEASE_LOCKOWNER, 0, 0, Needs::Nothing, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::None),
-    row(OpNum::BACKCHANNEL_CTL, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::None),
-    row(OpNum::BIND_CONN_TO_SESSION, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Repeatable, Position::Alone, Stateids::None),
-    row(OpNum::EXCHANGE_ID, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Repeatable, Position::Either, Stateids::None),
-    row(OpNum::CREATE_SESSION, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::Either, Stateids::None),
-    row(OpNum::DESTROY_SESSION, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::Either, Stateids::None),
-    row(OpNum::FREE_STATEID, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::Uses),
-    row(OpNum::GET_DIR_DELEGATION, 1, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::Returns),
-    row(OpNum::GETDEVICEINFO, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::GETDEVICELIST, 1, 1, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::LAYOUTCOMMIT, 1, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::Uses),
-    row(OpNum::LAYOUTGET, 1, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::LAYOUTRETURN, 1, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::SECINFO_NO_NAME, 1, 2, Needs::Current, HandleEffect::Consumes, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::SEQUENCE, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::None, Position::First, Stateids::None),
-    row(OpNum::SET_SSV, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::TEST_STATEID, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::WANT_DELEGATION, 1, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::Returns),
-    row(OpNum::DESTROY_CLIENTID, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::Either, Stateids::None),
-    row(OpNum::RECLAIM_COMPLETE, 1, 2, Needs::Nothing, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::ALLOCATE, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::Uses),
-    row(OpNum::COPY, 2, 2, Needs::Both, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::COPY_NOTIFY, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::DEALLOCATE, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::Uses),
-    row(OpNum::IO_ADVISE, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::Uses),
-    row(OpNum::LAYOUTERROR, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::Uses),
-    row(OpNum::LAYOUTSTATS, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::Uses),
-    row(OpNum::OFFLOAD_CANCEL, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::Uses),
-    row(OpNum::OFFLOAD_STATUS, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::Uses),
-    row(OpNum::READ_PLUS, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::Uses),
-    row(OpNum::SEEK, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::Uses),
-    row(OpNum::WRITE_SAME, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::UsesAndReturns),
-    row(OpNum::CLONE, 2, 2, Needs::Both, HandleEffect::Keeps, Effect::Repeatable, Position::InSession, Stateids::Uses),
-    row(OpNum::GETXATTR, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::SETXATTR, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
-    row(OpNum::LISTXATTRS, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::None, Position::InSession, Stateids::None),
-    row(OpNum::REMOVEXATTR, 2, 2, Needs::Current, HandleEffect::Keeps, Effect::Once, Position::InSession, Stateids::None),
+    row(Opcode::Access, Current).keeps_attributes(),
+    row(Opcode::Close, Current).keeps_attributes().once(STATEID),
+    row(Opcode::Commit, Current),
+    row(Opcode::Create, Current).once(CHANGE_INFO + BITMAP + GETFH),
+    row(Opcode::Delegpurge, Nothing).keeps_attributes(),
+    row(Opcode::Delegreturn, Current).keeps_attributes().once(0),
+    row(Opcode::Getattr, Current).keeps_attributes(),
+    row(Opcode::Getfh, Current).keeps_attributes(),
+    row(Opcode::Link, CurrentAndSaved).once(CHANGE_INFO),
+    row(Opcode::Lock, Current).once(LOCK_DENIED),
+    row(Opcode::Lockt, Current),
+    row(Opcode::Locku, Current).once(STATEID),
+    row(Opcode::Lookup, Current).wrong_sec(Itself),
+    row(Opcode::Lookupp, Current).wrong_sec(Itself),
+    row(Opcode::Nverify, Current).keeps_attributes(),
+    row(Opcode::Open, Current).once(OPEN + GETFH).wrong_sec(ByName),
+    row(Opcode::Openattr, Current),
+    row(Opcode::OpenConfirm, Current).only_in(0).once(STATEID),
+    row(Opcode::OpenDowngrade, Current).once(STATEID),
+    row(Opcode::Putfh, Nothing).wrong_sec(Replaced),
+    row(Opcode::Putpubfh, Nothing).wrong_sec(Replaced),
+    row(Opcode::Putrootfh, Nothing).wrong_sec(Replaced),
+    row(Opcode::Read, Current).keeps_attributes(),
+    row(Opcode::Readdir, Current),
+    row(Opcode::Readlink, Current),
+    row(Opcode::Remove, Current).once(CHANGE_INFO),
+    row(Opcode::Rename, CurrentAndSaved).once(2 * CHANGE_INFO),
+    row(Opcode::Renew, Nothing).only_in(0),
+    row(Opcode::Restorefh, Saved).wrong_sec(Replaced),
+    row(Opcode::Savefh, Current).keeps_attributes().wrong_sec(Next),
+    row(Opcode::Secinfo, Current).wrong_sec(Itself),
+    row(Opcode::Setattr, Current).once(BITMAP),
+    row(Opcode::Setclientid, Nothing).only_in(0).once(CLIENT_ADDRESS),
+    row(Opcode::SetclientidConfirm, Nothing).only_in(0).once(0),
+    row(Opcode::Verify, Current).keeps_attributes(),
+    row(Opcode::Write, Current).once(16),
+    row(Opcode::ReleaseLockowner, Nothing).only_in(0).once(0),
+    row(Opcode::BackchannelCtl, Nothing).since(1),
+    row(Opcode::BindConnToSession, Nothing).since(1).position(Position::Alone),
+    row(Opcode::ExchangeId, Nothing).since(1).position(Position::SessionOrAlone),
+    row(Opcode::CreateSession, Nothing).since(1).position(Position::SessionOrAlone).once(CREATE_SESSION),
+    row(Opcode::DestroySession, Nothing).since(1).position(Position::SessionOrAlone).once(0),
+    row(Opcode::FreeStateid, Nothing).since(1).keeps_attributes().once(0),
+    row(Opcode::GetDirDelegation, Current).since(1).once(DIR_DELEGATION),
+    row(Opcode::Getdeviceinfo, Nothing).since(1),
+    row(Opcode::Getdevicelist, Current).only_in(1),
+    row(Opcode::Layoutcommit, Current).since(1),
+    row(Opcode::Layoutget, Current).since(1),
+    row(Opcode::Layoutreturn, Nothing).since(1),
+    row(Opcode::SecinfoNoName, Current).since(1).wrong_sec(Itself),
+    // RFC 8881 §2.10.6.1.2: where SEQUENCE fails, "the sequence ID of the slot MUST NOT change": it cannot fail once it has
+    // its slot. §2.10.6.4 lets what follows it be too long for the reply.
+    row(Opcode::Sequence, Nothing).since(1).position(Position::First).once(0),
+    row(Opcode::SetSsv, Nothing).since(1),
+    row(Opcode::TestStateid, Nothing).since(1).keeps_attributes(),
+    row(Opcode::WantDelegation, Current).since(1).once(DELEGATION),
+    row(Opcode::DestroyClientid, Nothing).since(1).position(Position::SessionOrAlone).once(0),
+    row(Opcode::ReclaimComplete, Nothing).since(1).once(0),
+    row(Opcode::Allocate, Current).since(2).once(0),
+    row(Opcode::Copy, CurrentAndSaved).since(2).once(COPY),
+    row(Opcode::CopyNotify, Current).since(2).once(COPY_NOTIFY),
+    row(Opcode::Deallocate, Current).since(2).once(0),
+    row(Opcode::IoAdvise, Current).since(2),
+    row(Opcode::Layouterror, Current).since(2),
+    row(Opcode::Layoutstats, Current).since(2),
+    row(Opcode::OffloadCancel, Current).since(2).once(0),
+    row(Opcode::OffloadStatus, Current).since(2),
+    row(Opcode::ReadPlus, Current).since(2),
+    row(Opcode::Seek, Current).since(2),
+    row(Opcode::WriteSame, Current).since(2).once(WRITE_RESPONSE),
+    row(Opcode::Clone, CurrentAndSaved).since(2).once(0),
+    row(Opcode::Getxattr, Current).since(2),
+    row(Opcode::Setxattr, Current).since(2).once(CHANGE_INFO),
+    row(Opcode::Listxattrs, Current).since(2),
+    row(Opcode::Removexattr, Current).since(2).once(CHANGE_INFO),
 ];
 
-/// The row of operation `op`; `None` where the answer is OP_ILLEGAL in every minor version.
+/// The row of the operation with this number in minor version `minor`; `None` where the answer is OP_ILLEGAL. A row may be of an older
+/// version: RFC 8881 §2.7 rule 13 keeps operations that only version 4.0 has defined in later ones, as NOTSUPP.
 #[inline]
 #[must_use]
-pub fn operation(op: OpNum) -> Option<&'static Operation> {
-    TABLE.get((op.0 as usize).checked_sub(OpNum::ACCESS.0 as usize)?)
+pub fn operation(number: u32, minor: u32) -> Option<&'static Operation> {
+    TABLE.get(number.checked_sub(OpNum::ACCESS.0)? as usize).filter(|row| row.first_minor <= minor)
+}
+
+/// The operations of a minor version that must not be executed twice, by number.
+pub fn executed_once(minor: u32) -> impl Iterator<Item = OpNum> {
+    TABLE.iter().filter(move |row| row.is_in(minor) && row.once.is_some()).map(|row| row.opcode.number())
 }

@@ -9,8 +9,8 @@ pub(crate) mod client_log;
 pub(crate) mod compound;
 pub(crate) mod delegation;
 mod entry_attributes;
+pub(crate) mod execute;
 mod ops;
-mod rows;
 mod sequencing;
 mod serve;
 mod set_attributes;
@@ -21,5 +21,4 @@ pub(crate) mod tests;
 #[cfg(test)]
 pub(crate) use ops::getxattr::tests as xattr_tests;
 
-pub use rows::executed_once;
 pub(crate) use serve::{Begun, begin};

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::nfs4::ops::{Needs, Operation, Position, operation};
 use protocol::nfs4::types::{OpNum, Status};
 use rpc::message::CallHeader;
-use vfs::{Attributes, Change, Created, Found, Later, Opened, Read, boxed};
+use vfs::boxed;
 use xdr::{Mark, Reader, Writer};
 
 use super::compound::{Compound, Header};
-use super::ops::{self, open::Target};
-use super::rows::{self, Needs, Row};
+use super::execute::{Execution, Pending};
 use super::sequencing::{self, First, FirstTime};
 use super::status::{Failure, Result, in_minor};
 use crate::Effort;
@@ -39,33 +39,12 @@ struct Waiting<'r> {
     next: Next<'r>,
 }
 
-/// What became of an operation that was tried without a future.
-pub(crate) enum Tried<'r> {
-    Done,
-    /// Somebody may have to be waited for: nothing is written, and nothing changed but what this says.
-    Waits(Option<Asked<'r>>),
-}
-
-/// What an operation that was tried has asked its backend, which had no answer yet, or what it has found or made there: it goes on
-/// with that, and does not ask again.
-pub(crate) enum Asked<'r> {
-    Getattr(Later<'r, Attributes>),
-    Read(Later<'r, Read>),
-    /// What an OPEN names.
-    Lookup(Later<'r, Found>),
-    /// What an OPEN makes.
-    Create(Later<'r, Created>),
-    /// An OPEN of what it has found or made.
-    Open(Box<Target<'r>>, Option<Later<'r, Opened>>),
-    Remove(Later<'r, Change>),
-}
-
 /// What comes next in a compound.
 enum Next<'r> {
     /// To find out whether it was executed before, in version 4.0.
     FirstTime,
-    /// This operation, which may have to wait, with what its first try has asked.
-    Operation(Operation, &'static Row, Option<Asked<'r>>),
+    /// This operation, which may have to wait.
+    Operation(RunningOperation, Pending<'r>),
     /// Its answer.
     End,
     /// The answer that it got before.
@@ -147,10 +126,10 @@ impl<'r> Waiting<'r> {
                             FirstTime::Unknown => return Served::Close,
                         }
                     }
-                    Next::Operation(operation, row, asked) => {
+                    Next::Operation(operation, pending) => {
                         let done = {
                             let Progress { compound, arguments, waited, .. } = &mut *progress;
-                            let mut execution = pin!(compound.execute(row, asked, arguments, reply));
+                            let mut execution = pin!(compound.finish(pending, arguments, reply));
                             poll_fn(|context| {
                                 let polled = execution.as_mut().poll(context);
                                 *waited |= polled.is_pending();
@@ -182,9 +161,9 @@ impl<'r> Progress<'r> {
     fn go_on(&mut self, reply: &mut Writer) -> Next<'r> {
         while self.status == Status::OK && self.compound.index < self.compound.count {
             let (operation, done) = self.compound.start(&mut self.arguments, reply);
-            let done = match (done, operation.row) {
-                (Ok(Tried::Waits(asked)), Some(row)) => return Next::Operation(operation, row, asked),
-                (done, _) => done.map(drop),
+            let done = match done {
+                Ok(Execution::Pending(pending)) => return Next::Operation(operation, pending),
+                done => done.map(drop),
             };
             if let Err(cached) = self.end(&operation, done, reply) {
                 return Next::Replay(cached);
@@ -202,7 +181,7 @@ impl<'r> Progress<'r> {
     }
 
     /// As [`Self::go_on`], behind an operation that waited.
-    fn go_on_behind(&mut self, operation: &Operation, done: Result, reply: &mut Writer) -> Next<'r> {
+    fn go_on_behind(&mut self, operation: &RunningOperation, done: Result, reply: &mut Writer) -> Next<'r> {
         match self.end(operation, done, reply) {
             Ok(()) => self.go_on(reply),
             Err(cached) => Next::Replay(cached),
@@ -213,7 +192,7 @@ impl<'r> Progress<'r> {
     /// As [`Compound::end`].
     fn end(
         &mut self,
-        operation: &Operation,
+        operation: &RunningOperation,
         done: Result,
         reply: &mut Writer,
     ) -> std::result::Result<(), Bytes> {
@@ -274,9 +253,9 @@ async fn replay(request: &Request<'_>, cached: &[u8], start: Mark, reply: &mut W
 
 /// An operation that has begun.
 #[derive(Debug)]
-struct Operation {
+struct RunningOperation {
     /// None where the minor version has no such operation.
-    row: Option<&'static Row>,
+    row: Option<&'static Operation>,
     /// The number in the reply.
     shown: OpNum,
     status_at: Mark,
@@ -287,19 +266,23 @@ struct Operation {
 
 impl<'r> Compound<'r> {
     /// Begins an operation: writes its number and room for its status, and runs it where it waits for nothing.
-    fn start(&mut self, arguments: &mut Reader, reply: &mut Writer) -> (Operation, Result<Tried<'r>>) {
+    fn start(
+        &mut self,
+        arguments: &mut Reader,
+        reply: &mut Writer,
+    ) -> (RunningOperation, Result<Execution<'r>>) {
         let began = self.request.server.observer().map(|observer| (observer.now(), arguments.position()));
         // A number that is cut off stands for no operation: RFC 8881 §18.52 lets OP_ILLEGAL carry BADXDR.
         let number = arguments.u32();
-        let row = number.ok().and_then(|number| rows::find(number, self.minor));
+        let row = number.ok().and_then(|number| operation(number, self.minor));
         // RFC 8881 §16.2.3: for an unknown operation "the server's response will encode the opcode OP_ILLEGAL".
-        let shown = row.map_or(OpNum::ILLEGAL, |row| row.number);
+        let shown = row.map_or(OpNum::ILLEGAL, |row| row.opcode.number());
         reply.u32(shown.0);
         let status_at = reply.reserve_u32();
-        let operation = Operation { row, shown, status_at, body: reply.mark(), began };
+        let operation = RunningOperation { row, shown, status_at, body: reply.mark(), began };
         let done = match row {
             Some(row) => match self.prepare(row, reply) {
-                Ok(()) => self.execute_at_once(row, arguments, reply),
+                Ok(()) => self.execute(row.opcode, arguments, reply),
                 Err(status) => Err(status.into()),
             },
             None if number.is_err() => Err(Status::BADXDR.into()),
@@ -315,7 +298,7 @@ impl<'r> Compound<'r> {
     /// The whole reply, where SEQUENCE found it.
     fn end(
         &mut self,
-        operation: &Operation,
+        operation: &RunningOperation,
         done: Result,
         arguments: &Reader,
         reply: &mut Writer,
@@ -363,27 +346,21 @@ impl<'r> Compound<'r> {
     }
 
     /// What holds for all operations before one runs: its place, its file handles, room for its result.
-    fn prepare(&mut self, row: &Row, reply: &Writer) -> std::result::Result<(), Status> {
+    fn prepare(&mut self, row: &Operation, reply: &Writer) -> std::result::Result<(), Status> {
         self.check_position(row)?;
         // Operations of version 4.0 that later ones MUST NOT implement (RFC 8881 §17), whatever else is wrong: §2.10.6.1.3.
-        if row.until < self.minor {
+        if row.last_minor < self.minor {
             return Err(Status::NOTSUPP);
         }
         if let Some(status) = self.refusal {
             return Err(status);
         }
-        if row.needs >= Needs::Current && self.current.is_none() {
-            return Err(Status::NOFILEHANDLE);
-        }
-        if row.needs == Needs::CurrentAndSaved && self.saved.is_none() {
-            // RFC 8881 §18.9.4, §18.26.4: NOFILEHANDLE also stands for a missing saved file handle.
-            return Err(Status::NOFILEHANDLE);
-        }
-        if !row.keeps_fresh {
+        self.check_handles(row.needs)?;
+        if !row.keeps_attributes {
             self.fresh = None;
         }
         // An operation that cannot be repeated must not run where its result has no room.
-        if let Some(length) = row.reserves {
+        if let Some(length) = row.once {
             self.check_room(reply, length)?;
             self.changed = true;
         }
@@ -391,151 +368,41 @@ impl<'r> Compound<'r> {
     }
 
     /// RFC 8881 §2.10.2.4, §18.46.3: SEQUENCE comes first and once; few others may come without it, and then alone.
-    fn check_position(&self, row: &Row) -> std::result::Result<(), Status> {
+    fn check_position(&self, row: &Operation) -> std::result::Result<(), Status> {
         if self.minor == 0 {
             return Ok(());
         }
-        if self.index == 0 {
-            return match row.number {
-                OpNum::SEQUENCE => Ok(()),
-                _ if !row.may_stand_alone => Err(Status::OP_NOT_IN_SESSION),
-                _ if self.count != ALONE => Err(Status::NOT_ONLY_OP),
-                _ => Ok(()),
-            };
-        }
-        match row.number {
-            OpNum::SEQUENCE => Err(Status::SEQUENCE_POS),
+        match (self.index, row.position) {
+            (0, Position::First) => Ok(()),
+            (0, Position::InSession) => Err(Status::OP_NOT_IN_SESSION),
+            (0, Position::SessionOrAlone | Position::Alone) if self.count == ALONE => Ok(()),
+            (0, Position::SessionOrAlone | Position::Alone) => Err(Status::NOT_ONLY_OP),
+            (_, Position::InSession | Position::SessionOrAlone) => Ok(()),
+            (_, Position::First) => Err(Status::SEQUENCE_POS),
             // RFC 8881 §18.34.3: "It MUST be the only operation in the COMPOUND procedure."
-            OpNum::BIND_CONN_TO_SESSION => Err(Status::NOT_ONLY_OP),
+            (_, Position::Alone) => Err(Status::NOT_ONLY_OP),
+        }
+    }
+
+    /// Checks that the file handles are there that an operation needs.
+    fn check_handles(&self, needs: Needs) -> std::result::Result<(), Status> {
+        let lacks_current =
+            self.current.is_none() && matches!(needs, Needs::Current | Needs::CurrentAndSaved);
+        let lacks_saved = self.saved.is_none() && matches!(needs, Needs::Saved | Needs::CurrentAndSaved);
+        match needs {
+            // RFC 7530 §16.29.4; later versions answer NOFILEHANDLE (RFC 8881 §18.27.3).
+            Needs::Saved if lacks_saved && self.minor == 0 => Err(Status::RESTOREFH),
+            // RFC 8881 §18.9.4, §18.26.4: NOFILEHANDLE also stands for a missing saved file handle.
+            _ if lacks_current || lacks_saved => Err(Status::NOFILEHANDLE),
             _ => Ok(()),
         }
     }
 
     /// Whether what an operation wrote has room; it could be repeated, or its greatest length was checked before.
-    fn check_length(&self, row: Option<&Row>, reply: &Writer) -> Result {
+    fn check_length(&self, row: Option<&Operation>, reply: &Writer) -> Result {
         match row {
-            Some(row) if row.reserves.is_none() => Ok(self.check_room(reply, 0)?),
+            Some(row) if row.once.is_none() => Ok(self.check_room(reply, 0)?),
             _ => Ok(()),
-        }
-    }
-}
-
-/// Every operation, by how it is executed.
-impl<'r> Compound<'r> {
-    /// Executes an operation that asks no backend, or finds its answer there at once.
-    fn execute_at_once(
-        &mut self,
-        row: &Row,
-        arguments: &mut Reader,
-        reply: &mut Writer,
-    ) -> Result<Tried<'r>> {
-        match row.number {
-            OpNum::SEQUENCE => ops::sequence::run(self, arguments, reply),
-            OpNum::PUTFH => ops::putfh::run(self, arguments).and_then(|()| self.check_put(arguments)),
-            OpNum::PUTROOTFH => ops::putrootfh::run(self).and_then(|()| self.check_put(arguments)),
-            OpNum::PUTPUBFH => ops::putpubfh::run(self).and_then(|()| self.check_put(arguments)),
-            OpNum::GETFH => ops::getfh::run(self, reply),
-            OpNum::SAVEFH => ops::savefh::run(self),
-            OpNum::RESTOREFH => ops::restorefh::run(self).and_then(|()| self.check_put(arguments)),
-            OpNum::CLOSE => ops::close::run(self, arguments, reply),
-            OpNum::OPEN_DOWNGRADE => ops::open_downgrade::run(self, arguments, reply),
-            OpNum::LOCK => ops::lock::run(self, arguments, reply),
-            OpNum::LOCKU => ops::locku::run(self, arguments, reply),
-            OpNum::TEST_STATEID => ops::test_stateid::run(self, arguments, reply),
-            OpNum::FREE_STATEID => ops::free_stateid::run(self, arguments),
-            OpNum::DELEGPURGE => ops::delegpurge::run(arguments),
-            OpNum::DELEGRETURN => ops::delegreturn::run(self, arguments),
-            OpNum::EXCHANGE_ID => ops::exchange_id::run(self, arguments, reply),
-            OpNum::CREATE_SESSION => ops::create_session::run(self, arguments, reply),
-            OpNum::DESTROY_SESSION => ops::destroy_session::run(self, arguments),
-            OpNum::DESTROY_CLIENTID => ops::destroy_clientid::run(self, arguments),
-            OpNum::BIND_CONN_TO_SESSION => ops::bind_conn_to_session::run(self, arguments, reply),
-            OpNum::BACKCHANNEL_CTL => ops::backchannel_ctl::run(self, arguments),
-            OpNum::RECLAIM_COMPLETE => ops::reclaim_complete::run(self, arguments),
-            OpNum::OFFLOAD_STATUS => ops::offload_status::run(self, arguments, reply),
-            OpNum::SET_SSV => ops::set_ssv::run(arguments),
-            OpNum::OPEN_CONFIRM => ops::open_confirm::run(self, arguments, reply),
-            OpNum::RENEW => ops::renew::run(self, arguments),
-            OpNum::SETCLIENTID => ops::setclientid::run(self, arguments, reply),
-            OpNum::SETCLIENTID_CONFIRM => ops::setclientid_confirm::run(self, arguments),
-            OpNum::RELEASE_LOCKOWNER => ops::release_lockowner::run(self, arguments),
-            _ => return self.try_at_once(row, arguments, reply),
-        }
-        .map(|()| Tried::Done)
-    }
-
-    /// Executes an operation whose backend may have the answer in memory. Where it has not, no arguments are read.
-    fn try_at_once(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result<Tried<'r>> {
-        let start = arguments.position();
-        let tried = match row.number {
-            OpNum::GETATTR => ops::getattr::at_once(self, arguments, reply)?,
-            OpNum::READ => ops::read::at_once(self, arguments, reply)?,
-            OpNum::OPEN => ops::open::at_once(self, arguments, reply)?,
-            OpNum::REMOVE => ops::remove::at_once(self, arguments, reply)?,
-            _ => return Ok(Tried::Waits(None)),
-        };
-        if matches!(tried, Tried::Waits(_)) {
-            arguments.rewind(start);
-        }
-        Ok(tried)
-    }
-
-    /// Executes an operation that asks a backend.
-    async fn execute(
-        &mut self,
-        row: &Row,
-        asked: Option<Asked<'r>>,
-        arguments: &mut Reader,
-        reply: &mut Writer,
-    ) -> Result {
-        match row.number {
-            OpNum::GETATTR => ops::getattr::run(self, asked, arguments, reply).await,
-            OpNum::ACCESS => ops::access::run(self, arguments, reply).await,
-            OpNum::LOOKUP => ops::lookup::run(self, arguments).await,
-            OpNum::READ => ops::read::run(self, asked, arguments, reply).await,
-            OpNum::WRITE => ops::write::run(self, arguments, reply).await,
-            OpNum::COMMIT => ops::commit::run(self, arguments, reply).await,
-            // Apart, since they come often and are much smaller than the largest of the others.
-            OpNum::OPEN => boxed(|| ops::open::run(self, asked, arguments, reply)).await,
-            OpNum::REMOVE => boxed(|| ops::remove::run(self, asked, arguments, reply)).await,
-            _ => boxed(|| self.execute_seldom(row, arguments, reply)).await,
-        }
-    }
-
-    /// What memory is allocated for when it comes, so that the future of the others stays small.
-    async fn execute_seldom(&mut self, row: &Row, arguments: &mut Reader, reply: &mut Writer) -> Result {
-        match row.number {
-            OpNum::CREATE => ops::create::run(self, arguments, reply).await,
-            OpNum::LINK => ops::link::run(self, arguments, reply).await,
-            OpNum::LOCKT => ops::lockt::run(self, arguments, reply).await,
-            OpNum::LOOKUPP => ops::lookupp::run(self).await,
-            OpNum::NVERIFY => ops::nverify::run(self, arguments).await,
-            OpNum::OPENATTR => ops::openattr::run(self, arguments).await,
-            OpNum::READDIR => ops::readdir::run(self, arguments, reply).await,
-            OpNum::READLINK => ops::readlink::run(self, reply).await,
-            OpNum::RENAME => ops::rename::run(self, arguments, reply).await,
-            OpNum::SECINFO => ops::secinfo::run(self, arguments, reply).await,
-            OpNum::SECINFO_NO_NAME => ops::secinfo_no_name::run(self, arguments, reply).await,
-            OpNum::SETATTR => ops::setattr::run(self, arguments, reply).await,
-            OpNum::WANT_DELEGATION => ops::want_delegation::run(self, arguments, reply).await,
-            OpNum::GET_DIR_DELEGATION => ops::get_dir_delegation::run(self, arguments, reply).await,
-            OpNum::VERIFY => ops::verify::run(self, arguments).await,
-            OpNum::ALLOCATE => ops::allocate::run(self, arguments).await,
-            OpNum::DEALLOCATE => ops::deallocate::run(self, arguments).await,
-            OpNum::CLONE => ops::clone::run(self, arguments).await,
-            OpNum::COPY => ops::copy::run(self, arguments, reply).await,
-            OpNum::COPY_NOTIFY => ops::copy_notify::run(self, arguments, reply).await,
-            OpNum::OFFLOAD_CANCEL => ops::offload_cancel::run(self, arguments).await,
-            OpNum::SEEK => ops::seek::run(self, arguments, reply).await,
-            OpNum::READ_PLUS => ops::read_plus::run(self, arguments, reply).await,
-            OpNum::GETXATTR => ops::getxattr::run(self, arguments, reply).await,
-            OpNum::SETXATTR => ops::setxattr::run(self, arguments, reply).await,
-            OpNum::LISTXATTRS => ops::listxattrs::run(self, arguments, reply).await,
-            OpNum::WRITE_SAME => ops::write_same::run(self, arguments, reply).await,
-            OpNum::REMOVEXATTR => ops::removexattr::run(self, arguments, reply).await,
-            OpNum::IO_ADVISE => ops::io_advise::run(self, arguments, reply).await,
-            // RFC 8881 §15.1.1.5: operations that exist and are not supported here.
-            _ => Err(Status::NOTSUPP.into()),
         }
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use tracing::debug;
 use vfs::{
     Attributes, Authority, Change, Context, Create, CreateMode, Created, Error, FileKind, Found, Handle,
-    Linked, Op, Removal, Renamed, SetAttributes, SetTime, Timestamp,
+    Linked, Removal, Renamed, SetAttributes, SetTime, Timestamp,
 };
 
 use super::before::Before;
@@ -116,32 +116,6 @@ impl<'s> Once<'s> {
         removed
     }
 
-    /// As [`Self::create`] without a future, where [`Self::is_immediate`].
-    pub(crate) fn create_at_once(
-        &self,
-        export: &'s Export,
-        (context, directory): (&Context, &Handle),
-        name: &[u8],
-        (what, set): (&Create, &SetAttributes),
-    ) -> Op<'s, Created> {
-        let attempt = self.begin_at_once(export, Kind::Create, (directory, name));
-        let created = export.backend.create(context, directory, name, what, set);
-        ended(attempt, created, |created| created.is_new)
-    }
-
-    /// As [`Self::remove`] without a future, where [`Self::is_immediate`].
-    pub(crate) fn remove_at_once(
-        &self,
-        export: &'s Export,
-        (context, directory): (&Context, &Handle),
-        name: &[u8],
-        removal: Removal,
-    ) -> Op<'s, Change> {
-        let attempt = self.begin_at_once(export, Kind::Remove, (directory, name));
-        let removed = export.backend.remove(context, directory, name, removal);
-        ended(attempt, removed, |_| true)
-    }
-
     /// [`Backend::rename`](vfs::Backend::rename), within one export.
     pub(crate) async fn rename(
         &self,
@@ -248,26 +222,6 @@ impl<'s> Once<'s> {
         Some(attempt)
     }
 
-    /// Whose way it is.
-    pub(crate) fn request(&self) -> &'s Request<'s> {
-        self.request
-    }
-
-    /// As [`Journal::is_immediate`]; so is a change that is written down nowhere.
-    pub(crate) fn is_immediate(&self, export: &Export) -> bool {
-        self.log.is_none_or(|(journal, _)| journal.is_immediate(export))
-    }
-
-    fn begin_at_once(
-        &self,
-        export: &Export,
-        kind: Kind,
-        (directory, name): (&Handle, &[u8]),
-    ) -> Option<Attempt<'s>> {
-        let (journal, _) = self.log?;
-        self.write_down(kind, [journal.target(export.id, directory, Some(name)), 0])
-    }
-
     fn write_down(&self, kind: Kind, targets: [u64; CHANGES]) -> Option<Attempt<'s>> {
         let (journal, call) = self.log?;
         let claim = journal.knows_before().then(|| journal.claim_key(self.request.who(), kind, &targets));
@@ -278,24 +232,6 @@ impl<'s> Once<'s> {
         }
         journal.begin(call, attempt.at, kind, targets);
         Some(attempt)
-    }
-}
-
-/// What became of an attempt whose backend was asked: written down now, or when it has answered. `is_change` tells success that changed
-/// something from other success.
-fn ended<'s, T: Send + 's>(
-    attempt: Option<Attempt<'s>>,
-    mut change: Op<'s, T>,
-    is_change: fn(&T) -> bool,
-) -> Op<'s, T> {
-    let Some(attempt) = attempt else { return change };
-    let end = move |done: Result<T, Error>| {
-        attempt.end(done.as_ref().is_ok_and(is_change));
-        done
-    };
-    match change.take_ready() {
-        Some(done) => end(done).into(),
-        None => Op::pending(async move { end(change.await) }),
     }
 }
 

@@ -62,7 +62,7 @@ use record::{CHANGES, Kind, Record};
 pub(crate) use stable::Stable;
 pub use stable::StableLog;
 
-use crate::{Export, ExportId, HandleKey, Now};
+use crate::{ExportId, HandleKey, Now};
 
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = record::CALL_BYTES + REPLY_BYTES_MAX;
@@ -211,11 +211,6 @@ impl Journal {
     /// Whether anything is known of processes before; once it is not, it never will be.
     fn knows_before(&self) -> bool {
         self.has_before.load(Ordering::Relaxed)
-    }
-
-    /// Whether a change of names in `export` waits for nothing here, nor can have been made by a process before.
-    pub(crate) fn is_immediate(&self, export: &Export) -> bool {
-        !self.knows_before() && !export.backend.is_stable()
     }
 
     /// What was before, as long as there is anything.

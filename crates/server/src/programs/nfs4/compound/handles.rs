@@ -113,10 +113,7 @@ impl<'r> Compound<'r> {
 
     /// RESTOREFH.
     pub(crate) fn restore(&mut self) -> Result {
-        // RFC 8881 §18.27.3: "If there is no saved filehandle, then the server will return the error NFS4ERR_NOFILEHANDLE."
-        // RFC 7530 §16.29.4 has an error of its own for that.
-        let none = if self.minor == 0 { Status::RESTOREFH } else { Status::NOFILEHANDLE };
-        let (handle, stateid) = self.saved.ok_or(Failure::Status(none))?;
+        let (handle, stateid) = self.saved.ok_or(Failure::Status(Status::NOFILEHANDLE))?;
         (self.current, self.stateid, self.fresh) = (Some(handle), stateid, None);
         Ok(())
     }

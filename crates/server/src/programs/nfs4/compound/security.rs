@@ -7,14 +7,13 @@ use protocol::nfs4::ops::lock::LockUArgs;
 use protocol::nfs4::ops::open::{OpenArgs, OpenClaim};
 use protocol::nfs4::ops::open_state::OpenDowngradeArgs;
 use protocol::nfs4::ops::stateid::{FreeStateidArgs, TestStateidArgs};
-use protocol::nfs4::types::{Bitmap, OpNum, Status};
+use protocol::nfs4::ops::{Needs, WrongSec, operation};
+use protocol::nfs4::types::{Bitmap, Opcode, Status};
 use xdr::{Decode, Reader};
 
 use super::{Compound, FileHandle};
 use crate::Flavors;
 use crate::files::object::Object;
-use crate::programs::nfs4::rows;
-use crate::programs::nfs4::rows::{Needs, WrongSec};
 use crate::programs::nfs4::status::Result;
 
 impl Compound<'_> {
@@ -92,18 +91,18 @@ impl Compound<'_> {
         let Ok(client) = self.client() else { return false };
         let (by, mut is_needed) = (self.credential(), false);
         for _ in self.index + 1..self.count {
-            let Some(row) = arguments.u32().ok().and_then(|number| rows::find(number, self.minor)) else {
+            let Some(row) = arguments.u32().ok().and_then(|number| operation(number, self.minor)) else {
                 return false;
             };
             match row.wrong_sec {
                 WrongSec::Replaced => break,
                 // Whoever takes the handle up again is asked then; the others that use a saved one are not allowed here.
-                WrongSec::AsNext => continue,
+                WrongSec::Next => continue,
                 WrongSec::Put | WrongSec::Itself | WrongSec::ByName => {}
             }
-            let is_allowed = client.is_allowed(row.number, &by);
-            let may = is_allowed || row.number == OpNum::GETATTR || row.needs == Needs::Nothing;
-            if !may || skip_arguments(row.number, &mut arguments).is_none() {
+            let is_allowed = client.is_allowed(row.opcode.number(), &by);
+            let may = is_allowed || row.opcode == Opcode::Getattr || row.needs == Needs::Nothing;
+            if !may || skip_arguments(row.opcode, &mut arguments).is_none() {
                 return false;
             }
             is_needed |= is_allowed && row.needs != Needs::Nothing;
@@ -115,8 +114,8 @@ impl Compound<'_> {
     fn is_used(&self, mut arguments: Reader) -> bool {
         for _ in self.index + 1..self.count {
             // What cannot be read, or is no operation, uses nothing.
-            let row = arguments.u32().ok().and_then(|number| rows::find(number, self.minor));
-            if self.minor == 0 && row.is_some_and(|row| row.number == OpNum::SECINFO) {
+            let row = arguments.u32().ok().and_then(|number| operation(number, self.minor));
+            if self.minor == 0 && row.is_some_and(|row| row.opcode == Opcode::Secinfo) {
                 // RFC 7530 §16.31 leaves the handle current, which what comes behind could use.
                 let longest = arguments.remaining();
                 if arguments.opaque_ref(longest).is_err() {
@@ -126,7 +125,7 @@ impl Compound<'_> {
             }
             match row.map(|row| row.wrong_sec) {
                 // RFC 8881 §2.6.3.1.1.1: "the server implementation pretends SAVEFH is not in the series of operations".
-                Some(WrongSec::AsNext) => {}
+                Some(WrongSec::Next) => {}
                 Some(WrongSec::ByName) => {
                     return OpenArgs::decode(&mut arguments).is_ok_and(|open| !is_named(&open));
                 }
@@ -140,19 +139,19 @@ impl Compound<'_> {
 }
 
 /// Reads over the arguments of GETATTR and of what a machine may be allowed; none where they are another operation's, or damaged.
-fn skip_arguments(operation: OpNum, arguments: &mut Reader) -> Option<()> {
+fn skip_arguments(operation: Opcode, arguments: &mut Reader) -> Option<()> {
     fn skip<T: Decode>(arguments: &mut Reader) -> Option<()> {
         T::decode(arguments).ok().map(drop)
     }
     match operation {
-        OpNum::GETATTR => skip::<Bitmap>(arguments),
-        OpNum::CLOSE => skip::<CloseArgs>(arguments),
-        OpNum::COMMIT => skip::<CommitArgs>(arguments),
-        OpNum::DELEGRETURN => skip::<DelegReturnArgs>(arguments),
-        OpNum::LOCKU => skip::<LockUArgs>(arguments),
-        OpNum::OPEN_DOWNGRADE => skip::<OpenDowngradeArgs>(arguments),
-        OpNum::TEST_STATEID => skip::<TestStateidArgs>(arguments),
-        OpNum::FREE_STATEID => skip::<FreeStateidArgs>(arguments),
+        Opcode::Getattr => skip::<Bitmap>(arguments),
+        Opcode::Close => skip::<CloseArgs>(arguments),
+        Opcode::Commit => skip::<CommitArgs>(arguments),
+        Opcode::Delegreturn => skip::<DelegReturnArgs>(arguments),
+        Opcode::Locku => skip::<LockUArgs>(arguments),
+        Opcode::OpenDowngrade => skip::<OpenDowngradeArgs>(arguments),
+        Opcode::TestStateid => skip::<TestStateidArgs>(arguments),
+        Opcode::FreeStateid => skip::<FreeStateidArgs>(arguments),
         _ => None,
     }
 }

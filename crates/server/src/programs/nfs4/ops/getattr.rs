@@ -9,17 +9,17 @@ use crate::files::object::Object;
 use crate::programs::nfs4::acl;
 use crate::programs::nfs4::attributes::{needs_space, readable};
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::serve::{Asked, Tried};
+use crate::programs::nfs4::execute::{BackendCall, InPlace};
 use crate::programs::nfs4::status::Result;
 
 pub(crate) async fn run(
     compound: &mut Compound<'_>,
-    asked: Option<Asked<'_>>,
+    call: Option<BackendCall<'_>>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
-    if let Some(Asked::Getattr(look)) = asked {
+    if let Some(BackendCall::Getattr(look)) = call {
         // As an operation before would have seen it.
         compound.set_fresh(look.await?);
     }
@@ -27,28 +27,28 @@ pub(crate) async fn run(
 }
 
 /// As [`run`], without a future, where nobody has to be waited for.
-pub(crate) fn at_once<'r>(
+pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<Tried<'r>> {
+) -> Result<InPlace<'r>> {
     let mask = readable(Bitmap::decode(arguments)?, compound.minor)?;
     let object = compound.current()?;
-    let Object::File(file) = &object else { return Ok(Tried::Waits(None)) };
+    let Object::File(file) = &object else { return Ok(InPlace::Pending(None)) };
     if compound.may_have_holder(mask) || needs_space(mask) || mask.has(n::ACL) {
-        return Ok(Tried::Waits(None));
+        return Ok(InPlace::Pending(None));
     }
     if compound.fresh().is_none() {
         let context = compound.context(file.export);
         match file.export.backend.getattr(&context, &file.handle).at_once() {
             Ok(attributes) => compound.set_fresh(attributes?),
-            Err(look) => return Ok(Tried::Waits(Some(Asked::Getattr(look)))),
+            Err(look) => return Ok(InPlace::Pending(Some(BackendCall::Getattr(look)))),
         }
     }
-    let Some(attributes) = compound.fresh() else { return Ok(Tried::Waits(None)) };
+    let Some(attributes) = compound.fresh() else { return Ok(InPlace::Pending(None)) };
     let as_granted = compound.change_of_grant(file, mask).map(|change| Attributes { change, ..*attributes });
     compound.subject(object, as_granted.as_ref().unwrap_or(attributes)).write(mask, reply);
-    Ok(Tried::Done)
+    Ok(InPlace::Done)
 }
 
 /// Looks at the current object, and at its file system where that is wanted.

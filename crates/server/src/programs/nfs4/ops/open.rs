@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use protocol::nfs4::ops::DELEGATED_OPEN_BYTES_MAX;
 use protocol::nfs4::ops::open::{
     CreateHow, OpenArgs, OpenClaim, OpenDelegation, OpenHow, OpenOk, OpenResultFlags,
 };
@@ -12,12 +13,10 @@ use protocol::nfs4::types::{OpNum, Stateid, Status};
 use vfs::OpenAccess;
 use xdr::{Decode, Encode, Reader, Writer};
 
-use crate::files::entries::at_once;
 use crate::files::object::Object;
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::rows::DELEGATED_OPEN;
+use crate::programs::nfs4::execute::{BackendCall, InPlace};
 use crate::programs::nfs4::sequencing;
-use crate::programs::nfs4::serve::{Asked, Tried};
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::state::{Against, Client, Effect, OpenGrant, Turn};
 
@@ -28,12 +27,12 @@ mod share;
 
 pub(crate) use claim::Target;
 
-/// What is there at once; elsewhere what the backend was asked, if it was.
+/// A result that needs no wait, or the backend call that has started.
 type AtOnce<T, A> = std::result::Result<T, Option<A>>;
 
 pub(crate) async fn run<'r>(
     compound: &mut Compound<'r>,
-    asked: Option<Asked<'r>>,
+    call: Option<BackendCall<'r>>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
@@ -45,7 +44,7 @@ pub(crate) async fn run<'r>(
     let turn_asked = sequencing::Asked::since(OpNum::OPEN, arguments, start);
     let turn = compound.open_turn(&turn_asked, &args.owner, args.seqid, args.claim.is_reclaim())?;
     let body = reply.mark();
-    let done = open_in_turn(compound, turn.as_ref(), &args, asked, reply).await;
+    let done = open_in_turn(compound, turn.as_ref(), &args, call, reply).await;
     compound.end_turn(turn, done, body, reply)
 }
 
@@ -56,69 +55,57 @@ fn is_of_minor_0(args: &OpenArgs) -> bool {
     is_claim && !matches!(args.how, OpenHow::Create(CreateHow::Exclusive41(_)))
 }
 
-/// As [`run`], without a future, where nobody has to be waited for and nothing is delegated.
-pub(crate) fn at_once<'r>(
+/// As [`run`], without a future: only for a file that exists, where no delegation is held.
+pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<Tried<'r>> {
-    let Some(delegation) = nothing_to_wait_for(compound, arguments.peek()) else {
-        return Ok(Tried::Waits(None));
+) -> Result<InPlace<'r>> {
+    let Some(delegation) = needs_no_wait(compound, arguments.peek()) else {
+        return Ok(InPlace::Pending(None));
     };
     let args = OpenArgs::decode(arguments)?;
-    let OpenClaim::Null(name) = &args.claim else { return Ok(Tried::Waits(None)) };
+    let OpenClaim::Null(name) = &args.claim else { return Ok(InPlace::Pending(None)) };
     let (access, opener) = admit(compound, None, &args)?;
     compound.check_flavor_within()?;
-    let Object::File(directory) = compound.current()? else { return Ok(Tried::Waits(None)) };
+    let Object::File(directory) = compound.current()? else { return Ok(InPlace::Pending(None)) };
     let context = compound.context(directory.export);
-    let target = match &args.how {
-        OpenHow::NoCreate => claim::by_name_at_once((&directory, &context), name, access)?,
-        OpenHow::Create(how) => creation::create_at_once(compound, &context, name, how)?,
-    };
-    let mut target = match target {
+    let mut target = match claim::by_name_at_once((&directory, &context), name, access)? {
         Ok(target) => target,
-        Err(asked) => return Ok(Tried::Waits(asked)),
+        Err(call) => return Ok(InPlace::Pending(call)),
     };
     target.file = target.file.with_key(compound.server());
     let grant = match share::open_at_once(compound, &context, &opener, (&args, access), &mut target)? {
         Ok(grant) => grant,
-        // What was made is not made twice.
-        Err(asked) => return Ok(Tried::Waits(Some(Asked::Open(Box::new(target), asked)))),
+        Err(call) => return Ok(InPlace::Pending(Some(BackendCall::Open(Box::new(target), call)))),
     };
     let granted = Granted { opener: &opener, target: &target, grant, delegation };
     granted.answer(compound, None, &args, reply);
-    Ok(Tried::Done)
+    Ok(InPlace::Done)
 }
 
-/// What is answered of delegations where [`at_once`] is worth a try.
-fn nothing_to_wait_for(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
+/// Returns the delegation part of the reply to an OPEN that may run in place.
+fn needs_no_wait(compound: &Compound<'_>, encoded: &[u8]) -> Option<OpenDelegation> {
     // Owners of version 4.0 have turns to take.
     if compound.minor == 0 || compound.state().has_delegations(Against::All) {
         return None;
     }
     let (access, creates) = OpenArgs::glance(encoded)?;
     let delegation = delegated::nothing(compound.client().ok()?, access.want())?;
-    (!creates || at_once::is_worth_a_try(compound)).then_some(delegation)
+    (!creates).then_some(delegation)
 }
 
 async fn open_in_turn<'r>(
     compound: &mut Compound<'r>,
     turn: Option<&Turn>,
     arguments: &OpenArgs,
-    asked: Option<Asked<'r>>,
+    call: Option<BackendCall<'r>>,
     reply: &mut Writer,
 ) -> Result<Effect> {
-    let is_begun = matches!(asked, Some(Asked::Create(_) | Asked::Open(..)));
-    let (access, opener) = if is_begun {
-        // It was admitted when it began. Refused now, it would leave what it has made; where there is no more room, that is seen when
-        // the share is reserved, and what was made is taken back.
-        understand(compound, turn, arguments)?
-    } else {
-        admit(compound, turn, arguments)?
-    };
-    let (mut target, opening) = match asked {
-        Some(Asked::Open(target, opening)) => (target, opening),
-        asked => match claim::find(compound, arguments, access, asked).await {
+    let (access, opener) = admit(compound, turn, arguments)?;
+    let (mut target, opening) = match call {
+        Some(BackendCall::Open(target, opening)) => (target, opening),
+        call => match claim::find(compound, arguments, access, call).await {
             Ok(target) => (target, None),
             Err(why) => return Err(not_a_file(why, compound.minor)),
         },
@@ -138,7 +125,7 @@ async fn open_in_turn<'r>(
     };
     let delegation = match &target.seen {
         Some(attributes)
-            if compound.room(reply) >= DELEGATED_OPEN
+            if compound.room(reply) >= DELEGATED_OPEN_BYTES_MAX
                 && delegated::may_delegate(compound, turn, arguments) =>
         {
             delegated::beside_open(compound, &opener.client, arguments, &target.file, attributes).await
@@ -150,19 +137,10 @@ async fn open_in_turn<'r>(
     Ok(granted.answer(compound, turn, arguments, reply))
 }
 
-/// Checks what an OPEN asks for.
-fn understand(
-    compound: &Compound<'_>,
-    turn: Option<&Turn>,
-    arguments: &OpenArgs,
-) -> Result<(OpenAccess, Opener)> {
-    let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
-    Ok((access, Opener::new(compound, turn, arguments)?))
-}
-
-/// As [`understand`], and whether its owner may open anything now.
+/// Checks what an OPEN asks for, and that its owner may open a file now.
 fn admit(compound: &Compound<'_>, turn: Option<&Turn>, arguments: &OpenArgs) -> Result<(OpenAccess, Opener)> {
-    let (access, opener) = understand(compound, turn, arguments)?;
+    let access = share::check(arguments.share_access, arguments.share_deny, compound.minor)?;
+    let opener = Opener::new(compound, turn, arguments)?;
     let reclaim = arguments.claim.is_reclaim();
     compound.state().admit_open(compound.now(), &opener.client, &opener.owner, reclaim)?;
     Ok((access, opener))

@@ -11,7 +11,7 @@ use crate::Export;
 use crate::files::object::{File, not_regular};
 use crate::payload;
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::serve::{Asked, Tried};
+use crate::programs::nfs4::execute::{BackendCall, InPlace};
 use crate::programs::nfs4::status::{Failure, Result};
 use crate::state::{Against, IoKind};
 
@@ -29,22 +29,22 @@ struct Wanted<'r> {
 
 pub(crate) async fn run(
     compound: &mut Compound<'_>,
-    asked: Option<Asked<'_>>,
+    call: Option<BackendCall<'_>>,
     arguments: &mut Reader,
     reply: &mut Writer,
 ) -> Result {
     let mut wanted = want(compound, arguments, reply)?;
-    let asked = match asked {
-        Some(Asked::Read(read)) if !may_be_delegated(compound, &wanted) => Some(read),
+    let call = match call {
+        Some(BackendCall::Read(read)) if !may_be_delegated(compound, &wanted) => Some(read),
         _ => None,
     };
-    if asked.is_none() {
+    if call.is_none() {
         let permit = compound.admit_io(&wanted.file, wanted.stateid, IoKind::Read).await?;
         wanted.request.authority = permit.authority;
     }
     let head = reply.mark();
     reply.raw(&[0; BEFORE_DATA]);
-    let read = match asked {
+    let read = match call {
         Some(read) => read.await,
         None => begin(compound, &wanted, reply.buffer_mut()).await,
     };
@@ -58,30 +58,30 @@ pub(crate) async fn run(
 }
 
 /// As [`run`], without a future, where nobody has to be waited for.
-pub(crate) fn at_once<'r>(
+pub(crate) fn run_in_place<'r>(
     compound: &mut Compound<'r>,
     arguments: &mut Reader,
     reply: &mut Writer,
-) -> Result<Tried<'r>> {
+) -> Result<InPlace<'r>> {
     let wanted = want(compound, arguments, reply)?;
     if may_be_delegated(compound, &wanted) || wanted.request.count > payload::AT_ONCE_MAX {
-        return Ok(Tried::Waits(None));
+        return Ok(InPlace::Pending(None));
     }
     let head = reply.mark();
     reply.raw(&[0; BEFORE_DATA]);
     let read = begin(compound, &wanted, reply.buffer_mut()).at_once();
-    let asked = match read {
+    let call = match read {
         Ok(Ok(read)) => {
             answer(compound, wanted.file.export, read, head, reply);
-            return Ok(Tried::Done);
+            return Ok(InPlace::Done);
         }
         // Of what kind it is instead may have to be asked for.
         Ok(Err(vfs::Error::WrongKind)) => None,
         Ok(Err(error)) => return Err(error.into()),
-        Err(read) => Some(Asked::Read(read)),
+        Err(read) => Some(BackendCall::Read(read)),
     };
     reply.rewind(head);
-    Ok(Tried::Waits(asked))
+    Ok(InPlace::Pending(call))
 }
 
 /// Whether somebody who has it delegated for writing may have to be asked first.

@@ -1,56 +1,22 @@
-//! REMOVE (RFC 8881 §18.25): takes a name away, be it a file's or an empty directory's.
+//! REMOVE (RFC 8881 §18.25): removes the name of a file or of an empty directory.
 
 use protocol::nfs4::ops::remove::RemoveArgs;
 use protocol::nfs4::types::{Component, Status};
-use vfs::{Change, Op, Removal};
+use vfs::{Change, Removal};
 use xdr::{Decode, Reader, Writer};
 
-use crate::files::entries::at_once;
 use crate::files::names;
 use crate::files::object::File;
 use crate::programs::nfs4::compound::{Compound, put_change};
-use crate::programs::nfs4::serve::{Asked, Tried};
 use crate::programs::nfs4::status::Result;
 
-pub(crate) async fn run<'r>(
-    compound: &mut Compound<'r>,
-    asked: Option<Asked<'r>>,
-    arguments: &mut Reader,
-    reply: &mut Writer,
-) -> Result {
-    let (directory, target) = want(compound, arguments)?;
-    // An open file stays what it is until its last CLOSE: opens hold a pin.
-    let removed = match asked {
-        Some(Asked::Remove(removal)) => removal.await,
-        _ => {
-            let context = compound.context(directory.export);
-            compound.changer().remove(directory.place(&context), &target, Removal::Any).await
-        }
-    };
-    answer(compound, &removed?, reply);
-    Ok(())
-}
-
-/// As [`run`], without a future, where nobody has to be waited for.
-pub(crate) fn at_once<'r>(
-    compound: &mut Compound<'r>,
-    arguments: &mut Reader,
-    reply: &mut Writer,
-) -> Result<Tried<'r>> {
-    if !at_once::is_worth_a_try(compound) {
-        return Ok(Tried::Waits(None));
-    }
+pub(crate) async fn run(compound: &mut Compound<'_>, arguments: &mut Reader, reply: &mut Writer) -> Result {
     let (directory, target) = want(compound, arguments)?;
     let context = compound.context(directory.export);
-    let removed = at_once::remove(compound.once(), (&directory, &context), &target, Removal::Any);
-    match removed.map(Op::at_once) {
-        Some(Ok(removed)) => {
-            answer(compound, &removed?, reply);
-            Ok(Tried::Done)
-        }
-        Some(Err(removal)) => Ok(Tried::Waits(Some(Asked::Remove(removal)))),
-        None => Ok(Tried::Waits(None)),
-    }
+    // An open file stays what it is until its last CLOSE: opens hold a pin.
+    let removed = compound.changer().remove(directory.place(&context), &target, Removal::Any).await?;
+    answer(compound, &removed, reply);
+    Ok(())
 }
 
 /// Reads the arguments, and checks all that needs no look at the directory.

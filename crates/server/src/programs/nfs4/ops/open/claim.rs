@@ -10,7 +10,7 @@ use super::creation::create;
 use crate::files::names;
 use crate::files::object::{File, Object, not_regular};
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::serve::Asked;
+use crate::programs::nfs4::execute::BackendCall;
 use crate::programs::nfs4::status::Result;
 
 /// A regular file to open.
@@ -37,13 +37,13 @@ impl<'r> Target<'r> {
     }
 }
 
-/// Finds or creates what `arguments` want opened; `asked` is what the backend was asked already. Boxed, since it passes
-/// through many hands.
+/// Finds or creates the file that `arguments` name; `call` is a lookup that has started. Boxed: a target is large and passes
+/// through several functions.
 pub(super) async fn find<'r>(
     compound: &mut Compound<'r>,
     arguments: &OpenArgs,
     access: OpenAccess,
-    asked: Option<Asked<'r>>,
+    call: Option<BackendCall<'r>>,
 ) -> Result<Box<Target<'r>>> {
     let named = match &arguments.claim {
         OpenClaim::Null(name) => Some(name),
@@ -56,17 +56,14 @@ pub(super) async fn find<'r>(
     if named.is_some() {
         compound.check_flavor_within()?;
     }
-    let (lookup, creation) = match asked {
-        Some(Asked::Lookup(lookup)) => (Some(lookup), None),
-        Some(Asked::Create(creation)) => (None, Some(creation)),
-        _ => (None, None),
+    let lookup = match call {
+        Some(BackendCall::Lookup(lookup)) => Some(lookup),
+        _ => None,
     };
     let target = match (named, &arguments.how) {
         (Some(name), OpenHow::NoCreate) => by_name(compound, name, access, lookup).await?,
         // §18.16.3 lets CLAIM_DELEGATE_CUR create; what is delegated is there already.
-        (Some(name), OpenHow::Create(how)) => {
-            boxed(|| create(compound, name, (how, access), creation)).await?
-        }
+        (Some(name), OpenHow::Create(how)) => boxed(|| create(compound, name, (how, access))).await?,
         (None, OpenHow::NoCreate) => by_handle(compound, access).await?,
         // "If opentype is OPEN4_CREATE, then the claim field … MUST be one of" those with a name (§18.16.3).
         (None, OpenHow::Create(_)) => return Err(Status::INVAL.into()),
@@ -121,19 +118,19 @@ pub(super) async fn by_name<'r>(
     }
 }
 
-/// As [`by_name`], where nobody has to be waited for; elsewhere what the backend was asked.
+/// As [`by_name`], where the backend answers without a wait; otherwise the lookup that has started.
 pub(super) fn by_name_at_once<'r>(
     (directory, context): (&File<'r>, &Context),
     name: &[u8],
     access: OpenAccess,
-) -> Result<AtOnce<Target<'r>, Asked<'r>>> {
+) -> Result<AtOnce<Target<'r>, BackendCall<'r>>> {
     names::check(name)?;
     match directory.export.backend.lookup(context, &directory.handle, name).at_once() {
         Ok(Ok(found)) => Ok(Ok(named(directory, &found, access)?)),
         // Of what kind it is instead may have to be asked for.
         Ok(Err(vfs::Error::NotDirectory)) => Ok(Err(None)),
         Ok(Err(error)) => Err(error.into()),
-        Err(lookup) => Ok(Err(Some(Asked::Lookup(lookup)))),
+        Err(lookup) => Ok(Err(Some(BackendCall::Lookup(lookup)))),
     }
 }
 

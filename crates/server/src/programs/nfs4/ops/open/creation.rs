@@ -3,22 +3,16 @@
 use protocol::nfs4::attributes::number;
 use protocol::nfs4::ops::open::{CreateHow, OpenArgs, OpenClaim};
 use protocol::nfs4::types::{Bitmap, ChangeInfo, Status};
-use vfs::{
-    Attributes, Authority, Context, Create, CreateMode, Created, FileKind, Later, Op, OpenAccess,
-    SetAttributes,
-};
+use vfs::{Attributes, Authority, Context, Create, CreateMode, Created, FileKind, OpenAccess, SetAttributes};
 
 use super::super::lookup::not_directory;
-use super::AtOnce;
 use super::claim::{Target, by_name, check_regular};
 use crate::IdNames;
-use crate::files::entries::at_once;
 use crate::files::names;
 use crate::files::object::{File, Object};
 use crate::programs::nfs4::acl::creation::{finish, first_attributes};
 use crate::programs::nfs4::attributes::{can_set_with_creation, can_set_with_exclusive};
 use crate::programs::nfs4::compound::Compound;
-use crate::programs::nfs4::serve::Asked;
 use crate::programs::nfs4::set_attributes::Wanted;
 use crate::programs::nfs4::status::Result;
 use crate::state::Running;
@@ -83,12 +77,11 @@ fn plan<'r>(
     Ok(Ok(Plan { creation, directory, what, set: SetAttributes { size: None, ..set } }))
 }
 
-/// CLAIM_NULL with creation. `asked` is what the backend was asked already.
+/// CLAIM_NULL with creation.
 pub(super) async fn create<'r>(
     compound: &mut Compound<'r>,
     name: &[u8],
     (how, access): (&CreateHow, OpenAccess),
-    asked: Option<Later<'r, Created>>,
 ) -> Result<Box<Target<'r>>> {
     let plan = match plan(compound, name, how)? {
         Ok(plan) => plan,
@@ -97,11 +90,8 @@ pub(super) async fn create<'r>(
     };
     let (creation, directory) = (&plan.creation, &plan.directory);
     let context = compound.context(directory.export);
-    let created = match asked {
-        Some(asked) => asked.await,
-        None => compound.changer().create(directory.place(&context), name, &plan.what, &plan.set).await,
-    };
-    let mut created = match created {
+    let place = directory.place(&context);
+    let mut created = match compound.changer().create(place, name, &plan.what, &plan.set).await {
         Ok(created) => created,
         Err(vfs::Error::NotDirectory) => return Err(not_directory(compound, directory).await),
         // A name that is no regular file's.
@@ -117,33 +107,6 @@ pub(super) async fn create<'r>(
         finish(compound, (directory, name), creation.wanted.acl.as_ref(), &mut created).await?;
     }
     Ok(Box::new(plan.made(&created, is_ours)))
-}
-
-/// As [`create`] without an ACL, where nobody has to be waited for; elsewhere what the backend was asked.
-pub(super) fn create_at_once<'r>(
-    compound: &mut Compound<'r>,
-    context: &Context,
-    name: &[u8],
-    how: &CreateHow,
-) -> Result<AtOnce<Target<'r>, Asked<'r>>> {
-    let plan = match plan(compound, name, how)? {
-        Ok(plan) if plan.creation.wanted.acl.is_none() => plan,
-        _ => return Ok(Err(None)),
-    };
-    let (place, what) = ((&plan.directory, context), (&plan.what, &plan.set));
-    let created = match at_once::create(compound.once(), place, name, what).map(Op::at_once) {
-        Some(Ok(Ok(created))) => created,
-        // Of what kind it is, or what has the name, may have to be asked for.
-        Some(Ok(Err(vfs::Error::NotDirectory))) | None => return Ok(Err(None)),
-        Some(Ok(Err(vfs::Error::Exists))) if plan.creation.mode == CreateMode::Unchecked => {
-            return Ok(Err(None));
-        }
-        Some(Ok(Err(error))) => return Err(error.into()),
-        Some(Err(creation)) => return Ok(Err(Some(Asked::Create(creation)))),
-    };
-    check_regular(&created.attributes)?;
-    let is_ours = plan.is_ours(&created, context);
-    Ok(Ok(plan.made(&created, is_ours)))
 }
 
 impl<'r> Plan<'r> {
