@@ -1,7 +1,7 @@
-//! Wire types of the port mapper and rpcbind, MOUNT, NFS versions 2 to 4.2 and their side protocols, without behaviour.
+//! Wire types of NFS versions 2 to 4.2, MOUNT, the port mapper, rpcbind and side protocols, without behaviour.
 //!
-//! A module a program: its numbers, its limits, its types, and a [`procedure::ProgramVersion`] table that says of each
-//! procedure what dispatch, reply cache and metrics must know.
+//! Each program has a module with its numbers, limits and types. A [`procedure::ProgramVersion`] table has the properties of
+//! each procedure for dispatch, reply cache and metrics.
 #![forbid(unsafe_code)]
 
 pub mod mount;
@@ -16,7 +16,7 @@ pub mod procedure;
 pub mod rpcbind;
 pub mod rquota;
 
-/// Encodes and decodes a `bitflags` type as its 32 bits; unknown ones are kept.
+/// Implements XDR for a `bitflags` type of 32 bits; unknown bits are kept.
 macro_rules! flags_xdr {
     ($name:ty) => {
         impl ::xdr::Encode for $name {

@@ -1,4 +1,4 @@
-//! The MOUNT protocol, version 3 (RFC 1813 §5) and version 1 (RFC 1094 appendix A), which differ in what MNT returns alone.
+//! The MOUNT protocol, version 3 (RFC 1813 §5) and version 1 (RFC 1094 appendix A), which differ only in the results of MNT.
 
 use xdr::{Chain, Decode, DecodeError, Encode, List, Opaque, Reader, Writer};
 
@@ -12,20 +12,20 @@ pub const VERSION_1: u32 = 1;
 /// The version that goes with NFS version 3.
 pub const VERSION_3: u32 = 3;
 
-/// The greatest length in bytes of a path (RFC 1813 §5.1.4, `MNTPATHLEN`).
+/// The maximum length in bytes of a path (RFC 1813 §5.1.4, `MNTPATHLEN`).
 pub const MNTPATHLEN: usize = 1024;
-/// The greatest length in bytes of a host's or group's name (`MNTNAMLEN`).
+/// The maximum length in bytes of a host's or group's name (`MNTNAMLEN`).
 pub const MNTNAMLEN: usize = 255;
 /// Bytes of a version 1 file handle (RFC 1094 appendix A.3, `FHSIZE`).
 pub const FHSIZE: usize = 32;
 
-/// The greatest number of mounts that DUMP lists.
+/// The maximum number of mounts that DUMP lists.
 pub const MAX_MOUNTS: usize = 65_536;
-/// The greatest number of exports that EXPORT lists.
+/// The maximum number of exports that EXPORT lists.
 pub const MAX_EXPORTS: usize = 65_536;
-/// The greatest number of groups of one export.
+/// The maximum number of groups of one export.
 pub const MAX_EXPORT_GROUPS: usize = 4096;
-/// The greatest number of flavors of one export; the registry of RFC 5531 §13.4.2 has fewer than this.
+/// The maximum number of flavors of one export; the registry of RFC 5531 §13.4.2 has fewer than this.
 pub const MAX_AUTH_FLAVORS: usize = 64;
 
 /// A directory of the server (`dirpath`).
@@ -42,13 +42,13 @@ xdr::constants! {
         NULL = 0,
         /// Gets the handle of a directory. Arguments: [`DirPath`].
         MNT = 1,
-        /// Lists who mounted what. Results: [`MountList`].
+        /// Lists the mounts of all clients. Results: [`MountList`].
         DUMP = 2,
-        /// Tells that a directory is no longer mounted. Arguments: [`DirPath`].
+        /// Removes the caller's mount of a directory from the list. Arguments: [`DirPath`].
         UMNT = 3,
-        /// Tells that no directory is mounted any longer.
+        /// Removes all mounts of the caller from the list.
         UMNTALL = 4,
-        /// Lists what can be mounted. Results: [`Exports`].
+        /// Lists the exports. Results: [`Exports`].
         EXPORT = 5,
     }
 }
@@ -79,7 +79,7 @@ xdr::constants! {
     }
 }
 
-/// What a version 3 MNT returns on success (`mountres3_ok`).
+/// Results of a version 3 MNT on success (`mountres3_ok`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MountOk {
     /// The directory's handle, for NFS version 3.
@@ -93,7 +93,7 @@ pub struct MountOk {
 pub enum MountResult {
     /// The handle.
     Ok(MountOk),
-    /// Why not.
+    /// The error.
     Fail(MountStat),
 }
 
@@ -105,7 +105,7 @@ impl Encode for MountResult {
                 ok.encode(writer);
             }
             Self::Fail(status) => {
-                debug_assert_ne!(*status, MountStat::OK, "a failure has another status");
+                debug_assert_ne!(*status, MountStat::OK, "OK is not a failure");
                 status.encode(writer);
             }
         }
@@ -127,7 +127,7 @@ pub enum FhStatus {
     /// The directory's handle, for NFS version 2.
     #[xdr(case = 0)]
     Ok(FileHandle1),
-    /// Why not: an errno of UNIX.
+    /// The error, a UNIX errno.
     #[xdr(default)]
     Fail(u32),
 }
@@ -135,9 +135,9 @@ pub enum FhStatus {
 /// A mount (`mountbody`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MountBody {
-    /// Who.
+    /// The client.
     pub hostname: Name,
-    /// What.
+    /// The directory.
     pub directory: DirPath,
 }
 
@@ -149,7 +149,7 @@ pub type MountList = Chain<MountBody, MAX_MOUNTS>;
 pub struct ExportNode {
     /// The directory.
     pub dir: DirPath,
-    /// Who may mount it; empty where everyone may.
+    /// The groups that may mount it; empty if all may.
     pub groups: Chain<Name, MAX_EXPORT_GROUPS>,
 }
 
@@ -165,10 +165,10 @@ const PROCEDURES: &[Procedure] = &[
     Procedure::new(5, "EXPORT", Effect::None),
 ];
 
-/// What is known of version 1's procedures.
+/// The procedures of version 1.
 pub static TABLE_1: ProgramVersion =
     ProgramVersion { program: PROGRAM, version: VERSION_1, name: "mount1", procedures: PROCEDURES };
 
-/// What is known of version 3's procedures.
+/// The procedures of version 3.
 pub static TABLE_3: ProgramVersion =
     ProgramVersion { program: PROGRAM, version: VERSION_3, name: "mount3", procedures: PROCEDURES };

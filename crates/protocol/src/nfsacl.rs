@@ -1,5 +1,5 @@
-//! The NFSACL side protocol, version 3: POSIX access control lists beside NFS version 3. It was never written down by a standards body; this
-//! is what Solaris and Linux speak.
+//! The NFSACL side protocol, version 3: POSIX access control lists for NFS version 3. No standard defines it; this is the
+//! protocol of Solaris and Linux.
 
 use xdr::{Decode, DecodeError, Encode, List, Reader, Writer};
 
@@ -11,7 +11,7 @@ pub const PROGRAM: u32 = 100_227;
 /// The version that goes with NFS version 3.
 pub const VERSION: u32 = 3;
 
-/// The greatest number of entries of a list (Linux and Solaris, `NFS_ACL_MAX_ENTRIES`).
+/// The maximum number of entries of a list (Linux and Solaris, `NFS_ACL_MAX_ENTRIES`).
 pub const MAX_ENTRIES: usize = 1024;
 
 xdr::constants! {
@@ -27,7 +27,7 @@ xdr::constants! {
 }
 
 bitflags::bitflags! {
-    /// Which lists are asked for or follow.
+    /// Selects the lists that are requested or present.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Mask: u32 {
         /// The entries of the access list (`NA_ACL`).
@@ -43,7 +43,7 @@ bitflags::bitflags! {
 crate::flags_xdr!(Mask);
 
 xdr::constants! {
-    /// Whom an entry is about; in a default list with [`AclTag::DEFAULT`] added.
+    /// The subject of an entry. Entries of a default list add [`AclTag::DEFAULT`].
     pub struct AclTag: u32 {
         /// The owner.
         USER_OBJ = 0x01,
@@ -53,7 +53,7 @@ xdr::constants! {
         GROUP_OBJ = 0x04,
         /// A group.
         GROUP = 0x08,
-        /// The most that users and groups are allowed.
+        /// The maximum permissions of users and groups (mask).
         CLASS_OBJ = 0x10,
         /// All others.
         OTHER_OBJ = 0x20,
@@ -68,18 +68,18 @@ impl AclTag {
 /// An entry (`aclent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct AclEntry {
-    /// Whom it is about.
+    /// The subject.
     pub tag: AclTag,
-    /// The user or group, where it is about one.
+    /// The ID, for a user or a group.
     pub id: u32,
     /// Permissions: read 4, write 2, execute 1.
     pub perm: u32,
 }
 
-/// A list, or its length alone.
+/// A list, or only its length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Acl {
-    /// The number of entries, which may stand without them.
+    /// The number of entries, which may be sent without them.
     pub count: u32,
     /// The entries.
     pub entries: List<AclEntry, MAX_ENTRIES>,
@@ -101,7 +101,7 @@ impl Decode for Acl {
 /// Both lists of a file (`secattr`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct SecAttr {
-    /// What follows.
+    /// The lists that are present.
     pub mask: Mask,
     /// The access list.
     pub acl: Acl,
@@ -114,7 +114,7 @@ pub struct SecAttr {
 pub struct GetAclArgs {
     /// The file.
     pub fh: FileHandle,
-    /// What is asked for.
+    /// The requested lists.
     pub mask: Mask,
 }
 
@@ -139,10 +139,10 @@ pub struct SetAclArgs {
     pub acl: SecAttr,
 }
 
-/// Results of SETACL, with the file's attributes in success and failure alike.
+/// Results of SETACL; success and failure have the file's attributes.
 pub type SetAclResult = Outcome<PostOpAttr, PostOpAttr>;
 
-/// What is known of each procedure.
+/// The procedures.
 pub static TABLE: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION,

@@ -1,7 +1,7 @@
-//! The network lock manager, version 4 (RFC 1813 §6, which gives the differences to version 3; the structures that it leaves out
-//! are those of X/Open's "Protocols for Interworking: XNFS").
+//! The network lock manager, version 4. RFC 1813 §6 defines the differences from version 3; the other structures are from
+//! X/Open's "Protocols for Interworking: XNFS".
 //!
-//! Each of TEST to GRANTED comes in two forms: as a call with a result, and as a pair of calls, one each way, without results
+//! The procedures TEST to GRANTED have two forms: a call with a result, or two calls without results, one in each direction
 //! (`_MSG`, `_RES`).
 
 use xdr::{Decode, DecodeError, Encode, Opaque, Reader, Writer};
@@ -13,14 +13,14 @@ pub const PROGRAM: u32 = 100_021;
 /// The version that goes with NFS version 3.
 pub const VERSION: u32 = 4;
 
-/// The greatest length in bytes of a name (XNFS, `LM_MAXSTRLEN`).
+/// The maximum length in bytes of a name (XNFS, `LM_MAXSTRLEN`).
 pub const MAXSTRLEN: usize = 1024;
-/// The greatest length in bytes of a [`NetObj`] (XNFS, `MAXNETOBJ_SZ`).
+/// The maximum length in bytes of a [`NetObj`] (XNFS, `MAXNETOBJ_SZ`).
 pub const MAXNETOBJ_SZ: usize = 1024;
 
-/// The name of a machine.
+/// The name of a host.
 pub type Name = Opaque<MAXSTRLEN>;
-/// Something that the other side does not look into: a cookie, an owner, a file handle (`netobj`).
+/// Data that are opaque to the other side: a cookie, an owner, a file handle (`netobj`).
 pub type NetObj = Opaque<MAXNETOBJ_SZ>;
 
 xdr::constants! {
@@ -32,11 +32,11 @@ xdr::constants! {
         TEST = 1,
         /// Sets a lock. Arguments: [`LockArgs`]; results: [`Res`].
         LOCK = 2,
-        /// Takes back a request that waits. Arguments: [`CancelArgs`]; results: [`Res`].
+        /// Cancels a waiting request. Arguments: [`CancelArgs`]; results: [`Res`].
         CANCEL = 3,
         /// Removes a lock. Arguments: [`UnlockArgs`]; results: [`Res`].
         UNLOCK = 4,
-        /// From the server: a request that waited is granted. Arguments: [`TestArgs`]; results: [`Res`].
+        /// From the server: grants a waiting request. Arguments: [`TestArgs`]; results: [`Res`].
         GRANTED = 5,
         /// TEST without a result.
         TEST_MSG = 6,
@@ -62,9 +62,9 @@ xdr::constants! {
         SHARE = 20,
         /// Removes a share reservation. Arguments: [`ShareArgs`]; results: [`ShareRes`].
         UNSHARE = 21,
-        /// Sets a lock that nobody monitors. Arguments: [`LockArgs`]; results: [`Res`].
+        /// Sets a lock of a host that is not monitored. Arguments: [`LockArgs`]; results: [`Res`].
         NM_LOCK = 22,
-        /// Removes all locks of a machine. Arguments: [`Notify`].
+        /// Removes all locks of a host. Arguments: [`Notify`].
         FREE_ALL = 23,
     }
 }
@@ -78,19 +78,19 @@ xdr::constants! {
         DENIED = 1,
         /// The server lacks resources.
         DENIED_NOLOCKS = 2,
-        /// The request waits; GRANTED will come.
+        /// The request waits; the server sends GRANTED later.
         BLOCKED = 3,
-        /// The server takes reclaims only, after a restart.
+        /// The server is in its grace period and accepts only reclaims.
         DENIED_GRACE_PERIOD = 4,
-        /// Waiting would never end.
+        /// Waiting would be a deadlock.
         DEADLCK = 5,
         /// The file system is read-only.
         ROFS = 6,
-        /// The handle's file is gone.
+        /// The handle's file no longer exists.
         STALE_FH = 7,
         /// The range is beyond what the server supports.
         FBIG = 8,
-        /// Another failure; trying again is useless.
+        /// Another failure; a retry is useless.
         FAILED = 9,
     }
 }
@@ -100,37 +100,37 @@ xdr::constants! {
 pub struct Holder {
     /// Whether the lock is exclusive.
     pub exclusive: bool,
-    /// The process.
+    /// The process that holds it.
     pub svid: i32,
-    /// The machine or process.
+    /// The host or process that holds it.
     pub oh: NetObj,
-    /// Where the lock begins, in bytes.
+    /// Offset of the lock's first byte.
     pub l_offset: u64,
-    /// How many bytes; 0 means to the end of the file.
+    /// Number of bytes; 0 means to the end of the file.
     pub l_len: u64,
 }
 
-/// A lock, held or asked for (`nlm4_lock`).
+/// A held or requested lock (`nlm4_lock`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Lock {
-    /// Who asks.
+    /// The host that makes the request.
     pub caller_name: Name,
     /// The file: an NFS version 3 handle.
     pub fh: NetObj,
-    /// The machine or process that asks.
+    /// The host or process that makes the request.
     pub oh: NetObj,
-    /// The process that asks.
+    /// The process that makes the request.
     pub svid: i32,
-    /// Where the lock begins, in bytes.
+    /// Offset of the lock's first byte.
     pub l_offset: u64,
-    /// How many bytes; 0 means to the end of the file.
+    /// Number of bytes; 0 means to the end of the file.
     pub l_len: u64,
 }
 
 /// Arguments of TEST and GRANTED (`nlm4_testargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TestArgs {
-    /// Comes back in the result.
+    /// Repeated in the result.
     pub cookie: NetObj,
     /// Whether the lock is exclusive.
     pub exclusive: bool,
@@ -141,7 +141,7 @@ pub struct TestArgs {
 /// Arguments of LOCK (`nlm4_lockargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LockArgs {
-    /// Comes back in the result.
+    /// Repeated in the result.
     pub cookie: NetObj,
     /// Whether to wait.
     pub block: bool,
@@ -158,20 +158,20 @@ pub struct LockArgs {
 /// Arguments of CANCEL (`nlm4_cancargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CancelArgs {
-    /// Comes back in the result.
+    /// Repeated in the result.
     pub cookie: NetObj,
-    /// As in the LOCK that is taken back.
+    /// As in the LOCK to cancel.
     pub block: bool,
-    /// As in the LOCK that is taken back.
+    /// As in the LOCK to cancel.
     pub exclusive: bool,
-    /// As in the LOCK that is taken back.
+    /// As in the LOCK to cancel.
     pub alock: Lock,
 }
 
 /// Arguments of UNLOCK (`nlm4_unlockargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct UnlockArgs {
-    /// Comes back in the result.
+    /// Repeated in the result.
     pub cookie: NetObj,
     /// The range.
     pub alock: Lock,
@@ -180,16 +180,16 @@ pub struct UnlockArgs {
 /// Results of most procedures (`nlm4_res`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Res {
-    /// The call's.
+    /// Repeated from the call.
     pub cookie: NetObj,
     /// The status.
     pub stat: Stats,
 }
 
-/// What a TEST found (`nlm4_testrply`).
+/// The outcome of a TEST (`nlm4_testrply`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TestReply {
-    /// `DENIED`, and who holds a conflicting lock.
+    /// `DENIED`, with the holder of the conflicting lock.
     Denied(Holder),
     /// Any other status.
     Other(Stats),
@@ -222,14 +222,14 @@ impl Decode for TestReply {
 /// Results of TEST (`nlm4_testres`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TestRes {
-    /// The call's.
+    /// Repeated from the call.
     pub cookie: NetObj,
-    /// What was found.
+    /// The outcome.
     pub stat: TestReply,
 }
 
 xdr::constants! {
-    /// What a share reservation denies others (`fsh4_mode`).
+    /// The accesses that a share reservation denies to others (`fsh4_mode`).
     pub struct ShareMode: u32 {
         /// Nothing.
         DN = 0,
@@ -243,7 +243,7 @@ xdr::constants! {
 }
 
 xdr::constants! {
-    /// What a share reservation is for (`fsh4_access`).
+    /// The accesses that a share reservation grants (`fsh4_access`).
     pub struct ShareAccess: u32 {
         /// Nothing.
         NONE = 0,
@@ -259,22 +259,22 @@ xdr::constants! {
 /// A share reservation (`nlm4_share`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Share {
-    /// Who asks.
+    /// The host that makes the request.
     pub caller_name: Name,
     /// The file: an NFS version 3 handle.
     pub fh: NetObj,
-    /// The machine or process that asks.
+    /// The host or process that makes the request.
     pub oh: NetObj,
-    /// What others are denied.
+    /// The accesses denied to others.
     pub mode: ShareMode,
-    /// What it is for.
+    /// The accesses granted.
     pub access: ShareAccess,
 }
 
 /// Arguments of SHARE and UNSHARE (`nlm4_shareargs`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ShareArgs {
-    /// Comes back in the result.
+    /// Repeated in the result.
     pub cookie: NetObj,
     /// The reservation.
     pub share: Share,
@@ -285,7 +285,7 @@ pub struct ShareArgs {
 /// Results of SHARE and UNSHARE (`nlm4_shareres`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ShareRes {
-    /// The call's.
+    /// Repeated from the call.
     pub cookie: NetObj,
     /// The status.
     pub stat: Stats,
@@ -296,14 +296,14 @@ pub struct ShareRes {
 /// Arguments of FREE_ALL (`nlm4_notify`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Notify {
-    /// The machine that restarted.
+    /// The host that restarted.
     pub name: Name,
     /// The state number of its status monitor.
     pub state: i32,
 }
 
-/// What is known of each procedure. A repeated LOCK is granted again, as the caller holds it already; but a LOCK, UNLOCK or CANCEL that
-/// comes late may undo what the same process did since, and only a kept reply tells the one from the other.
+/// The procedures. A repeated LOCK is granted again, because the caller already holds the lock. But a late LOCK, UNLOCK or
+/// CANCEL could undo a newer operation of the same process, so the replies are cached.
 pub static TABLE: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION,

@@ -1,5 +1,5 @@
-//! The network status monitor, version 1 (X/Open's "Protocols for Interworking: XNFS"): who must be told when a machine
-//! restarts, so that lock managers drop or reclaim locks.
+//! The network status monitor, version 1 (X/Open's "Protocols for Interworking: XNFS"). It reports restarts of
+//! hosts, so that lock managers release or reclaim locks.
 
 use xdr::{Decode, Encode, Opaque};
 
@@ -10,12 +10,12 @@ pub const PROGRAM: u32 = 100_024;
 /// This version (`SM_VERS`).
 pub const VERSION: u32 = 1;
 
-/// The greatest length in bytes of a name (`SM_MAXSTRLEN`).
+/// The maximum length in bytes of a name (`SM_MAXSTRLEN`).
 pub const MAXSTRLEN: usize = 1024;
-/// Bytes that whoever asks for monitoring gets back (`SM_PRIV_SIZE`).
+/// Size in bytes of the data that the monitor returns to the caller (`SM_PRIV_SIZE`).
 pub const PRIV_SIZE: usize = 16;
 
-/// The name of a machine.
+/// The name of a host.
 pub type Name = Opaque<MAXSTRLEN>;
 
 xdr::constants! {
@@ -23,17 +23,17 @@ xdr::constants! {
     pub struct Proc: u32 {
         /// Does nothing.
         NULL = 0,
-        /// Tells whether a machine can be monitored. Arguments: [`Name`]; results: [`StatRes`].
+        /// Returns whether a host can be monitored. Arguments: [`Name`]; results: [`StatRes`].
         STAT = 1,
-        /// Begins to monitor. Arguments: [`Mon`]; results: [`StatRes`].
+        /// Starts to monitor a host. Arguments: [`Mon`]; results: [`StatRes`].
         MON = 2,
-        /// Ends it for one machine. Arguments: [`MonId`]; results: [`SmStat`].
+        /// Stops monitoring one host. Arguments: [`MonId`]; results: [`SmStat`].
         UNMON = 3,
-        /// Ends it for all. Arguments: [`MyId`]; results: [`SmStat`].
+        /// Stops monitoring all hosts. Arguments: [`MyId`]; results: [`SmStat`].
         UNMON_ALL = 4,
-        /// Behaves as after a restart.
+        /// Simulates a restart.
         SIMU_CRASH = 5,
-        /// From another monitor: its machine has restarted. Arguments: [`StateChange`].
+        /// From another monitor: its host restarted. Arguments: [`StateChange`].
         NOTIFY = 6,
     }
 }
@@ -41,9 +41,9 @@ xdr::constants! {
 xdr::constants! {
     /// Whether monitoring is possible (`res`).
     pub struct Outcome: u32 {
-        /// It is (`stat_succ`).
+        /// Possible (`stat_succ`).
         SUCC = 0,
-        /// It is not (`stat_fail`).
+        /// Impossible (`stat_fail`).
         FAIL = 1,
     }
 }
@@ -64,10 +64,10 @@ pub struct SmStat {
     pub state: i32,
 }
 
-/// Whom to call when a machine has restarted (`my_id`).
+/// The procedure to call after a restart of the host (`my_id`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MyId {
-    /// The machine to call.
+    /// The host to call.
     pub my_name: Name,
     /// The program.
     pub my_prog: i32,
@@ -77,28 +77,28 @@ pub struct MyId {
     pub my_proc: i32,
 }
 
-/// What to monitor for whom (`mon_id`).
+/// The host to monitor and the procedure to call (`mon_id`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MonId {
-    /// The machine to monitor.
+    /// The host to monitor.
     pub mon_name: Name,
-    /// Whom to call.
+    /// The procedure to call.
     pub my_id: MyId,
 }
 
 /// Arguments of MON (`mon`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Mon {
-    /// What to monitor for whom.
+    /// The host to monitor and the procedure to call.
     pub mon_id: MonId,
-    /// Comes back in [`Status`].
+    /// Repeated in [`Status`].
     pub priv_: [u8; PRIV_SIZE],
 }
 
 /// Arguments of NOTIFY (`stat_chge`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct StateChange {
-    /// The machine that has restarted.
+    /// The host that restarted.
     pub mon_name: Name,
     /// Its monitor's new state number.
     pub state: i32,
@@ -107,15 +107,15 @@ pub struct StateChange {
 /// Arguments of the procedure that [`MyId`] names (`status`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Status {
-    /// The machine that has restarted.
+    /// The host that restarted.
     pub mon_name: Name,
     /// Its monitor's new state number.
     pub state: i32,
-    /// What MON gave.
+    /// The data from MON.
     pub priv_: [u8; PRIV_SIZE],
 }
 
-/// What is known of each procedure.
+/// The procedures.
 pub static TABLE: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION,

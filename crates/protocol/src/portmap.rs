@@ -11,10 +11,10 @@ pub const VERSION: u32 = 2;
 /// Its port (`PMAP_PORT`).
 pub const PORT: u16 = 111;
 
-/// The greatest number of mappings that DUMP lists.
+/// The maximum number of mappings that DUMP lists.
 pub const MAX_MAPPINGS: usize = 16_384;
 
-/// The greatest length in bytes of the arguments or results of a forwarded call: they travel in datagrams.
+/// The maximum length in bytes of the arguments or results of a forwarded call, which fit into a datagram.
 pub const MAX_REMOTE_DATA: usize = 65_535;
 
 xdr::constants! {
@@ -22,15 +22,15 @@ xdr::constants! {
     pub struct Proc: u32 {
         /// Does nothing.
         NULL = 0,
-        /// Adds a mapping, unless there is one. Arguments: [`Mapping`]; results: `bool`.
+        /// Adds a mapping if there is none. Arguments: [`Mapping`]; results: `bool`.
         SET = 1,
         /// Removes the mappings of a program's version. Arguments: [`Mapping`]; results: `bool`.
         UNSET = 2,
-        /// Finds a port. Arguments: [`Mapping`]; results: `u32`, 0 where nothing is registered.
+        /// Finds a port. Arguments: [`Mapping`]; results: `u32`, 0 if nothing is registered.
         GETPORT = 3,
         /// Lists all mappings. Results: [`MappingList`].
         DUMP = 4,
-        /// Forwards a call; answers only if that succeeds. Arguments: [`CallArgs`]; results: [`CallResult`].
+        /// Forwards a call; replies only if it succeeds. Arguments: [`CallArgs`]; results: [`CallResult`].
         CALLIT = 5,
     }
 }
@@ -83,7 +83,7 @@ pub struct CallResult {
     pub res: Opaque<MAX_REMOTE_DATA>,
 }
 
-/// What is known of each procedure. A second SET or UNSET may be refused; a forwarded call may be any.
+/// The procedures. A second SET or UNSET may fail, and a forwarded call can be any procedure.
 pub static TABLE: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION,

@@ -1,13 +1,13 @@
-//! What is known of a procedure before its arguments are decoded: one row each, read by dispatch, reply cache and metrics.
+//! Properties of procedures that dispatch, reply cache and metrics use before arguments are decoded: one row per procedure.
 
-/// What happens when a call is executed twice, because its first reply was lost.
+/// The effect of executing a call again after its reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Nothing is changed, so nothing can go wrong.
+    /// The call changes nothing.
     None,
-    /// The repetition leads to the same state and is answered alike. But it may undo what somebody else did in between.
+    /// The second execution has the same result. But it may undo a change that another client made in between.
     Repeatable,
-    /// The repetition may be answered with an error, or do something else: its reply must be kept.
+    /// The second execution may fail or change something else, so the reply must be cached.
     Once,
 }
 
@@ -16,20 +16,20 @@ pub enum Effect {
 pub struct Procedure {
     /// Its number on the wire.
     pub number: u32,
-    /// Its name in the RFC, without prefix.
+    /// The RFC's name without prefix.
     pub name: &'static str,
-    /// What a repetition does.
+    /// The effect of a second execution.
     pub effect: Effect,
 }
 
 impl Procedure {
-    /// A row of a table.
+    /// Creates a row of a table.
     #[must_use]
     pub const fn new(number: u32, name: &'static str, effect: Effect) -> Self {
         Self { number, name, effect }
     }
 
-    /// Whether a repetition is answered alike.
+    /// Returns whether a second execution has the same result.
     #[must_use]
     pub const fn is_idempotent(&self) -> bool {
         !matches!(self.effect, Effect::Once)
@@ -45,12 +45,12 @@ pub struct ProgramVersion {
     pub version: u32,
     /// A short name for logs and metrics.
     pub name: &'static str,
-    /// All procedures, by number; numbers that the version does not define are left out.
+    /// All procedures by number, without undefined numbers.
     pub procedures: &'static [Procedure],
 }
 
 impl ProgramVersion {
-    /// The row of procedure `number`; `None` where the answer is `PROC_UNAVAIL`.
+    /// Returns the row of procedure `number`; `None` for `PROC_UNAVAIL`.
     #[inline]
     #[must_use]
     pub fn procedure(&self, number: u32) -> Option<&'static Procedure> {

@@ -1,6 +1,6 @@
 //! rpcbind, versions 3 and 4 (RFC 1833 §2). Version 2 of the same program is [`crate::portmap`].
 //!
-//! Addresses are universal addresses (RFC 5665); the empty string says that there is none.
+//! Addresses are universal addresses (RFC 5665); an empty string means none.
 
 use xdr::{Chain, Decode, Encode, Opaque};
 
@@ -16,48 +16,48 @@ pub const VERSION_4: u32 = 4;
 /// Its port (`RPCB_PORT`).
 pub const PORT: u16 = 111;
 
-/// The greatest length in bytes of a network identifier, an address, an owner. RFC 1833 sets no limit; the longest that
-/// exist are paths of local sockets (107).
+/// The maximum length in bytes of a network identifier, an address or an owner. RFC 1833 sets no limit; the longest in use are
+/// paths of local sockets (107).
 pub const MAX_TEXT: usize = 256;
 
-/// The greatest number of entries that DUMP, GETADDRLIST and the lists of GETSTAT have.
+/// The maximum number of entries in the results of DUMP, GETADDRLIST and GETSTAT.
 pub const MAX_ENTRIES: usize = 16_384;
 
-/// The greatest length in bytes of a transport's own form of an address: that of `sockaddr_storage`, doubled.
+/// The maximum length in bytes of an address in its transport's form: twice that of `sockaddr_storage`.
 pub const MAX_NETBUF: usize = 256;
 
-/// A network identifier, an address, an owner.
+/// A network identifier, an address or an owner.
 pub type Text = Opaque<MAX_TEXT>;
 
 xdr::constants! {
-    /// The procedures; those above 8 are version 4's alone.
+    /// The procedures; those above 8 are only in version 4.
     pub struct Proc: u32 {
         /// Does nothing.
         NULL = 0,
-        /// Adds a mapping, unless there is one. Arguments: [`Rpcb`]; results: `bool`.
+        /// Adds a mapping if there is none. Arguments: [`Rpcb`]; results: `bool`.
         SET = 1,
-        /// Removes a mapping, or those of all networks where none is named. Arguments: [`Rpcb`]; results: `bool`.
+        /// Removes a mapping, or those of all networks if none is named. Arguments: [`Rpcb`]; results: `bool`.
         UNSET = 2,
-        /// Finds an address on the network that the call came by. Arguments: [`Rpcb`]; results: [`Text`].
+        /// Finds an address on the network of the call. Arguments: [`Rpcb`]; results: [`Text`].
         GETADDR = 3,
         /// Lists all mappings. Results: [`RpcbList`].
         DUMP = 4,
-        /// Forwards a call and answers only if that succeeds; version 4 calls it BCAST. Arguments: [`RmtCallArgs`];
+        /// Forwards a call and replies only if it succeeds; BCAST in version 4. Arguments: [`RmtCallArgs`];
         /// results: [`RmtCallResult`].
         CALLIT = 5,
-        /// The time in seconds since 1970. Results: `u32`.
+        /// Gets the time in seconds since 1970. Results: `u32`.
         GETTIME = 6,
-        /// Turns a universal address into the transport's form. Arguments: [`Text`]; results: [`NetBuf`].
+        /// Converts a universal address into the transport's form. Arguments: [`Text`]; results: [`NetBuf`].
         UADDR2TADDR = 7,
-        /// The reverse. Arguments: [`NetBuf`]; results: [`Text`].
+        /// Converts back. Arguments: [`NetBuf`]; results: [`Text`].
         TADDR2UADDR = 8,
-        /// As GETADDR, for this very version of the program. Arguments: [`Rpcb`]; results: [`Text`].
+        /// Like GETADDR, for exactly this version of the program. Arguments: [`Rpcb`]; results: [`Text`].
         GETVERSADDR = 9,
-        /// Forwards a call and tells errors too. Arguments: [`RmtCallArgs`]; results: [`RmtCallResult`].
+        /// Forwards a call and returns errors too. Arguments: [`RmtCallArgs`]; results: [`RmtCallResult`].
         INDIRECT = 10,
         /// Finds the addresses on all networks. Arguments: [`Rpcb`]; results: [`EntryList`].
         GETADDRLIST = 11,
-        /// Tells what was asked so far. Results: [`StatByVersion`].
+        /// Gets statistics of calls. Results: [`StatByVersion`].
         GETSTAT = 12,
     }
 }
@@ -73,7 +73,7 @@ pub struct Rpcb {
     pub netid: Text,
     /// The address.
     pub addr: Text,
-    /// Who registered it.
+    /// The owner that registered it.
     pub owner: Text,
 }
 
@@ -103,7 +103,7 @@ pub struct RmtCallResult {
 }
 
 xdr::constants! {
-    /// How a transport behaves (`r_nc_semantics`).
+    /// The behaviour of a transport (`r_nc_semantics`).
     pub struct Semantics: u32 {
         /// Without connections.
         CLTS = 1,
@@ -116,14 +116,14 @@ xdr::constants! {
     }
 }
 
-/// An address of a service, and what network it is on (`rpcb_entry`).
+/// An address of a service and its network (`rpcb_entry`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Entry {
     /// The address, as the caller can reach it.
     pub maddr: Text,
     /// The network.
     pub nc_netid: Text,
-    /// How its transport behaves.
+    /// The behaviour of its transport.
     pub nc_semantics: Semantics,
     /// The protocol family: `inet`, `inet6`, `loopback`, …
     pub nc_protofmly: Text,
@@ -137,28 +137,28 @@ pub type EntryList = Chain<Entry, MAX_ENTRIES>;
 /// The transport's own form of an address (`netbuf`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NetBuf {
-    /// The size of the buffer that it came from.
+    /// The size of the original buffer.
     pub maxlen: u32,
     /// The address.
     pub buf: Opaque<MAX_NETBUF>,
 }
 
-/// How often a program's address was asked for (`rpcbs_addrlist`).
+/// Number of requests for a program's address (`rpcbs_addrlist`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AddrStat {
     /// The program's number.
     pub program: u32,
     /// Its version.
     pub version: u32,
-    /// With success.
+    /// Successful ones.
     pub success: i32,
-    /// Without.
+    /// Failed ones.
     pub failure: i32,
     /// The network.
     pub netid: Text,
 }
 
-/// How often calls were forwarded to a procedure (`rpcbs_rmtcalllist`).
+/// Number of calls forwarded to a procedure (`rpcbs_rmtcalllist`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RmtCallStat {
     /// The program's number.
@@ -167,22 +167,22 @@ pub struct RmtCallStat {
     pub version: u32,
     /// Its procedure.
     pub procedure: u32,
-    /// With success.
+    /// Successful ones.
     pub success: i32,
-    /// Without.
+    /// Failed ones.
     pub failure: i32,
-    /// Of these, by INDIRECT rather than CALLIT.
+    /// Those by INDIRECT instead of CALLIT.
     pub indirect: i32,
     /// The network.
     pub netid: Text,
 }
 
-/// How many procedures are counted (`RPCBSTAT_HIGHPROC`).
+/// Number of procedures in the statistics (`RPCBSTAT_HIGHPROC`).
 pub const STAT_PROCEDURES: usize = 13;
-/// How many versions are counted: 2, 3 and 4 (`RPCBVERS_STAT`).
+/// Number of versions in the statistics: 2, 3 and 4 (`RPCBVERS_STAT`).
 pub const STAT_VERSIONS: usize = 3;
 
-/// What was asked of one version (`rpcb_stat`).
+/// Statistics of one version (`rpcb_stat`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Calls by procedure.
@@ -191,9 +191,9 @@ pub struct Stat {
     pub setinfo: i32,
     /// Calls of UNSET that succeeded.
     pub unsetinfo: i32,
-    /// Addresses asked for.
+    /// Requests for addresses.
     pub addrinfo: Chain<AddrStat, MAX_ENTRIES>,
-    /// Calls forwarded.
+    /// Forwarded calls.
     pub rmtinfo: Chain<RmtCallStat, MAX_ENTRIES>,
 }
 
@@ -226,7 +226,7 @@ impl Decode for Stat {
     }
 }
 
-/// Results of GETSTAT (`rpcb_stat_byvers`): versions 2, 3 and 4 in turn.
+/// Results of GETSTAT (`rpcb_stat_byvers`), for versions 2, 3 and 4.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct StatByVersion {
     /// Version 2.
@@ -253,7 +253,7 @@ const PROCEDURES: &[Procedure; STAT_PROCEDURES] = &[
     Procedure::new(12, "GETSTAT", Effect::None),
 ];
 
-/// What is known of version 3's procedures. A second SET or UNSET may be refused; a forwarded call may be any.
+/// The procedures of version 3. A second SET or UNSET may fail, and a forwarded call can be any procedure.
 pub static TABLE_3: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION_3,
@@ -261,6 +261,6 @@ pub static TABLE_3: ProgramVersion = ProgramVersion {
     procedures: PROCEDURES.split_at(Proc::TADDR2UADDR.0 as usize + 1).0,
 };
 
-/// What is known of version 4's procedures.
+/// The procedures of version 4.
 pub static TABLE_4: ProgramVersion =
     ProgramVersion { program: PROGRAM, version: VERSION_4, name: "rpcbind4", procedures: PROCEDURES };

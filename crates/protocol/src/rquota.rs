@@ -11,7 +11,7 @@ pub const VERSION_1: u32 = 1;
 /// Version 2 (`EXT_RQUOTAVERS`): groups too.
 pub const VERSION_2: u32 = 2;
 
-/// The greatest length in bytes of a path (`RQ_PATHLEN`).
+/// The maximum length in bytes of a path (`RQ_PATHLEN`).
 pub const RQ_PATHLEN: usize = 1024;
 
 /// A directory of the server.
@@ -38,15 +38,15 @@ xdr::constants! {
     pub struct QuotaStatus: u32 {
         /// The quota follows.
         OK = 1,
-        /// There is none.
+        /// There is no quota.
         NOQUOTA = 2,
-        /// The caller may not know.
+        /// The caller has no permission.
         EPERM = 3,
     }
 }
 
 xdr::constants! {
-    /// Whose quota it is, in version 2.
+    /// The kind of ID that a quota belongs to, in version 2.
     pub struct QuotaKind: u32 {
         /// A user's.
         USER = 0,
@@ -69,7 +69,7 @@ pub struct GetQuotaArgs {
 pub struct ExtGetQuotaArgs {
     /// A directory of the file system.
     pub path: Path,
-    /// Whose quota.
+    /// The kind of ID.
     pub kind: QuotaKind,
     /// The user or group.
     pub id: i32,
@@ -99,7 +99,7 @@ pub struct DqBlk {
 /// Arguments of SETQUOTA in version 1 (`setquota_args`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetQuotaArgs {
-    /// What to set, as the server's `quotactl` has it.
+    /// The command of the server's `quotactl`.
     pub command: i32,
     /// A directory of the file system.
     pub path: Path,
@@ -112,13 +112,13 @@ pub struct SetQuotaArgs {
 /// Arguments of SETQUOTA in version 2 (`ext_setquota_args`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ExtSetQuotaArgs {
-    /// What to set, as the server's `quotactl` has it.
+    /// The command of the server's `quotactl`.
     pub command: i32,
     /// A directory of the file system.
     pub path: Path,
     /// The user or group.
     pub id: i32,
-    /// Whose quota.
+    /// The kind of ID.
     pub kind: QuotaKind,
     /// The values.
     pub dqblk: DqBlk,
@@ -154,7 +154,7 @@ pub struct Rquota {
 pub enum QuotaResult {
     /// The quota.
     Ok(Rquota),
-    /// Why not.
+    /// The error.
     Fail(QuotaStatus),
 }
 
@@ -166,7 +166,7 @@ impl Encode for QuotaResult {
                 quota.encode(writer);
             }
             Self::Fail(status) => {
-                debug_assert_ne!(*status, QuotaStatus::OK, "a failure has another status");
+                debug_assert_ne!(*status, QuotaStatus::OK, "OK is not a failure");
                 status.encode(writer);
             }
         }
@@ -190,10 +190,10 @@ const PROCEDURES: &[Procedure] = &[
     Procedure::new(4, "SETACTIVEQUOTA", Effect::Repeatable),
 ];
 
-/// What is known of version 1's procedures.
+/// The procedures of version 1.
 pub static TABLE_1: ProgramVersion =
     ProgramVersion { program: PROGRAM, version: VERSION_1, name: "rquota1", procedures: PROCEDURES };
 
-/// What is known of version 2's procedures.
+/// The procedures of version 2.
 pub static TABLE_2: ProgramVersion =
     ProgramVersion { program: PROGRAM, version: VERSION_2, name: "rquota2", procedures: PROCEDURES };

@@ -1,6 +1,6 @@
 //! NFS version 2 (RFC 1094): constants, types, and the arguments and results of all procedures.
 //!
-//! Offsets, sizes and file numbers have 32 bits, and every modification is synchronous. Of failures only the status is told.
+//! Offsets, sizes and file IDs have 32 bits, and every modification is synchronous. A failure has only a status.
 
 use crate::procedure::{Effect, Procedure, ProgramVersion};
 
@@ -16,7 +16,7 @@ pub const PROGRAM: u32 = 100_003;
 /// This version.
 pub const VERSION: u32 = 2;
 
-/// The port on which it is found without asking a port mapper (RFC 1094 §2.1).
+/// The well-known port (RFC 1094 §2.1).
 pub const PORT: u16 = 2049;
 
 xdr::constants! {
@@ -30,7 +30,7 @@ xdr::constants! {
         SETATTR = 2,
         /// Obsolete: MOUNT gives the root's handle.
         ROOT = 3,
-        /// Finds a name in a directory. Arguments: [`DirOpArgs`]; results: [`DirOpRes`].
+        /// Looks up a name in a directory. Arguments: [`DirOpArgs`]; results: [`DirOpRes`].
         LOOKUP = 4,
         /// Reads a symbolic link's content. Arguments: [`FileHandle`]; results: [`ReadlinkRes`].
         READLINK = 5,
@@ -46,7 +46,7 @@ xdr::constants! {
         REMOVE = 10,
         /// Renames. Arguments: [`RenameArgs`]; results: [`Stat`].
         RENAME = 11,
-        /// Gives a file another name. Arguments: [`LinkArgs`]; results: [`Stat`].
+        /// Creates a hard link. Arguments: [`LinkArgs`]; results: [`Stat`].
         LINK = 12,
         /// Creates a symbolic link. Arguments: [`SymlinkArgs`]; results: [`Stat`].
         SYMLINK = 13,
@@ -56,15 +56,15 @@ xdr::constants! {
         RMDIR = 15,
         /// Lists a directory. Arguments: [`ReaddirArgs`]; results: [`ReaddirRes`].
         READDIR = 16,
-        /// Tells the space left. Arguments: [`FileHandle`]; results: [`StatfsRes`].
+        /// Gets the free space. Arguments: [`FileHandle`]; results: [`StatfsRes`].
         STATFS = 17,
     }
 }
 
-/// What is known of each procedure.
+/// The procedures.
 ///
-/// SETATTR is [`Effect::Repeatable`], as it has no guard here; a repeated truncation that comes late destroys what was written since, as
-/// does a repeated WRITE.
+/// SETATTR is [`Effect::Repeatable`], because version 2 has no guard. A late second truncation destroys newer data, as does a
+/// late second WRITE.
 pub static TABLE: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION,

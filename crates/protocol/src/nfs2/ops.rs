@@ -1,4 +1,4 @@
-//! Arguments and results of the procedures (RFC 1094 §2.2) that are not among the basic types.
+//! Arguments and results of procedures (RFC 1094 §2.2), other than the basic types.
 
 use xdr::{Chain, Decode, Encode, Opaque};
 
@@ -21,9 +21,9 @@ pub type ReadlinkRes = Outcome<Path>;
 pub struct ReadArgs {
     /// The file.
     pub file: FileHandle,
-    /// Where to begin, in bytes.
+    /// Offset of the first byte.
     pub offset: u32,
-    /// How many bytes at most.
+    /// Maximum number of bytes.
     pub count: u32,
     /// Unused.
     pub totalcount: u32,
@@ -48,7 +48,7 @@ pub struct WriteArgs {
     pub file: FileHandle,
     /// Unused.
     pub beginoffset: u32,
-    /// Where to begin, in bytes.
+    /// Offset of the first byte.
     pub offset: u32,
     /// Unused.
     pub totalcount: u32,
@@ -59,7 +59,7 @@ pub struct WriteArgs {
 /// Arguments of CREATE and MKDIR (§2.2.10, §2.2.15).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CreateArgs {
-    /// Where.
+    /// The directory and the name.
     pub where_: DirOpArgs,
     /// Initial attributes.
     pub attributes: Sattr,
@@ -68,9 +68,9 @@ pub struct CreateArgs {
 /// Arguments of RENAME (§2.2.12).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RenameArgs {
-    /// The name that goes.
+    /// The old name.
     pub from: DirOpArgs,
-    /// The name that comes.
+    /// The new name.
     pub to: DirOpArgs,
 }
 
@@ -79,14 +79,14 @@ pub struct RenameArgs {
 pub struct LinkArgs {
     /// The file.
     pub from: FileHandle,
-    /// Its further name.
+    /// The new name.
     pub to: DirOpArgs,
 }
 
 /// Arguments of SYMLINK (§2.2.14).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SymlinkArgs {
-    /// Where.
+    /// The directory and the name.
     pub from: DirOpArgs,
     /// The link's content.
     pub to: Path,
@@ -99,26 +99,26 @@ pub struct SymlinkArgs {
 pub struct ReaddirArgs {
     /// The directory.
     pub dir: FileHandle,
-    /// The cookie of the last entry seen; zeros to begin.
+    /// The cookie of the last received entry; zeros to start.
     pub cookie: Cookie,
-    /// The greatest size in bytes of the results, XDR and all.
+    /// The maximum size of the encoded results, in bytes.
     pub count: u32,
 }
 
-/// Bytes of the smallest entry of READDIR, the mark in front of it included.
+/// Size of the smallest READDIR entry in bytes, with the boolean before it.
 const SMALLEST_ENTRY: usize = 4 + 4 + 4 + 4 + 4;
 
-/// The greatest number of entries of one reply that is decoded. READDIR is bounded by `MAXDATA` as READ is.
+/// The maximum number of entries in a reply: `MAXDATA` limits READDIR as it limits READ.
 pub const MAX_ENTRIES: usize = MAXDATA / SMALLEST_ENTRY;
 
 /// An entry of READDIR (`entry`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Entry {
-    /// The file within the file system.
+    /// The file ID.
     pub fileid: u32,
     /// The name.
     pub name: Filename,
-    /// Where to go on after this entry.
+    /// The cookie to continue after this entry.
     pub cookie: Cookie,
 }
 
@@ -127,7 +127,7 @@ pub struct Entry {
 pub struct ReaddirOk {
     /// The entries.
     pub entries: Chain<Entry, MAX_ENTRIES>,
-    /// Whether the directory ends here.
+    /// Whether these are the last entries of the directory.
     pub eof: bool,
 }
 
@@ -141,11 +141,11 @@ pub struct StatfsOk {
     pub tsize: u32,
     /// The size in bytes of a block.
     pub bsize: u32,
-    /// Blocks in all.
+    /// Total blocks.
     pub blocks: u32,
-    /// Blocks free.
+    /// Free blocks.
     pub bfree: u32,
-    /// Blocks free for users without privilege.
+    /// Free blocks for unprivileged users.
     pub bavail: u32,
 }
 

@@ -6,14 +6,14 @@ use xdr::{Decode, DecodeError, Encode, Opaque, Reader, Writer};
 pub const FHSIZE: usize = 32;
 /// Bytes of a READDIR cookie (`COOKIESIZE`).
 pub const COOKIESIZE: usize = 4;
-/// The greatest number of bytes of a READ or WRITE (`MAXDATA`).
+/// The maximum number of bytes of a READ or WRITE (`MAXDATA`).
 pub const MAXDATA: usize = 8192;
-/// The greatest length in bytes of a symbolic link's content (`MAXPATHLEN`).
+/// The maximum length in bytes of a symbolic link's content (`MAXPATHLEN`).
 pub const MAXPATHLEN: usize = 1024;
-/// The greatest length in bytes of a name (`MAXNAMLEN`).
+/// The maximum length in bytes of a name (`MAXNAMLEN`).
 pub const MAXNAMLEN: usize = 255;
 
-/// The greatest length in bytes of a name that is decoded: above [`MAXNAMLEN`], so that a name too long is answered with
+/// The maximum length in bytes of a decoded name: above [`MAXNAMLEN`], so that a longer name is rejected with
 /// `NAMETOOLONG`.
 pub const MAX_NAME_WIRE: usize = 1024;
 
@@ -23,7 +23,7 @@ pub type Filename = Opaque<MAX_NAME_WIRE>;
 pub type Path = Opaque<MAXPATHLEN>;
 /// A file handle (`fhandle`).
 pub type FileHandle = [u8; FHSIZE];
-/// Where a READDIR goes on (`nfscookie`).
+/// A READDIR cookie (`nfscookie`).
 pub type Cookie = [u8; COOKIESIZE];
 
 xdr::constants! {
@@ -86,17 +86,17 @@ xdr::constants! {
     }
 }
 
-/// The results of a procedure that tells nothing but the status on failure.
+/// The results of a procedure that returns only the status on failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// `NFS_OK` and what comes with it.
+    /// `NFS_OK` and the results.
     Ok(T),
     /// Any other status.
     Fail(Stat),
 }
 
 impl<T> Outcome<T> {
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> Stat {
         match self {
@@ -130,16 +130,16 @@ impl<T: Decode> Decode for Outcome<T> {
 pub struct TimeVal {
     /// Seconds since 1970-01-01 00:00 UTC.
     pub seconds: u32,
-    /// Microseconds of the second. The wire does not keep it below 10^6: check it before use.
+    /// Microseconds of the second. The decoder accepts values above 10^6 - 1; check before use.
     pub useconds: u32,
 }
 
 /// Attributes of a file (RFC 1094 §2.3.5, `fattr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Fattr {
-    /// The type.
+    /// The file type.
     pub file_type: FileType,
-    /// The mode bits, those of the type (`S_IFMT`) among them.
+    /// The mode bits, including those of the type (`S_IFMT`).
     pub mode: u32,
     /// The number of names.
     pub nlink: u32,
@@ -157,7 +157,7 @@ pub struct Fattr {
     pub blocks: u32,
     /// The file system.
     pub fsid: u32,
-    /// The file within the file system.
+    /// The file ID.
     pub fileid: u32,
     /// Last access.
     pub atime: TimeVal,
@@ -180,7 +180,7 @@ pub struct Sattr {
     pub size: u32,
     /// Last access.
     pub atime: TimeVal,
-    /// Last change of the data. Microseconds of 1000000 ask for the server's time, by a convention of clients.
+    /// Last change of the data. By a convention of clients, 1000000 microseconds mean the server's time.
     pub mtime: TimeVal,
 }
 
@@ -210,7 +210,7 @@ pub struct DirOpArgs {
 pub struct DirOpOk {
     /// The file.
     pub file: FileHandle,
-    /// Its attributes.
+    /// The attributes.
     pub attributes: Fattr,
 }
 

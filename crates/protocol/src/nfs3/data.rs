@@ -9,9 +9,9 @@ use super::{FileHandle, MAX_TRANSFER, Outcome, PostOpAttr, WccData, WriteVerf};
 pub struct ReadArgs {
     /// The file.
     pub file: FileHandle,
-    /// Where to begin, in bytes.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes at most.
+    /// Maximum number of bytes.
     pub count: u32,
 }
 
@@ -20,17 +20,17 @@ pub struct ReadArgs {
 pub struct ReadOk {
     /// The file's attributes.
     pub file_attributes: PostOpAttr,
-    /// Bytes read. The wire does not keep it equal to the length of `data`: check it before use.
+    /// Number of bytes read. The decoder does not check that it equals the length of `data`; check before use.
     pub count: u32,
-    /// Whether the last byte read is the file's last, or none was left.
+    /// Whether the READ reached the end of the file.
     pub eof: bool,
     /// The bytes.
     pub data: Opaque<MAX_TRANSFER>,
 }
 
 impl ReadOk {
-    /// Writes all that stands before the data of a successful reply, the status and the data's length among it, for servers that put the data
-    /// (and their padding) behind it without a copy.
+    /// Writes the part of a successful result before the data, with status and length. The server appends the data and their
+    /// padding without a copy.
     #[inline]
     pub fn encode_head(writer: &mut Writer, file_attributes: &PostOpAttr, count: u32, eof: bool) {
         super::NfsStat::OK.encode(writer);
@@ -44,14 +44,14 @@ impl ReadOk {
 /// Results of READ; a failure has the file's attributes.
 pub type ReadResult = Outcome<ReadOk, PostOpAttr>;
 
-/// How stable written data must be, or are (§3.3.7, `stable_how`).
+/// The stability of written data (§3.3.7, `stable_how`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum StableHow {
-    /// They may be lost until a COMMIT.
+    /// The data may be lost until a COMMIT.
     Unstable = 0,
-    /// The data, and as much metadata as is needed to read them.
+    /// The data are stable, and the metadata needed to read them.
     DataSync = 1,
-    /// The data and all metadata.
+    /// The data and all metadata are stable.
     FileSync = 2,
 }
 
@@ -60,11 +60,11 @@ pub enum StableHow {
 pub struct WriteArgs {
     /// The file.
     pub file: FileHandle,
-    /// Where to begin, in bytes.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes. The wire does not keep it equal to the length of `data`: check it before use.
+    /// Number of bytes. The decoder does not check that it equals the length of `data`; check before use.
     pub count: u32,
-    /// How stable the data must be before the reply.
+    /// The stability of the data that the reply requires.
     pub stable: StableHow,
     /// The bytes, sharing the receive buffer.
     pub data: Opaque<MAX_TRANSFER>,
@@ -73,17 +73,17 @@ pub struct WriteArgs {
 /// Results of WRITE on success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct WriteOk {
-    /// The file's attributes around the call.
+    /// The file's attributes before and after the call.
     pub file_wcc: WccData,
-    /// Bytes written, which may be fewer than asked.
+    /// Number of bytes written; may be less than requested.
     pub count: u32,
-    /// How stable they are; at least what was asked.
+    /// The stability of the data; at least the requested one.
     pub committed: StableHow,
     /// Changes when unstable data may have been lost.
     pub verf: WriteVerf,
 }
 
-/// Results of WRITE; a failure has the file's attributes around the call.
+/// Results of WRITE; a failure has the file's attributes before and after the call.
 pub type WriteResult = Outcome<WriteOk, WccData>;
 
 /// Arguments of COMMIT (§3.3.21).
@@ -91,20 +91,20 @@ pub type WriteResult = Outcome<WriteOk, WccData>;
 pub struct CommitArgs {
     /// The file.
     pub file: FileHandle,
-    /// Where to begin, in bytes.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many bytes; 0 means to the end of the file.
+    /// Number of bytes; 0 means to the end of the file.
     pub count: u32,
 }
 
 /// Results of COMMIT on success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct CommitOk {
-    /// The file's attributes around the call.
+    /// The file's attributes before and after the call.
     pub file_wcc: WccData,
     /// As in [`WriteOk::verf`].
     pub verf: WriteVerf,
 }
 
-/// Results of COMMIT; a failure has the file's attributes around the call.
+/// Results of COMMIT; a failure has the file's attributes before and after the call.
 pub type CommitResult = Outcome<CommitOk, WccData>;

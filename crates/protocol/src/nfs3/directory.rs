@@ -10,13 +10,13 @@ use super::{
 /// How to create a file (§3.3.8, `createhow3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum CreateHow {
-    /// A file that exists already will do.
+    /// An existing file is accepted.
     #[xdr(case = 0)]
     Unchecked(Sattr),
-    /// A file that exists already is an error.
+    /// An existing file is an error.
     #[xdr(case = 1)]
     Guarded(Sattr),
-    /// A file that exists already is an error unless this very verifier created it.
+    /// An existing file is an error unless it was created with this verifier.
     #[xdr(case = 2)]
     Exclusive(CreateVerf),
 }
@@ -24,9 +24,9 @@ pub enum CreateHow {
 /// Arguments of CREATE (§3.3.8).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CreateArgs {
-    /// Where.
+    /// The directory and the name.
     pub where_: DirOpArgs,
-    /// How.
+    /// The mode of creation.
     pub how: CreateHow,
 }
 
@@ -35,31 +35,31 @@ pub struct CreateArgs {
 pub struct CreateOk {
     /// The new object.
     pub obj: PostOpFh,
-    /// Its attributes.
+    /// The attributes.
     pub obj_attributes: PostOpAttr,
-    /// The directory's attributes around the call.
+    /// The directory's attributes before and after the call.
     pub dir_wcc: WccData,
 }
 
-/// Results of CREATE; a failure has the directory's attributes around the call.
+/// Results of CREATE; a failure has the directory's attributes before and after the call.
 pub type CreateResult = Outcome<CreateOk, WccData>;
 
 /// Arguments of MKDIR (§3.3.9).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MkdirArgs {
-    /// Where.
+    /// The directory and the name.
     pub where_: DirOpArgs,
     /// Initial attributes.
     pub attributes: Sattr,
 }
 
-/// Results of MKDIR, as of CREATE.
+/// Results of MKDIR, like those of CREATE.
 pub type MkdirResult = CreateResult;
 
 /// Arguments of SYMLINK (§3.3.10).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SymlinkArgs {
-    /// Where.
+    /// The directory and the name.
     pub where_: DirOpArgs,
     /// Initial attributes.
     pub symlink_attributes: Sattr,
@@ -67,7 +67,7 @@ pub struct SymlinkArgs {
     pub symlink_data: NfsPath,
 }
 
-/// Results of SYMLINK, as of CREATE.
+/// Results of SYMLINK, like those of CREATE.
 pub type SymlinkResult = CreateResult;
 
 /// A device to create (§3.3.11, `devicedata3`).
@@ -75,7 +75,7 @@ pub type SymlinkResult = CreateResult;
 pub struct DeviceData {
     /// Initial attributes.
     pub dev_attributes: Sattr,
-    /// The numbers.
+    /// The device numbers.
     pub spec: SpecData,
 }
 
@@ -94,7 +94,7 @@ pub enum MknodData {
     /// A named pipe.
     #[xdr(case = FileType::FIFO.0)]
     Fifo(Sattr),
-    /// Another type, which is answered with `BADTYPE`.
+    /// Another type, which the server rejects with `BADTYPE`.
     #[xdr(default)]
     Other(u32),
 }
@@ -102,13 +102,13 @@ pub enum MknodData {
 /// Arguments of MKNOD (§3.3.11).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MknodArgs {
-    /// Where.
+    /// The directory and the name.
     pub where_: DirOpArgs,
-    /// What.
+    /// The type and attributes of the object.
     pub what: MknodData,
 }
 
-/// Results of MKNOD, as of CREATE.
+/// Results of MKNOD, like those of CREATE.
 pub type MknodResult = CreateResult;
 
 /// Arguments of REMOVE (§3.3.12).
@@ -118,30 +118,30 @@ pub struct RemoveArgs {
     pub object: DirOpArgs,
 }
 
-/// Results of REMOVE: the directory's attributes around the call.
+/// Results of REMOVE: the directory's attributes before and after the call.
 pub type RemoveResult = Outcome<WccData, WccData>;
 
-/// Arguments of RMDIR (§3.3.13), as of REMOVE.
+/// Arguments of RMDIR (§3.3.13), like those of REMOVE.
 pub type RmdirArgs = RemoveArgs;
 
-/// Results of RMDIR, as of REMOVE.
+/// Results of RMDIR, like those of REMOVE.
 pub type RmdirResult = RemoveResult;
 
 /// Arguments of RENAME (§3.3.14).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RenameArgs {
-    /// The name that goes.
+    /// The old name.
     pub from: DirOpArgs,
-    /// The name that comes.
+    /// The new name.
     pub to: DirOpArgs,
 }
 
-/// Results of RENAME, in success and failure alike.
+/// Results of RENAME on success and on failure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct RenameWcc {
-    /// The attributes around the call of the directory that loses the name.
+    /// The source directory's attributes before and after the call.
     pub fromdir_wcc: WccData,
-    /// Of the one that gains it.
+    /// The target directory's attributes before and after the call.
     pub todir_wcc: WccData,
 }
 
@@ -153,16 +153,16 @@ pub type RenameResult = Outcome<RenameWcc, RenameWcc>;
 pub struct LinkArgs {
     /// The file.
     pub file: FileHandle,
-    /// Its further name.
+    /// The new name.
     pub link: DirOpArgs,
 }
 
-/// Results of LINK, in success and failure alike.
+/// Results of LINK on success and on failure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct LinkWcc {
     /// The file's attributes.
     pub file_attributes: PostOpAttr,
-    /// The directory's attributes around the call.
+    /// The directory's attributes before and after the call.
     pub linkdir_wcc: WccData,
 }
 

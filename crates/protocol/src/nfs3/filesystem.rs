@@ -16,19 +16,19 @@ pub struct FsstatArgs {
 pub struct FsstatOk {
     /// The file's attributes.
     pub obj_attributes: PostOpAttr,
-    /// Bytes in all.
+    /// Total bytes.
     pub tbytes: u64,
-    /// Bytes free.
+    /// Free bytes.
     pub fbytes: u64,
-    /// Bytes free for the caller.
+    /// Free bytes for the caller.
     pub abytes: u64,
-    /// Files in all.
+    /// Total files.
     pub tfiles: u64,
-    /// Files free.
+    /// Free files.
     pub ffiles: u64,
-    /// Files free for the caller.
+    /// Free files for the caller.
     pub afiles: u64,
-    /// Seconds for which these numbers are not expected to change; 0 where they may at any time.
+    /// Seconds for which these numbers are not expected to change; 0 if they may change at any time.
     pub invarsec: u32,
 }
 
@@ -36,16 +36,16 @@ pub struct FsstatOk {
 pub type FsstatResult = Outcome<FsstatOk, PostOpAttr>;
 
 bitflags::bitflags! {
-    /// Abilities of a file system (§3.3.19, `FSF3_*`).
+    /// Capabilities of a file system (§3.3.19, `FSF3_*`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct FsProperties: u32 {
         /// Hard links.
         const LINK = 0x0001;
         /// Symbolic links.
         const SYMLINK = 0x0002;
-        /// PATHCONF answers alike for every file.
+        /// PATHCONF returns the same for every file.
         const HOMOGENEOUS = 0x0008;
-        /// SETATTR sets times.
+        /// SETATTR can set times.
         const CANSETTIME = 0x0010;
     }
 }
@@ -63,13 +63,13 @@ pub struct FsinfoArgs {
 pub struct FsinfoOk {
     /// The file's attributes.
     pub obj_attributes: PostOpAttr,
-    /// Greatest READ.
+    /// Maximum READ.
     pub rtmax: u32,
     /// Preferred READ.
     pub rtpref: u32,
     /// READ sizes should be a multiple of this.
     pub rtmult: u32,
-    /// Greatest WRITE.
+    /// Maximum WRITE.
     pub wtmax: u32,
     /// Preferred WRITE.
     pub wtpref: u32,
@@ -77,11 +77,11 @@ pub struct FsinfoOk {
     pub wtmult: u32,
     /// Preferred READDIR.
     pub dtpref: u32,
-    /// Greatest size of a file.
+    /// Maximum file size.
     pub maxfilesize: u64,
     /// Granularity of times.
     pub time_delta: NfsTime,
-    /// Abilities.
+    /// Capabilities.
     pub properties: FsProperties,
 }
 
@@ -100,17 +100,17 @@ pub struct PathconfArgs {
 pub struct PathconfOk {
     /// The file's attributes.
     pub obj_attributes: PostOpAttr,
-    /// Greatest number of hard links.
+    /// Maximum number of hard links.
     pub linkmax: u32,
-    /// Greatest length of a name, in bytes.
+    /// Maximum length of a name, in bytes.
     pub name_max: u32,
-    /// Whether longer names are refused rather than cut.
+    /// Whether longer names are rejected instead of truncated.
     pub no_trunc: bool,
     /// Whether only a privileged user may change owners.
     pub chown_restricted: bool,
-    /// Whether upper and lower case are the same.
+    /// Whether names are case-insensitive.
     pub case_insensitive: bool,
-    /// Whether the case of names is kept.
+    /// Whether names keep their case.
     pub case_preserving: bool,
 }
 

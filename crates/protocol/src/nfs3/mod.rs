@@ -1,7 +1,7 @@
 //! NFS version 3 (RFC 1813): constants, types, and the arguments and results of all 22 procedures.
 //!
-//! The results of a procedure are an [`Outcome`]: the status, then one body on success and another on failure. Names
-//! are the RFC's without the version's digit; optional attributes are `Option`s.
+//! The results of a procedure are an [`Outcome`]: the status, then one body on success and another on failure. Names are those
+//! of the RFC without the version digit. Optional attributes are `Option`s.
 
 use crate::procedure::{Effect, Procedure, ProgramVersion};
 
@@ -25,7 +25,7 @@ pub const PROGRAM: u32 = 100_003;
 /// This version.
 pub const VERSION: u32 = 3;
 
-/// The port on which it is found without asking a port mapper (RFC 1813 §2.2).
+/// The well-known port (RFC 1813 §2.2).
 pub const PORT: u16 = 2049;
 
 xdr::constants! {
@@ -37,7 +37,7 @@ xdr::constants! {
         GETATTR = 1,
         /// Sets attributes.
         SETATTR = 2,
-        /// Finds a name in a directory.
+        /// Looks up a name in a directory.
         LOOKUP = 3,
         /// Checks permissions.
         ACCESS = 4,
@@ -61,26 +61,26 @@ xdr::constants! {
         RMDIR = 13,
         /// Renames.
         RENAME = 14,
-        /// Gives a file another name.
+        /// Creates a hard link.
         LINK = 15,
         /// Lists a directory.
         READDIR = 16,
         /// Lists a directory with handles and attributes.
         READDIRPLUS = 17,
-        /// Tells what changes about a file system: space and files left.
+        /// Gets the variable properties of a file system: free space and files.
         FSSTAT = 18,
-        /// Tells what does not change about a file system: sizes and abilities.
+        /// Gets the constant properties of a file system: sizes and capabilities.
         FSINFO = 19,
-        /// Tells POSIX limits.
+        /// Gets POSIX limits.
         PATHCONF = 20,
-        /// Brings unstable writes to stable storage.
+        /// Writes unstable data to stable storage.
         COMMIT = 21,
     }
 }
 
-/// What dispatch, reply cache and metrics must know of each procedure, by number.
+/// The properties of each procedure for dispatch, reply cache and metrics, by number.
 ///
-/// WRITE is [`Effect::Repeatable`]: a repetition is answered alike. SETATTR is not, because of its guard.
+/// WRITE is [`Effect::Repeatable`], because a second execution has the same result. SETATTR is not, because of its guard.
 pub static TABLE: ProgramVersion = ProgramVersion {
     program: PROGRAM,
     version: VERSION,

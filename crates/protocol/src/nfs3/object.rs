@@ -21,7 +21,7 @@ pub struct SetattrArgs {
     pub object: FileHandle,
     /// What to set.
     pub new_attributes: Sattr,
-    /// Where given, the file's ctime must be this, or the call fails with `NOT_SYNC` (`sattrguard3`).
+    /// The file's expected ctime; the call fails with `NOT_SYNC` if it differs (`sattrguard3`).
     pub guard: Option<NfsTime>,
 }
 
@@ -31,7 +31,7 @@ pub type SetattrResult = Outcome<WccData, WccData>;
 /// Arguments of LOOKUP (§3.3.3).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LookupArgs {
-    /// What to look for.
+    /// The directory and the name to look up.
     pub what: DirOpArgs,
 }
 
@@ -40,7 +40,7 @@ pub struct LookupArgs {
 pub struct LookupOk {
     /// The file found.
     pub object: FileHandle,
-    /// Its attributes.
+    /// The attributes.
     pub obj_attributes: PostOpAttr,
     /// The directory's attributes.
     pub dir_attributes: PostOpAttr,
@@ -74,7 +74,7 @@ crate::flags_xdr!(Access);
 pub struct AccessArgs {
     /// The file.
     pub object: FileHandle,
-    /// What is asked; unknown bits are kept.
+    /// Requested permissions; unknown bits are kept.
     pub access: Access,
 }
 
@@ -83,7 +83,7 @@ pub struct AccessArgs {
 pub struct AccessOk {
     /// The file's attributes.
     pub obj_attributes: PostOpAttr,
-    /// What of the question is allowed.
+    /// The requested permissions that are granted.
     pub access: Access,
 }
 
@@ -102,7 +102,7 @@ pub struct ReadlinkArgs {
 pub struct ReadlinkOk {
     /// The link's attributes.
     pub symlink_attributes: PostOpAttr,
-    /// Its content.
+    /// The link's content.
     pub data: NfsPath,
 }
 

@@ -4,10 +4,10 @@ use xdr::{Chain, Decode, Encode};
 
 use super::{CookieVerf, FileHandle, Filename, MAX_TRANSFER, Outcome, PostOpAttr, PostOpFh};
 
-/// Bytes of the smallest entry of READDIR, the mark in front of it included.
+/// Size of the smallest READDIR entry in bytes, with the boolean before it.
 const SMALLEST_ENTRY: usize = 4 + 8 + 4 + 4 + 8;
 
-/// The greatest number of entries of one reply that is decoded.
+/// The maximum number of entries in a decoded reply.
 pub const MAX_ENTRIES: usize = MAX_TRANSFER / SMALLEST_ENTRY;
 
 /// Arguments of READDIR (§3.3.16).
@@ -15,22 +15,22 @@ pub const MAX_ENTRIES: usize = MAX_TRANSFER / SMALLEST_ENTRY;
 pub struct ReaddirArgs {
     /// The directory.
     pub dir: FileHandle,
-    /// The cookie of the last entry seen; 0 to begin.
+    /// The cookie of the last received entry; 0 to start.
     pub cookie: u64,
-    /// The verifier that came with the cookie; zeros to begin.
+    /// The verifier that came with the cookie; zeros to start.
     pub cookieverf: CookieVerf,
-    /// The greatest size in bytes of the results, XDR and all.
+    /// The maximum size of the encoded results, in bytes.
     pub count: u32,
 }
 
 /// An entry of READDIR (`entry3`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Entry {
-    /// The file within the file system.
+    /// The file ID.
     pub fileid: u64,
     /// The name.
     pub name: Filename,
-    /// Where to go on after this entry.
+    /// The cookie to continue after this entry.
     pub cookie: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Entry {
 pub struct DirList {
     /// The entries.
     pub entries: Chain<Entry, MAX_ENTRIES>,
-    /// Whether the directory ends here.
+    /// Whether these are the last entries of the directory.
     pub eof: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct DirList {
 pub struct ReaddirOk {
     /// The directory's attributes.
     pub dir_attributes: PostOpAttr,
-    /// To be sent with the cookies of this reply.
+    /// The verifier to send with the cookies of this reply.
     pub cookieverf: CookieVerf,
     /// The entries.
     pub reply: DirList,
@@ -62,24 +62,24 @@ pub type ReaddirResult = Outcome<ReaddirOk, PostOpAttr>;
 pub struct ReaddirplusArgs {
     /// The directory.
     pub dir: FileHandle,
-    /// The cookie of the last entry seen; 0 to begin.
+    /// The cookie of the last received entry; 0 to start.
     pub cookie: u64,
-    /// The verifier that came with the cookie; zeros to begin.
+    /// The verifier that came with the cookie; zeros to start.
     pub cookieverf: CookieVerf,
-    /// The greatest size in bytes of names, file numbers and cookies alone.
+    /// The maximum size of names, file IDs and cookies, in bytes.
     pub dircount: u32,
-    /// The greatest size in bytes of the results, XDR and all.
+    /// The maximum size of the encoded results, in bytes.
     pub maxcount: u32,
 }
 
 /// An entry of READDIRPLUS (`entryplus3`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct EntryPlus {
-    /// The file within the file system.
+    /// The file ID.
     pub fileid: u64,
     /// The name.
     pub name: Filename,
-    /// Where to go on after this entry.
+    /// The cookie to continue after this entry.
     pub cookie: u64,
     /// The file's attributes.
     pub name_attributes: PostOpAttr,
@@ -92,7 +92,7 @@ pub struct EntryPlus {
 pub struct DirListPlus {
     /// The entries.
     pub entries: Chain<EntryPlus, MAX_ENTRIES>,
-    /// Whether the directory ends here.
+    /// Whether these are the last entries of the directory.
     pub eof: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct DirListPlus {
 pub struct ReaddirplusOk {
     /// The directory's attributes.
     pub dir_attributes: PostOpAttr,
-    /// To be sent with the cookies of this reply.
+    /// The verifier to send with the cookies of this reply.
     pub cookieverf: CookieVerf,
     /// The entries.
     pub reply: DirListPlus,

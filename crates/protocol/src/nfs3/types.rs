@@ -2,7 +2,7 @@
 
 use xdr::{Decode, DecodeError, Encode, InlineOpaque, Opaque, Reader, Writer};
 
-/// The greatest length in bytes of a file handle (RFC 1813 §2.4, `NFS3_FHSIZE`).
+/// The maximum length in bytes of a file handle (RFC 1813 §2.4, `NFS3_FHSIZE`).
 pub const FHSIZE: usize = 64;
 /// Bytes of a READDIR cookie verifier (`NFS3_COOKIEVERFSIZE`).
 pub const COOKIEVERFSIZE: usize = 8;
@@ -11,17 +11,17 @@ pub const CREATEVERFSIZE: usize = 8;
 /// Bytes of a WRITE verifier (`NFS3_WRITEVERFSIZE`).
 pub const WRITEVERFSIZE: usize = 8;
 
-/// The greatest length in bytes of a name that is decoded. RFC 1813 sets no limit; this one is above every file system's, so
-/// that names too long for the file system are answered with `NAMETOOLONG`, and only absurd ones as garbage.
+/// The maximum length in bytes of a decoded name. RFC 1813 sets no limit. This one is above that of every file system, so that
+/// a longer name is usually rejected with `NAMETOOLONG`, not as garbage.
 pub const MAX_NAME_WIRE: usize = 1024;
 
-/// The greatest length in bytes of a symbolic link's content that is decoded: POSIX systems stop at 4095.
+/// The maximum length in bytes of a symbolic link's decoded content. POSIX systems allow 4095.
 pub const MAX_PATH_WIRE: usize = 4096;
 
-/// The greatest number of bytes of one READ, WRITE, READDIR or READDIRPLUS that is decoded.
+/// The maximum number of bytes of a decoded READ, WRITE, READDIR or READDIRPLUS.
 pub const MAX_TRANSFER: usize = 4 << 20;
 
-/// A name within a directory (`filename3`): any bytes, as far as the wire goes.
+/// A name in a directory (`filename3`): any bytes on the wire.
 pub type Filename = Opaque<MAX_NAME_WIRE>;
 /// A symbolic link's content (`nfspath3`).
 pub type NfsPath = Opaque<MAX_PATH_WIRE>;
@@ -93,7 +93,7 @@ xdr::constants! {
         SERVERFAULT = 10006,
         /// An object of this type cannot be created.
         BADTYPE = 10007,
-        /// Not now: try again later, under a new transaction number.
+        /// The server needs more time: retry later with a new transaction ID.
         JUKEBOX = 10008,
     }
 }
@@ -118,17 +118,17 @@ xdr::constants! {
     }
 }
 
-/// The results of a procedure: what the status decides.
+/// The results of a procedure, which depend on the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<T, F> {
-    /// `NFS3_OK` and what comes with it.
+    /// `NFS3_OK` and the results.
     Ok(T),
-    /// Any other status, and what comes with that.
+    /// Any other status and its data.
     Fail(NfsStat, F),
 }
 
 impl<T, F> Outcome<T, F> {
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> NfsStat {
         match self {
@@ -137,10 +137,10 @@ impl<T, F> Outcome<T, F> {
         }
     }
 
-    /// The same as a `Result`.
+    /// Converts into a `Result`.
     ///
     /// # Errors
-    /// The status and body of a failure.
+    /// The status and data of a failure.
     pub fn into_result(self) -> Result<T, (NfsStat, F)> {
         match self {
             Self::Ok(ok) => Ok(ok),
@@ -189,14 +189,14 @@ pub struct SpecData {
 pub struct NfsTime {
     /// Seconds since 1970-01-01 00:00 UTC.
     pub seconds: u32,
-    /// Nanoseconds of the second. The wire does not keep it below 10^9: check it before use.
+    /// Nanoseconds of the second. The decoder accepts values above 10^9 - 1; check before use.
     pub nseconds: u32,
 }
 
 /// Attributes of a file (`fattr3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Decode)]
 pub struct Fattr {
-    /// The type.
+    /// The file type.
     pub file_type: FileType,
     /// The lower twelve mode bits.
     pub mode: u32,
@@ -210,11 +210,11 @@ pub struct Fattr {
     pub size: u64,
     /// Bytes of storage used.
     pub used: u64,
-    /// Of a device: its numbers.
+    /// The device numbers of a device file.
     pub rdev: SpecData,
     /// The file system.
     pub fsid: u64,
-    /// The file within the file system.
+    /// The file ID.
     pub fileid: u64,
     /// Last access.
     pub atime: NfsTime,
@@ -224,11 +224,11 @@ pub struct Fattr {
     pub ctime: NfsTime,
 }
 
-/// Bytes of [`Fattr`] on the wire.
+/// The encoded size of [`Fattr`] in bytes.
 pub const FATTR_LENGTH: usize = 84;
 
 impl Fattr {
-    /// The wire form. Nearly every reply holds one, so it is made in one piece.
+    /// Encodes in one write, because nearly every reply has these attributes.
     #[must_use]
     pub fn to_wire(&self) -> [u8; FATTR_LENGTH] {
         let halves = |value: u64| [(value >> 32) as u32, value as u32];
@@ -269,13 +269,13 @@ impl Encode for Fattr {
     }
 }
 
-/// Attributes after an operation, where they are known (`post_op_attr`).
+/// Attributes after an operation, if known (`post_op_attr`).
 pub type PostOpAttr = Option<Fattr>;
 
-/// A handle that a creating operation made, where it is known (`post_op_fh3`).
+/// The handle of a created object, if known (`post_op_fh3`).
 pub type PostOpFh = Option<FileHandle>;
 
-/// What a client compares to see whether somebody else changed a file (`wcc_attr`).
+/// The attributes that a client compares to detect changes by others (`wcc_attr`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct WccAttr {
     /// The size in bytes.
@@ -292,13 +292,13 @@ impl From<&Fattr> for WccAttr {
     }
 }
 
-/// Attributes around an operation (`wcc_data`). `before` must be left out unless nobody could change the file in between: RFC 1813
-/// §2.6 has both taken "atomically".
+/// Attributes before and after an operation (`wcc_data`). `before` must be absent if the file could change in between: RFC 1813
+/// §2.6 requires both to be taken "atomically".
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct WccData {
-    /// Just before (`pre_op_attr`).
+    /// Before the operation (`pre_op_attr`).
     pub before: Option<WccAttr>,
-    /// Just after.
+    /// After the operation.
     pub after: PostOpAttr,
 }
 
@@ -309,7 +309,7 @@ pub enum SetTime {
     #[default]
     #[xdr(case = 0)]
     DontChange,
-    /// To the server's present time.
+    /// To the server's current time.
     #[xdr(case = 1)]
     ToServerTime,
     /// To this time.

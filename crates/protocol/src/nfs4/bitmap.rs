@@ -6,9 +6,9 @@ use xdr::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// `bitmap4`: a set of attribute, operation, notification or hint numbers below [`Bitmap::LIMIT`].
 ///
-/// It is kept in place, since every GETATTR carries one. No number beyond [`Bitmap::LIMIT`] is assigned (the
-/// greatest attribute is 86, the greatest operation 75), but a peer may send more words: they are read, and of
-/// what they held only [`Bitmap::has_beyond`] remains. Encoding leaves out trailing zero words.
+/// It is stored inline, because every GETATTR has one. No number beyond [`Bitmap::LIMIT`] is assigned: the highest attribute
+/// is 86, the highest operation 75. Further words from a peer are decoded into [`Bitmap::has_beyond`] only. Trailing zero
+/// words are not encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Bitmap {
     words: [u32; Self::WORDS],
@@ -16,19 +16,19 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// Words kept.
+    /// Number of stored words.
     pub const WORDS: usize = 4;
-    /// Numbers kept are less than this.
+    /// Numbers in the set are less than this.
     pub const LIMIT: u32 = 32 * Self::WORDS as u32;
-    /// Words accepted from a peer: far more than any registry of bits will fill, and yet only a kilobyte to read.
+    /// Maximum number of words from a peer: far more than any registry defines, but only a kilobyte.
     pub const MAX_WIRE_WORDS: usize = 256;
     /// The empty set.
     pub const EMPTY: Self = Self { words: [0; Self::WORDS], beyond: false };
 
-    /// The set of the given numbers.
+    /// Returns the set of these numbers.
     ///
     /// # Panics
-    /// Where a number is not below [`Self::LIMIT`].
+    /// If a number is not below [`Self::LIMIT`].
     #[must_use]
     pub const fn of(numbers: &[u32]) -> Self {
         let mut set = Self::EMPTY;
@@ -41,19 +41,19 @@ impl Bitmap {
         set
     }
 
-    /// The set whose first words are these, least numbers first.
+    /// Returns the set with these first words, smallest numbers first.
     #[must_use]
     pub const fn from_words(words: [u32; Self::WORDS]) -> Self {
         Self { words, beyond: false }
     }
 
-    /// The words, least numbers first.
+    /// Returns the words, smallest numbers first.
     #[must_use]
     pub const fn words(&self) -> &[u32; Self::WORDS] {
         &self.words
     }
 
-    /// Whether `number` is in the set. Numbers from [`Self::LIMIT`] on never are.
+    /// Returns whether `number` is in the set; false from [`Self::LIMIT`] on.
     #[inline]
     #[must_use]
     pub const fn has(&self, number: u32) -> bool {
@@ -63,14 +63,14 @@ impl Bitmap {
     /// Adds `number`.
     ///
     /// # Panics
-    /// Where it is not below [`Self::LIMIT`].
+    /// If it is not below [`Self::LIMIT`].
     #[inline]
     pub const fn insert(&mut self, number: u32) {
         assert!(number < Self::LIMIT, "number does not fit the bitmap");
         self.words[number as usize / 32] |= 1 << (number % 32);
     }
 
-    /// Takes `number` out.
+    /// Removes `number`.
     #[inline]
     pub const fn remove(&mut self, number: u32) {
         if number < Self::LIMIT {
@@ -78,19 +78,19 @@ impl Bitmap {
         }
     }
 
-    /// Whether the peer had set a bit at [`Self::LIMIT`] or beyond.
+    /// Returns whether the peer set a bit at [`Self::LIMIT`] or beyond.
     #[must_use]
     pub const fn has_beyond(&self) -> bool {
         self.beyond
     }
 
-    /// Whether nothing is in the set, beyond [`Self::LIMIT`] included.
+    /// Returns whether the set is empty, also beyond [`Self::LIMIT`].
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         !self.beyond && self.length() == 0
     }
 
-    /// How many numbers below [`Self::LIMIT`] are in the set.
+    /// Returns the number of elements below [`Self::LIMIT`].
     #[must_use]
     pub const fn length(&self) -> u32 {
         let mut count = 0;
@@ -102,7 +102,7 @@ impl Bitmap {
         count
     }
 
-    /// Numbers in both sets.
+    /// Returns the numbers in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         let mut words = self.words;
@@ -114,7 +114,7 @@ impl Bitmap {
         Self { words, beyond: self.beyond && other.beyond }
     }
 
-    /// Numbers in either set.
+    /// Returns the numbers in either set.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         let mut words = self.words;
@@ -126,7 +126,7 @@ impl Bitmap {
         Self { words, beyond: self.beyond || other.beyond }
     }
 
-    /// Numbers in this set and not in the other; what lies beyond [`Self::LIMIT`] stays, as nobody can know it.
+    /// Returns the numbers in this set but not in the other. Bits beyond [`Self::LIMIT`] are unknown and stay.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         let mut words = self.words;
@@ -138,26 +138,26 @@ impl Bitmap {
         Self { words, beyond: self.beyond }
     }
 
-    /// Whether every number of this set is in the other.
+    /// Returns whether this set is a subset of the other.
     #[must_use]
     pub const fn is_subset(self, other: Self) -> bool {
         self.difference(other).is_empty()
     }
 
-    /// The numbers, ascending.
+    /// Returns the numbers in ascending order.
     #[must_use]
     pub fn iter(&self) -> Iter {
         Iter { words: self.words, word: 0 }
     }
 
-    /// Words that encoding writes: up to the last one that is not zero.
+    /// Returns the number of encoded words, without trailing zeros.
     #[must_use]
     pub fn encoded_words(&self) -> usize {
         self.words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1)
     }
 }
 
-/// The numbers of a [`Bitmap`], ascending.
+/// An iterator over the numbers of a [`Bitmap`], ascending.
 #[derive(Debug, Clone)]
 pub struct Iter {
     words: [u32; Bitmap::WORDS],

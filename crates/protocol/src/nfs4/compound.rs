@@ -1,5 +1,5 @@
-//! COMPOUND as a whole, for those who build requests and read replies: clients, tests, tools. A server decodes a
-//! compound operation by operation as it runs, so that one that does not decode hides nothing of what came before it.
+//! A whole COMPOUND, for clients, tests and tools. A server decodes a compound operation by operation during execution, so that
+//! an undecodable operation does not affect those before it.
 
 use xdr::{Decode, Encode, List};
 
@@ -92,7 +92,7 @@ operations! {
 /// `COMPOUND4args`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CompoundArgs {
-    /// Anything the client likes; comes back in the reply.
+    /// Chosen by the client and repeated in the reply.
     pub tag: Utf8,
     /// 0, 1 or 2.
     pub minor_version: u32,
@@ -103,9 +103,9 @@ pub struct CompoundArgs {
 /// `COMPOUND4res`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CompoundResult {
-    /// That of the last operation executed.
+    /// The status of the last operation executed.
     pub status: Status,
-    /// The request's.
+    /// Repeated from the request.
     pub tag: Utf8,
     /// Results up to the first failure.
     pub results: List<OpResult, MAX_OPERATIONS>,

@@ -1,7 +1,6 @@
-//! Macros for the repetitive shapes of the protocol's description.
+//! Macros for common forms of protocol types.
 
-/// Declares a set of bits in a `uint32_t`. Bits without a name survive decoding, so that the server can decide
-/// what they mean to the operation.
+/// Declares a set of bits in a `uint32_t`. Undefined bits are kept, so that the operation can decide about them.
 macro_rules! flags {
     ($(#[$($meta:tt)*])* pub struct $name:ident { $($(#[$($item_meta:tt)*])* $item:ident = $value:expr),* $(,)? }) => {
         bitflags::bitflags! {
@@ -16,8 +15,8 @@ macro_rules! flags {
 
 pub(crate) use flags;
 
-/// Declares the union of all operations' arguments and that of their results (`nfs_argop4`, `nfs_resop4`), each by
-/// its operation number. A row is `NUMBER Variant(Args) -> Result`, or without `(Args)` where there are none.
+/// Declares the unions of all operations' arguments and results (`nfs_argop4`, `nfs_resop4`) by operation number. A row is
+/// `NUMBER Variant(Args) -> Result`, or `NUMBER Variant -> Result` without arguments.
 macro_rules! operations {
     (
         $(#[$op_meta:meta])* pub enum $op:ident; $(#[$result_meta:meta])* pub enum $result:ident; $opnum:ident;
@@ -42,7 +41,7 @@ macro_rules! operations {
         }
 
         impl $op {
-            /// The operation's number.
+            /// Returns the operation's number.
             #[must_use]
             pub const fn opnum(&self) -> $opnum {
                 match self { $(Self::$variant { .. } => $opnum::$number,)* }
@@ -50,7 +49,7 @@ macro_rules! operations {
         }
 
         impl $result {
-            /// The operation's number.
+            /// Returns the operation's number.
             #[must_use]
             pub const fn opnum(&self) -> $opnum {
                 match self { $(Self::$variant(_) => $opnum::$number,)* }

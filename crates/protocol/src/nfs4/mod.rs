@@ -1,8 +1,8 @@
 //! NFS version 4, minor versions 0 to 2: RFC 7531, RFC 5662, RFC 7863, with extended attributes (RFC 8276), umask
 //! (RFC 8275), delegated times and offline files (RFC 9754), and flexible files (RFC 8435).
 //!
-//! The three minor versions share one set of types; [`ops::TABLE`] says which operation belongs to which. Names are
-//! the RFCs', less their prefixes (`sr_status_flags` is [`ops::session::SequenceOk::status_flags`]).
+//! The three minor versions share one set of types; [`ops::TABLE`] has the minor versions of each operation. Names are those of
+//! the RFCs without prefixes (`sr_status_flags` is [`ops::session::SequenceOk::status_flags`]).
 
 pub mod attributes;
 mod bitmap;

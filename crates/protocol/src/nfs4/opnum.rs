@@ -31,7 +31,7 @@ xdr::constants! {
         LOOKUP = 15,
         /// Look up the parent directory.
         LOOKUPP = 16,
-        /// Go on if attributes differ.
+        /// Continue if attributes differ.
         NVERIFY = 17,
         /// Open or create a regular file.
         OPEN = 18,
@@ -63,7 +63,7 @@ xdr::constants! {
         RESTOREFH = 31,
         /// Save the current file handle.
         SAVEFH = 32,
-        /// Ask which security a name needs.
+        /// Get the security flavors of a name.
         SECINFO = 33,
         /// Set attributes.
         SETATTR = 34,
@@ -71,7 +71,7 @@ xdr::constants! {
         SETCLIENTID = 35,
         /// Confirm a client ID (v4.0).
         SETCLIENTID_CONFIRM = 36,
-        /// Go on if attributes are equal.
+        /// Continue if attributes are equal.
         VERIFY = 37,
         /// Write to a file.
         WRITE = 38,
@@ -101,7 +101,7 @@ xdr::constants! {
         LAYOUTGET = 50,
         /// Return a layout.
         LAYOUTRETURN = 51,
-        /// Ask which security an object needs.
+        /// Get the security flavors of an object.
         SECINFO_NO_NAME = 52,
         /// Name session, slot and sequence.
         SEQUENCE = 53,
@@ -109,11 +109,11 @@ xdr::constants! {
         SET_SSV = 54,
         /// Test stateids for validity.
         TEST_STATEID = 55,
-        /// Ask for a delegation.
+        /// Request a delegation.
         WANT_DELEGATION = 56,
         /// Destroy a client ID.
         DESTROY_CLIENTID = 57,
-        /// Tell that reclaiming is finished.
+        /// Report the end of reclaims.
         RECLAIM_COMPLETE = 58,
         /// Reserve space.
         ALLOCATE = 59,
@@ -121,7 +121,7 @@ xdr::constants! {
         COPY = 60,
         /// Announce a copy to the source server.
         COPY_NOTIFY = 61,
-        /// Punch a hole.
+        /// Deallocate space.
         DEALLOCATE = 62,
         /// Advise on access patterns.
         IO_ADVISE = 63,
@@ -149,7 +149,7 @@ xdr::constants! {
         LISTXATTRS = 74,
         /// Remove an extended attribute (RFC 8276).
         REMOVEXATTR = 75,
-        /// Stands in replies for a number that is not defined.
+        /// Used in replies for an undefined operation number.
         ILLEGAL = 10044,
     }
 }
@@ -248,33 +248,33 @@ impl Opcode {
 xdr::constants! {
     /// `nfs_cb_opnum4` of all minor versions (RFC 7863).
     pub struct CallbackOpNum: u32 {
-        /// Ask the holder of a write delegation for attributes.
+        /// Get attributes from the holder of a write delegation.
         GETATTR = 3,
         /// Recall a delegation.
         RECALL = 4,
         /// Recall layouts.
         LAYOUTRECALL = 5,
-        /// Tell changes of a directory.
+        /// Report changes of a directory.
         NOTIFY = 6,
-        /// Grant a delegation that was wanted.
+        /// Grant a delegation that the client wanted.
         PUSH_DELEG = 7,
-        /// Ask for some recallable objects back.
+        /// Ask the client to return some recallable objects.
         RECALL_ANY = 8,
-        /// Tell that recallable objects can be had.
+        /// Report that recallable objects are available.
         RECALLABLE_OBJ_AVAIL = 9,
         /// Ask the client to use fewer slots.
         RECALL_SLOT = 10,
         /// Name session, slot and sequence.
         SEQUENCE = 11,
-        /// Tell that wanted delegations will not come.
+        /// Report that wanted delegations will not be granted.
         WANTS_CANCELLED = 12,
-        /// Tell that a lock may be had now.
+        /// Report that a lock may be available.
         NOTIFY_LOCK = 13,
-        /// Tell changes of storage devices.
+        /// Report changes of storage devices.
         NOTIFY_DEVICEID = 14,
-        /// Tell the end of a background operation (v4.2).
+        /// Report the end of a background operation (v4.2).
         OFFLOAD = 15,
-        /// Stands in replies for a number that is not defined.
+        /// Used in replies for an undefined operation number.
         ILLEGAL = 10044,
     }
 }

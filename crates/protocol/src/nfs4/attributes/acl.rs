@@ -5,8 +5,8 @@ use xdr::{Decode, Encode, List};
 use crate::nfs4::macros::flags;
 use crate::nfs4::types::Utf8;
 
-/// Greatest number of entries in an ACL. The RFCs set none; an ext4 or XFS POSIX ACL has at most a few hundred,
-/// and this many fill 64 KiB and more, which is what Linux stores as one extended attribute.
+/// Maximum number of entries in an ACL. The RFCs set none. A POSIX ACL on ext4 or XFS has at most a few hundred; this
+/// many fill the 64 KiB that Linux stores as one extended attribute.
 pub const MAX_ACES: usize = 4096;
 
 xdr::constants! {
@@ -18,7 +18,7 @@ xdr::constants! {
         DENIED = 1,
         /// `ACE4_SYSTEM_AUDIT_ACE_TYPE`: log the access.
         AUDIT = 2,
-        /// `ACE4_SYSTEM_ALARM_ACE_TYPE`: alarm somebody.
+        /// `ACE4_SYSTEM_ALARM_ACE_TYPE`: raise an alarm.
         ALARM = 3,
     }
 }
@@ -44,15 +44,15 @@ flags! {
         FILE_INHERIT = 0x01,
         /// New directories inherit the entry.
         DIRECTORY_INHERIT = 0x02,
-        /// What inherits does not hand the entry on.
+        /// Objects that inherit the entry do not pass it on.
         NO_PROPAGATE_INHERIT = 0x04,
-        /// The entry is for inheritors only.
+        /// The entry applies only to objects that inherit it.
         INHERIT_ONLY = 0x08,
         /// Audit or alarm on success.
         SUCCESSFUL_ACCESS = 0x10,
         /// Audit or alarm on failure.
         FAILED_ACCESS = 0x20,
-        /// `who` names a group.
+        /// `who` is a group.
         IDENTIFIER_GROUP = 0x40,
         /// The entry was inherited.
         INHERITED = 0x80,
@@ -114,9 +114,9 @@ flags! {
 pub struct Ace {
     /// Allow, deny, audit or alarm.
     pub ace_type: AceType,
-    /// Inheritance and the like.
+    /// Flags, such as inheritance.
     pub flags: AceFlags,
-    /// The accesses meant.
+    /// The accesses.
     pub mask: AceMask,
     /// `user@domain`, or a special name such as `OWNER@`.
     pub who: Utf8,

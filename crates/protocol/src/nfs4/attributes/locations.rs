@@ -1,4 +1,4 @@
-//! Where else a file system is: `fs_locations` and `fs_locations_info` (RFC 8881 §11.16, §11.17).
+//! Locations of a file system: `fs_locations` and `fs_locations_info` (RFC 8881 §11.16, §11.17).
 
 use xdr::{Decode, Encode, List, Opaque};
 
@@ -10,28 +10,28 @@ use crate::nfs4::types::{MAX_CONFIGURED, Pathname, Utf8};
 pub struct FsLocation {
     /// Names or addresses.
     pub servers: List<Utf8, MAX_CONFIGURED>,
-    /// Where the file system is in their name space.
+    /// The path of the file system on these servers.
     pub root_path: Pathname,
 }
 
 /// `fs_locations4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FsLocations {
-    /// Where the file system is in this server's name space.
+    /// The path of the file system on this server.
     pub fs_root: Pathname,
-    /// Where it is elsewhere.
+    /// Its other locations.
     pub locations: List<FsLocation, MAX_CONFIGURED>,
 }
 
 flags! {
     /// `fli_flags`.
     pub struct LocationsFlags {
-        /// `FSLI4IF_VAR_SUB`: variables in paths are to be substituted.
+        /// `FSLI4IF_VAR_SUB`: the client must substitute variables in paths.
         VARIABLE_SUBSTITUTION = 1,
     }
 }
 
-/// Greatest length of `fls_info`, in bytes: 12 are defined ([`info_byte`]), and the RFC lets it grow.
+/// Maximum length of `fls_info`, in bytes: 12 are defined ([`info_byte`]), and extensions can add more.
 pub const MAX_LOCATION_INFO: usize = 255;
 
 /// Indices of the bytes in `fls_info` (RFC 8881 §11.17.1), and the bits of the first two.
@@ -63,11 +63,11 @@ pub mod info_byte {
 
     /// `FSLI4GF_WRITABLE`.
     pub const WRITABLE: u8 = 0x01;
-    /// `FSLI4GF_CUR_REQ`: this is where the request was served.
+    /// `FSLI4GF_CUR_REQ`: this location served the request.
     pub const CURRENT_REQUEST: u8 = 0x02;
     /// `FSLI4GF_ABSENT`.
     pub const ABSENT: u8 = 0x04;
-    /// `FSLI4GF_GOING`: still here, soon not.
+    /// `FSLI4GF_GOING`: will soon be absent.
     pub const GOING: u8 = 0x08;
     /// `FSLI4GF_SPLIT`.
     pub const SPLIT: u8 = 0x10;
@@ -78,7 +78,7 @@ pub mod info_byte {
 /// `fs_locations_server4`: one replica.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LocationServer {
-    /// Age of its data in seconds; negative where unknown.
+    /// Age of its data in seconds; negative if unknown.
     pub currency: i32,
     /// Properties, by [`info_byte`].
     pub info: Opaque<MAX_LOCATION_INFO>,
@@ -91,18 +91,18 @@ pub struct LocationServer {
 pub struct LocationItem {
     /// The replicas.
     pub entries: List<LocationServer, MAX_CONFIGURED>,
-    /// Where the file system is in their name space.
+    /// The path of the file system on these servers.
     pub root_path: Pathname,
 }
 
 /// `fs_locations_info4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FsLocationsInfo {
-    /// Flags of the whole.
+    /// Flags of all locations.
     pub flags: LocationsFlags,
-    /// Seconds for which a client may keep this.
+    /// Seconds for which a client may cache this.
     pub valid_for: i32,
-    /// Where the file system is in this server's name space.
+    /// The path of the file system on this server.
     pub fs_root: Pathname,
     /// The replicas.
     pub items: List<LocationItem, MAX_CONFIGURED>,

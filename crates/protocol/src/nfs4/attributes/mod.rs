@@ -1,9 +1,9 @@
 //! File attributes: `fattr4` and the value of every attribute.
 //!
-//! On the wire, attributes are a bitmap and an opaque that holds the values in ascending order, without lengths of
-//! their own: [`FileAttributes`]. Operations keep it in this form, so that a server can tell an attribute that it does
-//! not support (ATTRNOTSUPP) from bytes that do not decode (BADXDR). [`Attributes`] and [`SetAttributes`] are the
-//! values taken apart. A server that answers GETATTR writes them one by one: [`write_attributes`].
+//! On the wire, attributes are a bitmap and an opaque with the values in ascending order, without individual lengths:
+//! [`FileAttributes`]. Operations keep this form, so that a server can distinguish an unsupported attribute (ATTRNOTSUPP) from
+//! undecodable bytes (BADXDR). [`Attributes`] and [`SetAttributes`] are the decoded values. For GETATTR, a server writes values
+//! one by one with [`write_attributes`].
 
 use std::fmt;
 
@@ -18,21 +18,21 @@ pub mod values;
 
 pub use table::{Access, AttributeRow, Attributes, LayoutTypes, SetAttributes, TABLE, number};
 
-/// Greatest length of one object's attribute values, in bytes. The RFCs set none; the largest value is an ACL, and
+/// Maximum length of one object's attribute values, in bytes. The RFCs set none; the largest value is an ACL, and
 /// [`acl::MAX_ACES`] entries with owners of 200 bytes fit.
 pub const MAX_ATTRIBUTE_VALUES: usize = 1 << 20;
 
-/// `fattr4`: which attributes, and their values in ascending order.
+/// `fattr4`: the set of attributes, and their values in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 pub struct FileAttributes {
-    /// Which attributes.
+    /// The attribute numbers.
     pub mask: Bitmap,
     /// Their values.
     pub values: Opaque<MAX_ATTRIBUTE_VALUES>,
 }
 
 impl FileAttributes {
-    /// Joins a mask with values that are XDR already.
+    /// Creates attributes from a mask and encoded values.
     ///
     /// # Errors
     /// [`DecodeError::TooLong`] above [`MAX_ATTRIBUTE_VALUES`] bytes.
@@ -40,13 +40,13 @@ impl FileAttributes {
         Ok(Self { mask, values: Opaque::new(values)? })
     }
 
-    /// A reader over the values.
+    /// Returns a reader over the values.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader::new(self.values.bytes().clone())
     }
 
-    /// Finds the first attribute that is not in `supported`, or else not in `settable`.
+    /// Returns an error for the first attribute that is not in `supported`, or else not in `settable`.
     fn check(&self, supported: Bitmap, settable: Bitmap) -> Result<(), AttributeError> {
         if let Some(number) = self.mask.difference(supported).iter().next() {
             return Err(AttributeError::Unsupported(number));
@@ -73,19 +73,19 @@ impl From<&SetAttributes> for FileAttributes {
     }
 }
 
-/// Why attribute values could not be taken apart.
+/// Why attribute values cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeError {
-    /// The attribute of this number is not supported, or ([`Bitmap::LIMIT`]) one that no bitmap here can hold.
+    /// The attribute with this number is not supported; [`Bitmap::LIMIT`] for any number that a bitmap cannot hold.
     Unsupported(u32),
-    /// The attribute of this number can be read, but not set.
+    /// The attribute with this number is read-only.
     NotSettable(u32),
-    /// The values do not decode.
+    /// The values cannot be decoded.
     Malformed(DecodeError),
 }
 
 impl AttributeError {
-    /// The status by which SETATTR, CREATE, OPEN and VERIFY answer.
+    /// Returns the status for SETATTR, CREATE, OPEN and VERIFY.
     #[must_use]
     pub const fn status(&self) -> Status {
         match self {
@@ -112,7 +112,7 @@ impl fmt::Display for AttributeError {
 
 impl std::error::Error for AttributeError {}
 
-/// The RFC's name of attribute `number`, or `unknown`.
+/// Returns the RFC's name of attribute `number`, or `unknown`.
 #[must_use]
 pub fn name(number: u32) -> &'static str {
     TABLE.get(number as usize).map_or("unknown", |row| row.name)
@@ -133,29 +133,29 @@ const fn select(access_read: bool, access_write: bool, minor_version: u32) -> Bi
     set
 }
 
-/// All attributes that minor version `minor_version` defines.
+/// Returns all attributes of `minor_version`.
 #[must_use]
 pub const fn known(minor_version: u32) -> Bitmap {
     select(true, true, minor_version)
 }
 
-/// All attributes of `minor_version` that can be read.
+/// Returns all readable attributes of `minor_version`.
 #[must_use]
 pub const fn readable(minor_version: u32) -> Bitmap {
     select(true, false, minor_version)
 }
 
-/// All attributes of `minor_version` that can be set.
+/// Returns all settable attributes of `minor_version`.
 #[must_use]
 pub const fn settable(minor_version: u32) -> Bitmap {
     select(false, true, minor_version)
 }
 
-/// Writes a `fattr4`: `mask`, then what `write` appends for each of its numbers in ascending order. Nothing is
-/// allocated, and no value is copied.
+/// Writes a `fattr4`: `mask`, then the value that `write` appends for each number in ascending order, without allocation or
+/// copy.
 ///
 /// # Errors
-/// What `write` returns; the writer is then as it was before.
+/// The error of `write`; nothing is written then.
 pub fn write_attributes<E>(
     writer: &mut Writer,
     mask: Bitmap,

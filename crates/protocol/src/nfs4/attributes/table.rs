@@ -17,7 +17,7 @@ use crate::nfs4::types::{
 /// The value of `fs_layout_types` and `layout_types`.
 pub type LayoutTypes = List<LayoutType, MAX_CONFIGURED>;
 
-/// What clients may do with an attribute.
+/// The allowed access to an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// GETATTR, READDIR, VERIFY and NVERIFY.
@@ -31,33 +31,33 @@ pub enum Access {
 /// An attribute's properties (RFC 8881 §5.6 and §5.7, RFC 7862 §12.2, RFC 8275, RFC 8276, RFC 9754).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttributeRow {
-    /// Its number, also its index in [`TABLE`].
+    /// The number, which is also the index in [`TABLE`].
     pub number: u32,
     /// The RFC's name.
     pub name: &'static str,
-    /// What clients may do with it.
+    /// The allowed access.
     pub access: Access,
-    /// The minor version that brought it.
+    /// The first minor version that has it.
     pub minor_version: u32,
-    /// Whether every server must support it.
+    /// Whether it is REQUIRED.
     pub required: bool,
 }
 
 impl AttributeRow {
-    /// Whether it can be read.
+    /// Returns whether it can be read.
     #[must_use]
     pub const fn readable(&self) -> bool {
         matches!(self.access, Access::Read | Access::ReadWrite)
     }
 
-    /// Whether it can be set.
+    /// Returns whether it can be set.
     #[must_use]
     pub const fn settable(&self) -> bool {
         matches!(self.access, Access::Write | Access::ReadWrite)
     }
 }
 
-/// Declares a struct with one optional field an attribute, and how it is read and written in the attributes' order.
+/// Declares a struct with an optional field per attribute, which is encoded and decoded in the attributes' order.
 macro_rules! attribute_struct {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty = $number:ident,)* }) => {
         $(#[$meta])*
@@ -65,10 +65,10 @@ macro_rules! attribute_struct {
         pub struct $name { $($(#[$field_meta])* pub $field: Option<$type>,)* }
 
         impl $name {
-            /// The attributes that this type has a field for.
+            /// The attributes with a field in this type.
             pub const FIELDS: Bitmap = Bitmap::of(&[$(number::$number),*]);
 
-            /// The attributes that are present.
+            /// Returns the attributes that are present.
             #[must_use]
             pub fn mask(&self) -> Bitmap {
                 let mut mask = Bitmap::EMPTY;
@@ -89,10 +89,10 @@ macro_rules! attribute_struct {
                 $(if let Some(value) = &self.$field { value.encode(writer); })*
             }
 
-            /// The values on the wire.
+            /// Encodes the values.
             ///
             /// # Panics
-            /// Where they take more than [`super::MAX_ATTRIBUTE_VALUES`] bytes together.
+            /// If the values have more than [`super::MAX_ATTRIBUTE_VALUES`] bytes in total.
             #[must_use]
             pub fn to_file_attributes(&self) -> FileAttributes {
                 let mut writer = Writer::new();
@@ -110,7 +110,7 @@ macro_rules! attributes {
             $($(#[$meta])* pub const $const: u32 = $number;)*
         }
 
-        /// A row an attribute, by number and without gaps.
+        /// A row per attribute, by number and without gaps.
         pub const TABLE: &[AttributeRow] = &[$(AttributeRow {
             number: $number,
             name: $name,
@@ -120,7 +120,7 @@ macro_rules! attributes {
         },)*];
 
         attribute_struct! {
-            /// Any attributes of an object, as a client receives them and as tests compare them.
+            /// The decoded attributes of an object, for clients and tests.
             pub struct Attributes { $($(#[$meta])* $field: $type = $const,)* }
         }
     };
@@ -133,7 +133,7 @@ attributes! {
     TYPE = 1, "type", file_type: FileType, Read, minor 0, required true;
     /// When file handles expire.
     FH_EXPIRE_TYPE = 2, "fh_expire_type", fh_expire_type: FhExpireType, Read, minor 0, required true;
-    /// Differs whenever the object changed.
+    /// Changes whenever the object changes.
     CHANGE = 3, "change", change: ChangeId, Read, minor 0, required true;
     /// Size in bytes.
     SIZE = 4, "size", size: u64, ReadWrite, minor 0, required true;
@@ -145,57 +145,57 @@ attributes! {
     NAMED_ATTR = 7, "named_attr", named_attr: bool, Read, minor 0, required true;
     /// The file system.
     FSID = 8, "fsid", fsid: Fsid, Read, minor 0, required true;
-    /// Whether two handles always are two objects.
+    /// Whether different handles are always different objects.
     UNIQUE_HANDLES = 9, "unique_handles", unique_handles: bool, Read, minor 0, required true;
     /// Lease in seconds.
     LEASE_TIME = 10, "lease_time", lease_time: u32, Read, minor 0, required true;
-    /// Why READDIR could not get an entry's attributes.
+    /// The error of an entry whose attributes READDIR could not get.
     RDATTR_ERROR = 11, "rdattr_error", rdattr_error: Status, Read, minor 0, required true;
     /// Access control list.
     ACL = 12, "acl", acl: Acl, ReadWrite, minor 0, required false;
-    /// Types of ACL entries that are supported.
+    /// Supported types of ACL entries.
     ACLSUPPORT = 13, "aclsupport", aclsupport: AclSupport, Read, minor 0, required false;
-    /// Whether the file was changed since its backup.
+    /// Whether the file changed since its last backup.
     ARCHIVE = 14, "archive", archive: bool, ReadWrite, minor 0, required false;
     /// Whether times can be set.
     CANSETTIME = 15, "cansettime", cansettime: bool, Read, minor 0, required false;
-    /// Whether names are compared without case.
+    /// Whether names are case-insensitive.
     CASE_INSENSITIVE = 16, "case_insensitive", case_insensitive: bool, Read, minor 0, required false;
     /// Whether names keep their case.
     CASE_PRESERVING = 17, "case_preserving", case_preserving: bool, Read, minor 0, required false;
-    /// Whether only privileged users give files away.
+    /// Whether only privileged users can change the owner.
     CHOWN_RESTRICTED = 18, "chown_restricted", chown_restricted: bool, Read, minor 0, required false;
     /// The file handle.
     FILEHANDLE = 19, "filehandle", filehandle: Handle, Read, minor 0, required true;
-    /// Number of the file in its file system.
+    /// The file ID in its file system.
     FILEID = 20, "fileid", fileid: u64, Read, minor 0, required false;
-    /// Files that the caller can still create.
+    /// Free files for the caller.
     FILES_AVAIL = 21, "files_avail", files_avail: u64, Read, minor 0, required false;
-    /// Files that the file system can still hold.
+    /// Free files of the file system.
     FILES_FREE = 22, "files_free", files_free: u64, Read, minor 0, required false;
-    /// Files that the file system can hold at all.
+    /// Total files of the file system.
     FILES_TOTAL = 23, "files_total", files_total: u64, Read, minor 0, required false;
-    /// Where else the file system is.
+    /// Other locations of the file system.
     FS_LOCATIONS = 24, "fs_locations", fs_locations: Box<FsLocations>, Read, minor 0, required false;
-    /// Whether the file is hidden, as Windows has it.
+    /// Windows's hidden attribute.
     HIDDEN = 25, "hidden", hidden: bool, ReadWrite, minor 0, required false;
-    /// Whether all objects of the file system have the same attributes.
+    /// Whether all objects of the file system have the same per-file-system attributes.
     HOMOGENEOUS = 26, "homogeneous", homogeneous: bool, Read, minor 0, required false;
-    /// Greatest file size in bytes.
+    /// Maximum file size in bytes.
     MAXFILESIZE = 27, "maxfilesize", maxfilesize: u64, Read, minor 0, required false;
-    /// Greatest number of hard links.
+    /// Maximum number of hard links.
     MAXLINK = 28, "maxlink", maxlink: u32, Read, minor 0, required false;
-    /// Greatest length of a name in bytes.
+    /// Maximum length of a name in bytes.
     MAXNAME = 29, "maxname", maxname: u32, Read, minor 0, required false;
-    /// Greatest READ in bytes.
+    /// Maximum READ in bytes.
     MAXREAD = 30, "maxread", maxread: u64, Read, minor 0, required false;
-    /// Greatest WRITE in bytes.
+    /// Maximum WRITE in bytes.
     MAXWRITE = 31, "maxwrite", maxwrite: u64, Read, minor 0, required false;
     /// MIME type.
     MIMETYPE = 32, "mimetype", mimetype: Utf8, ReadWrite, minor 0, required false;
     /// Permission bits.
     MODE = 33, "mode", mode: Mode, ReadWrite, minor 0, required false;
-    /// Whether names that are too long are refused.
+    /// Whether names that are too long are rejected.
     NO_TRUNC = 34, "no_trunc", no_trunc: bool, Read, minor 0, required false;
     /// Number of hard links.
     NUMLINKS = 35, "numlinks", numlinks: u32, Read, minor 0, required false;
@@ -203,23 +203,23 @@ attributes! {
     OWNER = 36, "owner", owner: Utf8, ReadWrite, minor 0, required false;
     /// Group, as `group@domain` or a decimal number.
     OWNER_GROUP = 37, "owner_group", owner_group: Utf8, ReadWrite, minor 0, required false;
-    /// Bytes up to the hard quota.
+    /// Bytes available up to the hard quota.
     QUOTA_AVAIL_HARD = 38, "quota_avail_hard", quota_avail_hard: u64, Read, minor 0, required false;
-    /// Bytes up to the soft quota.
+    /// Bytes available up to the soft quota.
     QUOTA_AVAIL_SOFT = 39, "quota_avail_soft", quota_avail_soft: u64, Read, minor 0, required false;
-    /// Bytes that count to the quota.
+    /// Bytes used of the quota.
     QUOTA_USED = 40, "quota_used", quota_used: u64, Read, minor 0, required false;
     /// Device number of a device.
     RAWDEV = 41, "rawdev", rawdev: SpecData, Read, minor 0, required false;
-    /// Bytes that the caller can still use.
+    /// Free bytes for the caller.
     SPACE_AVAIL = 42, "space_avail", space_avail: u64, Read, minor 0, required false;
-    /// Bytes free on the file system.
+    /// Free bytes of the file system.
     SPACE_FREE = 43, "space_free", space_free: u64, Read, minor 0, required false;
     /// Size of the file system in bytes.
     SPACE_TOTAL = 44, "space_total", space_total: u64, Read, minor 0, required false;
-    /// Bytes that the object takes up.
+    /// Bytes of storage that the object uses.
     SPACE_USED = 45, "space_used", space_used: u64, Read, minor 0, required false;
-    /// Whether this is a system file, as Windows has it.
+    /// Windows's system attribute.
     SYSTEM = 46, "system", system: bool, ReadWrite, minor 0, required false;
     /// Last access.
     TIME_ACCESS = 47, "time_access", time_access: Time, Read, minor 0, required false;
@@ -229,7 +229,7 @@ attributes! {
     TIME_BACKUP = 49, "time_backup", time_backup: Time, ReadWrite, minor 0, required false;
     /// Creation.
     TIME_CREATE = 50, "time_create", time_create: Time, ReadWrite, minor 0, required false;
-    /// Smallest step of the server's times.
+    /// Granularity of the server's times.
     TIME_DELTA = 51, "time_delta", time_delta: Time, Read, minor 0, required false;
     /// Last change of attributes.
     TIME_METADATA = 52, "time_metadata", time_metadata: Time, Read, minor 0, required false;
@@ -237,33 +237,33 @@ attributes! {
     TIME_MODIFY = 53, "time_modify", time_modify: Time, Read, minor 0, required false;
     /// Sets the last change of content.
     TIME_MODIFY_SET = 54, "time_modify_set", time_modify_set: SetTime, Write, minor 0, required false;
-    /// As `fileid`, but of the directory that a mount covers.
+    /// Like `fileid`, but of the directory under a mount point.
     MOUNTED_ON_FILEID = 55, "mounted_on_fileid", mounted_on_fileid: u64, Read, minor 0, required false;
-    /// Least delay of a directory's attribute notifications.
+    /// Minimum delay of a directory's attribute notifications.
     DIR_NOTIF_DELAY = 56, "dir_notif_delay", dir_notif_delay: Time, Read, minor 1, required false;
-    /// Least delay of entries' attribute notifications.
+    /// Minimum delay of entries' attribute notifications.
     DIRENT_NOTIF_DELAY = 57, "dirent_notif_delay", dirent_notif_delay: Time, Read, minor 1, required false;
     /// The ACL's allow and deny entries.
     DACL = 58, "dacl", dacl: Box<Acl41>, ReadWrite, minor 1, required false;
     /// The ACL's audit and alarm entries.
     SACL = 59, "sacl", sacl: Box<Acl41>, ReadWrite, minor 1, required false;
-    /// Differs whenever the file system's configuration changed.
+    /// Changes whenever the file system's configuration changes.
     CHANGE_POLICY = 60, "change_policy", change_policy: ChangePolicy, Read, minor 1, required false;
-    /// How the file system is kept up to date.
+    /// How and when the file system changes.
     FS_STATUS = 61, "fs_status", fs_status: Box<FsStatus>, Read, minor 1, required false;
     /// Layout types of the file system.
     FS_LAYOUT_TYPES = 62, "fs_layout_types", fs_layout_types: LayoutTypes, Read, minor 1, required false;
-    /// The layout that a new file should have.
+    /// A hint about the layout of a new file.
     LAYOUT_HINT = 63, "layout_hint", layout_hint: Box<LayoutHint>, Write, minor 1, required false;
     /// Layout types of the file.
     LAYOUT_TYPES = 64, "layout_types", layout_types: LayoutTypes, Read, minor 1, required false;
-    /// Preferred I/O size in bytes where a layout is used.
+    /// Preferred I/O size in bytes with a layout.
     LAYOUT_BLKSIZE = 65, "layout_blksize", layout_blksize: u32, Read, minor 1, required false;
-    /// Preferred alignment in bytes where a layout is used.
+    /// Preferred alignment in bytes with a layout.
     LAYOUT_ALIGNMENT = 66, "layout_alignment", layout_alignment: u32, Read, minor 1, required false;
-    /// Where else the file system is, in detail.
+    /// Other locations of the file system, in detail.
     FS_LOCATIONS_INFO = 67, "fs_locations_info", fs_locations_info: Box<FsLocationsInfo>, Read, minor 1, required false;
-    /// Which I/O is better sent to the metadata server.
+    /// Thresholds for sending I/O to the metadata server.
     MDSTHRESHOLD = 68, "mdsthreshold", mdsthreshold: Box<MdsThreshold>, Read, minor 1, required false;
     /// Retention of the file.
     RETENTION_GET = 69, "retention_get", retention_get: Box<RetentionGet>, Read, minor 1, required false;
@@ -273,19 +273,19 @@ attributes! {
     RETENTEVT_GET = 71, "retentevt_get", retentevt_get: Box<RetentionGet>, Read, minor 1, required false;
     /// Sets event-based retention.
     RETENTEVT_SET = 72, "retentevt_set", retentevt_set: Box<RetentionSet>, Write, minor 1, required false;
-    /// Administrative holds, one a bit.
+    /// Administrative holds, one per bit.
     RETENTION_HOLD = 73, "retention_hold", retention_hold: u64, ReadWrite, minor 1, required false;
     /// Changes some bits of the mode.
     MODE_SET_MASKED = 74, "mode_set_masked", mode_set_masked: ModeMasked, Write, minor 1, required false;
     /// Attributes that OPEN with EXCLUSIVE4_1 can set.
     SUPPATTR_EXCLCREAT = 75, "suppattr_exclcreat", suppattr_exclcreat: Bitmap, Read, minor 1, required true;
-    /// Which names the file system has.
+    /// The character sets of names.
     FS_CHARSET_CAP = 76, "fs_charset_cap", fs_charset_cap: FsCharsetCap, Read, minor 1, required false;
     /// Alignment in bytes that CLONE needs.
     CLONE_BLKSIZE = 77, "clone_blksize", clone_blksize: u32, Read, minor 2, required false;
-    /// Bytes that removing the file would free.
+    /// Bytes that removal of the file would free.
     SPACE_FREED = 78, "space_freed", space_freed: u64, Read, minor 2, required false;
-    /// What may be concluded from `change`.
+    /// The meaning of `change`.
     CHANGE_ATTR_TYPE = 79, "change_attr_type", change_attr_type: ChangeAttrType, Read, minor 2, required false;
     /// Security label.
     SEC_LABEL = 80, "sec_label", sec_label: Box<SecLabel>, ReadWrite, minor 2, required false;
@@ -293,13 +293,13 @@ attributes! {
     MODE_UMASK = 81, "mode_umask", mode_umask: ModeUmask, Write, minor 2, required false;
     /// Whether the file system has extended attributes (RFC 8276).
     XATTR_SUPPORT = 82, "xattr_support", xattr_support: bool, Read, minor 2, required false;
-    /// Whether reading the file would have to fetch it from afar (RFC 9754).
+    /// Whether a read must retrieve the file from slow storage (RFC 9754).
     OFFLINE = 83, "offline", offline: bool, Read, minor 2, required false;
-    /// Last access, as the delegation's holder keeps it (RFC 9754).
+    /// Last access, maintained by the delegation holder (RFC 9754).
     TIME_DELEG_ACCESS = 84, "time_deleg_access", time_deleg_access: Time, ReadWrite, minor 2, required false;
-    /// Last change of content, as the delegation's holder keeps it (RFC 9754).
+    /// Last change of content, maintained by the delegation holder (RFC 9754).
     TIME_DELEG_MODIFY = 85, "time_deleg_modify", time_deleg_modify: Time, ReadWrite, minor 2, required false;
-    /// Which arguments OPEN knows (RFC 9754).
+    /// The arguments of OPEN that the server supports (RFC 9754).
     OPEN_ARGUMENTS = 86, "open_arguments", open_arguments: Box<OpenArguments>, Read, minor 2, required false;
 }
 
@@ -310,9 +310,9 @@ attribute_struct! {
         size: u64 = SIZE,
         /// Access control list.
         acl: Acl = ACL,
-        /// Whether the file was changed since its backup.
+        /// Whether the file changed since its last backup.
         archive: bool = ARCHIVE,
-        /// Whether the file is hidden, as Windows has it.
+        /// Windows's hidden attribute.
         hidden: bool = HIDDEN,
         /// MIME type.
         mimetype: Utf8 = MIMETYPE,
@@ -322,7 +322,7 @@ attribute_struct! {
         owner: Utf8 = OWNER,
         /// Group, as `group@domain` or a decimal number.
         owner_group: Utf8 = OWNER_GROUP,
-        /// Whether this is a system file, as Windows has it.
+        /// Windows's system attribute.
         system: bool = SYSTEM,
         /// Sets the last access.
         time_access_set: SetTime = TIME_ACCESS_SET,
@@ -336,13 +336,13 @@ attribute_struct! {
         dacl: Box<Acl41> = DACL,
         /// The ACL's audit and alarm entries.
         sacl: Box<Acl41> = SACL,
-        /// The layout that a new file should have.
+        /// A hint about the layout of a new file.
         layout_hint: Box<LayoutHint> = LAYOUT_HINT,
         /// Sets retention of the file.
         retention_set: Box<RetentionSet> = RETENTION_SET,
         /// Sets event-based retention.
         retentevt_set: Box<RetentionSet> = RETENTEVT_SET,
-        /// Administrative holds, one a bit.
+        /// Administrative holds, one per bit.
         retention_hold: u64 = RETENTION_HOLD,
         /// Changes some bits of the mode.
         mode_set_masked: ModeMasked = MODE_SET_MASKED,
@@ -350,19 +350,19 @@ attribute_struct! {
         sec_label: Box<SecLabel> = SEC_LABEL,
         /// Mode and umask of a new object (RFC 8275).
         mode_umask: ModeUmask = MODE_UMASK,
-        /// Last access, as the delegation's holder keeps it (RFC 9754).
+        /// Last access, maintained by the delegation holder (RFC 9754).
         time_deleg_access: Time = TIME_DELEG_ACCESS,
-        /// Last change of content, as the delegation's holder keeps it (RFC 9754).
+        /// Last change of content, maintained by the delegation holder (RFC 9754).
         time_deleg_modify: Time = TIME_DELEG_MODIFY,
     }
 }
 
 impl Attributes {
-    /// Takes the values of `attributes` apart.
+    /// Decodes the values of `attributes`.
     ///
     /// # Errors
-    /// [`AttributeError::Unsupported`] for a number that no RFC here defines, as its length cannot be known;
-    /// [`AttributeError::Malformed`] where values do not decode or something is left.
+    /// [`AttributeError::Unsupported`] for an undefined number, because its length is unknown;
+    /// [`AttributeError::Malformed`] if values cannot be decoded or bytes are left over.
     pub fn from_file_attributes(attributes: &FileAttributes) -> Result<Self, AttributeError> {
         attributes.check(Self::FIELDS, Self::FIELDS)?;
         Self::decode_fields(attributes.mask, &mut attributes.reader())
@@ -370,11 +370,11 @@ impl Attributes {
 }
 
 impl SetAttributes {
-    /// Takes apart what a client wants set. `supported` is what the file system supports.
+    /// Decodes the attributes that a client sets. `supported` are the attributes of the file system.
     ///
     /// # Errors
-    /// [`AttributeError::Unsupported`] and [`AttributeError::NotSettable`] before any value is looked at,
-    /// [`AttributeError::Malformed`] where values do not decode or something is left.
+    /// [`AttributeError::Unsupported`] and [`AttributeError::NotSettable`] before any value is decoded;
+    /// [`AttributeError::Malformed`] if values cannot be decoded or bytes are left over.
     pub fn from_file_attributes(
         attributes: &FileAttributes,
         supported: Bitmap,

@@ -1,4 +1,4 @@
-//! The attributes' own types, where they are not basic ones.
+//! Types of attributes, other than the basic ones.
 
 use xdr::{Decode, Encode, List, Opaque};
 
@@ -21,7 +21,7 @@ flags! {
 }
 
 flags! {
-    /// `fs_charset_cap4`: which names the file system has.
+    /// `fs_charset_cap4`: the character sets of names.
     pub struct FsCharsetCap {
         /// `FSCHARSET_CAP4_CONTAINS_NON_UTF8`.
         CONTAINS_NON_UTF8 = 1,
@@ -30,7 +30,7 @@ flags! {
     }
 }
 
-/// `settime4`: what to set a time to.
+/// `settime4`: the source of a new time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum SetTime {
     /// `SET_TO_SERVER_TIME4`: the server's clock.
@@ -41,7 +41,7 @@ pub enum SetTime {
     ClientTime(Time),
 }
 
-/// `mode_masked4`: change some bits of the mode (v4.1).
+/// `mode_masked4`: a change of some mode bits (v4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ModeMasked {
     /// The bits' new values.
@@ -50,36 +50,36 @@ pub struct ModeMasked {
     pub mask: Mode,
 }
 
-/// `mode_umask4`: the mode of a new object before and the umask to apply where no ACL is inherited (RFC 8275).
+/// `mode_umask4`: mode and umask of a new object; the umask applies if no ACL is inherited (RFC 8275).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ModeUmask {
-    /// The mode asked for.
+    /// The requested mode.
     pub mode: Mode,
-    /// Bits to take away.
+    /// The bits to clear.
     pub umask: Mode,
 }
 
-/// `change_policy4`: differs whenever the file system's configuration changed.
+/// `change_policy4`: changes whenever the file system's configuration changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ChangePolicy {
-    /// The greater part.
+    /// The major part.
     pub major: u64,
-    /// The lesser part.
+    /// The minor part.
     pub minor: u64,
 }
 
 xdr::constants! {
     /// `fs4_status_type`.
     pub struct FsStatusType: u32 {
-        /// Does not change.
+        /// The file system never changes.
         FIXED = 1,
-        /// Is updated from elsewhere.
+        /// The file system is updated from a source.
         UPDATED = 2,
-        /// Is updated in whole versions.
+        /// The file system is updated in whole versions.
         VERSIONED = 3,
-        /// Clients may write.
+        /// Clients may write to the file system.
         WRITABLE = 4,
-        /// Is somewhere else.
+        /// The file system is at another location.
         REFERRAL = 5,
     }
 }
@@ -87,15 +87,15 @@ xdr::constants! {
 /// `fs4_status`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FsStatus {
-    /// Not here.
+    /// Whether the file system is absent.
     pub absent: bool,
-    /// How it changes.
+    /// How the file system changes.
     pub status_type: FsStatusType,
-    /// Where the master is.
+    /// Location of the source.
     pub source: Utf8,
-    /// Name of the version.
+    /// The version's name.
     pub current: Utf8,
-    /// Seconds since it was known to be current; negative where unknown.
+    /// Seconds since it was known to be current; negative if unknown.
     pub age: i32,
     /// Time of the version.
     pub version: Time,
@@ -103,38 +103,38 @@ pub struct FsStatus {
 
 /// Bits of [`ThresholdItem::hint_set`].
 pub mod threshold {
-    /// `TH4_READ_SIZE`: reads of files smaller than this go to the metadata server.
+    /// `TH4_READ_SIZE`: read files smaller than this from the metadata server.
     pub const READ_SIZE: u32 = 0;
-    /// `TH4_WRITE_SIZE`: writes to files smaller than this do.
+    /// `TH4_WRITE_SIZE`: write files smaller than this to the metadata server.
     pub const WRITE_SIZE: u32 = 1;
-    /// `TH4_READ_IOSIZE`: reads smaller than this do.
+    /// `TH4_READ_IOSIZE`: send reads smaller than this to the metadata server.
     pub const READ_IOSIZE: u32 = 2;
-    /// `TH4_WRITE_IOSIZE`: writes smaller than this do.
+    /// `TH4_WRITE_IOSIZE`: send writes smaller than this to the metadata server.
     pub const WRITE_IOSIZE: u32 = 3;
 }
 
-/// Greatest length of `thi_hintlist`, in bytes: [`Bitmap::LIMIT`] hints of eight bytes.
+/// Maximum length of `thi_hintlist`, in bytes: [`Bitmap::LIMIT`] hints of eight bytes.
 pub const MAX_HINT_LIST: usize = Bitmap::LIMIT as usize * 8;
 
 /// `threshold_item4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ThresholdItem {
-    /// The layout type it is for.
+    /// The layout type.
     pub layout_type: LayoutType,
-    /// Which of [`threshold`] follow.
+    /// The thresholds present, by [`threshold`].
     pub hint_set: Bitmap,
-    /// One `length4` for each bit of the set, ascending.
+    /// One `length4` per bit of the set, ascending.
     pub hint_list: Opaque<MAX_HINT_LIST>,
 }
 
 /// `mdsthreshold4`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 pub struct MdsThreshold {
-    /// One item a layout type.
+    /// One item per layout type.
     pub hints: List<ThresholdItem, MAX_CONFIGURED>,
 }
 
-/// `RET4_DURATION_INFINITE`: retained for ever.
+/// `RET4_DURATION_INFINITE`: retained forever.
 pub const RETENTION_INFINITE: u64 = u64::MAX;
 
 /// `retention_get4`.
@@ -142,50 +142,50 @@ pub const RETENTION_INFINITE: u64 = u64::MAX;
 pub struct RetentionGet {
     /// Seconds, or [`RETENTION_INFINITE`].
     pub duration: u64,
-    /// When retention began, where it has.
+    /// Start of retention, if it has started.
     pub begin_time: List<Time, 1>,
 }
 
 /// `retention_set4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RetentionSet {
-    /// Whether to begin retention.
+    /// Whether to start retention.
     pub enable: bool,
     /// Seconds, or [`RETENTION_INFINITE`].
     pub duration: List<u64, 1>,
 }
 
 xdr::constants! {
-    /// `change_attr_type4`: what a client may conclude from the change attribute (v4.2).
+    /// `change_attr_type4`: the meaning of the change attribute (v4.2).
     pub struct ChangeAttrType: u32 {
-        /// It only grows.
+        /// It only increases.
         MONOTONIC_INCR = 0,
-        /// It grows by one a change.
+        /// It increases by one per change.
         VERSION_COUNTER = 1,
-        /// It grows by one a change where no layout is held.
+        /// It increases by one per change if there is no layout.
         VERSION_COUNTER_NOPNFS = 2,
-        /// It is `time_metadata`.
+        /// It equals `time_metadata`.
         TIME_METADATA = 3,
-        /// It differs, no more.
+        /// It has another value after a change.
         UNDEFINED = 4,
     }
 }
 
-/// Greatest length of a security label, in bytes: what Linux allows (`NFS4_MAXLABELLEN`).
+/// Maximum length of a security label, in bytes, as in Linux (`NFS4_MAXLABELLEN`).
 pub const MAX_LABEL: usize = 2048;
 
 /// `sec_label4`: a label for mandatory access control (v4.2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct SecLabel {
-    /// `lfs_lfs`: label format, as IANA registers them.
+    /// `lfs_lfs`: label format in the IANA registry.
     pub format: u32,
-    /// `lfs_pi`: policy, whose meaning the format defines.
+    /// `lfs_pi`: policy, defined by the format.
     pub policy: u32,
     /// The label.
     pub label: Opaque<MAX_LABEL>,
 }
 
-/// `open_arguments4`: which arguments of OPEN the server knows, as sets of the values or bit numbers of
+/// `open_arguments4`: the arguments of OPEN that the server supports, as sets of the values or bit numbers of
 /// [`open_args`] (RFC 9754).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 pub struct OpenArguments {
@@ -193,7 +193,7 @@ pub struct OpenArguments {
     pub share_access: Bitmap,
     /// Values of share deny.
     pub share_deny: Bitmap,
-    /// Wants in share access.
+    /// Delegation wants in share access.
     pub share_access_want: Bitmap,
     /// Claims.
     pub open_claim: Bitmap,
@@ -201,7 +201,7 @@ pub struct OpenArguments {
     pub create_mode: Bitmap,
 }
 
-/// Numbers of [`OpenArguments`] that are not the value itself: for `share_access_want`, by RFC 9754.
+/// Bit numbers of `share_access_want` in [`OpenArguments`], which differ from the values (RFC 9754).
 pub mod open_args {
     /// `OPEN_ARGS_SHARE_ACCESS_WANT_ANY_DELEG`.
     pub const WANT_ANY_DELEG: u32 = 3;

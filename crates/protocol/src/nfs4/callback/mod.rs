@@ -10,9 +10,9 @@ pub mod offload;
 pub mod recall;
 pub mod sequence;
 
-/// Version of the callback program (`NFS_CB`). Its number is the client's choice.
+/// Version of the callback program (`NFS_CB`). The client chooses the program number.
 pub const VERSION: u32 = 1;
-/// Program number that clients mostly choose (`NFS4_CALLBACK`).
+/// The usual program number of callbacks (`NFS4_CALLBACK`).
 pub const PROGRAM: u32 = 0x4000_0000;
 /// `CB_NULL`.
 pub const PROC_NULL: u32 = 0;
@@ -44,11 +44,11 @@ operations! {
 /// `CB_COMPOUND4args`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CbCompoundArgs {
-    /// Anything the server likes; comes back in the reply.
+    /// Chosen by the server and repeated in the reply.
     pub tag: Utf8,
     /// 0, 1 or 2.
     pub minor_version: u32,
-    /// v4.0: what SETCLIENTID said. v4.1: ignored.
+    /// v4.0: the value from SETCLIENTID. v4.1: ignored.
     pub callback_ident: u32,
     /// The operations.
     pub ops: List<CbOp, MAX_OPERATIONS>,
@@ -57,9 +57,9 @@ pub struct CbCompoundArgs {
 /// `CB_COMPOUND4res`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CbCompoundResult {
-    /// That of the last operation executed.
+    /// The status of the last operation executed.
     pub status: Status,
-    /// The request's.
+    /// Repeated from the request.
     pub tag: Utf8,
     /// Results up to the first failure.
     pub results: List<CbOpResult, MAX_OPERATIONS>,

@@ -8,7 +8,7 @@ use crate::nfs4::types::{
     Bitmap, Component, Cookie, DeviceId, Handle, MAX_LAYOUT_BODY, Outcome, Stateid, Verifier,
 };
 
-/// Greatest number of notifications in a callback: a back channel's request is a few KiB, one takes at least 8 bytes.
+/// Maximum number of notifications in a callback: a request has a few KiB, a notification at least 8 bytes.
 pub const MAX_NOTIFICATIONS: usize = 1024;
 
 /// `notify_type4`: bits of a directory delegation's notifications.
@@ -65,7 +65,7 @@ pub struct NotifyRemove {
 /// `notify_add4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NotifyAdd {
-    /// What a rename replaced.
+    /// The entry that a rename replaced.
     pub old_entry: List<NotifyRemove, 1>,
     /// The new entry.
     pub new_entry: NotifyEntry,
@@ -73,32 +73,32 @@ pub struct NotifyAdd {
     pub new_entry_cookie: List<Cookie, 1>,
     /// The entry before it.
     pub previous_entry: List<PreviousEntry, 1>,
-    /// Whether it is the last.
+    /// Whether it is the last entry.
     pub last_entry: bool,
 }
 
 /// `notify_attr4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NotifyAttributes {
-    /// What changed.
+    /// The changes.
     pub changed_entry: NotifyEntry,
 }
 
 /// `notify_rename4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NotifyRename {
-    /// Before.
+    /// The old entry.
     pub old_entry: NotifyRemove,
-    /// After.
+    /// The new entry.
     pub new_entry: NotifyAdd,
 }
 
 /// `notify_verifier4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct NotifyVerifier {
-    /// Before.
+    /// The old verifier.
     pub old: Verifier,
-    /// After.
+    /// The new verifier.
     pub new: Verifier,
 }
 
@@ -118,16 +118,16 @@ pub struct NotifyDeviceChange {
     pub layout_type: LayoutType,
     /// The device.
     pub device_id: DeviceId,
-    /// Whether the change is in force already.
+    /// Whether the change is already in effect.
     pub immediate: bool,
 }
 
-/// `notify4`: which notifications, and their values in ascending order.
+/// `notify4`: the set of notifications, and their values in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Notification {
-    /// By [`notify_type`] or [`notify_device_type`].
+    /// The types, by [`notify_type`] or [`notify_device_type`].
     pub mask: Bitmap,
-    /// The values, each a type that its bit names.
+    /// The values, whose types the bits define.
     pub values: Opaque<MAX_LAYOUT_BODY>,
 }
 
@@ -138,7 +138,7 @@ pub struct CbNotifyArgs {
     pub stateid: Stateid,
     /// The directory.
     pub handle: Handle,
-    /// What changed.
+    /// The changes.
     pub changes: List<Notification, MAX_NOTIFICATIONS>,
 }
 
@@ -148,7 +148,7 @@ pub type CbNotifyResult = Outcome<()>;
 /// `CB_NOTIFY_DEVICEID4args`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CbNotifyDeviceIdArgs {
-    /// What changed.
+    /// The changes.
     pub changes: List<Notification, MAX_NOTIFICATIONS>,
 }
 

@@ -7,9 +7,9 @@ use crate::nfs4::types::{Handle, Outcome, Stateid, Status, WriteResponse};
 /// `offload_info4`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OffloadInfo {
-    /// All is written.
+    /// The operation wrote all bytes.
     Ok(WriteResponse),
-    /// It ended with this status after so many bytes.
+    /// The operation failed with this status after this number of bytes.
     Error(Status, u64),
 }
 
@@ -44,7 +44,7 @@ pub struct CbOffloadArgs {
     pub handle: Handle,
     /// The operation.
     pub stateid: Stateid,
-    /// How it ended.
+    /// Its result.
     pub info: OffloadInfo,
 }
 

@@ -13,7 +13,7 @@ use crate::nfs4::types::{Bitmap, Fsid, Handle, Outcome, StateOwner, Stateid};
 pub struct CbGetAttrArgs {
     /// The file.
     pub handle: Handle,
-    /// Attributes wanted: `size`, `change`, and times that were delegated.
+    /// Requested attributes: `size`, `change` and delegated times.
     pub attributes: Bitmap,
 }
 
@@ -25,7 +25,7 @@ pub type CbGetAttrResult = Outcome<FileAttributes>;
 pub struct CbRecallArgs {
     /// The delegation.
     pub stateid: Stateid,
-    /// Whether the file will be truncated, so that dirty data need not be written.
+    /// Whether the file will be truncated, so that dirty data can be discarded.
     pub truncate: bool,
     /// The file.
     pub handle: Handle,
@@ -57,7 +57,7 @@ pub enum LayoutRecall {
     /// `LAYOUTRECALL4_FSID`: a file system.
     #[xdr(case = 2)]
     Fsid(Fsid),
-    /// `LAYOUTRECALL4_ALL`: all.
+    /// `LAYOUTRECALL4_ALL`: all layouts.
     #[xdr(case = 3)]
     All,
 }
@@ -67,11 +67,11 @@ pub enum LayoutRecall {
 pub struct CbLayoutRecallArgs {
     /// Layout type.
     pub layout_type: LayoutType,
-    /// Of what I/O.
+    /// The I/O mode.
     pub iomode: LayoutIoMode,
-    /// Whether the layout changed, so that dirty data must not be written by it.
+    /// Whether the layout changed, so that dirty data must not be written with it.
     pub changed: bool,
-    /// What is recalled.
+    /// The layouts to return.
     pub recall: LayoutRecall,
 }
 
@@ -106,9 +106,9 @@ pub mod recallable {
     pub const OBJ_LAYOUT_MIN: u32 = 8;
     /// Last of object layouts.
     pub const OBJ_LAYOUT_MAX: u32 = 9;
-    /// First for experiments.
+    /// First experimental type.
     pub const OTHER_LAYOUT_MIN: u32 = 12;
-    /// Last for experiments.
+    /// Last experimental type.
     pub const OTHER_LAYOUT_MAX: u32 = 15;
     /// Flexible file layouts for reading (RFC 8435).
     pub const FF_LAYOUT_READ: u32 = 16;
@@ -119,9 +119,9 @@ pub mod recallable {
 /// `CB_RECALL_ANY4args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct CbRecallAnyArgs {
-    /// How many the client may keep.
+    /// Maximum number of objects that the client may keep.
     pub objects_to_keep: u32,
-    /// Of which kinds, by [`recallable`].
+    /// The kinds of objects, by [`recallable`].
     pub type_mask: Bitmap,
 }
 
@@ -137,7 +137,7 @@ pub type CbRecallableObjAvailResult = Outcome<()>;
 /// `CB_RECALL_SLOT4args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct CbRecallSlotArgs {
-    /// Greatest slot that the client should use.
+    /// Highest slot that the client should use.
     pub target_highest_slot_id: u32,
 }
 
@@ -147,9 +147,9 @@ pub type CbRecallSlotResult = Outcome<()>;
 /// `CB_WANTS_CANCELLED4args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct CbWantsCancelledArgs {
-    /// Wishes that wait for contention to end are forgotten.
+    /// Whether wants that wait for the end of contention are cancelled.
     pub contended: bool,
-    /// Wishes that wait for resources are forgotten.
+    /// Whether wants that wait for resources are cancelled.
     pub resourced: bool,
 }
 
@@ -161,7 +161,7 @@ pub type CbWantsCancelledResult = Outcome<()>;
 pub struct CbNotifyLockArgs {
     /// The file.
     pub handle: Handle,
-    /// Who waited.
+    /// The lock owner that waits.
     pub lock_owner: StateOwner,
 }
 

@@ -4,15 +4,15 @@ use xdr::{Decode, Encode, List};
 
 use crate::nfs4::types::{Outcome, SessionId};
 
-/// Greatest number of sessions, and of calls of one session, that a callback refers to: the slots of a large session.
+/// Maximum number of sessions, and of calls of one session, in a callback: the slots of a large session.
 pub const MAX_REFERRING: usize = 1024;
 
 /// `referring_call4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ReferringCall {
-    /// Its sequence.
+    /// The sequence ID.
     pub sequence_id: u32,
-    /// Its slot.
+    /// The slot.
     pub slot_id: u32,
 }
 
@@ -21,7 +21,7 @@ pub struct ReferringCall {
 pub struct ReferringCallList {
     /// The session.
     pub session_id: SessionId,
-    /// Its calls.
+    /// The calls.
     pub calls: List<ReferringCall, MAX_REFERRING>,
 }
 
@@ -30,13 +30,13 @@ pub struct ReferringCallList {
 pub struct CbSequenceArgs {
     /// The session.
     pub session_id: SessionId,
-    /// One more than the slot's last.
+    /// The slot's last sequence ID plus one.
     pub sequence_id: u32,
     /// The slot.
     pub slot_id: u32,
-    /// Greatest slot in use.
+    /// Highest slot in use.
     pub highest_slot_id: u32,
-    /// Whether the reply must be kept.
+    /// Whether the reply must be cached.
     pub cache_this: bool,
     /// Calls whose replies the client must see before this callback.
     pub referring_calls: List<ReferringCallList, MAX_REFERRING>,
@@ -47,13 +47,13 @@ pub struct CbSequenceArgs {
 pub struct CbSequenceOk {
     /// The session.
     pub session_id: SessionId,
-    /// As in the request.
+    /// Repeated from the request.
     pub sequence_id: u32,
-    /// As in the request.
+    /// Repeated from the request.
     pub slot_id: u32,
-    /// Greatest slot that the client accepts now.
+    /// Highest slot that the client accepts.
     pub highest_slot_id: u32,
-    /// Greatest slot that it would like to see.
+    /// Target highest slot.
     pub target_highest_slot_id: u32,
 }
 

@@ -5,7 +5,7 @@ use xdr::{Decode, Encode, List};
 use crate::nfs4::macros::flags;
 use crate::nfs4::types::{DeviceId, Handle, MAX_CONFIGURED, NetAddress};
 
-/// Greatest number of stripe indices, and of file handles in a layout. RFC 8881 §13.3 sets none; the Linux client stops
+/// Maximum number of stripe indices, and of file handles in a layout. RFC 8881 §13.3 sets none; the Linux client stops
 /// at the same number (`NFS4_PNFS_MAX_STRIPE_CNT`).
 pub const MAX_STRIPES: usize = 4096;
 
@@ -36,7 +36,7 @@ impl FileLayoutUtil {
 }
 
 flags! {
-    /// `filelayout_hint_care4`: which fields of a hint count.
+    /// `filelayout_hint_care4`: the valid fields of a hint.
     pub struct FileLayoutHintCare {
         /// `NFLH4_CARE_DENSE`.
         DENSE = 0x01,
@@ -54,7 +54,7 @@ flags! {
 /// `nfsv4_1_file_layouthint4`: body of a layout hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct FileLayoutHint {
-    /// Which fields count.
+    /// The valid fields.
     pub care: FileLayoutHintCare,
     /// Flags and stripe unit.
     pub util: FileLayoutUtil,
@@ -80,8 +80,8 @@ pub struct FileLayout {
     pub util: FileLayoutUtil,
     /// Stripe index of the pattern's first unit.
     pub first_stripe_index: u32,
-    /// Where the pattern starts, in bytes.
+    /// Offset of the pattern's start, in bytes.
     pub pattern_offset: u64,
-    /// Handles at the data servers: none, one for all, or one a stripe index.
+    /// Handles at the data servers: none, one for all, or one per stripe index.
     pub handles: List<Handle, MAX_STRIPES>,
 }

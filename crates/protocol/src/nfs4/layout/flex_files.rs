@@ -7,21 +7,21 @@ use crate::nfs4::macros::flags;
 use crate::nfs4::ops::layout_report::{DeviceError, IoInfo};
 use crate::nfs4::types::{DeviceId, Handle, MAX_CONFIGURED, NetAddress, Stateid, Time, Utf8};
 
-/// Greatest number of errors or statistics in a layout return: what a client gathers for one file.
+/// Maximum number of errors or statistics of one file in a layout return.
 pub const MAX_REPORTS: usize = 1024;
 
-/// `ff_device_versions4`: a version of NFS that a data server speaks.
+/// `ff_device_versions4`: an NFS version that a data server supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct FlexDeviceVersion {
     /// 3 or 4.
     pub version: u32,
     /// For 4, the minor version.
     pub minor_version: u32,
-    /// Greatest READ, in bytes.
+    /// Maximum READ, in bytes.
     pub rsize: u32,
-    /// Greatest WRITE, in bytes.
+    /// Maximum WRITE, in bytes.
     pub wsize: u32,
-    /// Whether the metadata server's state counts at the data server.
+    /// Whether the data server honors state of the metadata server (tight coupling).
     pub tightly_coupled: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct FlexDeviceVersion {
 pub struct FlexDeviceAddress {
     /// Addresses of the data server.
     pub addresses: MultipathList,
-    /// Versions it speaks.
+    /// Supported versions.
     pub versions: List<FlexDeviceVersion, MAX_CONFIGURED>,
 }
 
@@ -53,33 +53,33 @@ flags! {
 pub struct FlexDataServer {
     /// The device.
     pub device_id: DeviceId,
-    /// How good it is for reading; more is better.
+    /// Efficiency for reads; higher is better.
     pub efficiency: u32,
-    /// Stateid for its I/O, where coupled tightly.
+    /// Stateid for I/O with tight coupling.
     pub stateid: Stateid,
-    /// Handles, one a version.
+    /// Handles, one per version.
     pub handles: List<Handle, MAX_CONFIGURED>,
-    /// User for its I/O, where coupled loosely.
+    /// User for I/O with loose coupling.
     pub user: Utf8,
-    /// Group for its I/O, where coupled loosely.
+    /// Group for I/O with loose coupling.
     pub group: Utf8,
 }
 
 /// `ff_mirror4`: the stripes of one copy.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FlexMirror {
-    /// One data server a stripe.
+    /// One data server per stripe.
     pub data_servers: List<FlexDataServer, MAX_CONFIGURED>,
 }
 
 /// `ff_layout4`: body of a layout.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FlexLayout {
-    /// Bytes a stripe; 0 where there is only one.
+    /// Bytes per stripe; 0 without striping.
     pub stripe_unit: u64,
-    /// The copies.
+    /// The mirrors.
     pub mirrors: List<FlexMirror, MAX_CONFIGURED>,
-    /// What the client must not do.
+    /// Restrictions for the client.
     pub flags: FlexFlags,
     /// Seconds between LAYOUTSTATS; 0 for none.
     pub stats_collect_hint: u32,
@@ -94,16 +94,16 @@ pub struct FlexIoError {
     pub length: u64,
     /// Stateid of the I/O.
     pub stateid: Stateid,
-    /// What failed.
+    /// The errors.
     pub errors: List<DeviceError, MAX_REPORTS>,
 }
 
 /// `ff_io_latency4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 pub struct FlexIoLatency {
-    /// Operations that programs asked for.
+    /// Operations that applications requested.
     pub ops_requested: u64,
-    /// Bytes that programs asked for.
+    /// Bytes that applications requested.
     pub bytes_requested: u64,
     /// Operations completed.
     pub ops_completed: u64,
@@ -111,9 +111,9 @@ pub struct FlexIoLatency {
     pub bytes_completed: u64,
     /// Bytes that failed.
     pub bytes_not_delivered: u64,
-    /// Time with something outstanding.
+    /// Time with operations outstanding.
     pub total_busy_time: Time,
-    /// Sum of the operations' times.
+    /// Sum of the durations of all operations.
     pub aggregate_completion_time: Time,
 }
 
@@ -124,11 +124,11 @@ pub struct FlexLayoutUpdate {
     pub address: NetAddress,
     /// The file there.
     pub handle: Handle,
-    /// Of reading.
+    /// Latency of reads.
     pub read: FlexIoLatency,
-    /// Of writing.
+    /// Latency of writes.
     pub write: FlexIoLatency,
-    /// Time that the statistics cover.
+    /// Period of the statistics.
     pub duration: Time,
     /// Whether the data server is on the client's own host.
     pub local: bool,
@@ -149,22 +149,22 @@ pub struct FlexIoStats {
     pub write: IoInfo,
     /// The device.
     pub device_id: DeviceId,
-    /// Details.
+    /// Details of the layout type.
     pub update: FlexLayoutUpdate,
 }
 
 /// `ff_layoutreturn4`: body of a layout return.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 pub struct FlexLayoutReturn {
-    /// Errors met.
+    /// Errors.
     pub io_errors: List<FlexIoError, MAX_REPORTS>,
     /// Statistics.
     pub io_stats: List<FlexIoStats, MAX_REPORTS>,
 }
 
-/// `ff_layouthint4`: body of a layout hint: how many mirrors are wished.
+/// `ff_layouthint4`: body of a layout hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct FlexLayoutHint {
-    /// Number of mirrors, where the client has a wish.
+    /// The number of mirrors that the client wants, if any.
     pub mirrors: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! What layouts of every type share (RFC 8881 §12, §3.3.13 and following).
+//! Types common to all layout types (RFC 8881 §12, §3.3.13 and following).
 
 use xdr::{Decode, Encode, Opaque};
 
@@ -8,7 +8,7 @@ pub mod files;
 pub mod flex_files;
 
 xdr::constants! {
-    /// `layouttype4`, as IANA registers them.
+    /// `layouttype4` in the IANA registry.
     pub struct LayoutType: u32 {
         /// `LAYOUT4_NFSV4_1_FILES`: see [`files`].
         NFSV4_1_FILES = 1,
@@ -24,21 +24,21 @@ xdr::constants! {
 }
 
 xdr::constants! {
-    /// `layoutiomode4`. Unknown values survive, since they are answered BADIOMODE.
+    /// `layoutiomode4`. Unknown values are kept, because the server rejects them with BADIOMODE.
     pub struct LayoutIoMode: u32 {
-        /// For reading.
+        /// For reads.
         READ = 1,
-        /// For reading and writing.
+        /// For reads and writes.
         RW = 2,
-        /// Both; for returns and recalls only.
+        /// Both modes; only for returns and recalls.
         ANY = 3,
     }
 }
 
-/// A layout type and what it defines: `layout_content4`, `layouthint4`, `layoutupdate4` and `device_addr4`.
+/// A layout type and its body: `layout_content4`, `layouthint4`, `layoutupdate4` or `device_addr4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LayoutBody {
-    /// Who defines the body.
+    /// The layout type, which defines the body.
     pub layout_type: LayoutType,
     /// XDR of a type that the layout type defines.
     pub body: Opaque<MAX_LAYOUT_BODY>,
@@ -60,9 +60,9 @@ pub struct Layout {
     pub offset: u64,
     /// Bytes; [`super::types::TO_END_OF_FILE`] for all.
     pub length: u64,
-    /// For what I/O.
+    /// The I/O mode.
     pub iomode: LayoutIoMode,
-    /// How to do it.
+    /// The layout's content.
     pub content: LayoutContent,
 }
 

@@ -6,15 +6,15 @@ use crate::nfs4::macros::flags;
 use crate::nfs4::types::Outcome;
 
 flags! {
-    /// Rights to ask for, `ACCESS4_*`.
+    /// Access rights, `ACCESS4_*`.
     pub struct AccessMask {
         /// Read a file's data, list a directory.
         READ = 0x001,
-        /// Look a name up in a directory.
+        /// Look up a name in a directory.
         LOOKUP = 0x002,
-        /// Rewrite data, change entries.
+        /// Modify data, change entries.
         MODIFY = 0x004,
-        /// Write new data, add entries.
+        /// Extend data, add entries.
         EXTEND = 0x008,
         /// Delete an entry of a directory.
         DELETE = 0x010,
@@ -32,7 +32,7 @@ flags! {
 /// `ACCESS4args`. Current handle: the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct AccessArgs {
-    /// Rights asked for.
+    /// Requested rights.
     pub access: AccessMask,
 }
 

@@ -5,19 +5,19 @@ use xdr::{Decode, Encode, List, Opaque};
 use super::secinfo::{AUTH_NONE, AUTH_SYS, GssService, RPCSEC_GSS};
 use crate::nfs4::types::{GssHandle, Outcome, SessionId};
 
-/// Greatest length of `machinename`, in bytes (RFC 5531, appendix A).
+/// Maximum length of `machinename`, in bytes (RFC 5531, appendix A).
 pub const MAX_MACHINE_NAME: usize = 255;
-/// Greatest number of groups (RFC 5531, appendix A).
+/// Maximum number of groups (RFC 5531, appendix A).
 pub const MAX_GROUPS: usize = 16;
-/// Greatest number of alternatives that a client may offer for callbacks: there are three flavors.
+/// Maximum number of alternatives that a client offers for callbacks; there are three flavors.
 pub const MAX_SEC_PARMS: usize = 16;
 
 /// `authsys_parms` (RFC 5531, appendix A).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AuthSysParms {
-    /// Arbitrary.
+    /// An arbitrary number.
     pub stamp: u32,
-    /// The caller's host.
+    /// The caller's host name.
     pub machine_name: Opaque<MAX_MACHINE_NAME>,
     /// User.
     pub uid: u32,
@@ -32,9 +32,9 @@ pub struct AuthSysParms {
 pub struct GssCallbackHandles {
     /// Service.
     pub service: GssService,
-    /// Context for the server's calls, as the server calls it.
+    /// The server's handle of the context for callbacks.
     pub handle_from_server: GssHandle,
-    /// The same, as the client calls it.
+    /// The client's handle of the context.
     pub handle_from_client: GssHandle,
 }
 
@@ -52,15 +52,15 @@ pub enum CallbackSecParms {
     Gss(GssCallbackHandles),
 }
 
-/// What a client accepts for callbacks, its favourite first.
+/// The security that a client accepts for callbacks, in order of preference.
 pub type SecParmsList = List<CallbackSecParms, MAX_SEC_PARMS>;
 
 /// `BACKCHANNEL_CTL4args`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct BackchannelCtlArgs {
-    /// Program number of callbacks from now on.
+    /// New program number of callbacks.
     pub program: u32,
-    /// Their security.
+    /// New security of callbacks.
     pub sec_parms: SecParmsList,
 }
 
@@ -68,15 +68,15 @@ pub struct BackchannelCtlArgs {
 pub type BackchannelCtlResult = Outcome<()>;
 
 xdr::constants! {
-    /// `channel_dir_from_client4`. Unknown values survive, since they are answered INVAL.
+    /// `channel_dir_from_client4`. Unknown values are kept, because the server rejects them with INVAL.
     pub struct DirFromClient: u32 {
         /// Fore channel only.
         FORE = 1,
         /// Back channel only.
         BACK = 2,
-        /// Fore channel, and both if the server likes.
+        /// Fore channel, or both at the server's choice.
         FORE_OR_BOTH = 3,
-        /// Back channel, and both if the server likes.
+        /// Back channel, or both at the server's choice.
         BACK_OR_BOTH = 7,
     }
 }
@@ -98,7 +98,7 @@ xdr::constants! {
 pub struct BindConnToSessionArgs {
     /// The session.
     pub session_id: SessionId,
-    /// Channels wanted.
+    /// Requested channels.
     pub direction: DirFromClient,
     /// Whether to use RDMA.
     pub use_rdma: bool,
@@ -109,7 +109,7 @@ pub struct BindConnToSessionArgs {
 pub struct BindConnToSessionOk {
     /// The session.
     pub session_id: SessionId,
-    /// Channels granted.
+    /// Granted channels.
     pub direction: DirFromServer,
     /// Whether RDMA is used.
     pub use_rdma: bool,

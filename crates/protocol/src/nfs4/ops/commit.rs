@@ -1,4 +1,4 @@
-//! COMMIT: bring written data to stable storage (RFC 8881 §18.3).
+//! COMMIT: write data to stable storage (RFC 8881 §18.3).
 
 use xdr::{Decode, Encode};
 
@@ -16,7 +16,7 @@ pub struct CommitArgs {
 /// `COMMIT4resok`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct CommitOk {
-    /// Differs from the one of a WRITE where its data may have been lost since.
+    /// Differs from the verifier of a WRITE if its data may have been lost.
     pub verifier: Verifier,
 }
 

@@ -1,5 +1,5 @@
-//! COPY, COPY_NOTIFY, OFFLOAD_CANCEL and OFFLOAD_STATUS (RFC 7862 §15.2, §15.3, §15.8, §15.9), and what RPCSEC_GSSv3
-//! carries for copies between servers (RFC 7862 §4.9.1.1).
+//! COPY, COPY_NOTIFY, OFFLOAD_CANCEL and OFFLOAD_STATUS (RFC 7862 §15.2, §15.3, §15.8, §15.9), and the RPCSEC_GSSv3
+//! privileges of copies between servers (RFC 7862 §4.9.1.1).
 
 use xdr::{Decode, DecodeError, Encode, List, Opaque, Reader, Writer};
 
@@ -10,9 +10,9 @@ use crate::nfs4::types::{
 /// `COPY4args`. Saved handle: the source file; current handle: the destination file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CopyArgs {
-    /// Right to read the source.
+    /// Stateid to read the source.
     pub source_stateid: Stateid,
-    /// Right to write the destination.
+    /// Stateid to write the destination.
     pub destination_stateid: Stateid,
     /// First byte in the source.
     pub source_offset: u64,
@@ -20,11 +20,11 @@ pub struct CopyArgs {
     pub destination_offset: u64,
     /// Bytes; 0 means to the end of the source.
     pub count: u64,
-    /// Whether bytes are to be copied in order.
+    /// Whether to copy bytes in order.
     pub consecutive: bool,
-    /// Whether to answer only when all is copied.
+    /// Whether to reply only after the whole copy.
     pub synchronous: bool,
-    /// Where the source is; none for this server.
+    /// The source servers; empty for this server.
     pub source_servers: List<NetLocation, MAX_CONFIGURED>,
 }
 
@@ -33,25 +33,25 @@ pub struct CopyArgs {
 pub struct CopyRequirements {
     /// Whether bytes are copied in order.
     pub consecutive: bool,
-    /// Whether the answer comes only when all is copied.
+    /// Whether the reply follows the whole copy.
     pub synchronous: bool,
 }
 
 /// `COPY4resok`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CopyOk {
-    /// What was written.
+    /// The result of the write.
     pub response: WriteResponse,
-    /// How it was done.
+    /// The properties of the copy.
     pub requirements: CopyRequirements,
 }
 
 /// `COPY4res`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyResult {
-    /// Done or begun.
+    /// The copy is complete or has started.
     Ok(CopyOk),
-    /// `NFS4ERR_OFFLOAD_NO_REQS`: how it could be done.
+    /// `NFS4ERR_OFFLOAD_NO_REQS`: the properties that the server supports.
     NoRequirements(CopyRequirements),
     /// Any other status.
     Error(Status),
@@ -91,20 +91,20 @@ impl HasStatus for CopyResult {
 /// `COPY_NOTIFY4args`. Current handle: the source file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CopyNotifyArgs {
-    /// Right to read the source.
+    /// Stateid to read the source.
     pub source_stateid: Stateid,
-    /// Who will come and read.
+    /// The server that will read.
     pub destination_server: NetLocation,
 }
 
 /// `COPY_NOTIFY4resok`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CopyNotifyOk {
-    /// How long the destination may wait.
+    /// Time until the destination must start.
     pub lease_time: Time,
-    /// What it must show.
+    /// The stateid that the destination must use.
     pub stateid: Stateid,
-    /// Where it must come.
+    /// The addresses for the destination.
     pub source_servers: List<NetLocation, MAX_CONFIGURED>,
 }
 
@@ -132,40 +132,40 @@ pub type OffloadStatusArgs = OffloadArgs;
 pub struct OffloadStatusOk {
     /// Bytes copied.
     pub count: u64,
-    /// How it ended, where it has.
+    /// Its status, if it has ended.
     pub complete: List<Status, 1>,
 }
 
 /// `OFFLOAD_STATUS4res`.
 pub type OffloadStatusResult = Outcome<OffloadStatusOk>;
 
-/// `copy_from_auth_priv`: what the source learns.
+/// `copy_from_auth_priv`: sent to the source.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CopyFromAuth {
-    /// Secret of the three parties.
+    /// The shared secret of the three parties.
     pub shared_secret: Opaque<MAX_GSS>,
-    /// Who will come and read.
+    /// The server that will read.
     pub destination: NetLocation,
-    /// For whom.
+    /// The user.
     pub username: Utf8,
 }
 
-/// `copy_to_auth_priv`: what the destination learns.
+/// `copy_to_auth_priv`: sent to the destination.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CopyToAuth {
-    /// Secret of the three parties.
+    /// The shared secret of the three parties.
     pub shared_secret: Opaque<MAX_GSS>,
-    /// Where to read.
+    /// The source server.
     pub sources: List<NetLocation, MAX_CONFIGURED>,
-    /// For whom.
+    /// The user.
     pub username: Utf8,
 }
 
-/// `copy_confirm_auth_priv`: what the destination shows the source.
+/// `copy_confirm_auth_priv`: sent from the destination to the source.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CopyConfirmAuth {
-    /// Signature of the secret.
+    /// The secret's message integrity code.
     pub shared_secret_mic: Opaque<MAX_GSS>,
-    /// For whom.
+    /// The user.
     pub username: Utf8,
 }

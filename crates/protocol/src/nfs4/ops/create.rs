@@ -1,4 +1,4 @@
-//! CREATE: make an object that is not a regular file (RFC 8881 §18.4).
+//! CREATE: create an object other than a regular file (RFC 8881 §18.4).
 
 use xdr::{Decode, Encode};
 
@@ -17,7 +17,7 @@ pub enum CreateType {
     /// `NF4CHR`: a character device.
     #[xdr(case = FileType::CHARACTER.0)]
     Character(SpecData),
-    /// Any other type: `NF4SOCK`, `NF4FIFO` and `NF4DIR`. What else comes is answered with BADTYPE.
+    /// Any other type: `NF4SOCK`, `NF4FIFO` and `NF4DIR`. The server rejects all others with BADTYPE.
     #[xdr(default)]
     Other(u32),
 }
@@ -30,7 +30,7 @@ impl CreateType {
     /// A named pipe.
     pub const FIFO: Self = Self::Other(FileType::FIFO.0);
 
-    /// The type to make.
+    /// Returns the type of the object.
     #[must_use]
     pub const fn file_type(&self) -> FileType {
         match self {
@@ -45,11 +45,11 @@ impl CreateType {
 /// `CREATE4args`. Current handle: the directory.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CreateArgs {
-    /// What to make.
+    /// The type of the object.
     pub object_type: CreateType,
-    /// Its name.
+    /// The name.
     pub name: Component,
-    /// Its attributes.
+    /// The attributes.
     pub attributes: FileAttributes,
 }
 

@@ -25,10 +25,10 @@ pub struct DelegReturnArgs {
 /// `DELEGRETURN4res`.
 pub type DelegReturnResult = Outcome<()>;
 
-/// `deleg_claim4`: by what right a delegation is wanted.
+/// `deleg_claim4`: the basis of a request for a delegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum DelegationClaim {
-    /// `CLAIM_FH`: none; the object is the current one.
+    /// `CLAIM_FH`: a new delegation of the current object.
     #[xdr(case = 4)]
     Fh,
     /// `CLAIM_DELEG_PREV_FH`: the client had it before its own restart.
@@ -42,9 +42,9 @@ pub enum DelegationClaim {
 /// `WANT_DELEGATION4args`. Current handle: the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct WantDelegationArgs {
-    /// The wants of OPEN's share access.
+    /// The delegation wants of OPEN's share access.
     pub want: ShareAccess,
-    /// By what right.
+    /// The claim.
     pub claim: DelegationClaim,
 }
 
@@ -54,32 +54,32 @@ pub type WantDelegationResult = Outcome<OpenDelegation>;
 /// `GET_DIR_DELEGATION4args`. Current handle: the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct GetDirDelegationArgs {
-    /// Ask to be called where it can be had later.
+    /// Whether to send a callback when it becomes available.
     pub signal_available: bool,
-    /// Wanted notifications, by [`crate::nfs4::callback::notify::notify_type`].
+    /// Requested notifications, by [`crate::nfs4::callback::notify::notify_type`].
     pub notification_types: Bitmap,
-    /// How long to gather changes of entries' attributes.
+    /// Delay of notifications about entries' attributes.
     pub child_attribute_delay: Time,
-    /// How long to gather changes of the directory's attributes.
+    /// Delay of notifications about the directory's attributes.
     pub directory_attribute_delay: Time,
-    /// Entries' attributes to tell.
+    /// Requested attributes of entries.
     pub child_attributes: Bitmap,
-    /// The directory's attributes to tell.
+    /// Requested attributes of the directory.
     pub directory_attributes: Bitmap,
 }
 
 /// `GET_DIR_DELEGATION4resok`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct GetDirDelegationOk {
-    /// READDIR's verifier at this time.
+    /// The current READDIR verifier.
     pub cookie_verifier: Verifier,
     /// The delegation.
     pub stateid: Stateid,
-    /// Notifications that will come.
+    /// Granted notifications.
     pub notification_types: Bitmap,
-    /// Entries' attributes that will be told.
+    /// Granted attributes of entries.
     pub child_attributes: Bitmap,
-    /// The directory's attributes that will be told.
+    /// Granted attributes of the directory.
     pub directory_attributes: Bitmap,
 }
 
@@ -89,7 +89,7 @@ pub enum DirDelegation {
     /// `GDD4_OK`: granted.
     #[xdr(case = 0)]
     Granted(GetDirDelegationOk),
-    /// `GDD4_UNAVAIL`: not now; whether a callback will tell when.
+    /// `GDD4_UNAVAIL`: not available; true if a callback will follow.
     #[xdr(case = 1)]
     Unavailable(bool),
 }

@@ -1,11 +1,11 @@
-//! GETDEVICEINFO and GETDEVICELIST (RFC 8881 §18.40, §18.41; the latter is gone in v4.2).
+//! GETDEVICEINFO and GETDEVICELIST (RFC 8881 §18.40, §18.41; v4.2 does not have the latter).
 
 use xdr::{Decode, DecodeError, Encode, List, Reader, Writer};
 
 use crate::nfs4::layout::{DeviceAddress, LayoutType};
 use crate::nfs4::types::{Bitmap, Cookie, DeviceId, HasStatus, Outcome, Status, Verifier};
 
-/// Greatest number of devices in a list: 64 KiB of them.
+/// Maximum number of devices in a list: 64 KiB of them.
 pub const MAX_DEVICES: usize = 4096;
 
 /// `GETDEVICEINFO4args`.
@@ -15,9 +15,9 @@ pub struct GetDeviceInfoArgs {
     pub device_id: DeviceId,
     /// Layout type.
     pub layout_type: LayoutType,
-    /// Greatest size of the address, in bytes; 0 asks for notifications only.
+    /// Maximum size of the address, in bytes; 0 requests notifications only.
     pub maxcount: u32,
-    /// Notifications wanted.
+    /// Requested notifications.
     pub notify_types: Bitmap,
 }
 
@@ -26,16 +26,16 @@ pub struct GetDeviceInfoArgs {
 pub struct GetDeviceInfoOk {
     /// The address.
     pub address: DeviceAddress,
-    /// Notifications that will come.
+    /// Granted notifications.
     pub notification: Bitmap,
 }
 
 /// `GETDEVICEINFO4res`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GetDeviceInfoResult {
-    /// Found.
+    /// The device.
     Ok(GetDeviceInfoOk),
-    /// `NFS4ERR_TOOSMALL`: the size that would do, in bytes.
+    /// `NFS4ERR_TOOSMALL`: the size needed, in bytes.
     TooSmall(u32),
     /// Any other status.
     Error(Status),
@@ -77,9 +77,9 @@ impl HasStatus for GetDeviceInfoResult {
 pub struct GetDeviceListArgs {
     /// Layout type.
     pub layout_type: LayoutType,
-    /// Devices wanted.
+    /// Maximum number of devices.
     pub max_devices: u32,
-    /// 0, or where to go on.
+    /// 0, or the cookie to continue from.
     pub cookie: Cookie,
     /// The verifier that came with the cookie.
     pub cookie_verifier: Verifier,
@@ -88,13 +88,13 @@ pub struct GetDeviceListArgs {
 /// `GETDEVICELIST4resok`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct GetDeviceListOk {
-    /// Where to go on.
+    /// The cookie to continue from.
     pub cookie: Cookie,
-    /// To be sent with it.
+    /// The verifier to send with the cookie.
     pub cookie_verifier: Verifier,
     /// Devices.
     pub device_ids: List<DeviceId, MAX_DEVICES>,
-    /// Whether these were the last.
+    /// Whether these are the last.
     pub eof: bool,
 }
 

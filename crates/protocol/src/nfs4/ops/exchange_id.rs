@@ -21,11 +21,11 @@ flags! {
         BIND_PRINC_STATEID = 0x0000_0100,
         /// No pNFS.
         USE_NON_PNFS = 0x0001_0000,
-        /// A metadata server.
+        /// A pNFS metadata server.
         USE_PNFS_MDS = 0x0002_0000,
-        /// A data server.
+        /// A pNFS data server.
         USE_PNFS_DS = 0x0004_0000,
-        /// The last three.
+        /// The three bits above.
         MASK_PNFS = 0x0007_0000,
         /// Update a confirmed record.
         UPD_CONFIRMED_REC_A = 0x4000_0000,
@@ -37,9 +37,9 @@ flags! {
 /// `state_protect_ops4`: sets of operation numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct StateProtectOps {
-    /// Must be done by the machine or with the SSV.
+    /// Operations that require the machine credential or the SSV.
     pub must_enforce: Bitmap,
-    /// May be done by the machine or with the SSV.
+    /// Operations that allow the machine credential or the SSV.
     pub must_allow: Bitmap,
 }
 
@@ -48,13 +48,13 @@ pub struct StateProtectOps {
 pub struct SsvParms {
     /// Operations.
     pub ops: StateProtectOps,
-    /// Hash algorithms that the client knows.
+    /// Hash algorithms that the client supports.
     pub hash_algorithms: List<SecOid, MAX_CONFIGURED>,
-    /// Encryption algorithms that the client knows.
+    /// Encryption algorithms that the client supports.
     pub encryption_algorithms: List<SecOid, MAX_CONFIGURED>,
-    /// Old SSVs to remember.
+    /// Number of old SSVs to keep.
     pub window: u32,
-    /// GSS handles wanted.
+    /// Number of GSS handles requested.
     pub gss_handles: u32,
 }
 
@@ -75,13 +75,13 @@ pub enum StateProtectArgs {
 /// `EXCHANGE_ID4args`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ExchangeIdArgs {
-    /// Who the client is.
+    /// The client's identity.
     pub client_owner: ClientOwner,
-    /// What it can.
+    /// The client's flags.
     pub flags: ExchangeIdFlags,
-    /// Protection of its state.
+    /// Protection of the client's state.
     pub state_protect: StateProtectArgs,
-    /// Its software.
+    /// The implementation.
     pub implementation: List<ImplementationId, 1>,
 }
 
@@ -96,7 +96,7 @@ pub struct SsvInfo {
     pub encryption_algorithm: u32,
     /// Length of the SSV in bytes.
     pub ssv_length: u32,
-    /// Old SSVs remembered.
+    /// Number of old SSVs kept.
     pub window: u32,
     /// GSS handles.
     pub handles: List<GssHandle, MAX_CONFIGURED>,
@@ -119,19 +119,19 @@ pub enum StateProtectResult {
 /// `EXCHANGE_ID4resok`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ExchangeIdOk {
-    /// The client's short name.
+    /// The client ID.
     pub client_id: ClientId,
-    /// Sequence of the CREATE_SESSION to follow.
+    /// Sequence ID for the next CREATE_SESSION.
     pub sequence_id: u32,
-    /// What the server can.
+    /// The server's flags.
     pub flags: ExchangeIdFlags,
     /// Protection of the client's state.
     pub state_protect: StateProtectResult,
-    /// Who the server is.
+    /// The server's identity.
     pub server_owner: ServerOwner,
-    /// Where its client IDs are known.
+    /// The scope of client IDs.
     pub server_scope: Opaque<OPAQUE_LIMIT>,
-    /// Its software.
+    /// The implementation.
     pub implementation: List<ImplementationId, 1>,
 }
 

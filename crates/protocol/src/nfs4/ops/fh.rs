@@ -8,7 +8,7 @@ use crate::nfs4::types::{Handle, Outcome};
 /// `PUTFH4args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct PutFhArgs {
-    /// Becomes the current handle.
+    /// The new current handle.
     pub handle: Handle,
 }
 

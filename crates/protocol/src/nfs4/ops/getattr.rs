@@ -8,9 +8,9 @@ use crate::nfs4::types::{Bitmap, Outcome};
 /// `GETATTR4args`. Current handle: the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct GetAttrArgs {
-    /// Attributes wanted.
+    /// Requested attributes.
     pub attributes: Bitmap,
 }
 
-/// `GETATTR4res`: those wanted that the file system supports.
+/// `GETATTR4res`: the requested attributes that the file system supports.
 pub type GetAttrResult = Outcome<FileAttributes>;

@@ -12,22 +12,22 @@ pub struct LayoutCommitArgs {
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// Whether after the server's restart.
+    /// Whether this is a reclaim after the server's restart.
     pub reclaim: bool,
     /// The layout.
     pub stateid: Stateid,
-    /// `newoffset4`: last byte written, where the file may have grown.
+    /// `newoffset4`: the last byte written, if the file may have grown.
     pub last_write_offset: Option<u64>,
     /// `newtime4`: time of the last write.
     pub time_modify: Option<Time>,
-    /// What the layout type has to say.
+    /// Data of the layout type.
     pub update: LayoutUpdate,
 }
 
 /// `LAYOUTCOMMIT4resok`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct LayoutCommitOk {
-    /// `newsize4`: the file's size in bytes, where it changed.
+    /// `newsize4`: the file's size in bytes, if it changed.
     pub new_size: Option<u64>,
 }
 
@@ -37,28 +37,28 @@ pub type LayoutCommitResult = Outcome<LayoutCommitOk>;
 /// `LAYOUTGET4args`. Current handle: the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct LayoutGetArgs {
-    /// Ask to be called where it can be had later.
+    /// Whether to send a callback when it becomes available.
     pub signal_available: bool,
     /// Layout type.
     pub layout_type: LayoutType,
-    /// For what I/O.
+    /// The I/O mode.
     pub iomode: LayoutIoMode,
     /// First byte.
     pub offset: u64,
-    /// Bytes wanted.
+    /// Requested bytes.
     pub length: u64,
-    /// Bytes needed.
+    /// Minimum number of bytes.
     pub min_length: u64,
-    /// Open, delegation or layout.
+    /// Stateid of an open, a delegation or a layout.
     pub stateid: Stateid,
-    /// Greatest size of the layouts, in bytes.
+    /// Maximum size of the layouts, in bytes.
     pub maxcount: u32,
 }
 
 /// `LAYOUTGET4resok`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LayoutGetOk {
-    /// Whether CLOSE returns it.
+    /// Whether CLOSE returns the layout.
     pub return_on_close: bool,
     /// The layout.
     pub stateid: Stateid,
@@ -69,9 +69,9 @@ pub struct LayoutGetOk {
 /// `LAYOUTGET4res`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayoutGetResult {
-    /// Granted.
+    /// The granted layouts.
     Ok(LayoutGetOk),
-    /// `NFS4ERR_LAYOUTTRYLATER`: whether a callback will tell when.
+    /// `NFS4ERR_LAYOUTTRYLATER`: true if a callback will follow.
     TryLater(bool),
     /// Any other status.
     Error(Status),
@@ -111,15 +111,15 @@ impl HasStatus for LayoutGetResult {
 /// `LAYOUTRETURN4args`. Current handle: the file, or any object of the file system.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LayoutReturnArgs {
-    /// Whether after the server's restart.
+    /// Whether this is a reclaim after the server's restart.
     pub reclaim: bool,
     /// Layout type.
     pub layout_type: LayoutType,
-    /// Of what I/O.
+    /// The I/O mode.
     pub iomode: LayoutIoMode,
-    /// What is returned.
+    /// The layouts that are returned.
     pub layout_return: LayoutReturn,
 }
 
-/// `LAYOUTRETURN4res`: `layoutreturn_stateid`, where some of the layout is left.
+/// `LAYOUTRETURN4res`: `layoutreturn_stateid`, if some of the layout is left.
 pub type LayoutReturnResult = Outcome<Option<Stateid>>;

@@ -10,9 +10,9 @@ use crate::nfs4::types::{DeviceId, MAX_CONFIGURED, OpNum, Outcome, Stateid, Stat
 pub struct DeviceError {
     /// The device.
     pub device_id: DeviceId,
-    /// What it answered.
+    /// The device's status.
     pub status: Status,
-    /// To which operation.
+    /// The failed operation.
     pub op: OpNum,
 }
 
@@ -25,7 +25,7 @@ pub struct LayoutErrorArgs {
     pub length: u64,
     /// The layout.
     pub stateid: Stateid,
-    /// What failed.
+    /// The errors.
     pub errors: List<DeviceError, MAX_CONFIGURED>,
 }
 
@@ -56,7 +56,7 @@ pub struct LayoutStatsArgs {
     pub write: IoInfo,
     /// The device.
     pub device_id: DeviceId,
-    /// What the layout type has to say.
+    /// Data of the layout type.
     pub update: LayoutUpdate,
 }
 

@@ -1,4 +1,4 @@
-//! LINK: make a hard link (RFC 8881 §18.9).
+//! LINK: create a hard link (RFC 8881 §18.9).
 
 use xdr::{Decode, Encode};
 

@@ -11,20 +11,20 @@ pub enum LockType {
     Read = 1,
     /// `WRITE_LT`: exclusive.
     Write = 2,
-    /// `READW_LT`: shared, and the client will wait.
+    /// `READW_LT`: shared, and the client waits.
     ReadWait = 3,
-    /// `WRITEW_LT`: exclusive, and the client will wait.
+    /// `WRITEW_LT`: exclusive, and the client waits.
     WriteWait = 4,
 }
 
 impl LockType {
-    /// Whether the lock excludes others.
+    /// Returns whether the lock is exclusive.
     #[must_use]
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteWait)
     }
 
-    /// Whether the client will wait for it.
+    /// Returns whether the client waits for the lock.
     #[must_use]
     pub const fn waits(self) -> bool {
         matches!(self, Self::ReadWait | Self::WriteWait)
@@ -34,22 +34,22 @@ impl LockType {
 /// `open_to_lock_owner4`: the first lock of an owner on an open.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct OpenToLockOwner {
-    /// v4.0: sequence of the open owner. v4.1: ignored.
+    /// v4.0: seqid of the open owner. v4.1: ignored.
     pub open_seqid: u32,
     /// The open.
     pub open_stateid: Stateid,
-    /// v4.0: sequence of the lock owner. v4.1: ignored.
+    /// v4.0: seqid of the lock owner. v4.1: ignored.
     pub lock_seqid: u32,
-    /// Who locks.
+    /// The lock owner.
     pub lock_owner: StateOwner,
 }
 
-/// `exist_lock_owner4`: one more lock of an owner.
+/// `exist_lock_owner4`: a further lock of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ExistingLockOwner {
     /// The lock state.
     pub lock_stateid: Stateid,
-    /// v4.0: sequence of the lock owner. v4.1: ignored.
+    /// v4.0: seqid of the lock owner. v4.1: ignored.
     pub lock_seqid: u32,
 }
 
@@ -75,11 +75,11 @@ pub struct LockArgs {
     pub offset: u64,
     /// Bytes; [`crate::nfs4::types::TO_END_OF_FILE`] for all that follow.
     pub length: u64,
-    /// Who locks.
+    /// The lock owner.
     pub locker: Locker,
 }
 
-/// `LOCK4denied`: the lock that is in the way.
+/// `LOCK4denied`: the conflicting lock.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LockDenied {
     /// First byte.
@@ -88,16 +88,16 @@ pub struct LockDenied {
     pub length: u64,
     /// Shared or exclusive.
     pub lock_type: LockType,
-    /// Who holds it.
+    /// The owner that holds it.
     pub owner: StateOwner,
 }
 
 /// Result of LOCK (`T` is the lock state) and of LOCKT (`T` is nothing).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockOutcome<T> {
-    /// Granted, or free.
+    /// The lock is granted (LOCK) or available (LOCKT).
     Ok(T),
-    /// `NFS4ERR_DENIED`: another lock is in the way.
+    /// `NFS4ERR_DENIED`: the conflicting lock.
     Denied(LockDenied),
     /// Any other status.
     Error(Status),
@@ -149,7 +149,7 @@ pub struct LockTArgs {
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// Who asks; own locks are not in the way.
+    /// The lock owner; its own locks do not conflict.
     pub owner: StateOwner,
 }
 
@@ -158,7 +158,7 @@ pub struct LockTArgs {
 pub struct LockUArgs {
     /// RFC 8881 §18.12.3: "Any legal value for locktype has no effect on the success or failure of the LOCKU operation."
     pub lock_type: LockType,
-    /// v4.0: sequence of the lock owner. v4.1: ignored.
+    /// v4.0: seqid of the lock owner. v4.1: ignored.
     pub seqid: u32,
     /// The lock state.
     pub lock_stateid: Stateid,
@@ -168,13 +168,13 @@ pub struct LockUArgs {
     pub length: u64,
 }
 
-/// `LOCKU4res`: the lock state, one change later.
+/// `LOCKU4res`: the lock state with the next seqid.
 pub type LockUResult = Outcome<Stateid>;
 
 /// `RELEASE_LOCKOWNER4args` (v4.0).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReleaseLockOwnerArgs {
-    /// An owner that holds no locks any more.
+    /// An owner without locks.
     pub lock_owner: StateOwner,
 }
 

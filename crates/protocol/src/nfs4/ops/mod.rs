@@ -1,4 +1,4 @@
-//! The operations' arguments and results, a module an operation or family of operations.
+//! Arguments and results of operations: one module per operation or family of operations.
 
 pub mod access;
 pub mod backchannel;

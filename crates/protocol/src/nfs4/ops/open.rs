@@ -8,7 +8,7 @@ use crate::nfs4::macros::flags;
 use crate::nfs4::types::{Bitmap, ChangeInfo, Component, Outcome, StateOwner, Stateid, Verifier};
 
 flags! {
-    /// `share_access`: what the opener will do, and since v4.1 which delegation it would like.
+    /// `share_access`: the requested access, and since v4.1 the wanted delegation.
     pub struct ShareAccess {
         /// `OPEN4_SHARE_ACCESS_READ`.
         READ = 0x1,
@@ -31,19 +31,19 @@ impl ShareAccess {
     /// `OPEN4_SHARE_ACCESS_WANT_DELEG_MASK`: the bits that hold a [`DelegationWant`].
     pub const WANT_DELEG_MASK: u32 = 0xff00;
 
-    /// Read and write alone.
+    /// Returns only the access bits.
     #[must_use]
     pub const fn access(self) -> Self {
         self.intersection(Self::BOTH)
     }
 
-    /// The wish for a delegation.
+    /// Returns the wanted delegation.
     #[must_use]
     pub const fn want(self) -> DelegationWant {
         DelegationWant(self.bits() & Self::WANT_DELEG_MASK)
     }
 
-    /// The same with another wish for a delegation.
+    /// Returns the same access with another wanted delegation.
     #[must_use]
     pub const fn with_want(self, want: DelegationWant) -> Self {
         Self::from_bits_retain(self.bits() & !Self::WANT_DELEG_MASK | want.0)
@@ -51,25 +51,25 @@ impl ShareAccess {
 }
 
 xdr::constants! {
-    /// The wish for a delegation within [`ShareAccess`], `OPEN4_SHARE_ACCESS_WANT_*` (v4.1).
+    /// The wanted delegation in [`ShareAccess`], `OPEN4_SHARE_ACCESS_WANT_*` (v4.1).
     pub struct DelegationWant: u32 {
-        /// As the server likes.
+        /// No preference.
         NO_PREFERENCE = 0x0000,
-        /// For reading.
+        /// A read delegation.
         READ_DELEG = 0x0100,
-        /// For writing.
+        /// A write delegation.
         WRITE_DELEG = 0x0200,
         /// Either.
         ANY_DELEG = 0x0300,
         /// None.
         NO_DELEG = 0x0400,
-        /// None, and forget earlier wishes.
+        /// None, and cancel earlier wants.
         CANCEL = 0x0500,
     }
 }
 
 flags! {
-    /// `share_deny`: what others shall not do. No bit: `OPEN4_SHARE_DENY_NONE`.
+    /// `share_deny`: the access denied to others. No bit: `OPEN4_SHARE_DENY_NONE`.
     pub struct ShareDeny {
         /// `OPEN4_SHARE_DENY_READ`.
         READ = 1,
@@ -83,7 +83,7 @@ flags! {
 /// `creatverfattr`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CreateVerifierAttributes {
-    /// Tells a retransmission from another's file.
+    /// Identifies a retransmission.
     pub verifier: Verifier,
     /// Attributes of the new file.
     pub attributes: FileAttributes,
@@ -92,13 +92,13 @@ pub struct CreateVerifierAttributes {
 /// `createhow4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum CreateHow {
-    /// `UNCHECKED4`: an existing file is fine.
+    /// `UNCHECKED4`: an existing file is accepted.
     #[xdr(case = 0)]
     Unchecked(FileAttributes),
     /// `GUARDED4`: an existing file is an error.
     #[xdr(case = 1)]
     Guarded(FileAttributes),
-    /// `EXCLUSIVE4`: an existing file is an error unless it was made with this verifier.
+    /// `EXCLUSIVE4`: an existing file is an error unless it was created with this verifier.
     #[xdr(case = 2)]
     Exclusive(Verifier),
     /// `EXCLUSIVE4_1`: the same with attributes (v4.1).
@@ -126,7 +126,7 @@ pub struct ClaimDelegateCur {
     pub file: Component,
 }
 
-/// `open_claim4`: by what right, and which file.
+/// `open_claim4`: the file, and the basis of the open.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum OpenClaim {
     /// `CLAIM_NULL`: this name in the current directory.
@@ -153,13 +153,13 @@ pub enum OpenClaim {
 }
 
 impl OpenClaim {
-    /// Whether this reclaims what was held before the server's restart.
+    /// Returns whether this is a reclaim after the server's restart.
     #[must_use]
     pub const fn is_reclaim(&self) -> bool {
         matches!(self, Self::Previous(_))
     }
 
-    /// The name, where the file is named.
+    /// Returns the file's name, if the claim has one.
     #[must_use]
     pub const fn name(&self) -> Option<&Component> {
         match self {
@@ -173,29 +173,29 @@ impl OpenClaim {
 /// `OPEN4args`. Current handle: directory or file, as the claim says; afterwards the file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct OpenArgs {
-    /// v4.0: sequence of the open owner. v4.1: ignored.
+    /// v4.0: seqid of the open owner. v4.1: ignored.
     pub seqid: u32,
-    /// What the opener will do.
+    /// The requested access.
     pub share_access: ShareAccess,
-    /// What others shall not do.
+    /// The access denied to others.
     pub share_deny: ShareDeny,
-    /// Who opens.
+    /// The open owner.
     pub owner: StateOwner,
-    /// Whether to create.
+    /// Whether and how to create the file.
     pub how: OpenHow,
-    /// By what right.
+    /// The claim.
     pub claim: OpenClaim,
 }
 
 impl OpenArgs {
-    /// `share_access` of encoded arguments, and whether they say `OPEN4_CREATE`, without decoding them; nothing, where they are cut off
-    /// before that.
+    /// Returns `share_access` of encoded arguments and whether they have `OPEN4_CREATE`, without decoding the rest; `None` if
+    /// the arguments are too short.
     #[must_use]
     pub fn glance(encoded: &[u8]) -> Option<(ShareAccess, bool)> {
         const OPEN4_CREATE: u32 = 1;
-        // Behind `seqid`.
+        // After `seqid`.
         const SHARE_ACCESS_AT: usize = 4;
-        // Behind that, `share_deny` and the owner's client ID.
+        // After `share_access`, `share_deny` and the owner's client ID.
         const OWNER_AT: usize = 20;
         let u32_at = |at: usize| Some(u32::from_be_bytes(*encoded.get(at..)?.first_chunk()?));
         let length = u32_at(OWNER_AT)? as usize;
@@ -210,15 +210,15 @@ xdr::constants! {
     pub struct DelegationType: u32 {
         /// None.
         NONE = 0,
-        /// For reading.
+        /// A read delegation.
         READ = 1,
-        /// For writing.
+        /// A write delegation.
         WRITE = 2,
-        /// None, and why (v4.1).
+        /// None, with a reason (v4.1).
         NONE_EXT = 3,
-        /// For reading, with times kept by the client (RFC 9754).
+        /// A read delegation with delegated times (RFC 9754).
         READ_ATTRS_DELEG = 4,
-        /// For writing, with times kept by the client (RFC 9754).
+        /// A write delegation with delegated times (RFC 9754).
         WRITE_ATTRS_DELEG = 5,
     }
 }
@@ -226,13 +226,13 @@ xdr::constants! {
 /// `nfs_modified_limit4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ModifiedLimit {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Bytes a block.
+    /// Bytes per block.
     pub bytes_per_block: u32,
 }
 
-/// `nfs_space_limit4`: how much the holder of a write delegation may keep back at CLOSE.
+/// `nfs_space_limit4`: the maximum of dirty data that a write delegation holder may keep after CLOSE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum SpaceLimit {
     /// `NFS_LIMIT_SIZE`: while the file has at most this many bytes.
@@ -248,9 +248,9 @@ pub enum SpaceLimit {
 pub struct ReadDelegation {
     /// The delegation.
     pub stateid: Stateid,
-    /// Whether it is recalled already (only where reclaimed).
+    /// Whether it is already recalled; only after a reclaim.
     pub recall: bool,
-    /// Users who need no ACCESS to open for reading.
+    /// Users that need no ACCESS to open for reading.
     pub permissions: Ace,
 }
 
@@ -259,21 +259,21 @@ pub struct ReadDelegation {
 pub struct WriteDelegation {
     /// The delegation.
     pub stateid: Stateid,
-    /// Whether it is recalled already (only where reclaimed).
+    /// Whether it is already recalled; only after a reclaim.
     pub recall: bool,
-    /// How much may be kept back at CLOSE.
+    /// Maximum of dirty data to keep after CLOSE.
     pub space_limit: SpaceLimit,
-    /// Users who need no ACCESS to open.
+    /// Users that need no ACCESS to open.
     pub permissions: Ace,
 }
 
-/// `open_none_delegation4`: why there is no delegation (v4.1), `why_no_delegation4`.
+/// `open_none_delegation4`: why no delegation was granted (v4.1), `why_no_delegation4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum NoDelegation {
-    /// `WND4_CONTENTION`: others use the file; whether the server will push the delegation later.
+    /// `WND4_CONTENTION`: other clients use the file; true if the server will push the delegation later.
     #[xdr(case = 1)]
     Contention(bool),
-    /// `WND4_RESOURCE`: no resources; whether the server will tell when there are.
+    /// `WND4_RESOURCE`: no resources; true if the server will report when there are.
     #[xdr(case = 2)]
     Resource(bool),
     /// Any other reason, one of [`WhyNoDelegation`].
@@ -284,21 +284,21 @@ pub enum NoDelegation {
 xdr::constants! {
     /// `why_no_delegation4` (v4.1).
     pub struct WhyNoDelegation: u32 {
-        /// The client wanted none.
+        /// The client does not want one.
         NOT_WANTED = 0,
         /// See [`NoDelegation::Contention`].
         CONTENTION = 1,
         /// See [`NoDelegation::Resource`].
         RESOURCE = 2,
-        /// Not for this type of file.
+        /// Not supported for this file type.
         NOT_SUPP_FTYPE = 3,
-        /// Not for writing for this type of file.
+        /// No write delegation for this file type.
         WRITE_DELEG_NOT_SUPP_FTYPE = 4,
         /// A delegation cannot be upgraded.
         NOT_SUPP_UPGRADE = 5,
         /// A delegation cannot be downgraded.
         NOT_SUPP_DOWNGRADE = 6,
-        /// The wish was cancelled.
+        /// The want was cancelled.
         CANCELLED = 7,
         /// The object is a directory.
         IS_DIR = 8,
@@ -333,13 +333,13 @@ flags! {
     pub struct OpenResultFlags {
         /// `OPEN4_RESULT_CONFIRM`: OPEN_CONFIRM must follow (v4.0).
         CONFIRM = 0x02,
-        /// `OPEN4_RESULT_LOCKTYPE_POSIX`: locks behave as POSIX has them.
+        /// `OPEN4_RESULT_LOCKTYPE_POSIX`: locks have POSIX semantics.
         LOCKTYPE_POSIX = 0x04,
-        /// `OPEN4_RESULT_PRESERVE_UNLINKED`: a removed file lives on while open (v4.1).
+        /// `OPEN4_RESULT_PRESERVE_UNLINKED`: a removed file is kept while open (v4.1).
         PRESERVE_UNLINKED = 0x08,
         /// `OPEN4_RESULT_NO_OPEN_STATEID`: a delegation instead of an open (RFC 9754).
         NO_OPEN_STATEID = 0x10,
-        /// `OPEN4_RESULT_MAY_NOTIFY_LOCK`: CB_NOTIFY_LOCK may come (v4.1).
+        /// `OPEN4_RESULT_MAY_NOTIFY_LOCK`: the server may send CB_NOTIFY_LOCK (v4.1).
         MAY_NOTIFY_LOCK = 0x20,
     }
 }
@@ -351,11 +351,11 @@ pub struct OpenOk {
     pub stateid: Stateid,
     /// The directory's change.
     pub change: ChangeInfo,
-    /// About this open.
+    /// Flags of the open.
     pub flags: OpenResultFlags,
     /// Attributes that were set on creation.
     pub attributes_set: Bitmap,
-    /// What was delegated.
+    /// The delegation.
     pub delegation: OpenDelegation,
 }
 
@@ -391,7 +391,7 @@ mod tests {
             let said_at = 24 + owner.len().next_multiple_of(4);
             assert!((0..said_at + 4).all(|length| OpenArgs::glance(&creating[..length]).is_none()));
         }
-        // An owner longer than all there is.
+        // An owner longer than the arguments.
         assert_eq!(OpenArgs::glance(&[0xff; 64]), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::nfs4::types::{Outcome, Stateid};
 /// `OPENATTR4args`. Current handle: the object; afterwards its directory of named attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct OpenAttrArgs {
-    /// Whether to make the directory where there is none.
+    /// Whether to create a missing directory.
     pub create_directory: bool,
 }
 
@@ -20,11 +20,11 @@ pub type OpenAttrResult = Outcome<()>;
 pub struct OpenConfirmArgs {
     /// The open.
     pub open_stateid: Stateid,
-    /// Sequence of the open owner.
+    /// Seqid of the open owner.
     pub seqid: u32,
 }
 
-/// `OPEN_CONFIRM4res` (v4.0): the open, one change later.
+/// `OPEN_CONFIRM4res` (v4.0): the open with the next seqid.
 pub type OpenConfirmResult = Outcome<Stateid>;
 
 /// `OPEN_DOWNGRADE4args`. Current handle: the file.
@@ -32,13 +32,13 @@ pub type OpenConfirmResult = Outcome<Stateid>;
 pub struct OpenDowngradeArgs {
     /// The open.
     pub open_stateid: Stateid,
-    /// v4.0: sequence of the open owner. v4.1: ignored.
+    /// v4.0: seqid of the open owner. v4.1: ignored.
     pub seqid: u32,
-    /// What the opener will still do.
+    /// The remaining access.
     pub share_access: ShareAccess,
-    /// What others still shall not do.
+    /// The remaining access denied to others.
     pub share_deny: ShareDeny,
 }
 
-/// `OPEN_DOWNGRADE4res`: the open, one change later.
+/// `OPEN_DOWNGRADE4res`: the open with the next seqid.
 pub type OpenDowngradeResult = Outcome<Stateid>;

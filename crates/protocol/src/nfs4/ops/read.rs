@@ -7,18 +7,18 @@ use crate::nfs4::types::{MAX_IO, Outcome, Stateid};
 /// `READ4args`. Current handle: the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ReadArgs {
-    /// Open, lock, delegation or special.
+    /// Stateid of an open, a lock or a delegation, or a special one.
     pub stateid: Stateid,
     /// First byte.
     pub offset: u64,
-    /// Bytes wanted.
+    /// Requested bytes.
     pub count: u32,
 }
 
 /// `READ4resok`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReadOk {
-    /// Whether the data reach the end of the file.
+    /// Whether the data end at the end of the file.
     pub eof: bool,
     /// The data, sharing the record's memory.
     pub data: Opaque<MAX_IO>,

@@ -6,7 +6,7 @@ use xdr::{Decode, Encode, List, Opaque};
 use super::read::ReadArgs;
 use crate::nfs4::types::{MAX_IO, Outcome, StableHow, Stateid, WriteResponse};
 
-/// Greatest number of pieces in a reply: those of 4 KiB in [`MAX_IO`], data and holes by turns.
+/// Maximum number of pieces in a reply: alternating data and holes of 4 KiB in [`MAX_IO`].
 pub const MAX_PIECES: usize = MAX_IO / 4096;
 
 /// `READ_PLUS4args`. Current handle: the file.
@@ -47,7 +47,7 @@ pub enum ReadPlusContent {
 /// `read_plus_res4`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReadPlusOk {
-    /// Whether the pieces reach the end of the file.
+    /// Whether the pieces end at the end of the file.
     pub eof: bool,
     /// The pieces, in order.
     pub contents: List<ReadPlusContent, MAX_PIECES>,
@@ -81,15 +81,15 @@ pub type ReadPlusResult = Outcome<ReadPlusOk>;
 pub struct AppDataBlock {
     /// First byte.
     pub offset: u64,
-    /// Bytes a block.
+    /// Bytes per block.
     pub block_size: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub block_count: u64,
-    /// Where in a block its number goes; all ones for none.
+    /// Offset of the block number in a block; all ones for none.
     pub number_offset: u64,
     /// Number of the first block.
     pub block_number: u32,
-    /// Where in a block the pattern goes.
+    /// Offset of the pattern in a block.
     pub pattern_offset: u64,
     /// The pattern.
     pub pattern: Opaque<MAX_IO>,
@@ -98,9 +98,9 @@ pub struct AppDataBlock {
 /// `WRITE_SAME4args`. Current handle: the file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WriteSameArgs {
-    /// Right to write.
+    /// Stateid to write.
     pub stateid: Stateid,
-    /// How safe the data must be before the reply.
+    /// The stability of the data that the reply requires.
     pub stable: StableHow,
     /// What to write.
     pub block: AppDataBlock,

@@ -1,10 +1,10 @@
-//! SECINFO and SECINFO_NO_NAME: which security is needed (RFC 8881 §18.29, §18.45).
+//! SECINFO and SECINFO_NO_NAME: the accepted security flavors (RFC 8881 §18.29, §18.45).
 
 use xdr::{Decode, Encode, List};
 
 use crate::nfs4::types::{Component, Outcome, SecOid};
 
-/// Greatest number of flavors in a reply: pseudo-flavors in use are a dozen.
+/// Maximum number of flavors in a reply; about a dozen are in use.
 pub const MAX_FLAVORS: usize = 64;
 
 /// Flavor `AUTH_NONE` (RFC 5531 §8.2).
@@ -22,11 +22,11 @@ pub struct SecInfoArgs {
 }
 
 xdr::constants! {
-    /// `secinfo_style4`: argument of SECINFO_NO_NAME. Unknown values survive, since they are answered INVAL.
+    /// `secinfo_style4`: argument of SECINFO_NO_NAME. Unknown values are kept, because the server rejects them with INVAL.
     pub struct SecInfoStyle: u32 {
-        /// Of the current object.
+        /// The current object.
         CURRENT_FH = 0,
-        /// Of its parent.
+        /// Its parent.
         PARENT = 1,
     }
 }
@@ -71,7 +71,7 @@ pub enum SecInfo {
     Flavor(u32),
 }
 
-/// `SECINFO4res`: flavors, the server's favourite first.
+/// `SECINFO4res`: flavors in the server's order of preference.
 pub type SecInfoResult = Outcome<List<SecInfo, MAX_FLAVORS>>;
 
 /// `SECINFO_NO_NAME4res`.

@@ -11,15 +11,15 @@ use crate::nfs4::types::{ClientId, Outcome, SessionId};
 pub struct ChannelAttributes {
     /// RDMA padding in bytes.
     pub header_pad_size: u32,
-    /// Greatest request in bytes, RPC header included.
+    /// Maximum request in bytes, RPC header included.
     pub max_request_size: u32,
-    /// Greatest reply in bytes, RPC header included.
+    /// Maximum reply in bytes, RPC header included.
     pub max_response_size: u32,
-    /// Greatest reply that is kept, in bytes.
+    /// Maximum cached reply, in bytes.
     pub max_response_size_cached: u32,
-    /// Operations a compound.
+    /// Maximum number of operations in a compound.
     pub max_operations: u32,
-    /// Slots.
+    /// Number of slots.
     pub max_requests: u32,
     /// RDMA inbound read queue depth.
     pub rdma_ird: List<u32, 1>,
@@ -42,9 +42,9 @@ flags! {
 pub struct CreateSessionArgs {
     /// The client.
     pub client_id: ClientId,
-    /// Sequence of the client's CREATE_SESSIONs.
+    /// Sequence ID of the client's CREATE_SESSIONs.
     pub sequence: u32,
-    /// Wishes.
+    /// Requested flags.
     pub flags: CreateSessionFlags,
     /// Limits of the fore channel.
     pub fore_channel: ChannelAttributes,
@@ -61,9 +61,9 @@ pub struct CreateSessionArgs {
 pub struct CreateSessionOk {
     /// The session.
     pub session_id: SessionId,
-    /// As in the request.
+    /// Repeated from the request.
     pub sequence: u32,
-    /// Wishes granted.
+    /// Granted flags.
     pub flags: CreateSessionFlags,
     /// Limits of the fore channel.
     pub fore_channel: ChannelAttributes,
@@ -89,18 +89,18 @@ pub type DestroySessionResult = Outcome<()>;
 pub struct SequenceArgs {
     /// The session.
     pub session_id: SessionId,
-    /// One more than the slot's last.
+    /// The slot's last sequence ID plus one.
     pub sequence_id: u32,
     /// The slot.
     pub slot_id: u32,
-    /// Greatest slot in use.
+    /// Highest slot in use.
     pub highest_slot_id: u32,
-    /// Whether the reply must be kept.
+    /// Whether the reply must be cached.
     pub cache_this: bool,
 }
 
 impl SequenceArgs {
-    /// Of a client that uses its first slot alone, and wants no reply kept.
+    /// Creates the arguments of a client that uses only slot 0, without a cached reply.
     #[must_use]
     pub const fn in_first_slot(session_id: SessionId, sequence_id: u32) -> Self {
         Self { session_id, sequence_id, slot_id: 0, highest_slot_id: 0, cache_this: false }
@@ -110,15 +110,15 @@ impl SequenceArgs {
 flags! {
     /// `sr_status_flags`, `SEQ4_STATUS_*`.
     pub struct SequenceStatus {
-        /// No callback path at all.
+        /// No callback path of the client.
         CB_PATH_DOWN = 0x0001,
         /// The callback's GSS contexts expire soon.
         CB_GSS_CONTEXTS_EXPIRING = 0x0002,
         /// The callback's GSS contexts have expired.
         CB_GSS_CONTEXTS_EXPIRED = 0x0004,
-        /// The lease expired and all state is gone.
+        /// The lease expired and all state was revoked.
         EXPIRED_ALL_STATE_REVOKED = 0x0008,
-        /// The lease expired and some state is gone.
+        /// The lease expired and some state was revoked.
         EXPIRED_SOME_STATE_REVOKED = 0x0010,
         /// An administrator revoked state.
         ADMIN_STATE_REVOKED = 0x0020,
@@ -126,7 +126,7 @@ flags! {
         RECALLABLE_STATE_REVOKED = 0x0040,
         /// State has moved to another server.
         LEASE_MOVED = 0x0080,
-        /// The server has restarted: reclaim.
+        /// The server restarted; the client must reclaim state.
         RESTART_RECLAIM_NEEDED = 0x0100,
         /// No callback path of this session.
         CB_PATH_DOWN_SESSION = 0x0200,
@@ -134,7 +134,7 @@ flags! {
         BACKCHANNEL_FAULT = 0x0400,
         /// A device of a layout changed.
         DEVID_CHANGED = 0x0800,
-        /// A device of a layout is gone.
+        /// A device of a layout was deleted.
         DEVID_DELETED = 0x1000,
     }
 }
@@ -144,15 +144,15 @@ flags! {
 pub struct SequenceOk {
     /// The session.
     pub session_id: SessionId,
-    /// As in the request.
+    /// Repeated from the request.
     pub sequence_id: u32,
-    /// As in the request.
+    /// Repeated from the request.
     pub slot_id: u32,
-    /// Greatest slot that the server accepts now.
+    /// Highest slot that the server accepts.
     pub highest_slot_id: u32,
-    /// Greatest slot that it would like to see.
+    /// Target highest slot.
     pub target_highest_slot_id: u32,
-    /// What the client should look after.
+    /// Conditions that the client should handle.
     pub status_flags: SequenceStatus,
 }
 
@@ -162,7 +162,7 @@ pub type SequenceResult = Outcome<SequenceOk>;
 /// `RECLAIM_COMPLETE4args`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ReclaimCompleteArgs {
-    /// Only of the current handle's file system.
+    /// Whether only the current handle's file system is reclaimed.
     pub one_fs: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::nfs4::types::{Bitmap, HasStatus, Stateid, Status};
 /// `SETATTR4args`. Current handle: the object.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetAttrArgs {
-    /// Right to change the size, as in WRITE.
+    /// Stateid to change the size, as in WRITE.
     pub stateid: Stateid,
     /// What to set.
     pub attributes: FileAttributes,
@@ -17,7 +17,7 @@ pub struct SetAttrArgs {
 /// `SETATTR4res`: the mask comes with every status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct SetAttrResult {
-    /// How it ended.
+    /// Its result.
     pub status: Status,
     /// Attributes that were set.
     pub attributes_set: Bitmap,

@@ -4,7 +4,7 @@ use xdr::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::nfs4::types::{ClientId, ClientOwner, HasStatus, NetAddress, Outcome, Status, Verifier};
 
-/// `cb_client4`: where callbacks go.
+/// `cb_client4`: the destination of callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CallbackClient {
     /// Program number.
@@ -18,27 +18,27 @@ pub struct CallbackClient {
 pub struct SetClientIdArgs {
     /// `nfs_client_id4`.
     pub client: ClientOwner,
-    /// Where callbacks go.
+    /// The destination of callbacks.
     pub callback: CallbackClient,
-    /// To be sent with callbacks.
+    /// The identifier to send in callbacks.
     pub callback_ident: u32,
 }
 
 /// `SETCLIENTID4resok` (v4.0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct SetClientIdOk {
-    /// The client's short name.
+    /// The client ID.
     pub client_id: ClientId,
-    /// To be sent with SETCLIENTID_CONFIRM.
+    /// The verifier for SETCLIENTID_CONFIRM.
     pub confirm: Verifier,
 }
 
 /// `SETCLIENTID4res` (v4.0).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetClientIdResult {
-    /// To be confirmed.
+    /// The client ID to confirm.
     Ok(SetClientIdOk),
-    /// `NFS4ERR_CLID_INUSE`: who uses it.
+    /// `NFS4ERR_CLID_INUSE`: the client that uses it.
     InUse(NetAddress),
     /// Any other status.
     Error(Status),
@@ -80,7 +80,7 @@ impl HasStatus for SetClientIdResult {
 pub struct SetClientIdConfirmArgs {
     /// The client.
     pub client_id: ClientId,
-    /// What SETCLIENTID answered.
+    /// The verifier from SETCLIENTID.
     pub confirm: Verifier,
 }
 

@@ -7,7 +7,7 @@ use crate::nfs4::types::{Bitmap, Outcome, Stateid};
 /// `ALLOCATE4args`. Current handle: the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct AllocateArgs {
-    /// Right to write.
+    /// Stateid to write.
     pub stateid: Stateid,
     /// First byte.
     pub offset: u64,
@@ -27,9 +27,9 @@ pub type DeallocateResult = Outcome<()>;
 /// `CLONE4args`. Saved handle: the source file; current handle: the destination file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct CloneArgs {
-    /// Right to read the source.
+    /// Stateid to read the source.
     pub source_stateid: Stateid,
-    /// Right to write the destination.
+    /// Stateid to write the destination.
     pub destination_stateid: Stateid,
     /// First byte in the source.
     pub source_offset: u64,
@@ -43,7 +43,7 @@ pub struct CloneArgs {
 pub type CloneResult = Outcome<()>;
 
 xdr::constants! {
-    /// `data_content4`. Unknown values survive, since they are answered UNION_NOTSUPP.
+    /// `data_content4`. Unknown values are kept, because the server rejects them with UNION_NOTSUPP.
     pub struct DataContent: u32 {
         /// Data.
         DATA = 0,
@@ -55,20 +55,20 @@ xdr::constants! {
 /// `SEEK4args`. Current handle: the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct SeekArgs {
-    /// Right to read.
+    /// Stateid to read.
     pub stateid: Stateid,
-    /// Where to begin, in bytes.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// What to find.
+    /// The content to find.
     pub what: DataContent,
 }
 
 /// `seek_res4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct SeekOk {
-    /// Whether it is not found before the end of the file.
+    /// Whether the content was not found before the end of the file.
     pub eof: bool,
-    /// Where it is, in bytes.
+    /// Offset of the content, in bytes.
     pub offset: u64,
 }
 
@@ -77,34 +77,34 @@ pub type SeekResult = Outcome<SeekOk>;
 
 /// `IO_ADVISE_type4`: bits of [`IoAdviseArgs::hints`].
 pub mod advice {
-    /// As by default.
+    /// Default access.
     pub const NORMAL: u32 = 0;
-    /// Upwards.
+    /// Sequential access.
     pub const SEQUENTIAL: u32 = 1;
-    /// Downwards.
+    /// Sequential access backwards.
     pub const SEQUENTIAL_BACKWARDS: u32 = 2;
-    /// Anywhere.
+    /// Random access.
     pub const RANDOM: u32 = 3;
-    /// Soon.
+    /// Access in the near future.
     pub const WILLNEED: u32 = 4;
-    /// Perhaps soon.
+    /// Possible access in the near future.
     pub const WILLNEED_OPPORTUNISTIC: u32 = 5;
-    /// Not soon.
+    /// No access in the near future.
     pub const DONTNEED: u32 = 6;
-    /// Once only.
+    /// Each byte is accessed once.
     pub const NOREUSE: u32 = 7;
-    /// For reading.
+    /// The client will read.
     pub const READ: u32 = 8;
-    /// For writing.
+    /// The client will write.
     pub const WRITE: u32 = 9;
-    /// Near what is accessed already.
+    /// Access near the current one.
     pub const INIT_PROXIMITY: u32 = 10;
 }
 
 /// `IO_ADVISE4args`. Current handle: the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct IoAdviseArgs {
-    /// Right to read or write.
+    /// Stateid to read or write.
     pub stateid: Stateid,
     /// First byte.
     pub offset: u64,

@@ -5,13 +5,13 @@ use xdr::{Decode, Encode, Opaque};
 use super::session::{SequenceArgs, SequenceResult};
 use crate::nfs4::types::{MAX_GSS, Outcome};
 
-/// Greatest length of a text that an SSV token protects, in bytes: no more than a record with 16 MiB of data holds.
+/// Maximum length of a message that an SSV token protects, in bytes: a record with 16 MiB of data.
 pub const MAX_SSV_TEXT: usize = 17 << 20;
 
 /// `SET_SSV4args`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetSsvArgs {
-    /// To be combined with the present SSV by exclusive or.
+    /// Combined with the current SSV by exclusive or.
     pub ssv: Opaque<MAX_GSS>,
     /// HMAC over [`DigestArgs`].
     pub digest: Opaque<MAX_GSS>,
@@ -54,10 +54,10 @@ pub enum SsvSubkey {
     SealT2I = 4,
 }
 
-/// `ssv_mic_plain_tkn4`: what is signed.
+/// `ssv_mic_plain_tkn4`: the signed data.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SsvMicPlain {
-    /// Number of the SSV.
+    /// Sequence number of the SSV.
     pub ssv_sequence: u32,
     /// The message.
     pub plain: Opaque<MAX_SSV_TEXT>,
@@ -66,31 +66,31 @@ pub struct SsvMicPlain {
 /// `ssv_mic_tkn4`: the signature.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SsvMic {
-    /// Number of the SSV.
+    /// Sequence number of the SSV.
     pub ssv_sequence: u32,
     /// HMAC.
     pub hmac: Opaque<MAX_GSS>,
 }
 
-/// `ssv_seal_plain_tkn4`: what is encrypted.
+/// `ssv_seal_plain_tkn4`: the encrypted data.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SsvSealPlain {
     /// Random bytes.
     pub confounder: Opaque<MAX_GSS>,
-    /// Number of the SSV.
+    /// Sequence number of the SSV.
     pub ssv_sequence: u32,
     /// The message.
     pub plain: Opaque<MAX_SSV_TEXT>,
-    /// Padding to the cipher's block.
+    /// Padding to the cipher's block size.
     pub pad: Opaque<MAX_GSS>,
 }
 
 /// `ssv_seal_cipher_tkn4`: the encrypted message.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SsvSealCipher {
-    /// Number of the SSV.
+    /// Sequence number of the SSV.
     pub ssv_sequence: u32,
-    /// Initial vector.
+    /// Initialization vector.
     pub iv: Opaque<MAX_GSS>,
     /// The encrypted [`SsvSealPlain`].
     pub encrypted: Opaque<MAX_SSV_TEXT>,

@@ -4,7 +4,7 @@ use xdr::{Decode, Encode, List};
 
 use crate::nfs4::types::{Outcome, Stateid, Status};
 
-/// Greatest number of stateids in a TEST_STATEID: 64 KiB of them. The Linux client sends one at a time.
+/// Maximum number of stateids in a TEST_STATEID: 64 KiB of them. The Linux client sends one at a time.
 pub const MAX_TESTED: usize = 4096;
 
 /// `FREE_STATEID4args`.
@@ -24,5 +24,5 @@ pub struct TestStateidArgs {
     pub stateids: List<Stateid, MAX_TESTED>,
 }
 
-/// `TEST_STATEID4res`: a status a stateid, in the same order.
+/// `TEST_STATEID4res`: a status per stateid, in the same order.
 pub type TestStateidResult = Outcome<List<Status, MAX_TESTED>>;

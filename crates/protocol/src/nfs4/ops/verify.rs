@@ -1,4 +1,4 @@
-//! VERIFY and NVERIFY: go on only if attributes are equal, or not (RFC 8881 §18.31, §18.15).
+//! VERIFY and NVERIFY: continue only if attributes are equal or differ (RFC 8881 §18.31, §18.15).
 
 use xdr::{Decode, Encode};
 
@@ -8,7 +8,7 @@ use crate::nfs4::types::Outcome;
 /// `VERIFY4args` and `NVERIFY4args`. Current handle: the object.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct VerifyArgs {
-    /// What to compare with.
+    /// The attributes to compare with.
     pub attributes: FileAttributes,
 }
 

@@ -7,11 +7,11 @@ use crate::nfs4::types::{MAX_IO, Outcome, StableHow, Stateid, Verifier};
 /// `WRITE4args`. Current handle: the file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WriteArgs {
-    /// Open, lock, delegation or special.
+    /// Stateid of an open, a lock or a delegation, or a special one.
     pub stateid: Stateid,
     /// First byte.
     pub offset: u64,
-    /// How safe the data must be before the reply.
+    /// The stability of the data that the reply requires.
     pub stable: StableHow,
     /// The data, sharing the record's memory.
     pub data: Opaque<MAX_IO>,
@@ -22,9 +22,9 @@ pub struct WriteArgs {
 pub struct WriteOk {
     /// Bytes written.
     pub count: u32,
-    /// How safe they are.
+    /// The stability of the data.
     pub committed: StableHow,
-    /// Differs from an earlier one where unstable data may have been lost since.
+    /// Differs from an earlier one if unstable data may have been lost.
     pub verifier: Verifier,
 }
 

@@ -4,10 +4,10 @@ use xdr::{Decode, Encode, List, Opaque};
 
 use crate::nfs4::types::{ChangeInfo, Component, Cookie, Outcome};
 
-/// Greatest length of a value, in bytes: twice what Linux stores (`XATTR_SIZE_MAX`), so that a value that is merely
-/// too long can be answered XATTR2BIG instead of BADXDR.
+/// Maximum length of a value, in bytes: twice that of Linux (`XATTR_SIZE_MAX`), so that a longer value is rejected with
+/// XATTR2BIG instead of BADXDR.
 pub const MAX_XATTR_VALUE: usize = 128 << 10;
-/// Greatest number of names in a reply: Linux lists at most 64 KiB (`XATTR_LIST_MAX`), a name and its NUL are two
+/// Maximum number of names in a reply: Linux lists at most 64 KiB (`XATTR_LIST_MAX`), a name and its NUL are two
 /// bytes or more.
 pub const MAX_XATTR_NAMES: usize = 32 << 10;
 
@@ -27,13 +27,13 @@ pub struct GetXattrArgs {
 pub type GetXattrResult = Outcome<XattrValue>;
 
 xdr::constants! {
-    /// `setxattr_option4`. Unknown values survive, since they are answered INVAL.
+    /// `setxattr_option4`. Unknown values are kept, because the server rejects them with INVAL.
     pub struct SetXattrOption: u32 {
         /// Create or replace.
         EITHER = 0,
-        /// Create; an existing one is an error.
+        /// Create; an existing attribute is an error.
         CREATE = 1,
-        /// Replace; a missing one is an error.
+        /// Replace; a missing attribute is an error.
         REPLACE = 2,
     }
 }
@@ -55,20 +55,20 @@ pub type SetXattrResult = Outcome<ChangeInfo>;
 /// `LISTXATTRS4args`. Current handle: the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ListXattrsArgs {
-    /// 0, or where to go on.
+    /// 0, or the cookie to continue from.
     pub cookie: Cookie,
-    /// Greatest size of `LISTXATTRS4resok` in bytes.
+    /// Maximum size of `LISTXATTRS4resok` in bytes.
     pub maxcount: u32,
 }
 
 /// `LISTXATTRS4resok`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ListXattrsOk {
-    /// Where to go on.
+    /// The cookie to continue from.
     pub cookie: Cookie,
     /// Names.
     pub names: List<XattrKey, MAX_XATTR_NAMES>,
-    /// Whether these were the last.
+    /// Whether these are the last.
     pub eof: bool,
 }
 
