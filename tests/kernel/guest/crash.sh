@@ -62,7 +62,7 @@ kill_server_during() { # PID
 }
 # same_but_rewritten A B COUNT SINCE: the same trees, but for COUNT files at most whose content was written anew behind their times,
 # since then. cp sets a file's times before it closes it, and where the server is killed between its WRITE and its COMMIT, this client
-# keeps that order (SEMANTICS.md, `uncommitted`); one file at a time is copied.
+# keeps that order (docs/notes/limitations.md); one file at a time is copied.
 same_but_rewritten() {
     local line at times=() rewritten
     "$PROBE" manifest "$1" >"$L/manifest.a"

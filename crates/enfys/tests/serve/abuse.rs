@@ -28,7 +28,7 @@ const STOPPED: usize = 300;
 const SENT: usize = 600_000;
 /// `memory-bytes`.
 const MEMORY: u64 = 1 << 20;
-/// Bytes that a connection may hold beyond that: one read. See SEMANTICS.md, "Bounds".
+/// Bytes that a connection may hold beyond that: one read. See SEMANTICS.md, "Limits".
 const ONE_READ: u64 = 64 << 10;
 /// What else may come and go: replies, the allocator's slack, threads that had nothing to do before.
 const SLACK: u64 = 32 << 20;
