@@ -370,7 +370,10 @@ fn every_test_that_proves_a_promise_exists() {
     let tests: Vec<_> = promises.iter().flat_map(|promise| &promise.tests).collect();
     assert!(tests.len() > 600, "only {} tests are named", tests.len());
     let missing: Vec<_> = tests.into_iter().filter(|test| !is_test(test)).collect();
-    assert!(missing.is_empty(), "docs/promises.toml names tests that do not exist: {missing:#?}");
+    assert!(
+        missing.is_empty(),
+        "docs/promises.toml names tests that do not exist (moved or renamed? change the row too): {missing:#?}"
+    );
 }
 
 #[test]
