@@ -1,4 +1,4 @@
-//! Prints nanoseconds of CPU per operation of a `LocalFs`, beside the bare system calls that nobody can do without.
+//! Prints nanoseconds of CPU per operation of a `LocalFs`, beside the bare system calls.
 //!
 //! `cargo run --release -p enfys-localfs --example micro [DIRECTORY]`
 
@@ -19,7 +19,7 @@ thread_local! {
         tokio::runtime::Builder::new_current_thread().build().expect("runtime");
 }
 
-/// The answer: mostly there at once, and without the cost of a runtime.
+/// Takes the answer, which is mostly ready, without the cost of a runtime.
 trait Answer<T> {
     fn answer(self) -> vfs::Result<T>;
 }
@@ -35,13 +35,13 @@ impl<T> Answer<T> for Op<'_, T> {
 
 const ROUNDS: u32 = 200_000;
 
-/// CPU time of this thread: other work on the machine counts less than on the clock.
+/// Returns the CPU time of this thread, on which other work counts less than on the clock.
 fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Offsets of pages in a file of 64 MiB, in no order.
+/// Offsets of pages in a file of 64 MiB, in random order.
 #[derive(Default)]
 struct Places(u64);
 

@@ -24,7 +24,7 @@ const CREATES: usize = 500;
 /// Pause between two of them.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Longest time that one round takes.
-const SPIN_TIME: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Blocking threads of a core's runtime, as in `enfys serve`.
 const BLOCKING_THREADS: usize = 32;
 
@@ -43,7 +43,7 @@ fn main() {
     for (files, requests) in [(0, 0), (1, 10), (1, 60), (60, 10), (60, 60)] {
         LocalSet::new().block_on(&runtime, measure(Rc::clone(&volume), files, requests));
     }
-    runtime.shutdown_timeout(SPIN_TIME);
+    runtime.shutdown_timeout(TIMEOUT);
     localfs::become_server();
     drop(volume);
     std::fs::remove_dir_all(&directory).expect("remove");
@@ -64,7 +64,7 @@ async fn create(volume: &LocalFs, context: &Context, name: &str) -> Handle {
     created.expect("created").handle
 }
 
-/// Times the victim's CREATEs beside so many requests of the attacker's.
+/// Times the victim's CREATEs beside this many requests of the attacker.
 async fn measure(volume: Rc<LocalFs>, files: usize, requests: usize) {
     let (is_over, done) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
     let mut attack = Vec::new();
@@ -83,7 +83,7 @@ async fn measure(volume: Rc<LocalFs>, files: usize, requests: usize) {
     let victim = context(2, 100);
     let mut took = Vec::new();
     let began = Instant::now();
-    while took.len() < CREATES && began.elapsed() < SPIN_TIME {
+    while took.len() < CREATES && began.elapsed() < TIMEOUT {
         tokio::time::sleep(PAUSE).await;
         let name = format!("new-{}", took.len());
         let start = Instant::now();

@@ -1,7 +1,7 @@
-//! POSIX ACLs as the kernel takes and gives them, in `system.posix_acl_access` and `system.posix_acl_default`.
+//! POSIX ACLs in the format of the kernel's `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! They are checked here only where the kernel cannot be asked for the caller: by a server without root's powers, about a caller who
-//! is somebody else. With root's powers the kernel judges (`faccessat2` as the caller).
+//! They are evaluated here only where the kernel cannot do it: in a server without root's capabilities, for a caller
+//! of another user id. With root's capabilities the kernel evaluates them (`faccessat2` as the caller).
 
 use vfs::{Acl, AclEntry, AclTag, Credentials, Error};
 
@@ -9,7 +9,7 @@ use vfs::{Acl, AclEntry, AclTag, Credentials, Error};
 pub(crate) const ACCESS_ACL: &str = "system.posix_acl_access";
 /// Name of the extended attribute that holds what new objects in a directory inherit.
 pub(crate) const DEFAULT_ACL: &str = "system.posix_acl_default";
-/// Longest ACL that is read, in bytes; the kernel allows a value of an extended attribute no more.
+/// Longest ACL that is read, in bytes: the kernel's limit for the value of an extended attribute.
 pub(crate) const MAX_ACL_BYTES: usize = 65_536;
 
 const VERSION: u32 = 2;
@@ -30,10 +30,10 @@ struct Entry {
     id: u32,
 }
 
-/// Permission bits (of access(2)) that `value` gives the caller on a file of owner `uid` and group `gid`.
+/// Whether `value` grants the caller `want`, in the bits of access(2), on a file of owner `uid` and group `gid`.
 ///
-/// The algorithm is acl(5)'s "access check algorithm": owner, named user, groups (any entry that grants all that is
-/// wanted suffices, so the wanted bits matter), others; named users and groups are limited by the mask.
+/// This is acl(5)'s "access check algorithm": owner, named user, groups (one entry must grant all of `want`), others.
+/// The mask limits named users and groups.
 ///
 /// # Errors
 /// [`Error::Io`] for a value that is no ACL.
@@ -68,7 +68,7 @@ pub(crate) fn grants(
     Ok(!is_member && find(OTHER).is_some_and(|entry| covers(entry.permissions)))
 }
 
-/// The ACL in `value`.
+/// Decodes an ACL.
 ///
 /// # Errors
 /// [`Error::Io`] for a value that is no ACL.
@@ -89,7 +89,7 @@ pub(crate) fn decode(value: &[u8]) -> Result<Acl, Error> {
     Acl::new(entries).map_err(|_| Error::Io)
 }
 
-/// The value that stands for an ACL.
+/// Encodes an ACL.
 pub(crate) fn encode(acl: &Acl) -> Vec<u8> {
     let mut value = VERSION.to_le_bytes().to_vec();
     for entry in acl.entries() {
@@ -132,7 +132,7 @@ pub(crate) mod tests {
     const READ: u32 = 4;
     const WRITE: u32 = 2;
 
-    /// An ACL with the four required entries, and these named ones as (tag, permissions, id).
+    /// Encodes an ACL with the four required entries, and named ones as (tag, permissions, id).
     pub(crate) fn encode(
         owner: u16,
         group: u16,
@@ -175,7 +175,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_acl_grants_nothing() {
+    fn a_malformed_acl_grants_nothing() {
         for value in [&b""[..], &[2, 0, 0], &[1, 0, 0, 0], &[2, 0, 0, 0, 1]] {
             assert_eq!(grants(value, &caller(1, &[]), (1, 1), READ), Err(Error::Io));
         }

@@ -1,4 +1,4 @@
-//! As whom this thread acts.
+//! Sets the identity that this thread acts with.
 
 use vfs::{Context, Result};
 
@@ -6,7 +6,7 @@ use crate::identity;
 use crate::volume::{Actor, Volume};
 
 impl Volume {
-    /// Prepares this thread for calls on an object whose attributes have been checked already.
+    /// Prepares this thread for calls on an object whose permissions have been checked.
     pub(crate) fn act_as(&self, context: &Context) -> Result<()> {
         match self.actor {
             Actor::Callers => identity::become_caller(&context.credentials),
@@ -14,8 +14,8 @@ impl Volume {
         }
     }
 
-    /// Prepares this thread for writing through a descriptor: quotas, reserved space and the clearing of set-user-id
-    /// are checked by the user alone.
+    /// Prepares this thread for writing through a descriptor: quotas, reserved space and the clearing of set-user-ID
+    /// depend on the user alone.
     pub(crate) fn act_as_writer(&self, context: &Context) -> Result<()> {
         match self.actor {
             Actor::Callers => identity::become_user(context.credentials.uid),
@@ -23,14 +23,15 @@ impl Volume {
         }
     }
 
-    /// Prepares this thread for what only the server may do.
+    /// Prepares this thread for calls that only the server may make.
     pub(crate) fn act_as_server(&self) {
         if matches!(self.actor, Actor::Callers) {
             identity::become_server();
         }
     }
 
-    /// Whether the caller is somebody whom the kernel does not judge: another than the server that can only be itself.
+    /// Whether the kernel does not check this caller's permissions: the caller is another user than the server, which
+    /// can act only as itself.
     pub(crate) fn is_foreign(&self, context: &Context) -> bool {
         matches!(self.actor, Actor::Itself { uid, .. } if context.credentials.uid != uid)
     }

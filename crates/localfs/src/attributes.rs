@@ -138,7 +138,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn both_calls_tell_the_same() {
+    fn statx_and_fstat_agree() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let file = directory.path().join("file");
         std::fs::write(&file, [7; 5000]).expect("write");

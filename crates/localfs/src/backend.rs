@@ -1,4 +1,4 @@
-//! The public face: every operation of [`Backend`] goes to its own file.
+//! The implementation of [`Backend`]: each operation calls its own file.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -21,8 +21,8 @@ use crate::volume::{Actor, Handles, Volume};
 /// A file system that is a directory of this machine, with everything below it on the same mount.
 ///
 /// Operations run on the calling thread and change its file-system identity (see
-/// [`become_server`](crate::become_server)); what has to wait runs on threads of the file system's own. The returned [`Op`]
-/// has to be polled in the context of a tokio runtime.
+/// [`become_server`](crate::become_server)); operations that would block run on the file system's own threads. The
+/// returned [`Op`] must be polled in the context of a tokio runtime.
 #[derive(Debug, Clone)]
 pub struct LocalFs {
     volume: Arc<Volume>,
@@ -37,30 +37,30 @@ impl LocalFs {
         crate::probe::open(config).map(|volume| Self { volume })
     }
 
-    /// Whether the kernel judges every caller as itself. Otherwise the server acts as its own user, and callers get what
-    /// permission bits and ACLs give them as far as the server itself may.
+    /// Whether the kernel checks permissions of every caller. Otherwise the server acts as its own user, and callers
+    /// get what permission bits and ACLs grant, as far as the server itself has access.
     #[must_use]
     pub fn acts_as_callers(&self) -> bool {
         matches!(self.volume.actor, Actor::Callers)
     }
 
-    /// Changes what answers promise, for requests from now on. Blocks while what was acknowledged under
-    /// [`Durability::Async`] goes to stable storage.
+    /// Changes the durability for requests from now on. Blocks until the changes that were answered under
+    /// [`Durability::Async`] are on stable storage.
     ///
     /// # Errors
-    /// What the sync reported; the new promise holds for new requests all the same.
+    /// The error of the sync. The new durability applies to new requests all the same.
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
         self.volume.set_durability(durability)
     }
 
-    /// Whether files are found again through the index of the state directory, not by kernel handles.
+    /// Whether handles are found through the index of the state directory, not by kernel handles.
     #[must_use]
     pub fn uses_index(&self) -> bool {
         matches!(self.volume.handles, Handles::Indexed { .. })
     }
 
-    /// Whether `path` leads to the directory that is served: not to another one, nor to a file system that was mounted over it or
-    /// unmounted from it since. Where files are found through the index, another mount of the same file system counts as the same.
+    /// Whether `path` leads to the exported directory: not to another one, nor to a file system that was mounted over
+    /// it or unmounted from it since. With an index, another mount of the same file system counts as the same.
     ///
     /// # Errors
     /// Those of looking the path up.
@@ -74,21 +74,22 @@ impl LocalFs {
         Arc::ptr_eq(&self.volume, &other.volume)
     }
 
-    /// Whether a change attribute stands until the next change. With the coarse timestamps of kernels before Linux 6.13
-    /// it moves once more when the tick of the last change is over, since a local process may have changed the file
-    /// within the same tick.
+    /// Whether a change attribute stands until the next change. With the coarse timestamps of kernels before Linux
+    /// 6.13 it moves once more when the tick of the last change is over, because a local process may have changed the
+    /// file within that tick.
     #[must_use]
     pub fn has_steady_changes(&self) -> bool {
         self.volume.changes.is_steady()
     }
 
-    /// Why changes by other processes are not seen where objects are watched; `None` where they are.
+    /// Returns why changes by other processes are not seen where objects are watched; `None` where they are.
     #[must_use]
     pub fn why_unwatched(&self) -> Option<&str> {
         self.volume.watches().err()
     }
 
-    /// Returns the place of the mount point at the path `below` the directory that is served: relative, without links.
+    /// Returns the mount point at the path `below` the exported directory, which must be relative and without
+    /// symbolic links.
     ///
     /// # Errors
     /// Those of looking it up.
@@ -96,13 +97,13 @@ impl LocalFs {
         self.volume.mount_point(below)
     }
 
-    /// Replaces the paths of the mount points inside at which clients go on in another volume: they are refused by this one
-    /// without a line in the log.
+    /// Replaces the paths of the mount points that other volumes serve. This volume refuses them without a line in
+    /// the log.
     pub fn set_served_mounts(&self, paths: HashSet<PathBuf>) {
         self.volume.logged_mounts.set_served(paths);
     }
 
-    /// RoundAnswers what `operation` does when the handles in it are on stable storage.
+    /// Answers `operation` when the handles in its result are on stable storage.
     fn when_findable<'a, T: Send + 'a>(&'a self, operation: Op<'a, T>) -> Op<'a, T> {
         match &operation {
             Op::Ready(_) if !self.volume.must_sync_index() => operation,

@@ -1,13 +1,13 @@
-//! What this thread saw of an object after it changed it: what the next change of a batch begins from. And of a directory in which
-//! it looked a name up, for the next name.
+//! Reuses the attributes after one request of a batch as those before the next.
 //!
-//! A client that writes sends many WRITEs at once, and the server answers all that one read of the connection brought before
-//! it waits for anything. Attributes after one of them are those before the next: there is no need to look again.
+//! A client that writes sends many WRITEs at once, and the server answers all requests of one read of the connection
+//! before it waits. The attributes after one WRITE are those before the next, so they need not be read again. The
+//! same holds for a directory in which names are looked up or changed.
 //!
-//! That holds as long as nobody else changes the object in between. Other requests through this server move its
-//! [`version`](crate::sync_state::SyncState::version). Local processes do not; so what was seen is good for requests of one batch
-//! alone, which have their time of day in common ([`vfs::Context::now`]), and within one tick of the clock at most, should
-//! one of them have had to wait.
+//! This is valid as long as nobody else changes the object in between. Other requests through this server move its
+//! [`version`](crate::sync_state::SyncState::version). Local processes do not, so attributes are reused only within
+//! one batch, whose requests have the same time of day ([`vfs::Context::now`]), and only within one tick of the
+//! coarse clock, in case one of them had to wait.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -22,39 +22,39 @@ use crate::nonblocking;
 use crate::object::{Object, OpenFile};
 use crate::volume::Volume;
 
-/// One look.
+/// The attributes of an object, and when they are valid.
 #[derive(Debug)]
 struct Known {
-    /// Not the object itself, whose descriptor would stay open; what is weakly held leaves its address to nobody else.
+    /// Weak, so that the descriptor can be closed. A weak reference keeps the address from being reused.
     object: Weak<Object>,
     version: u64,
-    /// RENAMEs of the volume until then: what one moves is changed by it, and not known there by its handle.
+    /// RENAMEs of the volume until then: a renamed object changes without this server knowing its handle.
     moves: u64,
     /// The batch's time of day.
     batch: Timestamp,
-    /// The clock of ticks.
+    /// The coarse clock.
     tick_ns: u64,
     snapshot: Snapshot,
 }
 
 thread_local! {
-    /// The last directory, and the last of anything else: a batch may look names up and write.
+    /// One slot for directories and one for other objects: a batch may look names up and write.
     static LAST: RefCell<[Option<Known>; 2]> = const { RefCell::new([None, None]) };
 }
 
-/// Where an object like this is remembered.
+/// Returns the slot for an object.
 fn slot(object: &Object) -> usize {
     usize::from(object.kind == FileKind::Directory)
 }
 
 impl Volume {
-    /// What happened to `object` between `before` and now, under its lock.
+    /// Returns the change of `object` from `before` until now. To be called under its lock.
     pub(crate) fn change_since(&self, object: &Object, before: &Attributes) -> Result<Change> {
         let after = self.stat_after_change(object, before)?;
         Ok(Change { before: before.before(), after: after.attributes, atomic: true })
     }
 
-    /// Attributes just after a change of what was `before`.
+    /// Reads the attributes after a change.
     fn stat_after_change(&self, object: &Object, before: &Attributes) -> Result<Snapshot> {
         let after = self.stat_after(object)?;
         if object.kind != FileKind::Directory {
@@ -63,25 +63,25 @@ impl Volume {
         let after =
             if self.shows(before, &after.attributes) { after } else { self.advance_ctime(object, after)? };
         if self.changes.is_shared() {
-            // Attributes that another thread took between the change and here are not those of this moment.
+            // Attributes that another thread read between the change and here are not the current ones.
             object.sync_state.note_change();
         }
         Ok(after)
     }
 
-    /// Whether a directory's change shows in the attributes after it. NFSv3 clients see the time of change alone, and where
-    /// directories share ctimes with files the change attribute also moves at the end of a tick.
+    /// Whether a directory's change shows in the attributes after it. NFSv3 clients see the time of change alone.
+    /// Where directories share ctimes with files, the change attribute also moves at the end of a tick.
     fn shows(&self, before: &Attributes, after: &Attributes) -> bool {
         let has_moved = !self.changes.is_shared() || after.changed > before.changed;
         has_moved && after.change > before.change
     }
 
-    /// Moves on the change time of a directory that looked so. The time was another object's, and this change cannot be told apart
-    /// from those before it (see `change`).
+    /// Advances the ctime of a directory to the current time, because it got the ctime of a file, and the change
+    /// cannot be told from earlier ones (see [`crate::change`]).
     fn advance_ctime(&self, directory: &Object, after: Snapshot) -> Result<Snapshot> {
         self.act_as_server();
-        // chown(2) to nobody new sets it to now, and does no more to a directory; files always have their own. A descriptor that can
-        // read is kept from here on: with one of `O_PATH` the call takes half as long again, for it has to look a path up.
+        // chown(2) without a new owner sets ctime, and changes nothing else of a directory. The readable descriptor
+        // is kept: with an `O_PATH` one the call takes half as long again, because it has to look a path up.
         let moved_on = match self.readable(directory) {
             Ok(file) => rustix::fs::fchown(&*file, None, None),
             Err(_) => directory.with_fd(|fd| rustix::fs::chownat(fd, c"", None, None, AtFlags::EMPTY_PATH)),
@@ -92,12 +92,12 @@ impl Volume {
         }
     }
 
-    /// Nothing happened.
+    /// Returns the change of an operation that changed nothing.
     pub(crate) fn no_change(snapshot: &Snapshot) -> Change {
         Change { before: snapshot.attributes.before(), after: snapshot.attributes, atomic: true }
     }
 
-    /// Attributes before a WRITE, and whether the file is immutable. To be called under its lock.
+    /// Returns the attributes before a WRITE, and whether the file is immutable. To be called under its lock.
     #[inline]
     pub(crate) fn stat_before_write(&self, context: &Context, file: &Arc<Object>) -> Result<Snapshot> {
         match self.known(context, file) {
@@ -106,7 +106,8 @@ impl Volume {
         }
     }
 
-    /// What a WRITE by this descriptor changed, numbered already. To be called under the file's lock.
+    /// Returns the change of a WRITE by this descriptor, which has its number already. To be called under the file's
+    /// lock.
     #[inline]
     pub(crate) fn change_after_write(
         &self,
@@ -125,13 +126,14 @@ impl Volume {
         Ok(Change { before: before.attributes.before(), after: after.attributes, atomic: true })
     }
 
-    /// Attributes of a directory before one of its entries changes. To be called under its lock.
+    /// Returns the attributes of a directory before one of its entries changes. To be called under its lock.
     pub(crate) fn stat_before_entry(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
         let seen = self.known(context, directory).map_or_else(|| self.stat(directory), Ok);
         Ok(seen?.attributes)
     }
 
-    /// What the change of an entry, numbered already, did to its directory. To be called under the directory's lock.
+    /// Returns the change of a directory after the change of an entry, which has its number already. To be called
+    /// under the directory's lock.
     pub(crate) fn change_after_entry(
         &self,
         context: &Context,
@@ -149,18 +151,18 @@ impl Volume {
         }
     }
 
-    /// The same, where the next change of an entry in it is not as likely.
+    /// As [`Self::change_after_entry`], for operations that rarely come in batches.
     pub(crate) fn change_after_entries(&self, directory: &Object, before: &Attributes) -> Result<Change> {
         self.change_since(directory, before).or_else(|error| change_of_removed(before, error))
     }
 
-    /// Attributes of a directory, before the look at a name in it: who takes an entry that is newer for one of that directory asks once
-    /// more at worst.
+    /// Returns the attributes of a directory before a name in it is looked up. If the entry is newer than these
+    /// attributes, the client at worst asks again.
     pub(crate) fn stat_for_lookup(&self, context: &Context, directory: &Arc<Object>) -> Result<Attributes> {
         if let Some(seen) = self.known(context, directory) {
             return Ok(seen.attributes);
         }
-        // Before the look, which takes no lock: whoever changes the directory meanwhile has it looked at again.
+        // Read first, because a lookup takes no lock: a concurrent change invalidates the attributes.
         let version_of = self.version_of(directory);
         let seen = self.stat(directory)?;
         if self.can_use_fstat() {
@@ -169,13 +171,13 @@ impl Volume {
         Ok(seen.attributes)
     }
 
-    /// What is another one after each change through this server.
+    /// Returns a value that differs after each change through this server.
     fn version_of(&self, object: &Object) -> (u64, u64) {
         (object.sync_state.version(), self.moves.load(Ordering::Acquire))
     }
 
-    /// What `object` looks like, if this thread saw it after its last change, in the batch of this request. To be asked under
-    /// the object's lock by who changes it.
+    /// Returns the attributes of `object` if this thread read them after its last change, in the batch of this
+    /// request. A request that changes the object must hold its lock.
     #[inline]
     fn known(&self, context: &Context, object: &Arc<Object>) -> Option<Snapshot> {
         LAST.with_borrow(|seen| {
@@ -188,12 +190,14 @@ impl Volume {
         })
     }
 
-    /// Remembers what `object` looks like after a change, numbered already. To be called under the object's lock.
+    /// Remembers the attributes of `object` after a change, which has its number already. To be called under the
+    /// object's lock.
     fn remember(&self, context: &Context, object: &Arc<Object>, snapshot: &Snapshot) {
         self.remember_as_of(self.version_of(object), context, object, snapshot);
     }
 
-    /// As [`Self::remember`], of a look that was taken when the object was [`version_of`](Self::version_of) so.
+    /// As [`Self::remember`], for attributes that were read when [`version_of`](Self::version_of) returned `version`
+    /// and `moves`.
     fn remember_as_of(
         &self,
         (version, moves): (u64, u64),
@@ -220,7 +224,7 @@ impl Volume {
     }
 }
 
-/// Whether a request belongs to a batch that can be told from others.
+/// Whether the request belongs to a batch that can be told from others.
 fn is_in_batch(context: &Context) -> bool {
     context.now != Timestamp::default()
 }
@@ -231,9 +235,9 @@ impl Known {
     }
 }
 
-/// What the change of an entry did to a directory of which a look behind it says `error`. Once it is empty it may lose its own name before
-/// that, as its lock is its entries' alone. The entry was changed all the same, and who asked for that must not be told of a failure:
-/// the look behind is not atomic with the change then (RFC 8881 §18.25.3).
+/// Returns the change of a directory whose attributes could not be read after one of its entries changed. An empty
+/// directory may lose its own name in between, because its lock protects its entries alone. The entry was changed all
+/// the same, so the request must not fail; the attributes are not atomic with the change (RFC 8881 §18.25.3).
 fn change_of_removed(before: &Attributes, error: Error) -> Result<Change> {
     match error {
         Error::Stale => Ok(Change { before: before.before(), after: *before, atomic: false }),
@@ -260,20 +264,20 @@ mod tests {
         directory: tempfile::TempDir,
     }
 
-    /// A request of the batch with this number.
+    /// Returns a request of the batch with this number.
     fn batch(seconds: i64) -> Context {
         let uid = rustix::process::geteuid().as_raw();
         let credentials = Arc::new(Credentials { uid, gid: uid, groups: Arc::from([]) });
         Context::new(credentials, Timestamp { seconds, nanoseconds: 0 })
     }
 
-    /// What is answered, in place or by the pool.
+    /// Waits for the answer, in place or from the pool.
     fn answer<T>(operation: Op<'_, T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
         runtime.block_on(operation).expect("done")
     }
 
-    /// Change times that tell all changes apart, and such that do not.
+    /// A clock that tells all changes apart, and one that does not.
     const CLOCKS: [fn() -> ChangeClock; 2] =
         [|| ChangeClock::Multigrain { shared: false }, || ChangeClock::ticks(1)];
 
@@ -282,12 +286,16 @@ mod tests {
             Self::opened(crate::probe::open)
         }
 
-        /// Whatever the change times here are like, they are taken for such.
+        /// Opens a volume that assumes these change times.
         fn with(clock: ChangeClock) -> Self {
             let is_coarse = clock.is_coarse();
             let case = Self::opened(|config| crate::probe::open_with(config, |_, _| (clock, 1)));
             let has_handles = matches!(case.volume.handles, Handles::Kernel { .. });
-            assert_eq!(case.volume.can_use_fstat(), has_handles && !is_coarse, "else every look is needed");
+            assert_eq!(
+                case.volume.can_use_fstat(),
+                has_handles && !is_coarse,
+                "only then are attributes reused"
+            );
             case
         }
 
@@ -315,7 +323,8 @@ mod tests {
             self.volume.object(&self.file).expect("object")
         }
 
-        /// Writes until it is remembered: a tick may have ended in between. Once, where nothing is.
+        /// Writes until the attributes are remembered: a tick may end in between. Writes once where nothing is
+        /// remembered.
         fn write_and_remember(&self, context: &Context) -> Change {
             if !self.volume.can_use_fstat() {
                 let change = self.write(context, 0);
@@ -331,13 +340,13 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_remembered_for_its_batch_alone() {
+    fn attributes_after_a_write_are_reused_within_its_batch_only() {
         for clock in CLOCKS {
             let case = Case::with(clock());
             let first = case.write_and_remember(&batch(2));
             assert!(case.volume.known(&batch(3), &case.object()).is_none(), "another batch");
             let second = case.write(&batch(2), 0);
-            // With coarse times a change attribute may move on although nothing is changed.
+            // With coarse times a change attribute may move although nothing is changed.
             let seen = |before: Before| Before { change: 0, ..before };
             assert_eq!(seen(second.before), seen(first.after.before()));
             assert!(second.before.change == first.after.change || !case.volume.can_use_fstat());
@@ -347,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn every_write_of_a_batch_moves_the_change_attribute_on() {
+    fn every_write_of_a_batch_moves_the_change_attribute() {
         let case = Case::new();
         let first = case.write_and_remember(&batch(2));
         assert_ne!(case.write(&batch(2), 0).after.change, first.after.change);
@@ -357,14 +366,14 @@ mod tests {
     fn a_local_change_shows_to_the_next_batch() {
         let case = Case::new();
         let last = case.write(&batch(2), 0);
-        std::fs::write(case.directory.path().join("export/f"), b"somebody else's").expect("write");
+        std::fs::write(case.directory.path().join("export/f"), b"another's").expect("write");
         let next = case.write(&batch(3), 0);
         assert_eq!(next.before.size, 15);
         assert_ne!(next.before, last.after.before());
     }
 
     #[test]
-    fn whatever_this_server_changes_is_looked_at_again() {
+    fn attributes_are_read_again_after_every_change_through_this_server() {
         CLOCKS.into_iter().for_each(|clock| changes_are_looked_at_again(&Case::with(clock())));
     }
 
@@ -401,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_fails_is_looked_at_too() {
+    fn attributes_are_read_again_after_a_failed_change() {
         let case = Case::new();
         case.write(&batch(2), 0);
         let version = case.object().sync_state.version();
@@ -410,22 +419,18 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_batch_are_looked_up_in_a_directory_seen_once() {
+    fn lookups_of_a_batch_read_the_directory_once() {
         let case = Case::with(ChangeClock::Multigrain { shared: false });
         let (volume, root) = (&case.volume, case.volume.root.handle);
         let look_up = |context: &Context| answer(volume.lookup(context, &root, b"f")).directory;
         let top = case.directory.path().join("export");
-        // A tick may end between two looks.
+        // A tick may end between two reads.
         let is_seen_once = (0..1000).any(|number| {
             let first = look_up(&batch(2));
             std::fs::write(top.join(number.to_string()), b"").expect("a file");
             look_up(&batch(2)) == first
         });
-        assert_eq!(
-            is_seen_once,
-            volume.can_use_fstat(),
-            "where the faster call does not tell all, each is looked at"
-        );
+        assert_eq!(is_seen_once, volume.can_use_fstat(), "with statx(2) each lookup reads the directory");
         let next = look_up(&batch(2));
         let directory = volume.object(&root).expect("the top");
         assert!(volume.known(&batch(3), &directory).is_none(), "another batch");
@@ -434,13 +439,13 @@ mod tests {
         assert_eq!(
             look_up(&batch(3)).change,
             created.directory.after.change,
-            "what this server changes shows"
+            "changes through this server show"
         );
         assert_ne!(created.directory.after.change, next.change);
     }
 
     #[test]
-    fn changes_of_entries_join_up_within_a_batch() {
+    fn attributes_before_an_entry_change_are_those_after_the_last_one() {
         let case = Case::new();
         let (volume, root, same) = (&case.volume, case.volume.root.handle, batch(2));
         let mut last: Option<Change> = None;
@@ -459,13 +464,13 @@ mod tests {
         assert_eq!(last.map(|last| last.after.changed), Some(seen.changed));
     }
 
-    /// Of directories that may be given the change time of a file.
+    /// A clock for directories that may share ctimes with files.
     fn shared() -> ChangeClock {
         ChangeClock::Multigrain { shared: true }
     }
 
     #[test]
-    fn a_change_that_would_be_told_like_what_was_before_is_moved_on() {
+    fn a_hidden_change_is_noticed() {
         let case = Case::with(shared());
         let before = case.volume.stat(&case.volume.root).expect("seen").attributes;
         let later = |changed_ns: u64, change| {
@@ -476,14 +481,11 @@ mod tests {
         assert!(!case.volume.shows(&before, &later(0, 0)), "the kernel gave the same ctime again");
         assert!(!case.volume.shows(&before, &later(0, 50)), "only the end of the tick shows");
         let settled = Attributes { change: before.change + 1, ..before };
-        assert!(
-            Case::with(ChangeClock::ticks(1)).volume.shows(&before, &settled),
-            "ticks are told by number"
-        );
+        assert!(Case::with(ChangeClock::ticks(1)).volume.shows(&before, &settled), "the number shows ticks");
     }
 
     #[test]
-    fn nobody_goes_on_from_a_look_between_a_change_and_its_number() {
+    fn attributes_from_during_a_change_are_not_reused() {
         let (case, context) = (Case::with(shared()), batch(7));
         if !case.volume.can_use_fstat() {
             return; // Nothing is remembered.
@@ -495,16 +497,13 @@ mod tests {
             case.volume.remember_as_of(version_of, &context, root, &seen);
             case.volume.known(&context, root).is_some()
         };
-        assert!(
-            (0..100).any(|_| is_gone_on_from(&|_| ())),
-            "but for those that the end of a tick came between"
-        );
-        let numbered = |before: &Attributes| _ = case.volume.change_since(root, before).expect("told");
+        assert!((0..100).any(|_| is_gone_on_from(&|_| ())), "unless a tick ends in between");
+        let numbered = |before: &Attributes| _ = case.volume.change_since(root, before).expect("change");
         assert!((0..100).all(|_| !is_gone_on_from(&numbered)));
     }
 
     #[test]
-    fn a_directory_that_goes_behind_the_change_of_its_last_entry_takes_the_answer_along_with_no_failure() {
+    fn a_directory_removed_after_its_last_entry_does_not_fail_the_entry_change() {
         let (case, context) = (Case::with(shared()), batch(7));
         let root = case.volume.root.handle;
         let created = answer(case.volume.create(
@@ -517,11 +516,11 @@ mod tests {
         let directory = case.volume.object(&created.handle).expect("known");
         let before = case.volume.stat(&directory).expect("seen").attributes;
         rustix::fs::unlinkat(&case.volume.root_fd, "emptied", rustix::fs::AtFlags::REMOVEDIR).expect("empty");
-        let told = [
+        let changes = [
             case.volume.change_after_entry(&context, &directory, &before),
             case.volume.change_after_entries(&directory, &before),
         ];
-        for change in told {
+        for change in changes {
             let change = change.expect("the entry was changed");
             assert_eq!((change.before, change.after, change.atomic), (before.before(), before, false));
         }
@@ -529,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn each_removal_on_tmpfs_shows_in_the_time_of_change_and_nothing_does_behind_it() {
+    fn each_removal_on_tmpfs_moves_the_time_of_change_once() {
         let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
             println!("skipped: no file system in memory");
             return;
@@ -556,7 +555,7 @@ mod tests {
             assert!(after.changed > last, "{name}: a client of version 3 has nothing else to go by");
             last = after.changed;
         }
-        // Until the tick is over, however long ticks are.
+        // Longer than any tick.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(volume.stat(&volume.root).expect("seen").attributes.changed, last);
     }

@@ -189,7 +189,7 @@ impl Volume {
 
 /// The locks of the one or two objects that a request changes.
 #[derive(Debug)]
-#[must_use = "locks are given back when this is dropped"]
+#[must_use = "locks are released when this is dropped"]
 pub(crate) struct Locks<'a> {
     _first: Guard<'a>,
     _second: Option<Guard<'a>>,

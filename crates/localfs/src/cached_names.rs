@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_knows_its_newest_marks() {
+    fn a_set_contains_its_newest_hashes() {
         let names = CachedNames::default();
         (0..WAYS as u64).for_each(|number| names.insert(mark(number)));
         // Inserted again, so it evicts nothing.

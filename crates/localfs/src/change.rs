@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_ctime_gives_one_number_for_ever_and_across_restarts() {
+    fn a_settled_ctime_gives_one_number_across_restarts() {
         let ctime = timestamp(5 * SECOND);
         let later = CoarseTime { coarse_ns: 5 * SECOND + 1 };
         let (one, other) = (ChangeClock::ticks(1), ChangeClock::ticks(1));
@@ -321,12 +321,12 @@ mod tests {
         let first = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND);
         let looked = ticks(&clock).fresh(KEY, 5 * SECOND, false, 5 * SECOND + 3_000_000);
         let second = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND);
-        assert_eq!(first, looked, "looking changes nothing");
+        assert_eq!(first, looked, "reading changes nothing");
         assert!(second > first);
     }
 
     #[test]
-    fn a_change_that_nobody_looked_at_shows_at_the_next_look() {
+    fn an_unread_change_shows_at_the_next_read() {
         let clock = ChangeClock::ticks(1);
         let first = ticks(&clock).fresh(KEY, 5 * SECOND, true, 5 * SECOND + 1000);
         clock.was_changed(KEY);
@@ -369,7 +369,7 @@ mod tests {
             timestamp(5 * SECOND),
             false,
         );
-        assert!(highest < settled, "a local change after the last look must show once the tick is over");
+        assert!(highest < settled, "a local change after the last read must show once the tick is over");
         let next =
             ticks(&clock).fresh(KEY, 5 * SECOND + SHORTEST_TICK_NS, false, 5 * SECOND + SHORTEST_TICK_NS);
         assert!(settled < next);

@@ -147,7 +147,7 @@ mod tests {
     use crate::config::Config;
 
     #[test]
-    fn the_index_is_compacted_by_the_server_whoever_removed_the_files() {
+    fn the_index_is_compacted_as_the_server() {
         use crate::index::{FileKey, Place, ROOT};
         use vfs::Timestamp;
         let directory = tempfile::tempdir().expect("temporary directory");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_or_commits_is_synced_and_given_back() {
+    fn an_idle_dirty_file_is_synced_and_its_descriptor_replaced() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let top = directory.path().join("export");
         std::fs::create_dir(&top).expect("directory");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_while_it_was_open_is_let_go_by_its_last_close() {
+    fn a_file_removed_while_open_is_released_by_its_last_close() {
         use vfs::{Authority, Context, Credentials, OpenAccess, Removal, Timestamp};
         let directory = tempfile::tempdir().expect("temporary directory");
         let top = directory.path().join("export");
@@ -243,7 +243,7 @@ mod tests {
             assert!(volume.objects.peek(&handle).is_some(), "an open holds it");
             let object = volume.objects.peek(&handle).expect("held");
             drop(second);
-            assert_eq!(Arc::weak_count(&object), 0, "its memory is nobody's once it is removed");
+            assert_eq!(Arc::weak_count(&object), 0, "no weak reference keeps its memory");
             drop(object);
             if is_local {
                 volume.check_closed();

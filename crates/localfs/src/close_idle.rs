@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_local_process_removed_meanwhile_is_stale() {
+    fn a_closed_file_removed_by_a_local_process_is_stale() {
         let case = Case::new(Descriptors::new(64), 1);
         let handle = case.find(0);
         let pin = case.open(&handle);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_share_one_budget_and_get_more_when_others_leave() {
+    fn volumes_share_one_budget_and_get_more_when_others_are_dropped() {
         let descriptors = Descriptors::new(200);
         let cases: Vec<_> = (0..5).map(|_| Case::new(descriptors, 100)).collect();
         for case in &cases {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_has_no_descriptor_for_is_tried_once_more_when_some_were_closed() {
+    fn an_open_that_fails_with_emfile_is_repeated_once() {
         let descriptors = Descriptors::new(64);
         let case = Case::new(descriptors, 30);
         case.find_all();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_is_used_up_for_good_refuses_and_opens_nothing() {
+    fn a_used_up_budget_refuses_opens() {
         let descriptors = Descriptors::new(8);
         let _all: Vec<_> = (0..8).map(|_| descriptors.count()).collect();
         let refused = descriptors.open(|| -> rustix::io::Result<()> { panic!("beyond the budget") });

@@ -44,7 +44,7 @@ mod tests {
     use crate::nonblocking::InPlace;
 
     #[test]
-    fn what_is_gone_is_dropped_behind_the_answer() {
+    fn values_are_dropped_after_the_answer() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             for _ in 0..2 {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_runtime_leaves_behind_is_dropped_with_it() {
+    fn values_are_dropped_with_the_runtime() {
         for _ in 0..2 {
             let it = Arc::new(1);
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_it_is_dropped_at_once() {
+    fn values_are_dropped_at_once_out_of_place() {
         let it = Arc::new(1);
         drop_deferred(Arc::clone(&it) as _);
         let section = InPlace::begin(1);

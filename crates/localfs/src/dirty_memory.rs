@@ -144,21 +144,21 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_up_to_the_middle_of_both_thresholds() {
+    fn there_is_room_up_to_the_mean_of_both_thresholds() {
         assert_eq!(budget_of(&vmstat(1000, 100)), Some(400 * 4096 / 4));
         assert_eq!(budget_of(&vmstat(1000, 500)), Some(0));
         assert_eq!(budget_of(&vmstat(5000, 500)), Some(0));
-        assert_eq!(budget_of("nr_dirty 4\n"), None, "a kernel that does not tell");
+        assert_eq!(budget_of("nr_dirty 4\n"), None, "a kernel without the counters");
     }
 
     #[test]
-    fn the_kernel_here_tells() {
+    fn this_kernel_has_the_counters() {
         let text = std::fs::read_to_string("/proc/vmstat").expect("vmstat");
         assert!(budget_of(&text).is_some_and(|room| (0..=REFRESH_BYTES).contains(&room)));
     }
 
     #[test]
-    fn room_is_used_up_and_then_looked_for_again() {
+    fn a_used_up_budget_is_read_again() {
         let room = Budget::new();
         room.due_ns.store(u64::MAX, Ordering::Relaxed);
         room.bytes.store(4096, Ordering::Relaxed);

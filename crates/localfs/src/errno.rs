@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quota_space_and_read_only_keep_their_own_kinds() {
+    fn quota_space_and_read_only_have_their_own_errors() {
         // RFC 1813 §2.6 has a status of its own for each.
         assert_eq!(translate(Errno::DQUOT), Error::Quota);
         assert_eq!(translate(Errno::NOSPC), Error::NoSpace);
@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn shortage_of_the_server_asks_the_client_to_come_back() {
+    fn a_shortage_in_the_server_is_a_retry_later() {
         assert_eq!(translate(Errno::MFILE), Error::Later);
         assert_eq!(translate(Errno::NFILE), Error::Later);
     }
 
     #[test]
-    fn an_unknown_number_is_the_servers_fault() {
+    fn an_unknown_errno_is_a_server_fault() {
         assert_eq!(translate(Errno::BADF), Error::ServerFault);
     }
 }

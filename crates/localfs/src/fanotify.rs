@@ -1,35 +1,36 @@
-//! What a read(2) of a fanotify(7) group returns, taken apart.
+//! Parses what a read(2) of a fanotify(7) group returns.
 //!
-//! The kernel wrote it; that it says what it must is checked all the same, and what does not counts as something that was missed.
+//! The kernel's data are checked all the same; malformed data count as missed events.
 
-/// `fanotify_event_metadata`: length (4 bytes), version, a reserved byte, its own length (2), mask (8), a descriptor (4), process (4).
+/// `fanotify_event_metadata`: length (4 bytes), version, a reserved byte, its own length (2), mask (8), a descriptor
+/// (4), process (4).
 const METADATA_BYTES: usize = 24;
-/// What goes before the opaque part of a handle in an information record: type, padding, length (2), file system (8), and of the
-/// handle length (4) and type (4).
+/// The part of an information record before the opaque part of the handle: type, padding, length (2), file system
+/// (8), and of the handle length (4) and type (4).
 const FID_BYTES: usize = 20;
 
-/// Something that was done.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event<'b> {
     /// Bits of `FAN_…`.
     pub(crate) mask: u64,
-    /// Who did it: the process, 0 where it is not to be known.
+    /// The process that caused it, 0 where it is unknown.
     pub(crate) process: u32,
-    /// To what: the kernel's handle of it, type and opaque part. `None` where that is not said.
+    /// The kernel's handle of the object, type and opaque part. `None` where it is missing.
     pub(crate) object: Option<(i32, &'b [u8])>,
 }
 
 impl Event<'_> {
-    /// That something happened of which nothing is known.
+    /// An event of which nothing is known.
     const MISSED: Self = Self { mask: libc::FAN_Q_OVERFLOW, process: 0, object: None };
 
-    /// Whether others were not told, as there were too many.
+    /// Whether events were lost because the queue was full.
     pub(crate) fn is_overflow(&self) -> bool {
         self.mask & libc::FAN_Q_OVERFLOW != 0
     }
 }
 
-/// The events in what was read.
+/// The events in the bytes that were read.
 pub(crate) struct Events<'b>(pub(crate) &'b [u8]);
 
 impl<'b> Iterator for Events<'b> {
@@ -45,7 +46,7 @@ impl<'b> Iterator for Events<'b> {
     }
 }
 
-/// The first event, and what is behind it.
+/// Returns the first event and the bytes after it.
 fn first(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
     let length = usize::try_from(u32::from_ne_bytes(field(bytes, 0)?)).ok()?;
     let (event, rest) = bytes.split_at_checked(length)?;
@@ -59,12 +60,12 @@ fn first(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
     Some((Event { mask, process, object: object(event.get(begin..)?) }, rest))
 }
 
-/// The handle in the first information record that has one.
+/// Returns the handle in the first information record that has one.
 fn object(mut records: &[u8]) -> Option<(i32, &[u8])> {
     loop {
         let [kind] = field(records, 0)?;
         let length = usize::from(u16::from_ne_bytes(field(records, 2)?));
-        // One that has no length would be met for ever.
+        // A record of length 0 would loop for ever.
         let (record, rest) = records.split_at_checked(length.max(4))?;
         if kind == libc::FAN_EVENT_INFO_TYPE_FID {
             let bytes = usize::try_from(u32::from_ne_bytes(field(record, 12)?)).ok()?;
@@ -83,7 +84,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    /// An information record as the kernel has it: padded to four bytes.
+    /// Returns an information record padded to four bytes, as the kernel writes it.
     fn record(kind: u8, handle: (i32, &[u8])) -> Vec<u8> {
         let (handle_type, opaque) = handle;
         let length = (FID_BYTES + opaque.len()).next_multiple_of(4);
@@ -128,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn an_overflow_is_told_from_what_happened() {
-        // Linux's has a record with an invalid handle, of no bytes; before Linux 5.16 it had none.
+    fn an_overflow_is_not_an_event_of_an_object() {
+        // Linux writes a record with an invalid handle of no bytes; before Linux 5.16 it wrote none.
         for records in [vec![], vec![fid((255, &[]))]] {
             let bytes = event(libc::FAN_Q_OVERFLOW, 0, &records);
             assert!(Events(&bytes).all(|event| event.is_overflow()));
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_of_another_version_counts_as_missed() {
+    fn truncated_or_unknown_records_count_as_missed() {
         let good = event(libc::FAN_MODIFY, 7, &[fid((1, &[1; 8]))]);
         for length in 1..good.len() {
             assert_eq!(Events(&good[..length]).collect::<Vec<_>>(), [Event::MISSED], "{length}");
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_does_not_fit_its_record_is_none() {
+    fn a_handle_that_does_not_fit_its_record_is_ignored() {
         let mut overlong = fid((1, &[1; 8]));
         overlong[12..16].copy_from_slice(&u32::MAX.to_ne_bytes());
         let mut without_length = fid((1, &[1; 8]));

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_gets_the_number_of_another_has_its_own_handle() {
+    fn a_reused_inode_number_gets_its_own_handle() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let volume = volume(directory.path());
         if !matches!(volume.handles, Handles::Kernel { .. }) {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_before_this_tick_is_remembered_until_it_changes() {
+    fn a_generation_from_before_this_tick_is_remembered_until_the_next_change() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let volume = volume(directory.path());
         let Handles::Kernel { generations: Some(generations), .. } = &volume.handles else {
@@ -212,7 +212,7 @@ mod tests {
             let (handle, attributes) = volume
                 .stat_name(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
                 .expect("found")
-                .expect("told");
+                .expect("unambiguous");
             assert_eq!((handle, attributes.size), (expected, 7));
             assert!(generations.get(inode, changed_ns).is_some());
         }
@@ -222,12 +222,12 @@ mod tests {
         let (handle, attributes) = volume
             .stat_name(volume.root_fd.as_fd(), name.as_c_str(), present_ns())
             .expect("found")
-            .expect("told");
+            .expect("unambiguous");
         assert_eq!((handle, attributes.size), (expected, 15));
     }
 
     #[test]
-    fn what_may_have_been_made_between_two_looks_is_not_recognised() {
+    fn a_file_that_may_have_been_created_during_the_lookup_is_not_accepted() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let volume = volume(directory.path());
         std::fs::write(directory.path().join("export/f"), b"").expect("new file");

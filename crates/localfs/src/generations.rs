@@ -1,58 +1,60 @@
-//! Handle and attributes of a name by one system call: what statx(2) leaves out of a handle is remembered.
+//! Remembers inode generations, so that one system call returns handle and attributes of a name.
 //!
-//! A kernel handle of the forms known here is an inode number and the inode's generation, which tells files apart that
-//! had the number one after the other. statx(2) tells all but the generation, and name_to_handle_at(2) for it alone
-//! costs as much once more.
+//! A kernel handle of the forms known here is an inode number and the inode's generation, which tells apart files
+//! that had the number one after the other. statx(2) returns everything but the generation, and name_to_handle_at(2)
+//! for it alone takes as long again.
 //!
-//! # What a remembered generation is good for
-//! Inode number and change time. Another file under the same number is made later, and has a later change time, if the
-//! clock went on in between; so what was looked at in the tick of its change is not remembered. That takes a clock read
-//! *before* the looks, so that nothing that is made between them counts as old. A file that is changed is asked for anew, which catches those who set a generation (`FS_IOC_SETVERSION`) too. Time of
-//! creation would outlive changes, but not every file system has it, and some can be told to set it.
+//! # Validity
+//! A generation is remembered for an inode number and a change time. Another file with the same number is created
+//! later, and has a later change time if the clock advanced in between. So files in the tick of their change are not
+//! remembered. That takes a clock read *before* the status, so that a file created in between does not count as old.
+//! The generation of a changed file is read again, which also notices a program that sets a generation
+//! (`FS_IOC_SETVERSION`). The time of creation would outlive changes, but not every file system has it, and on some
+//! it can be set.
 //!
-//! # Of a new file
-//! An open file tells its generation itself where the file system has `FS_IOC_GETVERSION`, in a third of the time that name_to_handle_at(2)
-//! takes. Not every file system means by it what its handles pin_object; so that is found out of the first files that are made
-//! ([`GenerationTrial`]).
+//! # New files
+//! An open file returns its generation by `FS_IOC_GETVERSION`, where the file system has it, in a third of the time
+//! of name_to_handle_at(2). Not every file system returns the number of its handles; the first files that are created
+//! show whether it does ([`GenerationTrial`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Inodes that are remembered; 24 bytes each, when there is something to remember.
+/// Inodes that are remembered, at 24 bytes each.
 const INODES: usize = 32 * 1024;
-/// Parts of the table, so that cores seldom meet.
+/// Parts of the table, each with a lock.
 const PARTS: usize = 16;
 const PART_INODES: usize = INODES / PARTS;
 
-/// Files of which both calls must have told one generation, each another.
+/// Files with different generations for which both calls must have agreed.
 const PROOFS: u16 = 4;
-/// Files after which it must be known.
+/// Files after which the trial must have succeeded.
 const LOOKS_MAX: u16 = 256;
 
 /// Generations of inodes.
 #[derive(Debug, Default)]
 pub(crate) struct Generations {
-    /// Of those that were looked at lately; each has one place, given by its number.
+    /// The last inodes, each at the place that its number gives.
     known: [Mutex<Vec<Known>>; PARTS],
-    /// Whether open files tell their own.
+    /// Whether open files return the generation of their handles.
     pub(crate) trial: GenerationTrial,
 }
 
-/// Whether what open files tell is what their handles pin_object: the last such generation << 32 | files looked at << 16 | how many of them prove
-/// it; or [`REFUTED`].
+/// A test whether open files return the generation of their handles: the last such generation << 32 | files tested <<
+/// 16 | files that proved it; or [`REFUTED`].
 #[derive(Debug, Default)]
 pub(crate) struct GenerationTrial(AtomicU64);
 
 const REFUTED: u64 = u64::MAX;
 
-/// A [`GenerationTrial`]'s number, taken apart.
+/// Unpacks the number of a [`GenerationTrial`].
 fn unpack(state: u64) -> (u32, u16, u16) {
     ((state >> 32) as u32, (state >> 16) as u16, state as u16)
 }
 
 impl GenerationTrial {
-    /// What can be relied on; `None` until that is known.
+    /// Returns the result; `None` until it is known.
     pub(crate) fn result(&self) -> Option<bool> {
         match self.0.load(Ordering::Relaxed) {
             REFUTED => Some(false),
@@ -61,13 +63,13 @@ impl GenerationTrial {
         }
     }
 
-    /// What an open file told was its handle's, or (`None`) was not.
+    /// Notes that an open file returned its handle's generation, or (`None`) another.
     pub(crate) fn record(&self, right: Option<u32>) {
         let state = self.0.load(Ordering::Relaxed);
         let (last, looks, proofs) = unpack(state);
         let state = match right {
             Some(generation) if state != REFUTED && looks < LOOKS_MAX => {
-                // One that all have proves nothing.
+                // A generation that all files share proves nothing.
                 let proves = generation != 0 && generation != last;
                 u64::from(generation) << 32
                     | u64::from(looks + 1) << 16
@@ -82,7 +84,7 @@ impl GenerationTrial {
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     inode: u64,
-    /// The change time in nanoseconds; 0 where nothing is known.
+    /// The change time in nanoseconds; 0 in an empty entry.
     changed_ns: u64,
     generation: u32,
 }
@@ -92,7 +94,7 @@ impl Generations {
         (&self.known[inode as usize % PARTS], inode as usize / PARTS % PART_INODES)
     }
 
-    /// The generation of the inode of this number with this change time, in nanoseconds.
+    /// Returns the generation of the inode with this number and change time, in nanoseconds.
     pub(crate) fn get(&self, inode: u64, changed_ns: u64) -> Option<u32> {
         let (part, place) = self.part(inode);
         let known = *part.lock().get(place)?;
@@ -100,7 +102,7 @@ impl Generations {
         is_it.then_some(known.generation)
     }
 
-    /// Remembers the generation of an inode whose change time [is past](is_past) before it was looked at.
+    /// Remembers the generation of an inode whose change time [was past](is_past) before its status was read.
     pub(crate) fn remember(&self, inode: u64, changed_ns: u64, generation: u32) {
         let (part, place) = self.part(inode);
         let mut part = part.lock();
@@ -111,8 +113,8 @@ impl Generations {
     }
 }
 
-/// Whether whatever changes after the coarse clock was read, in nanoseconds, gets a later change time than this one, on a
-/// file system that keeps times in steps of `step_ns`.
+/// Whether every change after the coarse clock was read (`clock_ns`) gets a later change time than `changed_ns`, on a
+/// file system that stores times in steps of `step_ns`.
 pub(crate) fn is_past(step_ns: u32, changed_ns: u64, clock_ns: u64) -> bool {
     changed_ns < clock_ns - clock_ns % u64::from(step_ns.max(1))
 }
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generation_is_known_by_number_and_change_time_alone() {
+    fn a_generation_is_found_by_inode_number_and_change_time() {
         let generations = Generations::default();
         assert_eq!(generations.get(70, 0), None, "nothing is known yet");
         generations.remember(70, 5, 1);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_do_not_push_each_other_out() {
+    fn neighbouring_inodes_do_not_evict_each_other() {
         let generations = Generations::default();
         let inodes = 1 << 40..(1 << 40) + INODES as u64;
         inodes.clone().for_each(|inode| generations.remember(inode, 5, inode as u32));
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_open_files_tell_is_relied_on_once_it_was_right_of_several() {
+    fn generations_of_open_files_are_trusted_after_several_agreed() {
         let trial = GenerationTrial::default();
         for generation in [7, 7, 0, 8, 9] {
             assert_eq!(trial.result(), None);
@@ -161,7 +163,7 @@ mod tests {
         (0..LOOKS_MAX).for_each(|_| trial.record(Some(7)));
         assert_eq!(trial.result(), None);
         trial.record(Some(7));
-        assert_eq!(trial.result(), Some(false), "nobody looks for ever");
+        assert_eq!(trial.result(), Some(false), "the trial ends");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Handles: how a file is named to clients.
+//! File handles.
 //!
-//! Two forms, told apart by their first byte. A volume gives out one form only.
-//! - **kernel** (1): the type of the kernel's handle (one byte), then the kernel's handle. The kernel promises that it
-//!   outlives renames and reboots and, with the inode's generation inside, never means another file.
-//! - **indexed** (2): the index's own identity (8 bytes), then the number under which the index knows the file (8
-//!   bytes, little endian). Numbers are given once.
+//! There are two forms, told apart by their first byte. A volume uses one form only.
+//! - **kernel** (1): the type of the kernel's handle (one byte), then the kernel's handle. The kernel guarantees that
+//!   it survives renames and reboots and, with the inode's generation inside, never leads to another file.
+//! - **indexed** (2): the index's own identity (8 bytes), then the number of the file in the index (8 bytes, little
+//!   endian). Numbers are used once.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -18,26 +18,26 @@ use crate::sys::{self, KernelHandle};
 const KERNEL: u8 = 1;
 const INDEXED: u8 = 2;
 
-/// Identity of an index, made at random with it.
+/// The identity of an index, random.
 pub(crate) type IndexIdentity = [u8; 8];
 
-/// What a handle says.
+/// The content of a handle.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Meaning<'a> {
     /// For open_by_handle_at(2): type and opaque part.
     Kernel(i32, &'a [u8]),
-    /// For the index of this identity.
+    /// A number in the index of this identity.
     Indexed(IndexIdentity, u64),
 }
 
-/// The handle of a file by the kernel's.
+/// Converts a kernel handle.
 pub(crate) fn from_kernel(handle: &KernelHandle) -> Result<Handle, Error> {
     from_parts(handle.kind, handle.bytes()).ok_or(Error::ServerFault)
 }
 
-/// The same of the kernel's type and opaque part; `None` where they are none that is stored.
+/// Converts the type and opaque part of a kernel handle; `None` where they cannot be stored.
 pub(crate) fn from_parts(kind: i32, bytes: &[u8]) -> Option<Handle> {
-    // Types are single bytes; the bits above are flags that nobody asked for.
+    // Types are single bytes; the bits above are flags that the server does not use.
     let kind = u8::try_from(kind).ok()?;
     let mut encoded = [0; vfs::MAX_HANDLE];
     encoded[0] = KERNEL;
@@ -47,7 +47,7 @@ pub(crate) fn from_parts(kind: i32, bytes: &[u8]) -> Option<Handle> {
     Handle::new(&encoded[..end]).ok()
 }
 
-/// The handle of number `id` of an index.
+/// Returns the handle of number `id` of an index.
 pub(crate) fn from_index(identity: IndexIdentity, id: u64) -> Handle {
     let mut encoded = [0; 17];
     encoded[0] = INDEXED;
@@ -56,10 +56,10 @@ pub(crate) fn from_index(identity: IndexIdentity, id: u64) -> Handle {
     Handle::new(&encoded).unwrap_or_else(|_| unreachable!("17 bytes are within the limit"))
 }
 
-/// Reads a handle, which may come from anywhere.
+/// Decodes an untrusted handle.
 ///
 /// # Errors
-/// [`Error::BadHandle`] for what has neither form.
+/// [`Error::BadHandle`] for any other form.
 pub(crate) fn decode(handle: &Handle) -> Result<Meaning<'_>, Error> {
     match &**handle {
         [KERNEL, kind, bytes @ ..] if !bytes.is_empty() => Ok(Meaning::Kernel(i32::from(*kind), bytes)),
@@ -73,8 +73,9 @@ pub(crate) fn decode(handle: &Handle) -> Result<Meaning<'_>, Error> {
     }
 }
 
-/// The kernel's handle of `name` in `directory` (or of `directory` itself), `None` for what is on another mount than the
-/// export's: some file systems have no handles, or longer ones, and the kernel says so before it tells the mount.
+/// Returns the kernel's handle of `name` in `directory` (or of `directory` itself if `name` is empty); `None` on
+/// another mount than the export's. A file system without handles, or with longer ones, is another mount too: the
+/// kernel returns that error first.
 pub(crate) fn handle_on(
     mount: i32,
     directory: BorrowedFd<'_>,
@@ -92,13 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_indexed_handle_comes_back() {
+    fn an_indexed_handle_is_decoded() {
         let handle = from_index([9; 8], 0x0102_0304_0506_0708);
         assert_eq!(decode(&handle), Ok(Meaning::Indexed([9; 8], 0x0102_0304_0506_0708)));
     }
 
     #[test]
-    fn other_shapes_are_no_handles() {
+    fn malformed_handles_are_refused() {
         for bytes in [&b""[..], &[0], &[1], &[1, 1], &[2], &[2; 16], &[2; 18], &[3; 17], &[255; 48]] {
             let handle = Handle::new(bytes).expect("short enough");
             assert_eq!(decode(&handle), Err(Error::BadHandle), "{bytes:?}");

@@ -1,8 +1,9 @@
-//! What no client reaches of an export: the server's state directory, where it lies inside, and the control socket.
+//! Files of an export that clients must not reach: the server's state directory, if it is inside, and the control
+//! socket.
 //!
-//! Whoever reads the state directory has the key of all file handles. So it has no name for clients and no handle, and neither has any file
-//! in it, whatever handle was given of it before and whatever other name (a hard link) leads to it. Its place is kept too: directories above
-//! it are not moved, or a client could put a state directory of its own there for the next start.
+//! The state directory contains the key of all file handles. So clients get neither a name nor a handle for it or for
+//! any file in it, not even by an old handle or by another hard link. Directories above it cannot be renamed, or a
+//! client could put a state directory of its own there for the next start.
 
 use std::collections::HashSet;
 use std::io;
@@ -21,15 +22,15 @@ use crate::object::Object;
 use crate::streams;
 use crate::sys;
 
-/// Directories that are climbed from the state directory to the top of all.
+/// The most parents between the state directory and the root.
 const MAX_PARENTS: usize = 4096;
-/// After a change that is no longer ago than this, another may show the same time.
+/// If the directory changed less than this long ago, another change may have the same time.
 const TICK_NS: u64 = 100_000_000;
 
 /// Device and inode number.
 type Key = (u64, u64);
 
-/// A directory that clients never see, and a socket.
+/// A directory and a socket that clients never see.
 #[derive(Debug)]
 pub(crate) struct Hidden {
     directory: OwnedFd,
@@ -41,20 +42,20 @@ pub(crate) struct Hidden {
     inside: Mutex<Inside>,
 }
 
-/// What is in the directory, which has no directories inside.
+/// The files in the directory, which contains no directories.
 #[derive(Debug, Default)]
 struct Inside {
     inodes: Arc<HashSet<u64>>,
-    /// When the directory had last changed by then, in nanoseconds.
+    /// The change time of the directory for which `inodes` is valid, in nanoseconds.
     as_of_ns: Option<u64>,
 }
 
 impl Hidden {
-    /// Hides `directory` and `socket` from clients of the export at `root`; `None` where neither lies inside. The thread must be the
-    /// server's.
+    /// Hides `directory` and `socket` from clients of the export at `root`; `None` where both are outside. The thread
+    /// must act as the server.
     ///
     /// # Errors
-    /// The directory cannot be opened; or the top of the export is that directory or lies inside of it.
+    /// The directory cannot be opened; or it is the exported directory, or contains it.
     pub(crate) fn open(
         directory: &Path,
         socket: Option<&Path>,
@@ -64,9 +65,9 @@ impl Hidden {
         let directory = rustix::fs::open(directory, flags, Mode::empty())?;
         let (key, root_key) = (key_of(directory.as_fd())?, key_of(root)?);
         if root_key == key || ancestors(root)?.contains(&key) {
-            return Err(io::Error::other("it is the state directory of this server, or lies inside of it"));
+            return Err(io::Error::other("it is, or is inside, the state directory of this server"));
         }
-        // By device and inode: the export may be another mount of what the state directory lies in.
+        // By device and inode: the export may be another mount of the file system that contains the state directory.
         let above = ancestors(directory.as_fd())?;
         let socket = socket.and_then(|socket| place_of(socket, root_key));
         let is_within = above.contains(&root_key) || socket.is_some();
@@ -79,7 +80,7 @@ impl Hidden {
         (device, inode) == self.key || device == self.key.0 && self.is_inside(inode)
     }
 
-    /// The same of what was found by a name outside of the directory.
+    /// As [`Self::hides`], for a file that was found by a name outside of the directory.
     pub(crate) fn hides_named(&self, status: &Statx) -> bool {
         let is_linked = status.stx_nlink > 1 && kind_of(status.stx_mode) != FileKind::Directory;
         (device_of(status), status.stx_ino) == self.key || is_linked && self.hides(status)
@@ -89,12 +90,13 @@ impl Hidden {
         self.socket.as_ref().is_some_and(|(parent, socket)| *parent == directory.key && socket == name)
     }
 
-    /// Whether a file of this inode number is in the directory; where that cannot be told, none is believed to be outside.
+    /// Whether a file of this inode number is in the directory. If this cannot be determined, every file counts as
+    /// inside.
     fn is_inside(&self, inode: u64) -> bool {
         self.inodes().map_or(true, |inodes| inodes.contains(&inode))
     }
 
-    /// Inode numbers of what is in the directory now.
+    /// Returns the inode numbers of the files in the directory.
     pub(crate) fn inodes(&self) -> rustix::io::Result<Arc<HashSet<u64>>> {
         let mut inside = self.inside.lock();
         inside.update(&self.directory)?;
@@ -103,13 +105,13 @@ impl Hidden {
 }
 
 impl Inside {
-    /// Lists the directory, unless nothing has changed there. By its own descriptor, which needs no rights.
+    /// Lists the directory, unless it has not changed. Its own descriptor needs no permissions for that.
     fn update(&mut self, directory: &OwnedFd) -> rustix::io::Result<()> {
         let changed_ns = nanoseconds(changed(&status(directory.as_fd())?));
         if self.as_of_ns == Some(changed_ns) {
             return Ok(());
         }
-        // Before the listing: what comes meanwhile is found the next time.
+        // Read before the listing: later changes are found the next time.
         let as_of_ns = (changed_ns + TICK_NS < present_ns()).then_some(changed_ns);
         rustix::fs::seek(directory, SeekFrom::Start(0))?;
         let (mut inodes, mut buffer) = (HashSet::new(), vec![0; streams::BUFFER_BYTES]);
@@ -126,7 +128,8 @@ impl Inside {
     }
 }
 
-/// The key of a socket's directory, and its name there, where that is at or below the directory of the key `root`.
+/// Returns the key of a socket's directory and its name there, if that is at or below the directory of the key
+/// `root`.
 fn place_of(socket: &Path, root: Key) -> Option<(Key, Vec<u8>)> {
     let parent = socket.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
     let parent = rustix::fs::open(parent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -140,7 +143,7 @@ fn key_of(fd: BorrowedFd<'_>) -> rustix::io::Result<Key> {
     Ok((device_of(&status), status.stx_ino))
 }
 
-/// The directories above one.
+/// Returns the directories above one.
 fn ancestors(directory: BorrowedFd<'_>) -> io::Result<HashSet<Key>> {
     let (mut above, mut here) = (HashSet::new(), directory.try_clone_to_owned()?);
     let mut last = key_of(here.as_fd())?;
@@ -148,7 +151,7 @@ fn ancestors(directory: BorrowedFd<'_>) -> io::Result<HashSet<Key>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         here = rustix::fs::openat(&here, c"..", flags, Mode::empty())?;
         let key = key_of(here.as_fd())?;
-        // Above the top of all there is only itself.
+        // The parent of the root is the root.
         if key == last {
             break;
         }

@@ -60,14 +60,14 @@ impl Volume {
         if result == Some(false) {
             return Ok(None);
         }
-        let (told, status) = (sys::generation(fd).ok(), status(fd).map_err(translate)?);
-        let made = told.and_then(|told| KernelHandle::of(*usual, status.stx_ino, told));
+        let (generation, status) = (sys::generation(fd).ok(), status(fd).map_err(translate)?);
+        let made = generation.and_then(|generation| KernelHandle::of(*usual, status.stx_ino, generation));
         let kernel = match made.filter(|_| result.is_some()) {
             Some(made) => made,
             None => {
                 let held = handle_on(*mount, fd, c"")?.ok_or(Error::Access)?;
                 if result.is_none() {
-                    generations.trial.record(told.filter(|_| made.is_some_and(|made| made.is(&held))));
+                    generations.trial.record(generation.filter(|_| made.is_some_and(|made| made.is(&held))));
                 }
                 held
             }

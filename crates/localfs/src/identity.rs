@@ -1,18 +1,17 @@
-//! Acting as the caller: the file-system identity of a thread.
+//! The file-system identity of a thread.
 //!
 //! With root's privileges a request runs with the caller's file-system user, group and supplementary groups, so that
-//! the kernel itself judges permissions, owners, quotas and reserved space. These belong to a *thread* (the C
+//! the kernel itself checks permissions, owners, quotas and reserved space. These belong to a *thread* (the C
 //! library's functions would change all threads), and a switch costs as much as ten GETATTRs. So each thread
-//! remembers what it is and switches only what differs, and only a request that needs an identity asks for one;
-//! nothing is switched back afterwards. Nothing here is kept over an await: whoever needs an identity asks for it in
-//! the same synchronous stretch of code.
+//! remembers its identity and switches only what differs, and only for a request that needs an identity. Nothing is
+//! switched back afterwards. The identity is not kept across an await: code that needs one sets it in the same
+//! synchronous section.
 //!
-//! A new thread inherits the identity of the one that started it, at whatever moment that was: what a thread is
-//! counts as unknown until it has been set once.
+//! A new thread inherits the identity that its parent had at that moment, so a thread's identity counts as unknown
+//! until it has been set once.
 //!
-//! When the file-system user changes from 0 to another, the kernel takes the capabilities that override file
-//! permissions out of the thread's effective set, and gives them back on return. [`can_act_as_callers`] tries that
-//! out before anybody relies on it.
+//! When the file-system user changes from 0 to another, the kernel removes the capabilities that override file
+//! permissions from the thread's effective set, and restores them on return. [`can_act_as_callers`] tests that.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use vfs::{Credentials, Error};
 use crate::sys;
 
 /// CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID (0 to 4), LINUX_IMMUTABLE (9), MKNOD (27), MAC_OVERRIDE (32):
-/// what lets a process do to files more than their owners allow. The same set that `setfsuid` drops.
+/// the capabilities that override file permissions. The same set that `setfsuid` drops.
 pub(crate) const FILE_CAPABILITIES: u64 = 0x1f | 1 << 9 | 1 << 27 | 1 << 32;
 
-/// "No such user", which the kernel takes for "leave it": never a caller.
+/// The kernel takes this id as "leave it unchanged": never a caller.
 const NOBODY_AT_ALL: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -33,7 +32,7 @@ struct Current {
     uid: Option<u32>,
     gid: Option<u32>,
     groups: Option<Arc<[u32]>>,
-    /// Whether the thread's umask is its own; `None` while nobody has asked.
+    /// Whether the thread has its own umask; `None` if that was not tested yet.
     has_own_umask: Option<bool>,
 }
 
@@ -49,7 +48,7 @@ impl Current {
         }
         let now = if uid == NOBODY_AT_ALL { None } else { Some(sys::set_thread_user(uid)) };
         self.uid = now;
-        // Inside a user namespace an id may have no meaning; then the call changed nothing.
+        // Inside a user namespace an id may be unmapped; then the call changed nothing.
         if now == Some(uid) { Ok(()) } else { Err(Error::Access) }
     }
 
@@ -75,11 +74,11 @@ impl Current {
     }
 }
 
-/// Makes this thread the caller, for whatever the kernel judges by user and groups.
+/// Gives this thread the caller's user and groups.
 ///
 /// # Errors
-/// [`Error::Access`] where the ids mean nothing here; the thread may then be partly somebody else, and the caller must
-/// do nothing.
+/// [`Error::Access`] where the ids are not mapped here. The thread may then have part of another identity, and must
+/// do nothing for the caller.
 pub(crate) fn become_caller(credentials: &Credentials) -> Result<(), Error> {
     CURRENT.with_borrow_mut(|current| {
         current.set_groups(&credentials.groups)?;
@@ -88,27 +87,27 @@ pub(crate) fn become_caller(credentials: &Credentials) -> Result<(), Error> {
     })
 }
 
-/// Makes this thread's *user* the caller's and leaves its groups: enough for what is checked by the user alone, which is
-/// writing through an open descriptor (quotas, reserved blocks, clearing of set-user-id).
+/// Gives this thread the caller's *user* and leaves its groups. That is enough for writing through an open descriptor
+/// (quotas, reserved blocks, clearing of set-user-ID).
 pub(crate) fn become_user(uid: u32) -> Result<(), Error> {
     CURRENT.with_borrow_mut(|current| current.set_user(uid))
 }
 
-/// Gives the thread the server's own powers back (user 0; the groups do not matter then).
+/// Gives the thread the server's own user 0 again; the groups do not matter then.
 ///
 /// A thread that runs operations of a [`LocalFs`](crate::LocalFs) as root keeps the last caller's identity. Call this
-/// before such a thread opens files of the server's own: keys, logs, configuration.
+/// before such a thread opens files of the server itself: keys, logs, configuration.
 pub fn become_server() {
     let outcome = CURRENT.with_borrow_mut(|current| current.set_user(0));
     if outcome.is_err() {
-        tracing::error!("cannot take back the file-system user 0");
+        tracing::error!("cannot set the file-system user 0");
     }
 }
 
-/// Makes a name with this umask, which the kernel applies unless the directory has a default ACL.
+/// Calls `make` with this umask, which the kernel applies unless the directory has a default ACL.
 ///
-/// The thread's umask is 0 otherwise, so that modes come out as asked. Where a thread may not have one of its own,
-/// `make` is told the bits to leave out of the mode instead: then a default ACL grants less than it might, never more.
+/// The thread's umask is 0 otherwise, so that modes are set as requested. Where a thread cannot have its own umask,
+/// `make` gets the bits to remove from the mode instead: then a default ACL grants less than it might, never more.
 pub(crate) fn with_umask<T>(umask: u32, make: impl FnOnce(u32) -> T) -> T {
     let has_own = CURRENT.with_borrow_mut(|current| {
         *current.has_own_umask.get_or_insert_with(|| {
@@ -128,8 +127,8 @@ pub(crate) fn with_umask<T>(umask: u32, make: impl FnOnce(u32) -> T) -> T {
     made
 }
 
-/// Whether this process can act as its callers: it is root, may set users and groups, and loses its powers over files
-/// while it is somebody else. Tried out on a thread of its own.
+/// Whether this process can act as its callers: it is root, may set users and groups, and loses its capabilities over
+/// files while it acts as another user. Tested on a separate thread.
 pub(crate) fn can_act_as_callers() -> bool {
     rustix::process::geteuid().is_root() && std::thread::spawn(try_to_act).join().unwrap_or(false)
 }
@@ -137,8 +136,8 @@ pub(crate) fn can_act_as_callers() -> bool {
 fn try_to_act() -> bool {
     const SOMEBODY: u32 = 65_534;
     let powers = sys::effective_capabilities().unwrap_or(0) & FILE_CAPABILITIES;
-    // DAC_OVERRIDE: without it root has no more rights than others. DAC_READ_SEARCH is not needed here, and containers
-    // mostly lack it; whether handles can be opened is tried by itself (`probe`).
+    // DAC_OVERRIDE: without it root has no more permissions than others. DAC_READ_SEARCH is not needed here, and
+    // containers mostly lack it; `probe` tests separately whether handles can be opened.
     let enough = 1 << 1;
     let somebody = Credentials { uid: SOMEBODY, gid: SOMEBODY, groups: Arc::from([SOMEBODY]) };
     powers & enough == enough
@@ -156,7 +155,7 @@ mod tests {
         Credentials { uid, gid: uid, groups: Arc::from(groups) }
     }
 
-    /// What the kernel says of this thread: file-system user, group, supplementary groups.
+    /// Returns this thread's file-system user, group and supplementary groups from the kernel.
     fn shown() -> (u32, u32, Vec<u32>) {
         let status = std::fs::read_to_string("/proc/thread-self/status").expect("status");
         let field = |name: &str| {
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_who_it_was_last_told_to_be() {
+    fn a_thread_has_the_identity_set_last() {
         if !can_act_as_callers() {
             return; // Only root can.
         }
@@ -188,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_started_by_another_knows_nothing_of_itself() {
+    fn a_new_thread_has_an_unknown_identity() {
         if !can_act_as_callers() {
             return;
         }
         std::thread::spawn(|| {
             become_caller(&caller(1000, &[])).expect("switch");
-            // The new thread inherits user 1000, and must not believe that it is 0.
+            // The new thread inherits user 1000, and must not assume that it is 0.
             std::thread::spawn(|| {
                 become_server();
                 assert_eq!(shown().0, 0);
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_that_is_no_id_is_refused() {
+    fn the_reserved_id_is_refused() {
         std::thread::spawn(|| assert_eq!(become_user(u32::MAX), Err(Error::Access))).join().expect("thread");
     }
 }

@@ -77,7 +77,7 @@ impl std::fmt::Debug for ObjectLock {
 
 /// Holds the lock until it is dropped.
 #[derive(Debug)]
-#[must_use = "the lock is given back when this is dropped"]
+#[must_use = "the lock is released when this is dropped"]
 pub(crate) struct Guard<'a>(&'a ObjectLock);
 
 impl Drop for Guard<'_> {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_have_the_lock_in_the_order_in_which_they_came() {
+    fn requests_get_the_lock_in_order_of_arrival() {
         let case = Case::default();
         let held = case.lock.try_lock(true).expect("free");
         assert!(case.lock.try_lock(false).is_none());
@@ -276,11 +276,11 @@ mod tests {
         assert_eq!(*case.log.lock(), [0], "one at a time");
         case.log.lock().clear();
         assert_eq!([case.pass(), case.pass(), case.pass(), case.pass()], [vec![1], vec![2], vec![3], vec![]]);
-        assert_eq!(case.lock.state.load(Ordering::Relaxed), 0, "and nobody waits any more");
+        assert_eq!(case.lock.state.load(Ordering::Relaxed), 0, "and no request waits");
     }
 
     #[test]
-    fn a_request_that_was_given_up_leaves_the_lock_to_the_next() {
+    fn a_cancelled_request_leaves_the_lock_to_the_next() {
         let case = Case::default();
         let held = case.lock.try_lock(true).expect("free");
         case.enqueue_as(1, End::Back, |request| request.is_cancelled = true);
@@ -308,11 +308,11 @@ mod tests {
         case.lock.resume_next();
         assert_eq!(*case.log.lock(), [1, 2]);
         case.lock.resume_next();
-        assert_eq!(case.log.lock().len(), 2, "there are no more");
+        assert_eq!(case.log.lock().len(), 2, "the queue is empty");
     }
 
     #[test]
-    fn nobody_is_resumed_while_the_lock_is_held_again() {
+    fn no_request_is_resumed_while_the_lock_is_held_again() {
         let case = Case::default();
         let held = case.lock.try_lock(true).expect("free");
         (1..=2).for_each(|number| case.enqueue(number, End::Back));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_exclude_one_another_and_each_has_its_turn() {
+    fn threads_exclude_one_another_and_all_proceed() {
         const THREADS: usize = 8;
         const ROUNDS: usize = 2_000;
         let lock = ObjectLock::default();

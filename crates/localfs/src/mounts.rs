@@ -1,4 +1,4 @@
-//! Mount points inside an export. What is mounted there is another file system, which no request reaches through this volume.
+//! Mount points inside an export. Requests through this volume do not reach the file systems mounted there.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 use vfs::Handle;
 
-/// Mount points of a volume that are logged at most.
+/// The most mount points of a volume that are logged.
 const MAX_LOGGED: usize = 64;
 
-/// Where another file system is mounted inside of an export.
+/// A mount point inside an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountPoint {
-    /// The directory that the mount point is an entry of.
+    /// The directory that contains the mount point.
     pub directory: Handle,
     /// The inode number of the directory that the mount covers.
     pub covered_fileid: u64,
@@ -24,14 +24,14 @@ pub(crate) struct LoggedMounts(Mutex<Quiet>);
 
 #[derive(Debug, Default)]
 struct Quiet {
-    /// Those at which clients go on in another volume.
+    /// Mount points that another volume serves.
     served: HashSet<PathBuf>,
-    /// Those that were refused and logged.
+    /// Mount points that were refused and logged.
     logged: HashSet<PathBuf>,
 }
 
 impl LoggedMounts {
-    /// Whether the mount point at the path that `path` makes is to be logged; returns the path then.
+    /// Returns the path of a mount point if it has to be logged.
     pub(crate) fn first(&self, path: impl FnOnce() -> PathBuf) -> Option<PathBuf> {
         let mut quiet = self.0.lock();
         if quiet.logged.len() >= MAX_LOGGED {
@@ -42,7 +42,7 @@ impl LoggedMounts {
         is_first.then_some(path)
     }
 
-    /// Replaces the mount points at which clients go on in another volume; the others are logged anew.
+    /// Replaces the mount points that other volumes serve. The others are logged again.
     pub(crate) fn set_served(&self, served: HashSet<PathBuf>) {
         *self.0.lock() = Quiet { served, logged: HashSet::new() };
     }
@@ -60,7 +60,7 @@ mod tests {
         let logged = (0..2 * MAX_LOGGED).filter(|number| is_first(&format!("/srv/{number}"))).count();
         assert_eq!(logged, MAX_LOGGED - 2);
         mounts.set_served(["/srv/a".into()].into());
-        assert!(!is_first("/srv/a"), "clients go on there");
+        assert!(!is_first("/srv/a"), "another volume serves it");
         assert!(is_first("/srv/b"), "the exports were read again");
     }
 }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_single_downward_steps_are_names() {
+    fn only_single_path_components_are_names() {
         for bad in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b"] {
             assert_eq!(Name::new(bad).err(), Some(Error::BadName), "{bad:?}");
         }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_fits_and_the_next_does_not() {
+    fn names_are_at_most_255_bytes() {
         assert_eq!(Name::new(&[b'x'; MAX_NAME]).expect("a name").as_bytes().len(), MAX_NAME);
         assert_eq!(Name::new(&[b'x'; MAX_NAME + 1]).err(), Some(Error::NameTooLong));
     }

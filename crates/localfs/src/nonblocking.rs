@@ -99,7 +99,7 @@ fn cause() -> Option<WouldBlock> {
 /// A section of code in which this thread must not block. The thread may block again when this is dropped, also by a
 /// panic.
 #[derive(Debug)]
-#[must_use = "the thread may wait again when this is dropped"]
+#[must_use = "the thread may block again when this is dropped"]
 pub(crate) struct InPlace(());
 
 impl InPlace {
@@ -210,7 +210,7 @@ pub(crate) fn block_on_lock<T>(object: Arc<dyn Lockable>) -> Result<T> {
     let state = STATE.get();
     debug_assert!(
         state.thread != ThreadKind::Elsewhere || state.blocking != Blocking::Allowed,
-        "a lock was asked for by what cannot be run again"
+        "locked by an operation that cannot run again"
     );
     STATE.set(State { blocking: Blocking::Attempted, ..state });
     BLOCKED.set(Some(object));
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_that_would_wait_did_not_happen() {
+    fn an_operation_that_would_block_has_no_effect() {
         let section = InPlace::begin(0);
         assert!(require_blocking().is_err() && would_block());
         assert!(!section.end());
@@ -285,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_had_effects_is_finished() {
+    fn an_operation_with_effects_is_finished() {
         let section = InPlace::begin(0);
         allow_blocking();
         assert!(require_blocking().is_ok() && section.end());
     }
 
     #[test]
-    fn a_panic_in_place_leaves_a_thread_that_may_wait() {
+    fn after_a_panic_in_place_the_thread_may_block() {
         let panicked = std::panic::catch_unwind(|| {
             let _stretch = InPlace::begin(0);
             panic!("on purpose");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_memory_is_so_for_a_minute_or_two_and_never_from_the_start() {
+    fn data_count_as_cached_for_one_to_two_minutes() {
         let now = minute();
         assert!(is_recent(now, now) && is_recent(now - 1, now));
         assert!(!is_recent(now - 2, now) && !is_recent(0, now));

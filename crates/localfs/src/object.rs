@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_holds_its_number_and_forgets_only_the_unused() {
+    fn the_cache_holds_its_capacity_and_evicts_only_unused_objects() {
         let cache = Objects::new(8);
         let used = object(0);
         cache.put(Arc::clone(&used));
@@ -585,21 +585,21 @@ mod tests {
     }
 
     #[test]
-    fn an_open_keeps_an_object_or_comes_too_late() {
+    fn a_pin_keeps_an_object_unless_it_was_released() {
         let kept = object(1);
         assert!(kept.pin() && kept.pin());
         assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::Last));
         assert!(kept.pin() && !kept.release(), "an open holds it");
         assert!(kept.pin(), "and so may another");
         assert_eq!((kept.unpin(), kept.unpin()), (Unpinned::Held, Unpinned::LastOfNameless));
-        assert!(kept.release() && kept.release(), "nobody holds it");
+        assert!(kept.release() && kept.release(), "no open holds it");
         assert!(!kept.pin() && kept.pins() == 1, "too late");
         assert_eq!(kept.unpin(), Unpinned::LastOfNameless);
         assert!(!kept.is_pinned());
     }
 
     #[test]
-    fn a_handle_has_one_object_whoever_brings_it() {
+    fn concurrent_inserts_of_a_handle_share_one_object() {
         let cache = Objects::new(8);
         let handle = Handle::new(&[7]).expect("short");
         let bring = || {
@@ -608,9 +608,8 @@ mod tests {
                     .map(|number| {
                         let cache = &cache;
                         scope.spawn(move || {
-                            let made = cache.get_or_make(&handle, number, |_| {
-                                Arc::into_inner(object(7)).expect("nobody else's")
-                            });
+                            let made = cache
+                                .get_or_make(&handle, number, |_| Arc::into_inner(object(7)).expect("free"));
                             made.map(|made| (made, true)).unwrap_or_else(|(there, back)| {
                                 assert_eq!(back, number);
                                 (there, false)
@@ -630,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_dirt_before_the_descriptor_is_handed_out() {
+    fn an_object_is_dirty_before_its_writable_descriptor_is_returned() {
         let object = object(1);
         assert!(!object.sync_state.is_dirty());
         let (file, pending) = object.begin_change().expect("open for writing");
@@ -640,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lent_descriptors_leave_no_lock_behind_which_a_writer_could_queue() {
+    fn lending_two_descriptors_holds_no_lock() {
         let (one, other) = (object(1), object(2));
         with_both(&one, &other, |_, _| {
             assert!(one.file.try_write().is_some() && other.file.try_write().is_some());
@@ -649,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_missed_something_is_copied_until_enough_reads_found_everything() {
+    fn a_file_with_uncached_data_is_copied_until_enough_reads_hit() {
         let cache_history = CacheHistory::default();
         cache_history.mark_cached();
         cache_history.missed();
@@ -658,7 +657,7 @@ mod tests {
             assert!(cache_history.must_copy());
             cache_history.hit();
         }
-        assert!(!cache_history.must_copy() && !cache_history.is_known_cached(), "to be known_cached anew");
+        assert!(!cache_history.must_copy() && !cache_history.is_known_cached(), "not known to be cached");
     }
 
     #[test]

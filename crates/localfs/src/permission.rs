@@ -1,11 +1,11 @@
-//! Judging a caller in user space, from what one statx(2) says.
+//! Checks a caller's permissions in user space, from one statx(2).
 //!
-//! Names are created, removed, moved and looked up as the caller, and the kernel judges. But READ and WRITE go
-//! through descriptors that the server keeps open for all callers: what they may do is decided here for every single
-//! request, so that a descriptor opened for one never serves another who may do less.
+//! Names are created, removed, moved and looked up as the caller, and the kernel checks permissions. READ and WRITE
+//! use descriptors that the server keeps open for all callers. They are checked here for every request, so that a
+//! descriptor that was opened for one caller gives no access to another.
 //!
-//! Permission bits decide alone where there is no ACL. Whether there is one is asked once and remembered for as long as
-//! the change time stands (an ACL cannot change without it). Where there is one, the kernel is asked as the caller.
+//! Permission bits decide alone where there is no ACL. Whether there is one is read once and remembered while the
+//! change time stands (an ACL cannot change without it). Where there is one, the kernel checks as the caller.
 
 use std::sync::atomic::Ordering;
 
@@ -32,13 +32,13 @@ pub(crate) const EXECUTE: u32 = 1;
 pub(crate) const STICKY: u32 = 0o1000;
 pub(crate) const SET_USER_ID: u32 = 0o4000;
 pub(crate) const SET_GROUP_ID: u32 = 0o2000;
-/// The bits that let a program run with the rights of its owner or its group.
+/// The bits that let a program run with the permissions of its owner or its group.
 pub(crate) const SET_IDS: u32 = SET_USER_ID | SET_GROUP_ID;
 
-/// Whether the permission bits give `who` all of `want`.
+/// Whether the permission bits grant `who` all of `want`.
 pub(crate) fn mode_grants(who: &Credentials, file: &Attributes, want: u32) -> bool {
     if who.is_root() {
-        // Linux lets the superuser execute what anybody may execute, and search every directory.
+        // On Linux, root may execute a file that any user may execute, and search every directory.
         return want & EXECUTE == 0 || file.kind == FileKind::Directory || file.mode & 0o111 != 0;
     }
     let class = if who.uid == file.uid {
@@ -51,14 +51,14 @@ pub(crate) fn mode_grants(who: &Credentials, file: &Attributes, want: u32) -> bo
     class & want == want
 }
 
-/// Whether `who` may do what is reserved to the owner.
+/// Whether `who` is the owner or root.
 pub(crate) fn owns(who: &Credentials, file: &Attributes) -> bool {
     who.is_root() || who.uid == file.uid
 }
 
 impl Volume {
-    /// Prepares this thread for calls in `directory` that the kernel judges as the caller. Where the server can act as
-    /// nobody but itself, others are checked here, in addition to what the kernel allows the server.
+    /// Prepares this thread for calls in `directory` that the kernel checks as the caller. Where the server can act
+    /// only as itself, other callers are checked here, in addition to the kernel's check of the server.
     ///
     /// # Errors
     /// [`Error::Access`] where the caller lacks `want` on the directory.
@@ -75,9 +75,9 @@ impl Volume {
 
     /// Returns `set` without the set-ID bits that a foreign caller may not give.
     ///
-    /// What a foreign caller makes belongs to the server's own user: such a bit would let every local user who can run the
-    /// file act as that user. A directory keeps the set-group-ID bit, which on Linux grants nothing: it only says which group
-    /// new entries get. Set-user-ID has no meaning on a directory there.
+    /// An object that a foreign caller creates belongs to the server's own user: such a bit would let every local
+    /// user who can run the file act as that user. A directory keeps the set-group-ID bit, which on Linux grants
+    /// nothing: it only determines the group of new entries. Set-user-ID has no meaning on a directory there.
     pub(crate) fn without_foreign_set_ids(
         &self,
         context: &Context,
@@ -114,7 +114,7 @@ impl Volume {
         match object.with_fd(|fd| sys::may_access(fd, want)) {
             Ok(()) => Ok(true),
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(false),
-            // Before Linux 5.8 there is no such call, and the ACL must be read.
+            // Before Linux 5.8 this call does not exist, and the ACL must be read.
             Err(Errno::NOSYS) => self.acl_grants(object, who, &snapshot.attributes, want),
             Err(errno) => Err(translate(errno)),
         }
@@ -131,10 +131,10 @@ impl Volume {
         if self.may(context, object, snapshot, want)? { Ok(()) } else { Err(Error::Access) }
     }
 
-    /// Fails where content may not be read.
-    // RFC 1813 §4.4: "the server's permission checking algorithm should allow the owner of a file to access it regardless
-    // of the permission setting", and "the server allows reading of files if the uid given in the call has either execute
-    // or read permission on the file", since clients page programs in by READ.
+    /// Fails where content may not be read. RFC 1813 §4.4: "the server's permission checking algorithm should allow
+    /// the owner of a file to access it regardless of the permission setting", and "the server allows reading of
+    /// files if the uid given in the call has either execute or read permission on the file", since clients page
+    /// programs in by READ.
     pub(crate) fn require_read(
         &self,
         context: &Context,
@@ -166,8 +166,8 @@ impl Volume {
         if granted { Ok(()) } else { Err(Error::Access) }
     }
 
-    /// Fails where a caller whom the kernel does not judge may not take `victim`'s name out of `directory`.
-    // POSIX.1-2024 §4.5: in a sticky directory only the owner of the file, of the directory, or a privileged process may.
+    /// Fails where a caller that the kernel does not check may not remove `victim` from `directory`. POSIX.1-2024
+    /// §4.5: in a sticky directory only the owner of the file, of the directory, or a privileged process may.
     pub(crate) fn require_removal(
         &self,
         context: &Context,
@@ -208,7 +208,7 @@ impl Volume {
         let target = Target::of(object.file());
         match read_whole(acl::MAX_ACL_BYTES, |value| target.get(acl::ACCESS_ACL, value)) {
             Ok(value) => acl::grants(&value, who, (file.uid, file.gid), want),
-            // Gone in the meantime.
+            // The ACL was removed in the meantime.
             Err(Errno::NODATA) => Ok(mode_grants(who, file, want)),
             Err(errno) => Err(translate(errno)),
         }
@@ -247,11 +247,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_class_that_fits_decides_alone() {
+    fn the_first_matching_class_decides_alone() {
         let odd = file(FileKind::Regular, 0o047);
         assert!(!mode_grants(&who(1000, &[100]), &odd, READ), "the owner has nothing, whatever others have");
         assert!(mode_grants(&who(1001, &[100]), &odd, READ));
-        assert!(!mode_grants(&who(1001, &[100]), &odd, WRITE), "the group has not what others have");
+        assert!(!mode_grants(&who(1001, &[100]), &odd, WRITE), "the group does not have what others have");
         assert!(mode_grants(&who(1001, &[]), &odd, READ | WRITE | EXECUTE));
     }
 

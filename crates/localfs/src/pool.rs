@@ -1,21 +1,21 @@
-//! Threads for what may wait for the disk, shared fairly among clients.
+//! Threads that may block on the disk, shared fairly among clients.
 //!
-//! Each volume has its own, so that a device that does not answer keeps no other export waiting. They are divided into
-//! lanes by how long a job takes, and none of these waits for a thread of another:
+//! Each volume has its own, so that a device that does not answer does not block other exports. They are divided into
+//! lanes by how long a job takes, and no lane waits for another:
 //!
-//! - [`Lane::Work`]: looks and small changes.
-//! - [`Lane::Long`]: what takes long by itself, as reserving, freeing and copying of much. Few threads, since it is bound by
-//!   the processor or the journal and not by latency.
+//! - [`Lane::Work`]: reads and small changes.
+//! - [`Lane::Long`]: long work, such as reserving, freeing and copying large ranges. It has few threads, because the
+//!   work is bound by the processor or the journal and not by latency.
 //! - [`Lane::Sync`]: fsync(2) of files that have content, and of whole file systems.
-//! - [`Lane::Names`]: fsync(2) of directories and new files, in rounds for all who wait ([`crate::sync_group`]).
+//! - [`Lane::Names`]: fsync(2) of directories and new files, in rounds ([`crate::durable`]).
 //!
-//! In a lane each address has at most three quarters of the threads, and addresses are served in turn, as are the
-//! connections of an address ([`fair_queue`]). So a client finds a thread free, or waits for one job of another client, however
-//! many that client has sent.
+//! In a lane each address has at most three quarters of the threads. Addresses are served in turn, and so are the
+//! connections of an address ([`fair_queue`]). So a client finds a thread free, or waits for one job of another
+//! client, however many jobs that client has sent.
 //!
-//! No job waits for the lock of an object on a thread of the pool, but for the exception that [`crate::lock`] names.
+//! No job waits on a thread of the pool for the lock of an object, with the exception that [`crate::lock`] names.
 //!
-//! The rejected alternative is the runtime's own blocking pool: one queue, first in, first out, in which the requests of one
+//! Rejected: the runtime's own blocking pool. It has one first-in-first-out queue, in which the requests of one
 //! client delay all others.
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) const NAMES_THREADS: usize = 8;
 /// How long a thread waits for its next job before it ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Which threads a job is for.
+/// The group of threads that a job runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     Work,
@@ -71,18 +71,18 @@ impl Default for Pool {
     }
 }
 
-/// Of so many threads, those that one address may have at once.
+/// Returns the number of threads that one address may use at once.
 fn share_of(threads: usize) -> usize {
     threads - threads / 4
 }
 
 impl Pool {
-    /// Has a job run. True where it starts at once.
+    /// Submits a job. Returns true where it starts at once.
     pub(crate) fn submit(&self, lane: Lane, peer: Peer, job: impl FnOnce() + Send + 'static) -> bool {
         self.threads(lane).submit(peer, Box::new(job), false)
     }
 
-    /// The same for a job that has waited elsewhere: before the others of its connection.
+    /// As [`Self::submit`], for a job that has waited elsewhere: it goes before the others of its connection.
     pub(crate) fn resume(&self, lane: Lane, peer: Peer, job: impl FnOnce() + Send + 'static) -> bool {
         self.threads(lane).submit(peer, Box::new(job), true)
     }
@@ -96,14 +96,14 @@ impl Pool {
         }
     }
 
-    /// How many threads a lane has at most.
+    /// Returns the most threads of a lane.
     #[cfg(test)]
     pub(crate) fn max_threads(&self, lane: Lane) -> usize {
         self.threads(lane).0.max_threads
     }
 }
 
-/// The threads of a lane: started where there is work for them, ended where there is none.
+/// The threads of a lane, started when there is work, ended when there is none.
 #[derive(Debug)]
 struct Threads(Arc<Shared>);
 
@@ -120,7 +120,7 @@ struct State {
     threads: usize,
     /// Threads that wait and have not been woken.
     idle: usize,
-    /// Threads that were woken and have not seen it.
+    /// Threads that were woken and have not noticed yet.
     woken: usize,
     is_over: bool,
 }
@@ -159,7 +159,7 @@ impl Threads {
         state.threads -= 1;
         tracing::warn!(%error, threads = state.threads, "cannot start a thread for work on files");
         if state.threads == 0 {
-            // Nobody would ever run them: who waits is answered that the server failed.
+            // No thread would ever run them: their requests get a server error.
             let lost: Vec<_> = std::iter::from_fn(|| state.jobs.pop()).collect();
             for (address, _) in &lost {
                 state.jobs.ended(*address);
@@ -194,7 +194,7 @@ impl Shared {
         loop {
             while let Some((address, job)) = state.jobs.pop() {
                 MutexGuard::unlocked(&mut state, || {
-                    // The panic is reported by its hook; whoever waits for the job sees that its sender is gone.
+                    // The panic hook reports the panic; the request sees that its sender is dropped.
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 });
                 state.jobs.ended(address);
@@ -206,7 +206,7 @@ impl Shared {
         state.threads -= 1;
     }
 
-    /// Waits for work. False where there was none for long.
+    /// Waits for work. Returns false if there was none for [`KEEP_ALIVE`].
     fn wait(&self, state: &mut MutexGuard<'_, State>) -> bool {
         state.idle += 1;
         while !state.is_over {
@@ -220,7 +220,7 @@ impl Shared {
                 return state.jobs.has_next();
             }
         }
-        // Jobs may have been queued by then.
+        // There may be queued jobs.
         true
     }
 }

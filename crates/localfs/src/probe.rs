@@ -1,4 +1,4 @@
-//! Opening a volume: finding out by trying what the file system and this process can do.
+//! Opens a volume, and tests what the file system and this process can do.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -37,20 +37,20 @@ use crate::volume::{Actor, Handles, Volume, mount_of};
 use crate::watch;
 use crate::watch_limits::LimitLog;
 
-/// `f_type` of file systems that keep nothing on a device: tmpfs and ramfs.
+/// `f_type` of file systems without a device: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 /// `f_type` of file systems whose `f_fsid` is made of a UUID (ext2 to ext4, btrfs), not of the device number.
 const FSID_FROM_UUID: [u64; 2] = [0xef53, 0x9123_683e];
-/// `f_type` of file systems whose files can share extents: XFS, btrfs, bcachefs, OCFS2. (ZFS too, but in records of each
-/// file's own size.)
+/// `f_type` of file systems whose files can share extents: XFS, btrfs, bcachefs, OCFS2. (ZFS too, but in records of
+/// each file's own size.)
 const SHARES_STORAGE: [u64; 4] = [0x5846_5342, 0x9123_683e, 0xca45_1a4e, 0x7461_636f];
 /// `f_type` of file systems whose directory positions are stable: ext2 to ext4, XFS, btrfs, F2FS, ZFS, bcachefs, NFS.
-/// tmpfs has them since Linux 6.6, and says so by its timestamps since 6.13.
+/// tmpfs has them since Linux 6.6, which multigrain timestamps (6.13) prove.
 const STABLE_POSITIONS: [u64; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x6969];
-/// Objects kept open at most by default, each with about a kilobyte in the kernel.
+/// The most objects that are kept open by default, each with about a kilobyte in the kernel.
 const DEFAULT_MAX_OBJECTS: usize = 32 * 1024;
-/// Greatest offset that Linux has.
+/// The greatest offset on Linux.
 const GREATEST_FILE: u64 = i64::MAX as u64;
 
 /// Opens a volume.
@@ -58,15 +58,14 @@ pub(crate) fn open(config: &Config) -> Result<Arc<Volume>, OpenError> {
     open_with(config, change::probe)
 }
 
-/// As [`open`]; `clock` finds out how change times behave in a directory, of a file system in memory or not, as
-/// [`change::probe`] does.
+/// As [`open`]; `clock` tests how change times behave in a directory, as [`change::probe`] does.
 pub(crate) fn open_with(
     config: &Config,
     clock: impl FnOnce(BorrowedFd<'_>, bool) -> (ChangeClock, u32),
 ) -> Result<Arc<Volume>, OpenError> {
     let path = &config.directory;
     if rustix::process::geteuid().is_root() {
-        // Whatever this thread did before for callers of another volume.
+        // This thread may have acted for callers of another volume.
         identity::become_server();
     }
     let failed = |errno: Errno| OpenError::Directory(path.clone(), errno.into());
@@ -154,7 +153,7 @@ pub(crate) fn open_with(
     Ok(volume)
 }
 
-/// What a file system can do, as far as its kind and a directory of it tell.
+/// Returns what a file system can do, by its type and tests in a directory.
 fn properties(
     root: BorrowedFd<'_>,
     f_type: u64,
@@ -180,7 +179,7 @@ fn properties(
     }
 }
 
-/// Whether `path` leads to the top of `volume`, on the same mount.
+/// Whether `path` leads to the exported directory of `volume`, on the same mount.
 pub(crate) fn is_at(volume: &Volume, path: &Path) -> std::io::Result<bool> {
     if rustix::process::geteuid().is_root() {
         identity::become_server();
@@ -193,21 +192,21 @@ pub(crate) fn is_at(volume: &Volume, path: &Path) -> std::io::Result<bool> {
     }
     let served = status_of(volume.root_fd.as_fd())?;
     let mount = |status: &Statx| mount_of(status, volume.root.key.0);
-    // An index is used by one volume at a time: the one that has it goes on.
+    // One volume at a time uses an index: the current one goes on.
     Ok(matches!(volume.handles, Handles::Indexed { .. }) || mount(&found) == mount(&served))
 }
 
-/// Names of the file system and the export that outlive restarts, moves and reboots.
+/// Identities of the file system and the export that survive restarts, moves and reboots.
 struct Identities {
-    /// File system and directory in it: two exports of one file system differ.
+    /// The file system and the directory in it: two exports of one file system differ.
     export: [u8; 16],
     /// The file system alone.
     fsid: u64,
 }
 
 impl Identities {
-    /// From the file system's UUID, or an `f_fsid` made of it; and where there is neither, from the exported
-    /// directory's own inode number and time of creation. Never from a device number or a time of start.
+    /// Derives them from the file system's UUID, or an `f_fsid` made of it; where there is neither, from the exported
+    /// directory's own inode number and time of creation. Never from a device number or a start time.
     fn of(root: BorrowedFd<'_>, status: &Statx, f_type: u64) -> Self {
         let mut hasher = SipHasher13::new_with_keys(0x656e_6679_735f_6673, 0x5f69_6465_6e74_6974);
         hasher.write_u64(f_type);
@@ -231,14 +230,14 @@ fn write_inode(hasher: &mut SipHasher13, status: &Statx) {
     hasher.write_u32(created.nanoseconds);
 }
 
-/// What clients of the export at `root` do not see.
+/// Returns what clients of the export at `root` must not see.
 fn hidden(config: &Config, root: BorrowedFd<'_>) -> Result<Option<Box<Hidden>>, OpenError> {
     let Some(directory) = &config.hidden_directory else { return Ok(None) };
     let hidden = Hidden::open(directory, config.hidden_socket.as_deref(), root);
     hidden.map(|hidden| hidden.map(Box::new)).map_err(|error| OpenError::State(directory.clone(), error))
 }
 
-/// Kernel handles where this process may open them, else the index.
+/// Uses kernel handles where this process may open them, otherwise the index.
 fn handles(
     config: &Config,
     root: BorrowedFd<'_>,
@@ -265,7 +264,7 @@ fn handles(
     Ok((Handles::Indexed { index, mount: mount_of(status, device_of(status)) }, root))
 }
 
-/// `inode` is the root's number.
+/// Returns kernel handles if they work; `inode` is the root's number.
 fn kernel_handles(root: BorrowedFd<'_>, inode: u64) -> Option<(Handles, Handle)> {
     let (kernel, mount) = sys::name_to_handle_at(root, c"").ok()?;
     let flags = OFlags::PATH.bits() as i32;
@@ -282,7 +281,8 @@ fn open_index(directory: &Path, identities: &Identities, root: FileKey) -> std::
     Index::open(&directory.join(format!("handles-{name}")), root)
 }
 
-/// Acting as callers where that works; else as itself, and as a user like others only without powers over files.
+/// Determines the actor: the callers where that works, otherwise the server itself. A server with capabilities over
+/// files acts like no user.
 fn actor() -> Actor {
     if identity::can_act_as_callers() {
         return Actor::Callers;
@@ -298,7 +298,7 @@ fn has_xattrs(root: BorrowedFd<'_>, name: &str) -> bool {
     }
 }
 
-/// Greatest size of a file: lseek(2) refuses what lies behind it.
+/// Returns the greatest size of a file: lseek(2) refuses larger offsets.
 fn greatest_file(root: BorrowedFd<'_>) -> u64 {
     let Some(file) = nameless_file(root) else { return GREATEST_FILE };
     let (mut possible, mut too_large) = (0, GREATEST_FILE + 1);

@@ -1,4 +1,4 @@
-//! The refusal of mount points inside an export.
+//! Refuses mount points inside an export.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,7 +11,7 @@ use crate::object::Object;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Returns the error for a mount point in `directory`: an export ends there. Logs it the first time.
+    /// Returns the error for a mount point in `directory`, where an export ends. Logs it the first time.
     #[cold]
     pub(crate) fn refuse_mount(&self, directory: BorrowedFd<'_>, name: &CStr) -> Error {
         let path = || {
@@ -28,7 +28,7 @@ impl Volume {
         Error::Access
     }
 
-    /// Does the same for an entry of an object.
+    /// As [`Self::refuse_mount`], for an entry of an object.
     #[cold]
     pub(crate) fn refuse_mount_in(&self, directory: &Object, name: &Name) -> Error {
         directory.with_fd(|fd| self.refuse_mount(fd, name.as_c_str()))

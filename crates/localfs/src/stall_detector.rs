@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_change_that_waits_sends_others_to_the_pool_until_enough_did_not() {
+    fn changes_go_to_the_pool_after_one_that_blocked_until_enough_did_not() {
         let stall_detector = StallDetector::default();
         stall_detector.took(STALL_NS - 1);
         assert!(!stall_detector.is_stalling());

@@ -1,11 +1,11 @@
-//! Directory streams between two READDIRs.
+//! Directory streams that are kept between two READDIRs.
 //!
-//! A listing of a large directory takes many READDIRs, each of which continues where the last one stopped. A stream
-//! that stopped is kept with what it has read but not delivered, under its directory and the cookie that the client
-//! will come back with: then nothing is opened and nothing sought. If the directory changed meanwhile, what is left
-//! in the buffer counts for nothing and the stream is positioned anew. That is for file systems whose positions are
-//! stable; with others (ramfs, tmpfs before Linux 6.6, overlays, some of FUSE) a position means something only to the
-//! open stream, which goes on as it is, and a listing is exact for as long as its stream is kept.
+//! A listing of a large directory takes many READDIRs, each of which continues where the last one stopped. A stopped
+//! stream is kept, with the entries that it has read but not delivered, by its directory and the cookie with which
+//! the client will continue. Then nothing has to be opened or sought. If the directory changed meanwhile, the buffer
+//! is discarded and the stream is positioned again. That needs a file system whose positions are stable. With others
+//! (ramfs, tmpfs before Linux 6.6, overlays, some of FUSE) a position is valid only for the open stream, which
+//! continues unchanged, and a listing is exact as long as its stream is kept.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,26 +17,26 @@ use crate::descriptors::Counted;
 use crate::errno::translate;
 use crate::sys;
 
-/// Bytes asked of the kernel at once: about a thousand entries.
+/// Bytes that are read from the kernel at once: about a thousand entries.
 pub(crate) const BUFFER_BYTES: usize = 32 * 1024;
-/// Streams kept of one volume at most; the one unused longest goes.
+/// The most streams that are kept of one volume; the least recently used is closed.
 const MAX_STREAMS: usize = 64;
 
-/// Cookies 0, 1 and 2 mean something else to the protocols (RFC 8881 §18.23.3); a position that is one of them, which
-/// no known file system has for an entry, goes with this bit set.
+/// The protocols reserve cookies 0, 1 and 2 (RFC 8881 §18.23.3). A position of that value, which no known file system
+/// has for an entry, gets this bit.
 const SHIFTED: u64 = 1 << 63;
 /// Positions that cannot be cookies.
 const RESERVED: u64 = 3;
 
-/// The cookie of a position that the kernel gave.
+/// Returns the cookie of a position from the kernel.
 pub(crate) fn cookie_of(position: u64) -> u64 {
     if position < RESERVED { position | SHIFTED } else { position }
 }
 
-/// The position that a cookie stands for.
+/// Returns the position of a cookie.
 ///
 /// # Errors
-/// [`Error::BadCookie`] for those never given.
+/// [`Error::BadCookie`] for cookies that are never given.
 pub(crate) fn position_of(cookie: u64) -> Result<u64> {
     match cookie {
         0 => Ok(0),
@@ -46,13 +46,13 @@ pub(crate) fn position_of(cookie: u64) -> Result<u64> {
     }
 }
 
-/// One entry as getdents64(2) gives it.
+/// One entry as getdents64(2) returns it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawEntry<'a> {
     pub(crate) inode: u64,
-    /// Where to continue behind it.
+    /// The position of the next entry.
     pub(crate) position: u64,
-    /// One path component: the kernel lists no name with a slash in it, wherever it may come from.
+    /// One path component: the kernel lists no name with a slash in it, whatever the file system contains.
     pub(crate) name: &'a CStr,
     /// `DT_…`, which some file systems leave unknown.
     pub(crate) kind: u8,
@@ -60,7 +60,7 @@ pub(crate) struct RawEntry<'a> {
     pub(crate) length: usize,
 }
 
-/// Entries in a buffer that getdents64(2) filled.
+/// Returns the entries in a buffer that getdents64(2) filled.
 pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = RawEntry<'_>> {
     let mut rest = buffer;
     std::iter::from_fn(move || {
@@ -83,22 +83,22 @@ fn first_entry(buffer: &[u8]) -> Option<RawEntry<'_>> {
 #[derive(Debug)]
 pub(crate) struct Stream {
     fd: OwnedFd,
-    /// Dropped behind the descriptor.
+    /// Dropped after the descriptor.
     _counted: Counted,
     buffer: Vec<u8>,
     /// The part of the buffer that was not delivered.
     start: usize,
     end: usize,
-    /// The kernel said that there is no more.
+    /// Whether the kernel returned the end.
     is_at_end: bool,
-    /// Cookie of the last entry delivered.
+    /// The cookie of the last delivered entry.
     pub(crate) cookie: u64,
     /// The directory's change attribute before the buffer was filled.
     change: u64,
 }
 
 impl Stream {
-    /// Of a directory just opened, to continue behind `cookie`.
+    /// Creates a stream of a directory just opened, to continue after `cookie`.
     pub(crate) fn new((fd, counted): (OwnedFd, Counted), cookie: u64, change: u64) -> Result<Self> {
         let buffer = vec![0; BUFFER_BYTES];
         let mut stream =
@@ -109,7 +109,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Makes sure that what comes next is not older than `change`.
+    /// Discards buffered entries that are older than `change`.
     pub(crate) fn refresh(&mut self, change: u64) -> Result<()> {
         if self.change != change {
             self.change = change;
@@ -129,12 +129,12 @@ impl Stream {
         }
     }
 
-    /// Whether the next entry, or that there is none, has to be asked of the kernel.
+    /// Whether the next entry, or the end, has to be read from the kernel.
     pub(crate) fn is_used_up(&self) -> bool {
         self.start == self.end && !self.is_at_end
     }
 
-    /// Asks the kernel for more entries.
+    /// Reads more entries from the kernel.
     pub(crate) fn fill(&mut self) -> Result<()> {
         self.end = sys::getdents64(self.fd.as_fd(), &mut self.buffer).map_err(translate)?;
         self.start = 0;
@@ -142,12 +142,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Entries that the kernel has given and that were not delivered.
+    /// Returns the entries that were read and not delivered.
     pub(crate) fn rest(&self) -> impl Iterator<Item = RawEntry<'_>> {
         entries(&self.buffer[self.start..self.end])
     }
 
-    /// The next entry; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
         if self.is_used_up() {
             self.fill()?;
@@ -158,31 +158,32 @@ impl Stream {
         first_entry(&self.buffer[self.start..self.end]).map(Some).ok_or(Error::Io)
     }
 
-    /// The entry that [`next`](Self::next) returned, of `length` bytes and with this cookie, was delivered.
+    /// Notes that the entry that [`next`](Self::next) returned, of `length` bytes and with this cookie, was
+    /// delivered.
     pub(crate) fn delivered(&mut self, length: usize, cookie: u64) {
         self.start += length;
         self.cookie = cookie;
     }
 }
 
-/// Streams that wait for their readers.
+/// Streams that wait for the next READDIR.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// The one unused longest first.
+    /// The least recently used first.
     waiting: Mutex<Vec<(Handle, Stream)>>,
 }
 
 impl Streams {
-    /// Takes the stream that stopped in `directory` behind `cookie`.
+    /// Takes the stream that stopped in `directory` after `cookie`.
     pub(crate) fn take(&self, directory: &Handle, cookie: u64) -> Option<Stream> {
         let mut waiting = self.waiting.lock();
-        // The newest: it is the one whose reader is most likely to be this one.
+        // The newest: most likely it is this reader's.
         let found =
             waiting.iter().rposition(|(handle, stream)| stream.cookie == cookie && handle == directory)?;
         Some(waiting.remove(found).1)
     }
 
-    /// Keeps a stream for its reader's return, with no more than `allowed` in all.
+    /// Keeps a stream for the next READDIR, with at most `allowed` streams in all.
     pub(crate) fn put(&self, directory: Handle, stream: Stream, allowed: usize) {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= allowed.clamp(1, MAX_STREAMS) {
@@ -191,7 +192,7 @@ impl Streams {
         waiting.push((directory, stream));
     }
 
-    /// Closes all.
+    /// Closes all streams.
     pub(crate) fn clear(&self) {
         self.waiting.lock().clear();
     }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_position_has_a_cookie_of_its_own_that_is_not_reserved() {
+    fn every_position_has_a_unique_unreserved_cookie() {
         for position in [0, 1, 2, 3, 4, i64::MAX as u64] {
             let cookie = cookie_of(position);
             assert!(cookie > 2);
@@ -229,14 +230,14 @@ mod tests {
             streams.put(handle, stream(&directory, cookie), usize::MAX);
         }
         assert_eq!(streams.waiting.lock().len(), MAX_STREAMS);
-        assert!(streams.take(&handle, 9).is_none(), "the oldest went");
+        assert!(streams.take(&handle, 9).is_none(), "the oldest was closed");
         assert!(streams.take(&handle, 20).is_some());
         assert!(streams.take(&handle, 20).is_none(), "one reader has it");
         assert!(streams.take(&Handle::new(b"e").expect("short"), 21).is_none());
     }
 
     #[test]
-    fn a_stream_goes_on_behind_what_was_delivered() {
+    fn a_stream_continues_after_the_last_delivered_entry() {
         let directory = tempfile::tempdir().expect("temporary directory");
         for name in ["a", "b", "c"] {
             std::fs::write(directory.path().join(name), b"").expect("write");

@@ -281,7 +281,7 @@ impl Drop for SyncState {
 
 /// A change that is being made. Dropping it says that nothing was changed.
 #[derive(Debug)]
-#[must_use = "a change that was made has to be numbered"]
+#[must_use = "a finished change needs a number"]
 pub(crate) struct PendingChange<'a> {
     sync_state: &'a SyncState,
     /// Failed syncs so far.

@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use bytes::BytesMut;
 use rustix::io::{Errno, Result};
 
-/// Longest kernel handle that is stored, in bytes: what [`vfs::MAX_HANDLE`] leaves beside two bytes of our own.
-/// ext4 and XFS need 8 to 12, tmpfs 12, btrfs 20.
+/// Longest kernel handle that is stored, in bytes: [`vfs::MAX_HANDLE`] without two bytes of our own. ext4 and XFS
+/// need 8 to 12, tmpfs 12, btrfs 20.
 pub(crate) const MAX_KERNEL_HANDLE: usize = vfs::MAX_HANDLE - 2;
 
 /// `struct file_handle` with room for the longest handle that is accepted.
@@ -22,7 +22,7 @@ struct FileHandle {
     data: [u8; MAX_KERNEL_HANDLE],
 }
 
-/// What the kernel knows an inode by.
+/// The kernel's handle of an inode.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelHandle {
     /// The file system's own type of handle.
@@ -32,12 +32,12 @@ pub(crate) struct KernelHandle {
 }
 
 impl KernelHandle {
-    /// The opaque part.
+    /// Returns the opaque part.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.data[..usize::from(self.length)]
     }
 
-    /// Type and length.
+    /// Returns type and length.
     pub(crate) fn form(&self) -> (i32, usize) {
         (self.kind, usize::from(self.length))
     }
@@ -47,14 +47,15 @@ impl KernelHandle {
         (self.kind, self.bytes()) == (other.kind, other.bytes())
     }
 
-    /// Inode number and generation, of the forms that are known for certain; `None` in any other.
+    /// Returns inode number and generation of known forms; `None` for others.
     pub(crate) fn identity(&self) -> Option<(u64, u32)> {
         let word = |at: usize| self.data[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
         let long = |at: usize| self.data[at..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
         match self.form() {
-            // FILEID_INO32_GEN as `generic_encode_ino32_fh` makes it (ext4 and many others): inode number, generation.
+            // FILEID_INO32_GEN as `generic_encode_ino32_fh` makes it (ext4 and many others): inode number,
+            // generation.
             (1, 8) => Some((u64::from(word(0)?), word(4)?)),
-            // The same type as tmpfs has it: generation, lower and upper half of the inode number.
+            // The same type in tmpfs: generation, lower and upper half of the inode number.
             (1, 12) => Some((u64::from(word(8)?) << 32 | u64::from(word(4)?), word(0)?)),
             // XFS with wide inode numbers: inode number, generation.
             (0x81, 12) => Some((long(0)?, word(8)?)),
@@ -62,7 +63,8 @@ impl KernelHandle {
         }
     }
 
-    /// The handle of this form with this [`identity`](Self::identity); `None` where the form has none, or no room for the number.
+    /// Returns the handle of this form with this [`identity`](Self::identity); `None` for unknown forms, and where
+    /// the number does not fit.
     pub(crate) fn of((kind, length): (i32, usize), inode: u64, generation: u32) -> Option<Self> {
         let mut handle = Self { kind, length: length as u8, data: [0; MAX_KERNEL_HANDLE] };
         let (number, generation) = (inode.to_ne_bytes(), generation.to_ne_bytes());
@@ -95,8 +97,8 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// name_to_handle_at(2): the handle of `name` in `directory` (of `directory` itself where `name` is empty; then it may
-/// be an `O_PATH` descriptor of anything), and the id of the mount it was found on. Symbolic links are not followed.
+/// name_to_handle_at(2): returns the handle of `name` in `directory` (of `directory` itself where `name` is empty;
+/// then it may be an `O_PATH` descriptor of anything), and the id of its mount. Symbolic links are not followed.
 pub(crate) fn name_to_handle_at(directory: BorrowedFd<'_>, name: &CStr) -> Result<(KernelHandle, i32)> {
     handle_at(directory, name, if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 })
 }
@@ -104,7 +106,7 @@ pub(crate) fn name_to_handle_at(directory: BorrowedFd<'_>, name: &CStr) -> Resul
 fn handle_at(directory: BorrowedFd<'_>, name: &CStr, flags: i32) -> Result<(KernelHandle, i32)> {
     let mut handle = FileHandle { bytes: MAX_KERNEL_HANDLE as u32, kind: 0, data: [0; MAX_KERNEL_HANDLE] };
     let mut mount = 0_i32;
-    // SAFETY: all pointers are to live locals of the layouts the call wants; `bytes` tells the room in `data`.
+    // SAFETY: all pointers are to live locals of the layouts the call wants; `bytes` is the room in `data`.
     check(unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -119,8 +121,8 @@ fn handle_at(directory: BorrowedFd<'_>, name: &CStr, flags: i32) -> Result<(Kern
     Ok((KernelHandle { kind: handle.kind, length, data: handle.data }, mount))
 }
 
-/// The same of what a descriptor leads to, also where it names the object without leading back to it (AT_HANDLE_FID, Linux 6.5): as
-/// fanotify(7) tells of it.
+/// Returns the handle with which fanotify(7) names the object of a descriptor, which may be one that cannot be opened
+/// (AT_HANDLE_FID, Linux 6.5).
 pub(crate) fn name_for_events(fd: BorrowedFd<'_>) -> Result<KernelHandle> {
     match handle_at(fd, c"", libc::AT_EMPTY_PATH) {
         Err(Errno::OPNOTSUPP) => handle_at(fd, c"", libc::AT_EMPTY_PATH | libc::AT_HANDLE_FID),
@@ -129,8 +131,8 @@ pub(crate) fn name_for_events(fd: BorrowedFd<'_>) -> Result<KernelHandle> {
     .map(|(handle, _)| handle)
 }
 
-/// A group of fanotify(7) that tells of objects by their handles, with the limits of the user unless it may go without that of marks.
-/// Its queue is bounded either way: what was missed is told too.
+/// Creates a fanotify(7) group that names objects by their handles. With CAP_SYS_ADMIN it has no limit of marks. Its
+/// queue is bounded, and the kernel reports an overflow.
 pub(crate) fn fanotify_init() -> Result<OwnedFd> {
     let flags = libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_FID | libc::FAN_NONBLOCK | libc::FAN_CLOEXEC;
     let events = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE) as libc::c_uint;
@@ -147,18 +149,19 @@ pub(crate) fn fanotify_init() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// What happens to a mark.
+/// An operation on a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// Events are added to it; it is made with the first.
+    /// Adds events; creates the mark with the first.
     Add,
-    /// The same of what the path itself names, be it a symbolic link.
+    /// As [`Self::Add`], without following a symbolic link.
     AddUnfollowed,
-    /// Events are taken from it; it goes with the last.
+    /// Removes events; removes the mark with the last.
     Remove,
 }
 
-/// fanotify_mark(2) of the object that `path` leads to, or the descriptor `at` itself, which then must not be an `O_PATH` one.
+/// fanotify_mark(2) of the object of `path`, or without a path of the descriptor `at`, which must not be an `O_PATH`
+/// one.
 pub(crate) fn fanotify_mark(
     group: BorrowedFd<'_>,
     mark: Mark,
@@ -172,7 +175,7 @@ pub(crate) fn fanotify_mark(
         Mark::Remove => libc::FAN_MARK_REMOVE,
     };
     let path = path.map_or(std::ptr::null(), CStr::as_ptr);
-    // SAFETY: the path is a C string that lives through the call, or null, which the call knows.
+    // SAFETY: the path is a C string that lives through the call, or null, which the call accepts.
     check(unsafe { libc::fanotify_mark(group.as_raw_fd(), flags, events, at.as_raw_fd(), path) }.into())
         .map(drop)
 }
@@ -236,12 +239,12 @@ pub(crate) fn read_without_waiting(
     append(fd, into, count, offset, libc::RWF_NOWAIT)
 }
 
-/// Appends up to `count` bytes, waiting as long as it takes.
+/// Appends up to `count` bytes, waiting for the device.
 pub(crate) fn read(fd: BorrowedFd<'_>, into: &mut BytesMut, count: usize, offset: u64) -> Result<usize> {
     append(fd, into, count, offset, 0)
 }
 
-/// How many of the pages of a range are in the page cache: cachestat(2), Linux 6.5.
+/// Returns the number of cached pages of a range: cachestat(2), Linux 6.5.
 pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<u64> {
     const SYS_CACHESTAT: libc::c_long = 451;
     let range = [offset, length];
@@ -251,7 +254,8 @@ pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Resu
     Ok(counts[0])
 }
 
-/// Has a range of `destination` share the extents of one of `source`; `count` 0: to the end (ioctl_ficlonerange(2)).
+/// Makes a range of `destination` share the extents of one of `source`; `count` 0 is to the end
+/// (ioctl_ficlonerange(2)).
 pub(crate) fn clone_range(
     (source, from): (BorrowedFd<'_>, u64),
     (destination, to): (BorrowedFd<'_>, u64),
@@ -268,9 +272,9 @@ pub(crate) fn clone_range(
     Ok(())
 }
 
-/// Writes a range's dirty pages to the device and waits for that; neither metadata nor the device's cache
-/// (sync_file_range(2)). Takes the error of a failed write-back from the descriptor, as fsync(2) does: never one that
-/// others sync through.
+/// Writes a range's dirty pages to the device and waits for it; neither metadata nor the device's cache
+/// (sync_file_range(2)). Consumes the error of a failed write-back, as fsync(2) does, so it must not be called on a
+/// descriptor that is used for syncs.
 pub(crate) fn write_out(fd: BorrowedFd<'_>, offset: u64, count: u64) -> Result<()> {
     let flags =
         libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
@@ -288,8 +292,8 @@ pub(crate) fn getdents64(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize>
     check(unsafe { libc::syscall(libc::SYS_getdents64, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len()) })
 }
 
-/// faccessat2(2) on the object itself, checked by this thread's file-system identity. `want` is in the bits of
-/// access(2). `ENOSYS` before Linux 5.8.
+/// faccessat2(2) on the object itself, with this thread's file-system identity. `want` is in the bits of access(2).
+/// `ENOSYS` before Linux 5.8.
 pub(crate) fn may_access(fd: BorrowedFd<'_>, want: u32) -> Result<()> {
     // SAFETY: the empty name is a valid C string.
     check(unsafe {
@@ -313,7 +317,7 @@ pub(crate) fn chmod(fd: BorrowedFd<'_>, mode: u32) -> Result<()> {
     .map(drop)
 }
 
-/// The file system's UUID (FS_IOC_GETFSUUID, Linux 6.9); all zeros count as none.
+/// Returns the file system's UUID (FS_IOC_GETFSUUID, Linux 6.9); all zeros count as none.
 pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> Option<[u8; 16]> {
     const FS_IOC_GETFSUUID: libc::c_ulong = 0x8011_1500;
     let mut answer = [0_u8; 17];
@@ -324,21 +328,22 @@ pub(crate) fn file_system_uuid(fd: BorrowedFd<'_>) -> Option<[u8; 16]> {
     (answer[0] == 16 && uuid != [0; 16]).then_some(uuid)
 }
 
-/// The generation of an inode, as its file system tells it of an open file (FS_IOC_GETVERSION); an error where it does not.
+/// Returns the generation of an open file's inode (FS_IOC_GETVERSION); an error where the file system does not
+/// support it.
 pub(crate) fn generation(fd: BorrowedFd<'_>) -> Result<u32> {
     const FS_IOC_GETVERSION: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<libc::c_long>(b'v', 1);
     // The request names a `long`; file systems fill an `int`.
     let mut answer: [libc::c_int; 2] = [0; 2];
-    // SAFETY: the call fills no more than a `long`, for which there is room, aligned as an `int` is to be.
+    // SAFETY: the call fills no more than a `long`, for which there is room, aligned as an `int` has to be.
     check(unsafe { libc::syscall(libc::SYS_ioctl, fd.as_raw_fd(), FS_IOC_GETVERSION, answer.as_mut_ptr()) })?;
     Ok(answer[0] as u32)
 }
 
-/// Most hard links of a file of this file system, as far as the C library knows.
+/// Returns the most hard links of a file of this file system, as far as the C library knows.
 pub(crate) fn link_limit(fd: BorrowedFd<'_>) -> u32 {
     // SAFETY: the call takes a descriptor and a constant.
     let limit = unsafe { libc::fpathconf(fd.as_raw_fd(), libc::_PC_LINK_MAX) };
-    // LINUX_LINK_MAX is what the library says where it does not know.
+    // LINUX_LINK_MAX is what the library returns where it does not know.
     u32::try_from(limit).ok().filter(|limit| *limit > 127).unwrap_or(u32::MAX)
 }
 
@@ -348,25 +353,25 @@ pub(crate) fn set_thread_groups(groups: &[u32]) -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }).map(drop)
 }
 
-/// Sets this thread's file-system user id and returns what it is afterwards: the call itself never reports failure.
+/// Sets this thread's file-system user id and returns the resulting one: the call itself never reports failure.
 pub(crate) fn set_thread_user(uid: u32) -> u32 {
-    // SAFETY: the calls take integers; -1 is no user and leaves all as it is.
+    // SAFETY: the calls take integers; -1 is no user and changes nothing.
     unsafe {
         libc::syscall(libc::SYS_setfsuid, uid);
         libc::syscall(libc::SYS_setfsuid, u32::MAX) as u32
     }
 }
 
-/// Sets this thread's file-system group id and returns what it is afterwards.
+/// Sets this thread's file-system group id and returns the resulting one.
 pub(crate) fn set_thread_group(gid: u32) -> u32 {
-    // SAFETY: the calls take integers; -1 is no group and leaves all as it is.
+    // SAFETY: the calls take integers; -1 is no group and changes nothing.
     unsafe {
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsgid, u32::MAX) as u32
     }
 }
 
-/// This thread's effective capabilities, as a bit mask.
+/// Returns this thread's effective capabilities, as a bit mask.
 pub(crate) fn effective_capabilities() -> Result<u64> {
     // _LINUX_CAPABILITY_VERSION_3, and thread 0: the calling one.
     let header = [0x2008_0522_u32, 0];
@@ -376,7 +381,7 @@ pub(crate) fn effective_capabilities() -> Result<u64> {
     Ok(u64::from(data[0]) | u64::from(data[3]) << 32)
 }
 
-/// Gives this thread an umask, working directory and root of its own, and sets its umask to 0.
+/// Gives this thread its own umask, working directory and root, and sets its umask to 0.
 pub(crate) fn own_umask() -> Result<()> {
     // SAFETY: affects nothing in memory.
     let separated = check(unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FS) });
@@ -434,13 +439,13 @@ mod tests {
     }
 
     #[test]
-    fn inode_and_generation_are_found_in_handles_of_known_forms_alone() {
+    fn inode_and_generation_are_found_in_handles_of_known_forms_only() {
         let identity = |kind, words: &[u32]| handle_of(kind, words).identity();
         assert_eq!(identity(1, &[70, 5]), Some((70, 5)));
         assert_eq!(identity(1, &[5, 70, 3]), Some((3 << 32 | 70, 5)));
         assert_eq!(identity(0x4d, &[70, 0, 5, 0, 1]), None, "btrfs");
         assert_eq!(identity(2, &[70, 5, 71, 6]), None, "with the parent");
-        // Whatever the form is here: no other number than the kernel's own.
+        // Whatever the form is here, the number must be the kernel's own.
         let directory = tempfile::tempdir().expect("temporary directory");
         let fd = std::fs::File::open(directory.path()).expect("open");
         let status = rustix::fs::fstat(&fd).expect("fstat");
@@ -462,18 +467,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_tells_generations_tells_those_of_its_handles() {
-        // ext4 does; tmpfs says that it does not know the request.
+    fn a_file_system_that_returns_generations_uses_them_in_its_handles() {
+        // ext4 supports the request; tmpfs does not.
         let directory = tempfile::tempdir().expect("temporary directory");
-        let mut told = std::collections::HashSet::new();
+        let mut generations = std::collections::HashSet::new();
         for _ in 0..3 {
             let file = tempfile::tempfile_in(directory.path()).expect("temporary file");
             let Ok(generation) = generation(file.as_fd()) else { return };
             let Ok((handle, _)) = name_to_handle_at(file.as_fd(), c"") else { return };
             assert!(handle.identity().is_none_or(|(_, of_handle)| of_handle == generation));
-            told.insert(generation);
+            generations.insert(generation);
         }
-        assert!(told.len() > 1, "each file has its own");
+        assert!(generations.len() > 1, "each file has its own");
     }
 
     #[test]

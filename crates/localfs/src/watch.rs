@@ -1,20 +1,21 @@
-//! Changes that other processes make, as fanotify(7) tells of them.
+//! Reports changes by other processes, from fanotify(7).
 //!
-//! Criteria first. Whoever watches must not be told of what this server does itself, which is nearly everything that happens: an event
-//! names the process that caused it, to a group of any user (Linux 5.13) at least where that is this one. That is why it is not
-//! inotify, which does not say who. Marks are on objects, not on a mount, so that nobody else's files cost anything; an event names its object by
-//! the kernel's handle, which is looked up here: no path is resolved. A lease (`F_SETLEASE`), the rejected alternative, would make
-//! the local process wait, but needs the object open for as long as it lasts, and to be its owner.
+//! Requirements: a watcher must not be notified of this server's own changes, which are nearly all changes. fanotify
+//! names the process that caused an event, at least if it is this one, to a group of any user (Linux 5.13). inotify
+//! does not. Marks are on objects, not on a mount, so that other users' files cost nothing. An event names its object
+//! by the kernel's handle, so that no path has to be resolved. Rejected: a lease (`F_SETLEASE`) would make the local
+//! process wait, but needs the object open as long as it lasts, and the same owner.
 //!
-//! An event comes behind what it tells of. What was missed, because the queue was full or a record makes no sense, counts as done to all that
-//! is watched. What is told may also be too much: the process is not always known, and bits of two interests in one object add up.
+//! An event comes after the change. Lost events, because the queue was full or a record is malformed, count as
+//! changes of every watched object. There may also be too many notifications: the process is not always known, and
+//! two interests in one object share one mark.
 //!
-//! One thread for each volume, asleep unless there is an event. Having read what there was it rests for [`PAUSE`]: what one process
-//! does to one object meanwhile becomes a single event, so that a client's WRITEs to a file that is watched wake nobody one by one. The first
-//! event behind a rest is told at once.
+//! Each volume has one thread, which sleeps until there is an event. After it has read all events it pauses for
+//! [`PAUSE`]. Events of one process on one object meanwhile merge into one, so that the server's own WRITEs to a
+//! watched file do not wake the thread one by one. The first event after a pause is reported at once.
 //!
-//! Not seen: writes through a mapping, until it goes or is closed (`FAN_CLOSE_WRITE`); on a network's file system, what
-//! other machines do.
+//! Not seen: writes through a mapping until it is unmapped or closed (`FAN_CLOSE_WRITE`); on a network file system,
+//! changes by other machines.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -34,7 +35,7 @@ use crate::sys::{self, Mark};
 
 /// How long events gather before they are read again.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-/// The same after a read that failed.
+/// As [`PAUSE`], after a failed read.
 const FAULT_PAUSE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Room for some hundred events.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -43,11 +44,11 @@ const READS_MAX: usize = 64;
 /// Locks under which objects are watched.
 const PARTS: usize = 16;
 
-/// What changes a file, or its names, of which it loses or gains one by an event of its attributes. Whoever wrote through a mapping shows
-/// by the close.
+/// Events that change a file, or its names; a change of names is an event of its attributes. Writes through a mapping
+/// show when it is closed.
 const FILE_CHANGES: u64 =
     libc::FAN_MODIFY | libc::FAN_ATTRIB | libc::FAN_CLOSE_WRITE | libc::FAN_DELETE_SELF | libc::FAN_MOVE_SELF;
-/// What changes a directory's entries, subdirectories among them, or itself.
+/// Events that change a directory's entries, including subdirectories, or itself.
 const DIRECTORY_CHANGES: u64 = libc::FAN_CREATE
     | libc::FAN_DELETE
     | libc::FAN_MOVED_FROM
@@ -57,17 +58,19 @@ const DIRECTORY_CHANGES: u64 = libc::FAN_CREATE
     | libc::FAN_MOVE_SELF
     | libc::FAN_ONDIR;
 
-/// The events that tell what somebody wants to record of.
+/// Returns the events for an interest.
 pub(crate) fn events_of(kind: FileKind, interest: Interest) -> u64 {
     match (kind, interest) {
         (FileKind::Directory, _) => DIRECTORY_CHANGES,
         (_, Interest::Changes) => FILE_CHANGES,
-        // Not FAN_ACCESS: what a reader that has it open already has read it has read; and each READ of the server's own would be an event.
+        // Without FAN_ACCESS: a process that has the file open already is past the check, and each READ of this
+        // server would be an event.
         (_, Interest::Uses) => FILE_CHANGES | libc::FAN_OPEN,
     }
 }
 
-/// [`Watches`] of a volume from when somebody first asks: where nobody does, no thread waits, and the group is left to others of the user's.
+/// The [`Watches`] of a volume, opened at the first use: without use there is no thread and no group, which are
+/// limited per user.
 #[derive(Debug)]
 pub(crate) struct LazyWatches {
     max_kept: usize,
@@ -75,12 +78,12 @@ pub(crate) struct LazyWatches {
 }
 
 impl LazyWatches {
-    /// Up to `max_kept` objects are kept open, where they have to be.
+    /// Allows up to `max_kept` objects to be kept open, where they have to be.
     pub(crate) fn new(max_kept: usize) -> Self {
         Self { max_kept, opened: OnceLock::new() }
     }
 
-    /// For the file system of `root`, the same each time.
+    /// Returns the watches for the file system of `root`, which is the same each time.
     ///
     /// # Errors
     /// Why nothing can be watched there.
@@ -90,21 +93,21 @@ impl LazyWatches {
     }
 }
 
-/// The objects of a volume that are watched. The thread that reads ends when this is dropped.
+/// The watched objects of a volume. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Watches(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     group: OwnedFd,
-    /// Readable when the thread shall end.
+    /// Readable when the thread has to end.
     end: OwnedFd,
-    /// This one.
+    /// This process.
     process: u32,
-    /// Each for a part of all objects, which are named as events name them.
+    /// Each for a part of all objects, by the handles in events.
     parts: [Mutex<HashMap<Handle, Watched>>; PARTS],
     numbers: AtomicU64,
-    /// Objects that are kept open, and how many may be.
+    /// The number of objects that are kept open, and its limit.
     kept: AtomicUsize,
     max_kept: usize,
 }
@@ -114,7 +117,7 @@ struct Watched {
     /// The mark's events.
     events: u64,
     watchers: Vec<Watcher>,
-    /// Where it could not be found again when the mark is to go.
+    /// The object, if no handle finds it again to remove the mark.
     kept: Option<Arc<Object>>,
 }
 
@@ -128,7 +131,7 @@ struct Watcher {
 impl Watches {
     fn open(root: BorrowedFd<'_>, max_kept: usize) -> Result<Self, String> {
         let group = sys::fanotify_init().map_err(no_group)?;
-        // What the file system lacks shows by its top.
+        // Marks the exported directory to find out what the file system supports.
         let probe = libc::FAN_ATTRIB | libc::FAN_ONDIR;
         sys::fanotify_mark(group.as_fd(), Mark::Add, probe, root, None).map_err(no_mark)?;
         sys::fanotify_mark(group.as_fd(), Mark::Remove, probe, root, None).map_err(no_mark)?;
@@ -148,11 +151,12 @@ impl Watches {
         Ok(Self(shared))
     }
 
-    /// Has `alarm` rung at these events of the object that they name `name`. `file` leads to it; `kept` is it, where it has to be kept
-    /// open, and as long as no more than `max_kept` are. Returns the number by which it is [removed](Self::remove).
+    /// Notifies `alarm` of these events of the object that events call `name`. `file` leads to it. `kept` is the
+    /// object if it has to be kept open, which fails beyond `max_kept`. Returns the number for
+    /// [`remove`](Self::remove).
     ///
     /// # Errors
-    /// `ENOSPC` where the user has no more marks, `EMFILE` where no more objects may be kept.
+    /// `ENOSPC` where the user has no more marks, `EMFILE` where no more objects may be kept open.
     pub(crate) fn add(
         &self,
         name: &Handle,
@@ -182,7 +186,7 @@ impl Watches {
         Ok(number)
     }
 
-    /// Takes a watcher back; `open` finds the object, where it was not kept. Returns what is not kept open any more.
+    /// Removes a watcher; `open` finds the object if it was not kept. Returns the object that is no longer kept open.
     pub(crate) fn remove(
         &self,
         name: &Handle,
@@ -197,7 +201,7 @@ impl Watches {
         if surplus != 0
             && let Some(file) = watched.kept.as_ref().map(|object| object.file()).or_else(open)
         {
-            // What is not there any more has gone with the object.
+            // If the object is gone, so is the mark.
             let _ = mark(self.0.group.as_fd(), Mark::Remove, surplus, &file);
         }
         if wanted != 0 {
@@ -211,7 +215,7 @@ impl Watches {
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        // An eventfd takes this number, however often it was written to.
+        // An eventfd accepts this number, however often it was written.
         let _ = rustix::io::write(&self.0.end, &1_u64.to_ne_bytes());
     }
 }
@@ -227,7 +231,7 @@ impl Shared {
         loop {
             let mut awaited =
                 [PollFd::new(&self.end, PollFlags::IN), PollFd::new(&self.group, PollFlags::IN)];
-            // Interrupted or not, what there is shows below.
+            // Interrupted or not, the results are checked below.
             let _ = rustix::event::poll(&mut awaited, None);
             if !awaited[0].revents().is_empty() {
                 return;
@@ -235,8 +239,8 @@ impl Shared {
             let pause = match self.read(&mut buffer) {
                 Ok(()) => PAUSE,
                 Err(errno) => {
-                    tracing::error!("what local processes change cannot be read: {errno}");
-                    self.ring_all();
+                    tracing::error!("cannot read fanotify events: {errno}");
+                    self.notify_all();
                     FAULT_PAUSE
                 }
             };
@@ -244,11 +248,11 @@ impl Shared {
         }
     }
 
-    /// Reads what there is.
+    /// Reads all events.
     fn read(&self, buffer: &mut [u8]) -> rustix::io::Result<()> {
         for _ in 0..READS_MAX {
             match rustix::io::read(&self.group, &mut *buffer) {
-                Ok(length) => self.tell(&buffer[..length]),
+                Ok(length) => self.report(&buffer[..length]),
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
                 Err(errno) => return Err(errno),
             }
@@ -256,34 +260,34 @@ impl Shared {
         Ok(())
     }
 
-    /// Tells of the events that were read, as far as others caused them.
-    fn tell(&self, read: &[u8]) {
+    /// Reports the events that other processes caused.
+    fn report(&self, read: &[u8]) {
         for event in Events(read) {
             match event.object {
-                _ if event.is_overflow() => self.ring_all(),
+                _ if event.is_overflow() => self.notify_all(),
                 _ if event.process == self.process => {}
-                None => self.ring_all(),
+                None => self.notify_all(),
                 Some((kind, bytes)) => {
-                    // What has another form was never watched.
+                    // An object with a handle of another form was never watched.
                     if let Some(name) = handle::from_parts(kind, bytes) {
-                        self.ring(&name, event.mask & !libc::FAN_ONDIR);
+                        self.notify(&name, event.mask & !libc::FAN_ONDIR);
                     }
                 }
             }
         }
     }
 
-    fn ring(&self, name: &Handle, events: u64) {
+    fn notify(&self, name: &Handle, events: u64) {
         let part = self.part(name).lock();
         let watchers = part.get(name).map_or(&[][..], |watched| &watched.watchers);
-        let told = watchers.iter().filter(|watcher| watcher.events & events != 0);
-        let told: Vec<_> = told.map(|watcher| Arc::clone(&watcher.alarm)).collect();
+        let notified = watchers.iter().filter(|watcher| watcher.events & events != 0);
+        let notified: Vec<_> = notified.map(|watcher| Arc::clone(&watcher.alarm)).collect();
         drop(part);
-        told.iter().for_each(|alarm| alarm.ring());
+        notified.iter().for_each(|alarm| alarm.ring());
     }
 
-    /// Something was missed: it may have been anything.
-    fn ring_all(&self) {
+    /// Notifies all watchers, because events were lost.
+    fn notify_all(&self) {
         for part in &self.parts {
             let part = part.lock();
             let all = part.values().flat_map(|watched| &watched.watchers);
@@ -302,24 +306,24 @@ fn mark(group: BorrowedFd<'_>, mark: Mark, events: u64, file: &OpenFile) -> rust
     sys::fanotify_mark(group, mark, events, rustix::fs::CWD, Some(&path))
 }
 
-/// Why there is no group, for people.
+/// Returns the reason why there is no group, for the log.
 fn no_group(errno: Errno) -> String {
     let why = match errno {
-        Errno::NOSYS => "this kernel, or a sandbox, has no fanotify(7)",
-        Errno::PERM => "fanotify(7) is root's before Linux 5.13, or forbidden by a sandbox",
-        Errno::INVAL => "before Linux 5.1 fanotify(7) does not name what was changed by a handle",
-        Errno::MFILE => "there are as many users of fanotify(7) as may be (user.max_fanotify_groups)",
+        Errno::NOSYS => "fanotify(7) is not available in this kernel or sandbox",
+        Errno::PERM => "fanotify(7) needs root before Linux 5.13, or a sandbox forbids it",
+        Errno::INVAL => "fanotify(7) reports no file handles before Linux 5.1",
+        Errno::MFILE => "the limit of fanotify groups is reached (user.max_fanotify_groups)",
         _ => return format!("fanotify_init: {errno}"),
     };
     why.into()
 }
 
-/// Why nothing of a file system can be watched, for people.
+/// Returns the reason why nothing on a file system can be watched, for the log.
 fn no_mark(errno: Errno) -> String {
     let why = match errno {
-        Errno::NODEV | Errno::OPNOTSUPP => "its file system gives fanotify(7) no names for files",
-        Errno::XDEV => "it is a subvolume, which this kernel cannot watch",
-        Errno::NOSPC => "as many files are watched as may be (user.max_fanotify_marks)",
+        Errno::NODEV | Errno::OPNOTSUPP => "the file system does not support fanotify(7) file handles",
+        Errno::XDEV => "this kernel cannot watch subvolumes",
+        Errno::NOSPC => "the limit of fanotify marks is reached (user.max_fanotify_marks)",
         _ => return format!("fanotify_mark: {errno}"),
     };
     why.into()

@@ -26,17 +26,16 @@ impl WatchLimit {
 
     /// Returns the effect and the cause, for the log.
     const fn text(self) -> (&'static str, &'static str) {
-        const UNDELEGATED: &str = "no more files are delegated whose local changes are to be seen";
-        const UNTOLD: &str = "directories are looked at each time that they are listed";
-        const MARKS: &str = "this user watches as many files as it may (user.max_fanotify_marks)";
+        const UNDELEGATED: &str = "files are not delegated, because their local changes cannot be watched";
+        const UNTOLD: &str = "directories are read for each listing";
+        const MARKS: &str = "the limit of fanotify marks is reached (user.max_fanotify_marks)";
         match self {
             Self::FileMarks => (UNDELEGATED, MARKS),
-            Self::FilesKept => (UNDELEGATED, "as many are kept open as may be (the limit of open files)"),
+            Self::FilesKept => (UNDELEGATED, "the limit of open files is reached"),
             Self::EntryMarks => (UNTOLD, MARKS),
-            Self::Groups => (
-                UNTOLD,
-                "there are as many groups of fanotify(7) (user.max_fanotify_groups) or open files as may be",
-            ),
+            Self::Groups => {
+                (UNTOLD, "the limit of fanotify groups (user.max_fanotify_groups) or open files is reached")
+            }
         }
     }
 }
@@ -48,11 +47,12 @@ pub(crate) struct LimitLog([AtomicU64; WatchLimit::COUNT]);
 impl LimitLog {
     /// Whether it is time to log this limit, which then counts as logged.
     fn is_due(&self, limit: WatchLimit, now_ns: u64) -> bool {
-        let told = &self.0[limit as usize];
-        let last_ns = told.load(Ordering::Relaxed);
+        let logged = &self.0[limit as usize];
+        let last_ns = logged.load(Ordering::Relaxed);
         let is_new = last_ns == 0 || now_ns.saturating_sub(last_ns) >= SILENCE_NS;
         // Of two threads one logs.
-        is_new && told.compare_exchange(last_ns, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        is_new
+            && logged.compare_exchange(last_ns, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Logs that an object below `root`, the exported directory, could not be watched.
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_told_once_an_hour() {
+    fn each_limit_is_logged_once_an_hour() {
         let limit_log = LimitLog::default();
         for now_ns in [0, 10 * SILENCE_NS] {
             assert!(limit_log.is_due(WatchLimit::FileMarks, now_ns));

@@ -1,4 +1,4 @@
-//! The kernel's calls for extended attributes, on whatever descriptor an object has.
+//! Calls for extended attributes, by whatever descriptor an object has.
 
 use std::sync::Arc;
 
@@ -11,21 +11,19 @@ use crate::object::{OpenFile, Reach};
 /// An object to call for its attributes.
 pub(crate) enum Target {
     Open(Arc<OpenFile>),
-    /// Its name in /proc: the calls take no O_PATH descriptor, and this process may not be allowed to open the object, or
-    /// would do something by that, as with a named pipe or a device.
-    Named(
-        String,
-        #[allow(dead_code, reason = "keeps the descriptor that the name stands for")] Arc<OpenFile>,
-    ),
+    /// Its path in /proc: the calls take no O_PATH descriptor, and this process may not be allowed to open the
+    /// object, or opening may have effects, as with a named pipe or a device.
+    Named(String, #[allow(dead_code, reason = "keeps the path valid")] Arc<OpenFile>),
 }
 
 impl Target {
-    /// The object of a descriptor.
+    /// Returns the target of a descriptor.
     pub(crate) fn of(file: Arc<OpenFile>) -> Self {
         if file.reach == Reach::Path { Self::Named(file.name_in_proc(), file) } else { Self::Open(file) }
     }
 
-    /// Reads an attribute into `value`, or where that is empty, only tells its length; the length in bytes.
+    /// Reads an attribute into `value` and returns its length in bytes. With an empty `value` only the length is
+    /// returned.
     pub(crate) fn get(&self, name: impl Arg, value: &mut [u8]) -> Result<usize> {
         match self {
             Self::Open(file) => rustix::fs::fgetxattr(file, name, value),
@@ -33,7 +31,7 @@ impl Target {
         }
     }
 
-    /// Reads all names, each ended by a NUL; their length in bytes.
+    /// Reads all names, each with a final NUL. Returns their length in bytes.
     pub(crate) fn list(&self, list: &mut [u8]) -> Result<usize> {
         match self {
             Self::Open(file) => rustix::fs::flistxattr(file, list),
@@ -56,9 +54,9 @@ impl Target {
     }
 }
 
-/// Reads what may be up to `limit` bytes long: into a small buffer first, since it mostly is short.
+/// Reads a value of up to `limit` bytes, into a small buffer first, because most values are short.
 pub(crate) fn read_whole(limit: usize, read: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
-    /// An ACL of about thirty entries, too.
+    /// Enough for an ACL of about thirty entries.
     const USUAL_BYTES: usize = 256;
     let mut value = vec![0; USUAL_BYTES];
     let length = match read(&mut value) {

@@ -1,4 +1,4 @@
-//! Advice, as the page cache shows what came of it.
+//! The effect of IO_ADVISE on the page cache.
 
 mod common;
 
@@ -12,17 +12,17 @@ use vfs::{Advice, Backend};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 256;
-/// What is advised about, in the file's middle.
+/// The range of the advice, in the middle of the file.
 const RANGE: std::ops::Range<usize> = 64..72;
-/// Looks at the cache until reading ahead has failed: what it reads arrives in its own time.
+/// Checks of the cache after which reading ahead has failed: it works asynchronously.
 const LOOKS: usize = 10_000;
 
-/// Which pages of the file are in the cache.
+/// Returns which pages of the file are cached.
 fn cached(file: &File) -> Vec<bool> {
     let length = PAGE * PAGES;
     let mut pages = vec![0; PAGES];
-    // SAFETY: a new mapping, at an address of the kernel's choice, that nothing reads or writes and that goes at the end;
-    // mincore(2) writes one byte for each of its pages.
+    // SAFETY: a new mapping, at an address of the kernel's choice, that nothing reads or writes and that is removed
+    // at the end; mincore(2) writes one byte for each of its pages.
     unsafe {
         let (fd, shared) = (file.as_raw_fd(), libc::MAP_SHARED);
         let mapping = libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, shared, fd, 0);
@@ -35,13 +35,13 @@ fn cached(file: &File) -> Vec<bool> {
 }
 
 #[test]
-fn what_will_be_needed_is_read_ahead_and_what_will_not_leaves_the_cache() {
+fn advice_reads_ahead_and_drops_cached_pages() {
     let place = Place::new();
     if is_in_memory(&place.config.directory) {
         println!("skipped: this file system is nothing but cache");
         return;
     }
-    // SAFETY: it asks for a number.
+    // SAFETY: it returns a number.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     assert_eq!(page_bytes, PAGE as libc::c_long, "what this test counts in");
     let file = place.file(&me(), "a", 0o600);

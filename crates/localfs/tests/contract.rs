@@ -1,5 +1,5 @@
-//! The contract of every backend, on directories: with root's powers and without any, with kernel handles and with the
-//! index, on the disk and in memory.
+//! The contract of every backend, on directories: with root's capabilities and without any, with kernel handles and
+//! with the index, on the disk and in memory.
 
 mod common;
 
@@ -10,7 +10,7 @@ use localfs::{Config, Durability, LocalFs};
 use vfs::contract::{Capabilities, Fixture};
 use vfs::{Backend, Credentials};
 
-/// What a suite is about.
+/// The configuration of a suite.
 #[derive(Clone, Copy)]
 struct Variant {
     in_memory: bool,
@@ -37,7 +37,7 @@ fn open(config: &Config) -> Arc<LocalFs> {
     Arc::new(volume)
 }
 
-/// A copy of the state as it is on disk now: what a killed server leaves, while the one under test goes on.
+/// Copies the state as it is on disk now: what a killed server leaves, while the server under test continues.
 fn copy_state(place: &Path, number: usize) -> String {
     let copy = format!("state-{number}");
     std::fs::create_dir(place.join(&copy)).expect("directory");
@@ -84,7 +84,7 @@ fn fixture(variant: Variant) -> Fixture {
     }
 }
 
-/// Removes the directory with the server's own powers.
+/// Removes the directory as the server.
 struct Cleanup(Option<tempfile::TempDir>);
 
 impl Drop for Cleanup {
@@ -124,17 +124,17 @@ vfs::contract_tests!(with_index, indexed);
 vfs::contract_tests!(on_tmpfs, in_memory);
 vfs::contract_tests!(with_durability, durable);
 
-/// The same again in a process that is an ordinary user without any capability.
+/// The same in a process of an ordinary user without any capability.
 #[test]
 fn without_privileges() {
     common::again_without_privileges(&["on_disk::", "on_tmpfs::"]);
 }
 
-/// ramfs has coarse timestamps, no creation times, no handles, and directory positions that move: the least that a file
-/// system can offer.
+/// ramfs has coarse timestamps, no creation times, no handles, and directory positions that move: the least that a
+/// file system can offer.
 #[test]
 fn on_a_coarse_clock() {
-    // Nor does it tell where holes are.
+    // Nor can it find holes.
     let unsupported = ["space::", "every_change_of_a_file", "copies_of_sparse_files"];
     let unsupported = unsupported.map(|name| ["--skip", name]).concat();
     common::again_mounted(&["-t", "ramfs", "ramfs"], &[&["on_disk::"], &unsupported[..]].concat());

@@ -1,11 +1,11 @@
-//! What answers promise can change while the volume is in use.
+//! The durability can change while the volume is in use.
 
 use std::sync::Arc;
 
 use localfs::{Config, Durability, LocalFs};
 use vfs::{Backend, Context, Create, CreateMode, Credentials, Op, SetAttributes, Timestamp};
 
-/// Creates a file; whether that had to wait.
+/// Creates a file. Returns whether that had to wait.
 fn waits(volume: &LocalFs, name: &str) -> bool {
     let me = Credentials {
         uid: rustix::process::geteuid().as_raw(),
@@ -23,15 +23,15 @@ fn waits(volume: &LocalFs, name: &str) -> bool {
     is_pending
 }
 
-/// Whether files are created in place. Not each one has to be: a directory is looked at on the pool first, and a machine
-/// that is busy makes the volume wary.
+/// Whether files are created in place. Not all have to be: a directory is read on the pool first, and on a busy
+/// machine the stall detector moves changes to the pool.
 fn works_in_place(volume: &LocalFs, prefix: &str) -> bool {
     (0..200).any(|number| !waits(volume, &format!("{prefix}{number}")))
 }
 
 #[test]
-fn a_volume_keeps_another_promise_from_the_moment_it_is_made() {
-    // Not in memory, where there is nothing to wait for.
+fn a_new_durability_applies_at_once() {
+    // Not in memory, where nothing has to wait.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temporary directory");
     std::fs::create_dir(place.path().join("export")).expect("directory");
     let config = Config {

@@ -1,4 +1,4 @@
-//! A directory inside the export that clients do not reach: the server's state directory.
+//! A directory inside the export that clients must not reach: the server's state directory.
 
 mod common;
 
@@ -17,7 +17,7 @@ const STATE: &str = ".local/state";
 const KEY: &str = ".local/state/key";
 const SOCKET: &str = "control";
 
-/// What clients pin_object of an export before its state directory is hidden: as when the server before had another one.
+/// Handles that clients have before the state directory is hidden, because the server before had another one.
 struct Before {
     place: Place,
     local: Handle,
@@ -67,7 +67,7 @@ fn names(place: &Place, directory: &Handle, plus: bool) -> Vec<String> {
 }
 
 #[test]
-fn it_is_not_listed_and_has_no_name() {
+fn the_hidden_directory_is_not_listed_and_has_no_name() {
     in_both_modes(|mut before| {
         before.hide();
         let Before { place, local, .. } = &before;
@@ -96,7 +96,7 @@ fn it_is_not_listed_and_has_no_name() {
 }
 
 #[test]
-fn it_is_neither_moved_nor_replaced_and_what_it_lies_in_stays() {
+fn the_hidden_directory_and_its_parents_cannot_be_moved() {
     in_both_modes(|mut before| {
         before.hide();
         let Before { place, local, .. } = &before;
@@ -120,7 +120,7 @@ fn it_is_neither_moved_nor_replaced_and_what_it_lies_in_stays() {
 }
 
 #[test]
-fn handles_that_were_given_before_lead_nowhere() {
+fn old_handles_of_hidden_files_are_stale() {
     in_both_modes(|mut before| {
         before.hide();
         let Before { place, hidden, .. } = &before;
@@ -141,7 +141,7 @@ fn handles_that_were_given_before_lead_nowhere() {
 }
 
 #[test]
-fn files_that_come_later_are_hidden_too() {
+fn files_created_later_are_hidden_too() {
     in_both_modes(|mut before| {
         before.hide();
         let Before { place, .. } = &before;
@@ -153,14 +153,14 @@ fn files_that_come_later_are_hidden_too() {
             assert_eq!(place.lookup(&me(), &root, &link), Err(Error::NotFound), "{link}");
         }
         assert_eq!(names(place, &root, true), [".local"]);
-        // What has left it is a file like any other.
+        // A file that has left the directory is an ordinary file.
         std::fs::remove_file(place.path(".local/state/7")).expect("remove");
         place.lookup(&me(), &root, "link 7").expect("seen");
     });
 }
 
 #[test]
-fn callers_without_rights_are_told_nothing_either() {
+fn callers_without_permissions_learn_nothing() {
     if !common::has_powers() {
         return;
     }
@@ -174,7 +174,7 @@ fn callers_without_rights_are_told_nothing_either() {
 }
 
 #[test]
-fn an_export_of_it_or_inside_of_it_is_refused() {
+fn an_export_of_or_inside_the_hidden_directory_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: without root a volume asks for its own state directory first");
     }

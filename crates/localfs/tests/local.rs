@@ -1,4 +1,4 @@
-//! What only a file system on this machine can meet: local processes, mount points, ACLs, many users, few descriptors.
+//! Situations that only a local file system has: local processes, mount points, ACLs, many users, few descriptors.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn with_an_index_a_local_rename_in_the_directory_is_found_after_a_restart() {
     place.volume = None;
     std::fs::rename(place.path("d"), place.path("renamed")).expect("rename");
     std::fs::rename(place.path("renamed/a"), place.path("renamed/b")).expect("rename");
-    // Another file takes the old name, and must not be taken for it.
+    // Another file takes the old name, and must not be taken for the first.
     std::fs::write(place.path("renamed/a"), b"not mine").expect("write");
     std::fs::remove_file(place.path("renamed/other")).expect("remove");
     place.restart();
@@ -66,7 +66,7 @@ fn with_an_index_a_local_rename_in_the_directory_is_found_after_a_restart() {
 const DEPTH: usize = 1000;
 const LONG_NAME: &str = "a directory with a long name";
 
-/// Removes a chain of directories, whose path nobody can say.
+/// Removes a chain of directories whose path is too long for system calls.
 fn remove_chain(place: &Place) {
     let (top, next) = (place.path(LONG_NAME), place.path("next"));
     while std::fs::rename(top.join(LONG_NAME), &next).is_ok() {
@@ -77,7 +77,7 @@ fn remove_chain(place: &Place) {
 
 #[test]
 fn with_an_index_a_file_below_a_thousand_directories_is_found_after_a_restart() {
-    // In memory nothing waits for a disk: the way is walked on the pool all the same.
+    // In memory nothing waits for a disk; deep directories are opened on the pool all the same.
     let indexed = |config| localfs::Config { always_use_index: true, max_open_files: Some(64), ..config };
     let mut place = Place::with(indexed);
     let mut directory = place.fs().root();
@@ -91,7 +91,7 @@ fn with_an_index_a_file_below_a_thousand_directories_is_found_after_a_restart() 
     place.restart();
     assert_eq!(place.read(&me(), &file).expect("found"), b"deep");
     assert_eq!(place.lookup(&me(), &directory, "file"), Ok(file));
-    // Each from the top on, too.
+    // Also each from the exported directory.
     for at in [DEPTH - 1, 300, 256, 0] {
         place.restart();
         place.getattr(&ways[at]).expect("found");
@@ -106,12 +106,12 @@ fn with_an_index_a_file_below_a_thousand_directories_is_found_after_a_restart() 
 }
 
 #[test]
-fn with_an_index_directories_that_were_moved_into_each_other_end_the_way() {
+fn with_an_index_directories_moved_into_each_other_are_stale() {
     let mut place = Place::with(|config| localfs::Config { always_use_index: true, ..config });
     let root = place.fs().root();
     let outer = place.make(&me(), &root, "outer", &Create::Directory, 0o755).expect("mkdir");
     let inner = place.make(&me(), &outer, "inner", &Create::Directory, 0o755).expect("mkdir");
-    // Of `inner`, the index knows the place below `outer`, and then that of `outer` below `inner`.
+    // The index has seen `inner` below `outer`, and later `outer` below `inner`.
     std::fs::rename(place.path("outer/inner"), place.path("inner")).expect("rename");
     std::fs::rename(place.path("outer"), place.path("inner/outer")).expect("rename");
     assert_eq!(place.lookup(&me(), &inner, "outer"), Ok(outer));
@@ -128,7 +128,7 @@ fn with_an_index_a_reused_inode_number_is_another_file() {
     let number = place.getattr(&old).expect("there").fileid;
     place.volume = None;
     std::fs::remove_file(place.path("old")).expect("remove");
-    // Whether the file system gives the number again is its own affair; with this many it mostly does.
+    // The file system decides whether it reuses the number; with this many attempts it mostly does.
     let reused = (0..4000).any(|round| {
         std::fs::write(place.path("old"), b"new").expect("write");
         let is_same = std::fs::metadata(place.path("old")).expect("there").ino() == number;
@@ -155,7 +155,7 @@ fn local_changes_move_the_change_attribute() {
             if now > last {
                 break;
             }
-            // A coarse clock may show it when its tick is over, and a machine that stands still has long ones.
+            // A coarse clock may show it when its tick is over, and a stalled machine has long ticks.
             std::thread::sleep(std::time::Duration::from_millis(20));
             now = place.getattr(&file).expect("there").change;
         }
@@ -165,7 +165,7 @@ fn local_changes_move_the_change_attribute() {
 }
 
 #[test]
-fn symlinks_out_of_the_export_lead_nowhere() {
+fn symlinks_out_of_the_export_are_not_followed() {
     let place = Place::new();
     let root = place.fs().root();
     std::fs::write(place.outside().join("secret"), b"secret").expect("write");
@@ -184,7 +184,7 @@ fn symlinks_out_of_the_export_lead_nowhere() {
 }
 
 #[test]
-fn the_way_up_ends_at_the_top_even_for_what_was_moved_out() {
+fn the_parent_of_a_directory_moved_out_of_the_export_is_stale() {
     let place = Place::new();
     let root = place.fs().root();
     let inner = place.make(&me(), &root, "d", &Create::Directory, 0o755).expect("mkdir");
@@ -215,7 +215,7 @@ fn a_mount_point_inside_is_listed_and_not_entered() {
             println!("skipped: cannot mount here");
             return;
         }
-        // ExistingFile already, where it is the same file system.
+        // It exists already where it is the same file system.
         let _ = std::fs::create_dir(place.path("m/m"));
         let seen = [(); 2].map(|()| (place.lookup(&me(), &root, "m"), place.list(&me(), &root)));
         let inside = place.lookup(&me(), &below, "m");
@@ -235,7 +235,7 @@ fn a_mount_point_of_a_file_system_without_handles_is_not_entered_either() {
     place.make(&me(), &root, "m", &Create::Directory, 0o755).expect("mkdir");
     let path = place.path("m");
     let path = path.to_str().expect("a plain path");
-    // proc has no handles that could be opened.
+    // proc has no handles that can be opened.
     if !run("mount", &["-t", "proc", "proc", path]) {
         println!("skipped: cannot mount here");
         return;
@@ -248,7 +248,7 @@ fn a_mount_point_of_a_file_system_without_handles_is_not_entered_either() {
 }
 
 #[test]
-fn an_open_beside_a_removal_gets_the_file_or_the_error_but_no_stale_handle() {
+fn an_open_beside_a_removal_gets_the_file_or_an_error_but_no_stale_handle() {
     let place = Place::new();
     let (root, access) = (place.fs().root(), OpenAccess { read: true, write: true });
     for round in 0..300 {
@@ -283,7 +283,7 @@ fn an_acl_decides_for_cached_descriptors_too() {
     place.write(&me(), &file, b"data", Stability::Unstable).expect("write");
     let (named, masked, member, other) =
         (user(2001, &[]), user(2002, &[]), user(2003, &[77]), user(2004, &[]));
-    // Cached, and checked by mode bits until now.
+    // Cached, and so far checked by mode bits.
     assert_eq!(place.read(&named, &file).err(), Some(Error::Access));
     let acl = "u:2001:rw,u:2002:rw,g:77:r";
     if !run("setfacl", &["-m", acl, path.to_str().expect("path")]) {
@@ -308,14 +308,14 @@ fn an_acl_decides_for_cached_descriptors_too() {
 }
 
 #[test]
-fn a_seal_is_obeyed_from_the_next_request_on() {
+fn an_immutable_flag_applies_to_the_next_request() {
     let place = Place::new();
     let file = place.file(&me(), "immutable", 0o666);
     let write = || place.write(&me(), &file, b"data", Stability::Unstable).map(drop);
     let path = place.path("immutable");
     let path = path.to_str().expect("UTF-8");
     for (seal, unseal) in [("+i", "-i"), ("+a", "-a")] {
-        // Twice, so that what the last one saw is known to the next.
+        // Twice, so that the second uses what the first remembered.
         assert_eq!((write(), write()), (Ok(()), Ok(())));
         if !run("chattr", &[seal, path]) {
             println!("skipped: files cannot be immutable here");
@@ -472,7 +472,7 @@ fn special_files_are_never_opened() {
     let place = Place::new();
     let root = place.fs().root();
     let pipe = place.make(&me(), &root, "pipe", &Create::Fifo, 0o600).expect("mkfifo");
-    // An open of a pipe without a writer would wait for ever.
+    // Opening a pipe without a writer would block for ever.
     assert_eq!(place.read(&me(), &pipe).err(), Some(Error::WrongKind));
     assert_eq!(place.write(&me(), &pipe, b"x", Stability::Unstable), Err(Error::WrongKind));
     let set = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
@@ -497,7 +497,7 @@ fn the_identity_is_the_directorys_not_the_paths() {
 }
 
 #[test]
-fn exclusive_verifiers_stay_out_of_sight() {
+fn exclusive_verifiers_are_not_visible_to_clients() {
     let place = Place::new();
     let root = place.fs().root();
     let exclusive = Create::File(CreateMode::Exclusive(*b"verifier"));
@@ -517,12 +517,12 @@ fn exclusive_verifiers_stay_out_of_sight() {
 }
 
 #[test]
-fn who_creates_exclusively_is_told_where_the_times_hold_the_verifier() {
+fn an_exclusive_create_reports_a_verifier_in_times() {
     let place = Place::new();
     let root = place.fs().root();
     let exclusive = Create::File(CreateMode::Exclusive([0, 0, 1, 0, 0, 0, 0, 2]));
     let set = mode(0o600);
-    // The repetition is told the same.
+    // The retransmission gets the same answer.
     for _ in 0..2 {
         let created = place.wait(place.fs().create(&me(), &root, b"a", &exclusive, &set)).expect("create");
         assert_eq!(created.verifier_in_times, !place.fs().properties().xattrs);
@@ -531,14 +531,14 @@ fn who_creates_exclusively_is_told_where_the_times_hold_the_verifier() {
     }
 }
 
-/// ramfs has no extended attributes of users.
+/// ramfs has no user attributes.
 #[test]
-fn where_a_verifier_has_no_attribute_its_creator_is_told() {
+fn an_exclusive_create_without_extended_attributes_reports_it() {
     common::again_mounted(&["-t", "ramfs", "ramfs"], &["who_creates_exclusively"]);
 }
 
 #[test]
-fn times_that_look_like_a_verifier_are_none_where_the_file_has_content() {
+fn times_of_a_file_with_content_are_no_verifier() {
     let place = Place::new();
     let root = place.fs().root();
     let file = place.file(&me(), "a", 0o600);
@@ -551,14 +551,14 @@ fn times_that_look_like_a_verifier_are_none_where_the_file_has_content() {
 }
 
 #[test]
-fn an_unreadable_directory_is_one_line_that_names_it() {
+fn the_error_of_an_unreadable_directory_names_it_in_one_line() {
     let config = localfs::Config::new("/nonexistent/export");
     let error = localfs::LocalFs::open(&config).expect_err("no such directory").to_string();
     assert!(error.contains("/nonexistent/export") && !error.contains('\n'), "{error}");
 }
 
 #[test]
-fn without_state_the_index_is_refused_by_name() {
+fn the_error_of_a_missing_state_directory_names_the_export() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let config = localfs::Config { always_use_index: true, ..localfs::Config::new(directory.path()) };
     let error = localfs::LocalFs::open(&config).expect_err("nowhere to keep it").to_string();
@@ -589,9 +589,9 @@ fn a_large_read_of_cached_data_is_a_range_and_a_small_one_a_copy() {
     assert!(matches!(read(4096).payload, vfs::Payload::Appended));
 }
 
-/// Each page is freed, on whatever file system, and others are served by the same thread.
+/// Each page is freed, on any file system, and the same thread serves others.
 #[test]
-fn a_large_file_is_cut_on_the_pool() {
+fn a_large_file_is_truncated_on_the_pool() {
     const LARGE: usize = 65 << 20;
     let place = Place::new();
     let file = place.file(&me(), "a", 0o600);
@@ -609,18 +609,18 @@ fn a_large_file_is_cut_on_the_pool() {
 }
 
 #[test]
-fn a_large_file_in_memory_is_cut_on_the_pool() {
-    common::again_mounted(&["-t", "tmpfs", "none"], &["a_large_file_is_cut_on_the_pool"]);
+fn a_large_file_in_memory_is_truncated_on_the_pool() {
+    common::again_mounted(&["-t", "tmpfs", "none"], &["a_large_file_is_truncated_on_the_pool"]);
 }
 
-/// The kernel looks at each page there, with others waiting for the same thread.
+/// The kernel visits each page there, while others wait for the same thread.
 #[test]
-fn holes_of_a_large_file_in_memory_are_looked_for_on_the_pool_and_only_where_there_may_be_any() {
+fn holes_of_a_large_sparse_file_in_memory_are_searched_on_the_pool() {
     common::again_mounted(&["-t", "tmpfs", "none"], &["the_end_of_what_is_dense"]);
 }
 
 #[test]
-fn the_end_of_what_is_dense_in_memory_is_known() {
+fn the_end_of_a_dense_file_in_memory_is_known() {
     const LARGE: u64 = 32 << 20;
     let place = Place::new();
     let file = place.file(&me(), "a", 0o600);
@@ -640,7 +640,7 @@ fn the_end_of_what_is_dense_in_memory_is_known() {
 }
 
 #[test]
-fn a_cold_read_waits_on_the_pool() {
+fn an_uncached_read_waits_on_the_pool() {
     let place = Place::new();
     let file = place.file(&me(), "a", 0o600);
     place.write(&me(), &file, &vec![9; 200_000], Stability::Unstable).expect("write");
@@ -701,14 +701,14 @@ fn a_thousand_entries_are_listed_once_while_local_processes_come_and_go() {
 }
 
 #[test]
-fn a_listed_handle_and_its_attributes_are_one_file_s_while_names_change() {
+fn a_listed_handle_and_its_attributes_match_while_names_change() {
     let place = Place::new();
     let [a, b, aside] = ["a", "b", "aside"].map(|name| place.path(name));
     let files = ["a", "b"].map(|name| place.file(&me(), name, 0o600));
     let files = files.map(|file| (file, place.getattr(&file).expect("there").fileid));
     let root = place.fs().root();
     let is_over = std::sync::atomic::AtomicBool::new(false);
-    // Checked at the end: a panic before would wait for the other thread.
+    // Checked at the end: an earlier panic would wait for the other thread.
     let mut mixed = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -734,7 +734,7 @@ fn a_listed_handle_and_its_attributes_are_one_file_s_while_names_change() {
 }
 
 #[test]
-fn a_write_by_another_takes_set_user_id_even_through_a_cached_descriptor() {
+fn a_write_by_another_user_clears_set_user_id() {
     if !has_powers() {
         return;
     }
@@ -746,7 +746,7 @@ fn a_write_by_another_takes_set_user_id_even_through_a_cached_descriptor() {
     assert_eq!(place.getattr(&file).expect("there").mode, 0o777);
 }
 
-/// All of this again in a process that is an ordinary user without any capability.
+/// All of this in a process of an ordinary user without any capability.
 #[test]
 fn without_privileges() {
     common::again_without_privileges(&[]);
@@ -786,7 +786,7 @@ fn on_an_overlay_a_handle_survives_the_first_change() {
 }
 
 #[test]
-fn the_space_of_a_large_file_is_freed_after_its_removal_is_answered() {
+fn the_space_of_a_large_file_is_freed_after_the_answer() {
     let place = Place::new();
     let root = place.fs().root();
     let file = place.file(&me(), "large", 0o600);
@@ -802,7 +802,7 @@ fn the_space_of_a_large_file_is_freed_after_its_removal_is_answered() {
     let before = used();
     place.wait(place.fs().remove(&me(), &root, b"large", Removal::File)).expect("remove");
     assert_eq!(place.getattr(&file).err(), Some(Error::Stale));
-    // The machine has other users: half of it back is enough to tell.
+    // The machine has other users: half of the space back is enough.
     let is_freed = (0..1200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         used() + length / 2 < before

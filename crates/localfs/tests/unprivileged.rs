@@ -1,4 +1,4 @@
-//! A server without root's powers: it acts as its own user, and others are checked in user space besides.
+//! A server without root's capabilities: it acts as its own user, and other callers are also checked in user space.
 
 mod common;
 
@@ -13,7 +13,7 @@ use vfs::{
 
 const GUARDED: Create = Create::File(CreateMode::Guarded);
 
-/// These tests are about a process without powers.
+/// Whether this process has no capabilities, as these tests need.
 fn is_child() -> bool {
     let is_child = !rustix::process::geteuid().is_root();
     if !is_child {
@@ -28,7 +28,7 @@ fn without_privileges() {
 }
 
 #[test]
-fn the_server_is_nobody_else_and_finds_files_by_index() {
+fn the_server_acts_as_itself_and_uses_the_index() {
     if !is_child() {
         return;
     }
@@ -37,7 +37,7 @@ fn the_server_is_nobody_else_and_finds_files_by_index() {
 }
 
 #[test]
-fn another_user_gets_what_the_mode_gives() {
+fn another_user_gets_the_permissions_of_the_mode() {
     if !is_child() {
         return;
     }
@@ -87,7 +87,7 @@ fn another_user_changes_no_names_where_the_mode_forbids() {
     assert_eq!(place.list(&other, &root).err(), Some(Error::Access));
 }
 
-// xattr(7): of a sticky directory, only the owner changes them.
+// xattr(7): only the owner of a sticky directory changes them.
 #[test]
 fn another_user_gives_a_sticky_directory_no_attributes() {
     if !is_child() {
@@ -130,19 +130,19 @@ fn what_another_user_creates_belongs_to_the_server() {
         place.wait(place.fs().setattr(&other, &file, set, None, Authority::Caller)).err()
     };
     assert_eq!(chmod(&mode(0o600)), Some(Error::NotPermitted), "it is not the owner");
-    // The superuser of a client has the server's powers, and no more.
+    // A client's root has the server's permissions, and no more.
     let root_caller = user(0, &[]);
     let give = SetAttributes { uid: Some(2000), ..SetAttributes::default() };
     let given = place.wait(place.fs().setattr(&root_caller, &file, &give, None, Authority::Caller));
     assert_eq!(given.err(), Some(Error::NotPermitted));
 }
 
-/// Permission and set-ID bits of an entry, as the kernel has them.
+/// Returns the permission and set-ID bits of an entry from the kernel.
 fn bits(place: &Place, name: &str) -> u32 {
     std::fs::symlink_metadata(place.path(name)).expect("metadata").permissions().mode() & 0o7777
 }
 
-// The file would belong to the server's user: whoever runs it would act as that user.
+// The file would belong to the server's user: any user who runs it would act as that user.
 #[test]
 fn another_user_creates_no_file_with_set_id_bits() {
     if !is_child() {
@@ -196,14 +196,14 @@ fn a_directory_of_another_user_keeps_set_group_id_alone() {
     let other = user(2000, &[]);
     let made = place.make(&other, &root, "made", &Create::Directory, 0o6777).expect("mkdir");
     assert_eq!(bits(&place, "made"), 0o2777);
-    // What is made in it gets its group and no set-ID bit; a directory gets the bit too.
+    // New entries get its group and no set-ID bit; a directory gets the bit too.
     place.make(&other, &made, "file", &GUARDED, 0o2755).expect("create");
     place.make(&other, &made, "below", &Create::Directory, 0o755).expect("mkdir");
     assert_eq!((bits(&place, "made/file"), bits(&place, "made/below")), (0o755, 0o2755));
 }
 
 #[test]
-fn acls_are_read_for_others() {
+fn acls_are_evaluated_for_other_users() {
     if !is_child() {
         return;
     }

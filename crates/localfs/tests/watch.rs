@@ -1,4 +1,4 @@
-//! What other processes do to an object is told to whoever watches it, and what the server does is not.
+//! Watches report what other processes do to an object, and not what the server does.
 
 mod common;
 
@@ -14,7 +14,7 @@ use vfs::{
 };
 
 /// More than any event takes.
-const SPIN_TIME: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Set in a child that may watch a single object.
 const ONE_MARK: &str = "ENFYS_TEST_ONE_MARK";
 
@@ -32,10 +32,10 @@ impl Alarm for Bell {
 }
 
 impl Bell {
-    /// Whether it rings, or has since the last time.
+    /// Whether it was notified since the last call, or is within [`TIMEOUT`].
     fn rings(&self) -> bool {
         let has_rung = self.has_rung.lock().unwrap();
-        let (mut has_rung, _) = self.rung.wait_timeout_while(has_rung, SPIN_TIME, |rung| !*rung).unwrap();
+        let (mut has_rung, _) = self.rung.wait_timeout_while(has_rung, TIMEOUT, |rung| !*rung).unwrap();
         std::mem::take(&mut *has_rung)
     }
 
@@ -57,7 +57,7 @@ fn watch(place: &Place, object: &Handle, interest: Interest) -> Watched {
     try_watch(place, object, interest).expect("watched")
 }
 
-/// A place to watch in; none, with a word, where this system cannot.
+/// Returns a place to watch in; `None` with a message where this system cannot.
 fn place_with(change: impl FnOnce(Config) -> Config) -> Option<Place> {
     let place = Place::with(change);
     if let Some(why) = place.fs().why_unwatched() {
@@ -71,13 +71,13 @@ fn place() -> Option<Place> {
     place_with(|config| config)
 }
 
-/// Another process does that in the exported directory.
+/// Another process runs a script in the exported directory.
 fn local(place: &Place, script: &str) {
     let status = Command::new("sh").args(["-ec", script]).current_dir(&place.config.directory).status();
     assert!(status.expect("a shell").success(), "{script}");
 }
 
-/// A file `f` with a line in it, and a directory `d` with a file `old` and a directory `sub`, made anew.
+/// Creates a file `f` with a line in it, and a directory `d` with a file `old` and a directory `sub`.
 fn prepare(place: &Place) {
     local(place, "rm -rf -- * && mkdir d d/sub && echo text >f && echo text >d/old");
 }
@@ -86,7 +86,7 @@ fn lookup(place: &Place, name: &str) -> Handle {
     place.lookup(&me(), &place.fs().root(), name).expect("lookup")
 }
 
-/// Everything before this was told: events come in their order.
+/// Waits until all earlier events have been reported: they come in order.
 fn everything_was_told(place: &Place) {
     local(place, "echo >fence");
     let (bell, _watch) = watch(place, &lookup(place, "fence"), Interest::Changes);
@@ -104,7 +104,7 @@ const CHANGES_OF_F: [&str; 10] = [
     "rm f",
     "mv f g",
     "echo new >n && mv n f",
-    // As whoever has written through a mapping.
+    // As a process that has written through a mapping.
     "exec 3<>f",
 ];
 
@@ -141,7 +141,7 @@ fn stays_silent(place: &Place, name: &str, interest: Interest, scripts: &[&str])
 }
 
 #[test]
-fn each_change_of_a_file_by_another_process_is_told() {
+fn each_change_of_a_file_by_another_process_is_reported() {
     let Some(place) = place() else { return };
     rings(&place, "f", Interest::Changes, &CHANGES_OF_F);
     rings(&place, "f", Interest::Uses, &CHANGES_OF_F);
@@ -149,28 +149,28 @@ fn each_change_of_a_file_by_another_process_is_told() {
 }
 
 #[test]
-fn who_wants_to_hear_of_uses_is_told_of_readers() {
+fn a_watch_for_uses_reports_readers() {
     let Some(place) = place() else { return };
     rings(&place, "f", Interest::Uses, &["cat f", "exec 3<f"]);
     stays_silent(&place, "f", Interest::Uses, &["ls -l f", "cat d/old"]);
 }
 
 #[test]
-fn each_change_of_a_directory_by_another_process_is_told() {
+fn each_change_of_a_directory_by_another_process_is_reported() {
     let Some(place) = place() else { return };
     rings(&place, "d", Interest::Changes, &CHANGES_OF_D);
     stays_silent(&place, "d", Interest::Changes, &["ls -l d", "echo >>d/old", "echo >d/sub/new", "rm f"]);
 }
 
 #[test]
-fn changes_are_told_where_objects_are_found_by_index() {
+fn changes_are_reported_with_an_index() {
     let Some(place) = place_with(|config| Config { always_use_index: true, ..config }) else { return };
     rings(&place, "f", Interest::Changes, &CHANGES_OF_F);
     rings(&place, "d", Interest::Changes, &CHANGES_OF_D);
 }
 
 #[test]
-fn what_the_server_does_itself_is_not_told() {
+fn changes_by_the_server_are_not_reported() {
     let Some(place) = place() else { return };
     prepare(&place);
     let (file, directory) = (lookup(&place, "f"), lookup(&place, "d"));
@@ -191,13 +191,13 @@ fn what_the_server_does_itself_is_not_told() {
     drop(opened);
     everything_was_told(&place);
     assert!(!of_file.has_rung() && !of_directory.has_rung());
-    // Both are watched still.
+    // Both are still watched.
     local(&place, "echo >>f && echo >d/new");
     assert!(of_file.rings() && of_directory.rings());
 }
 
 #[test]
-fn a_watch_ends_with_itself_alone() {
+fn dropping_a_watch_does_not_end_others() {
     let Some(place) = place() else { return };
     prepare(&place);
     let file = lookup(&place, "f");
@@ -213,12 +213,12 @@ fn a_watch_ends_with_itself_alone() {
 }
 
 #[test]
-fn what_is_found_by_index_is_kept_open_and_bounded() {
+fn watched_files_of_an_index_are_kept_open_and_bounded() {
     let bounded = |config| Config { always_use_index: true, max_open_files: Some(16), ..config };
     let Some(place) = place_with(bounded) else { return };
     let files: Vec<_> = (0..9).map(|number| place.file(&me(), &format!("{number}"), 0o600)).collect();
     let mut watched: Vec<_> = files[..8].iter().map(|file| watch(&place, file, Interest::Changes)).collect();
-    // Once more costs nothing.
+    // A second watch of one object needs no mark.
     watched.push(watch(&place, &files[0], Interest::Uses));
     assert_eq!(try_watch(&place, &files[8], Interest::Changes).err(), Some(Error::Later));
     watched.remove(1);
@@ -229,9 +229,9 @@ fn what_is_found_by_index_is_kept_open_and_bounded() {
 
 /// In a user namespace of its own, where the limits of the system's user are those of this process.
 #[test]
-fn where_no_more_may_be_watched_that_is_said() {
+fn a_reached_watch_limit_is_an_error() {
     if std::env::var_os(ONE_MARK).is_none() {
-        return again_with_one_mark("where_no_more_may_be_watched_that_is_said");
+        return again_with_one_mark("a_reached_watch_limit_is_an_error");
     }
     let Some(place) = place() else { return };
     prepare(&place);

@@ -1,4 +1,4 @@
-//! Whatever a listing tells of a directory's entries, its change by anybody ends the watch.
+//! Every change of what a listing shows ends the watch of the directory's entries.
 
 mod common;
 
@@ -13,10 +13,11 @@ use common::{Place, again_without_privileges, is_ordinary, me};
 use localfs::{Config, LocalFs};
 use vfs::{Authority, Backend, Create, CreateMode, EntriesWatch, FileKind, Handle, ReadDir, Stability};
 
-/// More than it takes until a clock of ticks has moved on.
-const SPIN_TIME: Duration = Duration::from_secs(10);
+/// More than a tick takes.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A place with a directory `d` in it, made by a local process; none, with a word, where this system cannot watch it.
+/// Returns a place with a directory `d`, created by a local process; `None` with a message where this system cannot
+/// watch it.
 fn place(change: fn(Config) -> Config) -> Option<Place> {
     let place = Place::with(change);
     fs::create_dir(place.path("d")).expect("mkdir");
@@ -43,7 +44,7 @@ fn watch(place: &Place) -> Arc<dyn EntriesWatch> {
     watch.expect("a directory").expect("it can be watched")
 }
 
-/// What local processes do.
+/// Changes by local processes.
 fn local_changes(place: &Place) {
     let path = |name: &str| place.path(name);
     let changes: &[(&str, &dyn Fn())] = &[
@@ -84,14 +85,14 @@ fn local_changes(place: &Place) {
         let watch = watch(place);
         assert!(watch.is_unchanged(), "before: {what}");
         change();
-        // At once: the event was there before the call returned.
+        // At once: the event was queued before the call returned.
         assert!(!watch.is_unchanged(), "{what}");
         assert!(!watch.is_unchanged(), "it stays so: {what}");
     }
 }
 
 #[test]
-fn what_local_processes_change_is_known_at_once() {
+fn changes_by_local_processes_end_the_watch_at_once() {
     let Some(place) = place(|config| config) else { return };
     local_changes(&place);
 }
@@ -105,11 +106,11 @@ fn with_an_index_too() {
 
 #[test]
 fn as_an_ordinary_user_without_privileges_too() {
-    again_without_privileges(&["--exact", "what_local_processes_change_is_known_at_once"]);
+    again_without_privileges(&["--exact", "changes_by_local_processes_end_the_watch_at_once"]);
 }
 
 #[test]
-fn reading_leaves_it() {
+fn reading_does_not_end_the_watch() {
     let Some(place) = place(|config| config) else { return };
     let watch = watch(&place);
     assert_eq!(watch.entries(), 4);
@@ -122,7 +123,7 @@ fn reading_leaves_it() {
 }
 
 #[test]
-fn what_comes_through_another_export_by_a_handle_is_known_at_once() {
+fn changes_through_another_export_end_the_watch_at_once() {
     let Some(place) = place(|config| config) else { return };
     let state_directory = place.config.state_directory.as_ref().map(|state| state.join("other"));
     let config = Config { state_directory, ..Config::new(place.path("beside")) };
@@ -138,13 +139,13 @@ fn what_comes_through_another_export_by_a_handle_is_known_at_once() {
 }
 
 #[test]
-fn an_object_that_nobody_has_a_name_of_in_memory_is_watched_too() {
+fn an_object_without_a_cached_name_is_watched_too() {
     let Some(place) = place(|config| config) else { return };
     let file = place.lookup(&me(), &directory(&place), "file").expect("there");
     if !common::has_powers() {
         return;
     }
-    // The kernel forgets names that nobody uses: what is opened by its handle then has none.
+    // The kernel forgets names that nobody uses: an object that is opened by its handle then has none.
     let mut place = place;
     place.volume = None;
     fs::write("/proc/sys/vm/drop_caches", "2").ok();
@@ -157,10 +158,10 @@ fn an_object_that_nobody_has_a_name_of_in_memory_is_watched_too() {
 }
 
 #[test]
-fn what_was_told_of_an_entry_is_final_when_the_clock_has_moved_on() {
+fn attributes_are_final_after_a_tick() {
     let Some(place) = place(|config| config) else { return };
     let watch = watch(&place);
-    let end = Instant::now() + SPIN_TIME;
+    let end = Instant::now() + TIMEOUT;
     let request = ReadDir { cookie: 0, verifier: [0; 8], plus: true };
     loop {
         let mut told = Vec::new();
@@ -187,7 +188,7 @@ fn what_was_told_of_an_entry_is_final_when_the_clock_has_moved_on() {
 }
 
 #[test]
-fn more_entries_than_are_meant_to_be_watched_are_not() {
+fn too_many_entries_are_not_watched() {
     let Some(place) = place(|config| config) else { return };
     for number in 0..8192 - 4 {
         symlink("nowhere", place.path(&format!("d/{number}"))).expect("symlink");

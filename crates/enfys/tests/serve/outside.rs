@@ -248,7 +248,7 @@ fn the_log_says_what_limits_the_number_of_what_is_watched() {
     held(&mut holder, "file", ShareAccess::READ);
     let (_, delegation) = opened(&mut holder, "other", ShareAccess::READ);
     assert!(matches!(delegation, OpenDelegation::None | OpenDelegation::NoneExt(_)), "{delegation:?}");
-    let undelegated = "no more files are delegated whose local changes are to be seen: this user watches as many files as it may \
+    let undelegated = "files are not delegated, because their local changes cannot be watched: this user watches as many files as it may \
                        (user.max_fanotify_marks)";
     server.await_log(0, undelegated);
     opened(&mut holder, "other", ShareAccess::READ);
@@ -264,7 +264,7 @@ fn the_log_says_what_limits_the_number_of_what_is_watched() {
     for _ in 0..3 {
         holder.run(vec![Op::PutRootFh, lookup.clone(), readdir.clone()]).expect("a listing");
     }
-    let untold = "directories are looked at each time that they are listed: this user watches as many files";
+    let untold = "directories are read for each listing: this user watches as many files";
     server.await_log(0, untold);
     let log = server.log();
     assert_eq!((log.matches(undelegated).count(), log.matches(untold).count()), (1, 1), "{log}");

@@ -1,4 +1,4 @@
-//! The file behind the index: a header, then records, each with a checksum, only ever appended.
+//! The file of the index: a header, then records with checksums, only ever appended.
 
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher;
@@ -13,7 +13,7 @@ use vfs::Timestamp;
 use crate::handle::IndexIdentity;
 
 const MAGIC: &[u8; 8] = b"EnfysIx1";
-/// Magic, identity (8), boot id (16), clean (1), padding (7), lowest number to give next (8).
+/// Magic, identity (8), boot id (16), clean (1), padding (7), lowest number to use next (8).
 const HEADER_BYTES: u64 = 48;
 /// Checksum (8), id, parent, previous, fsid, inode (8 each), seconds (8), nanoseconds (4), kind (1), name length (1).
 const FIXED_BYTES: usize = 8 + 5 * 8 + 8 + 4 + 1 + 1;
@@ -21,18 +21,18 @@ const FIXED_BYTES: usize = 8 + 5 * 8 + 8 + 4 + 1 + 1;
 const AT: u8 = 1;
 const GONE: u8 = 2;
 
-/// What identifies a file for ever.
+/// The permanent identity of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileKey {
-    /// File system.
+    /// The file system.
     pub(crate) fsid: u64,
-    /// Inode number.
+    /// The inode number.
     pub(crate) inode: u64,
-    /// Time of creation: tells apart those that had the same inode number.
+    /// The time of creation, which tells apart files that had the same inode number.
     pub(crate) created: Timestamp,
 }
 
-/// That a file was seen at a place, or is gone.
+/// A record that a file was seen at a place, or was removed.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) id: u64,
@@ -73,7 +73,7 @@ impl Record {
         bytes
     }
 
-    /// `None` for what is no whole and sound record.
+    /// Returns `None` for an incomplete or damaged record.
     fn read(reader: &mut impl Read) -> Result<Option<Self>> {
         let mut bytes = vec![0; FIXED_BYTES];
         if !read_all(reader, &mut bytes)? {
@@ -111,14 +111,14 @@ pub(super) struct Log {
     path: PathBuf,
     identity: IndexIdentity,
     end: u64,
-    /// Whether a sync has failed, so that records may be only in the page cache, and counted clean there.
+    /// Whether a sync has failed, so that records may be only in the page cache, where they count as clean.
     is_suspect: bool,
-    /// Whether the file's name still has to reach stable storage.
+    /// Whether the file's name is not on stable storage yet.
     is_name_unsynced: bool,
     is_abandoned: bool,
 }
 
-/// A log being written anew.
+/// A log that is being rewritten.
 pub(super) struct Rewrite {
     file: File,
     path: PathBuf,
@@ -126,7 +126,7 @@ pub(super) struct Rewrite {
     buffer: Vec<u8>,
 }
 
-/// How a log is opened or made. A symbolic link is not followed: it would have a file elsewhere written.
+/// Returns the options to open or create a log. A symbolic link is not followed, so that no other file is written.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
@@ -135,8 +135,8 @@ fn options() -> OpenOptions {
 }
 
 impl Log {
-    /// Opens or makes the file, and calls `visit` with every record and its offset. The second value is false where
-    /// records that were not synced may have been lost, because the machine went down while the file was in use.
+    /// Opens or creates the file, and calls `visit` with every record and its offset. The second value is false where
+    /// unsynced records may have been lost, because the machine crashed while the file was in use.
     pub(super) fn open(path: &Path, mut visit: impl FnMut(u64, &Record)) -> Result<(Self, bool)> {
         let file = options().truncate(false).open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
@@ -196,7 +196,7 @@ impl Log {
         Ok(offset)
     }
 
-    /// The record at an offset that [`append`](Self::append) returned.
+    /// Reads the record at an offset that [`append`](Self::append) returned.
     pub(super) fn read(&self, offset: u64) -> Result<Record> {
         let mut bytes = [0; FIXED_BYTES + 255];
         let room = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes.len());
@@ -205,7 +205,7 @@ impl Log {
             .ok_or_else(|| Error::new(ErrorKind::InvalidData, "a record of the index of handles is damaged"))
     }
 
-    /// Forgets all records.
+    /// Removes all records.
     pub(super) fn clear(&mut self) -> Result<()> {
         self.file.set_len(HEADER_BYTES)?;
         self.end = HEADER_BYTES;
@@ -217,7 +217,7 @@ impl Log {
         self.file.sync_data()
     }
 
-    /// Brings the name of the file to stable storage, if it is new.
+    /// Makes the name of the file durable, if it is new.
     pub(super) fn sync_name(&mut self) -> Result<()> {
         if let Some(directory) = self.path.parent().filter(|_| self.is_name_unsynced) {
             File::open(directory)?.sync_all()?;
@@ -226,23 +226,23 @@ impl Log {
         Ok(())
     }
 
-    /// A sync of the file has failed. The kernel tells that once: another sync that succeeds says nothing about the records
-    /// from before it, and only a rewrite brings them to stable storage.
+    /// Notes that a sync of the file has failed. The kernel reports this once: a later success says nothing about
+    /// earlier records, and only a rewrite makes them durable.
     pub(super) fn suspect(&mut self) {
         self.is_suspect = true;
     }
 
-    /// Whether a sync has failed since the file was written anew.
+    /// Whether a sync has failed since the file was rewritten.
     pub(super) fn is_suspect(&self) -> bool {
         self.is_suspect
     }
 
-    /// Another descriptor of the file, to sync it by.
+    /// Returns another descriptor of the file, to sync it by.
     pub(super) fn file(&self) -> Result<File> {
         self.file.try_clone()
     }
 
-    /// Starts a file that will replace this one; numbers below `next` have been given.
+    /// Starts a file that will replace this one; numbers below `next` are used.
     pub(super) fn begin_rewrite(&self, next: u64) -> Result<Rewrite> {
         let path = self.path.with_extension("new");
         let file = options().truncate(true).open(&path)?;
@@ -256,7 +256,7 @@ impl Log {
         Ok(Rewrite { file, path, end: HEADER_BYTES, buffer: Vec::new() })
     }
 
-    /// Puts the new file in the place of the old one, which stays in use where that fails. The name is not synced yet.
+    /// Replaces the old file by the new one. The old one stays in use where that fails. The name is not synced yet.
     pub(super) fn finish_rewrite(&mut self, mut rewrite: Rewrite) -> Result<()> {
         let finished = rewrite
             .flush()
@@ -266,7 +266,7 @@ impl Log {
             rewrite.discard();
             return Err(error);
         }
-        // From the rename on the old file has no name: nothing may be written there any more.
+        // After the rename the old file has no name, and must not be written any longer.
         self.file = rewrite.file;
         self.end = rewrite.end;
         self.is_suspect = false;
@@ -307,7 +307,7 @@ impl Rewrite {
         Ok(offset)
     }
 
-    /// Gives its space back.
+    /// Removes the file.
     pub(super) fn discard(self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -320,7 +320,7 @@ impl Rewrite {
     }
 }
 
-/// Visits all sound records; returns where they end.
+/// Visits all valid records. Returns the offset where they end.
 fn scan(file: &File, visit: &mut impl FnMut(u64, &Record)) -> Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 16, file);
     reader.seek(SeekFrom::Start(HEADER_BYTES))?;
@@ -332,7 +332,7 @@ fn scan(file: &File, visit: &mut impl FnMut(u64, &Record)) -> Result<u64> {
     Ok(end)
 }
 
-/// False where there is less.
+/// Returns false where there are fewer bytes.
 fn read_all(reader: &mut impl Read, bytes: &mut [u8]) -> Result<bool> {
     match reader.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -347,7 +347,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Random at each boot of the machine; zeros where the kernel does not tell, so that every restart counts as one.
+/// Returns the kernel's boot id, or zeros where it has none, so that every restart counts as a boot.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut id = [0; 16];

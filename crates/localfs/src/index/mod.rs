@@ -1,19 +1,19 @@
-//! The durable index: how files are found again where the kernel does not open them by handle.
+//! The durable index, which finds files again where the kernel does not open them by handle.
 //!
-//! Every file that a client has a handle of has a number, and the index knows for it what identifies the file (file
-//! system, inode number, time of creation) and where it was last seen (the number of its directory, and a name; for
-//! a file of several links, several places). A rename of a directory thus changes one record, whatever is below it.
-//! The file found at a place must be the identified one, so that a number never leads to another file, even when
-//! inode numbers are used again.
+//! Every file that a client has a handle of has a number. For each number the index knows what identifies the file
+//! (file system, inode number, time of creation) and where it was last seen (the number of its directory, and a name;
+//! several places for a file of several links). So the rename of a directory changes one record, whatever is below
+//! it. A file found at a place must be the identified one, so that a number never leads to another file, even when
+//! inode numbers are reused.
 //!
-//! Records are appended to a [`log`](self::log); memory holds a few dozen bytes a file: where its newest record is, and
-//! a digest of its identity. A record is in the kernel's hands before its handle is answered, and so survives a crash of
-//! the server. A durable volume also waits until it is on stable storage ([`Index::is_unsynced`]), once for each file that
-//! is new to the index, so that a handle survives a crash of the machine. Where that is not promised, numbers that may
-//! have been lost with the machine are skipped at the next start, so that no number is ever given to another file.
+//! Records are appended to a [`log`](self::log). Memory holds a few dozen bytes per file: the offset of its newest
+//! record, and a digest of its identity. A record is written before its handle is answered, and so survives a crash
+//! of the server. A durable volume also waits until the record is on stable storage ([`Index::is_unsynced`]), once
+//! for each file that is new to the index, so that a handle survives a crash of the machine. Otherwise the next start
+//! skips the numbers that the machine may have lost, so that no number is ever used for another file.
 //!
-//! What a file system without creation times cannot tell apart (an inode number used again), the index cannot either;
-//! all common local ones have them.
+//! On a file system without creation times, the index cannot tell apart files that had the same inode number; all
+//! common local file systems have them.
 
 mod log;
 
@@ -30,21 +30,21 @@ use crate::handle::{self, IndexIdentity, Meaning};
 pub(crate) use log::FileKey;
 use log::{Log, Record, Rewrite};
 
-/// Files that an index knows at most. At the bound new files are refused with [`Error::ServerFault`]; it is met only
-/// where more than this many files exist, since those removed are forgotten.
+/// The most files of an index. At the bound new files are refused with [`Error::ServerFault`]. It is reached only
+/// where more than this many files exist, because removed files are forgotten.
 pub(crate) const MAX_FILES: usize = 4 << 20;
-/// Places that are remembered of a file with several links.
+/// The most places that are remembered of a file with several links.
 const MAX_PLACES: usize = 64;
-/// Garbage in bytes below which the log is left as it is.
+/// Garbage in bytes below which the log is not rewritten.
 const MIN_GARBAGE_BYTES: u64 = 4 << 20;
 
-/// Numbers skipped where some may have been given and lost.
+/// Numbers that are skipped where some may have been used and lost.
 const SKIPPED_NUMBERS: u64 = 1 << 32;
 
-/// The number of the top of the export.
+/// The number of the exported directory.
 pub(crate) const ROOT: u64 = 1;
 
-/// Where a file is.
+/// The identity of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     /// Number of its directory.
@@ -56,7 +56,7 @@ pub(crate) struct Place<'a> {
 /// Directories and names, the newest first.
 pub(crate) type Places = Vec<(u64, Vec<u8>)>;
 
-/// What is known of a number.
+/// The content of the index for a number.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) key: FileKey,
@@ -68,12 +68,12 @@ pub(crate) struct Known {
 pub(crate) struct Index {
     identity: IndexIdentity,
     state: Mutex<State>,
-    /// Numbers of the last record appended, and of the last one on stable storage.
+    /// Numbers of the last appended record, and of the last one on stable storage.
     appended: AtomicU64,
     synced: AtomicU64,
-    /// One sync at a time, so that nobody takes its success for that of one that failed beside it.
+    /// Held by one sync at a time, so that no sync takes a concurrent failure for success.
     syncing: Mutex<()>,
-    /// The next sync fails.
+    /// Whether the next sync fails.
     #[cfg(test)]
     planned_sync_failure: std::sync::atomic::AtomicBool,
 }
@@ -81,7 +81,7 @@ pub(crate) struct Index {
 #[derive(Debug)]
 struct State {
     log: Log,
-    /// Where the newest record of a number is, and digests of its key and place.
+    /// The offset of the newest record of a number, and digests of its key and place.
     files: HashMap<u64, Entry>,
     /// Number by digest of the key.
     numbers: HashMap<u64, u64>,
@@ -97,7 +97,7 @@ struct Entry {
 }
 
 impl Index {
-    /// Opens or makes the index in the file `path`, for the export whose top is `root`.
+    /// Opens or creates the index in the file `path`, for the export of the directory `root`.
     ///
     /// # Errors
     /// Where the file cannot be used, or another process uses it.
@@ -128,7 +128,7 @@ impl Index {
             state.next += SKIPPED_NUMBERS;
         }
         if !state.is_root(&root)? {
-            // A new index, or the directory was replaced by another: nothing in it is known yet.
+            // The index is new, or the directory was replaced by another: nothing in it is valid.
             state.restart(root)?;
         }
         if state.is_mostly_garbage() {
@@ -146,12 +146,12 @@ impl Index {
         })
     }
 
-    /// Random, made with the index.
+    /// Returns the identity, which is random.
     pub(crate) fn identity(&self) -> IndexIdentity {
         self.identity
     }
 
-    /// The number in a handle of this index.
+    /// Returns the number in a handle of this index.
     pub(crate) fn id_of(&self, handle: &Handle) -> Result<u64> {
         match handle::decode(handle)? {
             Meaning::Indexed(identity, id) if identity == self.identity => Ok(id),
@@ -159,8 +159,8 @@ impl Index {
         }
     }
 
-    /// The number of the file of `key`, which has been seen at `place`; its old place is kept too if it has several
-    /// links.
+    /// Returns the number of the file of `key`, which has been seen at `place`. Its old places are kept if it has
+    /// several links.
     pub(crate) fn remember(&self, key: &FileKey, place: &Place<'_>, is_linked: bool) -> Result<u64> {
         let mut state = self.state.lock();
         let before = state.log.bytes();
@@ -171,12 +171,12 @@ impl Index {
         Ok(id)
     }
 
-    /// What is known of a number.
+    /// Returns the content for a number.
     pub(crate) fn find(&self, id: u64) -> Result<Option<Known>> {
         self.state.lock().find(id).map_err(|error| report(&error))
     }
 
-    /// The file is gone. True where [`compact_if_worth_it`](Self::compact_if_worth_it) is worth it now.
+    /// Removes a file. Returns true where [`compact_if_worth_it`](Self::compact_if_worth_it) is worth it now.
     pub(crate) fn forget(&self, id: u64) -> bool {
         let mut state = self.state.lock();
         if let Err(error) = state.forget(id) {
@@ -185,7 +185,7 @@ impl Index {
         state.is_mostly_garbage()
     }
 
-    /// Rewrites the log when most of it is garbage. Makes a file beside it, so the thread must be the server's.
+    /// Rewrites the log when most of it is garbage. It creates a file, so the thread must act as the server.
     pub(crate) fn compact_if_worth_it(&self) {
         let mut state = self.state.lock();
         if state.is_mostly_garbage()
@@ -195,7 +195,7 @@ impl Index {
         }
     }
 
-    /// The file of `handle`, which is open, has this key: on an overlay the first change of a file of a lower layer
+    /// Notes that the open file of `handle` has this key. On an overlay the first change of a file of a lower layer
     /// gives it another creation time.
     pub(crate) fn confirm(&self, handle: &Handle, key: &FileKey) {
         if let Ok(id) = self.id_of(handle)
@@ -210,8 +210,8 @@ impl Index {
         self.synced.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
     }
 
-    /// Brings all records to stable storage; nobody who looks something up waits for that. After a failure it rewrites the
-    /// log, and so the thread must be the server's.
+    /// Makes all records durable, without blocking lookups. After a failure it rewrites the log, so the thread must
+    /// act as the server.
     ///
     /// # Errors
     /// [`Error::ServerFault`] where that fails; the records stay unsynced.
@@ -230,7 +230,7 @@ impl Index {
             (state.log.file()?, self.appended.load(Ordering::Acquire))
         };
         if self.synced.load(Ordering::Acquire) >= appended {
-            // Somebody else has, while this thread waited.
+            // Another thread has synced while this one waited.
             return Ok(());
         }
         let synced = file.sync_data();
@@ -258,7 +258,7 @@ impl State {
         self.numbers.clear();
         self.live_bytes = 0;
         self.log.clear()?;
-        // Numbers go on: one given once is never given to another file.
+        // Numbers go on, because none is ever used for another file.
         self.next = self.next.max(ROOT + 1);
         self.append(ROOT, &root, &Place { parent: ROOT, name: b"" }, 0)
     }
@@ -308,7 +308,7 @@ impl State {
         Ok((key, places))
     }
 
-    /// The record at an offset, which must be one of `id`: whatever went wrong, no number leads to another's file.
+    /// Reads the record at an offset, which must be one of `id`: after any error, no number may lead to another file.
     fn read(&self, id: u64, offset: u64) -> std::io::Result<Record> {
         let record = self.log.read(offset)?;
         if record.id == id && !record.is_gone {
@@ -325,7 +325,7 @@ impl State {
         if self.numbers.get(&entry.key) == Some(&id) {
             self.numbers.remove(&entry.key);
         }
-        // As much as was added for it, or what lives would seem to grow for ever.
+        // As much as was added for the file, so that `live_bytes` does not grow for ever.
         let bytes = self.read(id, entry.offset).map_or(Record::MIN_BYTES, |record| record.encoded_bytes());
         self.live_bytes = self.live_bytes.saturating_sub(bytes);
         self.log.append(&Record::gone(id)).map(drop)
@@ -364,7 +364,7 @@ impl State {
         garbage >= MIN_GARBAGE_BYTES && garbage >= 2 * self.live_bytes
     }
 
-    /// Rewrites the log without garbage, all of it on stable storage.
+    /// Rewrites the log without garbage, and makes it durable.
     fn compact(&mut self) -> std::io::Result<()> {
         let mut rewrite = self.log.begin_rewrite(self.next)?;
         let (moved, live_bytes) = match self.copy(&mut rewrite) {
@@ -375,7 +375,7 @@ impl State {
             }
         };
         self.log.finish_rewrite(rewrite)?;
-        // Only now: until here the offsets are those of the old file.
+        // Not earlier: until here the offsets are those of the old file.
         for (id, offset) in moved {
             if let Some(entry) = self.files.get_mut(&id) {
                 entry.offset = offset;
@@ -385,7 +385,7 @@ impl State {
         self.log.sync_name()
     }
 
-    /// Writes what is known; returns where the newest record of each number is now, and the bytes of all.
+    /// Writes all live records. Returns the new offset of each number's newest record, and the bytes of all.
     fn copy(&self, rewrite: &mut Rewrite) -> std::io::Result<(Vec<(u64, u64)>, u64)> {
         let mut moved = Vec::with_capacity(self.files.len());
         let mut live_bytes = 0;
@@ -420,7 +420,7 @@ fn digest_place(parent: u64, name: &[u8]) -> u64 {
 }
 
 fn report(error: &std::io::Error) -> Error {
-    tracing::error!(error = error.to_string(), "the index of handles failed");
+    tracing::error!(error = error.to_string(), "index of handles failed");
     Error::ServerFault
 }
 
@@ -447,14 +447,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_places_survive_a_restart_without_closing() {
+    fn numbers_and_places_survive_a_kill() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let index = open(&directory);
         let identity = index.identity();
         let folder = index.remember(&key(10), &at(ROOT, "folder"), false).expect("number");
         let file = index.remember(&key(11), &at(folder, "file"), false).expect("number");
         index.remember(&key(10), &at(ROOT, "renamed"), false).expect("number");
-        // As kill -9 would: nothing is closed or synced, only the lock goes.
+        // Like kill -9: nothing is closed or synced, only the lock is released.
         index.state.lock().log.abandon();
         std::mem::forget(index);
         let index = open(&directory);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_never_given_again() {
+    fn a_number_is_never_reused() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let index = open(&directory);
         let first = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_stays_in_proportion_to_what_lives() {
+    fn the_log_is_bounded_by_its_live_records() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let index = open(&directory);
         let kept = index.remember(&key(5), &at(ROOT, "kept"), false).expect("number");
@@ -518,12 +518,12 @@ mod tests {
             .map(|inode| index.remember(&key(inode), &at(ROOT, &name(inode)), false).expect("number"))
             .collect();
         index.forget(gone);
-        // A directory in its place: everything is written, but not put there.
+        // With a directory in its place, everything is written but cannot be renamed.
         let path = directory.path().join("index");
         std::fs::rename(&path, directory.path().join("moved")).expect("rename");
         std::fs::create_dir(&path).expect("directory");
         assert!(index.state.lock().compact().is_err());
-        assert!(!path.with_extension("new").exists(), "its space is given back");
+        assert!(!path.with_extension("new").exists(), "its space is freed");
         for (inode, id) in (10..).zip(&ids) {
             assert_eq!(places(&index, *id), [(ROOT, name(inode).into_bytes())]);
         }
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_number_is_an_error_and_no_file() {
+    fn a_record_of_another_number_is_an_error() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let index = open(&directory);
         let one = index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
@@ -559,7 +559,7 @@ mod tests {
         index.planned_sync_failure.store(true, Ordering::Relaxed);
         assert_eq!(index.sync(), Err(Error::ServerFault));
         assert!(index.is_unsynced());
-        // The kernel would say that all is well: it has told the error already.
+        // The kernel would return success: it has reported the error already.
         index.sync().expect("sync");
         assert!(!index.is_unsynced());
         assert_ne!(inode(), before, "the records are in another file");
@@ -630,7 +630,7 @@ mod tests {
         let file =
             std::fs::OpenOptions::new().write(true).open(directory.path().join("index")).expect("file");
         file.set_len(file.metadata().expect("file").len() - 20).expect("cut");
-        // Another boot id: the machine has gone down.
+        // Another boot id: the machine has crashed.
         file.write_all_at(&[0xee; 16], 16).expect("write");
         let index = open(&directory);
         assert!(index.find(lost).expect("readable").is_none());
@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_unsynced_until_a_sync() {
+    fn appended_records_are_unsynced_until_a_sync() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let index = open(&directory);
         assert!(!index.is_unsynced());
@@ -646,7 +646,7 @@ mod tests {
         assert!(index.is_unsynced());
         index.sync().expect("sync");
         index.remember(&key(10), &at(ROOT, "a"), false).expect("number");
-        assert!(!index.is_unsynced(), "nothing new was learnt");
+        assert!(!index.is_unsynced(), "nothing was added");
     }
 
     #[test]

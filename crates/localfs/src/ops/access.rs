@@ -7,7 +7,7 @@ use crate::object::Object;
 use crate::permission::{EXECUTE, READ, WRITE};
 use crate::volume::Volume;
 
-/// What each kind of access to a directory needs.
+/// The permissions that each kind of access to a directory needs.
 const ON_DIRECTORIES: &[(Access, u32)] = &[
     (Access::READ, READ),
     (Access::LOOKUP, EXECUTE),
@@ -19,7 +19,7 @@ const ON_DIRECTORIES: &[(Access, u32)] = &[
     (Access::XAWRITE, WRITE),
 ];
 
-/// And to anything else.
+/// The permissions that each kind of access to another object needs.
 const ON_FILES: &[(Access, u32)] = &[
     (Access::READ, READ),
     (Access::MODIFY, WRITE),
@@ -39,11 +39,11 @@ impl Volume {
         file: &Handle,
         want: Access,
     ) -> Op<'a, (Access, Attributes)> {
-        let later = || {
+        let make_job = || {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.access_now(&context, &file, want)
         };
-        self.run_read(context.peer, || self.access_now(context, file, want), later)
+        self.run_read(context.peer, || self.access_now(context, file, want), make_job)
     }
 
     fn access_now(&self, context: &Context, file: &Handle, want: Access) -> Result<(Access, Attributes)> {
@@ -58,7 +58,7 @@ impl Volume {
         Ok((allowed & want, snapshot.attributes))
     }
 
-    /// All permissions of the caller, each checked alone.
+    /// Returns all permissions of the caller, each checked alone.
     fn permissions(&self, context: &Context, object: &Object, snapshot: &Snapshot) -> Result<u32> {
         let mut granted = 0;
         for one in [READ, WRITE, EXECUTE] {

@@ -1,4 +1,4 @@
-//! ACLs, through the extended attributes by which the kernel gives and takes them; it judges who may set one.
+//! ACLs, through the kernel's extended attributes; the kernel checks who may set one.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ impl Volume {
         file: &Handle,
         kind: AclKind,
     ) -> Op<'a, Option<Acl>> {
-        let later = || {
+        let make_job = || {
             let file = *file;
             move |volume: &Arc<Self>| volume.get_acl_now(&file, kind)
         };
-        self.run_read(peer, || self.get_acl_now(file, kind), later)
+        self.run_read(peer, || self.get_acl_now(file, kind), make_job)
     }
 
     fn get_acl_now(&self, file: &Handle, kind: AclKind) -> Result<Option<Acl>> {
@@ -58,13 +58,13 @@ impl Volume {
         kind: AclKind,
         acl: Option<&Acl>,
     ) -> Op<'a, Change> {
-        let later = || {
+        let make_job = || {
             let (context, file, acl) = (context.clone(), *file, acl.cloned());
             move |volume: &Arc<Self>| volume.set_acl_now(&context, &file, kind, acl.as_ref())
         };
-        let now = || self.set_acl_now(context, file, kind, acl);
+        let in_place = || self.set_acl_now(context, file, kind, acl);
         let caller = SyncCaller::of(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |(object, number, change)| {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |(object, number, change)| {
             self.answer_when_durable(caller, [(object, number)], change)
         })
     }
@@ -83,7 +83,7 @@ impl Volume {
         let lock = self.lock(&object)?;
         let before = self.stat(&object)?;
         self.require_writable()?;
-        // The kernel knows the caller only where the server can become it.
+        // The kernel knows the caller only where the server can act as the caller.
         if self.is_immutable(&object, &before)? || !owns(&context.credentials, &before.attributes) {
             return Err(Error::NotPermitted);
         }
@@ -99,7 +99,7 @@ impl Volume {
             None => target.remove(name_of(kind)),
         };
         match set {
-            // ExistingFile was none to remove.
+            // There was none to remove.
             Err(Errno::NODATA) if acl.is_none() => {}
             set => set.map_err(translate)?,
         }

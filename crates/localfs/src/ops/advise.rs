@@ -1,4 +1,5 @@
-//! Hints. Only those that are about a range and leave nothing behind: a descriptor is shared by all who use the file.
+//! IO_ADVISE: only hints about a range that leave no state behind, because all users of the file share its
+//! descriptor.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::volume::Volume;
 const MAX_PREFETCH_BYTES: u64 = 16 << 20;
 
 impl Volume {
-    /// Gives the kernel a hint; true where it took it.
+    /// Gives the kernel a hint. Returns true where the kernel accepted it.
     pub(crate) fn advise<'a>(
         self: &'a Arc<Self>,
         peer: Peer,
@@ -32,7 +33,7 @@ impl Volume {
             object.require_regular()?;
             match volume.readable(&object) {
                 Ok(file) => Ok(rustix::fs::fadvise(&file, offset, NonZeroU64::new(length), hint).is_ok()),
-                // A file that the server may write and not read.
+                // A file that the server may write but not read.
                 Err(Error::Access) => Ok(false),
                 Err(error) => Err(error),
             }

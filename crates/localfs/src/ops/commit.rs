@@ -1,5 +1,5 @@
-//! COMMIT: the whole file is synced, whatever the range (`sync_file_range` promises nothing durable), and nothing at
-//! all where every write since the last sync is on stable storage already.
+//! COMMIT: syncs the whole file, whatever the range, because `sync_file_range` makes nothing durable. Does nothing
+//! where all writes are durable already.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ impl Volume {
         offset: u64,
         count: u64,
     ) -> Op<'a, Change> {
-        let later = || {
+        let make_job = || {
             let file = *file;
             move |volume: &Arc<Self>| volume.check_commit(&file, offset, count)
         };
         let caller = SyncCaller::of(context);
-        let now = || self.check_commit(file, offset, count);
-        self.run_op((OpKind::Read, context.peer), now, later, move |(object, change)| {
+        let in_place = || self.check_commit(file, offset, count);
+        self.run_op((OpKind::Read, context.peer), in_place, make_job, move |(object, change)| {
             match object.sync_state.unsynced_change() {
                 Some(unsynced_change) => Op::pending(async move {
                     self.wait_durable(&object, unsynced_change, Extent::Data, caller).await?;

@@ -1,9 +1,9 @@
-//! CLONE and COPY, on the pool: both read what may lie on the device alone.
+//! CLONE and COPY, on the pool, because both read data that may be on the device only.
 //!
-//! A copy goes in steps, each of them one change of the destination under its lock, as large as a large WRITE: who writes
-//! there meanwhile waits no longer than for one. What a step reads is brought into the page cache before the lock is taken.
-//! Where the file system shares extents a step is much larger, and copies nothing. So it is where the source has a hole, and the
-//! destination nothing behind it.
+//! A copy goes in steps. Each step is one change of the destination under its lock, as large as a large WRITE, so
+//! that a concurrent WRITE waits for at most one step. The data of a step are read into the page cache before the
+//! lock is taken. Where the file system shares extents, a step is much larger and copies nothing. So is a step over a
+//! hole of the source where the destination has no data.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ const STEP_BYTES: u64 = 1 << 20;
 const SHARED_STEP_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
 
-/// What is read, and a descriptor that can.
+/// The source file, and a readable descriptor.
 struct Source {
     object: Arc<Object>,
     file: Arc<OpenFile>,
 }
 
-/// Both ends, checked.
+/// Source and destination, after the checks.
 struct Checked {
     source: Source,
     destination: Arc<Object>,
-    /// Bytes meant.
+    /// Bytes to copy.
     count: u64,
-    /// Whether these are all to the end of the source.
+    /// Whether they reach the end of the source.
     reaches_end: bool,
     /// [`Volume::is_dense`] of the source.
     is_dense: bool,
 }
 
-/// What the source has next, and how many bytes of it a step may take.
+/// The next extent of the source, with the bytes that a step may take.
 #[derive(Debug, Clone, Copy)]
 enum SourceExtent {
     Data(u64),
@@ -66,14 +66,15 @@ impl SourceExtent {
 }
 
 impl Checked {
-    /// What there is from `start` on. Between large holes all is data: small ones are not worth a step each.
+    /// Returns the extent at `start`. Between large holes everything is data: small holes are not worth a step each.
     fn next_extent(&self, start: u64) -> SourceExtent {
         if self.is_dense {
             return SourceExtent::Data(self.count.min(STEP_BYTES));
         }
         let file = self.source.file.as_fd();
         let end = start + self.count;
-        // Moves the descriptor's position, which nobody uses. Behind the last data there is nothing; what cannot tell has data.
+        // Moves the descriptor's position, which nobody uses. After the last data there is none; a file system that
+        // cannot tell has data.
         let data_from = |offset| match rustix::fs::seek(file, SeekFrom::Data(offset)) {
             Err(Errno::NXIO) => end,
             found => found.unwrap_or(offset).min(end),
@@ -91,7 +92,7 @@ impl Checked {
             }
             at = data_from(hole);
             if at - hole >= COPIED_HOLE_BYTES {
-                // Where the data went that were there a moment ago, the hole is next; "nothing" would be the end of the copy.
+                // If the data were removed a moment ago, the hole is next; an empty extent would end the copy.
                 return if hole == start {
                     SourceExtent::Hole(at - start)
                 } else {
@@ -99,7 +100,7 @@ impl Checked {
                 };
             }
             if at == hole {
-                // A file system that tells of the hole and not of what is behind it.
+                // The file system reports the hole but not the data after it.
                 break;
             }
         }
@@ -134,7 +135,7 @@ impl Volume {
         })
     }
 
-    /// Does `work` on the pool, then what `end` says of its result.
+    /// Runs `work` on the pool, then `end` with its result.
     fn copy_on_pool<'a, T: Send + 'static, A: Send + 'a>(
         self: &'a Arc<Self>,
         context: &Context,
@@ -143,7 +144,7 @@ impl Volume {
         end: impl FnOnce(&'a Arc<Self>, T) -> Op<'a, A> + Send + 'a,
     ) -> Op<'a, A> {
         let (context, range) = (context.clone(), *range);
-        // How long it takes says nothing of smaller changes.
+        // How long it takes says nothing about smaller changes.
         let kind = (OpKind::Read, context.peer);
         let worked = self.run_on_pool(kind, WouldBlock::Long, move |volume| work(volume, &context, &range));
         Op::pending(async move { end(self, worked.await?).await })
@@ -236,7 +237,7 @@ impl Volume {
         Ok(Checked { source, destination, count, reaches_end: count == left, is_dense })
     }
 
-    /// Whether the file system may share all of the range.
+    /// Whether the file system may share the whole range.
     fn can_share(&self, range: &CopyRange, checked: &Checked) -> bool {
         let block = u64::from(self.properties.clone_block_bytes);
         let is_aligned = |offset: u64| block > 0 && offset.is_multiple_of(block);
@@ -245,30 +246,30 @@ impl Volume {
             && (checked.reaches_end || is_aligned(checked.count))
     }
 
-    /// Writes a range's dirty pages out, and waits: the kernel does it under the lock otherwise.
+    /// Writes a range's dirty pages out and waits, which the kernel would otherwise do under the lock.
     ///
-    /// Through a descriptor of its own: waiting takes note of a failed write-back, which the kernel tells each descriptor
-    /// once. The one that unstable writes went through must keep it for the sync of their COMMIT.
+    /// Uses a descriptor of its own: waiting consumes the error of a failed write-back, which the kernel reports to
+    /// each descriptor once. The descriptor of unstable writes must keep it for the sync of their COMMIT.
     fn write_out(&self, source: &Source, offset: u64, count: u64) -> Result<()> {
-        // A local process may pin_object a lease, or the mode have changed: then the kernel waits under the lock.
+        // A local process may hold a lease, or the mode may have changed: then the kernel waits under the lock.
         let Ok(own) = self.reopen(&source.object, &source.file, OFlags::RDONLY) else { return Ok(()) };
         sys::write_out(own.as_fd(), offset, count).map_err(translate)
     }
 
-    /// Brings a range into the page cache.
+    /// Reads a range into the page cache.
     fn read_ahead(&self, file: &OpenFile, offset: u64, count: u64) {
         let pages = (offset + count).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
         let is_cached = self.is_in_memory
             || sys::cached_pages(file.as_fd(), offset, count).is_ok_and(|cached| cached >= pages);
         if !is_cached {
             let mut scratch = bytes::BytesMut::with_capacity(count as usize);
-            // An error comes again with the copy.
+            // The copy will meet the same error.
             let _ = sys::read(file.as_fd(), &mut scratch, count as usize, offset);
         }
     }
 }
 
-/// Extends a file of `size` bytes by a hole; false where it has data there, or is longer.
+/// Extends a file of `size` bytes by a hole. Returns false where it has data there, or is longer.
 fn extend_by_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Result<bool> {
     let is_empty =
         offset >= size || rustix::fs::seek(file.as_fd(), SeekFrom::Data(offset)) == Err(Errno::NXIO);
@@ -280,19 +281,19 @@ fn extend_by_hole((file, offset): (&OpenFile, u64), size: u64, count: u64) -> Re
     Ok(true)
 }
 
-/// Shares a range; false where that cannot be, and bytes are to be copied.
+/// Shares a range. Returns false where that is impossible, and bytes have to be copied.
 fn share(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> bool {
     sys::clone_range((from.0.as_fd(), from.1), (to.0.as_fd(), to.1), count).is_ok()
 }
 
-/// Copies a range in the kernel, or through here where the kernel cannot; at least one byte.
+/// Copies a range in the kernel, or through this process where the kernel cannot; at least one byte.
 fn copy(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64> {
     let (mut source_offset, mut destination_offset) = (from.1, to.1);
     let copied = loop {
         let (read, written) = (Some(&mut source_offset), Some(&mut destination_offset));
         match rustix::fs::copy_file_range(from.0, read, to.0, written, count as usize) {
             Err(Errno::INTR) => {}
-            // Other file systems, or none that can: each kernel has its own word for it.
+            // Different file systems, or unsupported: kernels differ in the error.
             Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 break read_and_write(from, to, count)?;
             }
@@ -303,7 +304,7 @@ fn copy(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64>
     if copied == 0 { Err(Error::Invalid) } else { Ok(copied) }
 }
 
-/// Reads and writes.
+/// Copies a range through this process.
 fn read_and_write(from: (&OpenFile, u64), to: (&OpenFile, u64), count: u64) -> Result<u64> {
     let mut data = bytes::BytesMut::with_capacity(count as usize);
     sys::read(from.0.as_fd(), &mut data, count as usize, from.1).map_err(translate)?;

@@ -1,12 +1,12 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD.
 //!
-//! The kernel creates as the caller, in one step with its mode; what it does not take in that step (another owner, a
-//! size, times, a verifier) follows while the directory is locked, and if it fails the name is taken back.
+//! The kernel creates as the caller, in one step with the mode. What this step cannot set (another owner, a size,
+//! times, a verifier) follows under the directory's lock; if it fails, the name is removed again.
 //!
-//! The verifier of an exclusive create is an extended attribute of the file, so that it survives restarts and no
-//! SETATTR, not even one of times, is confused with it. Where there are no such attributes, or where a server without
-//! root's powers could not read one back (the new file's mode forbids its owner to read), the times pin_object it, as the
-//! Linux kernel's server does, until they are set.
+//! The verifier of an exclusive create is an extended attribute of the file, so that it survives restarts, and no
+//! SETATTR, not even one of times, can be taken for it. The times hold it, as with the Linux kernel's server, until
+//! they are set, where there are no extended attributes, or where a server without root's capabilities could not read
+//! one back because the new file's mode forbids its owner to read.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -33,25 +33,25 @@ use crate::volume::{Actor, Volume};
 
 /// Longest text of a symbolic link in bytes (PATH_MAX without its NUL).
 const MAX_SYMLINK_BYTES: usize = 4095;
-/// What the mode of a file has until its verifier is written: its creator must be able to.
+/// Mode bits that a file has until its verifier is written: its creator must be able to write it.
 const MODE_UNTIL_VERIFIED: u32 = 0o600;
 
-/// A file that was there already, and its directory.
+/// A file that existed before, and its directory.
 #[derive(Clone)]
 struct ExistingFile {
     directory: Arc<Object>,
     object: Arc<Object>,
 }
 
-/// What has come of a CREATE.
+/// The result of a CREATE.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 enum Outcome {
     Done(Vec<ObjectChange>, Created),
-    /// The file was there already, and shall have another size. That takes its own lock, so it is a step by itself.
+    /// The file existed, and gets another size. This takes the file's own lock, so it is a separate step.
     ResizeExisting(ExistingFile, u64),
 }
 
-/// Whether the file gets another size where it is there already.
+/// Whether an existing file gets another size.
 fn may_resize(what: &Create, set: &SetAttributes) -> bool {
     matches!(what, Create::File(CreateMode::Unchecked)) && set.size.is_some()
 }
@@ -65,20 +65,22 @@ impl Volume {
         what: &Create,
         set: &SetAttributes,
     ) -> Op<'a, Created> {
-        let later = || {
+        let make_job = || {
             let (context, directory, name) = (context.clone(), *directory, name.to_vec());
             let (what, set) = (what.clone(), *set);
             move |volume: &Arc<Self>| volume.create_now(&context, &directory, &name, &what, &set)
         };
-        let now = || self.create_now(context, directory, name, what, set);
+        let in_place = || self.create_now(context, directory, name, what, set);
         let caller = SyncCaller::of(context);
         let resizing = may_resize(what, set).then(|| context.clone());
-        self.run_op((OpKind::Change, context.peer), now, later, move |outcome| match (outcome, resizing) {
-            (Outcome::Done(changes, created), _) => self.answer_when_durable(caller, changes, created),
-            (Outcome::ResizeExisting(there, size), Some(context)) => {
-                self.resize(context, Create::File(CreateMode::Unchecked), (there, size))
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |outcome| {
+            match (outcome, resizing) {
+                (Outcome::Done(changes, created), _) => self.answer_when_durable(caller, changes, created),
+                (Outcome::ResizeExisting(existing, size), Some(context)) => {
+                    self.resize(context, Create::File(CreateMode::Unchecked), (existing, size))
+                }
+                (Outcome::ResizeExisting(..), None) => unreachable!("only where it was asked for"),
             }
-            (Outcome::ResizeExisting(..), None) => unreachable!("only where it was asked for"),
         })
     }
 
@@ -108,14 +110,14 @@ impl Volume {
                 }
             }
         }
-        let checked = judge(context, &before, what, set);
+        let checked = check(context, &before, what, set);
         let pending = directory.sync_state.begin_change();
         let made = checked.and_then(|()| self.make(context, &directory, &name, what, set));
         let (object, attributes) = match made {
             Ok(made) => made,
             Err(error) => {
                 drop((pending, lock));
-                // A taken name is told before anything else that is wrong.
+                // That the name exists is reported before any other error.
                 return match self.open_existing(context, &directory, &name, what, set) {
                     Err(Error::NotFound) => Err(error),
                     again => again,
@@ -163,16 +165,16 @@ impl Volume {
                 Create::Directory => rustix::fs::AtFlags::REMOVEDIR,
                 _ => rustix::fs::AtFlags::empty(),
             };
-            // Whoever made it may remove it; if not, the caller gets its own error all the same.
+            // Its creator may remove it; if not, the caller gets its own error all the same.
             let _ = self.act_as(context);
             let _ = directory.with_fd(|fd| rustix::fs::unlinkat(fd, name.as_c_str(), flags));
-            // Whoever has seen the name is told of another change.
+            // A client that has seen the name must see another change.
             let _ = self.stat_after(directory);
         }
         finished
     }
 
-    /// The one call that makes the name.
+    /// Makes the system call that creates the name.
     fn make_name(
         &self,
         directory: &Object,
@@ -205,7 +207,7 @@ impl Volume {
         let made = match what {
             Create::File(_) => {
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                // Linux takes the descriptor before it makes the name: where there is none, nothing was made.
+                // Linux allocates the descriptor first: where it has none, no name was created.
                 let fd = directory.with_fd(|fd| {
                     self.descriptors.open(|| rustix::fs::openat(fd, name.as_c_str(), flags, mode))
                 });
@@ -223,7 +225,7 @@ impl Volume {
         made.map(|()| None).map_err(translate)
     }
 
-    /// What the kernel did not do when it made the name; true where that was anything.
+    /// Sets what the kernel did not set when it created the name. Returns whether that was anything.
     fn finish(&self, context: &Context, object: &Object, what: &Create, set: &SetAttributes) -> Result<bool> {
         if object.kind == FileKind::Regular {
             // It was created open for writing.
@@ -234,8 +236,8 @@ impl Volume {
         let is_exclusive = matches!(what, Create::File(CreateMode::Exclusive(_)));
         let is_given = set.uid.is_some() || set.gid.is_some();
         let takes_special_bits = object.kind == FileKind::Directory || is_given;
-        // The present mode is changed, not replaced: a default ACL may have left less than was wanted, and a directory's
-        // set-group-id comes from the one above.
+        // The current mode is changed, not replaced: a default ACL may have removed bits, and a directory inherits
+        // its set-group-ID bit.
         let drops = mode_until_verified(what) & (!wanted | set.umask.unwrap_or(0));
         let adds = if is_exclusive || takes_special_bits { wanted & SET_IDS } else { 0 };
         let sets_mode = drops | adds != 0;
@@ -268,7 +270,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// The name is taken.
+    /// Answers a CREATE of a name that exists.
     fn open_existing(
         &self,
         context: &Context,
@@ -289,65 +291,65 @@ impl Volume {
             Create::File(CreateMode::Exclusive(verifier)) if self.has_verifier(&object, verifier)? => {}
             _ => return Err(Error::Exists),
         }
-        let there = ExistingFile { directory: Arc::clone(directory), object };
+        let existing = ExistingFile { directory: Arc::clone(directory), object };
         if let (true, Some(size)) = (may_resize(what, set), set.size) {
-            return Ok(Outcome::ResizeExisting(there, size));
+            return Ok(Outcome::ResizeExisting(existing, size));
         }
         let mut changes = Vec::new();
-        let ExistingFile { directory, object } = &there;
+        let ExistingFile { directory, object } = &existing;
         match what {
-            // This is a retransmission: the first call may still wait for the device, have failed to reach it, or have died
-            // with an earlier server, of which nothing is known here.
+            // This is a retransmission. The first call may still wait for the device, may have failed to reach it, or
+            // may have died with an earlier server.
             Create::File(CreateMode::Exclusive(_)) => {
                 changes.push((Arc::clone(object), object.sync_state.begin_change().finish()));
                 changes.push((Arc::clone(directory), directory.sync_state.begin_change().finish()));
             }
-            // The name may be another call's that has not been answered yet.
+            // The name may be of another call that has not been answered yet.
             _ => changes
                 .extend(directory.sync_state.unsynced_change().map(|number| (Arc::clone(directory), number))),
         }
-        self.found(&there, what).map(|created| Outcome::Done(changes, created))
+        self.found(&existing, what).map(|created| Outcome::Done(changes, created))
     }
 
-    /// Gives a file that was there already the size that an unchecked CREATE asks for.
+    /// Gives an existing file the size of an unchecked CREATE.
     fn resize<'a>(
         self: &'a Arc<Self>,
         context: Context,
         what: Create,
-        (there, size): (ExistingFile, u64),
+        (existing, size): (ExistingFile, u64),
     ) -> Op<'a, Created> {
         let (peer, caller) = (context.peer, SyncCaller::of(&context));
         let resize = move |volume: &Arc<Self>| {
-            let ExistingFile { directory, object } = &there;
+            let ExistingFile { directory, object } = &existing;
             let size = SetAttributes { size: Some(size), ..SetAttributes::default() };
             let (_, change) = volume.setattr_cached(&context, object, &size, None, vfs::Authority::Caller)?;
             let resized = change.map(|number| (Arc::clone(object), number));
-            // The name may be another call's that has not been answered yet.
+            // The name may be of another call that has not been answered yet.
             let named = directory.sync_state.unsynced_change().map(|number| (Arc::clone(directory), number));
-            Ok((resized.into_iter().chain(named).collect::<Vec<_>>(), volume.found(&there, &what)?))
+            Ok((resized.into_iter().chain(named).collect::<Vec<_>>(), volume.found(&existing, &what)?))
         };
-        let now = || resize(self);
+        let in_place = || resize(self);
         self.run_op(
             (OpKind::Change, peer),
-            now,
+            in_place,
             || resize.clone(),
             move |(changes, created)| self.answer_when_durable(caller, changes, created),
         )
     }
 
-    /// The answer for a file that was there already.
-    fn found(&self, there: &ExistingFile, what: &Create) -> Result<Created> {
-        let attributes = self.stat(&there.object)?.attributes;
+    /// Returns the answer for an existing file.
+    fn found(&self, existing: &ExistingFile, what: &Create) -> Result<Created> {
+        let attributes = self.stat(&existing.object)?.attributes;
         Ok(Created {
-            handle: there.object.handle,
+            handle: existing.object.handle,
             attributes,
-            directory: Self::no_change(&self.stat(&there.directory)?),
+            directory: Self::no_change(&self.stat(&existing.directory)?),
             is_new: false,
             verifier_in_times: has_verifier_in_times(what, &attributes),
         })
     }
 
-    /// Writes the verifier with the file; true where its times pin_object it.
+    /// Writes the verifier. Returns true where the file's times hold it.
     fn write_verifier(&self, file: &OpenFile, verifier: &Verifier, mode: u32) -> Result<bool> {
         const OWNER_READS: u32 = 0o400;
         if matches!(self.actor, Actor::Callers) || mode & OWNER_READS != 0 {
@@ -379,20 +381,21 @@ impl Volume {
             }
         }
         let file = self.stat(object)?.attributes;
-        // Whoever may set a file's times could otherwise have another's OPEN take it for the one that it made.
+        // Otherwise a client that may set a file's times could have it taken for the file that another client's OPEN
+        // created.
         Ok(file.size == 0 && are_times_of(verifier, &file))
     }
 }
 
-/// Seconds of access and modification that stand for a verifier; like the Linux kernel's server, without the highest bit of
-/// each half, which many file systems cannot keep.
+/// Returns the seconds of access and modification that encode a verifier. Like the Linux kernel's server, without the
+/// highest bit of each half, which many file systems cannot store.
 fn times_of(verifier: &Verifier) -> (i64, i64) {
     let [a, b, c, d, e, f, g, h] = *verifier;
     let half = |bytes| i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
     (half([a, b, c, d]), half([e, f, g, h]))
 }
 
-/// The bits that the object has until it is finished, wanted or not.
+/// Returns mode bits that the object has until it is finished.
 fn mode_until_verified(what: &Create) -> u32 {
     if matches!(what, Create::File(CreateMode::Exclusive(_))) { MODE_UNTIL_VERIFIED } else { 0 }
 }
@@ -403,7 +406,7 @@ fn are_times_of(verifier: &Verifier, file: &Attributes) -> bool {
     are_whole && times_of(verifier) == (accessed.seconds, modified.seconds)
 }
 
-/// Whether what was created so keeps its verifier in its times.
+/// Whether the new file keeps its verifier in its times.
 fn has_verifier_in_times(what: &Create, file: &Attributes) -> bool {
     matches!(what, Create::File(CreateMode::Exclusive(verifier)) if are_times_of(verifier, file))
 }
@@ -429,8 +432,8 @@ fn wanted_mode(what: &Create, set: &SetAttributes) -> u32 {
     set.mode.unwrap_or(default) & 0o7777
 }
 
-/// What the kernel would tell too late, when the name exists.
-fn judge(context: &Context, directory: &Attributes, what: &Create, set: &SetAttributes) -> Result<()> {
+/// Checks what the kernel would refuse too late, after the name exists.
+fn check(context: &Context, directory: &Attributes, what: &Create, set: &SetAttributes) -> Result<()> {
     check_time_values(set)?;
     let who = &context.credentials;
     match what {
@@ -457,7 +460,7 @@ mod tests {
     use crate::volume::Handles;
 
     #[test]
-    fn what_is_made_has_the_handle_that_the_kernel_tells() {
+    fn a_new_file_has_the_kernels_handle() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let top = directory.path().join("export");
         std::fs::create_dir(&top).expect("directory");
@@ -479,16 +482,16 @@ mod tests {
             let (kernel, _) = sys::name_to_handle_at(file.as_fd(), c"").expect("handle");
             assert_eq!(handle, from_kernel(&kernel).expect("short"));
             if let (b"h", Some(generations)) = (name.as_bytes(), generations) {
-                // Whichever way is right was found out by now.
-                let told = sys::generation(file.as_fd()).ok();
-                let is_told = told.is_some() && told == kernel.identity().map(|(_, held)| held);
-                assert_eq!(generations.trial.result(), Some(is_told));
+                // The trial has finished by now.
+                let generation = sys::generation(file.as_fd()).ok();
+                let is_right = generation.is_some() && generation == kernel.identity().map(|(_, held)| held);
+                assert_eq!(generations.trial.result(), Some(is_right));
             }
         }
     }
 
     #[test]
-    fn a_verifier_in_times_fits_31_bits_a_half() {
+    fn a_verifier_in_times_uses_31_bits_of_each_half() {
         assert_eq!(times_of(&[0xff; 8]), (0x7fff_ffff, 0x7fff_ffff));
         assert_eq!(times_of(&[0, 0, 0, 1, 0, 0, 1, 0]), (1, 256));
     }

@@ -5,17 +5,17 @@ use vfs::{Attributes, Handle, Op, Peer, Result};
 use crate::volume::Volume;
 
 impl Volume {
-    /// One statx(2) on the cached descriptor; nobody needs a permission for that.
+    /// Reads the attributes through the cached descriptor; this needs no permission.
     pub(crate) fn getattr<'a>(self: &'a Arc<Self>, peer: Peer, file: &Handle) -> Op<'a, Attributes> {
-        // The most frequent of all: what is open needs no turn.
+        // The most frequent case: an open object is read without [`Volume::run_read`].
         if let Some(object) = self.objects.get(file) {
             return self.stat(&object).map(|seen| seen.attributes).into();
         }
-        let later = || {
+        let make_job = || {
             let file = *file;
             move |volume: &Arc<Self>| volume.getattr_now(&file)
         };
-        self.run_read(peer, || self.getattr_now(file), later)
+        self.run_read(peer, || self.getattr_now(file), make_job)
     }
 
     fn getattr_now(&self, file: &Handle) -> Result<Attributes> {

@@ -21,13 +21,13 @@ impl Volume {
         directory: &Handle,
         name: &[u8],
     ) -> Op<'a, Linked> {
-        let later = || {
+        let make_job = || {
             let (context, file, directory, name) = (context.clone(), *file, *directory, name.to_vec());
             move |volume: &Arc<Self>| volume.link_now(&context, &file, &directory, &name)
         };
-        let now = || self.link_now(context, file, directory, name);
+        let in_place = || self.link_now(context, file, directory, name);
         let caller = SyncCaller::of(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |(changes, linked)| {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |(changes, linked)| {
             self.answer_when_durable(caller, changes, linked)
         })
     }
@@ -49,7 +49,7 @@ impl Volume {
         let links = self.stat(&object)?.attributes.links;
         self.enter(context, &directory, EXECUTE)?;
         if object.kind == FileKind::Directory {
-            // A taken name is told first, whatever would be linked.
+            // That the name exists is reported first.
             return Err(match self.find(&directory, &name) {
                 Ok(_) => Error::Exists,
                 Err(Error::NotFound) => Error::IsDirectory,
@@ -75,12 +75,12 @@ impl Volume {
     }
 }
 
-/// Links the open object itself; by its name in /proc, since the direct way wants a capability before Linux 6.10.
+/// Links the open object by its path in /proc, because the direct way needs a capability before Linux 6.10.
 fn make_link(file: &OpenFile, directory: &OpenFile, name: &Name) -> rustix::io::Result<()> {
     let path = file.name_in_proc();
     let by_path = rustix::fs::linkat(CWD, path, directory, name.as_c_str(), AtFlags::SYMLINK_FOLLOW);
     match by_path {
-        // No /proc here.
+        // There is no /proc.
         Err(Errno::NOENT) => rustix::fs::linkat(file, c"", directory, name.as_c_str(), AtFlags::EMPTY_PATH),
         other => other,
     }

@@ -13,11 +13,11 @@ impl Volume {
         directory: &Handle,
         name: &[u8],
     ) -> Op<'a, Found> {
-        let later = || {
+        let make_job = || {
             let (context, directory, name) = (context.clone(), *directory, name.to_vec());
             move |volume: &Arc<Self>| volume.lookup_now(&context, &directory, &name)
         };
-        self.run_read(context.peer, || self.lookup_now(context, directory, name), later)
+        self.run_read(context.peer, || self.lookup_now(context, directory, name), make_job)
     }
 
     fn lookup_now(&self, context: &Context, directory: &Handle, name: &[u8]) -> Result<Found> {
@@ -25,13 +25,13 @@ impl Volume {
         directory.require_directory()?;
         let name = Name::new(name)?;
         self.enter(context, &directory, EXECUTE)?;
-        // Tells too where a local process has removed the directory, in which nothing is found.
+        // Fails if a local process has removed the directory.
         let around = self.stat_for_lookup(context, &directory)?;
         let (object, seen) = self.find_with_attributes(&directory, &name)?;
         let attributes = match seen {
             Some(attributes) => attributes,
             None => match self.stat(&object) {
-                // Removed between the two.
+                // Removed in between.
                 Err(Error::Stale) => return Err(Error::NotFound),
                 other => other?.attributes,
             },

@@ -1,4 +1,4 @@
-//! One operation of the back end a file.
+//! The operations of the back end, one file each.
 
 pub(crate) mod access;
 pub(crate) mod acl;

@@ -13,7 +13,7 @@ use crate::sys;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Returns the place of the mount point at the path `below` the top, which goes through this file system.
+    /// Returns the mount point at the path `below` the exported directory, which goes through this file system.
     ///
     /// # Errors
     /// Those of looking it up.
@@ -33,7 +33,7 @@ impl Volume {
             if filled == 0 {
                 return Err(Error::NotFound);
             }
-            // A listing has the number of the covered directory, which no look at the name tells.
+            // Only a listing has the number of the covered directory.
             let mut entries = streams::entries(&buffer[..filled]);
             if let Some(entry) = entries.find(|entry| entry.name.to_bytes() == name.as_bytes()) {
                 return Ok(MountPoint { directory: directory.handle, covered_fileid: entry.inode });

@@ -7,8 +7,8 @@ use crate::object::{Object, Unpinned};
 use crate::permission::{EXECUTE, READ, WRITE};
 use crate::volume::Volume;
 
-/// Keeps an object, and with it its content, after its last name is gone. It knows the object by handle: where descriptors are
-/// short, that of an idle file with a name is closed, and the file is opened again for the next request.
+/// Keeps an object and its content after its last name is removed. It names the object by handle: where descriptors
+/// are short, an idle file with a name is closed, and opened again for the next request.
 #[derive(Debug)]
 struct PinnedFile {
     volume: Arc<Volume>,
@@ -17,23 +17,23 @@ struct PinnedFile {
 
 impl Pin for PinnedFile {}
 
-/// An object, and what holds it.
+/// An object, and its pin.
 type Pinned = (Arc<Object>, PinnedFile);
 
 impl Drop for PinnedFile {
     fn drop(&mut self) {
         match self.volume.objects.unpin(&self.handle) {
             None | Some((_, Unpinned::Held)) => {}
-            // This is the end of it.
+            // The last reference: its space is freed.
             Some((object, Unpinned::LastOfNameless)) => self.volume.release_if_removed(object),
-            // A local process may have taken the last name.
+            // A local process may have removed the last name.
             Some((object, Unpinned::Last)) => self.volume.check_later(&object),
         }
     }
 }
 
 impl Volume {
-    /// Opens a file; with the attributes that the same operation has just `seen`, if it has, where nothing was waited for since.
+    /// Opens a file. `seen` are attributes that the same operation has just read, if nothing blocked since.
     pub(crate) fn open<'a>(
         self: &'a Arc<Self>,
         context: &Context,
@@ -41,15 +41,15 @@ impl Volume {
         access: OpenAccess,
         authority: Authority,
     ) -> Op<'a, Opened> {
-        let later = || {
+        let make_job = || {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.open_now(&context, &file, access, authority)
         };
-        let now = || match seen.and_then(|seen| self.pin_seen(file, seen)) {
+        let in_place = || match seen.and_then(|seen| self.pin_seen(file, seen)) {
             Some((held, snapshot)) => self.open_pinned(context, held, &snapshot, access, authority),
             None => self.open_now(context, file, access, authority),
         };
-        self.run_read(context.peer, now, later)
+        self.run_read(context.peer, in_place, make_job)
     }
 
     fn open_now(
@@ -64,9 +64,9 @@ impl Volume {
             return Err(Error::IsSymlink);
         }
         object.require_regular()?;
-        // PinnedFile before it is looked at, and let go again where anything fails: a REMOVE after this look keeps it.
+        // Pinned before its attributes are read, and unpinned where anything fails: a later REMOVE then keeps it.
         let Some(pin) = self.pin_object(&object) else {
-            // It had lost its last name, which the look finds; if not, the client's next try meets another object.
+            // It had lost its last name, which this reports; if not, the client's next attempt meets another object.
             self.stat(&object)?;
             return Err(Error::Later);
         };
@@ -77,20 +77,20 @@ impl Volume {
         self.open_pinned(context, (object, pin), &snapshot, access, authority)
     }
 
-    /// Holds a regular file that was seen with a name just now. Should it have lost that since, then it is as though it had
-    /// been opened before: `None` where it is too late for that, because it has been let go of.
+    /// Pins a regular file that had a name when its attributes were read. If it has lost the name since, this counts
+    /// as an earlier open; `None` where it has been released.
     fn pin_seen(self: &Arc<Self>, file: &Handle, seen: &Attributes) -> Option<(Pinned, Snapshot)> {
         if !self.counts_links || seen.links == 0 || seen.kind != FileKind::Regular {
             return None;
         }
         let object = self.objects.get(file)?;
         let pin = self.pin_object(&object)?;
-        // Whether the change time may serve a later change too is known for certain where ticks do not matter.
+        // With multigrain times every later change shows.
         let settled = !self.changes.is_coarse();
         Some(((object, pin), Snapshot { attributes: *seen, immutable: None, settled }))
     }
 
-    /// Opens what `pin` holds and looks as in `snapshot`.
+    /// Opens a pinned object with these attributes.
     fn open_pinned(
         &self,
         context: &Context,
@@ -116,7 +116,7 @@ impl Volume {
                 self.require(context, object, snapshot, WRITE)?;
             }
         }
-        // Now, so that what cannot be opened fails here and not at the first READ or WRITE.
+        // Here, so that a descriptor that cannot be opened fails the open and not the first READ or WRITE.
         if access.write {
             self.begin_open_for_writing(object)?;
         } else if access.read && !object.file().reach.reads() {
@@ -126,14 +126,14 @@ impl Volume {
         Ok(Opened { pin: Arc::new(pin), attributes: snapshot.attributes })
     }
 
-    /// Holds an object; `None` where it has been [let go](Object::release) of.
+    /// Pins an object; `None` where it has been [released](Object::release).
     fn pin_object(self: &Arc<Self>, object: &Arc<Object>) -> Option<PinnedFile> {
         let is_kept = self.objects.pin(object);
         is_kept.then(|| PinnedFile { volume: Arc::clone(self), handle: object.handle })
     }
 
-    /// Whether an object without names, which the caller has pinned, is one that an earlier open keeps, and so still found
-    /// by its handle.
+    /// Whether an object without names, which the caller has pinned, is also pinned by an earlier open, and so still
+    /// found by its handle.
     fn is_pinned_by_another(&self, object: &Arc<Object>) -> bool {
         object.pins() > 1 && self.objects.peek(&object.handle).is_some_and(|kept| Arc::ptr_eq(&kept, object))
     }

@@ -12,16 +12,16 @@ use crate::permission::EXECUTE;
 use crate::sys;
 use crate::volume::{Handles, Volume};
 
-/// Directories above each other that are climbed at most on the way to the top.
+/// The most parents on the way to the exported directory.
 const MAX_PARENTS: usize = 4096;
 
 impl Volume {
     pub(crate) fn parent<'a>(self: &'a Arc<Self>, context: &Context, directory: &Handle) -> Op<'a, Found> {
-        let later = || {
+        let make_job = || {
             let (context, directory) = (context.clone(), *directory);
             move |volume: &Arc<Self>| volume.parent_now(&context, &directory)
         };
-        self.run_read(context.peer, || self.parent_now(context, directory), later)
+        self.run_read(context.peer, || self.parent_now(context, directory), make_job)
     }
 
     fn parent_now(&self, context: &Context, directory: &Handle) -> Result<Found> {
@@ -43,7 +43,7 @@ impl Volume {
             let parent = known.places.first().map(|(parent, _)| *parent).ok_or(Error::Stale)?;
             return self.object(&handle::from_index(index.identity(), parent));
         }
-        // Checked already.
+        // The caller's permissions have been checked.
         self.act_as_server();
         let fd = object.with_fd(|fd| self.descriptors.open(|| open_above(fd))).map_err(translate)?;
         self.require_beneath(&fd)?;
@@ -53,8 +53,8 @@ impl Volume {
         Ok(self.cache_object(from_kernel(&kernel)?, &status, self.file_of(fd, Reach::Path)))
     }
 
-    /// Climbs to the top of the export: a local process may have moved the directory out of it, and then what is above
-    /// it is nobody's to see.
+    /// Checks that the exported directory is above: a local process may have moved the directory out of the export,
+    /// and then clients must not see its parent.
     fn require_beneath(&self, directory: &OwnedFd) -> Result<()> {
         self.act_as_server();
         let mut ancestor = directory.try_clone().map_err(|_| Error::Later)?;
@@ -65,7 +65,7 @@ impl Volume {
             if here == self.root.key {
                 return Ok(());
             }
-            // Above the top of all there is only itself.
+            // The parent of the root is the root.
             if last == Some(here) {
                 return Err(Error::Stale);
             }

@@ -1,20 +1,20 @@
 //! READ: from the page cache in place, from the device on the pool.
 //!
-//! The attributes of the answer are taken *before* the data are read. The other way round a client could get old data
-//! with the attributes of new data, and trust them for ever; this way it may at worst read once more.
+//! The attributes of the answer are read *before* the data. The other way round a client could get old data with the
+//! attributes of new data, and trust them for ever; this way it at worst reads once more.
 //!
-//! Data are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which returns at once where they are missing. Large
-//! ones that may be spliced are answered by the range, since a copy costs twice as much: but only where splicing will
-//! not wait for the device in the connection's thread, nor meet a read error when the head of the reply is already sent.
-//! cachestat(2) (Linux 6.5) tells whether all pages are there, but also counts those that are still being read ahead, or
-//! could not be read. So
-//! - after a READ that found something missing, the next sixteen are copied: who reads ahead of us is mostly we;
-//! - before the first splice of a minute, a byte of each 64 KiB is tried with `RWF_NOWAIT`, as for all of them where
+//! Data are copied out of the page cache with `preadv2(RWF_NOWAIT)`, which fails where they are missing. Large READs
+//! may be spliced, because a copy costs twice as much, but only where splicing will not block the connection's
+//! thread, nor meet a read error after the head of the reply was sent. cachestat(2) (Linux 6.5) counts cached pages,
+//! including those that are still being read ahead, or could not be read. So
+//! - after a READ that found something missing, the next sixteen are copied, because read-ahead is mostly caused by
+//!   this server;
+//! - before the first splice of a minute, a byte of each 64 KiB is read with `RWF_NOWAIT`, as for every splice where
 //!   there is no cachestat;
-//! - a file that had a read error is not spliced any more, as long as its descriptor is kept.
+//! - a file that had a read error is not spliced while its descriptor is kept.
 //!
-//! What is not in the page cache is read by a thread of the pool. File systems that cannot tell (FUSE, overlay before some
-//! version) always go there, those in memory never.
+//! Data that are not in the page cache are read by a thread of the pool. File systems that do not support
+//! `RWF_NOWAIT` (FUSE, old overlays) always use the pool, those in memory never.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ use crate::object::{Object, OpenFile};
 use crate::sys;
 use crate::volume::Volume;
 
-/// Bytes that one READ returns at most, whatever was asked: a bound on what a buffer can be made to grow to.
+/// Bytes that one READ returns at most: a bound on the growth of the buffer.
 const MAX_READ_BYTES: u64 = 16 << 20;
 /// Bytes from which on splicing is cheaper than a copy; at 4 KiB it costs four times as much.
 const MIN_SPLICE_BYTES: u64 = 64 * 1024;
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// Bytes between two probes: what is read ahead, or fails, does so in larger pieces.
+/// Bytes between two probes: read-ahead and read errors have larger units.
 const PROBE_BYTES: usize = 64 * 1024;
 
 /// A READ that has been checked.
@@ -56,7 +56,7 @@ impl Checked {
         Read { count: self.count as u32, eof: self.eof, payload, attributes: self.attributes }
     }
 
-    /// The answer by the range.
+    /// Answers with a range of the file.
     fn splice(self) -> Read {
         let source = Arc::clone(&self.file) as Arc<dyn RangeSource>;
         let range = FileRange { source, offset: self.offset, length: self.count as u32 };
@@ -87,7 +87,7 @@ impl Volume {
         }))
     }
 
-    /// The same of a file that this request has just seen so.
+    /// As [`Self::read`], with attributes that this request has just read.
     pub(crate) fn read_seen<'a>(
         self: &'a Arc<Self>,
         context: &Context,
@@ -102,14 +102,15 @@ impl Volume {
         }
     }
 
-    /// What is open for reading already, for who has opened it: nothing else has to be asked.
+    /// Checks a READ of a file that is open for reading, for a client that has opened it: nothing else has to be
+    /// read.
     fn check_seen(&self, file: &Handle, seen: &Attributes, request: ReadRequest) -> Option<Checked> {
         if request.authority != Authority::Opened || seen.kind != FileKind::Regular {
             return None;
         }
         let object = self.objects.get(file)?;
         let file = object.file();
-        file.reach.reads().then(|| judge(object, file, request, *seen))
+        file.reach.reads().then(|| check_range(object, file, request, *seen))
     }
 
     fn answer_read<'a>(
@@ -138,7 +139,7 @@ impl Volume {
         }
     }
 
-    /// The same for threads that may wait.
+    /// As [`Self::answer_read`], for threads that may block.
     fn read_on_thread(&self, checked: Checked, request: ReadRequest) -> Result<Read> {
         if checked.count > 0 && self.may_splice(&checked, request) {
             return Ok(checked.splice());
@@ -161,10 +162,10 @@ impl Volume {
         if !file.reach.reads() {
             file = self.readable(&object)?;
         }
-        Ok(judge(object, file, request, snapshot.attributes))
+        Ok(check_range(object, file, request, snapshot.attributes))
     }
 
-    /// Appends all that is wanted if that needs no waiting; otherwise nothing.
+    /// Appends all bytes if they are cached, otherwise none. Returns whether it did.
     fn read_cached(&self, checked: &Checked, into: &mut BytesMut) -> Result<bool> {
         let start = into.len();
         let fd = checked.file.as_fd();
@@ -184,7 +185,7 @@ impl Volume {
         Ok(false)
     }
 
-    /// Whether the connection's thread may take the data from the page cache without waiting, and will get them.
+    /// Whether the connection's thread can take the data from the page cache without blocking.
     fn may_splice(&self, checked: &Checked, request: ReadRequest) -> bool {
         if !request.may_splice || (checked.count as u64) < MIN_SPLICE_BYTES {
             return false;
@@ -213,8 +214,13 @@ impl Volume {
     }
 }
 
-/// What is to be read of a file with these attributes.
-fn judge(object: Arc<Object>, file: Arc<OpenFile>, request: ReadRequest, attributes: Attributes) -> Checked {
+/// Limits a READ to the size of the file.
+fn check_range(
+    object: Arc<Object>,
+    file: Arc<OpenFile>,
+    request: ReadRequest,
+    attributes: Attributes,
+) -> Checked {
     let left = attributes.size.saturating_sub(request.offset);
     let count = left.min(u64::from(request.count)).min(MAX_READ_BYTES);
     let (offset, eof) = (request.offset, count == left);
@@ -226,7 +232,7 @@ pub(super) fn is_byte_cached(file: &OpenFile, offset: u64) -> bool {
     sys::read_without_waiting(file.as_fd(), &mut probe, 1, offset) == Ok(1)
 }
 
-/// Reads for as long as it takes.
+/// Reads all bytes, blocking as necessary.
 fn read_all(mut checked: Checked) -> Result<Read> {
     let mut data = BytesMut::with_capacity(checked.count);
     while data.len() < checked.count {
@@ -234,7 +240,7 @@ fn read_all(mut checked: Checked) -> Result<Read> {
         let left = checked.count - data.len();
         match sys::read(checked.file.as_fd(), &mut data, left, at) {
             Ok(0) => {
-                // A local process has cut the file since its size was taken.
+                // A local process has truncated the file since its size was read.
                 (checked.count, checked.eof) = (data.len(), true);
             }
             Ok(_) | Err(Errno::INTR) => {}

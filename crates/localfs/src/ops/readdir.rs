@@ -1,11 +1,11 @@
 //! READDIR and READDIRPLUS.
 //!
-//! Cookies are the positions that the file system itself gives, which the common ones keep stable while entries come
-//! and go (ext4: a hash of the name; XFS: place in the directory; btrfs and tmpfs: a counter). So they mean the same
-//! after a restart, and the verifier is constant.
+//! Cookies are the positions of the file system itself, which common ones keep stable while entries come and go
+//! (ext4: a hash of the name; XFS: the place in the directory; btrfs and tmpfs: a counter). So they are valid after a
+//! restart, and the verifier is constant.
 //!
-//! The visitor belongs to the connection's thread, and is called there. What it needs and memory has not, entries or
-//! their attributes, the pool fetches for many of them at once.
+//! The visitor is called on the connection's thread. The pool reads entries and attributes that are not cached, many
+//! at once.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -25,17 +25,17 @@ use crate::permission::{EXECUTE, READ};
 use crate::streams::{Stream, cookie_of, position_of};
 use crate::volume::Volume;
 
-/// Comes with every cookie: they do not depend on anything that could change.
+/// Constant, because cookies do not depend on anything that changes.
 const VERIFIER: Verifier = [0; 8];
 
 /// Part of a volume's descriptors that may be streams.
 const STREAMS_PART: usize = 4;
-/// Entries whose attributes are fetched at once on the pool: about as many as fill a reply.
+/// Entries whose attributes the pool reads at once: about as many as fill a reply.
 const FETCHED_ENTRIES: usize = 128;
 
 type Visit<'a> = &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send);
 
-/// A listing on its way, on whichever thread.
+/// A listing in progress.
 #[derive(Debug)]
 struct Listing {
     directory: Arc<Object>,
@@ -43,7 +43,7 @@ struct Listing {
     stream: Stream,
     /// Whether handles and attributes are wanted.
     plus: bool,
-    /// Those of the next entries, `.` and `..` left out.
+    /// Those of the next entries, without `.` and `..`.
     fetched: VecDeque<Option<(Handle, Attributes)>>,
 }
 
@@ -55,12 +55,12 @@ impl Volume {
         request: ReadDir,
         visit: Visit<'a>,
     ) -> Op<'a, ReadDirEnd> {
-        let later = || {
+        let make_job = || {
             let (context, directory) = (context.clone(), *directory);
             move |volume: &Arc<Self>| volume.begin_listing(&context, &directory, request)
         };
-        let now = || self.begin_listing(context, directory, request);
-        self.run_op((OpKind::Read, context.peer), now, later, move |mut listing| {
+        let in_place = || self.begin_listing(context, directory, request);
+        self.run_op((OpKind::Read, context.peer), in_place, make_job, move |mut listing| {
             match self.visit_in_place(context, &mut listing, visit) {
                 Some(listed) => listed.map(|eof| self.end_listing(listing, eof)).into(),
                 None => Op::pending(self.list_with_pool(context, listing, visit)),
@@ -75,7 +75,7 @@ impl Volume {
         if request.cookie != 0 && request.verifier != VERIFIER {
             return Err(Error::BadCookie);
         }
-        // Attributes from before: what is listed is at least as new.
+        // Read first: the entries are at least as new.
         let snapshot = self.stat(&directory)?;
         self.require(context, &directory, &snapshot, READ)?;
         let change = snapshot.attributes.change;
@@ -103,7 +103,7 @@ impl Volume {
         ReadDirEnd { eof, verifier: VERIFIER, directory: listing.attributes }
     }
 
-    /// OpKind by turn: the pool fetches, the visitor is called here.
+    /// Alternates between the pool, which reads entries, and the visitor, which is called here.
     async fn list_with_pool(
         self: &Arc<Self>,
         context: &Context,
@@ -120,7 +120,7 @@ impl Volume {
         }
     }
 
-    /// Has at least the next entry fetched.
+    /// Reads at least the next entry.
     fn fetch_entries(&self, context: &Context, mut listing: Listing) -> Result<Listing> {
         if listing.stream.is_used_up() {
             listing.stream.fill()?;
@@ -134,12 +134,12 @@ impl Volume {
         Ok(listing)
     }
 
-    /// Entries are looked at as the caller, who needs permission to search for that.
+    /// Entries are read as the caller, who needs permission to search.
     fn wants_objects(&self, context: &Context, listing: &Listing) -> bool {
         listing.plus && self.enter(context, &listing.directory, EXECUTE).is_ok()
     }
 
-    /// [`visit_entries`](Self::visit_entries) without waiting; `None` where it would.
+    /// Calls [`visit_entries`](Self::visit_entries) without blocking; `None` where it would block.
     fn visit_in_place(
         &self,
         context: &Context,
@@ -151,14 +151,15 @@ impl Volume {
         section.end().then_some(listed)
     }
 
-    /// True at the end of the directory, false where the visitor has enough. Where it gives up, it can go on later.
+    /// Returns true at the end of the directory, false where the visitor has enough. After it gives up, it can be
+    /// called again.
     fn visit_entries(&self, context: &Context, listing: &mut Listing, visit: Visit<'_>) -> Result<bool> {
         let view = self.wants_objects(context, listing).then(|| self.view(&listing.directory));
         let unlisted = self.unlisted();
         let Listing { directory, stream, fetched, .. } = listing;
         loop {
             if stream.is_used_up() && !self.is_in_memory && !directory.cache_history.is_known_cached() {
-                // Whoever has seen all of a directory within the last minute will find it in memory.
+                // A directory that was listed completely within the last minute counts as cached.
                 nonblocking::require_blocking()?;
             }
             let Some(entry) = stream.next()? else { return Ok(true) };
@@ -182,7 +183,7 @@ impl Volume {
         }
     }
 
-    /// How the entries of `directory` are looked at from now on.
+    /// Returns a view for reading the entries of `directory` from now on.
     fn view(&self, directory: &Arc<Object>) -> View {
         View {
             directory: Arc::clone(directory),
@@ -192,10 +193,11 @@ impl Volume {
         }
     }
 
-    /// Handle and attributes; none for what has gone meanwhile, must not be looked at, or is another file system.
+    /// Returns handle and attributes; `None` for an entry that was removed meanwhile, must not be seen, or is a mount
+    /// point.
     ///
     /// # Errors
-    /// See [`nonblocking::wait`].
+    /// See [`nonblocking::require_blocking`].
     fn object_of_entry(&self, view: &View, name: &CStr) -> Result<Option<(Handle, Attributes)>> {
         let is_name_cached =
             self.is_in_memory || self.cached_names.contains(view.hasher.hash_name(name.to_bytes()));
@@ -205,7 +207,7 @@ impl Volume {
         self.object_of_name(view, name)
     }
 
-    /// The same of what may have to be fetched, or was made since the listing began.
+    /// As [`Self::object_of_entry`], for an entry that may not be cached, or was created since the listing began.
     fn object_of_name(&self, view: &View, name: &CStr) -> Result<Option<(Handle, Attributes)>> {
         let View { directory, file, .. } = view;
         let Ok(name) = Name::new(name.to_bytes()) else { return Ok(None) };
@@ -225,13 +227,13 @@ impl Volume {
     }
 }
 
-/// What the looks at many entries of a directory have in common.
+/// What reading many entries of a directory has in common.
 struct View {
     directory: Arc<Object>,
-    /// Lent for all of them.
+    /// The directory's descriptor.
     file: Arc<OpenFile>,
     hasher: NameHasher,
-    /// The clock that files get their times from, before the first look.
+    /// The clock of file times, before the first entry is read.
     present_ns: u64,
 }
 

@@ -12,11 +12,11 @@ impl Volume {
         peer: Peer,
         link: &Handle,
     ) -> Op<'a, (Bytes, Attributes)> {
-        let later = || {
+        let make_job = || {
             let link = *link;
             move |volume: &Arc<Self>| volume.readlink_now(&link)
         };
-        self.run_read(peer, || self.readlink_now(link), later)
+        self.run_read(peer, || self.readlink_now(link), make_job)
     }
 
     fn readlink_now(&self, link: &Handle) -> Result<(Bytes, Attributes)> {

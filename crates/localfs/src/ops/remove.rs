@@ -21,13 +21,13 @@ impl Volume {
         name: &[u8],
         removal: Removal,
     ) -> Op<'a, Change> {
-        let later = || {
+        let make_job = || {
             let (context, directory, name) = (context.clone(), *directory, name.to_vec());
             move |volume: &Arc<Self>| volume.remove_now(&context, &directory, &name, removal)
         };
-        let now = || self.remove_now(context, directory, name, removal);
+        let in_place = || self.remove_now(context, directory, name, removal);
         let caller = SyncCaller::of(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |(directory, number, change)| {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |(directory, number, change)| {
             self.answer_when_durable(caller, [(directory, number)], change)
         })
     }

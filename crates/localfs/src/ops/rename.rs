@@ -19,13 +19,13 @@ impl Volume {
         from: (&Handle, &[u8]),
         to: (&Handle, &[u8]),
     ) -> Op<'a, Renamed> {
-        let later = || {
+        let make_job = || {
             let (context, from, to) = (context.clone(), (*from.0, from.1.to_vec()), (*to.0, to.1.to_vec()));
             move |volume: &Arc<Self>| volume.rename_now(&context, (&from.0, &from.1), (&to.0, &to.1))
         };
-        let now = || self.rename_now(context, from, to);
+        let in_place = || self.rename_now(context, from, to);
         let caller = SyncCaller::of(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |(changes, renamed)| {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |(changes, renamed)| {
             self.answer_when_durable(caller, changes, renamed)
         })
     }
@@ -44,7 +44,7 @@ impl Volume {
         self.require_cached_directory(&to)?;
         let is_same = from.handle == to.handle;
         if !is_same && !self.is_in_memory {
-            // The kernel moves one thing at a time between directories, on a whole file system.
+            // The kernel renames between directories one at a time, on a whole file system.
             nonblocking::require_blocking()?;
         }
         let _locks = self.lock_both(&from, &to)?;
@@ -53,13 +53,13 @@ impl Volume {
         self.enter(context, &to, EXECUTE)?;
         self.enter(context, &from, EXECUTE)?;
         self.require_movable((&from, &old), (&to, &new))?;
-        // What is replaced may be nothing.
+        // There may be no object to replace.
         let replaced = match self.find(&to, &new) {
             Ok(object) => Some(object),
             Err(Error::NotFound | Error::Access) => None,
             Err(error) => return Err(error),
         };
-        // What else is wrong with what is moved, the kernel says.
+        // The kernel reports any other error.
         match self.require_cached(&from, &old) {
             Err(error) if nonblocking::would_block() => return Err(error),
             _ => {}
@@ -93,7 +93,7 @@ impl Volume {
         Ok((numbers, renamed))
     }
 
-    /// For a caller whom the kernel does not judge.
+    /// Checks a rename for a caller that the kernel does not check.
     fn check_rename(
         &self,
         context: &Context,
@@ -120,14 +120,14 @@ impl Volume {
         }
     }
 
-    /// Lets the index know where the file is now, and coarse clocks that it changed.
+    /// Updates the place in the index, and the change attribute with coarse clocks.
     fn remember_move(&self, context: &Context, directory: &Object, name: &Name) {
         if !matches!(self.handles, Handles::Indexed { .. }) && !self.changes.is_coarse() {
             return;
         }
         match self.enter(context, directory, EXECUTE).and_then(|()| self.find(directory, name)) {
             Ok(moved) => self.was_renamed(&moved),
-            Err(error) => tracing::warn!(error = error.to_string(), "a renamed file cannot be looked up"),
+            Err(error) => tracing::warn!(error = error.to_string(), "cannot look up a renamed file"),
         }
     }
 }

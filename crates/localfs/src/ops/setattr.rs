@@ -1,4 +1,4 @@
-//! SETATTR: checked whole before anything is changed, then done as the caller, so that the kernel judges again.
+//! SETATTR: checked as a whole before anything is changed, then done as the caller, so that the kernel checks again.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::sync_state::ChangeId;
 use crate::sys;
 use crate::volume::Volume;
 
-/// Bytes of a file from which on cutting it is left to threads for what takes long.
+/// Bytes of a file from which on truncation is left to threads for long work.
 const MANY_BYTES: u64 = 64 << 20;
 const SECOND_NS: u32 = 1_000_000_000;
 
@@ -35,13 +35,13 @@ impl Volume {
         guard: Option<Timestamp>,
         authority: Authority,
     ) -> Op<'a, Change> {
-        let later = || {
+        let make_job = || {
             let (context, file, set) = (context.clone(), *file, *set);
             move |volume: &Arc<Self>| volume.setattr_now(&context, &file, &set, guard, authority)
         };
-        let now = || self.setattr_now(context, file, set, guard, authority);
+        let in_place = || self.setattr_now(context, file, set, guard, authority);
         let caller = SyncCaller::of(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |done| match done {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |done| match done {
             (object, change, Some(number)) => self.answer_when_durable(caller, [(object, number)], change),
             (_, change, None) => Op::ok(change),
         })
@@ -60,7 +60,7 @@ impl Volume {
         Ok((object, change, number))
     }
 
-    /// The number of the change is `None` where there was nothing to do.
+    /// Sets attributes of an object. The change is `None` where there was nothing to do.
     pub(crate) fn setattr_cached(
         &self,
         context: &Context,
@@ -83,7 +83,7 @@ impl Volume {
         if set.is_empty() {
             return Ok((Self::no_change(&before), None));
         }
-        // Opened by the server, before this thread becomes the caller. What was checked is the caller's right to do so.
+        // Opened by the server, before this thread acts as the caller, whose permission has been checked.
         let (writable, pending) = match set.size {
             Some(size) => {
                 let (file, pending) = self.begin_write(object)?;
@@ -139,11 +139,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Cutting or growing the file takes no disk, or may: nothing is freed that is not known in memory, nor very much, and
-    /// the page in which the file ends, or shall end, is cached.
+    /// Gives up where truncating or extending the file may block: where blocks to free are not known in memory, or
+    /// are many, or where the page at the old or the new end is not cached.
     ///
     /// # Errors
-    /// See [`nonblocking::wait`].
+    /// See [`nonblocking::require_blocking`].
     fn require_quick_resize(
         &self,
         object: &Object,
@@ -151,7 +151,7 @@ impl Volume {
         before: &Attributes,
         size: u64,
     ) -> Result<()> {
-        // In memory each page is freed as well.
+        // In memory each page is freed too.
         if size < before.size && before.used >= MANY_BYTES {
             nonblocking::require_long_lane()?;
         }
@@ -183,7 +183,8 @@ impl Volume {
         }
         if set.accessed.is_some() || set.modified.is_some() {
             if !owns(&context.credentials, &before.attributes) {
-                // Who may write may set one time to now; utimensat(2) grants that only for both at once.
+                // A caller with write permission may set one time to now; utimensat(2) allows that only for both at
+                // once.
                 self.act_as_server();
             }
             set_times(&file, set)?;
@@ -192,7 +193,7 @@ impl Volume {
     }
 }
 
-/// Refuses times that are none.
+/// Fails for times with an invalid number of nanoseconds.
 pub(crate) fn check_time_values(set: &SetAttributes) -> Result<()> {
     let is_good = |time: Option<SetTime>| match time {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time.nanoseconds < SECOND_NS,
@@ -203,7 +204,7 @@ pub(crate) fn check_time_values(set: &SetAttributes) -> Result<()> {
 
 /// chown(2) of the open object.
 pub(crate) fn set_owner(file: &OpenFile, set: &SetAttributes) -> Result<()> {
-    // The id that is all ones means "leave it" to the kernel, and is no user's.
+    // The kernel takes the id of all ones as "leave it unchanged", and it is no user's.
     if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
         return Err(Error::Invalid);
     }
@@ -216,7 +217,7 @@ pub(crate) fn set_mode(file: &OpenFile, mode: u32) -> Result<()> {
     let mode_bits = Mode::from_raw_mode(mode);
     let done = match file.reach {
         Reach::Path => match sys::chmod(file.as_fd(), mode) {
-            // Before Linux 6.6, or where a sandbox does not know the call: by its name in /proc.
+            // Before Linux 6.6, or where a sandbox does not know the call: by its path in /proc.
             Err(Errno::NOSYS | Errno::PERM) => {
                 rustix::fs::chmodat(CWD, file.name_in_proc(), mode_bits, AtFlags::empty())
             }

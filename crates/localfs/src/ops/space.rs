@@ -1,4 +1,4 @@
-//! Holes: seeking them, filling them, making them.
+//! Finds, fills and makes holes.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::object::Object;
 use crate::sync_state::ChangeId;
 use crate::volume::Volume;
 
-/// Bytes from which on space is looked for, reserved or freed by the pool, and in steps of which this is the first: file systems without
-/// extents touch every block.
+/// Bytes from which on the pool searches, reserves or frees space, and the size of the first step: file systems
+/// without extents touch every block.
 const MAX_BYTES_IN_PLACE: u64 = 16 << 20;
-/// Frees space, and leaves the file as long as it is.
+/// Frees space without changing the size of the file.
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// Bytes that a step reserves or frees at least, and at most.
@@ -33,7 +33,7 @@ const STEP_TIME: Duration = Duration::from_millis(4);
 struct SpaceStep {
     /// Offset and length of the whole range.
     range: (u64, u64),
-    /// Where in it the step begins, and how long it is.
+    /// Offset of the step in it, and its length.
     from: u64,
     bytes: u64,
     how: FallocateFlags,
@@ -41,7 +41,7 @@ struct SpaceStep {
 }
 
 impl SpaceStep {
-    /// The step behind this one, which took so long: larger where that was short, since each costs a turn on the pool.
+    /// Returns the next step: larger where this one was short, because each step takes a turn on the pool.
     fn next(self, took: Duration) -> Self {
         let bytes = match took {
             _ if took > STEP_TIME * 2 => self.bytes / 2,
@@ -53,7 +53,7 @@ impl SpaceStep {
     }
 }
 
-/// What a step has done.
+/// The result of a step.
 struct SpaceChange {
     object: Arc<Object>,
     made: ChangeId,
@@ -63,8 +63,8 @@ struct SpaceChange {
 }
 
 impl Volume {
-    /// Whether a file is known to have no hole without a look: for file systems in memory, which look at each page there is, 10 ms for a
-    /// GiB, for each READ_PLUS and each step of a copy again. What is reserved and was never written counts as data.
+    /// Whether a file is known to have no hole: for file systems in memory, where a search visits each page (10 ms
+    /// for a GiB) for each READ_PLUS and each step of a copy. Reserved space counts as data.
     pub(crate) fn is_dense(&self, attributes: &Attributes) -> bool {
         self.is_in_memory && attributes.used >= attributes.size
     }
@@ -77,11 +77,11 @@ impl Volume {
         what: Seek,
         authority: Authority,
     ) -> Op<'a, Option<u64>> {
-        let later = || {
+        let make_job = || {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.seek_now(&context, &file, (offset, what), authority)
         };
-        self.run_read(context.peer, || self.seek_now(context, file, (offset, what), authority), later)
+        self.run_read(context.peer, || self.seek_now(context, file, (offset, what), authority), make_job)
     }
 
     fn seek_now(
@@ -102,7 +102,7 @@ impl Volume {
         if what == Seek::Hole && self.is_dense(&snapshot.attributes) {
             return Ok(Some(snapshot.attributes.size));
         }
-        // Where the extents are may have to be read; where there is no disk, every page is looked at.
+        // The extents may have to be read; without a disk, every page is visited.
         if !self.is_in_memory || snapshot.attributes.size - offset > MAX_BYTES_IN_PLACE {
             nonblocking::require_blocking()?;
         }
@@ -151,13 +151,13 @@ impl Volume {
         if whole.bytes > MAX_BYTES_IN_PLACE {
             return Op::pending(self.change_space_in_steps(context.clone(), *file, whole));
         }
-        let later = || {
+        let make_job = || {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.change_space_now(&context, &file, whole)
         };
-        let now = || self.change_space_now(context, file, whole);
+        let in_place = || self.change_space_now(context, file, whole);
         let caller = SyncCaller::shared(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |done| match done {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |done| match done {
             SpaceChange { made: ChangeId::NONE, change, .. } => Op::ok(change),
             SpaceChange { object, made, change, .. } => {
                 self.answer_when_durable(caller, [(object, made)], change)
@@ -165,7 +165,7 @@ impl Volume {
         })
     }
 
-    /// Gives lock and thread back between two steps. Where one of them fails, those before it stay.
+    /// Releases lock and thread between two steps. If one fails, earlier steps stay.
     async fn change_space_in_steps(
         self: &Arc<Self>,
         context: Context,
@@ -183,7 +183,7 @@ impl Volume {
             let done = self.run_on_pool((OpKind::Read, context.peer), WouldBlock::Long, job).await;
             let (SpaceChange { object, made, change, is_all }, took) = done?;
             let (made, change) = match so_far {
-                // Others may have changed the file between two steps.
+                // Other requests may have changed the file between two steps.
                 Some((first, of_first)) => {
                     (made.covering(first), Change { before: of_first.before, atomic: false, ..change })
                 }
@@ -202,7 +202,7 @@ impl Volume {
     fn change_space_now(&self, context: &Context, file: &Handle, step: SpaceStep) -> Result<SpaceChange> {
         let object = self.object(file)?;
         object.require_regular()?;
-        // Free space has to be found, or extents; where there is no disk, every page is touched.
+        // Free space or extents have to be found; without a disk, every page is touched.
         if !self.is_in_memory {
             nonblocking::require_blocking()?;
         }
@@ -222,10 +222,10 @@ impl Volume {
             return Err(Error::TooLarge);
         }
         let left = (end - offset).min(self.properties.max_file_size - offset);
-        // Behind the end of a file there is nothing to free.
+        // After the end of a file there is nothing to free.
         let is_all = step.bytes >= left || (punches && offset + step.bytes >= before.attributes.size);
         let bytes = if is_all { left } else { step.bytes };
-        // The file becomes as long as it shall be when all is reserved.
+        // The last step sets the new size.
         let how = if is_all { step.how } else { step.how | FallocateFlags::KEEP_SIZE };
         let (file, pending) = self.begin_write(&object)?;
         self.act_as_writer(context)?;
@@ -243,13 +243,13 @@ impl Volume {
         range: (u64, u32),
         authority: Authority,
     ) -> Op<'a, Written> {
-        let later = || {
+        let make_job = || {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.write_hole_now(&context, &file, range, authority)
         };
-        let now = || self.write_hole_now(context, file, range, authority);
+        let in_place = || self.write_hole_now(context, file, range, authority);
         let caller = SyncCaller::shared(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |(object, number, change)| {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |(object, number, change)| {
             let written = Written { count: range.1, stability: Stability::Unstable, change };
             self.answer_write(caller, object, written, number)
         })
@@ -268,7 +268,7 @@ impl Volume {
             nonblocking::require_long_lane()?;
         }
         if !self.is_in_memory {
-            // The extents that are freed may have to be read.
+            // The extents to free may have to be read.
             nonblocking::require_blocking()?;
         }
         let lock = self.lock(&object)?;
@@ -282,7 +282,7 @@ impl Volume {
         let (file, pending) = self.begin_write(&object)?;
         self.act_as_writer(context)?;
         let extended = make_hole(&file, (offset, end), before.attributes.size)?;
-        // Whatever came of its end: what was there is gone.
+        // The old content is gone, whether or not the file could be extended.
         let number = pending.finish();
         extended?;
         let change = self.change_since(&object, &before.attributes)?;
@@ -291,11 +291,11 @@ impl Volume {
     }
 }
 
-/// Makes a hole from `offset` to `end` of a file that had `size` bytes when it was looked at, and extends it to `end`: how
-/// that went is the answer.
+/// Makes a hole from `offset` to `end` of a file that had `size` bytes, and extends it to `end`. The inner result is
+/// that of the extension.
 ///
 /// # Errors
-/// Where what is there cannot be freed. Nothing has changed then.
+/// If the content cannot be freed. Then nothing has changed.
 fn make_hole(file: impl AsFd, (offset, end): (u64, u64), size: u64) -> Result<Result<()>> {
     if offset < size {
         rustix::fs::fallocate(&file, PUNCH, offset, end - offset).map_err(translate)?;
@@ -303,17 +303,17 @@ fn make_hole(file: impl AsFd, (offset, end): (u64, u64), size: u64) -> Result<Re
     Ok(if end > size { extend(&file, (offset, end)) } else { Ok(()) })
 }
 
-/// Extends a file by a hole from `offset` to `end`, where it has nothing of worth.
+/// Extends a file by a hole from `offset` to `end`, where it has no content to keep.
 ///
-/// The lock keeps other clients off, and no local process: one may have made the file longer since it was looked at, and
-/// ftruncate(2) would cut that off. Reserving a file's last byte makes it longer and never shorter.
+/// The lock excludes other clients, but no local process: one may have extended the file since its size was read, and
+/// ftruncate(2) would cut that off. Reserving a file's last byte extends it and never shortens it.
 pub(super) fn extend(file: impl AsFd, (offset, end): (u64, u64)) -> Result<()> {
     match rustix::fs::fallocate(&file, FallocateFlags::empty(), end - 1, 1) {
-        // So does writing it.
+        // Writing the byte extends it too.
         Err(Errno::OPNOTSUPP) => write_all(&file, &[0], end - 1).map(drop),
         reserved => reserved.map_err(translate),
     }?;
-    // What was reserved is given back; where that cannot be it is a block of zeros.
+    // Frees the reserved space; where that fails it is a block of zeros.
     let _ = rustix::fs::fallocate(&file, PUNCH, offset, end - offset);
     Ok(())
 }
@@ -334,9 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_local_process_appends_behind_a_hole_is_not_cut_off() {
+    fn data_appended_locally_after_a_hole_are_not_truncated() {
         let file = tempfile::tempfile().expect("temporary file");
-        // By a copy's step, and over the end and behind it by a written hole, of what was 1000 bytes long when it was looked at.
+        // By a copy's step, and by a written hole across the end and after it, of a file that was 1000 bytes long
+        // when its size was read.
         let ways: [(u64, &dyn Fn() -> Result<()>); 3] = [
             (1000, &|| extend(&file, (1000, 20_000))),
             (500, &|| make_hole(&file, (500, 20_000), 1000)?),
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_that_cannot_become_longer_has_freed_what_was_there() {
+    fn a_hole_that_cannot_be_extended_has_freed_the_old_content() {
         let fd = rustix::fs::memfd_create("hole", MemfdFlags::ALLOW_SEALING).expect("memory");
         let file = File::from(fd);
         file.write_all_at(&[7; 10_000], 0).expect("written");

@@ -12,11 +12,11 @@ impl Volume {
         context: &Context,
         file: &Handle,
     ) -> Op<'a, (FsStat, Attributes)> {
-        let later = || {
+        let make_job = || {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.statfs_now(&context, &file)
         };
-        self.run_read(context.peer, || self.statfs_now(context, file), later)
+        self.run_read(context.peer, || self.statfs_now(context, file), make_job)
     }
 
     fn statfs_now(&self, context: &Context, file: &Handle) -> Result<(FsStat, Attributes)> {
@@ -26,7 +26,7 @@ impl Volume {
     }
 }
 
-/// What is reserved for the superuser is available to no one else.
+/// Converts the numbers. Space that is reserved for root is available to no other user.
 fn translate_space(space: &StatVfs, is_root: bool) -> FsStat {
     let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
     FsStat {

@@ -13,11 +13,11 @@ use crate::volume::{Handles, Volume};
 use crate::watch::{Watches, events_of};
 use crate::watch_limits::WatchLimit;
 
-/// Has an alarm rung until it is dropped.
+/// Notifies an alarm until it is dropped.
 #[derive(Debug)]
 struct Watching {
     volume: Arc<Volume>,
-    /// The object, as events name it.
+    /// The handle of the object in events.
     name: Handle,
     number: u64,
 }
@@ -31,15 +31,15 @@ impl Drop for Watching {
 }
 
 impl Volume {
-    /// What is watched.
+    /// Returns the watches of the volume.
     ///
     /// # Errors
-    /// Why nothing can be.
+    /// Why nothing can be watched.
     pub(crate) fn watches(&self) -> std::result::Result<&Watches, &str> {
         self.watches.get(self.root_fd.as_fd())
     }
 
-    /// Has `alarm` rung at what other processes do to an object.
+    /// Notifies `alarm` of what other processes do to an object.
     pub(crate) fn watch<'a>(
         self: &'a Arc<Self>,
         peer: Peer,
@@ -50,11 +50,11 @@ impl Volume {
         if self.watches().is_err() {
             return Op::ok(None);
         }
-        let later = || {
+        let make_job = || {
             let (object, alarm) = (*object, Arc::clone(alarm));
             move |volume: &Arc<Self>| volume.watch_now(&object, interest, &alarm)
         };
-        self.run_read(peer, || self.watch_now(object, interest, alarm), later)
+        self.run_read(peer, || self.watch_now(object, interest, alarm), make_job)
     }
 
     fn watch_now(
@@ -65,8 +65,8 @@ impl Volume {
     ) -> Result<Option<Box<dyn Watch>>> {
         let Ok(watches) = self.watches() else { return Ok(None) };
         let object = self.object(object)?;
-        // Objects with the kernel's handle are found again by it when the mark is to go, and need not stay open: there may be more of them than
-        // descriptors.
+        // The kernel's handle finds an object again when its mark has to be removed, so the object need not stay
+        // open: there may be more watches than descriptors.
         let (name, kept) = match self.handles {
             Handles::Kernel { .. } => (object.handle, None),
             Handles::Indexed { .. } => {
@@ -74,7 +74,7 @@ impl Volume {
                 (handle::from_kernel(&name)?, Some(Arc::clone(&object)))
             }
         };
-        // One must be allowed to read what one watches.
+        // A mark needs permission to read the object.
         self.act_as_server();
         let events = events_of(object.kind, interest);
         match watches.add(&name, events, alarm, &object.file(), (kept, self.descriptors.share() / 2)) {
@@ -100,13 +100,13 @@ impl Volume {
         }
     }
 
-    /// A descriptor of what the kernel calls so; none where it is gone.
+    /// Returns a descriptor of the object that events call `name`; `None` where it is gone.
     fn watched_file(&self, name: &Handle) -> Option<Arc<OpenFile>> {
         if let Some(object) = self.objects.peek(name) {
             return Some(object.file());
         }
         let Ok(Meaning::Kernel(kind, bytes)) = handle::decode(name) else { return None };
-        // The mark keeps it in memory: nothing is waited for.
+        // The mark keeps it in memory, so this does not block.
         let fd = self.open_by_kernel_handle(kind, bytes, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
         Some(Arc::new(self.file_of(fd, Reach::Path)))
     }

@@ -1,21 +1,21 @@
-//! A watch of a directory's entries, by which listings are told again.
+//! Watches a directory's entries, so that cached listings can be reused.
 //!
-//! Criteria first. What this server itself has changed, by whichever name, export and version, and what local processes have changed must
-//! be known as soon as it is done; and asking must cost next to nothing. Each watch has a fanotify(7) group of its own with a mark on the
-//! directory and one on every entry. The kernel queues an event before the system call returns that caused it, and nobody ever reads the
-//! queue: that it has become readable says that something has changed, once and for all, to whoever asks by poll(2). ExistingFile is no
-//! memory to bring up to date, so there is no race about it.
+//! Requirements: every change by this server, whatever name, export and version it uses, and every change by local
+//! processes must be known at once, and the check must cost next to nothing. Each watch has a fanotify(7) group of
+//! its own with a mark on the directory and one on every entry. The kernel queues an event before the system call
+//! that caused it returns, and nobody reads the queue: once it is readable, something has changed, and poll(2) shows
+//! it. There is no state to update, and so no race.
 //!
-//! A mark on the directory alone, with `FAN_EVENT_ON_CHILD`, would take one call in place of a thousand. The rejected alternative does not see
-//! what comes by another name, or by a handle: such a descriptor leads to no name, and the server has many. A mark on the object
-//! sees every way to it, a subdirectory's own entries too; so what the server changes needs no book-keeping beside.
+//! Rejected: a mark on the directory alone, with `FAN_EVENT_ON_CHILD`, would take one call instead of a thousand, but
+//! does not see changes by another name or by a handle, which has no name. A mark on the object sees every way to it,
+//! and a subdirectory's own entries too. So this server's changes need no separate tracking.
 //!
-//! Marks go before the first look at what is listed, so that nothing comes in between. Giving a thousand of them back takes some ten
-//! milliseconds, for which nobody waits here.
+//! Marks are set before the entries are first read, so that no change is lost in between. Removing a thousand of them
+//! takes about ten milliseconds, which no request waits for.
 //!
-//! Not seen, and for whoever tells listings again to bound by their age: times of access, unless this server sets them; the storage
-//! that a file takes, which moves when it is written out; writes through a mapping, until that goes; `chattr`; what is mounted on an entry. Where
-//! others than this kernel change files nothing is watched.
+//! Not seen, so that users of cached listings have to bound their age: times of access, unless this server sets them;
+//! the storage that a file uses, which changes when it is written out; writes through a mapping, until it is
+//! unmapped; `chattr`; mounts on an entry. File systems that others than this kernel change are not watched.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -35,16 +35,17 @@ use crate::volume::Volume;
 use crate::watch::events_of;
 use crate::watch_limits::WatchLimit;
 
-/// Entries of a directory that is watched; each mark keeps an inode in memory.
+/// The most entries of a watched directory; each mark keeps an inode in memory.
 const MAX_ENTRIES: usize = 8192;
-/// `f_type` of file systems that nobody changes past this kernel, and whose changes it tells: ext2 to ext4, XFS, btrfs, F2FS, tmpfs.
+/// `f_type` of file systems that only this kernel changes, and whose changes it reports: ext2 to ext4, XFS, btrfs,
+/// F2FS, tmpfs.
 const WATCHED: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
-/// How often this process has set a time of access and not that of modification. It is the one change of an attribute that has no event of its
-/// own: `FAN_ACCESS` comes with every READ, too.
+/// How often this process has set a time of access and not that of modification. This is the one change of an
+/// attribute without an event of its own: `FAN_ACCESS` comes with every READ, too.
 static ACCESS_TIMES_SET: AtomicU64 = AtomicU64::new(0);
 
-/// A time of access, alone, was set.
+/// Notes that a time of access, alone, was set.
 pub(crate) fn access_time_was_set() {
     ACCESS_TIMES_SET.fetch_add(1, Ordering::SeqCst);
 }
@@ -53,10 +54,10 @@ pub(crate) fn access_time_was_set() {
 #[derive(Debug)]
 struct Marks {
     volume: Arc<Volume>,
-    /// `None` when it is on its way to be closed.
+    /// `None` while it is being closed.
     group: Option<(OwnedFd, Counted)>,
     entries: usize,
-    /// [`ACCESS_TIMES_SET`] before the first look.
+    /// [`ACCESS_TIMES_SET`] before the entries were first read.
     access_times_set: u64,
 }
 
@@ -64,7 +65,7 @@ impl EntriesWatch for Marks {
     fn is_unchanged(&self) -> bool {
         let Some((group, _)) = &self.group else { return false };
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An error tells nothing, and so counts as a change.
+        // An error counts as a change.
         let has_none = rustix::event::poll(&mut [PollFd::new(group, PollFlags::IN)], Some(&at_once)) == Ok(0);
         has_none && ACCESS_TIMES_SET.load(Ordering::SeqCst) == self.access_times_set
     }
@@ -81,13 +82,13 @@ impl EntriesWatch for Marks {
 impl Drop for Marks {
     fn drop(&mut self) {
         let group = self.group.take();
-        // The kernel waits until nobody looks at the marks any more.
+        // The kernel waits until nobody uses the marks.
         self.volume.pool.submit(Lane::Long, Peer::default(), move || drop(group));
     }
 }
 
 impl Volume {
-    /// Watches a directory and its entries; nothing where that cannot be.
+    /// Watches a directory and its entries; `None` where that is impossible.
     pub(crate) fn watch_entries<'a>(
         self: &'a Arc<Self>,
         peer: Peer,
@@ -124,7 +125,7 @@ impl Volume {
                 self.limit_log.report(WatchLimit::Groups, &self.root);
                 Ok(None)
             }
-            // One must be allowed to read what one marks.
+            // A mark needs permission to read the object.
             Ok(None)
             | Err(
                 Errno::ACCESS
@@ -134,7 +135,7 @@ impl Volume {
                 | Errno::NODEV
                 | Errno::XDEV
                 | Errno::OPNOTSUPP
-                // It went while the others were marked.
+                // It was removed while others were marked.
                 | Errno::NOENT
                 | Errno::STALE,
             ) => Ok(None),
@@ -143,7 +144,7 @@ impl Volume {
     }
 }
 
-/// Marks a directory and then its entries, of which it returns how many there are; `None` where they are too many.
+/// Marks a directory and then its entries. Returns the number of entries, or `None` where there are too many.
 fn mark_all(directory: &OwnedFd) -> rustix::io::Result<Option<(OwnedFd, usize)>> {
     let group = sys::fanotify_init()?;
     let events = events_of(FileKind::Directory, Interest::Changes);
@@ -173,7 +174,7 @@ fn mark_all(directory: &OwnedFd) -> rustix::io::Result<Option<(OwnedFd, usize)>>
     }
 }
 
-/// What an entry is, as far as its events go.
+/// Returns whether an entry is a directory or not, which determines its events.
 fn kind_of(directory: &OwnedFd, entry: &RawEntry<'_>) -> rustix::io::Result<FileKind> {
     let is_directory = match entry.kind {
         libc::DT_UNKNOWN => {
@@ -185,7 +186,7 @@ fn kind_of(directory: &OwnedFd, entry: &RawEntry<'_>) -> rustix::io::Result<File
     Ok(if is_directory { FileKind::Directory } else { FileKind::Regular })
 }
 
-/// Whether nobody changes what is on a file system of this `f_type` without this kernel's telling it.
+/// Whether only this kernel changes a file system of this `f_type`, and reports all changes.
 pub(crate) fn is_watched(f_type: u64) -> bool {
     WATCHED.contains(&f_type)
 }

@@ -1,8 +1,9 @@
-//! WRITE: into the page cache, in place where that takes no disk; stable ones then wait for a sync.
+//! WRITE: into the page cache, in place where that does not block. Stable writes then wait for a sync.
 //!
-//! In place is written where there is room for dirty memory ([`dirty`]), where the file's blocks are known (it was
-//! written within the last minute, or has none yet), and where pages that are written in part are cached. For
-//! those a byte is read with `RWF_NOWAIT`; not for the page in which the last write ended, since logs grow so.
+//! A write goes in place where more memory may be dirtied ([`dirty_memory`]), where the file's blocks are known (it
+//! was written within the last minute, or has none yet), and where pages that are written in part are cached. Whether
+//! such a page is cached is tested by reading a byte with `RWF_NOWAIT`, except for the page in which the last write
+//! ended, because logs grow this way.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ impl Volume {
         authority: Authority,
     ) -> Op<'a, Written> {
         let request = (offset, stability, authority);
-        let later = || {
+        let make_job = || {
             let (context, file, data) = (context.clone(), *file, data.clone());
             move |volume: &Arc<Self>| volume.write_now(&context, &file, &data, request)
         };
@@ -42,7 +43,7 @@ impl Volume {
         self.run_op(
             (OpKind::Change, context.peer),
             || self.write_now(context, file, data, request),
-            later,
+            make_job,
             answer,
         )
     }
@@ -81,10 +82,10 @@ impl Volume {
         Ok((object, written, change))
     }
 
-    /// Writing these bytes takes no disk, or may.
+    /// Gives up where writing these bytes may block.
     ///
     /// # Errors
-    /// See [`nonblocking::wait`].
+    /// See [`nonblocking::require_blocking`].
     fn require_ready(
         &self,
         object: &Object,
@@ -107,7 +108,7 @@ impl Volume {
             }
             require_page(object, file, before.size, offset)?;
             if (end - 1) / PAGE_BYTES != offset / PAGE_BYTES || offset.is_multiple_of(PAGE_BYTES) {
-                // A write up to the end of the file leaves nothing of the page to be read.
+                // A write up to the end of the file leaves no part of the page to be read.
                 require_page(object, file, before.size, if end < before.size { end } else { 0 })?;
             }
         }
@@ -118,27 +119,27 @@ impl Volume {
         Ok(())
     }
 
-    /// Where the file's blocks are is known in memory: it has been written lately, or has none.
+    /// Gives up unless the file's blocks are known in memory: it has been written lately, or has none.
     pub(crate) fn require_known_blocks(&self, object: &Object, before: &Attributes) -> Result<()> {
         let is_known = before.used == 0
             || nonblocking::is_recent(object.cached_minute.load(Ordering::Relaxed), nonblocking::minute());
         if is_known { Ok(()) } else { nonblocking::require_blocking() }
     }
 
-    /// A descriptor for a write, and the change that is about to be made.
+    /// Returns a descriptor for a write, and the change that is about to be made.
     pub(crate) fn begin_write<'a>(&self, object: &'a Object) -> Result<(Arc<OpenFile>, PendingChange<'a>)> {
         object.last_write.store(self.round.load(Ordering::Relaxed), Ordering::Relaxed);
         loop {
             if let Some(pending) = object.begin_change() {
                 return Ok(pending);
             }
-            // The janitor may take it away again before it is used.
+            // The cleanup thread may replace the descriptor before it is used.
             self.require_writable()?;
             self.make_writable(object)?;
         }
     }
 
-    /// RoundAnswers a change of content when it is as stable as it says, which it may have to become here.
+    /// Answers a change of content when it is as stable as the answer says.
     pub(crate) fn answer_write<'a>(
         self: &'a Arc<Self>,
         caller: SyncCaller,
@@ -168,10 +169,10 @@ impl Volume {
     }
 }
 
-/// The page that a write up to `at`, or from there on, changes in part can be had without reading it from the disk.
+/// Gives up unless the page that a write up to `at`, or from there on, changes in part is cached.
 ///
 /// # Errors
-/// See [`nonblocking::wait`].
+/// See [`nonblocking::require_blocking`].
 pub(crate) fn require_page(object: &Object, file: &OpenFile, size: u64, at: u64) -> Result<()> {
     let start = at - at % PAGE_BYTES;
     let is_whole = at == start || start >= size;
@@ -181,7 +182,7 @@ pub(crate) fn require_page(object: &Object, file: &OpenFile, size: u64, at: u64)
     if file.reach.reads() && is_byte_cached(file, start) { Ok(()) } else { nonblocking::require_blocking() }
 }
 
-/// Writes all, or as much as there is room for.
+/// Writes all bytes, or as many as there is room for.
 pub(super) fn write_all(file: impl AsFd, data: &[u8], offset: u64) -> Result<usize> {
     let mut done = 0;
     while done < data.len() {

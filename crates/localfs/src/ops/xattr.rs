@@ -1,5 +1,5 @@
 //! Extended attributes of the `user.` name space (RFC 8276), checked by the kernel as the caller: reading needs
-//! permission to read, changing to write, and only regular files and directories have them.
+//! permission to read, changing needs permission to write, and only regular files and directories have them.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::sync_state::ChangeId;
 use crate::volume::Volume;
 use crate::xattr_target::{Target, read_whole};
 
-/// Where the verifier of an exclusive create is kept; clients neither see nor change it.
+/// The attribute that holds the verifier of an exclusive create; clients neither see nor change it.
 pub(crate) const VERIFIER: &str = "user.enfys.create_verifier";
 const PREFIX: &[u8] = b"user.";
 /// XATTR_NAME_MAX of Linux, without the prefix.
@@ -30,7 +30,7 @@ const MAX_LIST_BYTES: usize = 65_536;
 /// Values up to this length fit every file system that has extended attributes: where one does not, space is short.
 const SMALL_VALUE_BYTES: usize = 3072;
 
-/// What is done to an attribute.
+/// A change of an attribute.
 #[derive(Debug, Clone)]
 enum Edit {
     Set(Bytes, SetXattr),
@@ -46,7 +46,7 @@ impl Edit {
             SetXattr::Replace => XattrFlags::REPLACE,
         };
         match file.set(name, value, flags) {
-            // ext4 says so of a value that is longer than it can ever pin_object.
+            // ext4 returns this for a value that is longer than it can ever hold.
             Err(Errno::NOSPC) if value.len() > SMALL_VALUE_BYTES => Err(Errno::TOOBIG),
             other => other,
         }
@@ -60,11 +60,11 @@ impl Volume {
         file: &Handle,
         name: &[u8],
     ) -> Op<'a, Bytes> {
-        let later = || {
+        let make_job = || {
             let (context, file, name) = (context.clone(), *file, name.to_vec());
             move |volume: &Arc<Self>| volume.get_xattr_now(&context, &file, &name)
         };
-        self.run_read(context.peer, || self.get_xattr_now(context, file, name), later)
+        self.run_read(context.peer, || self.get_xattr_now(context, file, name), make_job)
     }
 
     fn get_xattr_now(&self, context: &Context, file: &Handle, name: &[u8]) -> Result<Bytes> {
@@ -83,11 +83,11 @@ impl Volume {
         context: &Context,
         file: &Handle,
     ) -> Op<'a, Vec<Bytes>> {
-        let later = || {
+        let make_job = || {
             let (context, file) = (context.clone(), *file);
             move |volume: &Arc<Self>| volume.list_xattrs_now(&context, &file)
         };
-        self.run_read(context.peer, || self.list_xattrs_now(context, file), later)
+        self.run_read(context.peer, || self.list_xattrs_now(context, file), make_job)
     }
 
     fn list_xattrs_now(&self, context: &Context, file: &Handle) -> Result<Vec<Bytes>> {
@@ -134,13 +134,13 @@ impl Volume {
         name: &[u8],
         edit: Edit,
     ) -> Op<'a, Change> {
-        let later = || {
+        let make_job = || {
             let (context, file, name, edit) = (context.clone(), *file, name.to_vec(), edit.clone());
             move |volume: &Arc<Self>| volume.change_xattr_now(&context, &file, &name, &edit)
         };
-        let now = || self.change_xattr_now(context, file, name, &edit);
+        let in_place = || self.change_xattr_now(context, file, name, &edit);
         let caller = SyncCaller::of(context);
-        self.run_op((OpKind::Change, context.peer), now, later, move |(object, number, change)| {
+        self.run_op((OpKind::Change, context.peer), in_place, make_job, move |(object, number, change)| {
             self.answer_when_durable(caller, [(object, number)], change)
         })
     }
@@ -164,7 +164,8 @@ impl Volume {
             return Err(Error::NotPermitted);
         }
         self.require(context, &object, &before, WRITE)?;
-        // xattr(7): in a sticky directory only its owner sets them. The kernel sees the server, which may be that.
+        // xattr(7): in a sticky directory only its owner sets them. The kernel sees the server's user, which may be
+        // the owner.
         let is_sticky = object.kind == FileKind::Directory && before.attributes.mode & STICKY != 0;
         if is_sticky && self.is_foreign(context) && !owns(&context.credentials, &before.attributes) {
             return Err(Error::NotPermitted);
@@ -188,13 +189,13 @@ impl Volume {
             return Ok(Target::of(file));
         }
         match self.readable(object) {
-            // A server without root's powers may be allowed to write, but not to read.
+            // A server without root's capabilities may be allowed to write, but not to read.
             Err(Error::Access) => Ok(Target::of(file)),
             other => other.map(Target::of),
         }
     }
 
-    /// An object to read attributes of, this thread prepared; `None` for objects that never have any.
+    /// Checks reading of attributes and prepares this thread. Returns `None` for objects that never have any.
     fn check_xattr_read(&self, context: &Context, object: &Object) -> Result<Option<Target>> {
         let snapshot: Snapshot = self.stat(object)?;
         self.require(context, object, &snapshot, READ)?;

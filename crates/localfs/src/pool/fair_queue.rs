@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use vfs::Peer;
 
-/// Jobs of an address that run or wait. Work of the server itself counts as that of one address.
+/// The running and waiting jobs of an address. The server's own work counts as one address.
 #[derive(Debug)]
 struct Client<T> {
     running: usize,
     queued: usize,
-    /// Whether it is in the queue's turn.
+    /// Whether its address is in the queue's `turn`.
     is_in_turn: bool,
     /// Connections with a job, the next first.
     turn: VecDeque<u64>,
@@ -47,7 +47,7 @@ impl<T> Client<T> {
     }
 }
 
-/// Jobs by address and connection, of which a bounded number of each address runs at once.
+/// Jobs by address and connection, with a bound on the jobs of an address that run at once.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
     /// Jobs of one address that may run at once.
@@ -62,8 +62,8 @@ impl<T> FairQueue<T> {
         Self { max_running, clients: HashMap::new(), turn: VecDeque::new() }
     }
 
-    /// Adds a job behind the others of its connection, or before them. True where it may start before another job of its
-    /// address has ended.
+    /// Adds a job after the others of its connection, or before them. Returns true where it may start before another
+    /// job of its address has ended.
     pub(super) fn push(&mut self, peer: Peer, job: T, is_first: bool) -> bool {
         let client = self.clients.entry(peer.address).or_default();
         client.push(peer.connection, job, is_first);
@@ -72,7 +72,7 @@ impl<T> FairQueue<T> {
         may_start
     }
 
-    /// The next job, which runs from now on, and its address.
+    /// Returns the next job, which runs from now on, and its address.
     pub(super) fn pop(&mut self) -> Option<(Option<IpAddr>, T)> {
         let address = self.turn.pop_front()?;
         let client = self.clients.get_mut(&address)?;
@@ -83,7 +83,7 @@ impl<T> FairQueue<T> {
         Some((address, job))
     }
 
-    /// A job of this address has ended.
+    /// Notes that a job of this address has ended.
     pub(super) fn ended(&mut self, address: Option<IpAddr>) {
         let Some(client) = self.clients.get_mut(&address) else { return };
         client.running -= 1;
@@ -99,7 +99,7 @@ impl<T> FairQueue<T> {
         !self.turn.is_empty()
     }
 
-    /// Puts an address behind the others, if it has a job that may start and is not among them.
+    /// Puts an address at the end of `turn`, if it has a job that may start and is not there.
     fn line_up(&mut self, address: Option<IpAddr>) {
         let Some(client) = self.clients.get_mut(&address) else { return };
         if !client.is_in_turn && client.queued > 0 && client.running < self.max_running {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_has_waited_elsewhere_goes_first_among_those_of_its_address() {
+    fn a_resumed_job_goes_first_among_those_of_its_address() {
         let mut queue = FairQueue::new(8);
         queue.push(peer(1, 1), "a1", false);
         queue.push(peer(2, 3), "b1", false);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_of_an_address_without_jobs() {
+    fn an_address_without_jobs_is_forgotten() {
         let mut queue = FairQueue::new(2);
         for number in 0..100 {
             queue.push(peer(number, 1), "job", false);

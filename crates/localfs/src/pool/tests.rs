@@ -8,14 +8,14 @@ fn peer(address: u8, connection: u64) -> Peer {
     Peer { address: Some(IpAddr::from([127, 0, 0, address])), connection }
 }
 
-/// Keeps the threads that run its jobs until it is dropped.
+/// Occupies the threads that run its jobs until it is dropped.
 struct Occupation {
     running: Arc<AtomicUsize>,
     gate: Arc<Mutex<()>>,
 }
 
 impl Occupation {
-    /// Submits `jobs`, and waits until as many as `runs` run.
+    /// Submits `jobs`, and waits until `runs` of them run.
     fn begin<R>(
         threads: &Threads,
         peer: Peer,
@@ -44,7 +44,7 @@ impl Occupation {
     }
 }
 
-/// Whether a job of this peer starts at once, and its end.
+/// Submits a job. Returns whether it starts at once, and a channel that receives its end.
 fn start(threads: &Threads, peer: Peer) -> (bool, mpsc::Receiver<()>) {
     let (sender, receiver) = mpsc::channel();
     let starts = threads.submit(peer, Box::new(move || _ = sender.send(())), false);
@@ -52,7 +52,7 @@ fn start(threads: &Threads, peer: Peer) -> (bool, mpsc::Receiver<()>) {
 }
 
 #[test]
-fn another_address_finds_a_thread_however_many_jobs_one_has_sent() {
+fn another_address_finds_a_free_thread() {
     let threads = Threads::new("test", 8, 6);
     Occupation::begin(&threads, peer(1, 1), (100, 6), |attack| {
         let (starts, end) = start(&threads, peer(2, 2));
@@ -65,7 +65,7 @@ fn another_address_finds_a_thread_however_many_jobs_one_has_sent() {
 }
 
 #[test]
-fn a_thread_that_waits_is_used_again() {
+fn an_idle_thread_is_reused() {
     let threads = Threads::new("test", 8, 8);
     for _ in 0..100 {
         start(&threads, peer(1, 1)).1.recv().expect("it ran");
@@ -86,13 +86,13 @@ fn a_job_that_panics_costs_no_thread_and_no_share() {
             panic!("on purpose");
         };
         threads.submit(peer(1, 1), Box::new(panics), false);
-        assert!(receiver.recv().is_err(), "whoever waits sees it");
+        assert!(receiver.recv().is_err(), "the waiting request notices");
     }
     start(&threads, peer(1, 1)).1.recv().expect("it ran");
 }
 
 #[test]
-fn threads_end_with_their_pool_and_jobs_are_done_before() {
+fn threads_end_with_their_pool_after_its_jobs() {
     let threads = Threads::new("test", 2, 2);
     let ends: Vec<_> = (0..100).map(|number| start(&threads, peer(1, number)).1).collect();
     let shared = Arc::clone(&threads.0);

@@ -10,21 +10,21 @@ use crate::name::Name;
 use crate::volume::Volume;
 
 #[derive(Debug, Default)]
-struct Bell(AtomicUsize);
+struct Counter(AtomicUsize);
 
-impl Alarm for Bell {
+impl Alarm for Counter {
     fn ring(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Bell {
+impl Counter {
     fn has_rung(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-/// A volume with files `0`, `1` and so on.
+/// Opens a volume with files `0`, `1` and so on.
 fn opened(directory: &std::path::Path, files: usize) -> Arc<Volume> {
     let top = directory.join("export");
     std::fs::create_dir(&top).expect("directory");
@@ -36,7 +36,7 @@ fn opened(directory: &std::path::Path, files: usize) -> Arc<Volume> {
     crate::probe::open(&config).expect("volume")
 }
 
-/// The same; none where nothing can be watched.
+/// As [`opened`]; `None` where nothing can be watched.
 fn volume(directory: &std::path::Path, files: usize) -> Option<Arc<Volume>> {
     let volume = opened(directory, files);
     if let Err(why) = volume.watches() {
@@ -51,17 +51,17 @@ fn handle(volume: &Arc<Volume>, file: usize) -> Handle {
     volume.find(&volume.root, &name).expect("object").handle
 }
 
-fn watch(volume: &Arc<Volume>, file: usize) -> (Arc<Bell>, Box<dyn Watch>) {
-    let bell = Arc::new(Bell::default());
-    let alarm: Arc<dyn Alarm> = Arc::clone(&bell) as Arc<dyn Alarm>;
+fn watch(volume: &Arc<Volume>, file: usize) -> (Arc<Counter>, Box<dyn Watch>) {
+    let counter = Arc::new(Counter::default());
+    let alarm: Arc<dyn Alarm> = Arc::clone(&counter) as Arc<dyn Alarm>;
     let watch = match volume.watch(vfs::Peer::default(), &handle(volume, file), Interest::Changes, &alarm) {
         Op::Ready(Some(watch)) => watch,
         _ => panic!("it was found just now"),
     };
-    (bell, watch.expect("watched").expect("it can be watched"))
+    (counter, watch.expect("watched").expect("it can be watched"))
 }
 
-/// Marks, as the kernel tells.
+/// Returns the number of marks from the kernel.
 fn marks(volume: &Volume) -> usize {
     use std::os::fd::AsRawFd;
     let watches = volume.watches().expect("it can be watched");
@@ -79,20 +79,20 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_mark_goes_with_its_last_watch_though_nobody_has_the_object_open() {
+fn a_mark_is_removed_with_its_last_watch_although_the_object_is_closed() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let Some(volume) = volume(directory.path(), 1) else { return };
     assert_eq!(marks(&volume), 0, "what was tried at the start");
-    let (bell, first) = watch(&volume, 0);
+    let (counter, first) = watch(&volume, 0);
     let second = watch(&volume, 0);
     assert_eq!(marks(&volume), 1);
     let watched = handle(&volume, 0);
-    // As when the cache needs its room.
+    // As when the cache evicts it.
     volume.objects.remove(&watched);
     let file = directory.path().join("export/0");
     let status = Command::new("sh").args(["-c", "echo >>\"$0\""]).arg(&file).status();
     assert!(status.expect("a shell").success());
-    until("the change is told", || bell.has_rung());
+    until("the change is reported", || counter.has_rung());
     drop(first);
     assert_eq!(marks(&volume), 1);
     drop(second);
@@ -100,11 +100,11 @@ fn a_mark_goes_with_its_last_watch_though_nobody_has_the_object_open() {
 }
 
 #[test]
-fn what_was_missed_may_have_been_anything() {
+fn an_overflow_notifies_all_watchers() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let Some(volume) = volume(directory.path(), 20) else { return };
     let watches = volume.watches().expect("it can be watched");
-    // As Linux tells of an overflow: nobody's, and about an invalid handle.
+    // An overflow as Linux reports it: without process, and with an invalid handle.
     let mut overflow = vec![44, 0, 0, 0, libc::FANOTIFY_METADATA_VERSION, 0, 24, 0];
     overflow.extend(libc::FAN_Q_OVERFLOW.to_ne_bytes());
     overflow.extend((-1_i32).to_ne_bytes());
@@ -114,13 +114,13 @@ fn what_was_missed_may_have_been_anything() {
     overflow.extend(255_i32.to_ne_bytes());
     for read in [&overflow[..], &overflow[..30]] {
         let all: Vec<_> = (0..20).map(|file| watch(&volume, file)).collect();
-        watches.0.tell(read);
-        assert!(all.iter().all(|(bell, _)| bell.has_rung()), "{} bytes", read.len());
+        watches.0.report(read);
+        assert!(all.iter().all(|(counter, _)| counter.has_rung()), "{} bytes", read.len());
     }
 }
 
 #[test]
-fn nothing_is_begun_for_nobody() {
+fn an_unwatched_volume_has_no_group_or_thread() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let volume = opened(directory.path(), 1);
     let _ = handle(&volume, 0);

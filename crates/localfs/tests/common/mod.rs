@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a directory under export, and short words for what is done to it.
+//! What the tests of this crate share: an exported directory, and short calls of operations.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use vfs::{
     ReadDir, ReadRequest, Result, SetAttributes, Stability, Timestamp,
 };
 
-/// A directory, a volume over it, and a runtime to wait with.
+/// A directory, a volume over it, and a runtime.
 pub(crate) struct Place {
     /// The volume; `None` between two.
     pub(crate) volume: Option<LocalFs>,
@@ -33,10 +33,10 @@ impl Drop for Place {
 
 /// Set in a child that runs tests as an ordinary user.
 pub(crate) const UNPRIVILEGED: &str = "ENFYS_TEST_UNPRIVILEGED";
-/// As whom.
+/// The id of that user.
 pub(crate) const ORDINARY_USER: u32 = 12_345;
 
-/// Runs the tests of this binary that `filters` name in a process that is an ordinary user without any capability.
+/// Runs the tests of this binary that `filters` name in a process of an ordinary user without any capability.
 pub(crate) fn again_without_privileges(filters: &[&str]) {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: not root, so all tests ran without privileges already");
@@ -77,8 +77,8 @@ pub(crate) fn is_ordinary(path: &Path) -> bool {
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994].contains(&type_of(path))
 }
 
-/// Mounts a file system with these arguments of mount(8), and runs tests of this binary with their temporary files there.
-/// The arguments may name directories `{lower}`, `{upper}` and `{work}`, which are made.
+/// Mounts a file system with these arguments of mount(8), and runs tests of this binary with their temporary files
+/// there. The arguments may name directories `{lower}`, `{upper}` and `{work}`, which are created.
 pub(crate) fn again_mounted(mount: &[&str], filters: &[&str]) {
     if !has_powers() {
         return;
@@ -110,7 +110,7 @@ pub(crate) fn again_mounted(mount: &[&str], filters: &[&str]) {
     assert!(text.contains(" passed") && !text.contains("running 0 tests"), "{text}");
 }
 
-/// Whether this process may act as anybody; says so if not.
+/// Whether this process may act as any user; prints a message if not.
 pub(crate) fn has_powers() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -124,7 +124,7 @@ pub(crate) fn user(uid: u32, groups: &[u32]) -> Context {
     Context::new(Arc::new(Credentials { uid, gid: uid, groups }), Timestamp::default())
 }
 
-/// The superuser, or where the server is none, the server's own user.
+/// Returns the context of root, or where the server is not root, of the server's own user.
 pub(crate) fn me() -> Context {
     user(rustix::process::geteuid().as_raw(), &[])
 }
@@ -133,7 +133,7 @@ pub(crate) fn mode(mode: u32) -> SetAttributes {
     SetAttributes { mode: Some(mode), ..SetAttributes::default() }
 }
 
-/// The answer, on whichever thread this is.
+/// Waits for the answer on this thread.
 pub(crate) fn answer<T>(op: Op<'_, T>) -> Result<T> {
     match op {
         Op::Ready(answer) => answer.expect("an answer is taken once"),
@@ -162,12 +162,12 @@ impl Place {
         Self { volume, config, runtime, directory }
     }
 
-    /// What local processes see.
+    /// Returns the path that local processes use.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.config.directory.join(name)
     }
 
-    /// Beside the export.
+    /// Returns a directory beside the export.
     pub(crate) fn outside(&self) -> &Path {
         self.directory.path()
     }
@@ -235,7 +235,7 @@ impl Place {
         Ok(written.count)
     }
 
-    /// All names, with whether they came with an object.
+    /// Returns all names, and whether they came with an object.
     pub(crate) fn list(
         &self,
         context: &Context,

@@ -20,7 +20,7 @@ fn no_object_shares_its_lock_with_another() {
             volume.find(&volume.root, &name).expect("object")
         })
         .collect();
-    // In place, so that a lock which is held already is an error and not a deadlock.
+    // In place, so that a lock that is held already is an error and not a deadlock.
     let section = InPlace::begin(0);
     let locks: Result<Vec<_>> =
         objects.iter().chain([&volume.root]).map(|object| volume.lock(object)).collect();

@@ -1,4 +1,4 @@
-//! One client's requests, however many, do not keep another client waiting.
+//! One client's requests, however many, must not block another client.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use vfs::{
 use super::super::*;
 use crate::config::Config;
 
-/// A test that takes so long hangs: what it waits for never comes.
-const HANGS: Duration = Duration::from_secs(60);
-/// Bytes that are reserved by threads for what takes long.
-const MUCH: u64 = 17 << 20;
-/// Addresses of an attacker and of a victim.
+/// A test that takes this long hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes that are reserved by threads for long work.
+const LONG_BYTES: u64 = 17 << 20;
+/// The address of the client that sends many requests, and of the other client.
 const ATTACKER: u8 = 1;
 const VICTIM: u8 = 2;
 
@@ -30,7 +30,7 @@ struct Case {
     _directory: tempfile::TempDir,
 }
 
-/// Keeps threads until it is opened.
+/// Occupies threads until it is opened.
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
@@ -38,7 +38,7 @@ impl Gate {
         Self(Arc::default())
     }
 
-    /// A job that waits until it is open.
+    /// Returns a job that waits until the gate is open.
     fn pass(&self) -> impl FnOnce() + Send + use<> {
         let gate = Arc::clone(&self.0);
         move || gate.1.wait_while(&mut gate.0.lock(), |is_open| !*is_open)
@@ -62,10 +62,10 @@ fn context(address: u8, connection: u64) -> Context {
 
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("runtime");
-    runtime.block_on(async { tokio::time::timeout(HANGS, test).await.expect("somebody waits for ever") });
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, test).await.expect("no hang") });
 }
 
-/// Polls a call once: it is on its way, and waits.
+/// Polls a call once, which has to wait.
 fn begin(mut call: Call) -> Call {
     let mut task = TaskContext::from_waker(Waker::noop());
     assert!(call.as_mut().poll(&mut task).is_pending(), "it has to wait");
@@ -107,9 +107,9 @@ impl Case {
 
     fn allocate(&self, context: Context, file: Handle) -> Call {
         let volume = Arc::clone(&self.volume);
-        Box::pin(
-            async move { volume.allocate(&context, &file, (0, MUCH), Authority::Caller).await.map(drop) },
-        )
+        Box::pin(async move {
+            volume.allocate(&context, &file, (0, LONG_BYTES), Authority::Caller).await.map(drop)
+        })
     }
 
     fn link(&self, context: Context, file: Handle, name: &'static str) -> Call {
@@ -119,21 +119,21 @@ impl Case {
         )
     }
 
-    /// Does what needs threads of each kind, for the victim.
-    async fn works(&self, name: &str) {
+    /// Does operations that need threads of each lane, for the victim.
+    async fn use_all_lanes(&self, name: &str) {
         let victim = context(VICTIM, 1);
         let file = self.create(victim.clone(), name).await.expect("the directory is synced");
         self.write(victim.clone(), file, b"data").await.expect("the file is synced");
         self.allocate(victim.clone(), file).await.expect("space is reserved");
-        // What nobody has open has to be opened by a thread that may wait.
+        // An object that is not open has to be opened by a thread that may block.
         self.volume.objects.remove(&file);
         let found = self.volume.getattr(victim.peer, &file).await;
-        assert_eq!(found.map(|found| found.size), Ok(MUCH));
+        assert_eq!(found.map(|found| found.size), Ok(LONG_BYTES));
         let removed = self.volume.remove(&victim, &self.volume.root.handle, name.as_bytes(), Removal::File);
         removed.await.expect("removed");
     }
 
-    /// More requests of one client than there are threads of any kind.
+    /// Returns more requests than there are threads in any lane.
     fn many(&self) -> u64 {
         let lanes = [Lane::Work, Lane::Long, Lane::Sync, Lane::Names];
         lanes.iter().map(|lane| 2 * self.volume.pool.max_threads(*lane) as u64).max().expect("some")
@@ -141,11 +141,11 @@ impl Case {
 }
 
 #[test]
-fn requests_that_wait_for_a_lock_keep_no_other_client_waiting() {
+fn requests_that_wait_for_a_lock_do_not_block_other_clients() {
     run(async {
         let case = Case::new();
         let attacked = case.file("attacked").await;
-        let lock = attacked.lock.try_lock(true).expect("nobody else's");
+        let lock = attacked.lock.try_lock(true).expect("free");
         let calls: Vec<_> = (0..case.many())
             .flat_map(|number| {
                 let context = context(ATTACKER, number % 10);
@@ -156,7 +156,7 @@ fn requests_that_wait_for_a_lock_keep_no_other_client_waiting() {
         while attacked.lock.waiting() < calls.len() {
             tokio::task::yield_now().await;
         }
-        case.works("victim").await;
+        case.use_all_lanes("victim").await;
         assert_eq!(attacked.lock.waiting(), calls.len(), "none of them has the lock");
         drop(lock);
         for call in calls {
@@ -167,7 +167,7 @@ fn requests_that_wait_for_a_lock_keep_no_other_client_waiting() {
 }
 
 #[test]
-fn requests_that_occupy_threads_keep_no_other_client_waiting() {
+fn requests_that_occupy_threads_do_not_block_other_clients() {
     run(async {
         let case = Case::new();
         for lane in [Lane::Work, Lane::Long, Lane::Sync] {
@@ -176,27 +176,27 @@ fn requests_that_occupy_threads_keep_no_other_client_waiting() {
                 let pass = gate.pass();
                 case.volume.pool.submit(lane, peer(ATTACKER, number % 10), pass);
             }
-            case.works("victim").await;
+            case.use_all_lanes("victim").await;
             gate.open();
         }
     });
 }
 
 #[test]
-fn syncs_leave_the_threads_for_other_work_alone() {
+fn syncs_do_not_occupy_threads_for_other_work() {
     run(async {
         let case = Case::new();
         let victim = context(VICTIM, 1);
         let gate = Gate::closed();
         for number in 0..case.many() {
-            // Of as many clients, so that no share is left.
+            // Of different clients, so that no address's share is the limit.
             let address = IpAddr::from([198, 51, (number >> 8) as u8, number as u8]);
             let of_many = Peer { address: Some(address), connection: number };
             case.volume.pool.submit(Lane::Sync, of_many, gate.pass());
         }
         let file = case.create(victim.clone(), "new").await.expect("names have threads of their own");
         case.volume.objects.remove(&file);
-        case.volume.getattr(victim.peer, &file).await.expect("and so have looks");
+        case.volume.getattr(victim.peer, &file).await.expect("and so have reads");
         gate.open();
     });
 }
@@ -206,9 +206,9 @@ fn a_request_that_waits_for_one_lock_holds_no_other() {
     run(async {
         let case = Case::new();
         let attacked = case.file("attacked").await;
-        let lock = attacked.lock.try_lock(true).expect("nobody else's");
+        let lock = attacked.lock.try_lock(true).expect("free");
         let link = begin(case.link(context(ATTACKER, 1), attacked.handle, "link"));
-        case.works("victim").await;
+        case.use_all_lanes("victim").await;
         assert_eq!(attacked.lock.waiting(), 1);
         drop(lock);
         assert_eq!(link.await, Ok(()));
@@ -216,11 +216,11 @@ fn a_request_that_waits_for_one_lock_holds_no_other() {
 }
 
 #[test]
-fn a_call_that_was_given_up_while_it_waited_has_no_effect() {
+fn a_call_cancelled_while_it_waits_for_a_lock_has_no_effect() {
     run(async {
         let case = Case::new();
         let file = case.file("f").await;
-        let lock = file.lock.try_lock(true).expect("nobody else's");
+        let lock = file.lock.try_lock(true).expect("free");
         let given_up = begin(case.write(context(ATTACKER, 1), file.handle, b"given up"));
         let next = begin(case.write(context(VICTIM, 1), file.handle, b"next"));
         drop(given_up);
@@ -232,7 +232,7 @@ fn a_call_that_was_given_up_while_it_waited_has_no_effect() {
 }
 
 #[test]
-fn a_large_range_is_freed_in_steps_between_which_others_have_the_lock() {
+fn a_large_range_is_freed_in_steps_that_release_the_lock() {
     const RANGE: u64 = 1 << 40;
     run(async {
         let case = Case::new();
@@ -245,14 +245,14 @@ fn a_large_range_is_freed_in_steps_between_which_others_have_the_lock() {
         let freeing: Call = Box::pin(async move {
             volume.deallocate(&attacker, &handle, (0, RANGE), Authority::Caller).await.map(drop)
         });
-        let lock = file.lock.try_lock(true).expect("nobody else's");
+        let lock = file.lock.try_lock(true).expect("free");
         let mut freeing = begin(freeing);
         while file.lock.waiting() == 0 {
             tokio::task::yield_now().await;
         }
         let mut write = begin(case.write(victim, file.handle, b"data"));
         drop(lock);
-        // The WRITE is behind one step of more than a thousand, not behind all.
+        // The WRITE waits for one step of more than a thousand, not for all.
         std::future::poll_fn(|task| {
             assert!(freeing.as_mut().poll(task).is_pending(), "the WRITE comes first");
             write.as_mut().poll(task)
@@ -264,7 +264,7 @@ fn a_large_range_is_freed_in_steps_between_which_others_have_the_lock() {
 }
 
 #[test]
-fn renames_between_two_directories_in_both_directions_all_end() {
+fn renames_in_both_directions_do_not_deadlock() {
     const THREADS: u64 = 4;
     const ROUNDS: usize = 100;
     let case = Case::new();
@@ -309,15 +309,15 @@ fn renames_between_two_directories_in_both_directions_all_end() {
 }
 
 #[test]
-fn a_resumed_request_whose_object_is_gone_leaves_the_lock_to_the_next() {
+fn a_resumed_request_whose_object_is_stale_resumes_the_next() {
     run(async {
         let case = Case::new();
         let file = case.file("f").await;
-        let lock = file.lock.try_lock(true).expect("nobody else's");
+        let lock = file.lock.try_lock(true).expect("free");
         let calls = [b"first".as_slice(), b"next"]
             .map(|data| begin(case.write(context(VICTIM, 1), file.handle, data)));
         std::fs::remove_file(case._directory.path().join("export/f")).expect("removed by a local process");
-        // Found again by its handle it is stale, before any lock is asked for.
+        // Found again by its handle it is stale, before any lock is taken.
         case.volume.objects.remove(&file.handle);
         drop(lock);
         for call in calls {

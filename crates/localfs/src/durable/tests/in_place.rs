@@ -14,7 +14,7 @@ use crate::object::Object;
 use crate::sync_state::Extent;
 
 impl Case {
-    /// Its syncs have been short of late, and whoever synced for others has found that nobody waits any more.
+    /// Makes the next syncs count as short, after all running syncs have ended.
     fn assume_short_syncs(&self) {
         self.settle();
         while self.file().sync_state.is_syncing() {
@@ -27,12 +27,12 @@ impl Case {
         self.volume.object(&self.file).expect("object")
     }
 
-    /// By a caller that has the thread for itself.
+    /// Returns the context of a caller that has the thread for itself.
     fn alone(&self) -> Context {
         Context { thread: Thread::Lent, ..self.context.clone() }
     }
 
-    /// A creation in the top directory.
+    /// Creates a file in the exported directory.
     async fn make(&self, context: &Context, name: &str) -> Result<()> {
         let (root, what) = (self.volume.root.handle, Create::File(CreateMode::Guarded));
         self.volume.create(context, &root, name.as_bytes(), &what, &SetAttributes::default()).await.map(drop)
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// How many syncs a thread makes itself for a call, and how many others make.
+/// Syncs that the calling thread makes, and syncs that other threads make.
 #[derive(Debug, PartialEq, Eq)]
 struct Syncs {
     here: usize,
@@ -62,8 +62,8 @@ const HERE: Syncs = Syncs { here: 1, elsewhere: 0 };
 const ELSEWHERE: Syncs = Syncs { here: 0, elsewhere: 1 };
 
 impl Case {
-    /// What a call answers where syncs were short before it, and by whom it is synced.
-    async fn quick<T>(&self, call: impl Future<Output = T>) -> (T, Syncs) {
+    /// Returns the answer of a call whose syncs count as short, and which threads sync for it.
+    async fn call_with_short_syncs<T>(&self, call: impl Future<Output = T>) -> (T, Syncs) {
         self.assume_short_syncs();
         let before = self.syncs();
         let answer = call.await;
@@ -75,47 +75,50 @@ impl Case {
 }
 
 #[test]
-fn who_has_the_thread_alone_is_answered_without_another() {
+fn an_exclusive_thread_syncs_names_in_place() {
     run(async {
         let case = case().await;
         assert_eq!(
-            case.quick(case.make(&case.alone(), "new")).await,
+            case.call_with_short_syncs(case.make(&case.alone(), "new")).await,
             (Ok(()), NAMES),
             "the file and its directory"
         );
         let root = case.volume.root.handle;
         let removal =
             async { case.volume.remove(&case.alone(), &root, b"new", Removal::File).await.map(drop) };
-        assert_eq!(case.quick(removal).await, (Ok(()), HERE));
+        assert_eq!(case.call_with_short_syncs(removal).await, (Ok(()), HERE));
         assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
     });
 }
 
 #[test]
-fn a_thread_of_others_is_not_kept_nor_any_where_syncs_take_long() {
+fn a_shared_thread_or_slow_device_does_not_sync_in_place() {
     run(async {
         let case = case().await;
-        let (made, syncs) = case.quick(case.make(&case.context, "shared")).await;
+        let (made, syncs) = case.call_with_short_syncs(case.make(&case.context, "shared")).await;
         assert_eq!((made, syncs.here), (Ok(()), 0));
         let slow = async {
             case.volume.pace.took(Pace::SHORT);
             case.make(&case.alone(), "slow").await
         };
-        let (made, syncs) = case.quick(slow).await;
+        let (made, syncs) = case.call_with_short_syncs(slow).await;
         assert_eq!((made, syncs.here), (Ok(()), 0));
     });
 }
 
 #[test]
-fn a_sync_in_place_that_fails_is_told_and_leaves_dirt() {
+fn a_failed_sync_in_place_is_reported_and_leaves_the_object_dirty() {
     run(async {
         let case = case().await;
         let verifier = case.volume.verifier();
         case.plan_failure(FileKind::Directory);
-        assert_eq!(case.quick(case.make(&case.alone(), "new")).await, (Err(Error::Io), NAMES));
+        assert_eq!(
+            case.call_with_short_syncs(case.make(&case.alone(), "new")).await,
+            (Err(Error::Io), NAMES)
+        );
         assert_ne!(case.volume.verifier(), verifier);
         assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 1, "the directory");
-        assert_eq!(case.quick(case.make(&case.alone(), "later")).await, (Ok(()), NAMES));
+        assert_eq!(case.call_with_short_syncs(case.make(&case.alone(), "later")).await, (Ok(()), NAMES));
         assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
     });
 }
@@ -126,36 +129,51 @@ fn little_content_is_synced_in_place_and_more_is_not() {
         let case = case().await;
         let little = Pace::LITTLE_BYTES as usize;
         for stability in [Stability::DataSync, Stability::FileSync] {
-            assert_eq!(case.quick(case.write_alone(little, stability)).await, (Ok(()), HERE));
-            assert_eq!(case.quick(case.write_alone(little + 1, stability)).await, (Ok(()), ELSEWHERE));
+            assert_eq!(case.call_with_short_syncs(case.write_alone(little, stability)).await, (Ok(()), HERE));
+            assert_eq!(
+                case.call_with_short_syncs(case.write_alone(little + 1, stability)).await,
+                (Ok(()), ELSEWHERE)
+            );
         }
         for _ in 0..4 {
             case.write_alone(little / 4, Stability::Unstable).await.expect("write");
         }
-        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), HERE));
+        assert_eq!(case.call_with_short_syncs(case.commit_alone()).await, (Ok(()), HERE));
         case.write_alone(little, Stability::Unstable).await.expect("write");
         case.write_alone(1, Stability::Unstable).await.expect("write");
-        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "together they are more");
+        assert_eq!(
+            case.call_with_short_syncs(case.commit_alone()).await,
+            (Ok(()), ELSEWHERE),
+            "together they are more"
+        );
         assert_eq!(case.volume.dirty_objects.load(Ordering::Relaxed), 0);
     });
 }
 
 #[test]
-fn what_nobody_counted_is_not_little() {
+fn uncounted_content_is_not_little() {
     run(async {
         let case = case().await;
         case.plan_failure(FileKind::Regular);
-        let failed = case.quick(case.write_alone(1, Stability::FileSync)).await;
+        let failed = case.call_with_short_syncs(case.write_alone(1, Stability::FileSync)).await;
         assert_eq!(failed, (Err(Error::Io), HERE));
-        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "a sync failed");
+        assert_eq!(
+            case.call_with_short_syncs(case.commit_alone()).await,
+            (Ok(()), ELSEWHERE),
+            "a sync failed"
+        );
         _ = case.file().sync_state.begin_change().finish();
-        assert_eq!(case.quick(case.commit_alone()).await, (Ok(()), ELSEWHERE), "somebody else's change");
+        assert_eq!(
+            case.call_with_short_syncs(case.commit_alone()).await,
+            (Ok(()), ELSEWHERE),
+            "another's change"
+        );
         assert_eq!(case.file().sync_state.unsynced(), 0);
     });
 }
 
 #[test]
-fn what_another_syncs_is_waited_for() {
+fn a_running_sync_of_another_thread_is_waited_for() {
     run(async {
         let case = case().await;
         let root = Arc::clone(&case.volume.root);
@@ -165,7 +183,7 @@ fn what_another_syncs_is_waited_for() {
         assert!(is_first);
         let context = case.alone();
         let both = async {
-            // Another is about to sync the directory when the creation begins to wait for it.
+            // Another thread is about to sync the directory when the creation begins to wait for it.
             let sync = async {
                 while root.sync_state.waiting() < 2 {
                     tokio::task::yield_now().await;
@@ -174,7 +192,7 @@ fn what_another_syncs_is_waited_for() {
             };
             tokio::join!(biased; case.make(&context, "new"), sync).0
         };
-        assert_eq!(case.quick(both).await, (Ok(()), NAMES));
+        assert_eq!(case.call_with_short_syncs(both).await, (Ok(()), NAMES));
         assert_eq!(outcome.await, Ok(Ok(())));
     });
 }

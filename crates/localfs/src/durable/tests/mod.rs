@@ -21,7 +21,7 @@ pub(super) struct Case {
     _directory: tempfile::TempDir,
 }
 
-/// A durable volume with one file, all of it synced.
+/// Opens a durable volume with one file, all of it synced.
 pub(super) async fn case() -> Case {
     case_of(Durability::Sync).await
 }
@@ -46,7 +46,7 @@ async fn case_of(durability: Durability) -> Case {
 }
 
 impl Case {
-    /// Who synced for a creation is still about to look whether anybody else waits.
+    /// Waits until the thread that synced for a creation has found no more waiting requests.
     pub(super) fn settle(&self) {
         while self.volume.sync_group.has_leader() {
             std::thread::yield_now();
@@ -67,7 +67,7 @@ impl Case {
         self.volume.syncs.lock().len()
     }
 
-    /// The next sync of an object of this kind fails.
+    /// Makes the next sync of an object of this kind fail.
     pub(super) fn plan_failure(&self, kind: FileKind) {
         *self.volume.planned_sync_failure.lock() = Some((kind, Error::Io));
     }
@@ -82,7 +82,7 @@ pub(super) fn block_on<T>(test: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_failed_sync_reaches_the_client_changes_the_verifier_and_leaves_dirt() {
+fn a_failed_sync_is_reported_changes_the_verifier_and_leaves_the_file_dirty() {
     run(async {
         let case = case().await;
         let verifier = case.volume.verifier();
@@ -91,7 +91,7 @@ fn a_failed_sync_reaches_the_client_changes_the_verifier_and_leaves_dirt() {
         assert_eq!(case.commit().await, Err(Error::Io));
         let after = case.volume.verifier();
         assert_ne!(after, verifier, "unstable data may be lost");
-        // The next COMMIT syncs again, though nothing was written since.
+        // The next COMMIT syncs again, although nothing was written since.
         let syncs = case.syncs();
         assert_eq!(case.commit().await, Ok(()));
         assert_eq!((case.syncs(), case.volume.verifier()), (syncs + 1, after));
@@ -99,7 +99,7 @@ fn a_failed_sync_reaches_the_client_changes_the_verifier_and_leaves_dirt() {
 }
 
 #[test]
-fn a_failed_sync_fails_the_stable_write_that_wanted_it() {
+fn a_failed_sync_fails_its_stable_write() {
     run(async {
         let case = case().await;
         case.plan_failure(FileKind::Regular);
@@ -123,7 +123,7 @@ fn a_failed_sync_of_a_directory_fails_the_create() {
 }
 
 #[test]
-fn a_create_that_finds_what_another_made_waits_for_the_device_too() {
+fn a_create_of_an_existing_file_waits_for_the_device_too() {
     run(async {
         let case = case().await;
         let (context, root, volume) = (&case.context, case.volume.root.handle, &case.volume);
@@ -138,7 +138,7 @@ fn a_create_that_finds_what_another_made_waits_for_the_device_too() {
         assert_eq!(second.err(), Some(Error::Io), "its name is not on stable storage yet");
         let third = volume.create(context, &root, b"e", &unchecked, &set).await;
         assert!(third.is_ok_and(|created| !created.is_new));
-        // After a restart nothing is known to be dirty; yet the first call was never answered.
+        // After a restart nothing is known to be dirty, but the first call was never answered.
         let syncs = case.syncs();
         volume.create(context, &root, b"e", &exclusive, &set).await.expect("the same call again");
         assert_eq!(case.syncs(), syncs + 2, "file and directory");
@@ -185,7 +185,7 @@ fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
     let pending = sync_state.begin_change();
     let _outcome = sync_state.wait_for_next(Extent::All);
     let (up_to, extent, _) = sync_state.begin_sync().expect("somebody waits");
-    // The system call comes only now, beside the running fsync, which then succeeds.
+    // The change is made only now, beside the running fsync, which then succeeds.
     let change = pending.finish();
     sync_state.mark_durable(up_to, extent);
     assert_eq!((sync_state.is_dirty(), sync_state.unsynced_change()), (true, Some(change)));
@@ -195,14 +195,14 @@ fn a_sync_that_began_before_a_change_was_made_does_not_cover_it() {
 }
 
 #[test]
-fn what_is_being_changed_is_dirty_and_counted_once() {
+fn an_object_being_changed_is_dirty_and_counted_once() {
     let count = Arc::new(AtomicUsize::new(0));
     let sync_state = SyncState::new(&count);
     let (one, other) = (sync_state.begin_change(), sync_state.begin_change());
     assert!(sync_state.is_dirty() && sync_state.unsynced_change().is_none(), "nothing to wait for yet");
     let number = one.finish().number;
     sync_state.mark_durable(number, Extent::Data);
-    assert!(sync_state.is_dirty(), "the other is still under way");
+    assert!(sync_state.is_dirty(), "the other is still being made");
     assert_eq!(count.load(Ordering::Relaxed), 1);
     drop(other);
     assert_eq!((sync_state.is_dirty(), count.load(Ordering::Relaxed)), (false, 0));
@@ -213,7 +213,7 @@ fn what_is_being_changed_is_dirty_and_counted_once() {
 }
 
 #[test]
-fn an_operation_that_fails_leaves_what_is_dirty_dirty() {
+fn a_failed_operation_leaves_a_dirty_object_dirty() {
     run(async {
         let case = case().await;
         case.write(Stability::Unstable).await.expect("write");
@@ -231,7 +231,7 @@ fn an_operation_that_fails_leaves_what_is_dirty_dirty() {
 }
 
 #[test]
-fn where_nothing_is_promised_nothing_stays_dirty() {
+fn an_async_volume_keeps_nothing_dirty() {
     run(async {
         let case = case_of(Durability::Async).await;
         let set = SetAttributes { size: Some(10), ..SetAttributes::default() };
@@ -247,7 +247,7 @@ fn where_nothing_is_promised_nothing_stays_dirty() {
 }
 
 #[test]
-fn all_who_wait_share_two_syncs() {
+fn all_waiting_requests_share_two_syncs() {
     const OTHERS: usize = 99;
     let case = &block_on(case());
     let object = case.volume.object(&case.file).expect("object");
@@ -258,7 +258,7 @@ fn all_who_wait_share_two_syncs() {
         async move { volume.wait_durable(&object, change, Extent::Data, Thread::Shared).await }
     };
     std::thread::scope(|scope| {
-        // The sync that has pending waits for its plan until all others wait for the next.
+        // The running sync waits for its plan until all others wait for the next sync.
         let plan = case.volume.planned_sync_failure.lock();
         let first = scope.spawn(|| block_on(wait()));
         while case.syncs() == syncs {
@@ -282,7 +282,7 @@ fn all_who_wait_share_two_syncs() {
 }
 
 #[test]
-fn a_sync_at_once_waits_for_the_one_that_runs() {
+fn a_sync_now_waits_for_the_running_one() {
     run(async {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
@@ -303,7 +303,7 @@ fn a_sync_at_once_waits_for_the_one_that_runs() {
 }
 
 #[test]
-fn a_sync_that_is_given_up_leaves_it_to_the_next() {
+fn an_abandoned_sync_leaves_the_work_to_the_next() {
     run(async {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
@@ -319,7 +319,7 @@ fn a_sync_that_is_given_up_leaves_it_to_the_next() {
 }
 
 #[test]
-fn a_failure_is_told_to_all_who_waited_for_that_sync() {
+fn a_failed_sync_is_reported_to_all_requests_that_waited_for_it() {
     run(async {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
@@ -334,12 +334,12 @@ fn a_failure_is_told_to_all_who_waited_for_that_sync() {
 }
 
 #[test]
-fn a_stable_write_that_is_made_while_a_sync_fails_fails_too() {
+fn a_stable_write_made_while_a_sync_fails_fails_too() {
     let case = &block_on(case());
     let object = case.volume.object(&case.file).expect("object");
     let syncs = case.syncs();
     std::thread::scope(|scope| {
-        // The sync that has pending waits for its plan.
+        // The running sync waits for its plan.
         let mut plan = case.volume.planned_sync_failure.lock();
         let first = scope.spawn(|| block_on(case.write(Stability::FileSync)));
         while case.syncs() == syncs {
@@ -352,25 +352,26 @@ fn a_stable_write_that_is_made_while_a_sync_fails_fails_too() {
         *plan = Some((FileKind::Regular, Error::Io));
         drop(plan);
         assert_eq!(first.join().expect("thread"), Err(Error::Io));
-        // The kernel reports a failed write-back once to a descriptor, so the next sync would succeed without these pages.
+        // The kernel reports a failed write-back once per descriptor, so the next sync would succeed without these
+        // pages.
         assert_eq!(second.join().expect("thread"), Err(Error::Io));
     });
-    assert_eq!(block_on(case.write(Stability::FileSync)), Ok(()), "what begins later is not concerned");
+    assert_eq!(block_on(case.write(Stability::FileSync)), Ok(()), "later changes are not affected");
 }
 
 #[test]
-fn a_change_that_a_sync_failed_beside_is_never_durable() {
+fn a_change_made_beside_a_failed_sync_is_never_durable() {
     run(async {
         let case = case().await;
         let object = case.volume.object(&case.file).expect("object");
-        // One is in the page cache and does not wait yet, the other is on its way there.
+        // One change is finished but not waited for yet, the other is being made.
         let (made, pending) = (object.sync_state.begin_change().finish(), object.sync_state.begin_change());
         case.plan_failure(FileKind::Regular);
         assert_eq!(case.write(Stability::FileSync).await, Err(Error::Io));
         let late = pending.finish();
         for extent in [Extent::Data, Extent::All] {
             assert_eq!(case.volume.wait_durable(&object, made, extent, Thread::Shared).await, Err(Error::Io));
-            // A later success says nothing of them.
+            // A later success says nothing about them.
             assert_eq!(case.write(Stability::FileSync).await, Ok(()));
             assert_eq!(case.volume.wait_durable(&object, late, extent, Thread::Shared).await, Err(Error::Io));
         }

@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::sync_group::is_short_sync;
 use crate::sync_state::{Extent, Outcome};
 
-/// Calls that come with one read.
+/// Calls of one read.
 const CALLS: usize = 64;
 
 impl Case {
@@ -22,8 +22,9 @@ impl Case {
         }
     }
 
-    /// What as many creations in the top directory wait for that are made in place, one behind the other: all of them before
-    /// the thread has nothing else to do. Outcomes, and how many syncs it took; the next one of such an object fails.
+    /// Waits as [`CALLS`] creations in the exported directory do that were made in place, one after the other. All of
+    /// them wait before the thread has nothing else to do. Returns the results and the number of syncs. `failing`
+    /// makes the next sync of such an object fail.
     async fn wait_as_creations(&self, failing: Option<FileKind>) -> (Vec<Result<()>>, usize) {
         let mut files = Vec::new();
         for number in 0..CALLS {
@@ -60,7 +61,7 @@ impl Case {
 }
 
 #[test]
-fn creations_that_come_together_share_one_sync_of_their_directory() {
+fn concurrent_creations_share_one_sync_of_their_directory() {
     run(async {
         let case = case().await;
         let (outcomes, syncs) = case.wait_as_creations(None).await;
@@ -71,17 +72,17 @@ fn creations_that_come_together_share_one_sync_of_their_directory() {
 }
 
 #[test]
-fn a_failed_sync_of_the_directory_fails_all_creations_that_share_it() {
+fn a_failed_sync_of_the_directory_fails_all_creations_of_the_round() {
     run(async {
         let case = case().await;
         let (outcomes, _) = case.wait_as_creations(Some(FileKind::Directory)).await;
         assert_eq!(outcomes, [Err(Error::Io); CALLS]);
-        case.create("later").await.expect("what begins later is not concerned");
+        case.create("later").await.expect("later changes are not affected");
     });
 }
 
 #[test]
-fn a_failed_sync_of_a_new_file_fails_its_creation_alone() {
+fn a_failed_sync_of_a_new_file_fails_its_creation_only() {
     run(async {
         let case = case().await;
         let (outcomes, _) = case.wait_as_creations(Some(FileKind::Regular)).await;
@@ -91,11 +92,11 @@ fn a_failed_sync_of_a_new_file_fails_its_creation_alone() {
 }
 
 #[test]
-fn a_round_that_has_begun_does_not_cover_what_is_made_meanwhile() {
+fn a_running_round_does_not_cover_later_changes() {
     let case = &block_on(case());
     let syncs = case.syncs();
     std::thread::scope(|scope| {
-        // The syncs of directory and file that have pending wait for their plan.
+        // The running syncs of directory and file wait for their plan.
         let plan = case.volume.planned_sync_failure.lock();
         let first = scope.spawn(|| block_on(case.create("first")));
         while case.syncs() < syncs + 2 {
@@ -112,7 +113,7 @@ fn a_round_that_has_begun_does_not_cover_what_is_made_meanwhile() {
 }
 
 #[test]
-fn what_may_take_long_is_not_synced_for_all() {
+fn long_syncs_are_not_part_of_a_round() {
     run(async {
         let case = case().await;
         let file = case.volume.object(&case.file).expect("object");
@@ -124,7 +125,7 @@ fn what_may_take_long_is_not_synced_for_all() {
 }
 
 #[test]
-fn a_leader_that_never_ran_leaves_it_to_the_next() {
+fn a_dropped_leader_leaves_the_work_to_the_next() {
     run(async {
         let case = case().await;
         let (volume, root) = (&case.volume, &case.volume.root);
@@ -138,7 +139,7 @@ fn a_leader_that_never_ran_leaves_it_to_the_next() {
 }
 
 #[test]
-fn a_thread_that_dies_ends_the_round_and_lets_go_who_waits() {
+fn a_panicked_thread_ends_the_round_and_fails_waiting_requests() {
     run(async {
         let case = case().await;
         let (volume, root) = (&case.volume, &case.volume.root);
