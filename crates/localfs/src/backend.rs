@@ -300,8 +300,8 @@ impl Backend for LocalFs {
         Op::pending(self.volume.do_on_pool(Lane::Sync, |volume| volume.sync_everything()))
     }
 
-    fn settle(&self) -> Op<'_, ()> {
-        Op::pending(self.volume.do_on_pool(Lane::Sync, |volume| volume.settle()))
+    fn sync_inherited(&self) -> Op<'_, ()> {
+        Op::pending(self.volume.do_on_pool(Lane::Sync, |volume| volume.sync_inherited()))
     }
 
     fn is_stable(&self) -> bool {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, StatFs, StatVfs, StatVfsMountFlags, Statx};
 use rustix::io::Errno;
 use siphasher::sip128::{Hasher128, SipHasher13};
-use vfs::{FileKind, Handle, Pace, Properties};
+use vfs::{FileKind, Handle, Properties, SyncLatency};
 
 use crate::acl::ACCESS_ACL;
 use crate::attributes::{created, device_of, status_and_mount};
@@ -106,7 +106,7 @@ pub(crate) fn open_with(
         handles,
         actor: actor(),
         is_async: AtomicBool::new(config.durability == Durability::Async),
-        is_settled: AtomicBool::new(false),
+        is_inherited_synced: AtomicBool::new(false),
         is_in_memory: IN_MEMORY.contains(&f_type),
         identity: identities.export,
         properties,
@@ -125,7 +125,7 @@ pub(crate) fn open_with(
         has_cached_lookup: AtomicBool::new(true),
         cached_names: CachedNames::default(),
         stall_detector: StallDetector::default(),
-        pace: Pace::default(),
+        sync_latency: SyncLatency::default(),
         moves: AtomicU64::new(0),
         streams: Streams::default(),
         hidden,

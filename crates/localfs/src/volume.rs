@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::fs::Statx;
 #[cfg(test)]
 use vfs::FileKind;
-use vfs::{Error, Pace, Properties, Result};
+use vfs::{Error, Properties, Result, SyncLatency};
 
 use crate::attributes::device_of;
 use crate::cached_names::CachedNames;
@@ -63,7 +63,7 @@ pub(crate) struct Volume {
     /// Whether answers do not wait for stable storage: [`Durability::Async`].
     pub(crate) is_async: AtomicBool,
     /// Whether the changes of earlier servers are durable.
-    pub(crate) is_settled: AtomicBool,
+    pub(crate) is_inherited_synced: AtomicBool,
     /// Whether there is no device, so that syncs do nothing.
     pub(crate) is_in_memory: bool,
     pub(crate) identity: [u8; 16],
@@ -93,7 +93,7 @@ pub(crate) struct Volume {
     pub(crate) cached_names: CachedNames,
     pub(crate) stall_detector: StallDetector,
     /// The durations of syncs of directories, new files and little content.
-    pub(crate) pace: Pace,
+    pub(crate) sync_latency: SyncLatency,
     /// The number of RENAMEs so far.
     pub(crate) moves: AtomicU64,
     pub(crate) streams: Streams,

@@ -27,7 +27,7 @@ pub struct Connection {
     /// Whether large READs may be answered with file ranges.
     pub can_splice: bool,
     /// Whether the call that begins is the only one that waits for the thread that serves it, as far as is known: see
-    /// [`vfs::Thread::Lent`].
+    /// [`vfs::Thread::Exclusive`].
     pub is_alone: AtomicBool,
     /// Calls of ours to the client.
     pub outbox: Arc<Outbox>,

@@ -245,7 +245,7 @@ impl Request<'_> {
 
     /// What the calling thread may be used for.
     pub(crate) fn thread(&self) -> Thread {
-        if self.connection.is_alone.load(Relaxed) { Thread::Lent } else { Thread::Shared }
+        if self.connection.is_alone.load(Relaxed) { Thread::Exclusive } else { Thread::Shared }
     }
 }
 

@@ -138,7 +138,7 @@ impl StateLog for Logs {
 
     /// Who has the thread to itself syncs the disk with it, in no time.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()> {
-        if thread == Thread::Lent {
+        if thread == Thread::Exclusive {
             let changes = &mut self.content.lock().changes;
             changes.reach(changes.all.len());
         }

@@ -37,7 +37,7 @@ pub enum Method {
     Open,
     Statfs,
     Sync,
-    Settle,
+    SyncInherited,
     Seek,
     Allocate,
     Deallocate,
@@ -281,9 +281,9 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         self.around.around(call, |_| self.inner.sync())
     }
 
-    fn settle(&self) -> Op<'_, ()> {
-        let call = Call { method: Method::Settle, subject: Subject::Whole };
-        self.around.around(call, |_| self.inner.settle())
+    fn sync_inherited(&self) -> Op<'_, ()> {
+        let call = Call { method: Method::SyncInherited, subject: Subject::Whole };
+        self.around.around(call, |_| self.inner.sync_inherited())
     }
 
     fn is_stable(&self) -> bool {

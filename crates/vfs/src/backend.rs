@@ -498,7 +498,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Brings to stable storage, where this backend promises it, what an instance before this one changed and did not answer,
     /// so that it can be answered now. This instance knows nothing of those changes.
-    fn settle(&self) -> Op<'_, ()> {
+    fn sync_inherited(&self) -> Op<'_, ()> {
         Op::ok(())
     }
 

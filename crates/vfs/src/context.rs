@@ -46,7 +46,7 @@ pub enum Thread {
     Shared,
     /// Only the caller, as far as is known: it may be made to wait for a little, where to hand over to another thread and back
     /// would take the caller longer.
-    Lent,
+    Exclusive,
 }
 
 /// Where a request comes from, for backends that share their threads among clients. It gives no rights.

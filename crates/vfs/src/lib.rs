@@ -20,8 +20,8 @@ mod handle;
 pub mod memfs;
 mod name;
 mod op;
-mod pace;
 mod payload;
+mod sync_latency;
 mod watch;
 
 pub use acl::{ACL_EXECUTE, ACL_READ, ACL_WRITE, Acl, AclEntry, AclKind, AclTag, MAX_ACL_ENTRIES};
@@ -40,6 +40,6 @@ pub use handle::{Handle, MAX_HANDLE};
 pub use memfs::{MemFs, MemOptions};
 pub use name::check_name;
 pub use op::{Later, Op, boxed};
-pub use pace::{Pace, UnderWay};
 pub use payload::{FileRange, Payload, RangeSource};
+pub use sync_latency::{RunningSync, SyncLatency};
 pub use watch::{Alarm, EntriesWatch, Interest, Watch};

@@ -19,7 +19,7 @@
 //!
 //! Directories and new files are synced in rounds, by few threads for all requests that wait (`rounds`). Where no
 //! other request needs the calling thread and the device is fast, that thread syncs them itself, and up to 64 KiB of
-//! content too ([`vfs::Pace`]). A file with more content is synced by a thread of its own.
+//! content too ([`vfs::SyncLatency`]). A file with more content is synced by a thread of its own.
 
 mod rounds;
 mod sync;

@@ -48,7 +48,7 @@ impl Volume {
     pub(super) fn sync_little(&self, object: &Object) -> Option<SyncOutcome> {
         let began = Instant::now();
         let synced = self.sync_if_wanted(object);
-        self.pace.took(began.elapsed());
+        self.sync_latency.record(began.elapsed());
         synced
     }
 
@@ -77,7 +77,7 @@ impl Volume {
     }
 
     fn sync_object(&self, object: &Object, extent: Extent) -> Result<()> {
-        let _under_way = self.pace.begin();
+        let _under_way = self.sync_latency.begin();
         #[cfg(test)]
         {
             self.syncs.lock().push(std::thread::current().id());

@@ -44,13 +44,13 @@ impl Volume {
     }
 
     /// Makes durable what a server before this one changed: syncs the whole file system, once.
-    pub(crate) fn settle(&self) -> Result<()> {
-        if !self.must_sync() || self.is_settled.load(Ordering::Acquire) {
+    pub(crate) fn sync_inherited(&self) -> Result<()> {
+        if !self.must_sync() || self.is_inherited_synced.load(Ordering::Acquire) {
             return Ok(());
         }
         rustix::fs::syncfs(&self.root_fd).map_err(translate)?;
         self.sync_index()?;
-        self.is_settled.store(true, Ordering::Release);
+        self.is_inherited_synced.store(true, Ordering::Release);
         Ok(())
     }
 

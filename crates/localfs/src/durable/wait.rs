@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vfs::{Context, Error, Op, Pace, Peer, Result, Thread};
+use vfs::{Context, Error, Op, Peer, Result, SyncLatency, Thread};
 
 use crate::object::Object;
 use crate::pool::Lane;
@@ -115,7 +115,7 @@ impl Volume {
 
     /// Returns the caller, with its own thread if the next sync is expected to be short.
     fn with_usable_thread(&self, caller: SyncCaller) -> SyncCaller {
-        SyncCaller { thread: self.pace.lend(caller.thread), ..caller }
+        SyncCaller { thread: self.sync_latency.usable(caller.thread), ..caller }
     }
 
     /// Starts the sync that [`wait_durable`](Self::wait_durable) waits for, and finishes it if the calling thread
@@ -132,7 +132,9 @@ impl Volume {
             return Ok(Some(receiver));
         }
         let is_short = sync_group::is_short_sync(object, change);
-        if caller.thread == Thread::Lent && (is_short || object.sync_state.unsynced() <= Pace::LITTLE_BYTES) {
+        if caller.thread == Thread::Exclusive
+            && (is_short || object.sync_state.unsynced() <= SyncLatency::SMALL_BYTES)
+        {
             SyncJob::new(self, object).run_in_place();
         } else {
             self.sync_on_pool(object, is_short, caller.peer);

@@ -68,7 +68,7 @@ impl StateLog for Disk {
 
     /// Who has the thread to itself syncs the disk with it; whoever waits is polled again after each step.
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()> {
-        if thread == Thread::Lent {
+        if thread == Thread::Exclusive {
             self.sync();
             return Op::ok(());
         }

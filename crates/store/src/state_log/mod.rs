@@ -5,7 +5,7 @@
 //!
 //! **Writing.** Changes are appended to a file when somebody waits for them. The log's own thread writes and syncs; all
 //! changes that arrive during a sync share the next one. A caller that waits alone, on a thread that serves only its client,
-//! writes and syncs itself while syncs are short ([`vfs::Pace`]): a hand-over to another thread and back takes longer. At each
+//! writes and syncs itself while syncs are short ([`vfs::SyncLatency`]): a hand-over to another thread and back takes longer. At each
 //! start, and when most of the file is obsolete, the thread writes the whole map into a second file, which replaces the first.
 //!
 //! **Format.**
@@ -170,7 +170,7 @@ impl server::StateLog for FileStateLog {
 
     fn reached(&self, number: u64, thread: Thread) -> Op<'_, ()> {
         let shared = &self.log.shared;
-        if self.stable() < number && shared.pace.lend(thread) == Thread::Lent {
+        if self.stable() < number && shared.sync_latency.usable(thread) == Thread::Exclusive {
             self.log.write_here();
         }
         if self.stable() >= number {

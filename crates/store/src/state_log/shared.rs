@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use parking_lot::{Condvar, Mutex};
-use vfs::Pace;
+use vfs::SyncLatency;
 
 use super::format::{self, Key};
 use super::queue::Queue;
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     /// Whether there is space for more keys.
     pub(super) has_room: AtomicBool,
     /// Durations of syncs of appended changes.
-    pub(super) pace: Pace,
+    pub(super) sync_latency: SyncLatency,
     /// The threads that have synced appended changes, one entry for each sync.
     #[cfg(test)]
     pub(super) syncs: Mutex<Vec<std::thread::ThreadId>>,
@@ -55,7 +55,7 @@ impl Shared {
             stable: AtomicU64::new(last),
             is_failing: AtomicBool::new(false),
             has_room: AtomicBool::new(true),
-            pace: Pace::default(),
+            sync_latency: SyncLatency::default(),
             #[cfg(test)]
             syncs: Mutex::default(),
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
-use vfs::Pace;
+use vfs::SyncLatency;
 
 use super::file::{Disk, LogFile, SpareFile, wanted_bytes};
 use super::format;
@@ -119,7 +119,7 @@ impl Writer {
     pub(super) fn is_short_append(&self, queue: &Queue) -> bool {
         let bytes = queue.changes.len();
         let is_ready = |file: &LogFile| file.has_zeros_for(bytes) && !file.is_long(queue.live_bytes);
-        let is_little = bytes as u64 <= Pace::LITTLE_BYTES;
+        let is_little = bytes as u64 <= SyncLatency::SMALL_BYTES;
         is_little && !self.is_out_of_space && self.file.as_ref().is_some_and(is_ready)
     }
 
@@ -129,7 +129,7 @@ impl Writer {
         let Some(file) = &mut self.file else { return true };
         let began = Instant::now();
         let done = file.append(changes, &self.disk);
-        shared.pace.took(began.elapsed());
+        shared.sync_latency.record(began.elapsed());
         #[cfg(test)]
         shared.syncs.lock().push(std::thread::current().id());
         match done {

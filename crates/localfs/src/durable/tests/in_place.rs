@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use vfs::{
-    Authority, Context, Create, CreateMode, Error, FileKind, Pace, Removal, Result, SetAttributes, Stability,
-    Thread,
+    Authority, Context, Create, CreateMode, Error, FileKind, Removal, Result, SetAttributes, Stability,
+    SyncLatency, Thread,
 };
 
 use super::super::wait::SyncJob;
@@ -20,7 +20,7 @@ impl Case {
         while self.file().sync_state.is_syncing() {
             std::thread::yield_now();
         }
-        (0..Pace::IN_A_ROW).for_each(|_| self.volume.pace.took(Duration::ZERO));
+        (0..SyncLatency::SHORT_SYNCS).for_each(|_| self.volume.sync_latency.record(Duration::ZERO));
     }
 
     fn file(&self) -> Arc<Object> {
@@ -29,7 +29,7 @@ impl Case {
 
     /// Returns the context of a caller that has the thread for itself.
     fn alone(&self) -> Context {
-        Context { thread: Thread::Lent, ..self.context.clone() }
+        Context { thread: Thread::Exclusive, ..self.context.clone() }
     }
 
     /// Creates a file in the exported directory.
@@ -98,7 +98,7 @@ fn a_shared_thread_or_slow_device_does_not_sync_in_place() {
         let (made, syncs) = case.call_with_short_syncs(case.make(&case.context, "shared")).await;
         assert_eq!((made, syncs.here), (Ok(()), 0));
         let slow = async {
-            case.volume.pace.took(Pace::SHORT);
+            case.volume.sync_latency.record(SyncLatency::SHORT);
             case.make(&case.alone(), "slow").await
         };
         let (made, syncs) = case.call_with_short_syncs(slow).await;
@@ -127,7 +127,7 @@ fn a_failed_sync_in_place_is_reported_and_leaves_the_object_dirty() {
 fn little_content_is_synced_in_place_and_more_is_not() {
     run(async {
         let case = case().await;
-        let little = Pace::LITTLE_BYTES as usize;
+        let little = SyncLatency::SMALL_BYTES as usize;
         for stability in [Stability::DataSync, Stability::FileSync] {
             assert_eq!(case.call_with_short_syncs(case.write_alone(little, stability)).await, (Ok(()), HERE));
             assert_eq!(

@@ -110,7 +110,7 @@ impl<'s> Once<'s> {
             && window.is_reached(parent.changed)
             && attempt.wins()
         {
-            removed = export.backend.settle().await.map(|()| unchanged(&parent));
+            removed = export.backend.sync_inherited().await.map(|()| unchanged(&parent));
         }
         attempt.end(removed.is_ok());
         removed
@@ -138,7 +138,7 @@ impl<'s> Once<'s> {
             && let Some(own) = Box::pin(own_rename(export, context, from, to, window)).await
             && attempt.wins()
         {
-            renamed = export.backend.settle().await.map(|()| own);
+            renamed = export.backend.sync_inherited().await.map(|()| own);
         }
         attempt.end(renamed.is_ok());
         renamed
@@ -159,7 +159,7 @@ impl<'s> Once<'s> {
             && attempt.wins()
         {
             let own = Linked { attributes: found.attributes, directory: unchanged(&found.directory) };
-            linked = export.backend.settle().await.map(|()| own);
+            linked = export.backend.sync_inherited().await.map(|()| own);
         }
         attempt.end(linked.is_ok());
         linked
@@ -184,7 +184,7 @@ impl<'s> Once<'s> {
             && is_as_set(&found, set)
             && attempt.wins()
         {
-            change = export.backend.settle().await.map(|()| unchanged(&found));
+            change = export.backend.sync_inherited().await.map(|()| unchanged(&found));
         }
         attempt.end(change.is_ok());
         change
@@ -295,7 +295,7 @@ impl Attempt<'_> {
             && let Ok(parent) = export.backend.getattr(context, directory).await
             && self.wins()
         {
-            removed = export.backend.settle().await.map(|()| unchanged(&parent));
+            removed = export.backend.sync_inherited().await.map(|()| unchanged(&parent));
         }
         self.end_unexecuted();
         removed
@@ -316,7 +316,7 @@ impl Attempt<'_> {
             && let Some(own) = own_rename(export, context, from, to, window).await
             && self.wins()
         {
-            renamed = export.backend.settle().await.map(|()| own);
+            renamed = export.backend.sync_inherited().await.map(|()| own);
             // The new name is this call's, whoever else would claim it; the old one is not gone.
             let new_name = [self.targets[1], 0];
             self.journal.end(self.call, self.at, Kind::Link, new_name, renamed.is_ok());
@@ -384,7 +384,7 @@ async fn complete(
         let set = export.backend.setattr(context, &handle, &missing, None, Authority::Caller).await?;
         attributes = set.after;
     }
-    export.backend.settle().await?;
+    export.backend.sync_inherited().await?;
     // Of two that were making it, somebody else's may be there: whoever claims it may have it, as far as its mode says.
     let is_new = attributes.uid == set.uid.unwrap_or(context.credentials.uid);
     // The verifier of the first call, if its times hold one, is whole seconds; the client is told to set them in any case.

@@ -29,7 +29,7 @@ impl Once<'_> {
             && backend.get_xattr(context, file, name).await.is_ok_and(|kept| kept == *value)
             && attempt.wins()
         {
-            change = backend.settle().await.map(|()| unchanged(&found));
+            change = backend.sync_inherited().await.map(|()| unchanged(&found));
         }
         attempt.end(change.is_ok());
         change
@@ -59,7 +59,7 @@ impl Once<'_> {
             && window.is_reached(found.changed)
             && attempt.wins()
         {
-            change = backend.settle().await.map(|()| unchanged(&found));
+            change = backend.sync_inherited().await.map(|()| unchanged(&found));
         }
         attempt.end(change.is_ok());
         change

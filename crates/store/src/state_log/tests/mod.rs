@@ -8,8 +8,8 @@ use std::task::{Context, Wake, Waker};
 
 use server::StateLog;
 use siphasher::sip::SipHasher13;
-use vfs::Pace;
-use vfs::Thread::{Lent, Shared};
+use vfs::SyncLatency;
+use vfs::Thread::{Exclusive, Shared};
 
 use super::format::Key;
 use super::*;
@@ -502,14 +502,15 @@ impl FileStateLog {
         while !self.log.shared.queue.lock().is_idle {
             std::thread::yield_now();
         }
-        (0..Pace::IN_A_ROW).for_each(|_| self.log.shared.pace.took(std::time::Duration::ZERO));
+        (0..SyncLatency::SHORT_SYNCS)
+            .for_each(|_| self.log.shared.sync_latency.record(std::time::Duration::ZERO));
     }
 
     /// Sets a key on a fast log, and waits on a thread that serves nobody else.
     fn set_alone(&self, key: &[u8], value: &[u8]) {
         self.set_fast();
         let number = self.set(key, Some(value));
-        self.wait(number, Lent);
+        self.wait(number, Exclusive);
     }
 
     /// Returns how many syncs the calling thread and the log's thread have made after the first `count`.
@@ -552,9 +553,9 @@ fn a_shared_thread_does_not_sync_and_neither_does_any_if_syncs_are_slow_or_other
     set(&log, b"c-first", Some(b"1"));
     assert_eq!(log.syncs_of(|| set(&log, b"c-a", Some(b"shared"))), ELSEWHERE);
     let slow = || {
-        log.log.shared.pace.took(Pace::SHORT);
+        log.log.shared.sync_latency.record(SyncLatency::SHORT);
         let number = log.set(b"c-b", Some(b"slow"));
-        log.wait(number, Lent);
+        log.wait(number, Exclusive);
     };
     assert_eq!(log.syncs_of(slow), ELSEWHERE);
     // Another task waits already, and the log's thread is about to serve it.
@@ -562,7 +563,7 @@ fn a_shared_thread_does_not_sync_and_neither_does_any_if_syncs_are_slow_or_other
         let (first, second) = (log.set(b"c-c", Some(b"first")), log.set(b"c-d", Some(b"second")));
         let mut ticket = None;
         log.log.shared.queue.lock().waiting.register(&mut ticket, first, Waker::noop());
-        log.wait(second, Lent);
+        log.wait(second, Exclusive);
     };
     assert_eq!(log.syncs_of(beside_another), ELSEWHERE);
     // Another core writes.
@@ -570,7 +571,7 @@ fn a_shared_thread_does_not_sync_and_neither_does_any_if_syncs_are_slow_or_other
         let writing = log.log.writer.lock();
         let number = log.set(b"c-e", Some(b"written by"));
         let waker = Waker::noop();
-        let mut reached = pin!(log.reached(number, Lent));
+        let mut reached = pin!(log.reached(number, Exclusive));
         assert!(reached.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
         drop(writing);
         log.wait(number, Shared);

@@ -335,10 +335,10 @@ fn after_ten_minutes_nothing_is_claimed() {
 fn a_claim_is_settled_before_it_is_answered() {
     let (mut machine, arguments) = made_unanswered();
     let second = machine.start(120);
-    assert_eq!(machine.files.calls(Method::Settle), 0);
-    machine.files.add(vfs::fault::Rule::on(Method::Settle, vfs::fault::Fault::Fail(vfs::Error::Io)));
+    assert_eq!(machine.files.calls(Method::SyncInherited), 0);
+    machine.files.add(vfs::fault::Rule::on(Method::SyncInherited, vfs::fault::Fault::Fail(vfs::Error::Io)));
     assert_eq!(ask(&second, 130, 77, Proc::MKDIR, &arguments), NfsStat::IO);
-    assert_eq!(machine.files.calls(Method::Settle), 1);
+    assert_eq!(machine.files.calls(Method::SyncInherited), 1);
 }
 
 #[test]
