@@ -366,7 +366,7 @@ mod tests {
     fn a_local_change_shows_to_the_next_batch() {
         let case = Case::new();
         let last = case.write(&batch(2), 0);
-        std::fs::write(case.directory.path().join("export/f"), b"another's").expect("write");
+        std::fs::write(case.directory.path().join("export/f"), b"somebody else's").expect("write");
         let next = case.write(&batch(3), 0);
         assert_eq!(next.before.size, 15);
         assert_ne!(next.before, last.after.before());
