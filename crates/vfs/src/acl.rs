@@ -1,6 +1,6 @@
 use crate::{Credentials, Error, Result};
 
-/// Most entries of an ACL: the most that the NFS_ACL protocol carries. File systems have bounds of their own below.
+/// The most entries of an ACL: as many as the NFS_ACL protocol carries. File systems have lower bounds of their own.
 pub const MAX_ACL_ENTRIES: usize = 1024;
 
 /// Permission to read, in [`AclEntry::permissions`].
@@ -10,7 +10,7 @@ pub const ACL_WRITE: u8 = 2;
 /// Permission to execute, or to search a directory.
 pub const ACL_EXECUTE: u8 = 1;
 
-/// Whom an entry is about. In this order entries are kept.
+/// The user or group that an entry applies to. Entries are kept in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AclTag {
     /// The owner.
@@ -21,43 +21,43 @@ pub enum AclTag {
     OwningGroup,
     /// The group of this id.
     Group(u32),
-    /// The most that named users and all groups may do.
+    /// The most that named users and all groups get.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 
 /// An entry of an ACL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AclEntry {
-    /// Whom it is about.
+    /// The user or group that it applies to.
     pub tag: AclTag,
-    /// What is granted: the low three bits, as in a mode.
+    /// The granted permissions: the low three bits, as in a mode.
     pub permissions: u8,
 }
 
-/// Which of an object's ACLs.
+/// One of an object's ACLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AclKind {
-    /// The one that grants access.
+    /// The ACL that grants access.
     Access,
-    /// The one that new objects in a directory get.
+    /// The ACL that new objects in a directory inherit.
     Default,
 }
 
-/// An access control list as POSIX.1e draft 17 has it: one entry for the owner, the owning group and others each, any
-/// number of named users and groups, and, where there are any, a mask.
+/// An access control list of POSIX.1e draft 17: one entry each for the owner, the owning group and others, any number
+/// of named users and groups, and a mask if there are any.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Acl {
     entries: Vec<AclEntry>,
 }
 
 impl Acl {
-    /// A list of these entries, in any order.
+    /// Creates a list of these entries, in any order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where an entry is missing, double, or has impossible permissions; [`Error::TooBig`] above
-    /// [`MAX_ACL_ENTRIES`].
+    /// [`Error::Invalid`] where an entry is missing, duplicate, or has impossible permissions; [`Error::TooBig`]
+    /// above [`MAX_ACL_ENTRIES`].
     pub fn new(mut entries: Vec<AclEntry>) -> Result<Self> {
         if entries.len() > MAX_ACL_ENTRIES {
             return Err(Error::TooBig);
@@ -74,7 +74,7 @@ impl Acl {
         if is_whole && is_masked && is_single && is_sane { Ok(Self { entries }) } else { Err(Error::Invalid) }
     }
 
-    /// The list that says what the permission bits of `mode` say.
+    /// Returns the list that is equivalent to the permission bits of `mode`.
     #[must_use]
     pub fn of_mode(mode: u32) -> Self {
         let entry = |tag, shift: u32| AclEntry { tag, permissions: (mode >> shift & 7) as u8 };
@@ -83,25 +83,25 @@ impl Acl {
         }
     }
 
-    /// The entries: the owner, named users by id, the owning group, named groups by id, the mask, others.
+    /// Returns the entries: the owner, named users by id, the owning group, named groups by id, the mask, others.
     #[must_use]
     pub fn entries(&self) -> &[AclEntry] {
         &self.entries
     }
 
-    /// Permissions of a tag, if it has an entry.
+    /// Returns the permissions of a tag, if it has an entry.
     #[must_use]
     pub fn get(&self, tag: AclTag) -> Option<u8> {
         self.entries.iter().find(|entry| entry.tag == tag).map(|entry| entry.permissions)
     }
 
-    /// Whether it says more than permission bits can.
+    /// Whether permission bits cannot express it.
     #[must_use]
     pub fn is_extended(&self) -> bool {
         self.entries.len() > 3
     }
 
-    /// The permission bits that it shows as: the group's are the mask's, where there is one.
+    /// Returns the permission bits that it shows as. The group's are the mask's, if there is one.
     #[must_use]
     pub fn mode(&self) -> u32 {
         let of = |tag| u32::from(self.get(tag).unwrap_or(0));
@@ -109,7 +109,7 @@ impl Acl {
         of(AclTag::Owner) << 6 | u32::from(group) << 3 | of(AclTag::Other)
     }
 
-    /// The list after chmod(2): the owner's, others' and the mask's permissions are the mode's.
+    /// Returns the list after chmod(2): the owner's, others' and the mask's permissions are the mode's.
     #[must_use]
     pub fn with_mode(&self, mode: u32) -> Self {
         let group = if self.get(AclTag::Mask).is_some() { AclTag::Mask } else { AclTag::OwningGroup };
@@ -121,13 +121,13 @@ impl Acl {
         })
     }
 
-    /// The list that an object created with `mode` inherits: no more than both allow.
+    /// Returns the list that an object created with `mode` inherits: the permissions that both grant.
     #[must_use]
     pub fn inherited(&self, mode: u32) -> Self {
         self.with_mode(self.mode() & mode)
     }
 
-    /// What named users and groups may really do: each entry with the mask applied, and no mask.
+    /// Returns the effective permissions: each entry with the mask applied, and no mask.
     #[must_use]
     pub fn effective(&self) -> Vec<AclEntry> {
         let mask = self.get(AclTag::Mask).unwrap_or(7);
@@ -139,7 +139,7 @@ impl Acl {
         self.entries.iter().filter_map(limited).collect()
     }
 
-    /// Whether it grants all of `want` to somebody on an object of this owner and group: acl(5)'s access check algorithm.
+    /// Whether it grants `want` to a caller on an object of this owner and group, by acl(5)'s access check algorithm.
     #[must_use]
     pub fn grants(&self, who: &Credentials, (uid, gid): (u32, u32), want: u8) -> bool {
         let entries = self.effective();

@@ -1,7 +1,7 @@
-//! A backend around another one: every operation passes through one function.
+//! Wraps a backend, so that every operation passes through one function.
 //!
-//! What goes wrong by script ([`crate::fault`]) and what takes its time in the simulator are both an [`Around`], so that neither
-//! has to write down the whole contract, nor can leave an operation out.
+//! Scripted faults ([`crate::fault`]) and the simulator's delays are both an [`Around`], so that neither has to
+//! implement the whole contract, or can forget an operation.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -56,57 +56,57 @@ pub enum Method {
 }
 
 impl Method {
-    /// How many there are.
+    /// The number of operations.
     pub const COUNT: usize = Self::RemoveXattr as usize + 1;
 }
 
-/// An operation that is asked for.
+/// A requested operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// Which.
+    /// The operation.
     pub method: Method,
-    /// What of, as far as it is for telling calls apart.
+    /// What it applies to, as far as needed to tell calls apart.
     pub subject: Subject<'a>,
 }
 
-/// What an operation is about.
+/// What an operation applies to.
 #[derive(Debug, Clone, Copy)]
 pub enum Subject<'a> {
     /// An object, or the whole file system.
     Whole,
     /// A name, in a directory or among extended attributes.
     Name(&'a [u8]),
-    /// RENAME's names.
+    /// The names of RENAME.
     Names(&'a [u8], &'a [u8]),
     /// Attributes of an object.
     Attributes(&'a Handle, &'a SetAttributes),
-    /// Bytes of a file, from an offset on.
+    /// Bytes of a file from an offset on.
     Bytes(&'a Handle, u64),
 }
 
 impl<'a> Subject<'a> {
-    /// The bytes that a copy writes.
+    /// Returns the bytes that a copy writes.
     fn of(range: &'a CopyRange) -> Self {
         Self::Bytes(&range.destination, range.destination_offset)
     }
 }
 
-/// What is done around each operation of a backend.
+/// Wraps each operation of a backend.
 pub trait Around: Send + Sync + fmt::Debug {
-    /// Carries an operation out by `run`, or does not. `run` gets the most bytes that a READ or WRITE shall take; `None` is as
-    /// many as are asked for.
+    /// Runs an operation with `run`, or not. `run` takes the most bytes that a READ or WRITE may transfer; `None` is
+    /// as many as requested.
     fn around<'a, T: Send + 'a>(
         &'a self,
         call: Call<'_>,
         run: impl FnOnce(Option<u32>) -> Op<'a, T> + Send + 'a,
     ) -> Op<'a, T>;
 
-    /// The write verifier to tell, where the backend has this one.
+    /// Returns the write verifier to report, where the backend has this one.
     fn write_verifier(&self, verifier: Verifier) -> Verifier {
         verifier
     }
 
-    /// The watch of an object; `None` leaves it to the backend.
+    /// Returns the watch of an object; `None` leaves it to the backend.
     fn watch(
         &self,
         _object: &Handle,
@@ -116,13 +116,13 @@ pub trait Around: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What to tell of [`Backend::is_stable`], where the backend says this.
+    /// Returns the value for [`Backend::is_stable`], where the backend returns this one.
     fn is_stable(&self, is_stable: bool) -> bool {
         is_stable
     }
 }
 
-/// A backend with something [around](Around) it.
+/// A backend that is [wrapped](Around).
 #[derive(Debug)]
 pub struct Wrapped<B, A> {
     pub(crate) inner: B,
@@ -130,17 +130,17 @@ pub struct Wrapped<B, A> {
 }
 
 impl<B, A> Wrapped<B, A> {
-    /// `around` that backend.
+    /// Wraps a backend.
     pub const fn of(inner: B, around: A) -> Self {
         Self { inner, around }
     }
 
-    /// The backend inside.
+    /// Returns the wrapped backend.
     pub const fn inner(&self) -> &B {
         &self.inner
     }
 
-    /// What is around it.
+    /// Returns the wrapper.
     pub const fn around(&self) -> &A {
         &self.around
     }
@@ -234,7 +234,7 @@ impl<B: Backend, A: Around> Backend for Wrapped<B, A> {
         let (context, file) = (context.clone(), *file);
         self.around.around(call, move |most| {
             request.count = request.count.min(most.unwrap_or(u32::MAX));
-            // It may run when nobody has a buffer for it any more.
+            // It may run when the caller's buffer is no longer there.
             let mut data = BytesMut::new();
             match self.inner.read(&context, &file, request, &mut data) {
                 Op::Ready(Some(Ok(Read { payload: Payload::Appended, count, eof, attributes }))) => {

@@ -1,6 +1,6 @@
 use bitflags::bitflags;
 
-/// A point in time, to the nanosecond, from the Unix epoch on; negative seconds lie before it.
+/// A time with nanoseconds since the Unix epoch; negative seconds are before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp {
     /// Seconds since 1970-01-01T00:00:00Z.
@@ -9,7 +9,7 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// Kind of a file-system object.
+/// The kind of a file-system object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// Regular file.
@@ -37,12 +37,12 @@ pub struct Device {
     pub minor: u32,
 }
 
-/// All attributes of an object, as of one moment.
+/// All attributes of an object at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// Kind of object.
     pub kind: FileKind,
-    /// Permission bits with set-user-id, set-group-id and sticky: the low 12 bits of `st_mode`.
+    /// Permission bits with set-user-ID, set-group-ID and sticky: the low 12 bits of `st_mode`.
     pub mode: u32,
     /// Hard links.
     pub links: u32,
@@ -54,9 +54,9 @@ pub struct Attributes {
     pub size: u64,
     /// Bytes of storage used.
     pub used: u64,
-    /// Device numbers, zero where it is no device.
+    /// Device numbers, zero for other kinds.
     pub device: Device,
-    /// The file system inside the backend; the same over restarts and reboots.
+    /// The file system inside the backend; the same across restarts and reboots.
     pub fsid: u64,
     /// Inode number, unique in its file system while the object exists.
     pub fileid: u64,
@@ -73,7 +73,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// The part that a weak-cache-consistency reply tells of the state before.
+    /// Returns the part that weak cache consistency data contain.
     #[must_use]
     pub fn before(&self) -> Before {
         Before { size: self.size, modified: self.modified, changed: self.changed, change: self.change }
@@ -93,37 +93,37 @@ pub struct Before {
     pub change: u64,
 }
 
-/// An object around an operation that changed it.
+/// The attributes of an object before and after an operation that changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// Before.
     pub before: Before,
     /// After.
     pub after: Attributes,
-    /// Whether nothing else that goes through this backend came between the two.
+    /// Whether no other operation through this backend came between the two.
     pub atomic: bool,
 }
 
 /// How to set a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetTime {
-    /// To the server's time; whoever may write may do so.
+    /// To the server's time; allowed for callers that may write.
     Now,
-    /// To this time; for the owner alone.
+    /// To this time; allowed for the owner only.
     To(Timestamp),
-    /// To this time, at which a client did what it has kept to itself until now; whoever may write may do so. Where nothing else is
-    /// set, and as far as the backend can have it so, the change time moves on to that of a modification at most, and not
-    /// for an access (RFC 9754 §5).
+    /// To this time, at which a client changed the file under a delegation; allowed for callers that may write. Where
+    /// nothing else is set, and as far as the backend supports it, the change time moves to that of a modification at
+    /// most, and not for an access (RFC 9754 §5).
     Kept(Timestamp),
 }
 
-/// Attributes to set; `None` leaves one as it is.
+/// Attributes to set; `None` leaves one unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttributes {
     /// Permission bits, low 12 bits.
     pub mode: Option<u32>,
-    /// Bits to take from the mode of a new object, low 9 bits, unless its directory has an ACL that new objects inherit
-    /// (RFC 8275 §5); means nothing to what exists.
+    /// Bits to remove from the mode of a new object, low 9 bits, unless its directory has an ACL that new objects
+    /// inherit (RFC 8275 §5). Ignored for existing objects.
     pub umask: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
@@ -138,15 +138,15 @@ pub struct SetAttributes {
 }
 
 impl SetAttributes {
-    /// Whether there is nothing to set.
+    /// Whether nothing is to be set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What of it an object of this kind takes. Linux's file systems keep no mode for symbolic links. A client that walks a tree
-    /// sets one all the same, and no version has an error to tell it (RFC 1813 §3.3.2 and RFC 8881 §15.2 leave NOTSUPP out):
-    /// it is passed over, as other servers do.
+    /// Returns the attributes that an object of this kind takes. Linux file systems keep no mode for symbolic links.
+    /// A client that walks a tree sets one all the same, and no version has an error for it (RFC 1813 §3.3.2 and RFC
+    /// 8881 §15.2 do not list NOTSUPP), so it is ignored, as in other servers.
     #[must_use]
     pub fn for_kind(&self, kind: FileKind) -> Self {
         Self { mode: self.mode.filter(|_| kind != FileKind::Symlink), ..*self }
@@ -154,7 +154,7 @@ impl SetAttributes {
 }
 
 bitflags! {
-    /// Kinds of access a caller can ask about (RFC 1813 §3.3.4, RFC 8276 §8.2; the same bits on the wire).
+    /// Kinds of access that a caller can ask about (RFC 1813 §3.3.4, RFC 8276 §8.2; the same bits on the wire).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Access: u32 {
         /// Read a file, list a directory.
@@ -178,7 +178,7 @@ bitflags! {
     }
 }
 
-/// Space of the file system that holds an object.
+/// The space of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FsStat {
     /// Size in bytes.
@@ -195,7 +195,7 @@ pub struct FsStat {
     pub available_files: u64,
 }
 
-/// What is constant in a backend.
+/// Constant properties of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
     /// Greatest file size in bytes.
@@ -206,7 +206,7 @@ pub struct Properties {
     pub max_links: u32,
     /// Granularity of times in nanoseconds.
     pub time_delta_ns: u32,
-    /// Whether only the superuser may give a file away.
+    /// Whether only root may give a file away.
     pub chown_restricted: bool,
     /// Whether names that differ in case only are the same.
     pub case_insensitive: bool,
@@ -216,10 +216,10 @@ pub struct Properties {
     pub xattrs: bool,
     /// Whether there are access control lists.
     pub acls: bool,
-    /// What offsets and lengths of clones are multiples of, in bytes; 0 where nothing is known to be cloned here.
+    /// Offsets and lengths of clones are multiples of this, in bytes; 0 where clones are not known to work.
     pub clone_block_bytes: u32,
     /// Whether files may share storage, so that [`Attributes::used`] is more than removing one would free.
     pub shares_storage: bool,
-    /// Whether the backend takes no changes at all.
+    /// Whether the backend accepts no changes.
     pub read_only: bool,
 }

@@ -9,21 +9,21 @@ use crate::{
     Handle, Interest, Op, Payload, Properties, SetAttributes, Timestamp, Watch,
 };
 
-/// Eight bytes that a client or server compares for equality alone.
+/// Eight bytes that a client or server only compares for equality.
 pub type Verifier = [u8; 8];
 
-/// On whose word an operation on a file's content goes ahead.
+/// What authorises an operation on a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authority {
-    /// The caller's, judged by permission bits and ACL; the owner may always read and write its own file, because a
-    /// stateless client has checked at its open(2), and who may execute a file may read it, because paging a program in
-    /// looks like reading (both RFC 1813 §4.4).
+    /// The caller, checked by permission bits and ACL. The owner may always read and write its own file, because a
+    /// stateless client has checked at its open(2). A caller that may execute a file may read it, because paging a
+    /// program in looks like reading (both RFC 1813 §4.4).
     Caller,
-    /// An open that was judged before: no further check.
+    /// An open that was checked before: no further check.
     Opened,
 }
 
-/// How far data have travelled before WRITE is answered (RFC 1813 §3.3.7).
+/// How durable data are before WRITE is answered (RFC 1813 §3.3.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stability {
     /// Accepted; may be lost by a crash until committed.
@@ -34,7 +34,7 @@ pub enum Stability {
     FileSync,
 }
 
-/// What a READ asks.
+/// The arguments of a READ.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadRequest {
     /// First byte.
@@ -43,35 +43,35 @@ pub struct ReadRequest {
     pub count: u32,
     /// Whether the answer may be a [`Payload::Range`].
     pub may_splice: bool,
-    /// On whose word.
+    /// What authorises it.
     pub authority: Authority,
 }
 
-/// Answer to a READ.
+/// The result of a READ.
 #[derive(Debug)]
 pub struct Read {
-    /// Bytes read; fewer than asked only at the end of the file, or where the backend says so.
+    /// Bytes read; fewer than requested only at the end of the file, or where the backend documents it.
     pub count: u32,
     /// Whether `offset + count` reaches the end of the file.
     pub eof: bool,
     /// Where the bytes are.
     pub payload: Payload,
-    /// The file afterwards.
+    /// The attributes of the file.
     pub attributes: Attributes,
 }
 
-/// Answer to a WRITE.
+/// The result of a WRITE.
 #[derive(Debug, Clone, Copy)]
 pub struct Written {
     /// Bytes written, at least one unless none was given.
     pub count: u32,
-    /// How far they have travelled, at least as far as asked.
+    /// How durable they are, at least as requested.
     pub stability: Stability,
-    /// The file around it.
+    /// The file before and after.
     pub change: Change,
 }
 
-/// Answer to a lookup.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     /// The object.
@@ -82,20 +82,20 @@ pub struct Found {
     pub directory: Attributes,
 }
 
-/// What a new file does with one that is there already (RFC 1813 §3.3.8).
+/// What creating a file does with an existing one (RFC 1813 §3.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateMode {
-    /// Takes the file that is there; a size among the attributes is applied, nothing else. What is there and no
-    /// regular file is [`Error::IsDirectory`], [`Error::IsSymlink`] or [`Error::WrongKind`].
+    /// Takes the existing file. A size among the attributes is applied, nothing else. For other kinds of objects it
+    /// fails with [`Error::IsDirectory`], [`Error::IsSymlink`] or [`Error::WrongKind`].
     Unchecked,
     /// Fails with [`Error::Exists`].
     Guarded,
     /// Fails with [`Error::Exists`] unless that file was created with the same verifier, which is kept on stable
-    /// storage with the file, so that a retransmission succeeds even over a restart. The attributes given are set too.
+    /// storage with the file, so that a retransmission succeeds even across a restart. The attributes are set too.
     Exclusive(Verifier),
 }
 
-/// What to create.
+/// The object to create.
 #[derive(Debug, Clone)]
 pub enum Create {
     /// A regular file.
@@ -115,7 +115,7 @@ pub enum Create {
 }
 
 impl Create {
-    /// Of which kind the object is.
+    /// Returns the kind of the object.
     #[must_use]
     pub const fn kind(&self) -> FileKind {
         match self {
@@ -130,23 +130,23 @@ impl Create {
     }
 }
 
-/// Answer to a create.
+/// The result of a create.
 #[derive(Debug, Clone, Copy)]
 pub struct Created {
     /// The object.
     pub handle: Handle,
     /// Its attributes.
     pub attributes: Attributes,
-    /// The directory around it.
+    /// The directory before and after.
     pub directory: Change,
     /// Whether the object is new; false where an unchecked create found it, or an exclusive one was repeated.
     pub is_new: bool,
-    /// Whether the file's times of access and modification hold the verifier of an exclusive create, and are to be set by
-    /// whoever made it (RFC 1813 §3.3.8, RFC 8881 §18.16.4).
+    /// Whether the file's times of access and modification hold the verifier of an exclusive create, so that the
+    /// creator has to set them (RFC 1813 §3.3.8, RFC 8881 §18.16.4).
     pub verifier_in_times: bool,
 }
 
-/// What may be removed.
+/// The kinds of objects that a removal applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
     /// Anything but a directory (RFC 1813 REMOVE).
@@ -157,21 +157,21 @@ pub enum Removal {
     Any,
 }
 
-/// Answer to a rename.
+/// The result of a rename.
 #[derive(Debug, Clone, Copy)]
 pub struct Renamed {
-    /// The directory that the entry left.
+    /// The old directory.
     pub from: Change,
-    /// The directory that it came to; the same values where they are one.
+    /// The new directory; the same values where it is the old one.
     pub to: Change,
 }
 
-/// Answer to a link.
+/// The result of a link.
 #[derive(Debug, Clone, Copy)]
 pub struct Linked {
     /// The file.
     pub attributes: Attributes,
-    /// The directory around it.
+    /// The directory before and after.
     pub directory: Change,
 }
 
@@ -184,19 +184,19 @@ pub struct OpenAccess {
     pub write: bool,
 }
 
-/// Keeps an open file's content alive after its last name is gone; dropped when it is closed.
+/// Keeps an open file's content after its last name is removed; dropped when the file is closed.
 pub trait Pin: Send + Sync + fmt::Debug {}
 
-/// Answer to an open.
+/// The result of an open.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// Hold it as long as the file is open.
+    /// Keep it as long as the file is open.
     pub pin: Arc<dyn Pin>,
-    /// The file.
+    /// The attributes of the file.
     pub attributes: Attributes,
 }
 
-/// What a directory listing asks.
+/// The arguments of a directory listing.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadDir {
     /// Cookie of the last entry seen; 0 for the start.
@@ -207,31 +207,31 @@ pub struct ReadDir {
     pub plus: bool,
 }
 
-/// An entry of a directory. `.` and `..` are never listed: the protocols that have them add them.
+/// An entry of a directory. `.` and `..` are never listed: protocols that have them add them.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// Name.
     pub name: &'a [u8],
     /// Inode number.
     pub fileid: u64,
-    /// Continues behind this entry; at least 3, so that 0, 1 and 2 are free for the protocols (RFC 8881 §18.23.3).
+    /// Continues after this entry; at least 3, so that 0, 1 and 2 are free for the protocols (RFC 8881 §18.23.3).
     pub cookie: u64,
-    /// Attributes and handle, if asked for and to be had.
+    /// Attributes and handle, if requested and available.
     pub object: Option<(Handle, Attributes)>,
 }
 
-/// Answer to a directory listing.
+/// The result of a directory listing.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadDirEnd {
     /// Whether the last entry was visited.
     pub eof: bool,
-    /// Comes back with a cookie.
+    /// The verifier that the client returns with a cookie.
     pub verifier: Verifier,
-    /// The directory.
+    /// The attributes of the directory.
     pub directory: Attributes,
 }
 
-/// What to find from an offset on.
+/// What to search from an offset on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
     /// Data.
@@ -240,27 +240,27 @@ pub enum Seek {
     Hole,
 }
 
-/// What CLONE and COPY put where.
+/// The ranges of CLONE and COPY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyRange {
     /// The file to read.
     pub source: Handle,
     /// First byte there.
     pub source_offset: u64,
-    /// On whose word it is read.
+    /// What authorises reading it.
     pub source_authority: Authority,
     /// The file to write; may be the source.
     pub destination: Handle,
     /// First byte there.
     pub destination_offset: u64,
-    /// On whose word it is written.
+    /// What authorises writing it.
     pub destination_authority: Authority,
     /// Bytes; 0 for all to the end of the source.
     pub count: u64,
 }
 
 impl CopyRange {
-    /// What is left of it when `done` bytes are copied; `done` is less than its count, unless that is 0.
+    /// Returns the rest of the range after `done` bytes, which must be less than its count, unless that is 0.
     #[must_use]
     pub fn behind(self, done: u64) -> Self {
         Self {
@@ -273,70 +273,72 @@ impl CopyRange {
     }
 }
 
-/// Smallest hole in bytes that a copy leaves a hole, where it may: a step and a change of the size cost as much as copying that.
+/// The smallest hole in bytes that a copy keeps as a hole: a step and a change of the size cost as much as copying
+/// it.
 pub const COPIED_HOLE_BYTES: u64 = 64 << 10;
 
-/// Answer to a step of a copy.
+/// The result of a step of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Copied {
-    /// Bytes copied, from the start of the range on; at least one unless none was to be.
+    /// Bytes copied, from the start of the range; at least one unless none was requested.
     pub count: u64,
-    /// How far they have travelled.
+    /// How durable they are.
     pub stability: Stability,
-    /// Whether that was all of the range.
+    /// Whether the whole range is copied.
     pub is_all: bool,
-    /// The destination around it.
+    /// The destination before and after.
     pub change: Change,
 }
 
-/// What a client expects to do with a range of a file soon.
+/// What a client expects to do with a range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// Read it.
     WillNeed,
-    /// Leave it.
+    /// Not use it.
     DontNeed,
 }
 
-/// What setting an extended attribute does with one that is there, or not.
+/// What setting an extended attribute does with an existing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattr {
     /// Creates or replaces.
     Either,
-    /// Must not be there.
+    /// Must not exist.
     Create,
-    /// Must be there.
+    /// Must exist.
     Replace,
 }
 
 /// A file system that the servers can export.
 ///
-/// Durability: a backend that promises it ([`Backend`]s are constructed so) has every change of names and attributes
-/// on stable storage before it answers (RFC 1813 §1.1, §4.8), and data as [`Stability`] says.
+/// Durability: a backend that promises it (this is set at construction) has every change of names and attributes on
+/// stable storage before it answers (RFC 1813 §1.1, §4.8), and data as [`Stability`] says.
 ///
-/// Names are bytes without slash and NUL; empty names, `.` and `..` are refused with [`Error::BadName`], longer ones
-/// than [`Properties::max_name`] with [`Error::NameTooLong`]. Handles may come from anywhere: what is not a handle of
-/// this backend is [`Error::BadHandle`], a file that is gone [`Error::Stale`]. Reading content of anything but a regular
-/// file is [`Error::IsDirectory`] for directories, [`Error::WrongKind`] for others.
+/// Names are bytes without slash and NUL. Empty names, `.` and `..` are refused with [`Error::BadName`], names longer
+/// than [`Properties::max_name`] with [`Error::NameTooLong`]. Handles are untrusted: one that is not of this backend
+/// is [`Error::BadHandle`], one of a removed file [`Error::Stale`]. Reading content of other objects than regular
+/// files is [`Error::IsDirectory`] for directories, [`Error::WrongKind`] for others.
 pub trait Backend: Send + Sync + fmt::Debug {
-    /// The top of what is exported.
+    /// Returns the handle of the exported directory.
     fn root(&self) -> Handle;
 
-    /// What is constant.
+    /// Returns the constant properties.
     fn properties(&self) -> Properties;
 
-    /// A name for the file system as a whole that stays the same over restarts, moves of the machine and reboots.
+    /// Returns an identity of the file system that stays the same across restarts, moves of the machine and reboots.
     fn identity(&self) -> [u8; 16];
 
-    /// Changes exactly when unstable data may have been lost: at a start after unclean writes, and when an fsync failed.
+    /// Returns the write verifier. It changes exactly when unstable data may have been lost: at a start after unclean
+    /// writes, and when an fsync failed.
     fn write_verifier(&self) -> Verifier;
 
-    /// All attributes. What is returned borrows the backend alone, as that of all operations does that are begun before it is known whether
-    /// they need a future.
+    /// Returns all attributes. The result borrows only the backend, as with all operations that are begun before it
+    /// is known whether they need a future.
     fn getattr<'a>(&'a self, context: &Context, file: &Handle) -> Op<'a, Attributes>;
 
-    /// Sets attributes, all that an object of this kind takes ([`SetAttributes::for_kind`]), or, on failure, as few as the system
-    /// allows. The mode of any kind is its owner's alone to set.
+    /// Sets all attributes that an object of this kind takes ([`SetAttributes::for_kind`]), or, on failure, as few as
+    /// the system allows. Only the owner may set the mode, whatever the kind.
     ///
     /// # Errors
     /// [`Error::NotSync`] where `guard` is not the file's change time (RFC 1813 §3.3.2).
@@ -352,10 +354,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Finds a name in a directory. Does not follow symbolic links and does not leave the export.
     fn lookup<'a>(&'a self, context: &Context, directory: &Handle, name: &[u8]) -> Op<'a, Found>;
 
-    /// The directory that holds `directory`; [`Error::NotFound`] at the root.
+    /// Returns the directory that contains `directory`; [`Error::NotFound`] at the root.
     fn parent<'a>(&'a self, context: &'a Context, directory: &'a Handle) -> Op<'a, Found>;
 
-    /// Which of `want` the caller has.
+    /// Returns the part of `want` that the caller has.
     fn access<'a>(
         &'a self,
         context: &'a Context,
@@ -363,10 +365,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
         want: Access,
     ) -> Op<'a, (Access, Attributes)>;
 
-    /// The text of a symbolic link; [`Error::Invalid`] for anything else.
+    /// Returns the text of a symbolic link; [`Error::Invalid`] for other objects.
     fn readlink<'a>(&'a self, context: &'a Context, link: &'a Handle) -> Op<'a, (Bytes, Attributes)>;
 
-    /// Reads; what is answered at once may be appended to `into`, and only there ([`Payload::Appended`]).
+    /// Reads. An immediate answer may append the data to `into`, and only there ([`Payload::Appended`]).
     fn read<'a>(
         &'a self,
         context: &Context,
@@ -375,8 +377,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         into: &mut BytesMut,
     ) -> Op<'a, Read>;
 
-    /// [`Self::read`] of a file that the same request has just seen, with the attributes `seen`: they may be those that the answer
-    /// tells, and the end of the file be where they say.
+    /// As [`Self::read`], of a file whose attributes the same request has just read: `seen`. They may be the
+    /// attributes of the answer, and determine the end of the file.
     fn read_seen<'a>(
         &'a self,
         context: &Context,
@@ -389,7 +391,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         self.read(context, file, request, into)
     }
 
-    /// Writes all of `data`, or less where that is what could be done.
+    /// Writes `data`, or a part of it.
     fn write<'a>(
         &'a self,
         context: &Context,
@@ -400,8 +402,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         authority: Authority,
     ) -> Op<'a, Written>;
 
-    /// Brings unstable data of the range (`count` 0: to the end) to stable storage; reports every write error since
-    /// the last commit to somebody.
+    /// Makes unstable data of the range (`count` 0: to the end) durable. Reports every write error since the last
+    /// commit to some caller.
     fn commit<'a>(
         &'a self,
         context: &'a Context,
@@ -410,8 +412,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         count: u64,
     ) -> Op<'a, Change>;
 
-    /// Creates an object. Attributes not given are: mode 0 for [`CreateMode::Exclusive`], else 0600 for files and 0700
-    /// for directories; owner the caller; group the caller's, or the directory's where it has set-group-id.
+    /// Creates an object. Defaults of attributes: mode 0 for [`CreateMode::Exclusive`], otherwise 0600 for files and
+    /// 0700 for directories; owner the caller; group the caller's, or the directory's if it has set-group-ID.
     fn create<'a>(
         &'a self,
         context: &Context,
@@ -421,7 +423,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         set: &SetAttributes,
     ) -> Op<'a, Created>;
 
-    /// Removes a name; the object goes with its last name and its last [`Pin`].
+    /// Removes a name. The object is removed with its last name and its last [`Pin`].
     fn remove<'a>(
         &'a self,
         context: &Context,
@@ -430,7 +432,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         removal: Removal,
     ) -> Op<'a, Change>;
 
-    /// Renames, replacing what is there as POSIX rename(2) does.
+    /// Renames, replacing an existing entry as POSIX rename(2) does.
     fn rename<'a>(
         &'a self,
         context: &'a Context,
@@ -438,7 +440,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         to: (&'a Handle, &'a [u8]),
     ) -> Op<'a, Renamed>;
 
-    /// Gives a file another name; a directory is [`Error::IsDirectory`].
+    /// Gives a file another name. For a directory fails with [`Error::IsDirectory`].
     fn link<'a>(
         &'a self,
         context: &'a Context,
@@ -447,9 +449,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         name: &'a [u8],
     ) -> Op<'a, Linked>;
 
-    /// Visits entries in the order of their cookies until `visit` breaks; an entry on which it breaks counts as not seen.
-    /// Entries that stay are neither skipped nor repeated while others come and go. `visit` must not call the backend,
-    /// which may hold a lock.
+    /// Visits entries in the order of their cookies until `visit` breaks; the entry on which it breaks counts as not
+    /// visited. Entries that stay are neither skipped nor repeated while others come and go. `visit` must not call
+    /// the backend, which may hold a lock.
     fn readdir<'a>(
         &'a self,
         context: &'a Context,
@@ -458,8 +460,8 @@ pub trait Backend: Send + Sync + fmt::Debug {
         visit: &'a mut (dyn FnMut(Entry<'_>) -> ControlFlow<()> + Send),
     ) -> Op<'a, ReadDirEnd>;
 
-    /// Opens a regular file. With [`Authority::Caller`] this is the open(2) that the owner's exception rests on, so the
-    /// permission bits alone decide; execute permission grants reading too (RFC 8881 §6.2.1.3.1).
+    /// Opens a regular file. With [`Authority::Caller`] this is the open(2) on which the owner's exception relies, so
+    /// the permission bits alone decide. Execute permission grants reading too (RFC 8881 §6.2.1.3.1).
     ///
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::IsSymlink`], and [`Error::WrongKind`] for other kinds.
@@ -471,8 +473,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         authority: Authority,
     ) -> Op<'a, Opened>;
 
-    /// [`Self::open`] of a file that the same request has just found or created, with the attributes `seen`, and has waited
-    /// for nothing since: it need not be looked at once more. Whoever removes it meanwhile comes after the open.
+    /// As [`Self::open`], of a file that the same request has just found or created, with the attributes `seen`,
+    /// without waiting since. The attributes need not be read again. A concurrent removal counts as later than the
+    /// open.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -488,29 +491,29 @@ pub trait Backend: Send + Sync + fmt::Debug {
         self.open(context, file, access, authority)
     }
 
-    /// Space left.
+    /// Returns the space of the file system.
     fn statfs<'a>(&'a self, context: &'a Context, file: &'a Handle) -> Op<'a, (FsStat, Attributes)>;
 
-    /// Brings everything accepted to stable storage, before a shutdown.
+    /// Makes everything durable, before a shutdown.
     fn sync(&self) -> Op<'_, ()> {
         Op::ok(())
     }
 
-    /// Brings to stable storage, where this backend promises it, what an instance before this one changed and did not answer,
-    /// so that it can be answered now. This instance knows nothing of those changes.
+    /// Makes durable what an earlier instance changed but did not answer, so that it can be answered now. Does
+    /// nothing where this backend does not promise durability. This instance does not know those changes.
     fn sync_inherited(&self) -> Op<'_, ()> {
         Op::ok(())
     }
 
-    /// Whether a change of names is on stable storage by the time that it is answered.
+    /// Whether a change of names is on stable storage when it is answered.
     fn is_stable(&self) -> bool {
         false
     }
 
-    /// Next data or hole at or behind `offset`; `None` where no data follow.
+    /// Returns the next data or hole at or after `offset`; `None` where no data follow.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] where `offset` lies at or behind the end, as lseek(2) has it.
+    /// [`Error::NoDevice`] where `offset` is at or after the end, as with lseek(2).
     fn seek<'a>(
         &'a self,
         _: &'a Context,
@@ -525,7 +528,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Reserves space for a range, extending the file (RFC 7862 §15.1).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for no bytes or more than a number can say, [`Error::TooLarge`].
+    /// [`Error::Invalid`] for an empty range or one beyond 64 bits, [`Error::TooLarge`].
     fn allocate<'a>(
         &'a self,
         _: &'a Context,
@@ -540,7 +543,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Frees the space of a range, which reads as zeros afterwards; the size stays (RFC 7862 §15.4).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for no bytes or more than a number can say.
+    /// [`Error::Invalid`] for an empty range or one beyond 64 bits.
     fn deallocate<'a>(
         &'a self,
         _: &'a Context,
@@ -552,12 +555,12 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Makes a hole of a range where an unstable [write](Self::write) of as many zeros would put them: what is there reads as
-    /// zeros afterwards, and the file reaches at least to the range's end.
+    /// Makes a range a hole, like an unstable [write](Self::write) of as many zeros: old content reads as zeros
+    /// afterwards, and the file reaches at least to the range's end.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for no bytes, [`Error::TooLarge`]; [`Error::NotSupported`], nothing having changed, where there is
-    /// something to be freed and the back end cannot: zeros are to be written then.
+    /// [`Error::Invalid`] for an empty range, [`Error::TooLarge`]; [`Error::NotSupported`], without any change, where
+    /// old content cannot be freed: then zeros have to be written.
     fn write_hole<'a>(
         &'a self,
         _: &'a Context,
@@ -569,11 +572,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Has `alarm` rung soon after anybody who does not come through this backend has done to an object what `interest` names: from
-    /// this answer on, until what is answered is dropped. `None` where there is nobody else, or where they cannot be seen.
+    /// Notifies `alarm` soon after another user than this backend has done to an object what `interest` names, from
+    /// this answer until the watch is dropped. `None` where there are no other users, or where their changes cannot
+    /// be seen.
     ///
     /// # Errors
-    /// [`Error::Later`] where as many objects are watched as may be; [`Error::Access`] where the server may not watch this one.
+    /// [`Error::Later`] where the limit of watched objects is reached; [`Error::Access`] where the server may not
+    /// watch this one.
     fn watch<'a>(
         &'a self,
         _: &'a Context,
@@ -584,9 +589,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::ok(None)
     }
 
-    /// Watches a directory and all its entries, so that a listing that is made from now on can be told again for as long as
-    /// [nothing has changed](EntriesWatch::is_unchanged). It takes several system calls an entry: for what is listed again and again. `None` where
-    /// changes cannot be seen, or where there are more entries than this is meant for.
+    /// Watches a directory and all its entries, so that a listing made from now on can be reused as long as [nothing
+    /// has changed](EntriesWatch::is_unchanged). It takes several system calls per entry, so it is for directories
+    /// that are listed often. `None` where changes cannot be seen, or where there are too many entries.
     fn watch_entries<'a>(
         &'a self,
         _: &'a Context,
@@ -595,30 +600,29 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::ok(None)
     }
 
-    /// Has a range hold the same bytes as another, all at once and without copying them (RFC 7862 §15.13); answers the
-    /// destination's change.
+    /// Makes a range contain the same bytes as another, atomically and without copying them (RFC 7862 §15.13).
+    /// Returns the destination's change.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for offsets that are no multiples of [`Properties::clone_block_bytes`], a count that is none
-    /// and does not reach the source's end, or does not reach the destination's; what lies behind the source's end, and
-    /// ranges of one file that overlap;
-    /// [`Error::CrossDevice`] between file systems; [`Error::NotSupported`].
+    /// [`Error::Invalid`] for offsets that are no multiples of [`Properties::clone_block_bytes`]; for a count that is
+    /// none and does not reach the end of both files; for a range beyond the source's end; and for overlapping ranges
+    /// of one file. [`Error::CrossDevice`] between file systems; [`Error::NotSupported`].
     fn clone_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Change> {
         Op::err(Error::NotSupported)
     }
 
-    /// Copies the first bytes of a range, as many as one step may take (RFC 7862 §15.2); the caller asks again for the
-    /// rest. A hole of the source of at least [`COPIED_HOLE_BYTES`] that comes to lie behind all data of the destination stays
-    /// a hole there: a sparse file's copy takes the space that the file takes.
+    /// Copies the first bytes of a range, as many as one step may take (RFC 7862 §15.2); the caller repeats for the
+    /// rest. A hole of the source of at least [`COPIED_HOLE_BYTES`] stays a hole where the destination has no data
+    /// after it, so that the copy of a sparse file takes no more space.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what lies behind the source's end and for a file copied to itself;
-    /// [`Error::CrossDevice`] where the back end cannot copy between the two.
+    /// [`Error::Invalid`] for a range beyond the source's end and for a file copied to itself; [`Error::CrossDevice`]
+    /// where the back end cannot copy between the two.
     fn copy_range<'a>(&'a self, _: &'a Context, _range: &'a CopyRange) -> Op<'a, Copied> {
         Op::err(Error::NotSupported)
     }
 
-    /// Prepares for what will happen to a range (`count` 0: to the end); true where that means anything here.
+    /// Prepares for the announced use of a range (`count` 0: to the end). Returns true where that has an effect.
     fn advise<'a>(
         &'a self,
         _: &'a Context,
@@ -630,7 +634,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::ok(false)
     }
 
-    /// An ACL; `None` where the permission bits say all, and where a directory has no default one.
+    /// Returns an ACL; `None` where the permission bits express it, and where a directory has no default ACL.
     ///
     /// # Errors
     /// [`Error::NotSupported`] where the back end has none.
@@ -638,12 +642,13 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Sets an ACL, and the permission bits to what it shows as; `None` leaves the permission bits alone, or removes a
-    /// directory's default one.
+    /// Sets an ACL, and the permission bits to what it shows as. `None` keeps the permission bits, or removes a
+    /// directory's default ACL.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for whom the file does not belong to; [`Error::Invalid`] for a default one of anything but a
-    /// directory, and for symbolic links; [`Error::NoSpace`] or [`Error::TooBig`] for one that is too long.
+    /// [`Error::NotPermitted`] for callers that are not the owner; [`Error::Invalid`] for a default ACL of another
+    /// object than a directory, and for symbolic links; [`Error::NoSpace`] or [`Error::TooBig`] for one that is too
+    /// long.
     fn set_acl<'a>(
         &'a self,
         _: &'a Context,
@@ -654,7 +659,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Value of a user extended attribute; `name` comes without the `user.` prefix (RFC 8276 §8.1).
+    /// Returns the value of a user extended attribute; `name` is without the `user.` prefix (RFC 8276 §8.1).
     fn get_xattr<'a>(&'a self, _: &'a Context, _file: &'a Handle, _name: &'a [u8]) -> Op<'a, Bytes> {
         Op::err(Error::NotSupported)
     }
@@ -671,7 +676,7 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Op::err(Error::NotSupported)
     }
 
-    /// Names of all user extended attributes, sorted, without the prefix.
+    /// Returns the names of all user extended attributes, sorted, without the prefix.
     fn list_xattrs<'a>(&'a self, _: &'a Context, _file: &'a Handle) -> Op<'a, Vec<Bytes>> {
         Op::err(Error::NotSupported)
     }

@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use crate::Timestamp;
 
-/// Supplementary groups a caller may have. AUTH_SYS carries 16 (RFC 5531 Appendix A); a server that looks groups up by
-/// itself may find more, up to what Linux allows a process.
+/// The most supplementary groups of a caller. AUTH_SYS carries 16 (RFC 5531 Appendix A); a server that looks groups
+/// up may find more, up to the limit of Linux.
 pub const MAX_GROUPS: usize = 65_536;
 
-/// Who asks, after squashing: what access is judged by, and who owns what is created.
+/// The caller after squashing: determines permissions, and the owner of new objects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// User id.
@@ -19,7 +19,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The superuser, without supplementary groups.
+    /// Returns root's credentials, without supplementary groups.
     #[must_use]
     pub fn root() -> Self {
         Self { uid: 0, gid: 0, groups: Arc::from([]) }
@@ -31,49 +31,49 @@ impl Credentials {
         self.gid == group || self.groups.contains(&group)
     }
 
-    /// Whether the caller is the superuser.
+    /// Whether the caller is root.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
 }
 
-/// Whom the thread that calls a backend serves.
+/// The clients that the calling thread serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Thread {
-    /// Others too: it must not be made to wait.
+    /// Several clients: the thread must not block.
     #[default]
     Shared,
-    /// Only the caller, as far as is known: it may be made to wait for a little, where to hand over to another thread and back
-    /// would take the caller longer.
+    /// Only the caller, as far as is known: the thread may block briefly, where handing the work to another thread
+    /// and back would take the caller longer.
     Exclusive,
 }
 
-/// Where a request comes from, for backends that share their threads among clients. It gives no rights.
+/// The origin of a request, for backends that share their threads among clients. It grants no permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Peer {
-    /// The address of the client; `None` for work of the server itself.
+    /// The address of the client; `None` for the server's own work.
     pub address: Option<IpAddr>,
     /// The number of its connection.
     pub connection: u64,
 }
 
-/// What every operation is told of its request.
+/// The context of a request, for every operation.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Who asks.
+    /// The caller.
     pub credentials: Arc<Credentials>,
-    /// The time of day, for backends without a clock of their own. Requests that came with one read of a connection have the
-    /// same, and others mostly do not.
+    /// The time of day, for backends without a clock. Requests that came with one read of a connection have the same
+    /// time; other requests mostly do not.
     pub now: Timestamp,
     /// What the calling thread may be used for.
     pub thread: Thread,
-    /// Where the request comes from.
+    /// The origin of the request.
     pub peer: Peer,
 }
 
 impl Context {
-    /// Of a caller whose thread serves others too, for work of the server itself.
+    /// Creates a context for the server's own work, on a shared thread.
     #[must_use]
     pub fn new(credentials: Arc<Credentials>, now: Timestamp) -> Self {
         Self { credentials, now, thread: Thread::Shared, peer: Peer::default() }

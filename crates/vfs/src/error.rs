@@ -3,14 +3,14 @@ use std::fmt;
 /// Result of a [`Backend`](crate::Backend) operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation failed. One kind a protocol status; the servers translate it in one place each.
+/// Why an operation failed. There is one kind per protocol status; each server translates it in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Error {
     /// Not the owner, or not privileged (EPERM).
     NotPermitted,
     /// No such name (ENOENT).
     NotFound,
-    /// The medium failed (EIO). Also what fsync reported, if it was nothing more exact.
+    /// The device failed (EIO). Also a less specific error of fsync.
     Io,
     /// No such device (ENXIO, ENODEV).
     NoDevice,
@@ -26,11 +26,11 @@ pub enum Error {
     IsDirectory,
     /// Is a symbolic link where none may be (ELOOP with O_NOFOLLOW).
     IsSymlink,
-    /// The object is of a kind that the operation is not for.
+    /// The operation does not apply to this kind of object.
     WrongKind,
-    /// An argument makes no sense (EINVAL).
+    /// An argument is invalid (EINVAL).
     Invalid,
-    /// Beyond the greatest size (EFBIG).
+    /// Above the greatest size (EFBIG).
     TooLarge,
     /// The device is full (ENOSPC).
     NoSpace,
@@ -42,15 +42,15 @@ pub enum Error {
     TooManyLinks,
     /// A name is too long (ENAMETOOLONG).
     NameTooLong,
-    /// The name may not be: empty, `.`, `..`, or with a slash or NUL.
+    /// The name is not allowed: empty, `.`, `..`, or with a slash or NUL.
     BadName,
     /// A directory has entries (ENOTEMPTY).
     NotEmpty,
-    /// The handle's file is gone (ESTALE).
+    /// The handle's file was removed (ESTALE).
     Stale,
     /// The handle was never one of this backend.
     BadHandle,
-    /// A directory cookie that was never given, or no longer means anything.
+    /// A directory cookie that was never given, or is no longer valid.
     BadCookie,
     /// A SETATTR guard does not match the change time.
     NotSync,
@@ -62,9 +62,9 @@ pub enum Error {
     TooBig,
     /// Busy now (EBUSY, ETXTBSY).
     Busy,
-    /// The data are on their way: ask again later (a medium that is offline). JUKEBOX in v3, DELAY in v4.
+    /// The operation cannot be done yet: try again later (media offline). JUKEBOX in v3, DELAY in v4.
     Later,
-    /// Something here is broken; the log says more.
+    /// An internal error; the log has the details.
     ServerFault,
 }
 

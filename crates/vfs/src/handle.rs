@@ -3,12 +3,12 @@ use std::ops::Deref;
 
 use crate::Error;
 
-/// Greatest length of a backend's handle in bytes. The protocol servers put an export id and an authentication tag
-/// before it and must stay within the 64 bytes of NFSv3 (RFC 1813 §2.4).
+/// The longest handle of a backend in bytes. The protocol servers put an export id and an authentication tag before
+/// it and must stay within the 64 bytes of NFSv3 (RFC 1813 §2.4).
 pub const MAX_HANDLE: usize = 48;
 
-/// What a backend knows a file by. It stays valid over rename and restart until the file is gone, and then is never
-/// another file's.
+/// The identifier of a file in a backend. It stays valid across renames and restarts until the file is removed, and
+/// never leads to another file.
 #[derive(Clone, Copy)]
 pub struct Handle {
     length: u8,

@@ -1,10 +1,10 @@
 //! What a file system offers to the protocol servers.
 //!
-//! [`Backend`] is the whole contract; it knows no protocol, and says nothing that only a local file system could
-//! do. An operation returns an [`Op`]: usually an answer already, sometimes a future, so that what the page cache
-//! can answer costs neither an allocation nor a task. [`MemFs`] is a complete backend in memory, [`fault`]
-//! makes any backend fail by script ([`around`] is how), and the `contract` module (feature `contract`) holds the tests that every backend
-//! must pass.
+//! [`Backend`] is the contract. It knows no protocol, and requires nothing that only a local file system could do. An
+//! operation returns an [`Op`]: mostly an immediate answer, sometimes a future, so that an answer from the page cache
+//! costs neither an allocation nor a task. [`MemFs`] is a complete backend in memory. [`fault`] makes any backend
+//! fail by a script (by means of [`around`]). The `contract` module (feature `contract`) contains the tests that
+//! every backend must pass.
 #![forbid(unsafe_code)]
 
 mod acl;

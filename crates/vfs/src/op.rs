@@ -4,47 +4,47 @@ use std::task::{Context, Poll};
 
 use crate::{Error, Result};
 
-/// What an operation of a [`Backend`](crate::Backend) returns: the answer, or a future of it.
+/// The result of an operation of a [`Backend`](crate::Backend): the answer, or a future of it.
 ///
-/// The rejected alternative is a boxed future for every call: an allocation for each GETATTR that a cached
-/// descriptor answers in half a microsecond.
+/// Rejected: a boxed future for every call. It costs an allocation for each GETATTR, which a cached descriptor
+/// answers in half a microsecond.
 #[must_use = "an operation does nothing more unless awaited"]
 pub enum Op<'a, T> {
-    /// Answered in place. `None` once taken by the poll that returned it.
+    /// The answer. `None` after the poll that returned it.
     Ready(Option<Result<T>>),
-    /// Waits for something: a cold read, an fsync, a medium that is offline.
+    /// Waits for a cold read, an fsync, or media that are offline.
     Pending(Later<'a, T>),
 }
 
-/// An answer that takes time. Nothing of a look is done before it is polled; a change may have been made by then, and wait to be on
-/// stable storage.
+/// A future answer. A read does nothing before it is polled; a change may have been made already, and wait for stable
+/// storage.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// `Box::pin` of what `make` makes, which is written where it stays: made before the box is there, a future of kilobytes would be copied
-/// into it whole, though it holds no more than its arguments yet.
+/// Boxes the future that `make` returns, which is constructed in the box. `Box::pin` would construct a future of
+/// kilobytes on the stack and copy it, although it contains only its arguments yet.
 pub fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let place = Box::new_uninit();
     Box::into_pin(Box::write(place, make()))
 }
 
 impl<'a, T> Op<'a, T> {
-    /// Success at once.
+    /// Creates an immediate success.
     pub fn ok(value: T) -> Self {
         Self::Ready(Some(Ok(value)))
     }
 
-    /// Failure at once.
+    /// Creates an immediate failure.
     pub fn err(error: Error) -> Self {
         Self::Ready(Some(Err(error)))
     }
 
-    /// An answer that will take time.
+    /// Creates a future answer.
     pub fn pending(future: impl Future<Output = Result<T>> + Send + 'a) -> Self {
         Self::Pending(Box::pin(future))
     }
 
-    /// Takes the answer, where there is one without waiting. Elsewhere the operation can still be awaited; one that changes nothing
-    /// can be dropped too, as if it had never been asked for.
+    /// Takes the answer if it is immediate. Otherwise the operation can still be awaited; one that changes nothing
+    /// can be dropped too, as if it had not been requested.
     pub fn take_ready(&mut self) -> Option<Result<T>> {
         match self {
             Self::Ready(result) => result.take(),
@@ -52,7 +52,7 @@ impl<'a, T> Op<'a, T> {
         }
     }
 
-    /// The answer, where there is one without waiting; what to wait for elsewhere, so that nobody has to ask twice.
+    /// Returns the answer if it is immediate, otherwise the future, so that the caller matches once.
     pub fn at_once(self) -> core::result::Result<Result<T>, Later<'a, T>> {
         match self {
             Self::Ready(Some(result)) => Ok(result),
@@ -61,10 +61,10 @@ impl<'a, T> Op<'a, T> {
         }
     }
 
-    /// The answer, where there is one without waiting.
+    /// Returns the immediate answer.
     ///
     /// # Panics
-    /// Where the operation is still pending: for backends in memory and their tests.
+    /// If the operation is pending: for backends in memory and their tests.
     pub fn now(self) -> Result<T> {
         match self {
             Self::Ready(Some(result)) => result,

@@ -7,9 +7,9 @@ use bytes::Bytes;
 /// Where the data of a READ are.
 #[derive(Debug)]
 pub enum Payload {
-    /// Appended to the buffer that the caller lent.
+    /// Appended to the caller's buffer.
     Appended,
-    /// In memory of the backend's own.
+    /// In memory of the backend.
     Bytes(Bytes),
     /// Still in the file, to be spliced to the connection.
     Range(FileRange),
@@ -17,13 +17,13 @@ pub enum Payload {
 
 /// An open file that a range can be sent from.
 pub trait RangeSource: Send + Sync + fmt::Debug {
-    /// The open file, for `sendfile`.
+    /// Returns the open file, for `sendfile`.
     fn descriptor(&self) -> BorrowedFd<'_>;
-    /// The transport could not read from [`descriptor`](Self::descriptor), and had to give its connection up, since a reply
-    /// that is half sent cannot become an error. The backend must not offer it again: asked once more, it is to say
-    /// itself what is wrong.
+    /// Notes that the transport could not read from [`descriptor`](Self::descriptor), and had to close its
+    /// connection, because a reply that is half sent cannot become an error. The backend must not offer it again, and
+    /// has to report the error itself.
     fn failed(&self);
-    /// Reads from byte `offset` on; what lies behind the end of the file, or cannot be read, becomes zeros.
+    /// Reads from byte `offset` on. Bytes after the end of the file, or that cannot be read, become zeros.
     fn read_at(&self, offset: u64, into: &mut [u8]);
 }
 

@@ -1,28 +1,28 @@
-//! Whether a device's syncs are short enough to be waited for in place.
+//! Decides whether a device's syncs are short enough to block the calling thread.
 //!
-//! A client that asks for one thing after the other waits, with each that has to be on stable storage, for another thread to wake up, to sync
-//! and to wake up the core: twice the time that it takes to go to sleep and to wake up, where the device is fast as much as the sync itself.
-//! So a thread that has nobody else to serve ([`Thread::Exclusive`]) syncs what it changed itself, as long as the
-//! last syncs were short and none is under way, which it would have to wait for or could share.
+//! A client that sends one request after the other waits, for each durable change, until another thread wakes up,
+//! syncs and wakes up the core. Two wake-ups take as long as the sync itself on a fast device. So a thread that
+//! serves one client alone ([`Thread::Exclusive`]) syncs its own changes, as long as the last syncs were short and
+//! none is running, which it would have to wait for or could share.
 //!
-//! Nobody can know how long the next one takes. Who comes to the same thread meanwhile waits as long, once: after a sync
-//! that was not short other threads have them all until [`SyncLatency::SHORT_SYNCS`] were.
+//! The duration of the next sync is unknown. If it is long, other requests of this thread wait once: after it, other
+//! threads make all syncs until [`SyncLatency::SHORT_SYNCS`] were short.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::Thread;
 
-/// How long syncs took lately, of a file system's names and little content or of a log.
+/// The durations of recent syncs, of directories, new files and little content, or of a log.
 #[derive(Debug, Default)]
 pub struct SyncLatency {
-    /// Short ones since the last that was not, at most [`Self::SHORT_SYNCS`].
+    /// Short syncs since the last long one, at most [`Self::SHORT_SYNCS`].
     short: AtomicU32,
-    /// Syncs of whatever kind that are under way.
+    /// Running syncs of any kind.
     running: AtomicU32,
 }
 
-/// A sync that is under way.
+/// A running sync.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
 pub struct RunningSync<'a>(&'a SyncLatency);
@@ -34,36 +34,36 @@ impl Drop for RunningSync<'_> {
 }
 
 impl SyncLatency {
-    /// A sync is short that takes less: than a disk that turns takes for a flush, and some ten times what it takes to wake up two threads.
+    /// A sync below this is short: less than the flush of a rotating disk, and about ten times two wake-ups.
     pub const SHORT: Duration = Duration::from_millis(1);
-    /// Short syncs in a row by which the next is taken to be short.
+    /// Consecutive short syncs after which the next one is expected to be short.
     pub const SHORT_SYNCS: u32 = 32;
-    /// Bytes that a fast device takes along with a flush.
+    /// Bytes that a fast device writes along with a flush.
     pub const SMALL_BYTES: u64 = 64 << 10;
 
-    /// A sync begins.
+    /// Notes that a sync begins.
     pub fn begin(&self) -> RunningSync<'_> {
         self.running.fetch_add(1, Ordering::Relaxed);
         RunningSync(self)
     }
 
-    /// A sync of [little](Self::SMALL_BYTES) has taken that long.
+    /// Records the duration of a sync of at most [`Self::SMALL_BYTES`].
     pub fn record(&self, time: Duration) {
         if time >= Self::SHORT {
             self.short.store(0, Ordering::Relaxed);
         } else {
             let more = |short: u32| (short < Self::SHORT_SYNCS).then_some(short + 1);
-            // There are as many as are counted.
+            // The count has reached its maximum.
             let _ = self.short.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         }
     }
 
-    /// What a caller's thread may be used for, with a sync to be waited for.
+    /// Returns what the caller's thread may be used for in a sync.
     pub fn usable(&self, thread: Thread) -> Thread {
         if self.is_short() { thread } else { Thread::Shared }
     }
 
-    /// Whether the next one is taken to be short.
+    /// Whether the next sync is expected to be short.
     fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed) == Self::SHORT_SYNCS && self.running.load(Ordering::Relaxed) == 0
     }

@@ -1,42 +1,43 @@
-//! Hearing of changes that come past a backend.
+//! Notifications of changes that do not come through a backend.
 
 use std::fmt;
 
 use crate::Attributes;
 
-/// What somebody wants to hear of an object.
+/// The events that a watch reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     /// Changes: of a file's content, attributes and names; of a directory's entries, attributes and name.
     Changes,
-    /// These, and that somebody opens it, be it to read.
+    /// Changes, and opens, also for reading.
     Uses,
 }
 
-/// Is told of what others do to an object.
+/// Receives notifications of other users' changes of an object.
 pub trait Alarm: Send + Sync + fmt::Debug {
-    /// Somebody has done what is watched for, or may have. Called by any thread, any number of times; must neither wait nor call
-    /// the backend.
+    /// Notifies that another user has done, or may have done, what is watched. Called on any thread, any number of
+    /// times; it must neither block nor call the backend.
     fn ring(&self);
 }
 
-/// Has an [`Alarm`] rung for as long as it is held.
+/// Notifies an [`Alarm`] until it is dropped.
 pub trait Watch: Send + Sync + fmt::Debug {}
 
-/// Knows whether a listing of a directory still tells the truth: kept from before the look on, it is asked before what was seen is
-/// told once more.
+/// Knows whether a listing of a directory is still valid. It must exist before the entries are read, and is checked
+/// before they are reused.
 pub trait EntriesWatch: Send + Sync + fmt::Debug {
-    /// Whether nothing that READDIR tells of the directory's entries has changed since the watch stands: their names, handles and
-    /// attributes. Whatever was done through any backend of this process, and answered, is known; what others do too, but for
-    /// times of access, storage used, and what the backend says that it cannot see. Once false, it stays so.
+    /// Whether nothing that READDIR returns of the directory's entries has changed since the watch began: their
+    /// names, handles and attributes. Includes every answered change through any backend of this process, and changes
+    /// by other users, except times of access, storage used, and what the backend documents as unseen. Once false, it
+    /// stays false.
     fn is_unchanged(&self) -> bool;
 
-    /// Whether what was told of an entry is what will be told of it until something changes. A change attribute that is made of a coarse
-    /// clock is not, until the clock has moved on.
+    /// Whether these attributes of an entry are final until something changes. A change attribute made of a coarse
+    /// clock is not, until the clock has advanced.
     fn is_final(&self, _: &Attributes) -> bool {
         true
     }
 
-    /// How many entries are watched.
+    /// Returns the number of watched entries.
     fn entries(&self) -> usize;
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Holds operations until somebody opens it. Clones are the same gate.
+/// Holds operations until it is opened. Clones are the same gate.
 #[derive(Clone, Default)]
 pub struct Gate {
     state: Arc<Mutex<State>>,
@@ -21,28 +21,28 @@ struct State {
 }
 
 impl Gate {
-    /// A closed gate.
+    /// Creates a closed gate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets everybody pass, now and from now on.
+    /// Lets all operations pass, now and from now on.
     pub fn open(&self) {
         let mut state = self.state.lock();
         state.is_open = true;
         let wakers: Vec<_> = state.waiting.values_mut().filter_map(Option::take).collect();
-        // Whoever wakes may run at once, and come back here.
+        // A woken operation may run at once, and call this again.
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Closes it again for who comes later.
+    /// Closes it for later operations.
     pub fn close(&self) {
         self.state.lock().is_open = false;
     }
 
-    /// Operations that wait here.
+    /// Returns the number of waiting operations.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state.lock().waiting.len()

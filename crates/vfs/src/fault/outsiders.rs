@@ -1,4 +1,4 @@
-//! Others than the server, whose doings a test plays.
+//! Changes by other users than the server, for tests.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use parking_lot::Mutex;
 
 use crate::{Alarm, Handle, Interest, Watch};
 
-/// Who is told when somebody else than the server changes an object, or opens it.
+/// The watches that are notified when another user than the server changes an object, or opens it.
 #[derive(Debug, Default, Clone)]
 pub struct Outsiders(Arc<Mutex<Watchers>>);
 
 #[derive(Debug, Default)]
 struct Watchers {
-    /// Numbers given so far.
+    /// The numbers given so far.
     numbers: u64,
     all: Vec<Watcher>,
 }
@@ -25,7 +25,7 @@ struct Watcher {
     alarm: Arc<dyn Alarm>,
 }
 
-/// Ends with the watch that holds it.
+/// Ends with the watch that contains it.
 #[derive(Debug)]
 struct Watching {
     number: u64,
@@ -50,7 +50,7 @@ impl Outsiders {
         Box::new(Watching { number, watchers: Arc::clone(&self.0) })
     }
 
-    /// Somebody changes an object, or opens it ([`Interest::Uses`]): tells those who want to hear of that.
+    /// Changes an object, or opens it ([`Interest::Uses`]), as another user: notifies its watches.
     pub fn meet(&self, object: &Handle, what: Interest) {
         let is_told = |watcher: &&Watcher| {
             watcher.object == *object && (what == Interest::Changes || watcher.interest == what)
@@ -60,7 +60,7 @@ impl Outsiders {
         told.iter().for_each(|alarm| alarm.ring());
     }
 
-    /// How many watches there are.
+    /// Returns the number of watches.
     #[must_use]
     pub fn watched(&self) -> usize {
         self.0.lock().all.len()

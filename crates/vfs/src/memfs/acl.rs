@@ -3,7 +3,7 @@ use super::permission::require_owner;
 use super::state::State;
 use crate::{Acl, AclKind, Change, Context, Error, Result};
 
-/// Entries of one ACL at most: what fits a block of 4 KiB in ext4, so that memory is no more generous than a disk.
+/// The most entries of one ACL: what fits a block of 4 KiB in ext4, so that memory allows no more than a disk.
 const ENTRIES_MAX: usize = 500;
 
 impl State {
@@ -42,7 +42,7 @@ impl State {
         self.space.refund(inode.uid, old.saturating_sub(new));
         *place = kept.cloned();
         if let (AclKind::Access, Some(acl)) = (kind, acl) {
-            // As with a mode that is set: set-group-id is for members.
+            // As when a mode is set: only members may set set-group-ID.
             let is_member = context.credentials.is_root() || context.credentials.is_in_group(inode.gid);
             let special = inode.mode & if is_member { 0o7000 } else { 0o5000 };
             inode.mode = special | acl.mode();

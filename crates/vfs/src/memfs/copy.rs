@@ -8,11 +8,11 @@ use super::permission::{require_read, require_write};
 use super::state::{State, drop_privileges};
 use crate::{COPIED_HOLE_BYTES, Change, Context, Copied, CopyRange, Error, Result, Seek, Stability};
 
-/// Bytes that one step copies at most: as a large WRITE, so that nobody else waits longer for the lock.
+/// Bytes that one step copies at most: as many as a large WRITE, so that others do not wait longer for the lock.
 const STEP_BYTES: u64 = 1 << 20;
 
 impl State {
-    /// All of the range, or nothing. Pages are copied: memory is charged as for content that was written.
+    /// Clones the whole range, or nothing. Pages are copied, and charged like written content.
     pub(super) fn clone_range(
         &mut self,
         context: &Context,
@@ -22,7 +22,7 @@ impl State {
         let before = self.attributes(files.1);
         let count = self.judge_copy(context, files, range)?;
         let (from, to) = (range.source_offset, range.destination_offset);
-        // Part of a page only where nothing of the destination lies behind it.
+        // Part of a page only where the destination has nothing after it.
         let ends = from + count == self.inode(files.0).pages()?.size()
             && to + count >= self.inode(files.1).pages()?.size();
         if !from.is_multiple_of(PAGE) || !to.is_multiple_of(PAGE) || !(ends || count.is_multiple_of(PAGE)) {
@@ -35,7 +35,7 @@ impl State {
         if count == 0 {
             return Ok(change(&before, before));
         }
-        // Charged before they are copied, so that a clone too large takes no memory.
+        // Charged before they are copied, so that a clone that is too large takes no memory.
         let new = self.inode(files.0).pages()?.kept_in(from, count) * PAGE;
         let (uid, old) = (before.uid, self.inode(files.1).pages()?.kept_in(to, count) * PAGE);
         self.space.charge(uid, new.saturating_sub(old))?;
@@ -76,8 +76,8 @@ impl State {
         Ok(Copied { count, stability, is_all: count == whole, change: change(&before, after) })
     }
 
-    /// Bytes at the range's beginning that are a hole in the source and shall be one in the destination; none where they are few,
-    /// or the destination has data there or behind.
+    /// Returns the bytes at the beginning of the range that are a hole in the source and become one in the
+    /// destination; 0 where they are few, or the destination has data there or after it.
     fn hole_behind_data(&self, files: (u64, u64), range: &CopyRange, whole: u64) -> Result<u64> {
         let (source, destination) = (self.inode(files.0).pages()?, self.inode(files.1).pages()?);
         let end = range.source_offset + whole;
@@ -102,7 +102,7 @@ impl State {
         Ok(change(&before, self.attributes(file)))
     }
 
-    /// Judges both ends; the bytes that are meant.
+    /// Checks both files. Returns the bytes to copy.
     fn judge_copy(&self, context: &Context, files: (u64, u64), range: &CopyRange) -> Result<u64> {
         let (source, destination) = (self.inode(files.0), self.inode(files.1));
         let size = source.pages()?.size();

@@ -45,7 +45,7 @@ impl State {
         })
     }
 
-    /// The name is taken.
+    /// Answers a create of a name that exists.
     fn create_again(
         &mut self,
         context: &Context,
@@ -107,7 +107,7 @@ impl State {
             None => mode &= !set.umask.unwrap_or(0),
         }
         if matches!(what, Create::Directory) {
-            // As on Linux and System V: the inheritance of the group is itself inherited.
+            // As on Linux and System V: directories inherit the bit itself.
             mode |= parent.mode & SETGID;
         } else if !who.is_root() && !who.is_in_group(owner.1) {
             mode &= !SETGID;
@@ -159,7 +159,7 @@ impl State {
     }
 }
 
-/// Owner and group of what `who` creates in `parent`.
+/// Returns owner and group of an object that `who` creates in `parent`.
 fn new_owner(who: &Credentials, parent: &Inode, set: &SetAttributes) -> Result<(u32, u32)> {
     let default_group = if parent.mode & SETGID != 0 { parent.gid } else { who.gid };
     let (uid, gid) = (set.uid.unwrap_or(who.uid), set.gid.unwrap_or(default_group));
@@ -177,6 +177,6 @@ fn checked_text(text: &Bytes) -> Result<Bytes> {
     if text.is_empty() || text.contains(&0) {
         return Err(Error::Invalid);
     }
-    // An own copy: the text must not keep a whole receive buffer alive.
+    // A copy of its own: the text must not keep a whole receive buffer alive.
     Ok(Bytes::copy_from_slice(text))
 }

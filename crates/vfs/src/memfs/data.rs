@@ -9,7 +9,7 @@ use crate::{
     Written,
 };
 
-/// Bytes that one READ returns at most: a bound on what a careless caller can make the buffer grow to.
+/// The most bytes that one READ returns: a bound on the growth of the caller's buffer.
 const READ_MAX: u64 = 16 << 20;
 
 impl State {
@@ -71,7 +71,7 @@ impl State {
         Ok(Written { count: count as u32, stability, change })
     }
 
-    /// Any range is stable then: a file is brought to stable storage whole.
+    /// Makes the whole file stable, whatever the range.
     pub(super) fn commit(&mut self, file: u64) -> Result<Change> {
         self.inode(file).pages()?;
         self.made_stable(file);
@@ -79,7 +79,7 @@ impl State {
         Ok(change(&attributes, attributes))
     }
 
-    /// Judges an open; the caller then holds a pin.
+    /// Checks an open; the caller then adds a pin.
     pub(super) fn open(
         &mut self,
         context: &Context,
@@ -131,7 +131,7 @@ impl State {
         Ok(pages.seek(offset, what))
     }
 
-    /// Reserves all of the range, or nothing.
+    /// Reserves the whole range, or nothing.
     pub(super) fn allocate(
         &mut self,
         context: &Context,

@@ -2,21 +2,21 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Cookie of the first entry ever made in a directory; 0, 1 and 2 belong to the protocols.
+/// The cookie of a directory's first entry; 0, 1 and 2 are reserved by the protocols.
 const FIRST_COOKIE: u64 = 3;
 
-/// Where an entry leads.
+/// The object of an entry.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     pub(super) name: Arc<[u8]>,
     pub(super) fileid: u64,
 }
 
-/// Entries of a directory, by name and by cookie.
+/// The entries of a directory, by name and by cookie.
 ///
-/// A cookie is given once and never again, and an entry keeps its own until its name goes: so a listing that goes on
-/// behind a cookie meets each entry that stayed exactly once, whatever came and went. Another object under an
-/// existing name (rename over it) takes over that name's cookie, since to a reader the name stayed.
+/// A cookie is never reused, and an entry keeps its cookie until its name is removed. So a listing that continues
+/// after a cookie visits each entry that stayed exactly once. Another object under an existing name (rename over it)
+/// keeps that name's cookie, because to a reader the name stayed.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) parent: u64,
@@ -45,7 +45,7 @@ impl Directory {
         self.by_name.get(name).map(|cookie| self.by_cookie[cookie].fileid)
     }
 
-    /// Lets `name` lead to `fileid`; returns where it led before.
+    /// Maps `name` to `fileid`; returns its former object.
     pub(super) fn put(&mut self, name: &[u8], fileid: u64) -> Option<u64> {
         if let Some(cookie) = self.by_name.get(name) {
             let slot = self.by_cookie.get_mut(cookie).expect("every name has its cookie");
@@ -63,12 +63,12 @@ impl Directory {
         self.by_cookie.remove(&cookie).map(|slot| slot.fileid)
     }
 
-    /// Whether a listing ever returned `cookie`, or may start with it.
+    /// Whether `cookie` was given, or starts a listing.
     pub(super) fn gave(&self, cookie: u64) -> bool {
         cookie == 0 || (FIRST_COOKIE..self.next_cookie).contains(&cookie)
     }
 
-    /// Entries behind `cookie`, in order.
+    /// Returns the entries after `cookie`, in order.
     pub(super) fn behind(&self, cookie: u64) -> impl Iterator<Item = (u64, &Slot)> {
         self.by_cookie
             .range((Bound::Excluded(cookie), Bound::Unbounded))

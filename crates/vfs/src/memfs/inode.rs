@@ -11,7 +11,7 @@ pub(super) const SETUID: u32 = 0o4000;
 pub(super) const SETGID: u32 = 0o2000;
 pub(super) const STICKY: u32 = 0o1000;
 
-/// What an object is, and what it holds.
+/// The kind and content of an object.
 #[derive(Debug)]
 pub(super) enum Body {
     File(Pages),
@@ -29,7 +29,7 @@ pub(super) struct Inode {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Names of anything but a directory; a directory's links are counted from its subdirectories.
+    /// Names of other objects than directories; a directory's links are counted from its subdirectories.
     pub(super) names: u32,
     /// Open files that keep the content alive.
     pub(super) pins: u32,
@@ -38,12 +38,12 @@ pub(super) struct Inode {
     pub(super) changed: Timestamp,
     pub(super) created: Timestamp,
     pub(super) change: u64,
-    /// What an exclusive create left.
+    /// The verifier of an exclusive create.
     pub(super) verifier: Option<Verifier>,
     pub(super) xattrs: BTreeMap<Bytes, Bytes>,
-    /// Where it says more than the mode's bits, which show what it shows as.
+    /// Set where it says more than the mode's bits, which show it.
     pub(super) acl: Option<Acl>,
-    /// What is inherited from a directory.
+    /// The ACL that new objects in a directory inherit.
     pub(super) default_acl: Option<Acl>,
     pub(super) body: Body,
 }
@@ -69,15 +69,15 @@ impl Inode {
         }
     }
 
-    /// Content or entries changed.
+    /// Notes a change of content or entries.
     pub(super) fn content_changed(&mut self, now: Timestamp) {
         self.modified = now;
         self.attributes_changed(now);
     }
 
-    /// Attributes changed. The change attribute moves whatever the clock does.
+    /// Notes a change of attributes. The change attribute moves whatever the clock does.
     pub(super) fn attributes_changed(&mut self, now: Timestamp) {
-        // Requests may be executed in another order than they came, and bring their times along.
+        // Requests may run in another order than their times.
         self.changed = self.changed.max(now);
         self.change += 1;
     }
@@ -123,13 +123,13 @@ impl Inode {
         }
     }
 
-    /// Bytes charged to the owner for what the object holds.
+    /// Returns the bytes charged to the owner.
     pub(super) fn charged(&self) -> u64 {
         let xattrs: u64 = self.xattrs.iter().map(|(name, value)| xattr_bytes(name, value)).sum();
         self.stored() + xattrs + acl_bytes(self.acl.as_ref()) + acl_bytes(self.default_acl.as_ref())
     }
 
-    /// Changes the permission bits and what of the ACL they show.
+    /// Sets the permission bits, and the ACL entries that show as them.
     pub(super) fn set_permissions(&mut self, mode: u32) {
         self.mode = mode;
         self.acl = self.acl.as_ref().map(|acl| acl.with_mode(mode));
@@ -183,18 +183,18 @@ impl Inode {
     }
 }
 
-/// What an extended attribute is charged in bytes: an entry's price for its place in the index, and itself.
+/// Returns the bytes charged for an extended attribute: the price of an entry, and itself.
 pub(super) fn xattr_bytes(name: &[u8], value: &[u8]) -> u64 {
     ENTRY_BYTES + (name.len() + value.len()) as u64
 }
 
-/// What an ACL is charged in bytes.
+/// Returns the bytes charged for an ACL.
 pub(super) fn acl_bytes(acl: Option<&Acl>) -> u64 {
     acl.map_or(0, |acl| size_of_val(acl.entries()) as u64)
 }
 
-/// What an operation did to an object.
+/// Returns the change of an operation.
 pub(super) fn change(before: &Attributes, after: Attributes) -> Change {
-    // Nothing comes in between: both were taken under one lock.
+    // Both were read under one lock.
     Change { before: before.before(), after, atomic: true }
 }

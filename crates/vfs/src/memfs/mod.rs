@@ -1,19 +1,19 @@
 //! A file system in memory: complete, bounded, and without a clock, a file or a random number of its own.
 //!
-//! It serves three masters: `--memory` exports, the protocol servers' tests, and the simulator, which needs every
-//! answer at once, in virtual time, and a disk that can lose what was not committed ([`MemFs::crash`]).
+//! It is used for `--memory` exports, for the protocol servers' tests, and for the simulator, which needs immediate
+//! answers in virtual time, and a disk that can lose uncommitted data ([`MemFs::crash`]).
 //!
-//! * **Locking.** One reader-writer lock around everything, held for one operation and never over an await, so every
-//!   [`Change`] is atomic. GETATTR, LOOKUP, ACCESS, READ and directory listings share it.
-//! * **Space.** A file's content is a map of 4 KiB pages; holes cost nothing. Pages, directory entries, texts of
-//!   symbolic links and extended attributes are charged against [`MemOptions::max_bytes`] and the owner's quota, objects
-//!   against [`MemOptions::max_files`]: memory is bounded whatever clients do.
-//! * **Handles** hold the instance and a file id that is never used twice: stale once the file is gone.
-//! * **Listings.** An entry's cookie is given once and kept; entries that stay are never skipped or repeated.
-//! * **Times** are the context's, to the nanosecond. The change attribute counts changes, so it moves even where the
-//!   clock stands still. Access times follow Linux's `relatime`: they move when they are older than the last change, or a
-//!   day old; an access moves neither the change time nor the change attribute.
-//! * **Stability.** Memory is what there is, so WRITE reports what was asked for and COMMIT has nothing to do, unless
+//! - **Locking.** One reader-writer lock, held for one operation and never across an await, so every [`Change`] is
+//!   atomic. GETATTR, LOOKUP, ACCESS, READ and directory listings share it.
+//! - **Space.** A file's content is a map of 4 KiB pages; holes cost nothing. Pages, directory entries, texts of
+//!   symbolic links and extended attributes are charged against [`MemOptions::max_bytes`] and the owner's quota,
+//!   objects against [`MemOptions::max_files`]: memory is bounded whatever clients do.
+//! - **Handles** contain the instance and a file id that is never reused: stale once the file is removed.
+//! - **Listings.** An entry keeps its cookie; entries that stay are never skipped or repeated.
+//! - **Times** are the context's, to the nanosecond. The change attribute counts changes, so it moves even where the
+//!   clock stands still. Access times follow Linux's `relatime`: they move when they are older than the last change,
+//!   or a day old; an access moves neither the change time nor the change attribute.
+//! - **Stability.** WRITE answers the requested stability and COMMIT does nothing, unless
 //!   [`MemOptions::is_volatile`].
 
 mod acl;
@@ -51,9 +51,9 @@ use space::Space;
 use state::{ROOT, State};
 use table::Table;
 
-/// Longest name in bytes, as everywhere on Linux.
+/// Longest name in bytes, as on Linux.
 const NAME_MAX: u32 = 255;
-/// Most names of a file, and most subdirectories of a directory less two: ext4's.
+/// The most names of a file, and subdirectories of a directory less two: ext4's limit.
 const LINKS_MAX: u32 = 65_000;
 /// Longest text of a symbolic link in bytes: PATH_MAX without its NUL.
 const SYMLINK_MAX: usize = 4095;
@@ -62,25 +62,25 @@ const XATTR_NAME_MAX: usize = 250;
 /// Longest value of an extended attribute in bytes: Linux's XATTR_SIZE_MAX.
 const XATTR_VALUE_MAX: usize = 65_536;
 
-/// How a [`MemFs`] is made. [`Default`] gives 1 GiB and a million files to anyone whom the root directory's owner,
-/// the superuser, lets in.
+/// The options of a [`MemFs`]. [`Default`] gives 1 GiB and a million files, with a root directory that only root may
+/// write.
 #[derive(Debug, Clone)]
 pub struct MemOptions {
-    /// Name of the file system, for [`Backend::identity`]; its first half is the `fsid`.
+    /// The identity of the file system, for [`Backend::identity`]; its first half is the `fsid`.
     pub identity: [u8; 16],
-    /// Differs for every start: handles of another instance are stale, and the write verifier is made of it.
+    /// Differs for every start: handles of another instance are stale, and the write verifier is derived from it.
     pub instance: u64,
-    /// Most bytes that content, entries and attributes may take.
+    /// The most bytes of content, entries and attributes.
     pub max_bytes: u64,
     /// Most objects.
     pub max_files: u32,
     /// Greatest file size in bytes, at most 2^63 - 1.
     pub max_file_size: u64,
-    /// Most bytes that one owner other than the superuser may take.
+    /// The most bytes of one owner other than root.
     pub quota_bytes: Option<u64>,
     /// Whether changes are refused.
     pub is_read_only: bool,
-    /// Whether unstable data are lost by [`MemFs::crash`]. Costs a copy of what they replace.
+    /// Whether unstable data are lost by [`MemFs::crash`]. Costs a copy of the replaced data.
     pub is_volatile: bool,
     /// Mode of the root directory.
     pub root_mode: u32,
@@ -121,7 +121,7 @@ pub struct MemFs {
     when_full: Option<WhenFull>,
 }
 
-/// What is told of refusals for want of space.
+/// Called for refusals because of space.
 struct WhenFull(Arc<dyn Fn(u64) + Send + Sync>);
 
 impl std::fmt::Debug for WhenFull {
@@ -133,13 +133,13 @@ impl std::fmt::Debug for WhenFull {
 #[derive(Debug)]
 struct Shared {
     state: RwLock<State>,
-    /// How often what is told of objects was changed, reading apart; counted under the exclusive lock.
+    /// Counts changes of attributes, without those by reading, under the exclusive lock.
     changes: AtomicU64,
     verifier: RwLock<Verifier>,
 }
 
 impl Shared {
-    /// The state, to change what is told of objects.
+    /// Locks the state for a change of attributes.
     fn change(&self) -> RwLockWriteGuard<'_, State> {
         let state = self.state.write();
         self.changes.fetch_add(1, Ordering::AcqRel);
@@ -147,11 +147,11 @@ impl Shared {
     }
 }
 
-/// A watch of a directory's entries, and of all else.
+/// A watch of a directory's entries, and of everything else.
 #[derive(Debug)]
 struct Unchanged {
     shared: Arc<Shared>,
-    /// When it began to stand.
+    /// The number of changes when it began.
     changes: u64,
     entries: usize,
 }
@@ -167,7 +167,7 @@ impl EntriesWatch for Unchanged {
 }
 
 impl MemFs {
-    /// An empty file system.
+    /// Creates an empty file system.
     #[must_use]
     pub fn new(options: &MemOptions) -> Self {
         let fsid = options.identity.first_chunk().expect("eight of sixteen bytes");
@@ -194,33 +194,32 @@ impl MemFs {
     }
 
     /// Loses unstable data where the file system [is volatile](MemOptions::is_volatile), and changes the write
-    /// verifier to `verifier`. Handles stay good: to clients this is a server that crashed and came back.
+    /// verifier to `verifier`. Handles stay valid: clients see a server that crashed and came back.
     pub fn crash(&self, verifier: Verifier) {
         self.shared.change().crash();
         *self.shared.verifier.write() = verifier;
     }
 
-    /// Other limits from now on, as [`MemOptions::max_bytes`] and [`MemOptions::quota_bytes`]; what is in use beyond them
-    /// stays.
+    /// Sets other limits, as [`MemOptions::max_bytes`] and [`MemOptions::quota_bytes`]; use above them stays.
     pub fn set_limits(&self, max_bytes: u64, quota_bytes: Option<u64>) {
         self.shared.state.write().space.set_limits(max_bytes, quota_bytes);
     }
 
-    /// Has `told` called with [`MemOptions::max_bytes`] whenever something is refused for want of space or of objects. It is
-    /// called after the change, without a lock, and must not wait.
+    /// Calls `told` with [`MemOptions::max_bytes`] whenever an operation is refused because of space or objects. The
+    /// call comes after the change, without a lock, and must not block.
     #[must_use]
     pub fn when_full(mut self, told: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.when_full = Some(WhenFull(Arc::new(told)));
         self
     }
 
-    /// Answers from what is there.
+    /// Answers from the state.
     fn ask<T>(&self, file: &Handle, answer: impl FnOnce(&State, u64) -> Result<T>) -> Op<'static, T> {
         let state = self.shared.state.read();
         Op::from(state.resolve(file).and_then(|file| answer(&state, file)))
     }
 
-    /// Changes something.
+    /// Changes the state.
     fn act<T>(&self, file: &Handle, act: impl FnOnce(&mut State, u64) -> Result<T>) -> Op<'static, T> {
         let mut state = self.shared.change();
         let refusals = state.refusals();
@@ -238,7 +237,7 @@ impl MemFs {
         Op::from(result)
     }
 
-    /// Changes something that two objects have part in.
+    /// Changes the state of two objects.
     fn act_on_two<T>(
         &self,
         (one, other): (&Handle, &Handle),
@@ -266,7 +265,7 @@ impl MemFs {
         });
         drop(state);
         Op::from(answered.map(|(mut answer, file, is_due)| {
-            // The object may have gone between the locks; what was read stands.
+            // The object may have been removed between the locks; the read data are valid.
             if is_due && let Some(inode) = self.shared.state.write().table.get_mut(file) {
                 inode.accessed = now;
                 attributes(&mut answer).accessed = now;

@@ -50,7 +50,7 @@ impl State {
         }
         require(who, self.inode(directory), WRITE | EXECUTE)?;
         match inode.names {
-            // As linkat(2) of a file whose last name is gone.
+            // As linkat(2) of a file without names.
             0 => return Err(Error::NotFound),
             LINKS_MAX => return Err(Error::TooManyLinks),
             _ => self.space.charge(before.uid, ENTRY_BYTES)?,
@@ -154,7 +154,7 @@ impl State {
         Renamed { from: change(&before.0, self.attributes(from)), to: change(&before.1, self.attributes(to)) }
     }
 
-    /// A name of `object` in `directory` is gone.
+    /// Notes that a name of `object` in `directory` was removed.
     fn lose_name(&mut self, object: u64, directory: u64, now: Timestamp) {
         let inode = self.inode_mut(object);
         inode.names -= 1;
@@ -167,7 +167,7 @@ impl State {
         self.release(object);
     }
 
-    /// Whether `directory` is `top` or lies below it.
+    /// Whether `directory` is `top` or is below it.
     fn is_inside(&self, mut directory: u64, top: u64) -> bool {
         while directory != top {
             match self.inode(directory).directory() {

@@ -4,8 +4,8 @@ use bytes::{BufMut, BytesMut};
 
 use crate::Seek;
 
-/// Granularity of storage in bytes: what a sparse file pays for its smallest island of data, and what a hole is
-/// aligned to. As large as a page of the machines that mount it, so that a client's page is one allocation here.
+/// Granularity of storage in bytes, and alignment of holes. As large as a client's page, so that this is one
+/// allocation.
 pub(super) const PAGE: u64 = 4096;
 
 const PAGE_BYTES: usize = PAGE as usize;
@@ -13,8 +13,8 @@ const PAGE_BYTES: usize = PAGE as usize;
 /// Content of a page.
 pub(super) type Page = Box<[u8; PAGE_BYTES]>;
 
-/// Content of a regular file: pages where something was written, holes that read as zeros elsewhere. A byte at 2^40
-/// costs one page. Bytes behind the size are zero in every page kept, so that extending needs no clearing.
+/// The content of a regular file: pages where something was written, and holes that read as zeros. A byte at 2^40
+/// costs one page. Bytes after the size are zero in every page, so that extending needs no clearing.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     size: u64,
@@ -22,17 +22,17 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Pages kept.
+    /// Returns the number of pages.
     pub(super) fn kept(&self) -> u64 {
         self.pages.len() as u64
     }
 
-    /// Appends `count` bytes from `offset` on; the range lies inside the size.
+    /// Appends `count` bytes from `offset` on; the range must be inside the size.
     pub(super) fn read(&self, offset: u64, count: usize, into: &mut BytesMut) {
         if count == 0 {
             return;
@@ -53,8 +53,8 @@ impl Pages {
         into.put_bytes(0, (end - at) as usize);
     }
 
-    /// Writes `data` at `offset`, asking `grant` for each page that is new; stops where it is refused. Returns how
-    /// many bytes were written.
+    /// Writes `data` at `offset`, asking `grant` for each new page, and stops where it refuses. Returns the number of
+    /// bytes written.
     pub(super) fn write(&mut self, offset: u64, data: &[u8], mut grant: impl FnMut() -> bool) -> usize {
         let mut done = 0;
         while done < data.len() {
@@ -75,7 +75,7 @@ impl Pages {
         done
     }
 
-    /// Sets the size; returns how many pages became free.
+    /// Sets the size. Returns the number of freed pages.
     pub(super) fn truncate(&mut self, size: u64) -> u64 {
         let kept = self.kept();
         if size < self.size {
@@ -86,13 +86,13 @@ impl Pages {
         kept - self.kept()
     }
 
-    /// Pages that [`allocate`](Self::allocate) would add.
+    /// Returns the number of pages that [`allocate`](Self::allocate) would add.
     pub(super) fn missing(&self, offset: u64, length: u64) -> u64 {
         let (first, last) = (index_of(offset), index_of(offset + length - 1));
         last - first + 1 - self.pages.range(first..=last).count() as u64
     }
 
-    /// Keeps a page for every byte of the range, at least one, and extends the size to its end.
+    /// Allocates a page for every byte of the range, and extends the size to its end.
     pub(super) fn allocate(&mut self, offset: u64, length: u64) {
         for index in index_of(offset)..=index_of(offset + length - 1) {
             self.pages.entry(index).or_insert_with(|| page_with(0, &[]));
@@ -100,7 +100,7 @@ impl Pages {
         self.size = self.size.max(offset + length);
     }
 
-    /// Makes a hole of a range that lies inside the size; returns how many pages became free.
+    /// Makes a hole of a range inside the size. Returns the number of freed pages.
     pub(super) fn deallocate(&mut self, offset: u64, length: u64) -> u64 {
         let kept = self.kept();
         let end = offset + length;
@@ -119,19 +119,19 @@ impl Pages {
         kept - self.kept()
     }
 
-    /// Pages that hold part of the range, which is not empty.
+    /// Returns the number of pages with a part of the range, which must not be empty.
     pub(super) fn kept_in(&self, offset: u64, length: u64) -> u64 {
         self.pages.range(index_of(offset)..=index_of(offset + length - 1)).count() as u64
     }
 
-    /// The pages of a range, which begins at a page and is not empty, by their distance from its start.
+    /// Returns the pages of a range, which must begin at a page and not be empty, by their distance from its start.
     pub(super) fn copies_of(&self, offset: u64, length: u64) -> Vec<(u64, Page)> {
         let (first, last) = (index_of(offset), index_of(offset + length - 1));
         self.pages.range(first..=last).map(|(index, page)| (index - first, page.clone())).collect()
     }
 
-    /// Has a range, which begins at a page and is not empty, consist of `pages` and holes between; extends the size to its
-    /// end. In the last page nothing lies behind the range, or the range ends with that page.
+    /// Replaces a range, which must begin at a page and not be empty, by `pages` and holes between, and extends the
+    /// size to its end. In the last page nothing may follow the range, or the range ends with that page.
     pub(super) fn replace(&mut self, offset: u64, length: u64, pages: Vec<(u64, Page)>) {
         let (first, last) = (index_of(offset), index_of(offset + length - 1));
         let mut behind = self.pages.split_off(&first);
@@ -141,7 +141,7 @@ impl Pages {
         self.size = self.size.max(offset + length);
     }
 
-    /// Next data or hole at or behind `offset`, which lies inside the size; the end is a hole.
+    /// Returns the next data or hole at or after `offset`, which must be inside the size; the end is a hole.
     pub(super) fn seek(&self, offset: u64, what: Seek) -> Option<u64> {
         let mut following = self.pages.range(index_of(offset)..).map(|(&index, _)| index);
         match what {
@@ -156,7 +156,7 @@ impl Pages {
         }
     }
 
-    /// Puts back what was kept.
+    /// Restores the kept content.
     pub(super) fn undo(&mut self, undo: Undo) {
         for (index, page) in undo.pages {
             match page {
@@ -167,7 +167,7 @@ impl Pages {
         self.size = undo.size.unwrap_or(self.size);
     }
 
-    /// Zeroes `from..to`, which lies in one page.
+    /// Zeroes `from..to`, which must be in one page.
     fn clear_inside_page(&mut self, from: u64, to: u64) {
         if from < to
             && let Some(page) = self.pages.get_mut(&index_of(from))
@@ -178,7 +178,7 @@ impl Pages {
     }
 }
 
-/// What pages held before they were written, and the size then.
+/// The content of pages before they were written, and the size then.
 #[derive(Debug, Default)]
 pub(super) struct Undo {
     size: Option<u64>,
@@ -186,7 +186,7 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    /// Keeps what the range holds, unless that was kept before.
+    /// Keeps the content of the range, unless it was kept before.
     pub(super) fn keep(&mut self, pages: &Pages, offset: u64, length: u64) {
         self.size.get_or_insert(pages.size);
         for index in index_of(offset)..=index_of(offset + length - 1) {
@@ -199,7 +199,7 @@ fn index_of(offset: u64) -> u64 {
     offset / PAGE
 }
 
-/// A page that holds `piece` at `inside`, zeros around it.
+/// Returns a page with `piece` at `inside` and zeros around it.
 fn page_with(inside: usize, piece: &[u8]) -> Page {
     let mut page = Box::new([0; PAGE_BYTES]);
     page[inside..inside + piece.len()].copy_from_slice(piece);

@@ -1,4 +1,4 @@
-//! Who may do what: mode bits, the superuser, the owner. Beside each rule stands where it comes from.
+//! Permission checks: mode bits, root, the owner, each with the source of its rule.
 
 use super::inode::{Inode, STICKY};
 use crate::{Access, Authority, Credentials, Error, Result};
@@ -7,8 +7,8 @@ pub(super) const READ: u32 = 4;
 pub(super) const WRITE: u32 = 2;
 pub(super) const EXECUTE: u32 = 1;
 
-/// Whether the mode bits grant all of `want`. The superuser lacks only the execution of what nobody may execute
-/// (POSIX.1-2024 §4.7 File Access Permissions).
+/// Whether the mode bits grant all of `want`. Root may not execute a file that nobody may execute (POSIX.1-2024 §4.7
+/// File Access Permissions).
 pub(super) fn permits(who: &Credentials, inode: &Inode, want: u32) -> bool {
     if who.is_root() {
         return want & EXECUTE == 0 || inode.is_directory() || inode.mode & 0o111 != 0;
@@ -55,9 +55,8 @@ pub(super) fn require_write(who: &Credentials, inode: &Inode, authority: Authori
     if granted { Ok(()) } else { Err(Error::Access) }
 }
 
-/// Whether `who` may take the name of `victim` out of `directory`.
-// POSIX.1-2024 §4.5 Directory Protection: in a sticky directory only the owner of the file, the owner of the directory
-// or a privileged process may remove or rename.
+/// Whether `who` may remove `victim` from `directory`. POSIX.1-2024 §4.5 Directory Protection: in a sticky directory
+/// only the owner of the file, the owner of the directory or a privileged process may remove or rename.
 pub(super) fn require_removal(who: &Credentials, directory: &Inode, victim: &Inode) -> Result<()> {
     require(who, directory, WRITE | EXECUTE)?;
     if directory.mode & STICKY != 0 && !owns(who, directory) && !owns(who, victim) {
@@ -66,8 +65,8 @@ pub(super) fn require_removal(who: &Credentials, directory: &Inode, victim: &Ino
     Ok(())
 }
 
-/// The part of `want` that the mode bits grant. Kinds that mean nothing for the object are not granted.
-// RFC 1813 §4.4: the owner's exception "should not affect the return result of access permissions".
+/// Returns the part of `want` that the mode bits grant. Access kinds that do not apply to the object are not granted.
+/// RFC 1813 §4.4: the owner's exception "should not affect the return result of access permissions".
 pub(super) fn access(who: &Credentials, inode: &Inode, want: Access, read_only: bool) -> Access {
     let write = if read_only { None } else { Some(WRITE) };
     let table: &[(Access, Option<u32>)] = if inode.is_directory() {

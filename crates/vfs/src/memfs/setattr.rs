@@ -7,7 +7,7 @@ use crate::{Authority, Change, Context, Credentials, Error, Result, SetAttribute
 const SECOND_NS: u32 = 1_000_000_000;
 
 impl State {
-    /// Sets all attributes, or none: everything is judged first.
+    /// Sets all attributes, or none: everything is checked first.
     pub(super) fn setattr(
         &mut self,
         context: &Context,
@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// Where nothing is set but times that a client has kept: that of the modification, if there was one.
+/// Returns the time of modification if only times from a delegation are set.
 fn kept(set: &SetAttributes) -> Option<Option<Timestamp>> {
     let times = SetAttributes { accessed: set.accessed, modified: set.modified, ..SetAttributes::default() };
     let is_kept = |time: Option<SetTime>| matches!(time, None | Some(SetTime::Kept(_)));
@@ -127,7 +127,7 @@ fn set_owner(who: &Credentials, inode: &mut Inode, set: &SetAttributes) {
     inode.gid = set.gid.unwrap_or(inode.gid);
 }
 
-/// After the owner, so that a mode given together with one is the mode that stays.
+/// After the owner, so that a mode that is set together with it stays.
 fn set_mode(who: &Credentials, inode: &mut Inode, set: &SetAttributes) {
     if let Some(mode) = set.mode {
         inode.set_permissions(mode & 0o7777);
@@ -147,7 +147,7 @@ pub(super) fn set_times(inode: &mut Inode, set: &SetAttributes, now: Timestamp) 
     inode.modified = set.modified.map_or(inode.modified, resolve);
 }
 
-/// Checks times given to what is created; its creator owns it.
+/// Checks times of a new object, whose owner is its creator.
 pub(super) fn judge_new_times(set: &SetAttributes) -> Result<()> {
     let good = |time: Option<SetTime>| match time {
         Some(SetTime::To(time) | SetTime::Kept(time)) => time.nanoseconds < SECOND_NS,

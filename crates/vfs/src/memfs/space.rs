@@ -2,18 +2,18 @@ use std::collections::BTreeMap;
 
 use crate::{Error, Result};
 
-/// What an entry of a directory is charged in bytes, name and both indexes included: a bound on memory, since hard
-/// links make entries without files.
+/// Bytes charged for an entry of a directory, name and both indexes included: a bound on memory, because hard links
+/// make entries without files.
 pub(super) const ENTRY_BYTES: u64 = 512;
 
-/// Bytes in use, over all and by owner. Charged are pages, entries, texts of symbolic links and extended attributes.
+/// Bytes in use, in total and by owner, for pages, entries, texts of symbolic links and extended attributes.
 #[derive(Debug)]
 pub(super) struct Space {
     limit: u64,
     quota: Option<u64>,
     used: u64,
     by_owner: BTreeMap<u32, u64>,
-    /// Charges that were refused at the limit.
+    /// The number of charges that were refused at the limit.
     refusals: u64,
 }
 
@@ -22,17 +22,17 @@ impl Space {
         Self { limit, quota, used: 0, by_owner: BTreeMap::new(), refusals: 0 }
     }
 
-    /// Other limits from now on; what is in use beyond them stays.
+    /// Sets other limits; use above them stays.
     pub(super) fn set_limits(&mut self, limit: u64, quota: Option<u64>) {
         (self.limit, self.quota) = (limit, quota);
     }
 
-    /// Bytes that may be in use.
+    /// Returns the limit in bytes.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How many charges were refused at the limit.
+    /// Returns the number of charges that were refused at the limit.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals
     }
@@ -42,10 +42,10 @@ impl Space {
         self.limit.saturating_sub(self.used)
     }
 
-    /// Takes `bytes` for an object of `owner`.
+    /// Charges `bytes` for an object of `owner`.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] above the limit, [`Error::Quota`] above the owner's; the superuser has none.
+    /// [`Error::NoSpace`] above the limit, [`Error::Quota`] above the owner's; root has none.
     pub(super) fn charge(&mut self, owner: u32, bytes: u64) -> Result<()> {
         if bytes > self.free() {
             self.refusals += 1;
@@ -56,7 +56,7 @@ impl Space {
         Ok(())
     }
 
-    /// Gives back what was charged.
+    /// Returns charged bytes.
     pub(super) fn refund(&mut self, owner: u32, bytes: u64) {
         self.used -= bytes;
         self.refund_owner(owner, bytes);
@@ -74,7 +74,7 @@ impl Space {
         Ok(())
     }
 
-    /// Bytes that all may use, that are free, and that are free for `uid`.
+    /// Returns the bytes of the limit, the free bytes, and the free bytes for `uid`.
     pub(super) fn report(&self, uid: u32) -> (u64, u64, u64) {
         let free = self.free();
         let available = match self.quota {

@@ -11,17 +11,17 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// File id of the top.
+/// The file id of the root directory.
 pub(super) const ROOT: u64 = 1;
 
-/// Cookies stay good as long as the directory lives, so one verifier does for all.
+/// Constant, because cookies stay valid as long as the directory.
 const COOKIE_VERIFIER: Verifier = [0; 8];
 
-/// An access time is brought up to date at latest after this many seconds: as Linux's `relatime` does, so that
-/// reading costs an exclusive lock once a day and not once a READ.
+/// An access time is updated after at most this many seconds: as Linux's `relatime` does, so that reading costs an
+/// exclusive lock once a day and not once per READ.
 const ACCESSED_STALE_S: i64 = 24 * 60 * 60;
 
-/// The file system, under one lock. Everything here is synchronous and touches nothing but memory.
+/// The file system, under one lock. Everything here is synchronous and uses only memory.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) table: Table,
@@ -33,7 +33,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// How many changes were refused for want of space or objects.
+    /// Returns the number of changes that were refused because of space or objects.
     pub(super) fn refusals(&self) -> u64 {
         self.space.refusals() + self.table.refusals()
     }
@@ -42,7 +42,7 @@ impl State {
         self.table.resolve(handle)
     }
 
-    /// An object that a handle or an entry leads to.
+    /// Returns an object that a handle or an entry leads to.
     pub(super) fn inode(&self, fileid: u64) -> &Inode {
         self.table.get(fileid).expect("an entry leads to an object that exists")
     }
@@ -55,7 +55,7 @@ impl State {
         self.inode(fileid).attributes(self.fsid, fileid)
     }
 
-    /// Where `name` leads in a directory that the caller may search.
+    /// Returns the object of `name` in a directory that the caller may search.
     pub(super) fn search(&self, who: &Credentials, directory: u64, name: &[u8]) -> Result<Option<u64>> {
         let inode = self.inode(directory);
         let entries = inode.directory()?;
@@ -113,7 +113,7 @@ impl State {
         if !entries.gave(request.cookie) || (request.cookie != 0 && request.verifier != COOKIE_VERIFIER) {
             return Err(Error::BadCookie);
         }
-        // Names may be listed with read permission alone, what they lead to needs search permission too.
+        // Read permission is enough to list names; their objects need search permission too.
         let plus = request.plus && permission::permits(&context.credentials, inode, EXECUTE);
         let whole = entries.behind(request.cookie).try_for_each(|(cookie, slot)| {
             let object = plus.then(|| (self.table.handle(slot.fileid), self.attributes(slot.fileid)));
@@ -134,7 +134,7 @@ impl State {
                 || now.seconds.saturating_sub(accessed.seconds) >= ACCESSED_STALE_S)
     }
 
-    /// The object lost a name or a pin: it goes with the last of both.
+    /// Removes the object if it has neither a name nor a pin.
     pub(super) fn release(&mut self, fileid: u64) {
         let inode = self.inode(fileid);
         if inode.names > 0 || inode.pins > 0 {
@@ -155,15 +155,15 @@ impl State {
     }
 }
 
-/// Takes set-user-id and set-group-id from a regular file whose content `who` changed.
-// POSIX.1-2024 write() allows it; as on Linux, the superuser keeps them.
+/// Clears set-user-ID and set-group-ID of a regular file whose content `who` changed. POSIX.1-2024 write() allows it;
+/// as on Linux, root keeps them.
 pub(super) fn drop_privileges(who: &Credentials, inode: &mut Inode) {
     if !who.is_root() {
         clear_set_id(who, inode);
     }
 }
 
-/// As Linux: set-group-id without group execution was once mandatory locking, so a member of the group keeps it.
+/// As on Linux: set-group-ID without group execution was once mandatory locking, so a member of the group keeps it.
 pub(super) fn clear_set_id(who: &Credentials, inode: &mut Inode) {
     inode.mode &= !SETUID;
     if inode.mode & 0o010 != 0 || !(who.is_root() || who.is_in_group(inode.gid)) {

@@ -1,7 +1,7 @@
 use super::inode::Inode;
 use crate::{Error, Handle, Result};
 
-/// First byte of every handle of a file system in memory, so that a handle of another kind of backend is told apart.
+/// The first byte of every handle of a file system in memory, which tells apart handles of other backends.
 const HANDLE_TAG: u8 = b'M';
 
 /// Tag, instance, file id.
@@ -9,15 +9,15 @@ const HANDLE_LENGTH: usize = 1 + 8 + 8;
 
 /// All objects, found in constant time.
 ///
-/// A file id is a place in the table (from 1 on) in the low half and the place's generation in the high half, so it is
-/// never used twice, and a handle that holds it never means another file.
+/// A file id is a place in the table (from 1 on) in the low half and the place's generation in the high half, so it
+/// is never reused, and a handle with it never leads to another file.
 #[derive(Debug)]
 pub(super) struct Table {
     instance: u64,
     max_files: u32,
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Objects that were refused because all places were taken.
+    /// Objects that were refused because all places were used.
     refusals: u64,
 }
 
@@ -32,13 +32,15 @@ impl Table {
         Self { instance, max_files, places: Vec::new(), free: Vec::new(), refusals: 0 }
     }
 
-    /// How many objects were refused because all places were taken.
+    /// Returns the number of objects that were refused because all places were used.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals
     }
 
+    /// Inserts an object.
+    ///
     /// # Errors
-    /// [`Error::NoSpace`] where all file slots are taken.
+    /// [`Error::NoSpace`] where all file slots are used.
     pub(super) fn insert(&mut self, inode: Inode) -> Result<u64> {
         let inode = Some(Box::new(inode));
         if let Some(index) = self.free.pop() {
@@ -59,7 +61,7 @@ impl Table {
         let place =
             self.places.get_mut(index as usize).filter(|place| place.generation == generation(fileid))?;
         let inode = place.inode.take()?;
-        // A place whose generations are used up is retired: 2^32 files of one slot, so the loss is theoretical.
+        // A place whose generations are used up is retired, after 2^32 files of one slot.
         if let Some(next) = place.generation.checked_add(1) {
             place.generation = next;
             self.free.push(index);
@@ -77,7 +79,7 @@ impl Table {
         place.inode.as_deref_mut().filter(|_| place.generation == generation(fileid))
     }
 
-    /// File slots: all, and free.
+    /// Returns the number of file slots, and of free ones.
     pub(super) fn report(&self) -> (u64, u64) {
         let taken = self.places.len() - self.free.len();
         (u64::from(self.max_files), u64::from(self.max_files) - taken as u64)
@@ -91,11 +93,11 @@ impl Table {
         Handle::new(&bytes).expect("a handle of memory is shorter than the limit")
     }
 
-    /// The file id in a handle.
+    /// Returns the file id in a handle.
     ///
     /// # Errors
-    /// [`Error::BadHandle`] where the handle was never given, [`Error::Stale`] where its file is gone, with an earlier
-    /// instance perhaps.
+    /// [`Error::BadHandle`] where the handle was never given, [`Error::Stale`] where its file was removed, perhaps
+    /// with an earlier instance.
     pub(super) fn resolve(&self, handle: &Handle) -> Result<u64> {
         let bytes: &[u8; HANDLE_LENGTH] = (**handle).try_into().map_err(|_| Error::BadHandle)?;
         let number = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));

@@ -3,14 +3,14 @@ use std::collections::BTreeMap;
 use super::pages::Undo;
 use super::state::State;
 
-/// What a crash would lose: per file, what lay where unstable data were written since it was last stable.
+/// The data that a crash would lose: per file, the content that unstable writes replaced since it was last stable.
 #[derive(Debug, Default)]
 pub(super) struct Unstable {
     files: BTreeMap<u64, Undo>,
 }
 
 impl State {
-    /// Remembers what `length` bytes at `offset` are about to replace.
+    /// Remembers the `length` bytes at `offset` that are about to be replaced.
     pub(super) fn keep_for_undo(&mut self, fileid: u64, offset: u64, length: u64) {
         let Some(unstable) = &mut self.unstable else { return };
         let inode = self.table.get(fileid).expect("the file was resolved");
@@ -19,22 +19,22 @@ impl State {
         }
     }
 
-    /// The whole file is on stable storage now, or gone. More than a range asked for is allowed: a system may bring
-    /// unstable data to stable storage whenever it likes.
+    /// Notes that the whole file is on stable storage, or removed. More than the requested range is allowed: a system
+    /// may make unstable data durable whenever it likes.
     pub(super) fn made_stable(&mut self, fileid: u64) {
         if let Some(unstable) = &mut self.unstable {
             unstable.files.remove(&fileid);
         }
     }
 
-    /// Everything is stable.
+    /// Notes that everything is stable.
     pub(super) fn made_all_stable(&mut self) {
         if let Some(unstable) = &mut self.unstable {
             unstable.files.clear();
         }
     }
 
-    /// Loses what was unstable.
+    /// Loses unstable data.
     pub(super) fn crash(&mut self) {
         let Some(unstable) = &mut self.unstable else { return };
         for (fileid, undo) in std::mem::take(&mut unstable.files) {
